@@ -1309,6 +1309,7 @@ CREATE TABLE part (
     output text,
     circumstances jsonb,
     moved_bytes bigint,
+    signature text,
     PRIMARY KEY (run_id, participant),
     CHECK ((result IS NULL) <> (reason IS NULL))
 );
@@ -1319,6 +1320,8 @@ COMMENT ON COLUMN part.circumstances IS
 'What the host did meanwhile: tool version, clock, processors, interface, own traffic, other runs; null if not reported.';
 COMMENT ON COLUMN part.moved_bytes IS
 '(At the lead) the payload that it sent and received, both together, as measured; null if its test does not measure this.';
+COMMENT ON COLUMN part.signature IS
+'The participant''s signed statement about it (a JWS) with the digests of its values; null if its node signs none.';
 
 CREATE TABLE run_interval (
     run_id uuid NOT NULL REFERENCES run ON DELETE CASCADE,
@@ -1326,6 +1329,7 @@ CREATE TABLE run_interval (
     starts_at timestamptz NOT NULL,
     ends_at timestamptz NOT NULL,
     parts jsonb,
+    shares jsonb,
     result jsonb,
     summary text,
     reason text,
@@ -1337,7 +1341,8 @@ CREATE TABLE run_interval (
 COMMENT ON TABLE run_interval IS
 '(At the lead) what a long run has measured so far, interval by interval. An interval without a result is a gap.';
 COMMENT ON COLUMN run_interval.parts IS
-'The participants'' parts while some are missing: {participant: {result, reason}}; null once all are merged.';
+'The participants'' parts while some are missing: {participant: {result, reason, signature}}; null once all are merged.';
+COMMENT ON COLUMN run_interval.shares IS 'The participants'' parts once all are merged, in the same form, for bundles.';
 COMMENT ON COLUMN run_interval.reason IS 'Why it is a gap, or what its result lacks: one sentence.';
 COMMENT ON COLUMN run_interval.merged_at IS 'When it was merged; null while parts are missing.';
 CREATE INDEX run_interval_open ON run_interval (ends_at) WHERE parts IS NOT NULL AND merged_at IS NULL;

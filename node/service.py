@@ -15,6 +15,7 @@ import aiohttp
 import structlog
 
 from node.audit import AuditLog
+from node.bundles.making import BundleExporter
 from node.capability.catalog import Capabilities
 from node.certificates import ServerCertificates
 from node.client.mailboxes import Mailboxes
@@ -288,6 +289,7 @@ class NodeService:
         self.leases = LeadLeases(core, self.clock_steps.watcher, self.termination)
         self.node_removal = NodeRemover(core, self.directory, self.termination, self.peer)
         self.collector = PartCollector(core, self.capabilities)
+        self.bundles = BundleExporter(core, self.capabilities)
         self.agreement = ParticipantAgreement(
             core, self.capabilities, self.foreign_targets, self.peer
         )
@@ -717,11 +719,12 @@ async def assemble(
     await database.open()
     timeout_s = settings.peer_timeout / times.SECOND
     added_as = key.identity if settings.pull else f"{settings.public_url} --identity {key.identity}"
-    peers = Peers(session, Signer(key, clock.now), timeout_s, added_as)
+    signer = Signer(key, clock.now)
+    peers = Peers(session, signer, timeout_s, added_as)
     mailboxes = Mailboxes(clock, timeout_s)
     own = peers.to(key.identity, settings.name, settings.local_url)
     peers.carry = mailboxes.carry if serving else via_own_node(peers, own)
-    core = Core(database, clock, key.identity, settings)
+    core = Core(database, clock, key.identity, settings, signer)
     certificates = ServerCertificates(core, key) if serving else None
     means = NodeDependencies(peers, lead, mailboxes=mailboxes, certificates=certificates)
     return NodeService(core, means)

@@ -32,6 +32,7 @@ from node.model.reservations import ReservationSpan
 from node.model.runstate import OVER, RunState
 from node.model.verdict import Level
 from node.model.wire.archives import Archiving
+from node.model.wire.bundles import RunBundle
 from node.model.wire.reservations import Purpose, ReservedSpan
 from node.model.wire.runs import Decision, Explanation, MetricView, PartView, Run, ScheduleEntry
 from node.service import NodeService
@@ -225,6 +226,19 @@ def _outcome(run: Run) -> str:
     return f"{run.state}: {run.summary or ' and '.join(run.participants)}, {when}"
 
 
+async def bundle(request: web.Request) -> web.StreamResponse:
+    """GET: the signed bundle of a run, to be checked by anybody."""
+    node, user = request.app[NODE], request[PRINCIPAL]
+    requests.only(request)
+    run = requests.identifier(request)
+    body = await node.bundles.export(run, without_ids if user.only is not None else _whole)
+    return web.Response(body=body, content_type="application/json")
+
+
+def _whole(decision: Decision) -> Decision:
+    return decision
+
+
 async def schedule(request: web.Request) -> web.StreamResponse:
     """GET: a page of this node's timeline by start; the first one has its reserved time."""
     node = request.app[NODE]
@@ -325,6 +339,13 @@ ROUTES = (
         explain,
         "Explain why a run is in its state, or did not take place",
         answer=Explanation,
+    ),
+    Route(
+        "GET",
+        "/v1/runs/{id}/bundle",
+        bundle,
+        "Export a run that is over with its parts, signed by its participants and its lead",
+        answer=RunBundle,
     ),
     Route(
         "GET",

@@ -70,7 +70,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Create, list, show, pause, resume, release, edit and cancel tasks.",
     ),
     "plan": ("node.cli.plans:plan_group", "Preview tasks and meshes; nothing is booked or stored."),
-    "run": ("node.cli.runs:run_group", "List, follow and cancel runs, and read their results."),
+    "run": (
+        "node.cli.runs:run_group",
+        "List, follow, cancel, export and verify runs, and read their results.",
+    ),
     "schedule": (
         "node.cli.schedule:schedule",
         "Show past, current and future runs on the node, by their start.",

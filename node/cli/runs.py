@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from node.cli import intervals
+from node.cli.bundles import export, replay, verify
 from node.cli.failures import print_error_lines
 from node.cli.follow import NO_RESULT, OPEN, PENDING, follow_run, follow_task, verdict
 from node.cli.groups import CommandGroup
@@ -64,7 +65,7 @@ _MARKS = {"finished": "✓", "failed": "✗", "missed": "✗", "unplaced": "✗"
 
 @click.group("run", cls=CommandGroup)
 def run_group() -> None:
-    """List, follow and cancel runs, and read their results."""
+    """List, follow, cancel, export and verify runs, and read their results."""
 
 
 @run_group.command("list")
@@ -203,6 +204,11 @@ async def _result_of(session: Session, run: Run, measured: Run | RunInterval) ->
 async def cancel(session: Session, runs: tuple[str, ...]) -> None:
     """Cancel runs; a run in progress is stopped on all its participants."""
     await change_all(session, RUN, find_run, runs, session.client.cancel_run)
+
+
+run_group.add_command(export)
+run_group.add_command(verify)
+run_group.add_command(replay)
 
 
 async def conclude(session: Session, run: Run) -> int:

@@ -50,14 +50,18 @@ def asks_node(
     @functools.wraps(command)
     def callback(*args: CommandParameters.args, **kwargs: CommandParameters.kwargs) -> None:
         context = click.get_current_context()
-        invocation = context.ensure_object(Invocation)
-        invocation.command = context.info_name
-        server, token = invocation.server_url(), invocation.access_token()
-        context.exit(
-            _converse(invocation, server, token, lambda session: command(session, *args, **kwargs))
-        )
+        context.exit(ask(context, lambda session: command(session, *args, **kwargs)))
 
     return callback
+
+
+def ask(
+    context: click.Context, command: Callable[[Session], Coroutine[Any, Any, int | None]]
+) -> int:
+    """Run a coroutine with a session of the node of the global options; return its exit code."""
+    invocation = context.ensure_object(Invocation)
+    invocation.command = context.info_name
+    return _converse(invocation, invocation.server_url(), invocation.access_token(), command)
 
 
 def _converse(

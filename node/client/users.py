@@ -36,6 +36,7 @@ from node.model.errors import (
 )
 from node.model.loopback import is_exposed
 from node.model.taskstate import TaskState
+from node.model.wire.bundles import RunBundle
 from node.model.wire.comparisons import NodeComparison
 from node.model.wire.host_limits import GrantedLimits, LimitTrial, ShownLimits
 from node.model.wire.nodes import (
@@ -278,6 +279,12 @@ class UserClient(MeshesApi, ArchivesApi, AuditApi, TokensApi):
     async def explain_run(self, run: UUID) -> Explanation:
         """Explain why a run is in its state, or did not take place."""
         return read(Explanation, await self._ask("GET", f"/runs/{run}/explain"))
+
+    async def run_bundle(self, run: UUID) -> dict[str, Any]:
+        """Return the signed bundle of a run, as the JSON it is: its digests are of that."""
+        document = await self._ask("GET", f"/runs/{run}/bundle")
+        read(RunBundle, document)
+        return dict(document)
 
     async def schedule(self, starts: int | None = None, ends: int | None = None) -> TimeSpan:
         """Return a span of the node's timeline, in the order of starts; page by page."""

@@ -6,30 +6,26 @@ them will not; a part that arrives later still completes it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Sequence
 from uuid import UUID
 
 import structlog
 
 from node.capability.catalog import Capabilities
 from node.core import Core
+from node.execution.merging import merge_interval, streaming_of
+from node.execution.part_signing import PartSigner
 from node.model import times
 from node.model.errors import FieldFault, InvalidDocument
 from node.model.intervals import Interval, Rhythm
 from node.model.wire.participants import IntervalsMessage
-from node.plugins import series
-from node.plugins.contracts import Merged, Part, StreamingTest, Test
 from node.store import bookings, intervals, outbox, runs
 from node.store.database import Connection
-from node.store.intervals import MergedInterval, OpenInterval
+from node.store.intervals import MergedInterval, SignedInterval
 from node.store.runs import KeptPart, LockedRun
 
 GRACE = times.MINUTE
 """Time after its end that an interval waits for participants that have not reported it (µs)."""
-
-NO_SHARE = "did not report it in time"
 
 log = structlog.get_logger()
 
@@ -43,6 +39,7 @@ class Intervals:
         self._clock = core.clock
         self._capabilities = capabilities
         self._identity = core.identity
+        self._signer = PartSigner(core)
 
     async def keep_own(self, connection: Connection, run: UUID, batch: Sequence[Interval]) -> None:
         """Store this node's own part of some intervals, or send it to the lead.
@@ -52,17 +49,22 @@ class Intervals:
         locked = await runs.lock(connection, run)
         if locked is None or locked.participant is None:
             return
+        signed = self._signer.intervals(locked, locked.participant, batch)
         if locked.lead == self._identity:
-            await self.keep(connection, locked, locked.participant, batch)
+            await self.keep(connection, locked, locked.participant, signed)
             return
-        shares = [vars(each) for each in batch]
+        shares = [vars(each) for each in signed]
         message = IntervalsMessage.model_validate({"run": run, "intervals": shares})
         body = message.model_dump(mode="json")
         now = self._clock.now()
         await outbox.post(connection, [locked.lead], outbox.MessageKind.INTERVALS, body, now)
 
     async def keep(
-        self, connection: Connection, run: LockedRun, participant: int, batch: Sequence[Interval]
+        self,
+        connection: Connection,
+        run: LockedRun,
+        participant: int,
+        batch: Sequence[SignedInterval],
     ) -> None:
         """At the lead: store a participant's part of some intervals, and merge complete ones.
 
@@ -116,18 +118,8 @@ class Intervals:
                     parts = await runs.parts(connection, run)
                     await self._merge(connection, locked, numbers, parts, over=True)
 
-    def _streaming(self, run: LockedRun) -> tuple[StreamingTest, Any] | None:
-        """Return the test and its spec; None if it does not stream, or the spec is not valid."""
-        test = self._capabilities.tests.get(run.test)
-        if not isinstance(test, StreamingTest):
-            return None
-        try:
-            return test, self._capabilities.spec(test, run.spec)
-        except InvalidDocument:
-            return None
-
     def _rhythm(self, run: LockedRun) -> Rhythm | None:
-        streaming = self._streaming(run)
+        streaming = streaming_of(self._capabilities, run)
         return streaming[0].rhythm(streaming[1]) if streaming else None
 
     async def _merge(
@@ -140,60 +132,16 @@ class Intervals:
         over: bool = False,
     ) -> None:
         """Merge those of the intervals that are complete, or all of them if they are ``over``."""
-        streaming = self._streaming(run)
+        streaming = streaming_of(self._capabilities, run)
         reasons = {part.participant: part.reason for part in parts if part.reason is not None}
         merged = []
         for each in await intervals.incomplete(connection, run.id, numbers):
             missing = [at for at, _ in enumerate(run.participants) if str(at) not in each.parts]
             if over or each.merged or all(at in reasons for at in missing):
-                interval, summary = _merged(streaming, run, each, reasons)
+                interval, summary = merge_interval(streaming, run, each, reasons)
                 merged.append(MergedInterval(interval, summary, complete=not missing))
         if not merged:
             return
         await intervals.merge(connection, run.id, merged, self._clock.now())
         last = merged[-1].interval.number
         await bookings.notify(connection, "interval", run.id, run.task, last)
-
-
-def over_all(test: Test, spec: Any, ended: Merged, measured: Sequence[Interval]) -> Merged:
-    """Return the outcome of a run: how its parts ended, and the result over all its intervals."""
-    if not isinstance(test, StreamingTest):
-        return ended
-    if all(each.result is None for each in measured):
-        gap = next((each.reason for each in measured if each.reason), None)
-        reason = "nothing was measured" + (f": {gap}" if gap else "")
-        return Merged(None, ended.reason or reason)
-    return Merged(test.total(spec, measured), ended.reason)
-
-
-def _merged(
-    streaming: tuple[StreamingTest, Any] | None,
-    run: LockedRun,
-    interval: OpenInterval,
-    reasons: Mapping[int, str],
-) -> tuple[Interval, str | None]:
-    """Merge an interval; return it with its line for lists."""
-    parts = [_part(at, party.name, interval, reasons) for at, party in enumerate(run.participants)]
-    if streaming is None:
-        reason = f"this version has no test {run.test} with intervals, or refuses its spec"
-        return Interval(interval.number, None, reason), None
-    test, spec = streaming
-    try:
-        merged = test.merge_interval(spec, parts)
-        summary = test.interval_summary(merged.result) if merged.result else None
-        figures = test.interval_metrics(merged.result) if merged.result else ()
-        if merged.succeeded and (fault := next(series.faults_of(figures), None)):
-            merged = replace(merged, reason=f"the {run.test} plugin {fault}")
-    except Exception as error:
-        # A plugin that fails on one interval must not keep the others from being merged.
-        log.exception("a plugin failed", run=str(run.id))
-        reason = f"the {run.test} plugin failed: {error!r}".replace("\x00", "")
-        merged, summary = Merged(None, reason[:1000]), None
-    return Interval(interval.number, merged.result, merged.reason), summary
-
-
-def _part(at: int, name: str, interval: OpenInterval, reasons: Mapping[int, str]) -> Part:
-    stored = interval.parts.get(str(at))
-    if stored is None:
-        return Part(at, name, None, reasons.get(at, NO_SHARE))
-    return Part(at, name, stored["result"], stored["reason"])

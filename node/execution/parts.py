@@ -3,35 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 from uuid import UUID
 
 import structlog
 
 from node.capability.catalog import Capabilities
 from node.core import Core
-from node.execution.intervals import Intervals, over_all
+from node.execution.intervals import Intervals
 from node.execution.latest_results import LatestResults
+from node.execution.merging import circumstances_of, conclude
+from node.execution.part_signing import PartSigner
 from node.model import times
-from node.model.errors import InvalidDocument, NotAllowed
+from node.model.errors import FieldFault, InvalidDocument, NotAllowed
 from node.model.intervals import Interval
 from node.model.runstate import OVER, RunState
 from node.model.samples import samples_of
-from node.model.verdict import Level, MeasurementTraits, PartEvidence, Verdict, judge
-from node.model.wire.circumstances import Circumstances
 from node.model.wire.participants import IntervalsMessage, PartMessage, RunEnd
 from node.model.wire.tasks import PARTICIPANTS
-from node.plugins import series
 from node.plugins.contracts import (
     Metric,
-    Part,
-    QualityReporting,
-    Result,
-    Test,
     TrafficReporting,
 )
 from node.store import bookings, dependencies, outbox, runs
 from node.store.database import Connection
+from node.store.intervals import SignedInterval
 from node.store.outbox import OutgoingMessage
 from node.store.runs import KeptPart, LockedRun, RunConclusion
 
@@ -50,6 +45,7 @@ class PartCollector:
         self._clock = core.clock
         self._capabilities = capabilities
         self._identity = core.identity
+        self._signer = PartSigner(core)
         self._intervals = Intervals(core, capabilities)
         self.latest = LatestResults()
 
@@ -66,6 +62,7 @@ class PartCollector:
         locked = await runs.lock(connection, run)
         if locked is None:
             return
+        part = self._signer.part(locked, part)
         moved = self._moved_bytes(locked, part) if locked.lead == self._identity else None
         if not await runs.keep_part(connection, run, part, moved):
             if locked.state is not RunState.RUNNING:
@@ -110,13 +107,23 @@ class PartCollector:
             log.info("parts sent again", lead=lead, parts=len(found))
 
     async def receive(self, sender: str, message: PartMessage) -> None:
-        """Store a participant's part; unknown runs are ignored, other senders refused."""
-        await self._database.settle(lambda connection: self._receive(connection, sender, message))
+        """Store a participant's part; unknown runs are ignored, other senders refused.
 
-    async def _receive(self, connection: Connection, sender: str, message: PartMessage) -> None:
+        :raises InvalidDocument: its signature is wrong; what is stored instead is this reason.
+        """
+        fault = await self._database.settle(
+            lambda connection: self._receive(connection, sender, message)
+        )
+        if fault is not None:
+            raise InvalidDocument([FieldFault("/signature", fault)])
+
+    async def _receive(
+        self, connection: Connection, sender: str, message: PartMessage
+    ) -> str | None:
+        """Store a part, or the reason why it is refused; return the reason."""
         locked = await runs.lock(connection, message.run)
         if locked is None or locked.lead != self._identity:
-            return
+            return None
         place, circumstances = _place_of(locked, sender), None
         if message.circumstances is not None:
             circumstances = message.circumstances.model_dump(mode="json")
@@ -130,9 +137,16 @@ class PartCollector:
             message.command,
             message.output,
             circumstances,
+            message.signature,
         )
+        fault = self._signer.fault_of(locked, sender, part)
+        if fault is not None:
+            log.warning("part refused", run=str(locked.id), sender=sender, reason=fault)
+            reason = f"its part was refused: {fault}"
+            part = KeptPart(place, part.name, None, reason, part.started_at, part.finished_at)
         if await runs.keep_part(connection, message.run, part, self._moved_bytes(locked, part)):
             await self._merge_if_complete(connection, locked)
+        return fault
 
     async def keep_own_intervals(self, run: UUID, batch: Sequence[Interval]) -> None:
         """Store this node's part of some intervals of a run in progress, or send it to the lead.
@@ -146,7 +160,7 @@ class PartCollector:
     async def receive_intervals(self, sender: str, message: IntervalsMessage) -> None:
         """Store a participant's part of some intervals; it may be the last that a run waits for.
 
-        :raises InvalidDocument: the run has no such intervals.
+        :raises InvalidDocument: the run has no such intervals, or a signature is wrong.
         """
         await self._database.settle(
             lambda connection: self._receive_intervals(connection, sender, message)
@@ -158,8 +172,12 @@ class PartCollector:
         locked = await runs.lock(connection, message.run)
         if locked is None or locked.lead != self._identity:
             return
-        batch = [Interval(each.number, each.result, each.reason) for each in message.intervals]
-        await self._intervals.keep(connection, locked, _place_of(locked, sender), batch)
+        place = _place_of(locked, sender)
+        batch = [SignedInterval(**vars(each)) for each in message.intervals]
+        for at, each in enumerate(batch):
+            if (fault := self._signer.interval_fault_of(locked, sender, place, each)) is not None:
+                raise InvalidDocument([FieldFault(f"/intervals/{at}/signature", fault)])
+        await self._intervals.keep(connection, locked, place, batch)
         if locked.state is RunState.MERGING:
             await self._merge_if_complete(connection, locked)
 
@@ -216,16 +234,7 @@ class PartCollector:
         if run.state is RunState.BOOKED:
             await runs.move(connection, [run.id], RunState.MERGING, None, now)
         measured = await self._intervals.close(connection, run, parts)
-        try:
-            outcome = self._merged(run, parts, measured)
-        except InvalidDocument as error:
-            reason = f"the spec is not valid for this program's version: {error.detail}"
-            outcome = RunConclusion(RunState.FAILED, reason, None, None)
-        except Exception as error:
-            # A plugin that fails on one run must not keep the others from being concluded.
-            log.exception("a plugin failed", run=str(run.id))
-            reason = f"the {run.test} plugin failed: {error!r}".replace("\x00", "")
-            outcome = RunConclusion(RunState.FAILED, reason[:1000], None, None)
+        outcome = conclude(self._capabilities, run, parts, measured)
         if await runs.conclude(connection, run.id, outcome, now):
             await dependencies.follow(connection, [run.id], now)
         self._keep_latest(run, outcome, now)
@@ -244,31 +253,6 @@ class PartCollector:
             "metrics": [vars(figure) for figure in figures],
         }
         self.latest.keep(run.task, now, samples_of(document))
-
-    def _merged(
-        self, run: LockedRun, stored_parts: Sequence[KeptPart], measured: Sequence[Interval]
-    ) -> RunConclusion:
-        part_by_place = {part.participant: part for part in stored_parts}
-        parts = []
-        for place, participant in enumerate(run.participants):
-            name = participant.name
-            part = part_by_place.get(place)
-            result, reason = (part.result, part.reason) if part else (None, "sent no part in time")
-            parts.append(Part(place, name, result, reason))
-        test = self._capabilities.test(run.test)
-        spec = self._capabilities.spec(test, run.spec)
-        merged = over_all(test, spec, test.merge(spec, parts), measured)
-        verdict = _verdict(run, test, spec, merged.result, stored_parts)
-        judgement = (None, ()) if verdict is None else (verdict.level, verdict.reasons)
-        if not merged.succeeded:
-            return RunConclusion(RunState.FAILED, merged.reason, merged.result, None, *judgement)
-        if not merged.result:
-            return RunConclusion(RunState.FINISHED, None, merged.result, None, *judgement)
-        summary = test.summary(merged.result)
-        if fault := next(series.faults_of(test.metrics(merged.result)), None):
-            reason = f"the {run.test} plugin {fault}"
-            return RunConclusion(RunState.FAILED, reason, merged.result, None, *judgement)
-        return RunConclusion(RunState.FINISHED, None, merged.result, summary, *judgement)
 
     async def _conclude_own(
         self, connection: Connection, run: LockedRun, part: KeptPart, state: RunState
@@ -300,37 +284,10 @@ def _part_message(lead: str, run: UUID, part: KeptPart) -> OutgoingMessage:
         finished_at=part.finished_at,
         command=part.command,
         output=part.output,
-        circumstances=_circumstances(part),
+        circumstances=circumstances_of(part),
+        signature=part.signature,
     )
     return OutgoingMessage(lead, outbox.MessageKind.PART, message.model_dump(mode="json"))
-
-
-def _verdict(
-    run: LockedRun, test: Test, spec: Any, result: Result | None, parts: Sequence[KeptPart]
-) -> Verdict | None:
-    """Judge a result; return None if there is none. A failure here must not lose a result."""
-    if result is None:
-        return None
-    measured = MeasurementTraits(
-        test.scheduling_class(spec), one_way="clock_error_ms" in test.result_model.model_fields
-    )
-    try:
-        doubts = test.doubts(spec, result) if isinstance(test, QualityReporting) else ()
-        return judge(measured, [_evidence(run, part) for part in parts], doubts)
-    except Exception as error:
-        log.exception("a result cannot be judged", run=str(run.id))
-        return Verdict(Level.SUSPICIOUS, (f"it could not be judged: {error!r}"[:300],))
-
-
-def _evidence(run: LockedRun, part: KeptPart) -> PartEvidence:
-    late = None if part.started_at is None else part.started_at - run.starts_at
-    late_ms = None if late is None else late / times.MILLISECOND
-    return PartEvidence(part.name, late_ms, _circumstances(part))
-
-
-def _circumstances(part: KeptPart) -> Circumstances | None:
-    stored = part.circumstances
-    return None if stored is None else Circumstances.model_validate(stored)
 
 
 def _place_of(run: LockedRun, sender: str) -> int:

@@ -19,7 +19,7 @@ from typing import Any
 from node.clock import Clock
 from node.execution import process
 from node.execution.forwarder import IntervalForwarder
-from node.execution.intervals import over_all
+from node.execution.merging import over_all
 from node.execution.process import RunningProcess
 from node.model import times
 from node.model.errors import HostError, ToolOutputError

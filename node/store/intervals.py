@@ -14,6 +14,13 @@ _SQL = Queries("node.store", "intervals")
 
 
 @dataclass(frozen=True)
+class SignedInterval(Interval):
+    """A participant's share of an interval, with its statement about it, if its node signs."""
+
+    signature: str | None = None
+
+
+@dataclass(frozen=True)
 class OpenInterval:
     """An interval that lacks a participant's share; ``parts`` are the others by participant."""
 
@@ -37,10 +44,13 @@ async def keep(
     starts_at: int,
     rhythm: Rhythm,
     participant: int,
-    given: Sequence[Interval],
+    given: Sequence[SignedInterval],
 ) -> None:
     """Store a participant's share of some intervals, and create those before them."""
-    parts = [{"result": each.result, "reason": each.reason} for each in given]
+    parts = [
+        {"result": each.result, "reason": each.reason, "signature": each.signature}
+        for each in given
+    ]
     numbers = [each.number for each in given]
     grid = (starts_at, rhythm.length)
     await connection.execute(_SQL["keep_intervals"], run, *grid, str(participant), numbers, parts)
@@ -93,6 +103,12 @@ async def overdue(connection: Connection, ended_before: int) -> list[tuple[UUID,
 async def measured(connection: Connection, run: UUID) -> list[Interval]:
     """Return all merged intervals of a run in their order, gaps included."""
     return [Interval(*row) for row in await connection.fetch(_SQL["measured_intervals"], run)]
+
+
+async def recorded(connection: Connection, run: UUID, limit: int) -> list[Record]:
+    """Return the first intervals of a run with the participants' shares, in their order."""
+    rows: list[Record] = await connection.fetch(_SQL["recorded_intervals"], run, limit)
+    return rows
 
 
 async def listed(

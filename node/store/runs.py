@@ -58,11 +58,13 @@ class LockedRun:
     lead: str
     participants: tuple[Participant, ...]
     duration: int
+    tool: str | None
+    revision: int
 
 
 @dataclass(frozen=True)
 class KeptPart:
-    """One participant's part as stored."""
+    """One participant's part as stored; ``signature`` is its statement about it, if it signs."""
 
     participant: int
     name: str
@@ -73,6 +75,7 @@ class KeptPart:
     command: tuple[str, ...] | None = None
     output: str | None = None
     circumstances: dict[str, Any] | None = None
+    signature: str | None = None
 
 
 @dataclass(frozen=True)
@@ -208,6 +211,7 @@ async def keep_part(
         part.output,
         part.circumstances,
         moved_bytes,
+        part.signature,
     )
     return kept is not None
 
@@ -362,6 +366,12 @@ async def wait_again(
 async def shown(connection: Connection, run: UUID) -> Record | None:
     """Return a row of the view ``run_known``; None if the run is unknown here."""
     row: Record | None = await connection.fetchrow(_SQL["run"], run)
+    return row
+
+
+async def recorded(connection: Connection, run: UUID) -> Record | None:
+    """Return what a run was to measure, and with whom; None if it is unknown here."""
+    row: Record | None = await connection.fetchrow(_SQL["recorded_run"], run)
     return row
 
 

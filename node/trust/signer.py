@@ -1,13 +1,15 @@
-"""Sign what one node sends to others: its requests, and its answers to theirs."""
+"""Sign what one node says: its requests, its answers to those of others, and its statements."""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from node.model.times import SECOND
 from node.trust.keys import NodeKey
 from node.trust.signatures import new_nonce, sign, sign_answer
+from node.trust.statements import StatementKind, sign_statement
 
 
 class Signer:
@@ -30,3 +32,10 @@ class Signer:
     def answer(self, status: int, body: bytes, nonce: str) -> dict[str, str]:
         """Return the headers of the answer to the request with this nonce."""
         return sign_answer(self._key, status, body, created=self._now() // SECOND, nonce=nonce)
+
+    def statement(self, kind: StatementKind, claims: Mapping[str, Any]) -> str:
+        """Return a statement with these claims, to be kept.
+
+        :raises ValueError: the claims are not JSON.
+        """
+        return sign_statement(self._key, kind, claims)

@@ -11,6 +11,7 @@ WITHOUT = {
     # the others.
     "node.store/runs": {
         "run",
+        "recorded_run",
         "runs_backward",
         "runs_forward",
         "decisions",
@@ -84,6 +85,7 @@ WITHOUT = {
         "measured_intervals",
         "intervals_forward",
         "intervals_backward",
+        "recorded_intervals",
     },
     "node.store/impacts": {"giving_way", "hours"},
     # Simulated nodes are not asked whether they are ready.

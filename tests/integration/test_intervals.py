@@ -7,7 +7,8 @@ from uuid import UUID
 
 import pytest
 
-from node.execution.intervals import GRACE, NO_SHARE
+from node.execution.intervals import GRACE
+from node.execution.merging import NO_SHARE
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.errors import InvalidDocument, NotAllowed

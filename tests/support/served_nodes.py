@@ -63,11 +63,12 @@ async def served(
             await database.open()
             stack.push_async_callback(database.close)
             session = await stack.enter_async_context(aiohttp.ClientSession(auto_decompress=False))
-            peers = Peers(session, Signer(key, clock.now), timeout_s=5)
+            signer = Signer(key, clock.now)
+            peers = Peers(session, signer, timeout_s=5)
             mailboxes = Mailboxes(clock, 5)
             peers.carry = mailboxes.carry
             limits = None if "limits" in settings_ else EVERYTHING
-            core = Core(database, clock, key.identity, settings)
+            core = Core(database, clock, key.identity, settings, signer)
             certificates = ServerCertificates(core, key) if tls else None
             means = NodeDependencies(
                 peers,

@@ -338,9 +338,10 @@ class World:
         clock = clock or self.clock
         settings = Settings(name=name, state_dir=self._directory / name, **options)
         database, key = await self._lend(connections), NodeKey.generate()
-        peers = Peers(self._session, Signer(key, clock.now), timeout_s=5)
+        signer = Signer(key, clock.now)
+        peers = Peers(self._session, signer, timeout_s=5)
         node = _InProcess(
-            Core(database, clock, key.identity, settings),
+            Core(database, clock, key.identity, settings, signer),
             NodeDependencies(peers, lead_functions(), limits=EVERYTHING),
         )
         self._stack.push_async_callback(node.tool_runner.close)
@@ -354,7 +355,8 @@ class World:
     async def restart(self, site: Site) -> None:
         """Put a node together anew on its database, as a new process does; nothing is started."""
         before = cast("_InProcess", site.node)
-        core = Core(site.database, site.clock, site.identity, before.settings)
+        signer = before.core.signer
+        core = Core(site.database, site.clock, site.identity, before.settings, signer)
         node = _InProcess(core, NodeDependencies(before.peers, lead_functions(), limits=EVERYTHING))
         self._stack.push_async_callback(node.tool_runner.close)
         node.capabilities.assume_all()

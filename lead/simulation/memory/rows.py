@@ -430,6 +430,7 @@ class PartRow(TableRow):
     output: str | None
     circumstances: Packed | None
     moved_bytes: int | None = None
+    signature: str | None = None
 
 
 @dataclass(slots=True, eq=False)

@@ -124,6 +124,8 @@ def lock_task_of(tables: Tables, runs: Sequence[UUID]) -> Answer:
     "lead",
     "participants",
     "duration",
+    "tool",
+    "revision",
 )
 def lock(tables: Tables, runs: Sequence[UUID]) -> Answer:
     """Return runs and lock them until the transaction ends."""
@@ -142,6 +144,8 @@ def lock(tables: Tables, runs: Sequence[UUID]) -> Answer:
             task.lead,
             unpack(task.participants),
             task.duration,
+            task.tool if row.tool is None else row.tool,
+            task.revision,
         )
         for run in sorted(runs)
         if (row := tables.runs.rows.get(run)) is not None
@@ -163,6 +167,7 @@ def keep_part(
     output: str | None,
     circumstances: dict[str, Any] | None,
     moved_bytes: int | None,
+    signature: str | None,
 ) -> Answer:
     """Store a part, unless it exists."""
     row = PartRow(
@@ -177,6 +182,7 @@ def keep_part(
         output,
         pack_optional(circumstances),
         moved_bytes,
+        signature,
     )
     tables.parts.check_values(row)
     if (run, participant) in tables.parts.rows:
@@ -195,6 +201,7 @@ _PART = (
     "command",
     "output",
     "circumstances",
+    "signature",
 )
 
 
@@ -233,6 +240,7 @@ def _part(row: PartRow) -> tuple[Any, ...]:
         row.command,
         row.output,
         unpack(row.circumstances),
+        row.signature,
     )
 
 

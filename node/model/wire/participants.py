@@ -66,9 +66,13 @@ TOOLS_MAX = 16
 HOSTS_MAX = 64
 """Maximum number of hosts whose addresses an introduction has."""
 
+SIGNATURE_LENGTH_MAX = 8192
+"""Maximum length of a participant's signed statement."""
+
 INTERVALS_PER_MESSAGE_MAX = 64
 """Maximum number of intervals in one message."""
 
+StatementText = Annotated[str, Field(max_length=SIGNATURE_LENGTH_MAX)]
 Micros = Annotated[int, Field(ge=0, lt=times.LATEST, strict=True)]
 Span = tuple[Micros, Micros]
 Sentence = Annotated[str, Field(max_length=1000)]
@@ -516,6 +520,9 @@ class PartMessage(Document):
     command: tuple[str, ...] | None
     output: Annotated[str, Field(max_length=OUTPUT_LENGTH_MAX)] | None = None
     circumstances: Circumstances | None = None
+    signature: StatementText | None = Field(
+        None, description="The participant's signed statement about its part: a JWS."
+    )
 
 
 class IntervalShare(Document):
@@ -524,6 +531,9 @@ class IntervalShare(Document):
     number: Annotated[int, Field(ge=0, lt=2**31, strict=True)]
     result: dict[str, Any] | None
     reason: Sentence | None
+    signature: StatementText | None = Field(
+        None, description="The participant's signed statement about its share: a JWS."
+    )
 
 
 class IntervalsMessage(Document):

@@ -30,6 +30,10 @@ class PartView(Document):
     circumstances: Circumstances | None = Field(
         None, description="What its host did meanwhile; null if its node did not report it."
     )
+    signature: str | None = Field(
+        None,
+        description="The participant's signed statement about it; null if its node signs none.",
+    )
 
 
 class MetricView(Document):

@@ -30,7 +30,8 @@ FOR UPDATE;
 UPDATE run_interval
 SET
     result = given.result, summary = given.summary, reason = given.reason, merged_at = $2,
-    parts = CASE WHEN NOT given.complete THEN run_interval.parts END
+    parts = CASE WHEN NOT given.complete THEN run_interval.parts END,
+    shares = CASE WHEN given.complete THEN run_interval.parts END
 FROM unnest($3::integer [], $4::jsonb [], $5::text [], $6::text [], $7::boolean [])
     AS given (number, result, summary, reason, complete)
 WHERE run_interval.run_id = $1 AND run_interval.number = given.number;
@@ -79,3 +80,11 @@ WHERE
     )
 ORDER BY number DESC
 LIMIT $4;
+
+-- recorded_intervals --
+-- For bundles: the first intervals with the participants' parts.
+SELECT number, starts_at, ends_at, coalesce(shares, parts, '{}') AS parts, result, summary, reason
+FROM run_interval
+WHERE run_id = $1
+ORDER BY number
+LIMIT $2;

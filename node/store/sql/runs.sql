@@ -65,7 +65,8 @@ SELECT id FROM task WHERE id IN (SELECT task_id FROM run WHERE run.id = ANY($1::
 -- lock --
 SELECT
     run.id, run.task_id, run.state::text, run.participant, run.starts_at, run.ends_at, run.slot, run.attempt,
-    task.test, coalesce(run.spec, task.spec) AS spec, task.lead, task.participants, task.duration
+    task.test, coalesce(run.spec, task.spec) AS spec, task.lead, task.participants, task.duration,
+    coalesce(run.tool, task.tool) AS tool, task.revision
 FROM run
 INNER JOIN task ON run.task_id = task.id
 WHERE run.id = ANY($1::uuid [])
@@ -73,20 +74,22 @@ ORDER BY run.id
 FOR UPDATE OF run;
 
 -- keep_part --
-INSERT INTO part (run_id, participant, name, result, reason, started_at, finished_at, command, output, circumstances, moved_bytes)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+INSERT INTO part (
+    run_id, participant, name, result, reason, started_at, finished_at, command, output, circumstances, moved_bytes, signature
+)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
 ON CONFLICT (run_id, participant) DO NOTHING
 RETURNING run_id;
 
 -- parts --
-SELECT participant, name, result, reason, started_at, finished_at, command, output, circumstances
+SELECT participant, name, result, reason, started_at, finished_at, command, output, circumstances, signature
 FROM part WHERE run_id = $1 ORDER BY participant;
 
 -- parts_to_send --
 -- This node's parts of runs that another node leads, except those whose message is on its way.
 SELECT
     part.run_id, part.participant, part.name, part.result, part.reason, part.started_at, part.finished_at, part.command,
-    part.output, part.circumstances
+    part.output, part.circumstances, part.signature
 FROM part
 INNER JOIN run ON part.run_id = run.id AND part.participant = run.participant
 INNER JOIN task ON run.task_id = task.id
@@ -216,6 +219,15 @@ SELECT
     run_known.verdict, run_known.verdict_reasons, run_known.requester
 FROM run_known
 WHERE run_known.run_id = $1;
+
+-- recorded_run --
+-- For bundles: what was to be measured, and by whom.
+SELECT
+    coalesce(run.spec, task.spec) AS spec, task.lead, task.state::text, task.revision, task.tools, task.schedule, task.duration,
+    task.participants, task.campaign, task.reference, task.requester, task.created_at, task.parent
+FROM run
+INNER JOIN task ON run.task_id = task.id
+WHERE run.id = $1;
 
 -- runs_backward --
 -- For people: each filter may be null; one page, latest start first.

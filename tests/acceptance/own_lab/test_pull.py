@@ -10,9 +10,11 @@ from pathlib import Path
 
 import aiohttp
 import asyncpg
+import orjson
 import pytest
 import pytest_asyncio
 
+from node.bundles.verification import Outcome, check_bundle, parse_bundle
 from node.execution import process
 from node.lab.nodes import NodePlan, node_command
 from node.lab.supervisor import Lab
@@ -20,6 +22,7 @@ from node.postgres import ServerBinaries, locate
 from tests.acceptance.commands import parley
 from tests.acceptance.outsider import Json, Outsider, booked
 from tests.integration.host_leftovers import nothing_left
+from tests.support.bundles import keys_of
 from tests.support.patience import PATIENCE_S
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.asyncio(loop_scope="module")]
@@ -46,6 +49,8 @@ async def _booked(lead: Outsider, *participants: Outsider) -> None:
     spec = {"duration": "PT1S"}
     run = await lead.finished(await lead.run(await lead.create("idle", *participants, spec=spec)))
     assert run["result"]["participants"] == len(run["parts"]) == len(participants)
+    bundle = parse_bundle(orjson.dumps(await lead.get(f"/v1/runs/{run['id']}/bundle")))
+    assert check_bundle(bundle, keys_of(bundle)).outcome is Outcome.VERIFIED
     for node in participants:
         assert booked(await node.get(f"/v1/runs/{run['id']}")) == booked(run)
 
