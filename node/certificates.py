@@ -17,7 +17,7 @@ import structlog
 
 from node.core import Core
 from node.model import times
-from node.model.errors import HostError
+from node.model.errors import HostError, ParleyError
 from node.settings import Settings
 from node.store.bookings import notify
 from node.trust.certificates import LIFE, RENEWED_BEFORE, OwnCertificate, pem_for_nodes
@@ -144,8 +144,11 @@ class ServerCertificates:
             await self._tell("expiring")
 
     async def _tell(self, state: str) -> None:
-        async with self._database.transaction() as connection:
-            await notify(connection, "certificate", self._settings.name, state)
+        try:
+            async with self._database.transaction() as connection:
+                await notify(connection, "certificate", self._settings.name, state)
+        except ParleyError as error:
+            log.warning("no event about a certificate", state=state, error=error.detail)
 
 
 def _names(settings: Settings) -> list[str]:
