@@ -15,6 +15,8 @@ from node.model import contexts, times
 from node.model.contexts import Context
 from node.model.hold_limits import LIFE_MAX
 from node.model.loopback import is_loopback
+from node.model.oidc import ALGORITHMS, fault_of_issuer
+from node.model.principals import Role
 from node.model.seat_weights import SeatWeights
 from node.model.targets import Network
 from node.model.wire.fields import Duration, Host
@@ -184,6 +186,32 @@ class Settings(BaseSettings):
         ge=times.HOUR,
         description="How long tasks of another node stay open here when it is not heard of.",
     )
+    oidc_issuer: str | None = Field(
+        None,
+        description="The https URL of an OpenID Connect issuer whose tokens (JWT) users may send.",
+    )
+    oidc_audience: str | None = Field(
+        None, description="The audience (aud) that these tokens have for this node."
+    )
+    oidc_roles: dict[str, Role] = Field(
+        default_factory=dict,
+        description='Roles by values of the claim, as JSON: {"noc": "operate", "staff": "run"}.',
+    )
+    oidc_role_claim: str = Field(
+        "groups", description="The claim with these values; realm_access.roles for Keycloak."
+    )
+    oidc_label_claim: str = Field(
+        "sub", description="The claim that is the label; one that users cannot choose themselves."
+    )
+    oidc_algorithms: str = Field(
+        "RS256 ES256", description="Signature algorithms that are accepted, separated by blanks."
+    )
+    oidc_life_max: Duration = Field(
+        times.HOUR,
+        ge=times.MINUTE,
+        le=times.DAY,
+        description="Maximum life of these tokens, which cannot be revoked.",
+    )
     keep_finished: Retention = Field(
         30 * times.DAY,
         description="How long finished runs are kept, with their results and deliveries; also the "
@@ -302,6 +330,29 @@ class Settings(BaseSettings):
                 msg = f"{fault}; write networks such as 10.9.0.0/16 or 127.0.0.1"
                 raise ValueError(msg) from None
         return value
+
+    @field_validator("oidc_issuer")
+    @classmethod
+    def _is_issuer(cls, value: str | None) -> str | None:
+        if value is not None and (fault := fault_of_issuer(value)) is not None:
+            msg = f"{fault}; write it as the tokens have it (iss)"
+            raise ValueError(msg)
+        return value
+
+    @field_validator("oidc_algorithms")
+    @classmethod
+    def _are_algorithms(cls, value: str) -> str:
+        if not value.split() or not set(value.split()) <= set(ALGORITHMS):
+            msg = f"must be some of {' '.join(ALGORITHMS)}"
+            raise ValueError(msg)
+        return value
+
+    @model_validator(mode="after")
+    def _is_whole_issuer(self) -> Self:
+        if self.oidc_issuer is not None and not (self.oidc_audience and self.oidc_roles):
+            msg = "oidc_issuer needs oidc_audience and oidc_roles; set all three"
+            raise ValueError(msg)
+        return self
 
     @model_validator(mode="after")
     def _is_reached_or_not(self) -> Self:

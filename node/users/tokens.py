@@ -6,14 +6,17 @@ import contextlib
 import secrets
 from collections.abc import Callable
 from dataclasses import asdict
+from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from node.audit import own_entry
 from node.core import Core
 from node.model import times
 from node.model.audit import Outcome
-from node.model.errors import DatabaseUnavailable, NotAuthenticated, NotFound
+from node.model.errors import DatabaseUnavailable, HostError, NotAuthenticated, NotFound
+from node.model.oidc import is_jwt
 from node.model.principals import Principal, PrincipalKind, Role
 from node.model.wire.tokens import NewToken, Token, TokenRequest
 from node.store import audit, tokens
@@ -21,6 +24,9 @@ from node.store.bookings import notify
 from node.store.database import Connection
 from node.store.tokens import StoredToken
 from node.trust.tokens import digest, new_token, write_token
+
+if TYPE_CHECKING:
+    from node.users.oidc import OidcTokens
 
 _OWNER = "owner"
 _USE_STEP = times.MINUTE
@@ -40,6 +46,7 @@ class AccessTokens:
         self._database = core.database
         self._clock = core.clock
         self._new_id = new_id
+        self._oidc = _issuer_of(core)
 
     async def ensure_owner(self, connection: Connection, path: Path) -> None:
         """Make a token for the owner and write it to this file, unless it has a valid one."""
@@ -56,8 +63,10 @@ class AccessTokens:
     async def principal(self, token: str) -> Principal | None:
         """Return the user with this token, and note its use; None if it was never made here.
 
-        :raises NotAuthenticated: it has expired, or was revoked.
+        :raises NotAuthenticated: it has expired, was revoked, or is none that an issuer signed.
         """
+        if self._oidc is not None and is_jwt(token):
+            return await self._oidc.principal(token)
         now = self._clock.now()
         async with self._database.connection() as connection:
             known = await tokens.find(connection, digest(token))
@@ -122,6 +131,21 @@ class AccessTokens:
                 raise NotFound(msg)
             await notify(connection, "token", token, "revoked")
         return _shown(revoked)
+
+
+def _issuer_of(core: Core) -> OidcTokens | None:
+    """Return what knows the tokens of the configured issuer; None if none is configured.
+
+    :raises HostError: the library that checks them is not installed.
+    """
+    if core.settings.oidc_issuer is None:
+        return None
+    if find_spec("joserfc") is None:
+        msg = "PARLEY_OIDC_ISSUER needs joserfc; install parley-scheduler[oidc]"
+        raise HostError(msg)
+    from node.users.oidc import OidcTokens  # noqa: PLC0415 - needs an extra
+
+    return OidcTokens(core)
 
 
 def _read(path: Path) -> str | None:

@@ -1,0 +1,96 @@
+"""The users that an OpenID Connect issuer vouches for: their role and label, by claims. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from node.model import times
+from node.model.errors import NotAuthenticated
+from node.model.loopback import is_loopback
+from node.model.principals import LABEL, Principal, PrincipalKind, Role
+
+ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "Ed25519")
+"""The signature algorithms that may be allowed: none with a shared secret, and not ``none``."""
+
+LEEWAY_S = 30
+"""Maximum difference between the clocks of issuer and node, in seconds."""
+
+KEY_MAX = 255
+
+
+@dataclass(frozen=True)
+class OidcTerms:
+    """The roles that the owner of the node grants to users of an issuer.
+
+    ``roles`` has the role by the value of ``role_claim``, whose steps into objects are separated by
+    dots; of several values the highest role counts. ``label_claim`` has the label. A token may
+    live for ``life_max`` (µs), because it cannot be revoked.
+    """
+
+    issuer: str
+    roles: Mapping[str, Role]
+    role_claim: str
+    label_claim: str
+    life_max: int
+
+
+def principal_of(claims: Mapping[str, Any], terms: OidcTerms) -> Principal:
+    """Return the user with these claims, whose signature and times have been checked.
+
+    They may have no role.
+
+    :raises NotAuthenticated: the token lives too long, or has no label that can be used.
+    """
+    issued_at, expires_at = claims["iat"], claims["exp"]
+    if not 0 < (expires_at - issued_at) * times.SECOND <= terms.life_max:
+        msg = (
+            f"the token of {terms.issuer} is not valid for at most "
+            f"{times.format_duration(terms.life_max)}, and cannot be revoked; have the issuer "
+            "make shorter ones, or raise PARLEY_OIDC_LIFE_MAX"
+        )
+        raise NotAuthenticated(msg)
+    label = _claim(claims, terms.label_claim)
+    if not isinstance(label, str) or LABEL.fullmatch(label) is None:
+        msg = (
+            f"the claim {terms.label_claim!r} of the token has no label: 1 to 63 letters, digits, "
+            "'.', '_', '@' and '-'; the owner names another claim with PARLEY_OIDC_LABEL_CLAIM"
+        )
+        raise NotAuthenticated(msg)
+    until = int(expires_at + LEEWAY_S) * times.SECOND
+    key = str(claims["sub"])[:KEY_MAX]
+    return Principal(PrincipalKind.TOKEN, label, _role(claims, terms), key, until)
+
+
+def _role(claims: Mapping[str, Any], terms: OidcTerms) -> Role | None:
+    value = _claim(claims, terms.role_claim)
+    words = value.split() if isinstance(value, str) else value if isinstance(value, list) else []
+    granted = {terms.roles[word] for word in words if isinstance(word, str) and word in terms.roles}
+    return next((role for role in reversed(Role) if role in granted), None)
+
+
+def _claim(claims: Mapping[str, Any], path: str) -> Any:
+    """Return a claim by its name, or by the steps into objects; None if there is none."""
+    if path in claims:
+        return claims[path]
+    value: Any = claims
+    for step in path.split("."):
+        value = value.get(step) if isinstance(value, Mapping) else None
+    return value
+
+
+def fault_of_issuer(url: str) -> str | None:
+    """Return why keys may not come from a URL; None if they may. Only this host needs no TLS."""
+    parts = urlsplit(url)
+    if parts.scheme == "https" and parts.hostname:
+        return None
+    if parts.scheme == "http" and is_loopback(parts.hostname or ""):
+        return None
+    return "is not an https URL"
+
+
+def is_jwt(token: str) -> bool:
+    """Return whether a token has the form of a signed JWT, which no token of a node has."""
+    return token.startswith("eyJ") and token.count(".") == 2  # noqa: PLR2004 - header, claims, signature
