@@ -481,7 +481,7 @@ COMMENT ON COLUMN task.limit_rule IS
 COMMENT ON COLUMN task.run_bytes IS
 '(Of a task with a rule) payload that a run is expected to move here; null if that is unknown.';
 COMMENT ON COLUMN task.limit_caps IS
-'(Of a task that another node leads) [[cap, network]]: the caps of this host''s limits for which its runs count, each with that of a target.';
+'(Of a task that another node leads) [[cap, network, rate]]: the caps of this host''s limits for which its runs count, each with the network of a target, and their rate (b/s).';
 COMMENT ON COLUMN task.requester IS
 '(At the lead) the label of the token with which it was created; the tasks of seats have that of their pool task.';
 COMMENT ON COLUMN task.limit_user IS
@@ -495,6 +495,7 @@ CREATE INDEX task_open ON task (lead) WHERE state IN ('active', 'paused');
 CREATE INDEX task_created ON task (created_at DESC, id);
 CREATE INDEX task_ended ON task (ended_at, id) WHERE ended_at IS NOT NULL;
 CREATE INDEX task_ended_of ON task (lead, ended_at, id) WHERE ended_at IS NOT NULL;
+CREATE INDEX task_capped ON task USING gin (limit_caps jsonb_path_ops) WHERE limit_caps <> '[]';
 CREATE INDEX task_requester ON task (requester, created_at DESC, id DESC) WHERE requester IS NOT NULL;
 CREATE INDEX task_mesh ON task ((reference ->> 'mesh'), (reference ->> 'key'), created_at DESC, id DESC)
 WHERE length(reference ->> 'mesh') <= 63 AND length(reference ->> 'key') <= 400;
@@ -1068,7 +1069,7 @@ COMMENT ON TABLE limit_use IS
 locks the rows that it needs, in the order of the key, before it books: holds that come at once take turns. Nobody else locks them;
 what is given back is in limit_return until a hold has locked the row.';
 COMMENT ON COLUMN limit_use.holder IS 'Identity of a lead or label of a user, for a rule; network of a target, for a cap.';
-COMMENT ON COLUMN limit_use.quantity IS 'A quantity of limit_quota; or at-once or tasks, with a period of 0, for the lock of runs at once or of open tasks.';
+COMMENT ON COLUMN limit_use.quantity IS 'A quantity of limit_quota; or at-once, tasks, or bps, with a period of 0, for the lock of runs at once, open tasks, or rates.';
 
 CREATE TABLE limit_return (
     rule text NOT NULL,
@@ -1083,6 +1084,17 @@ COMMENT ON TABLE limit_return IS
 so in any order: it would wait for holds that wait for it.';
 COMMENT ON COLUMN limit_return.amount IS 'To be added to what is used; negative if it is given back.';
 CREATE INDEX limit_return_key ON limit_return (rule, holder, quantity, period, begins_at);
+
+CREATE TABLE limit_rate (
+    cap text NOT NULL,
+    network text NOT NULL,
+    bps bigint NOT NULL,
+    starts_at timestamptz NOT NULL,
+    ends_at timestamptz NOT NULL
+);
+COMMENT ON TABLE limit_rate IS
+'The rates of runs to targets that are names: counted as they begin, since their addresses are not known before.';
+CREATE INDEX limit_rate_key ON limit_rate (cap, network, ends_at);
 
 CREATE TABLE limit_reached (
     rule text NOT NULL,

@@ -28,6 +28,7 @@ from node.model.errors import HostError
 from node.model.host_limits.quotas import RunAmounts
 from node.model.loopback import is_loopback
 from node.model.naming import normal
+from node.model.spans import Span
 from node.model.targets import IpAddress, Network, TargetRules, literal
 from node.model.wire.tasks import Participant
 from node.plugins.contracts import (
@@ -61,7 +62,7 @@ class NamedTargetCounter(Protocol):
         ...
 
     async def count_named(
-        self, addresses: Sequence[str], start: int, amounts: RunAmounts
+        self, addresses: Sequence[str], span: Span, amounts: RunAmounts, mbps: int
     ) -> str | None:
         """Count a run to these addresses, and return None; or return why it is refused."""
         ...
@@ -226,7 +227,8 @@ class ForeignTargets:
             found += [address] if address else await self._looked_up(at, context, patience_s)
         moved = test.expected_bytes(context.spec, None) or 0
         amounts = RunAmounts(context.ends - context.starts, moved)
-        if (refusal := await counter.count_named(found, context.starts, amounts)) is not None:
+        span, mbps = (context.starts, context.ends), test.needs(context.spec).get(_RATE) or 0
+        if (refusal := await counter.count_named(found, span, amounts, mbps)) is not None:
             raise HostError(refusal)
 
     async def _address(

@@ -28,10 +28,17 @@ from node.model import times
 from node.model.audit import Outcome
 from node.model.classes import SchedulingClass
 from node.model.errors import HostError, InvalidDocument, LimitUsedUp, NotFound, reason_of
-from node.model.host_limits.caps import CapAccount, accounts_of
+from node.model.host_limits.caps import Cap, CapAccount, accounts_of, rate_text, run_rate
 from node.model.host_limits.closed import LimitedTime
 from node.model.host_limits.document import DEFAULT, FILE_BYTES_MAX, parse_limits
-from node.model.host_limits.quotas import Account, PeriodQuota, RunAmounts, UseKey, use_key
+from node.model.host_limits.quotas import (
+    Account,
+    PeriodQuota,
+    RunAmounts,
+    UseKey,
+    loaded_spans,
+    use_key,
+)
 from node.model.host_limits.rules import (
     Asker,
     HostLimits,
@@ -45,6 +52,7 @@ from node.model.host_limits.rules import (
 from node.model.host_limits.standing import LimitStanding
 from node.model.lead_shares import LeadShares
 from node.model.ranks import PEER
+from node.model.spans import Span
 from node.model.task_terms import TaskTerms, terms_of
 from node.model.wire.campaigns import DEFAULT as DEFAULT_CAMPAIGN
 from node.model.wire.host_limits import (
@@ -67,6 +75,9 @@ _PAGE = 500
 _CACHED_MAX = 50_000
 _BEFORE_ALL = UUID(int=0)
 _TASKS = "tasks"
+
+RATE = "bps"
+"""The quantity of the lock under which rates are counted."""
 
 TASKS_RETRY_S = 60
 """Seconds after which one who has as many open tasks here as they may is to ask again."""
@@ -258,7 +269,7 @@ class LimitKeeper:
         """
         rule = self.limits.rule(standing.rule)
         accounts = [] if rule is None else [Account(rule.name, holder, rule.quotas)]
-        for name, network in standing.caps:
+        for name, network, _ in standing.caps:
             if (cap := self.limits.cap(name)) is not None:
                 accounts.append(Account(name, network, cap.quotas))
         return tuple(account for account in accounts if account.quotas)
@@ -292,25 +303,32 @@ class LimitKeeper:
         return bool(self.limits.caps)
 
     async def count_named(
-        self, addresses: Sequence[str], start: int, amounts: RunAmounts
+        self, addresses: Sequence[str], span: Span, amounts: RunAmounts, mbps: int
     ) -> str | None:
         """Count a run that is about to begin, for targets that its task names without an address.
 
         Returns None; or counts nothing, and returns why a cap has no room for it.
         """
         caps = {cap.name: cap for cap in self.limits.caps}
+        start = span[0]
         counted: dict[UseKey, tuple[int, int]] = {}
         refusals: dict[UseKey, str] = {}
-        for name, network in accounts_of(caps.values(), addresses):
+        rate = run_rate(amounts.bytes, amounts.time, mbps)
+        accounts = accounts_of(caps.values(), addresses, rate)
+        for name, network, _ in accounts:
             for quota in caps[name].quotas:
                 key = use_key(Account(name, network, ()), quota, start)
                 counted[key] = amounts.of(quota.quantity), quota.most
                 refusals[key] = f"limit '{name}': no more than {quota.in_words()} to {network}"
-        if not counted:
+        rated = {(it.name, it.network): it.rate for it in accounts if it.rate}
+        if not counted and not rated:
             return None
         try:
             async with self._database.transaction() as connection:
-                await _count(connection, counted, refusals)
+                if counted:
+                    await _count(connection, counted, refusals)
+                if rated:
+                    await _count_rates(connection, rated, caps, span)
         except LimitUsedUp as error:
             return error.detail
         return None
@@ -437,7 +455,7 @@ class LimitKeeper:
     ) -> Judgement:
         """Judge a task of these terms, in which this host has this place, or only leads."""
         facts = self._facts(terms, place, test, spec)
-        caps = accounts_of(self.limits.caps, facts.targets)
+        caps = accounts_of(self.limits.caps, facts.targets, facts.rate)
         return Judgement(self.limits.judge(self._asker(lead), facts), facts.bytes, caps)
 
     def _standing_of_user(self, task: StoredTask, test: Test, spec: Any) -> LimitStanding:
@@ -471,6 +489,7 @@ class LimitKeeper:
             context=context,
             bytes=test.expected_bytes(spec, self._mbps()),
             targets=tuple(terms.addresses.get(host, host) for host in mere_targets(test, spec)),
+            mbps=test.needs(spec).get("mbps") or 0,
         )
 
     def _mbps(self) -> int | None:
@@ -506,6 +525,27 @@ def _quota_left(
         left=quota.text_of(max(0, quota.most - used)),
         free_at=quota.begin(now) + quota.period,
     )
+
+
+async def _count_rates(
+    connection: Connection,
+    rated: Mapping[tuple[str, str], int],
+    caps: Mapping[str, Cap],
+    span: Span,
+) -> None:
+    """Count these rates of a run (b/s), by cap and network, for the time of the run.
+
+    :raises LimitUsedUp: one would be too high; the transaction must be rolled back.
+    """
+    await host_limits.claim_use(connection, [UseKey(*it, RATE, 0, 0) for it in rated])
+    loads = await host_limits.rates(connection, rated, *span)
+    for (name, network), rate in rated.items():
+        bps = caps[name].bps or 0
+        cut = [(max(it[0], span[0]), min(it[1], span[1]), it[2]) for it in loads[name, network]]
+        if loaded_spans(cut, bps - rate + 1):
+            msg = f"limit '{name}': no more than {rate_text(bps)} at one time to {network}"
+            raise LimitUsedUp(msg)
+    await host_limits.keep_rates(connection, rated, *span)
 
 
 async def _count(

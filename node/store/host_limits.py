@@ -112,6 +112,27 @@ async def at_once(
     return [(row[0], row[1]) for row in rows]
 
 
+async def rates(
+    connection: Connection, asked: Collection[tuple[str, str]], since: int, until: int
+) -> dict[tuple[str, str], list[tuple[int, int, int]]]:
+    """Return begin, end, and rate (b/s) of what counts for caps and networks in this time."""
+    caps, networks = [cap for cap, _ in asked], [network for _, network in asked]
+    found: dict[tuple[str, str], list[tuple[int, int, int]]] = {each: [] for each in asked}
+    for row in await connection.fetch(_SQL["rates"], caps, networks, since, until):
+        found[row[0], row[1]].append((row[2], row[3], row[4]))
+    return found
+
+
+async def keep_rates(
+    connection: Connection, counted: Mapping[tuple[str, str], int], since: int, until: int
+) -> None:
+    """Count these rates (b/s), by cap and network, for a run that is about to begin."""
+    caps, networks = [cap for cap, _ in counted], [network for _, network in counted]
+    await connection.execute(
+        _SQL["keep_rates"], caps, networks, list(counted.values()), since, until
+    )
+
+
 async def count_use(
     connection: Connection, counted: Mapping[UseKey, tuple[int, int]]
 ) -> set[UseKey]:
@@ -149,4 +170,5 @@ async def purge(connection: Connection, before: int, at_most: int) -> int:
     """Delete the use of periods that ended before; return how many."""
     deleted = len(await connection.fetch(_SQL["purge_use"], before, at_most))
     deleted += len(await connection.fetch(_SQL["purge_returns"], before, at_most))
+    deleted += len(await connection.fetch(_SQL["purge_rates"], before, at_most))
     return deleted + len(await connection.fetch(_SQL["purge_reached"], before, at_most))

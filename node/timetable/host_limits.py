@@ -11,12 +11,13 @@ counted by triggers of the database, in the same transaction, and given back by 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
 from node.core import Core
 from node.model import times
+from node.model.host_limits.caps import CapAccount, rate_text
 from node.model.host_limits.closed import LimitedTime
 from node.model.host_limits.opening import closed_spans
 from node.model.host_limits.quotas import (
@@ -26,6 +27,7 @@ from node.model.host_limits.quotas import (
     UseCount,
     UseKey,
     full_spans,
+    loaded_spans,
     use_key,
 )
 from node.model.host_limits.rules import Rule, rank_under
@@ -34,7 +36,7 @@ from node.model.ranks import OWN
 from node.model.spans import Span
 from node.model.times import to_the_second
 from node.model.wire.participants import ProposalRequest, RunRequest
-from node.sharing.host_limits import LimitKeeper
+from node.sharing.host_limits import RATE, LimitKeeper
 from node.store import host_limits
 from node.store.bookings import Wanted
 from node.store.database import Connection
@@ -69,6 +71,13 @@ class _Limited:
     rule: Rule | None
     accounts: tuple[Account, ...]
     run_bytes: int
+    rates: tuple[CapAccount, ...] = ()
+    """The networks of its targets, where the rate of a cap bounds what they get."""
+
+    @property
+    def binds(self) -> bool:
+        """Return whether anything bounds its runs."""
+        return bool(self.accounts or self.rates or self.rule)
 
     def amounts(self, duration: int) -> RunAmounts:
         """Return the amounts of a run of this duration (µs)."""
@@ -158,7 +167,8 @@ class LimitEnforcer:
         rule = self._keeper.limits.rule(known.rule)
         bounding = rule if rule is not None and rule.bounds_time else None
         accounts = self._keeper.accounts(holder, known)
-        return _Limited(holder, bounding, accounts, known.run_bytes or 0)
+        rates = tuple(each for each in known.caps if each.rate and self._bps(each.name) is not None)
+        return _Limited(holder, bounding, accounts, known.run_bytes or 0, rates)
 
     async def closed_to_user(
         self, connection: Connection, standing: LimitStanding, duration: int, now: int
@@ -195,12 +205,16 @@ class LimitEnforcer:
         await self._keeper.tell_reached(connection, refused.values())
         return refused
 
-    @staticmethod
+    def _bps(self, cap: str) -> int | None:
+        """Return the rate that a cap allows (b/s), None if it bounds none by now."""
+        known = self._keeper.limits.cap(cap)
+        return None if known is None else known.bps
+
     async def _beyond(
-        connection: Connection, bounded: Sequence[tuple[_Limited, Sequence[RunRequest]]]
+        self, connection: Connection, bounded: Sequence[tuple[_Limited, Sequence[RunRequest]]]
     ) -> dict[UUID, LimitedTime]:
         """Lock and read what is used, and return by run what the limits do not admit."""
-        booking = _BookedUse(connection, bounded)
+        booking = _BookedUse(connection, bounded, self._bps)
         await booking.read()
         return {
             run.run: refusal
@@ -213,6 +227,11 @@ class LimitEnforcer:
         self, connection: Connection, limited: _Limited, duration: int, uses: _Uses, reach: Span
     ) -> list[LimitedTime]:
         closed = list(_used_up(limited, duration, uses))
+        if limited.rates:
+            asked = [(it.name, it.network) for it in limited.rates]
+            loads = await host_limits.rates(connection, asked, *reach)
+            for it in limited.rates:
+                closed += _too_fast(it, self._bps(it.name), loads[it.name, it.network])
         if limited.rule is not None:
             closed += _outside(limited.rule, reach)
             closed += await self._full(connection, limited.rule, limited.holder, reach)
@@ -237,7 +256,7 @@ class LimitEnforcer:
             hold.exchange: bounds
             for hold, task, _ in wanted
             if (holder := task.limit.user if task.led_here else hold.lead) is not None
-            and ((bounds := self._limits_of(holder, task.limit)).accounts or bounds.rule)
+            and (bounds := self._limits_of(holder, task.limit)).binds
         }
         bounded = [
             (limited[hold.exchange], runs)
@@ -258,8 +277,13 @@ class _BookedUse:
     """The use of quotas, and the runs at once, as a transaction books one run after another."""
 
     def __init__(
-        self, connection: Connection, bounded: Sequence[tuple[_Limited, Sequence[RunRequest]]]
+        self,
+        connection: Connection,
+        bounded: Sequence[tuple[_Limited, Sequence[RunRequest]]],
+        bps: Callable[[str], int | None],
     ) -> None:
+        self._bps = bps
+        self._loads: dict[tuple[str, str], list[tuple[int, int, int]]] = {}
         self._connection = connection
         self._runs = [(limited, run) for limited, runs in bounded for run in runs]
         self._count = UseCount({})
@@ -284,7 +308,11 @@ class _BookedUse:
             self._closed[name] = list(_outside(rule, reach))
             if rule.at_once_max is not None:
                 keys.add(UseKey(name, holder, _AT_ONCE, 0, 0))
+        rated = {(rate.name, rate.network) for it, _ in self._runs for rate in it.rates}
+        keys |= {UseKey(*each, RATE, 0, 0) for each in rated}
         self._count = UseCount(await host_limits.claim_use(self._connection, keys))
+        if rated:
+            self._loads = await host_limits.rates(self._connection, rated, *reach)
         for (name, holder), rule in pairs.items():
             if rule.at_once_max is not None:
                 spans = await host_limits.at_once(self._connection, name, holder, *reach)
@@ -297,13 +325,27 @@ class _BookedUse:
             refusal = self._refused_by_rule(limited.rule, limited.holder, span)
             if refusal is not None:
                 return refusal
+        if (too_fast := self._refused_by_rates(limited.rates, span)) is not None:
+            return too_fast
         amounts = limited.amounts(run.ends_at - run.starts_at)
         exceeded = self._count.admit(limited.accounts, run.starts_at, amounts)
         if exceeded is not None:
             account, quota, used = exceeded
             return _exceeded(account, quota, used, quota.begin(run.starts_at))
+        for it in limited.rates:
+            self._loads[it.name, it.network].append((*span, it.rate))
         if limited.rule is not None and limited.rule.at_once_max is not None:
             self._at_once[limited.rule.name, limited.holder].append(span)
+        return None
+
+    def _refused_by_rates(self, accounts: Sequence[CapAccount], span: Span) -> LimitedTime | None:
+        """Return where its targets would get too much at one time."""
+        for each in accounts:
+            loads = self._loads[each.name, each.network]
+            meanwhile = [load for load in loads if _overlap(load[:2], span)]
+            for closed in _too_fast(each, self._bps(each.name), meanwhile):
+                if _overlap((closed.starts_at, closed.ends_at), span):
+                    return closed
         return None
 
     def _refused_by_rule(self, rule: Rule, holder: str, span: Span) -> LimitedTime | None:
@@ -320,6 +362,22 @@ class _BookedUse:
             if full[0] < span[1] and span[0] < full[1]:
                 return _at_once(rule, full)
         return None
+
+
+def _too_fast(
+    account: CapAccount, bps: int | None, loads: Sequence[tuple[int, int, int]]
+) -> Iterator[LimitedTime]:
+    """Yield the time in which a run to a network would exceed the rate that a cap allows."""
+    if bps is None:
+        return
+    for starts_at, ends_at in loaded_spans(loads, bps - account.rate + 1):
+        free = f"free again from {to_the_second(ends_at)}"
+        sentence = f"limit '{account.name}': {rate_text(bps)} at one time used, {free}"
+        yield LimitedTime(starts_at, ends_at, account.name, sentence, reached=True)
+
+
+def _overlap(one: Span, other: Span) -> bool:
+    return one[0] < other[1] and other[0] < one[1]
 
 
 def _concerns(closed: LimitedTime, windows: Iterable[Span]) -> bool:

@@ -47,6 +47,8 @@ WITHOUT = {
         "use_now",
         "at_once",
         "count_use",
+        "rates",
+        "keep_rates",
     },
     # The simulation has no archives, so the triggers of real tables would do nothing.
     "node.store/archives": set(Queries("node.store", "archives"))

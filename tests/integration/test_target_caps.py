@@ -106,6 +106,67 @@ async def test_fifty_tasks_of_ten_leads_get_no_more(world: World) -> None:
     assert used == 6
 
 
+async def test_fifty_tasks_of_ten_leads_do_not_add_up(world: World) -> None:
+    """What runs of many leads send to one network at the same time stays below the cap's rate."""
+    host, leads = await _host(world, 10)
+    await limit(host.node, CAPS.replace('runs = "6/PT1H"', "bps = 1_000"))
+    holds = (_hold(leads[n % 10], host, FORMS[n % len(FORMS)], HOUR) for n in range(50))
+    answers = await asyncio.gather(*holds)
+    task = _introduction(host, TARGET)
+    assert (await host.node.acceptance.consider(leads[0].identity, task)).accepted
+    [[rate]] = await host.rows(
+        "SELECT (limit_caps -> 0 ->> 2)::bigint FROM task WHERE id = $1", task.task
+    )
+    assert 100 < rate < 500
+    assert sum(len(answer.held) for answer in answers) == 1_000 // rate
+    refused = [refusal for answer in answers for refusal in answer.refused]
+    assert refused[0].reason.startswith("limit 'targets': 1 kb/s at one time used, free again")
+    assert (await _hold(leads[0], host, "203.0.113.7", HOUR)).held
+    assert (await _hold(leads[0], host, TARGET, HOUR + times.MINUTE)).held
+    request = ProposalRequest(
+        task=task.task,
+        lease_epoch=1,
+        scheduling_class=task.scheduling_class,
+        duration=task.duration,
+        priority=0,
+        windows=((HOUR, HOUR + 15 * times.SECOND), (HOUR, HOUR + times.MINUTE)),
+    )
+    offered = await host.node.time_line.propose(leads[0].identity, request)
+    assert min(start for start, _ in offered.free) == HOUR + 10 * times.SECOND
+    assert [obstacle.window for obstacle in offered.obstacles] == [0]
+
+
+async def test_a_task_that_sends_more_than_a_cap_allows_is_refused(world: World) -> None:
+    """No run of such a task would ever find time: its lead is told so at once."""
+    host, [lead] = await _host(world, 1)
+    await limit(host.node, CAPS.replace('runs = "6/PT1H"', "bps = 100"))
+    for dest in (TARGET, "far.example"):
+        answer = await host.node.acceptance.consider(lead.identity, _introduction(host, dest))
+        assert answer.limit is not None
+        assert (answer.limit.rule, answer.limit.pointer) == ("targets", "/test/spec")
+        assert answer.limit.allowed == "at most 100 b/s"
+
+
+async def test_rates_to_names_are_counted_as_runs_begin(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Names of one address send no more at one time than the address may get."""
+    host, [lead] = await _host(world, 1)
+    await limit(host.node, CAPS.replace('runs = "6/PT1H"', "bps = 1_000"))
+
+    def resolved(_host: str, _family: int) -> list[str]:
+        return [TARGET]
+
+    monkeypatch.setattr(facts, "_resolved", resolved)
+    booked = [await _hold(lead, host, TARGET, HOUR) for _ in range(2)]
+    outcomes = [await _checked(host, f"n{number}.example") for number in range(5)]
+    [[rate]] = await host.rows("SELECT DISTINCT bps FROM limit_rate")
+    assert sum(len(answer.held) for answer in booked) == 2
+    assert outcomes.count(None) == 1_000 // rate - 2
+    says = "limit 'targets': no more than 1 kb/s at one time to 198.51.100.0/24"
+    assert set(outcomes) == {None, says}
+
+
 async def test_time_beyond_a_cap_is_not_offered(world: World) -> None:
     """A lead that has not measured the target yet is told that others have used it up."""
     host, [one, other] = await _host(world, 2)

@@ -101,6 +101,12 @@ def purge_use(_: Tables, _before: int, _at_most: int) -> Answer:
     return ()
 
 
+@TWINS.of("cap")
+def purge_rates(_: Tables, _before: int, _at_most: int) -> Answer:
+    """Delete nothing: without caps no rate is counted."""
+    return ()
+
+
 @TWINS.of("rule")
 def purge_returns(_: Tables, _before: int, _at_most: int) -> Answer:
     """Delete nothing: without quotas nothing is given back."""

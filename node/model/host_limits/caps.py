@@ -2,7 +2,7 @@
 
 A cap counts the runs of all other nodes together, by the network in which a target lies. Targets
 are the hosts of a spec that take no part. An IPv6 address that leads to an IPv4 address counts as
-that one.
+that one. The rate of a cap bounds the sum of the rates at which runs move payload at one time.
 """
 
 from __future__ import annotations
@@ -10,19 +10,32 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from node.model import times
 from node.model.host_limits.quotas import PeriodQuota
 from node.model.targets import Network, literal, reached
 
-CapAccount = tuple[str, str]
-"""The name of a cap, and the network of a target, for which is counted."""
+MEGABIT = 1_000_000
+
+
+class CapAccount(NamedTuple):
+    """The name of a cap, and the network of a target, for which is counted.
+
+    ``rate`` is that of each run (b/s), 0 if the cap has none.
+    """
+
+    name: str
+    network: str
+    rate: int = 0
 
 
 @dataclass(frozen=True)
 class Cap:
     """A cap; ``networks`` are those to which it applies, None all.
 
-    Addresses of one network of this length, ``v4`` or ``v6``, count together.
+    Addresses of one network of this length, ``v4`` or ``v6``, count together. ``bps`` is the
+    maximum rate of all runs at one time, None if it is not bounded.
     """
 
     name: str
@@ -30,9 +43,18 @@ class Cap:
     networks: tuple[Network, ...] | None = None
     v4: int = 32
     v6: int = 64
+    bps: int | None = None
 
-    def accounts(self, address: str) -> list[CapAccount]:
-        """Return the accounts that count a run to this address; none if the cap does not apply."""
+    def applies_to(self, host: str) -> bool:
+        """Return whether it may apply to a target; names may have any address."""
+        address = literal(host)
+        return self.networks is None or address is None or bool(self.accounts(address))
+
+    def accounts(self, address: str, rate: int = 0) -> list[CapAccount]:
+        """Return the accounts that count a run of this rate to this address.
+
+        There are none if the cap does not apply.
+        """
         outer, *inner = reached(address)
         counted = []
         for each in inner or [outer]:
@@ -40,16 +62,36 @@ class Cap:
                 continue
             length = self.v4 if each.version == 4 else self.v6  # noqa: PLR2004 - the version of IP
             network = ipaddress.ip_network((each, length), strict=False)
-            counted.append((self.name, str(network)))
+            counted.append(CapAccount(self.name, str(network), rate if self.bps else 0))
         return counted
 
     def in_words(self) -> str:
-        """Describe: ``360 runs per hour to each /32 or /64``."""
-        quotas = ", ".join(quota.in_words() for quota in self.quotas)
-        return f"{quotas} to each /{self.v4} or /{self.v6}"
+        """Describe: ``360 runs per hour, 1 Mb/s to each /32 or /64``."""
+        parts = [quota.in_words() for quota in self.quotas]
+        if self.bps is not None:
+            parts.append(rate_text(self.bps))
+        return f"{', '.join(parts)} to each /{self.v4} or /{self.v6}"
 
 
-def accounts_of(caps: Iterable[Cap], addresses: Iterable[str]) -> tuple[CapAccount, ...]:
-    """Return for what a run to these targets counts, in order; names are left out."""
+def accounts_of(
+    caps: Iterable[Cap], addresses: Iterable[str], rate: int = 0
+) -> tuple[CapAccount, ...]:
+    """Return for what a run of this rate to these targets counts, in order, without names."""
     known = [address for it in addresses if (address := literal(it)) is not None]
-    return tuple(sorted({each for cap in caps for it in known for each in cap.accounts(it)}))
+    return tuple(sorted({each for cap in caps for it in known for each in cap.accounts(it, rate)}))
+
+
+def run_rate(moved: int, duration: int, mbps: int) -> int:
+    """Return the rate of a run (b/s) that moves so many bytes in a duration (µs).
+
+    ``mbps`` is the rate that its test states, 0 if it states none.
+    """
+    return max(-(-8 * moved * times.SECOND // max(1, duration)), mbps * MEGABIT)
+
+
+def rate_text(bps: int) -> str:
+    """Return a rate for people: ``1.5 Mb/s``."""
+    for unit, word in ((10**9, "Gb/s"), (10**6, "Mb/s"), (10**3, "kb/s")):
+        if bps >= unit:
+            return f"{round(bps / unit, 1):g} {word}"
+    return f"{bps} b/s"

@@ -177,6 +177,7 @@ class CapDocument(Document):
     runs: QuotaTexts = ()
     time: QuotaTexts = ()
     bytes: QuotaTexts = ()
+    bps: Annotated[int, Field(gt=0, le=10**15, strict=True)] | None = None
 
 
 class LimitsDocument(Document):
@@ -240,8 +241,8 @@ def _faults(document: LimitsDocument) -> Iterator[FieldFault]:
     yield from _repeated_names(document)
     yield from _share_faults(document.shares)
     for number, cap in enumerate(document.cap):
-        if not (cap.runs or cap.time or cap.bytes):
-            yield FieldFault(f"/cap/{number}", "caps nothing; give runs, time, or bytes")
+        if not (cap.runs or cap.time or cap.bytes or cap.bps):
+            yield FieldFault(f"/cap/{number}", "caps nothing; give runs, time, bytes, or bps")
     yield from _target_faults(document)
     for number, rule in enumerate(document.rule):
         for place, who in enumerate(rule.who):
@@ -426,6 +427,7 @@ def _cap(number: int, document: CapDocument, reader: _Reader) -> Cap:
         reader.networks(document.networks, f"{pointer}/networks"),
         document.prefix.v4,
         document.prefix.v6,
+        document.bps,
     )
 
 

@@ -131,15 +131,20 @@ class UseCount:
 
 def full_spans(spans: Iterable[Span], most: int) -> list[Span]:
     """Return where at least ``most`` of these spans overlap, in order."""
+    return loaded_spans(((start, end, 1) for start, end in spans), most)
+
+
+def loaded_spans(loads: Iterable[tuple[int, int, int]], least: int) -> list[Span]:
+    """Return where the sum of these loads, each with its span, is at least this, in order."""
     changes: dict[int, int] = {}
-    for start, end in spans:
-        changes[start] = changes.get(start, 0) + 1
-        changes[end] = changes.get(end, 0) - 1
+    for start, end, load in loads:
+        changes[start] = changes.get(start, 0) + load
+        changes[end] = changes.get(end, 0) - load
     instants = sorted(changes)
     counts = accumulate(changes[instant] for instant in instants)
     full: list[Span] = []
     for start, end, count in zip(instants, instants[1:], counts, strict=False):
-        if count < most:
+        if count < least:
             continue
         if full and full[-1][1] == start:
             full[-1] = (full[-1][0], end)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from node.model.classes import SchedulingClass
-from node.model.host_limits.caps import Cap
+from node.model.host_limits.caps import Cap, rate_text, run_rate
 from node.model.host_limits.opening import Opening
 from node.model.host_limits.quotas import PeriodQuota, Quantity, RunAmounts
 from node.model.lead_shares import LeadShares
@@ -77,8 +77,8 @@ class TaskFacts:
 
     ``spec`` is the complete spec, with its defaults. ``duration`` is how long a run occupies this
     host (µs), ``context`` where on this host it measures, or None. ``bytes`` is the payload that a
-    run is expected to move here, None if that is unknown. ``targets`` are the hosts of the spec
-    that take no part.
+    run is expected to move here, None if that is unknown; ``mbps`` the rate that its test states,
+    or 0. ``targets`` are the hosts of the spec that take no part.
     """
 
     test: str
@@ -88,6 +88,12 @@ class TaskFacts:
     context: str | None = None
     bytes: int | None = None
     targets: tuple[str, ...] = ()
+    mbps: int = 0
+
+    @property
+    def rate(self) -> int:
+        """Return the rate of a run (b/s)."""
+        return run_rate(self.bytes or 0, self.duration, self.mbps)
 
 
 @dataclass(frozen=True)
@@ -258,8 +264,17 @@ class HostLimits:
         return self._judged(groups, task, priority) if groups else None
 
     def judge(self, asker: Asker, task: TaskFacts) -> Verdict:
-        """Return the first rule that fits, or why none does."""
-        return self._judged(self.groups_of(asker), task)
+        """Return the first rule that fits, or why none does; or which cap no run of it fits."""
+        return self._above_cap(task) or self._judged(self.groups_of(asker), task)
+
+    def _above_cap(self, task: TaskFacts) -> LimitRefusal | None:
+        for cap in self.caps:
+            for host in task.targets:
+                if cap.bps is not None and task.rate > cap.bps and cap.applies_to(host):
+                    detail = f"a run sends {rate_text(task.rate)} to {host}"
+                    allowed = f"at most {rate_text(cap.bps)}"
+                    return LimitRefusal(cap.name, "/test/spec", detail, allowed)
+        return None
 
     def _judged(
         self, groups: frozenset[str], task: TaskFacts, priority: int | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 from node.model.host_limits.caps import CapAccount
 
@@ -34,9 +34,9 @@ class LimitStanding:
         rule: str | None,
         refusal: str | None,
         run_bytes: int | None,
-        caps: list[list[str]],
+        caps: list[list[Any]],
         user: str | None = None,
     ) -> Self:
         """Return a standing as the table of tasks has it."""
-        accounts = tuple((cap, network) for cap, network in caps)
+        accounts = tuple(CapAccount(*each) for each in caps)
         return cls(rule, refusal, run_bytes, accounts, user)

@@ -109,6 +109,33 @@ WHERE
     AND run.starts_at < $4 AND run.ends_at > $3
 ORDER BY run.starts_at, run.ends_at;
 
+-- rates --
+-- The rates of runs to these networks that take place between two instants: of those that are booked to addresses, and of
+-- those to names that have begun.
+SELECT asked.cap, asked.network, run.starts_at, run.ends_at, (account.value ->> 2)::bigint AS rate
+FROM unnest($1::text [], $2::text []) AS asked (cap, network)
+INNER JOIN task
+    ON task.limit_caps <> '[]' AND task.limit_caps @> jsonb_build_array(jsonb_build_array(asked.cap, asked.network))
+CROSS JOIN LATERAL jsonb_array_elements(task.limit_caps) AS account
+INNER JOIN run ON task.id = run.task_id
+WHERE
+    account.value ->> 0 = asked.cap AND account.value ->> 1 = asked.network
+    AND run.state IN ('booked', 'set-aside', 'running') AND run.starts_at < $4 AND run.ends_at > $3
+UNION ALL
+SELECT asked.cap, asked.network, limit_rate.starts_at, limit_rate.ends_at, limit_rate.bps
+FROM unnest($1::text [], $2::text []) AS asked (cap, network)
+INNER JOIN limit_rate ON asked.cap = limit_rate.cap AND asked.network = limit_rate.network
+WHERE limit_rate.starts_at < $4 AND limit_rate.ends_at > $3;
+
+-- keep_rates --
+INSERT INTO limit_rate (cap, network, bps, starts_at, ends_at)
+SELECT given.cap, given.network, given.bps, $4::timestamptz, $5::timestamptz
+FROM unnest($1::text [], $2::text [], $3::bigint []) AS given (cap, network, bps);
+
+-- purge_rates --
+DELETE FROM limit_rate WHERE ctid IN (SELECT ctid FROM limit_rate WHERE ends_at <= $1 LIMIT $2)
+RETURNING cap;
+
 -- count_use --
 -- Counts a run that is about to begin, for a target whose address was not known before; returns nothing if that would be
 -- more than the quota allows.
