@@ -1093,7 +1093,8 @@ CREATE TABLE limit_rate (
     ends_at timestamptz NOT NULL
 );
 COMMENT ON TABLE limit_rate IS
-'The rates of runs to targets that are names: counted as they begin, since their addresses are not known before.';
+'The rates of runs to targets that are names: counted as they begin, since their addresses are not known before. And those of runs
+that were booked before their task was given another spec.';
 CREATE INDEX limit_rate_key ON limit_rate (cap, network, ends_at);
 
 CREATE TABLE limit_reached (
@@ -1198,7 +1199,7 @@ BEGIN
     FROM removed
     INNER JOIN limit_account AS account ON removed.task_id = account.task_id
     INNER JOIN limit_quota AS quota ON account.rule = quota.rule
-    WHERE removed.state IN ('booked', 'set-aside', 'running', 'merging')
+    WHERE removed.spec IS NULL AND removed.state IN ('booked', 'set-aside', 'running', 'merging')
     GROUP BY quota.rule, account.holder, quota.quantity, quota.period, begins_at;
     RETURN NULL;
 END
@@ -1245,7 +1246,8 @@ COMMENT ON FUNCTION give_back_limit_use() IS
 'Gives back what was counted for a run that never takes place, and the rest of the time of one that ends early.';
 CREATE TRIGGER run_left_limits AFTER UPDATE ON run FOR EACH ROW
 WHEN (
-    old.state IN ('booked', 'set-aside', 'running', 'merging')
+    old.spec IS NULL
+    AND old.state IN ('booked', 'set-aside', 'running', 'merging')
     AND new.state NOT IN ('booked', 'set-aside', 'running', 'merging')
 )
 EXECUTE FUNCTION give_back_limit_use();
@@ -1294,14 +1296,14 @@ BEGIN
     ) AS moved
     INNER JOIN limit_quota AS quota ON moved.rule = quota.rule
     INNER JOIN run ON run.task_id = NEW.id
-    WHERE run.state IN ('booked', 'set-aside', 'running', 'merging')
+    WHERE run.state IN ('booked', 'set-aside', 'running', 'merging') AND run.spec IS NULL
     GROUP BY moved.rule, moved.holder, quota.quantity, quota.period, begins_at;
     RETURN NULL;
 END
 $$;
 COMMENT ON FUNCTION move_limit_use() IS
 'Moves what is counted for the runs of a task to the rule and the caps that apply to it from now on, for example because it was
-edited. What is booked stays booked, also if they allow less.';
+edited. What is booked stays booked, also if they allow less. A run with a spec of its own stays counted as it was booked.';
 CREATE TRIGGER task_moved_limits AFTER UPDATE ON task FOR EACH ROW
 WHEN (
     old.limit_rule IS DISTINCT FROM new.limit_rule OR old.limit_caps <> new.limit_caps

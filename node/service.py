@@ -263,6 +263,7 @@ class NodeService:
             self._context_refusal,
             self.foreign_targets,
             self.limits,
+            self.time_line.limits.refusal_of_edit,
             self.peer_monitor.read_card,
         )
         self.local_participant = LocalParticipant(

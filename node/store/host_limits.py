@@ -9,6 +9,7 @@ from uuid import UUID
 from node.model.host_limits.quotas import PeriodQuota, Quantity, UseKey
 from node.model.host_limits.standing import LimitStanding
 from node.model.spans import Span
+from node.model.wire.participants import RunRequest
 from node.store.database import Connection, Queries
 
 _SQL = Queries("node.store", "host_limits")
@@ -110,6 +111,20 @@ async def at_once(
     """Return the spans of the runs of a lead or a user under a rule that overlap this time."""
     rows = await connection.fetch(_SQL["at_once"], rule, holder, since, until)
     return [(row[0], row[1]) for row in rows]
+
+
+async def moving(connection: Connection, task: UUID) -> list[RunRequest]:
+    """Return the runs of a task that count for whatever an edit brings it under."""
+    return [
+        RunRequest(run=row[0], slot=row[1], attempt=row[2], starts_at=row[3], ends_at=row[4])
+        for row in await connection.fetch(_SQL["moving"], task)
+    ]
+
+
+async def any_booked(connection: Connection, task: UUID, *, own_spec: bool) -> bool:
+    """Return whether a task has runs to come, or only such with a spec of their own."""
+    found: bool = await connection.fetchval(_SQL["any_booked"], task, own_spec)
+    return found
 
 
 async def rates(

@@ -23,6 +23,7 @@ from node.model.errors import (
     TooManyRequests,
     UnknownPeer,
 )
+from node.model.host_limits.closed import LimitedTime
 from node.model.host_limits.standing import LimitStanding
 from node.model.introduction_limits import duration_refusal, schedule_faults
 from node.model.rates import RateLimit
@@ -32,12 +33,16 @@ from node.model.wire.host_limits import TaskLimit
 from node.model.wire.participants import FreedRuns, Introduction, IntroductionAnswer
 from node.plugins.contracts import Test
 from node.sharing.host_limits import TASKS_RETRY_S, Judgement, LimitKeeper
-from node.store import bookings, changes, nodes, tasks
+from node.store import bookings, changes, host_limits, nodes, tasks
 from node.store.database import Connection
 from node.store.tasks import StoredTask
 
 _BURST_S = 5
 """Seconds of the permitted rate that may come at once, for example when a mesh is applied."""
+
+
+RefusalOfEdit = Callable[[Connection, str, UUID, LimitStanding], Awaitable[LimitedTime | None]]
+"""``refusal(connection, lead, task, standing)``: the limit without room for the task's runs."""
 
 
 @dataclass(frozen=True)
@@ -64,22 +69,26 @@ class _Assessment:
 class Acceptance:
     """Accepts or refuses the tasks that other leads introduce to this node, and stores these."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - an introduction is checked by each of them
         self,
         core: Core,
         capabilities: Capabilities,
         context_refusal: Callable[[Context], str | None],
         targets: ForeignTargets,
         limits: LimitKeeper,
+        refusal_of_edit: RefusalOfEdit,
         read_card: Callable[[str], Awaitable[None]],
     ) -> None:
         """``context_refusal(context)`` returns why nobody can measure from there, or None.
+
+        ``refusal_of_edit`` returns what has no room for the booked runs of an edited task.
 
         ``read_card(identity)`` reads the card of a known node now.
         """
         self._context_refusal = context_refusal
         self._targets = targets
         self._limits = limits
+        self._refusal_of_edit = refusal_of_edit
         self._read_card = read_card
         self._database = core.database
         self._clock = core.clock
@@ -142,8 +151,8 @@ class Acceptance:
         kept = reason is None
         if kept and known is None:
             await self._make_room(connection, lead, assessment.judged)
-        elif kept:
-            await self._make_room_under(connection, lead, assessment.judged, task)
+        elif kept and known is not None:
+            await self._make_room_under(connection, introduction, known, assessment.judged)
         if kept:
             await self._store(connection, stored_task(introduction, lead), known, assessment.judged)
         # A host that refuses the new terms keeps the old revision, so that it refuses a hold under
@@ -195,19 +204,36 @@ class Acceptance:
             raise TooManyRequests(msg, retry_s)
 
     async def _make_room_under(
-        self, connection: Connection, lead: str, judged: Judgement | None, task: UUID
+        self,
+        connection: Connection,
+        introduction: Introduction,
+        known: StoredTask,
+        judged: Judgement | None,
     ) -> None:
-        """Count a known task of another node under the rule to which an edit brings it.
+        """Count a known task of another node, and its runs, under what an edit brings it.
 
-        :raises LimitUsedUp: its lead has as many tasks here as this rule allows.
+        Runs that were booked with another spec keep that, and what they count for; their addresses
+        are those of the task.
+
+        :raises LimitUsedUp: there is no room for the task under its rule, or for its runs.
         """
-        rule = judged.rule if judged else None
-        if rule is None or rule.tasks_max is None:
+        if judged is None or judged.rule is None:
             return
-        await nodes.lock(connection, lead)
-        known = await self._limits.standings(connection, [task])
-        if known[task].rule != rule.name:
-            await self._require_room_under(connection, lead, judged)
+        rule, terms = judged.rule, known.terms
+        if rule.tasks_max is not None:
+            await nodes.lock(connection, known.lead)
+            stood = await self._limits.standings(connection, [known.id])
+            if stood[known.id].rule != rule.name:
+                await self._require_room_under(connection, known.lead, judged)
+        if self._limits.counts_named and _redirects(introduction, known):
+            keeping = (introduction.spec, introduction.tool) != (terms.spec, terms.tool)
+            if await host_limits.any_booked(connection, known.id, own_spec=not keeping):
+                msg = "its booked runs would measure other addresses than they count for"
+                raise LimitUsedUp(f"{msg}; free them first", TASKS_RETRY_S)
+        refusal = await self._refusal_of_edit(connection, known.lead, known.id, judged.standing)
+        if refusal is not None:
+            msg = f"its booked runs have no room there: {refusal.sentence}; free them first"
+            raise LimitUsedUp(msg, TASKS_RETRY_S)
 
     @staticmethod
     async def _require_room_under(
@@ -344,6 +370,11 @@ def _context(introduction: Introduction) -> Context | None:
     """Return the context in which this participant is to measure, if one is named."""
     written = introduction.participants[introduction.participant].context
     return None if written is None else parse(written)
+
+
+def _redirects(introduction: Introduction, known: StoredTask) -> bool:
+    """Return whether an edit gives a host that the task names another address."""
+    return known.terms.addresses != introduction.addresses
 
 
 def _announced_state(introduction: Introduction) -> TaskState:

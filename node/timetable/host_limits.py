@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from node.core import Core
@@ -205,6 +205,27 @@ class LimitEnforcer:
         await self._keeper.tell_reached(connection, refused.values())
         return refused
 
+    async def refusal_of_edit(
+        self, connection: Connection, lead: str, task: UUID, standing: LimitStanding
+    ) -> LimitedTime | None:
+        """Return what has no room for the booked runs of an edited task that keeps its spec.
+
+        They will count for the rule and the caps under which the edit brings it.
+        """
+        bound = self._limits_of(lead, standing)
+        known = (await self._keeper.standings(connection, [task])).get(task)
+        if not bound.binds or known is None:
+            return None
+        if (known.rule, known.caps, known.run_bytes) == (
+            standing.rule,
+            standing.caps,
+            standing.run_bytes,
+        ):
+            return None
+        runs = await host_limits.moving(connection, task)
+        refused = await self._beyond(connection, [(_without(bound, known), runs)])
+        return next(iter(refused.values()), None)
+
     def _bps(self, cap: str) -> int | None:
         """Return the rate that a cap allows (b/s), None if it bounds none by now."""
         known = self._keeper.limits.cap(cap)
@@ -362,6 +383,21 @@ class _BookedUse:
             if full[0] < span[1] and span[0] < full[1]:
                 return _at_once(rule, full)
         return None
+
+
+def _without(bound: _Limited, known: LimitStanding) -> _Limited:
+    """Return what bounds the runs of a task beyond that for which they count already."""
+    return replace(
+        bound,
+        rule=None if bound.rule is None or bound.rule.name == known.rule else bound.rule,
+        accounts=tuple(
+            it
+            for it in bound.accounts
+            if it.name != known.rule
+            and (it.name, it.holder) not in {(each.name, each.network) for each in known.caps}
+        ),
+        rates=tuple(it for it in bound.rates if it not in known.caps),
+    )
 
 
 def _too_fast(

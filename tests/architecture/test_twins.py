@@ -49,6 +49,8 @@ WITHOUT = {
         "count_use",
         "rates",
         "keep_rates",
+        "moving",
+        "any_booked",
     },
     # The simulation has no archives, so the triggers of real tables would do nothing.
     "node.store/archives": set(Queries("node.store", "archives"))

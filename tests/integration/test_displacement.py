@@ -96,6 +96,26 @@ async def test_a_commit_displaces_and_tells_the_lead(booker: BookingLead) -> Non
     assert await booker.site.reason(low) == reason
 
 
+@pytest.mark.parametrize(
+    ("winner", "whose"), [("bob", "a task of another user"), ("alice", "task ")]
+)
+async def test_a_reason_names_no_task_of_another_user(
+    booker: BookingLead, winner: str, whose: str
+) -> None:
+    """A user is told of the task that displaced their run only if it is their own."""
+    lower, higher = await booker.task(1), await booker.task(2)
+    low = (await booker.book(lower, HOUR)).runs[0].run
+    of = "UPDATE task SET requester = $2 WHERE id = $1"
+    await booker.site.execute(of, lower.task, "alice")
+    await booker.site.execute(of, higher.task, winner)
+    request = hold_request(higher, [HOUR], displacing=True)
+    await booker.hold(request, exchange_of(higher))
+    await booker.site.node.time_line.commit(exchange_of(higher), commit_request(request))
+    reason = str(await booker.site.reason(low))
+    assert reason.startswith(f"displaced by a run of higher priority (idle of {whose}")
+    assert (str(higher.task) in reason) == (winner == "alice")
+
+
 async def test_a_set_aside_run_comes_back_when_the_hold_runs_out(booker: BookingLead) -> None:
     """The expiry of a hold restores the runs that it had set aside."""
     low = (await booker.book(await booker.task(1), HOUR)).runs[0].run

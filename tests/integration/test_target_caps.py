@@ -10,14 +10,22 @@ import pytest
 from node.execution import targets as facts
 from node.model import times
 from node.model.classes import SchedulingClass
-from node.model.errors import HostError
+from node.model.errors import HostError, LimitUsedUp
 from node.model.wire.participants import HoldAnswer, Introduction, ProposalRequest
 from node.model.wire.tasks import Schedule
 from node.plugins import registry
 from node.plugins.contracts import PartContext, Party
 from tests.support.clocks import START
 from tests.support.limits import limit
-from tests.support.worlds import ON_ONE_LOOP, Site, World, exchange_of, hold_request, introduction
+from tests.support.worlds import (
+    ON_ONE_LOOP,
+    Site,
+    World,
+    commit_request,
+    exchange_of,
+    hold_request,
+    introduction,
+)
 
 pytestmark = ON_ONE_LOOP
 
@@ -107,7 +115,7 @@ async def test_fifty_tasks_of_ten_leads_get_no_more(world: World) -> None:
 
 
 async def test_fifty_tasks_of_ten_leads_do_not_add_up(world: World) -> None:
-    """What runs of many leads send to one network at the same time stays below the cap's rate."""
+    """Runs of many leads to one network at one time stay below the rate of the cap."""
     host, leads = await _host(world, 10)
     await limit(host.node, CAPS.replace('runs = "6/PT1H"', "bps = 1_000"))
     holds = (_hold(leads[n % 10], host, FORMS[n % len(FORMS)], HOUR) for n in range(50))
@@ -152,19 +160,71 @@ async def test_rates_to_names_are_counted_as_runs_begin(
 ) -> None:
     """Names of one address send no more at one time than the address may get."""
     host, [lead] = await _host(world, 1)
-    await limit(host.node, CAPS.replace('runs = "6/PT1H"', "bps = 1_000"))
+    await limit(host.node, CAPS.replace('runs = "6/PT1H"', "bps = 320"))
 
     def resolved(_host: str, _family: int) -> list[str]:
         return [TARGET]
 
     monkeypatch.setattr(facts, "_resolved", resolved)
-    booked = [await _hold(lead, host, TARGET, HOUR) for _ in range(2)]
-    outcomes = [await _checked(host, f"n{number}.example") for number in range(5)]
+    outcomes = [await _checked(host, f"n{number}.example") for number in range(10)]
     [[rate]] = await host.rows("SELECT DISTINCT bps FROM limit_rate")
-    assert sum(len(answer.held) for answer in booked) == 2
-    assert outcomes.count(None) == 1_000 // rate - 2
-    says = "limit 'targets': no more than 1 kb/s at one time to 198.51.100.0/24"
+    assert outcomes.count(None) == 320 // rate
+    says = "limit 'targets': no more than 320 b/s at one time to 198.51.100.0/24"
     assert set(outcomes) == {None, says}
+    assert not (await _hold(lead, host, TARGET, HOUR + 30 * times.MINUTE)).held
+    assert (await _hold(lead, host, TARGET, HOUR + 32 * times.MINUTE)).held
+
+
+async def test_no_edit_moves_booked_runs_to_a_full_target(world: World) -> None:
+    """Runs booked to many networks cannot be turned to one of them, where a cap has no room."""
+    host, [lead] = await _host(world, 1)
+    named = [_introduction(host, f"n{number}.example") for number in range(3)]
+    for number, each in enumerate(named):
+        task = each.model_copy(update={"addresses": _at(each, f"198.51.{number}.7")})
+        assert (await host.node.acceptance.consider(lead.identity, task)).accepted
+        slots = [HOUR + (5 * number + run) * times.MINUTE for run in range(4)]
+        request = hold_request(task, slots).model_copy(update={"tool": "ping"})
+        held = await host.node.time_line.hold(exchange_of(request), lead.identity, request)
+        assert len(held.held) == 4
+    turned = named[1].model_copy(update={"addresses": _at(named[1], "198.51.0.9"), "revision": 2})
+    with pytest.raises(LimitUsedUp, match="its booked runs have no room there: limit 'targets'"):
+        await host.node.acceptance.consider(lead.identity, turned)
+    other_tool = turned.model_copy(update={"tool": "traceroute"})
+    with pytest.raises(LimitUsedUp, match="would measure other addresses than they count for"):
+        await host.node.acceptance.consider(lead.identity, other_tool)
+    elsewhere = turned.model_copy(update={"addresses": _at(named[1], "198.51.9.9")})
+    assert (await host.node.acceptance.consider(lead.identity, elsewhere)).accepted
+    used = await host.rows("SELECT holder, used FROM limit_used WHERE used > 0 ORDER BY holder")
+    assert [tuple(row) for row in used] == [
+        ("198.51.0.0/24", 4), ("198.51.2.0/24", 4), ("198.51.9.0/24", 4),
+    ]  # fmt: skip
+
+
+async def test_no_edit_gives_back_what_runs_were_booked_for(world: World) -> None:
+    """Runs that keep their spec when their task is given another one stay counted as before."""
+    host, [lead] = await _host(world, 1)
+    await limit(host.node, CAPS.replace('runs = "6/PT1H"', 'bytes = "1M/PT1H"\nbps = 1_000'))
+    task = _introduction(host, TARGET)
+    assert (await host.node.acceptance.consider(lead.identity, task)).accepted
+    request = hold_request(task, [HOUR, HOUR + times.MINUTE])
+    exchange = exchange_of(request)
+    assert len((await host.node.time_line.hold(exchange, lead.identity, request)).held) == 2
+    await host.node.time_line.commit(exchange, commit_request(request))
+    query = "SELECT sum(used)::bigint FROM limit_used"
+    [[before]] = await host.rows(query)
+    spec = {**task.spec, "count": 1, "dest": "203.0.113.9"}
+    small = task.model_copy(update={"spec": spec, "revision": 2})
+    assert (await host.node.acceptance.consider(lead.identity, small)).accepted
+    assert await host.rows(query) == [(before,)]
+    assert len(await host.rows("SELECT FROM limit_rate WHERE starts_at < $1", HOUR + 2)) == 1
+    grown = small.model_copy(update={"spec": {**spec, "count": 3, "length": 150}, "revision": 3})
+    assert (await host.node.acceptance.consider(lead.identity, grown)).accepted
+    await host.execute("UPDATE run SET state = 'cancelled', reason = 'x', changed_at = created_at")
+    assert await host.rows(query) == [(before,)]
+
+
+def _at(task: Introduction, address: str) -> dict[str, str]:
+    return {str(task.spec["dest"]): address}
 
 
 async def test_time_beyond_a_cap_is_not_offered(world: World) -> None:

@@ -65,14 +65,18 @@ def displace(tables: Tables, exchanges: Sequence[UUID], now: int) -> Answer:
     for winner in _of_exchanges(tables, exchanges):
         winning = tables.tasks.rows[winner.task_id]
         for run in tables.runs.set_aside_for.of(winner.id):
+            requester = tables.tasks.rows[run.task_id].requester
+            whose = f"task {winner.task_id}"
+            if requester is not None and requester != winning.requester:
+                whose = "a task of another user"
             why = (
-                f"{_DISPLACED_BY} ({winning.test} of task {winner.task_id}, "
+                f"{_DISPLACED_BY} ({winning.test} of {whose}, "
                 f"priority {winner.priority} over {run.priority})"
             )
             if winner.rank > run.rank:
-                why = f"{_RANKED} ({winning.test} of task {winner.task_id})"
+                why = f"{_RANKED} ({winning.test} of {whose})"
             elif winner.priority > winning.priority:
-                why = f"{_PUT_FIRST} ({winning.test} of task {winner.task_id})"
+                why = f"{_PUT_FIRST} ({winning.test} of {whose})"
             tables.runs.change(run, state="displaced", changed_at=now, reason=why)
             lead = tables.tasks.rows[run.task_id].lead
             itself = tables.nodes.itself

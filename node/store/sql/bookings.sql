@@ -276,7 +276,7 @@ RETURNING run.id, run.task_id, run.reason, NULL::uuid AS displaced_by, (SELECT t
 
 -- displace --
 -- The exchange is committed: what was set aside for its runs is displaced for good. Another lead than that of the winner
--- is not told which run it was. A run may be booked with a higher priority than its task's: the rules of campaigns or of a pool
+-- is not told which run it was, and the reason does not name the task of another user. A run may be booked with a higher priority than its task's: the rules of campaigns or of a pool
 -- then say which runs of the same lead it displaces.
 UPDATE run
 SET
@@ -284,19 +284,26 @@ SET
     changed_at = $2,
     reason = CASE
         WHEN winner.rank > run.rank THEN format(
-            'displaced by a run that the owner of the host puts first (%s of task %s)', winner_task.test, winner.task_id
+            'displaced by a run that the owner of the host puts first (%s of %s)', winner_task.test, named.whose
         )
         WHEN winner.priority > winner_task.priority THEN format(
-            'displaced by a run that its lead puts first, whatever the priorities (%s of task %s)', winner_task.test, winner.task_id
+            'displaced by a run that its lead puts first, whatever the priorities (%s of %s)', winner_task.test, named.whose
         )
         ELSE format(
-            'displaced by a run of higher priority (%s of task %s, priority %s over %s)',
-            winner_task.test, winner.task_id, winner.priority, run.priority
+            'displaced by a run of higher priority (%s of %s, priority %s over %s)',
+            winner_task.test, named.whose, winner.priority, run.priority
         )
     END
 FROM run AS winner
 INNER JOIN task AS winner_task ON winner.task_id = winner_task.id
 CROSS JOIN task
+CROSS JOIN LATERAL (
+    SELECT
+        CASE
+            WHEN coalesce(task.requester = winner_task.requester, task.requester IS NULL) THEN format('task %s', winner.task_id)
+            ELSE 'a task of another user'
+        END AS whose
+) AS named
 LEFT JOIN node ON task.lead = node.identity
 WHERE
     run.displaced_by = winner.id AND winner.exchange_id = ANY($1::uuid []) AND run.state = 'set-aside'

@@ -76,11 +76,19 @@ FROM unnest($1::uuid [], $2::jsonb []) AS given (id, freeing)
 WHERE task.id = given.id;
 
 -- keep_measured --
--- Runs that stay keep what they were booked with, whatever the task says from now on.
-UPDATE run
-SET spec = task.spec, tool = task.tool
-FROM task
-WHERE task.id = $1 AND run.task_id = $1 AND run.spec IS NULL AND NOT run.freed;
+-- Runs that stay keep what they were booked with, whatever the task says from now on; and the rates for which they count.
+WITH kept AS (
+    UPDATE run
+    SET spec = task.spec, tool = task.tool
+    FROM task
+    WHERE task.id = $1 AND run.task_id = $1 AND run.spec IS NULL AND NOT run.freed
+    RETURNING run.starts_at, run.ends_at, run.state, task.limit_caps
+)
+
+INSERT INTO limit_rate (cap, network, bps, starts_at, ends_at)
+SELECT account.value ->> 0, account.value ->> 1, (account.value ->> 2)::bigint, kept.starts_at, kept.ends_at
+FROM kept CROSS JOIN LATERAL jsonb_array_elements(kept.limit_caps) AS account
+WHERE kept.state IN ('booked', 'set-aside', 'running') AND (account.value ->> 2)::bigint > 0;
 
 -- reprioritise --
 UPDATE run SET priority = $2, changed_at = $3

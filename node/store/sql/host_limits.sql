@@ -109,9 +109,21 @@ WHERE
     AND run.starts_at < $4 AND run.ends_at > $3
 ORDER BY run.starts_at, run.ends_at;
 
+-- moving --
+-- The runs of a task that count for the rule and the caps under which an edit brings it.
+SELECT id, slot, attempt, starts_at, ends_at FROM run
+WHERE task_id = $1 AND state IN ('booked', 'set-aside', 'running', 'merging') AND spec IS NULL
+ORDER BY starts_at;
+
+-- any_booked --
+SELECT EXISTS (
+    SELECT FROM run
+    WHERE task_id = $1 AND state IN ('booked', 'set-aside', 'running') AND (NOT $2 OR spec IS NOT NULL)
+);
+
 -- rates --
--- The rates of runs to these networks that take place between two instants: of those that are booked to addresses, and of
--- those to names that have begun.
+-- The rates of runs to these networks that take place between two instants: of those that are booked to addresses; of those to
+-- names that have begun; and of those that were booked before their task changed.
 SELECT asked.cap, asked.network, run.starts_at, run.ends_at, (account.value ->> 2)::bigint AS rate
 FROM unnest($1::text [], $2::text []) AS asked (cap, network)
 INNER JOIN task
@@ -121,6 +133,7 @@ INNER JOIN run ON task.id = run.task_id
 WHERE
     account.value ->> 0 = asked.cap AND account.value ->> 1 = asked.network
     AND run.state IN ('booked', 'set-aside', 'running') AND run.starts_at < $4 AND run.ends_at > $3
+    AND run.spec IS NULL
 UNION ALL
 SELECT asked.cap, asked.network, limit_rate.starts_at, limit_rate.ends_at, limit_rate.bps
 FROM unnest($1::text [], $2::text []) AS asked (cap, network)
