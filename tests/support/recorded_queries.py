@@ -265,6 +265,7 @@ NOT_SIMULATED = {
     "limit_quota",
     "limit_use",
     "limit_return",
+    "limit_rate",
     "limit_reached",
     "lead_process",
     # Simulated nodes have no users.
