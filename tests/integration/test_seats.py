@@ -13,9 +13,10 @@ from lead.store import episodes
 from node.model import times
 from node.model.errors import Conflict, InvalidDocument
 from node.model.host_limits.document import EVERYTHING
+from node.model.host_limits.rules import User
 from node.model.wire.pools import PoolDocument
-from node.model.wire.tasks import TaskDocument
-from tests.support.limits import NOTHING, set_limits
+from node.model.wire.tasks import TaskDocument, TaskPatch
+from tests.support.limits import NOTHING, limit, set_limits
 from tests.support.pool_worlds import Pooled, idle, known_as_they_are, pooled
 from tests.support.worlds import ON_ONE_LOOP, World
 
@@ -33,6 +34,26 @@ async def test_tasks_of_seats_have_the_requester_of_their_pool_task(world: World
     rows = await pool.lead.rows("SELECT requester FROM task WHERE parent = $1 OR id = $1", task)
     assert {row[0] for row in rows} == {"alice"}
     assert len(rows) > 1
+
+
+async def test_runs_of_seats_count_for_the_user_of_their_pool_task(world: World) -> None:
+    """No more runs of all seats together are booked than the limits of the lead leave its user."""
+    pool = await pooled(world, ALIKE)
+    course = (
+        '[who.course]\ntokens = ["alice", "bob"]\n[[rule]]\nname = "course"\nwho = ["course"]\n'
+    )
+    await limit(pool.lead.node, f'{EVERYTHING}{course}most.runs = "5/P1D"\n')
+    task, _ = await pool.lead.node.admission.create(idle(2), None, "alice")
+    await pool.seat()
+    used = "SELECT holder, sum(used)::bigint FROM limit_used WHERE used > 0 GROUP BY holder"
+    assert [tuple(row) for row in await pool.lead.rows(used)] == [("alice", 5)]
+    assert (await pool.states(pool.lead, task))["scheduled"] == 5
+    bob = User("bob", None, "198.51.100.7")
+    await pool.lead.node.editing.edit(task, TaskPatch.model_validate({"priority": 3}), by=bob)
+    open_ones = "SELECT limit_user FROM task WHERE $1 IN (id, parent) AND state = 'active'"
+    rows = await pool.lead.rows(open_ones, task)
+    assert {row[0] for row in rows} == {"bob"}
+    assert "alice" not in {row[0] for row in await pool.lead.rows(used)}
 
 
 async def test_nodes_are_chosen_and_their_runs_booked(world: World) -> None:

@@ -182,6 +182,11 @@ async def test_open_tasks_of_a_user_are_counted(pair: Pair, alice: Asker) -> Non
     problem = next(problem for status, problem in answers if status == 429)
     assert problem["type"].endswith("limit-reached")
     assert "alice has 2 of 2 open tasks here" in problem["detail"]
+    url = f"{pair.a.node.card.url}/v1/tasks"
+    async with alice.session.post(url, json=_document()) as refused:
+        headers = refused.headers
+    assert (headers["Retry-After"], headers["RateLimit-Policy"]) == ("60", '"limit";q=2')
+    assert headers["RateLimit"] == '"limit";r=0;t=60'
     [task, _] = [task["id"] for status, task in answers if status == 201]
     assert (await alice.ask("DELETE", f"/v1/tasks/{task}"))[0] == 200
     assert (await alice.ask("POST", "/v1/tasks", _document()))[0] == 201
@@ -242,3 +247,23 @@ async def test_a_preview_knows_the_limits_of_its_user(pair: Pair, alice: Asker) 
     assert (await alice.ask("POST", "/v1/tasks?if_time=true", _document(first=20)))[0] == 409
     _, plan = await pair.a.ask("POST", "/v1/plans", _document(first=20))
     assert plan["outcome"] == "found"
+
+
+async def test_a_hold_that_runs_out_gives_back_what_it_took(
+    pair: Pair, alice: Asker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was counted for a hold that nobody decides on is given back with its time."""
+    await limit(pair.a.node, RULE + 'most.runs = "1/PT1H"')
+    task = await _post(alice, _document())
+
+    async def undecided(*_: object) -> None:
+        return
+
+    with monkeypatch.context() as patched:
+        patched.setattr(pair.lead.planner._recorder, "record", undecided)
+        await pair.plan()
+    assert await _used(pair) == {"alice": 1}
+    pair.clock.advance(times.MINUTE)
+    await pair.plan()
+    assert await _used(pair) == {"alice": 1}
+    assert await _states(pair, task) == ["booked"]
