@@ -87,7 +87,7 @@ WITH kept AS (
 
 INSERT INTO limit_rate (cap, network, bps, starts_at, ends_at)
 SELECT account.value ->> 0, account.value ->> 1, (account.value -> 2)::bigint, kept.starts_at, kept.ends_at
-FROM kept CROSS JOIN LATERAL jsonb_path_query(kept.limit_caps, '$[*] ? (@[2] > 0)') AS account (value)
+FROM kept CROSS JOIN LATERAL jsonb_path_query(kept.limit_caps, 'strict $[*] ? (@[2] > 0)', '{}', TRUE) AS account (value)
 WHERE kept.state IN ('booked', 'set-aside', 'running');
 
 -- reprioritise --
