@@ -252,7 +252,7 @@ async def test_a_preview_knows_the_limits_of_its_user(pair: Pair, alice: Asker) 
 async def test_a_hold_that_runs_out_gives_back_what_it_took(
     pair: Pair, alice: Asker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was counted for a hold that nobody decides on is given back with its time."""
+    """A hold that nobody decides on gives back what it was counted for, with its time."""
     await limit(pair.a.node, RULE + 'most.runs = "1/PT1H"')
     task = await _post(alice, _document())
 
