@@ -278,7 +278,7 @@ class NodeService:
             self.capabilities.resources,
             lambda connection: self.pools.sizes(connection),  # noqa: PLW0108 - made below
         )
-        self.lead_shares = LeadSharing(core, self.directory, lambda: self.limits.place_of_shares)
+        self.lead_shares = LeadSharing(core, self.directory)
         self.usage = UsageReader(core.database, core.clock)
         self.pools = Pools(
             core.database, core.clock, self.directory, dependencies.lead.judge_policy

@@ -220,7 +220,7 @@ class Host:
             rng=self.rng,
             new_id=lambda: UUID(int=self.rng.getrandbits(128), version=4),
             poll_s=self.world.nodes.poll / times.SECOND,
-            limits=EVERYTHING,
+            limits=_limits(self.world),
         )
         return self.node_type(self, dependencies, database)
 
@@ -255,6 +255,14 @@ class Host:
         except asyncio.CancelledError:
             return ParleyError("the node went down")
         return None
+
+
+def _limits(world: Scenario) -> str:
+    """Return the limits of every host: everything for all, in the shares of the scenario."""
+    if not world.lead_shares:
+        return EVERYTHING
+    shares = [f'"{key_of(name).identity}" = {share}' for name, share in world.lead_shares.items()]
+    return "\n".join([EVERYTHING, "[shares]", *shares, "others = 0", ""])
 
 
 class SimulatedWorld(Protocol):

@@ -30,7 +30,6 @@ from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.errors import PeerError, RequestError
 from node.model.wire.pools import PoolDocument
-from node.model.wire.shares import SharesDocument
 from node.model.wire.tasks import Schedule, ScheduleDocument, TaskDocument, TestChoice
 
 _RETRY = times.MINUTE
@@ -127,16 +126,9 @@ class World:
             await host.know(hosts_by_identity)
         self.injector.drift_apart(random.Random(f"{self.scenario.seed} drift"))
         await asyncio.gather(*(host.boot() for host in self.hosts))
-        if self.scenario.lead_shares:
-            for host in self.hosts:
-                await host.try_as_user(self._set_shares)
         for pool in self.scenario.pools:
             await self._create_pool(pool)
         await self._until(_STARTED)
-
-    async def _set_shares(self, service: SimulatedService) -> None:
-        """Give leads shares of a node's time, as its owner does."""
-        await service.lead_shares.set(SharesDocument(shares=self.scenario.lead_shares, others=0))
 
     async def _create_pool(self, pool: PoolDocument) -> None:
         """Create a pool at its lead, with all campaigns."""

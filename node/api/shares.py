@@ -1,4 +1,4 @@
-"""Routes of the shares of leads in this node's time."""
+"""The route of the shares of leads in this node's time."""
 
 from __future__ import annotations
 
@@ -6,20 +6,13 @@ from aiohttp import web
 
 from node.api import requests, responses
 from node.api.routing import NODE, Route
-from node.model.wire.shares import LeadShare, SharesDocument
+from node.model.wire.shares import LeadShare
 
 
 async def list_(request: web.Request) -> web.StreamResponse:
     """GET: the shares of leads, and what each of them had."""
     requests.only(request)
     return responses.many(await request.app[NODE].lead_shares.listed())
-
-
-async def replace(request: web.Request) -> web.StreamResponse:
-    """PUT: these shares instead of the earlier ones."""
-    lead_shares = request.app[NODE].lead_shares
-    await lead_shares.set(requests.document(request, SharesDocument))
-    return responses.many(await lead_shares.listed())
 
 
 ROUTES = (
@@ -29,15 +22,6 @@ ROUTES = (
         list_,
         "List the shares of leads in this node's time, and what each of them had",
         answer=LeadShare,
-        listed=True,
-    ),
-    Route(
-        "PUT",
-        "/v1/shares",
-        replace,
-        "Set the shares of leads in this node's time",
-        SharesDocument,
-        LeadShare,
         listed=True,
     ),
 )

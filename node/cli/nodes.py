@@ -31,7 +31,6 @@ from node.model.loopback import is_exposed, is_loopback
 if TYPE_CHECKING:
     from node.model.wire.comparisons import NodeComparison
     from node.model.wire.nodes import NodeAddition, NodeRemoval
-    from node.model.wire.shares import SharesDocument
 
 _COUNTS = ("tasks", "runs", "found")
 
@@ -102,7 +101,7 @@ SHARE = RecordLayout(
         Column("booked", lambda each: each["booked"]),
     ),
     fields=("lead", "identity", "share", "percent", "had", "had_percent", "booked"),
-    empty="No shares are set, and no lead had time here. Set them: parley node share b=3 others=1",
+    empty="No shares are set, and no lead had time here. Set them in the file of limits: [shares]",
     key="lead",
 )
 
@@ -282,49 +281,21 @@ async def pardon(session: Session, name: str) -> None:
 
 
 @node_group.command("share")
-@click.argument("shares", nargs=-1, metavar="[LEAD=SHARE]…")
-@click.option("--all-alike", is_flag=True, help="Remove all shares: whoever asks first is served.")
 @asks_node
-async def share(session: Session, shares: tuple[str, ...], *, all_alike: bool) -> None:
-    """List, or set, the shares of leads in the time of this node.
+async def share(session: Session) -> None:
+    """List the shares of leads in the time of this node, what each had, and has booked.
 
     \b
-      parley node share                 # what each lead has, had, and has booked
-      parley node share b=3 others=1    # b gets 75 % if all want more than there is
-      parley node share --all-alike     # as before: whoever asks first is served
+      [shares]                          # in the file of limits, then: systemctl reload parley-node
+      "ed25519:…" = 3                   # 75 % if all want more than there is
+      others = 1
 
-    A share is a whole number; the list replaces the earlier one. 'others' are all leads together
-    that are not listed, 1 unless given. This node counts by its own name, if it leads tasks. A lead
-    with 0 gets only what no other lead wants.
+    A share is a whole number. 'others' are all leads together that are not listed, 1 unless given.
+    This node counts by its own key, if it leads tasks. A lead with 0 gets only what no other lead
+    wants. Without shares whoever asks first is served.
     """  # noqa: D301 - click's mark for lines to keep
-    if all_alike and shares:
-        msg = "--all-alike removes all shares, so none can be given with it"
-        raise click.UsageError(msg)
-    if all_alike or shares:
-        listed = await session.client.set_shares(_shares(shares))
-    else:
-        listed = await session.client.shares()
+    listed = await session.client.shares()
     session.output.many(records_of(listed.items), SHARE)
-
-
-def _shares(given: tuple[str, ...]) -> SharesDocument:
-    from node.model.wire.shares import SharesDocument  # slow to load
-
-    by_lead: dict[str, int] = {}
-    for word in given:
-        lead, _, number = word.rpartition("=")
-        if not lead or not number.isascii() or not number.isdigit():
-            msg = f"{word!r} is not a share; write LEAD=NUMBER with a whole number, such as b=3"
-            raise click.UsageError(msg)
-        if lead in by_lead:
-            msg = f"{lead} is given twice; give it once"
-            raise click.UsageError(msg)
-        by_lead[lead] = int(number)
-    others = by_lead.pop("others", 1)
-    if given and not by_lead:
-        msg = "others alone is not a share; name at least one lead, such as b=3 others=1"
-        raise click.UsageError(msg)
-    return SharesDocument(shares=by_lead, others=others)
 
 
 @node_group.command("remove")

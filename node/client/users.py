@@ -53,7 +53,7 @@ from node.model.wire.problems import Problem, error_of
 from node.model.wire.reservations import Reservation, ReservedSpan
 from node.model.wire.runs import Explanation, Run, RunInterval, ScheduleEntry
 from node.model.wire.seats import Seat
-from node.model.wire.shares import LeadShare, SharesDocument
+from node.model.wire.shares import LeadShare
 from node.model.wire.tasks import Task
 
 if TYPE_CHECKING:
@@ -375,11 +375,6 @@ class UserClient(MeshesApi, ArchivesApi, AuditApi, TokensApi):
     async def shares(self) -> Page[LeadShare]:
         """Return the shares of leads in the node's time, and what each had."""
         return page(LeadShare, await self._ask("GET", "/shares"))
-
-    async def set_shares(self, document: SharesDocument) -> Page[LeadShare]:
-        """Set the shares of leads in the node's time, instead of the earlier ones."""
-        body = document.model_dump(mode="json")
-        return page(LeadShare, await self._ask("PUT", "/shares", body=body))
 
     async def limits(self) -> ShownLimits:
         """Return the limits of what other nodes may have of the node's host."""

@@ -126,7 +126,6 @@ PERMISSIONS: Mapping[str, Access] = {
     "GET /v1/tests/{name}": Access.READ,
     "GET /v1/tools": Access.READ,
     "GET /v1/shares": Access.READ,
-    "PUT /v1/shares": Access.OWN,
     "POST /v1/limits/trials": Access.OPERATE,
     "GET /v1/nodes/{name}/limits": Access.READ,
     "GET /v1/limits": Access.READ,

@@ -194,8 +194,7 @@ class LimitKeeper:
                 await host_limits.replace_quotas(connection, wanted, self._clock.now())
 
         await self._database.settle(count_by)
-        if self.limits.shares is not None:
-            await self._set_shares(self.limits.shares)
+        await self._set_shares(self.limits.shares)
 
     async def _set_shares(self, given: LeadShares) -> None:
         """Store the shares of leads; leads that were refused may ask again if they changed."""
@@ -204,11 +203,6 @@ class LimitKeeper:
             if await shares.shares(connection) != given:
                 await shares.replace(connection, given)
                 await notify(connection, "freed", now, str(now + self._settings.horizon))
-
-    @property
-    def place_of_shares(self) -> str | None:
-        """Return the file that has the shares of leads; None if the API sets them."""
-        return None if self.limits.shares is None else str(self._loaded.file)
 
     async def _judge_all(self) -> None:
         after = _BEFORE_ALL

@@ -3,52 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from node.core import Core
 from node.model import times
-from node.model.errors import Conflict, FieldFault, InvalidDocument
 from node.model.lead_shares import OTHERS, LeadShares
-from node.model.wire.shares import LeadShare, SharesDocument
+from node.model.wire.shares import LeadShare
 from node.peers.directory import Directory
 from node.store import shares
-from node.store.bookings import notify
 
 _SHOWN = times.DAY
 
 
 class LeadSharing:
-    """Shows and sets the shares of leads in this node's time."""
+    """Shows the shares of leads in this node's time."""
 
-    def __init__(
-        self, core: Core, directory: Directory, place_of_shares: Callable[[], str | None]
-    ) -> None:
-        """``directory`` has the leads by name.
-
-        ``place_of_shares()`` returns the file of limits that has the shares, None if none has.
-        """
-        self._place_of_shares = place_of_shares
+    def __init__(self, core: Core, directory: Directory) -> None:
+        """``directory`` has the leads by name."""
         self._database = core.database
         self._clock = core.clock
         self._directory = directory
         self._settings = core.settings
-
-    async def set(self, document: SharesDocument) -> None:
-        """Store these shares instead of the earlier ones; leads that were refused may ask again.
-
-        :raises InvalidDocument: a lead is not known here, is given twice, or all shares are zero.
-        :raises Conflict: the owner has written them into the file of limits.
-        """
-        if (place := self._place_of_shares()) is not None:
-            msg = (
-                f"the shares are in {place}, under [shares]; change them there, and reload the node"
-            )
-            raise Conflict(msg)
-        given = self._checked(document)
-        now = self._clock.now()
-        async with self._database.transaction() as connection:
-            await shares.replace(connection, given)
-            await notify(connection, "freed", now, str(now + self._settings.horizon))
 
     async def listed(self) -> list[LeadShare]:
         """Return every lead that has a share or runs here, the greatest share first."""
@@ -66,26 +41,6 @@ class LeadSharing:
             accounts.add(OTHERS)
         listed = [self._shown(given, account, had, booked) for account in accounts]
         return sorted(listed, key=lambda each: (-(each.share or 0), each.lead == OTHERS, each.lead))
-
-    def _checked(self, document: SharesDocument) -> LeadShares:
-        faults = []
-        by_lead: dict[str, int] = {}
-        for word, share in document.shares.items():
-            at = f"/shares/{word}"
-            known = self._directory.find_or_key(word)
-            if known is None:
-                reason = f"no node {word} is known here; see parley node list"
-                faults.append(FieldFault(at, reason))
-            elif known.identity in by_lead:
-                faults.append(FieldFault(at, f"{known.name} is given twice; give it once"))
-            else:
-                by_lead[known.identity] = share
-        if by_lead and not sum(by_lead.values()) + document.others:
-            reason = "are all zero, so nobody would be served first; give one lead more than 0"
-            faults.append(FieldFault("/shares", reason))
-        if faults:
-            raise InvalidDocument(faults)
-        return LeadShares(by_lead, document.others)
 
     def _by_account(self, given: LeadShares, hours: list[shares.HourOfUse]) -> Counter[str]:
         """Return the seat-time by lead; while shares are set, those without one are one."""

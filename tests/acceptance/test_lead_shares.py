@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
+from node.lab.supervisor import Lab
 from tests.acceptance.commands import parley
 from tests.acceptance.outsider import Json, Outsider, instant
 from tests.support.command_line import CommandResult
@@ -24,10 +28,20 @@ HOUR = timedelta(hours=1)
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def all_alike(a: Outsider) -> AsyncIterator[None]:
-    """Remove the shares after a test."""
+async def all_alike(a: Outsider, lab: Lab) -> AsyncIterator[None]:
+    """Take the shares out of the file of limits after a test."""
+    file = Path(a.state, "limits.toml")
+    before = file.read_text()
     yield
-    assert (await a.ask("PUT", "/v1/shares", {"shares": {}})).status == 200
+    file.write_text(before)
+    await _read_limits(a, lab)
+
+
+async def _read_limits(node: Outsider, lab: Lab) -> None:
+    """Have a node read its file of limits again, as systemctl reload does."""
+    text = Path(node.state, "limits.toml").read_text()
+    os.kill(lab.pid(node.name), signal.SIGHUP)
+    await node.until("/v1/limits", lambda limits: limits["text"] == text)
 
 
 async def _done(node: Outsider, *arguments: str) -> CommandResult:
@@ -51,9 +65,16 @@ async def _wanted(lead: Outsider, host: Outsider, start: datetime, runs: int) ->
     return await lead.planned(task)
 
 
-async def test_three_leads_have_their_shares(a: Outsider, b: Outsider, c: Outsider) -> None:
+async def test_three_leads_have_their_shares(
+    a: Outsider, b: Outsider, c: Outsider, lab: Lab
+) -> None:
     """Each lead gets its part of an hour that all three want, and explains what it lacks."""
-    await _done(a, "node", "share", "a=2", "b=3", "c=1", "others=0")
+    known = json.loads((await _done(a, "node", "list")).out)
+    keys = {node["name"]: node["identity"] for node in known}
+    shares = [f'"{keys[name]}" = {share}' for name, share in (("a", 2), ("b", 3), ("c", 1))]
+    file = Path(a.state, "limits.toml")
+    file.write_text("\n".join([file.read_text(), "[shares]", *shares, "others = 0", ""]))
+    await _read_limits(a, lab)
     hour = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) + timedelta(hours=22)
     first = {
         lead.name: await _wanted(lead, a, hour + number * LENGTH, 1)
@@ -77,14 +98,3 @@ async def test_three_leads_have_their_shares(a: Outsider, b: Outsider, c: Outsid
         ("c", 1),
         ("others", 0),
     ]
-
-
-async def test_unknown_leads_are_refused(a: Outsider) -> None:
-    """The command line says which lead is unknown, and which shares make no sense."""
-    unknown = await parley(a, "node", "share", "zz=3")
-    assert unknown.code != 0
-    assert "no node zz is known here" in unknown.err
-    nothing = await parley(a, "node", "share", "b=0", "others=0")
-    assert "are all zero" in nothing.err
-    word = await parley(a, "node", "share", "b=many")
-    assert "is not a share; write LEAD=NUMBER" in word.err

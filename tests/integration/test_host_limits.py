@@ -17,9 +17,8 @@ from prometheus_client.exposition import generate_latest
 from node.cli import services
 from node.metrics import registry_of
 from node.model import times
-from node.model.errors import Conflict, HostError, LimitUsedUp
+from node.model.errors import HostError, LimitUsedUp
 from node.model.wire.participants import HoldAnswer, HostLimit, Introduction
-from node.model.wire.shares import SharesDocument
 from node.settings import Settings
 from node.sharing.host_limits import LimitKeeper
 from node.store import tasks
@@ -254,17 +253,14 @@ async def test_a_node_tells_others_what_they_may_have(pair: Pair, tmp_path: Path
 
 
 async def test_shares_of_leads_are_in_the_same_file(pair: Pair, tmp_path: Path) -> None:
-    """Shares in the file apply once it is read, and the API does not change them meanwhile."""
+    """Shares in the file apply once it is read, and end once it is read without them."""
     shares = f'[shares]\n"{pair.a.node.card.identity}" = 3\nothers = 2\n'
     (tmp_path / "limits.toml").write_text(SMALL + shares)
     await pair.b.limits.reload()
     listed = await pair.b.lead_shares.listed()
     assert {each.lead: each.share for each in listed} == {"a": 3, "others": 2}
-    with pytest.raises(Conflict, match=r"the shares are in .*limits.toml"):
-        await pair.b.lead_shares.set(SharesDocument(shares={"a": 1}))
     (tmp_path / "limits.toml").write_text(SMALL)
     await pair.b.limits.reload()
-    await pair.b.lead_shares.set(SharesDocument(shares={}))
     assert await pair.b.lead_shares.listed() == []
 
 

@@ -6,10 +6,7 @@ import asyncio
 from pathlib import Path
 from random import Random
 
-import pytest
-
 from node.model import times
-from node.model.errors import InvalidDocument
 from node.model.lead_shares import CLAIM_LIFE
 from node.model.wire.participants import (
     AboveShare,
@@ -18,12 +15,12 @@ from node.model.wire.participants import (
     Proposal,
     ProposalRequest,
 )
-from node.model.wire.shares import SharesDocument
 from node.model.wire.tasks import Schedule
 from node.store.bookings import HeldTask
 from node.timetable.booking import TimeLine
 from tests.conftest import NewDatabase
 from tests.support.clocks import START, ManualClock
+from tests.support.limits import share
 from tests.support.served_nodes import asker, served
 from tests.support.served_pairs import paired
 from tests.support.worlds import (
@@ -50,7 +47,7 @@ async def _host(world: World, **shares: int) -> Site:
         await world.site(name)
     host = await world.site("h")
     others = shares.pop("others", 1)
-    await host.node.lead_shares.set(SharesDocument(shares=shares, others=others))
+    await share(host.node, shares, others)
     return host
 
 
@@ -144,15 +141,6 @@ async def test_leads_that_book_at_once_count_each_other(world: World) -> None:
     assert sum(len(answered.held) for answered in answers) == PART
 
 
-async def test_shares_that_are_set_at_once_take_turns(world: World) -> None:
-    """One of several changes at the same time stays, whole, and none of them fails."""
-    host = await _host(world)
-    given = [SharesDocument(shares={"b": n, "c": n}, others=n) for n in range(1, 9)]
-    await asyncio.gather(*map(host.node.lead_shares.set, given))
-    listed = await host.node.lead_shares.listed()
-    assert len({each.share for each in listed}) == 1
-
-
 async def test_the_lead_says_why_its_runs_wait(world: World) -> None:
     """A lead explains a run that waits by its share at the host that refused it."""
     host = await _host(world, b=3)
@@ -174,10 +162,10 @@ async def test_without_shares_nothing_is_restricted(world: World) -> None:
     b, c = _lead(world, "b"), _lead(world, "c")
     await _asked(b, host)
     assert len((await _booked(c, host, 0, 9)).held) == 9
-    await host.node.lead_shares.set(SharesDocument(shares={"b": 3}))
+    await share(host.node, {"b": 3})
     await _asked(b, host)
     assert not (await _asked(c, host)).free
-    await host.node.lead_shares.set(SharesDocument(shares={}))
+    await share(host.node, {})
     assert (await _asked(c, host)).free
 
 
@@ -196,32 +184,6 @@ async def test_the_owner_sees_what_each_lead_had(world: World) -> None:
         ("others", 1, 25, 2 * LENGTH, 33.3, 0),
         ("c", 0, 0, 0, 0, LENGTH),
     ]
-
-
-@pytest.mark.parametrize(
-    ("shares", "others", "reason"),
-    [
-        ({"zz": 1}, 1, "no node zz is known here; see parley node list"),
-        ({"b": 0, "c": 0}, 0, "are all zero, so nobody would be served first"),
-    ],
-)
-async def test_wrong_shares_are_refused(
-    world: World, shares: dict[str, int], others: int, reason: str
-) -> None:
-    """Unknown leads and shares of nothing are refused, with a remedy."""
-    host = await _host(world)
-    with pytest.raises(InvalidDocument) as caught:
-        await host.node.lead_shares.set(SharesDocument(shares=shares, others=others))
-    assert reason in str(caught.value.faults)
-
-
-async def test_a_lead_given_twice_is_refused(world: World) -> None:
-    """A lead by its name and by its key is one lead."""
-    host = await _host(world)
-    twice = {"b": 1, _lead(world, "b").identity: 2}
-    with pytest.raises(InvalidDocument) as caught:
-        await host.node.lead_shares.set(SharesDocument(shares=twice))
-    assert "b is given twice" in str(caught.value.faults)
 
 
 async def test_a_lead_learns_how_full_other_nodes_are(

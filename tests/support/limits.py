@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from node.model.host_limits.document import EVERYTHING
 from node.service import NodeService
 
 NOTHING = "version = 1\n"
 """Limits that admit no task of another node."""
+
+
+async def share(node: NodeService, shares: Mapping[str, int], others: int = 1) -> None:
+    """Give leads, by their names, shares of a node's time; others may have everything."""
+    keys = {each.name: each.identity for each in node.directory.all}
+    lines = [f'"{keys[name]}" = {number}' for name, number in shares.items()]
+    section = ["[shares]", *lines, f"others = {others}", ""] if lines else []
+    await limit(node, "\n".join([EVERYTHING, *section]))
 
 
 async def limit(node: NodeService, text: str) -> None:

@@ -281,9 +281,9 @@ def _share_faults(shares: Mapping[str, int] | None) -> Iterator[FieldFault]:
         yield FieldFault("/shares", fault)
 
 
-def _shares(shares: Mapping[str, int] | None) -> LeadShares | None:
+def _shares(shares: Mapping[str, int] | None) -> LeadShares:
     if shares is None:
-        return None
+        return LeadShares({}, 1)
     by_lead = {lead: share for lead, share in shares.items() if lead != OTHERS}
     return LeadShares(by_lead, shares.get(OTHERS, 1))
 

@@ -8,7 +8,7 @@ none fits, the task is refused, with the reason of the rule that comes closest.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from node.model.classes import SchedulingClass
@@ -234,13 +234,13 @@ Verdict = Rule | LimitRefusal
 class HostLimits:
     """The limits of a host: groups of nodes, rules in their order, and caps of targets.
 
-    ``shares`` are those of leads in its time, None if the file leaves them to the API.
+    ``shares`` are those of leads in its time; without any lead nothing is restricted.
     """
 
     who: Mapping[str, Who]
     rules: tuple[Rule, ...]
     caps: tuple[Cap, ...] = ()
-    shares: LeadShares | None = None
+    shares: LeadShares = field(default_factory=lambda: LeadShares({}, 1))
 
     def groups_of(self, asker: Asker) -> frozenset[str]:
         """Return the groups that a node belongs to: those that name it, or else the others."""

@@ -1,4 +1,4 @@
-"""The shares of leads in a node's time, as the API shows and takes them."""
+"""The shares of leads in a node's time, as the API shows them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,6 @@ from node.model.wire.fields import Document, Duration
 
 LEADS_MAX = 1000
 Share = Annotated[int, Field(ge=0, le=1_000_000, strict=True)]
-
-
-class SharesDocument(Document):
-    """The shares that the owner gives leads; without any lead nothing is restricted."""
-
-    shares: Annotated[dict[str, Share], Field(max_length=LEADS_MAX)] = Field(
-        description="By name or identity of the lead. A lead with 0 is served only with time that "
-        "no other lead wants."
-    )
-    others: Share = Field(1, description="The share of all leads together that are not listed.")
 
 
 class LeadShare(Document):
