@@ -36,6 +36,7 @@ class Patch(Document):
     revision: int | None = Field(
         None,
         ge=1,
+        lt=2**31,
         strict=True,
         description="The revision that was read. If the resource has changed since, nothing is "
         "changed and the answer is 409. Without it, the newest revision is changed.",

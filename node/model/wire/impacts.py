@@ -27,7 +27,10 @@ class ImpactRequest(Document):
     scheduling_class: SchedulingClass
     priority: Priority
     runs: Annotated[tuple[Span, ...], Field(fail_fast=True, min_length=1, max_length=BATCH_MAX)]
-    displacing: Annotated[tuple[int, ...], Field(max_length=BATCH_MAX)] = ()
+    displacing: Annotated[
+        tuple[Annotated[int, Field(ge=0, lt=BATCH_MAX, strict=True)], ...],
+        Field(fail_fast=True, max_length=BATCH_MAX),
+    ] = ()
     mesh: str | None = Field(None, description="The mesh to leave out of `others`; see Hour.")
 
 
