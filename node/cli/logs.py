@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 import structlog
+from aiohttp.http_exceptions import HttpProcessingError
 from structlog.typing import EventDict
 
 from node.clock import Clock
@@ -34,11 +35,14 @@ class LogRouter(logging.Handler):
         if len(self._logged) >= _KNOWN_MAX:
             self._logged.clear()
         self._logged[key] = record.created, 0
+        # aiohttp takes what anybody sends that is no HTTP for an error of the server.
+        malformed = record.exc_info and isinstance(record.exc_info[1], HttpProcessingError)
+        level = logging.INFO if malformed else record.levelno
         log.log(
-            record.levelno,
+            level,
             record.getMessage(),
             by=record.name,
-            exc_info=record.exc_info if record.levelno >= logging.ERROR else None,
+            exc_info=record.exc_info if level >= logging.ERROR else None,
             **({"error": str(record.exc_info[1])} if record.exc_info else {}),
             **({"more": repeats} if repeats else {}),
         )

@@ -81,9 +81,9 @@ class TaskTerminator:
             )
 
     async def apply_run_end(self, sender: str, end: RunEnd) -> None:
-        """Apply another node's message that a run is over; the sender takes part in it.
+        """Apply another node's message that a run is over.
 
-        :raises NotAllowed: the sender is neither the lead nor a participant of the run.
+        :raises NotAllowed: the sender has no say in it, see :meth:`_require_say`.
         :raises HostError: this lead is committing the run at the moment; the sender must retry.
         """
         await self._database.settle(lambda connection: self._apply_run_end(connection, sender, end))
@@ -97,10 +97,24 @@ class TaskTerminator:
             return
         if locked.state in OVER and not (self._lost_here(locked, end) or self._cut(locked, end)):
             return
-        if sender != locked.lead and sender not in _identities(locked.participants):
-            msg = f"{sender} takes no part in run {end.run}"
-            raise NotAllowed(msg)
+        self._require_say(sender, locked.lead, locked.participants, f"run {end.run}")
         await self._end(connection, locked, end, sender)
+
+    def _require_say(
+        self, sender: str, lead: str, participants: Sequence[Participant], what: str
+    ) -> None:
+        """Return if the sender may end a run or a task here.
+
+        Its lead may, and at its lead those that take part in it. The lead tells the others, so that
+        no participant ends anything at a third node.
+
+        :raises NotAllowed: it may not.
+        """
+        if sender == lead or (lead == self._identity and sender in _identities(participants)):
+            return
+        if sender in _identities(participants):
+            raise NotAllowed(f"{what} is led by {lead}, which alone can end it here; tell its lead")
+        raise NotAllowed(f"{sender} takes no part in {what}")
 
     def _lost_here(self, run: LockedRun, end: RunEnd) -> bool:
         """Return whether the run was displaced on this node, its lead; the others must know it."""
@@ -208,9 +222,7 @@ class TaskTerminator:
         found = await tasks.fetch(connection, end.task)
         if found is None:
             return False
-        if sender != found.lead and sender not in _identities(found.terms.participants):
-            msg = f"{sender} takes no part in task {end.task}"
-            raise NotAllowed(msg)
+        self._require_say(sender, found.lead, found.terms.participants, f"task {end.task}")
         return await self._end_task(connection, found, TaskState(end.state), end.reason, sender)
 
     async def refuse_task(self, task: UUID, reason: str) -> None:

@@ -202,6 +202,24 @@ async def test_a_stranger_ends_nothing(world: World) -> None:
     assert await _everywhere(world, run) == ["scheduled", "scheduled", None]
 
 
+async def test_a_participant_ends_nothing_at_a_third_node(world: World) -> None:
+    """A participant tells the lead that a run or task is over, and the lead alone the others."""
+    a, b, c = sites = await world.three()
+    task = introduction(sites)
+    [run] = await book_everywhere(task, a, sites, [HOUR])
+    end = RunEnd(run=run, state="cancelled", reason="because")
+    with pytest.raises(NotAllowed, match="which alone can end it here"):
+        await c.node.termination.apply_run_end(b.identity, end)
+    with pytest.raises(NotAllowed, match="which alone can end it here"):
+        await c.node.termination.apply_task_end(
+            b.identity, TaskEnd(task=task.task, state="cancelled", reason="because")
+        )
+    assert await _everywhere(world, run) == ["scheduled"] * 3
+    await b.node.termination.cancel_run(run)
+    await world.settle()
+    assert await _everywhere(world, run) == ["cancelled"] * 3
+
+
 # -- cancelling tasks ------------------------------------------------------------------------------
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 import structlog
+from aiohttp.http_exceptions import BadHttpMessage
+from structlog.testing import capture_logs
 
-from node.cli.logs import RepetitionFilter
+from node.cli.logs import LogRouter, RepetitionFilter
 from node.model.times import MINUTE, SECOND
 from tests.support.clocks import ManualClock
 
@@ -31,3 +35,17 @@ def test_what_is_no_warning_is_never_left_out() -> None:
     filtered = RepetitionFilter(ManualClock())
     event = {"level": "info", "event": "ready"}
     assert [filtered(None, "", dict(event)) for _ in range(3)] == [event] * 3
+
+
+def test_what_is_no_http_leaves_no_traceback() -> None:
+    """A request that is no HTTP is no error of this node; other errors keep their traceback."""
+    logged = []
+    for fault in (BadHttpMessage("no HTTP"), ValueError("a fault")):
+        given = (type(fault), fault, None)
+        record = logging.LogRecord("x", logging.ERROR, "", 1, str(fault), (), given)
+        with capture_logs() as entries:
+            LogRouter().emit(record)
+        logged += [(each["log_level"], each["exc_info"]) for each in entries]
+    assert logged[0] == ("info", None)
+    assert logged[1][0] == "error"
+    assert logged[1][1] is not None
