@@ -29,7 +29,7 @@ from node.api import (
     tasks,
     tokens,
 )
-from node.api.bodies import BODIES, Bodies
+from node.api.bodies import BODIES, Bodies, expect_later
 from node.api.connections import ConnectionLimits, keep_connection
 from node.api.middleware import (
     PEER_BODY_MAX,
@@ -134,6 +134,7 @@ def application(node: NodeService, page: list[web.RouteDef]) -> web.Application:
     app[BODIES] = Bodies()
     app.on_response_prepare.append(add_headers)
     for route in ROUTES:
-        app.router.add_route(route.method, route.path, guarded(route))
+        handler = guarded(route)
+        app.router.add_route(route.method, route.path, handler, expect_handler=expect_later)
     app.router.add_routes(page)
     return app

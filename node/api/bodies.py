@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 
 from node.model.errors import MalformedRequest, Overloaded, TooLarge, TooSlow
 
@@ -30,7 +30,9 @@ class Bodies:
     async def received(self, request: web.Request, bytes_max: int) -> AsyncIterator[bytes]:
         """Yield the body of a request, which counts until the end of the context.
 
-        :raises MalformedRequest: it is compressed.
+        A caller that waits to be told to send it (``Expect: 100-continue``) is told so now.
+
+        :raises MalformedRequest: it is compressed, or the caller expects something else.
         :raises TooLarge: it has more than ``bytes_max`` bytes.
         :raises TooSlow: it has not arrived in time.
         :raises Overloaded: the bodies of other requests leave no room for it.
@@ -40,6 +42,7 @@ class Bodies:
             raise MalformedRequest(msg)
         if (request.content_length or 0) > bytes_max:
             raise _too_large(bytes_max)
+        await _ask_for_it(request)
         body = bytearray()
         try:
             await self._read(request, body, bytes_max)
@@ -61,6 +64,24 @@ class Bodies:
         except TimeoutError:
             msg = f"the body has not arrived within {BODY_S:g} s; send it again"
             raise TooSlow(msg) from None
+
+
+async def expect_later(_request: web.Request) -> None:
+    """Leave the header ``Expect`` of a request to :class:`Bodies`, which reads the body.
+
+    By itself, aiohttp asks anybody for a body before it is known who sends it.
+    """
+
+
+async def _ask_for_it(request: web.Request) -> None:
+    expected = request.headers.get("Expect")
+    if expected is None or request.version < HttpVersion11:
+        return
+    if expected.lower() != "100-continue":
+        msg = f"Expect: {expected[:100]} is not supported; leave this header out"
+        raise MalformedRequest(msg)
+    await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    request.writer.output_size = 0  # the answer itself has not begun
 
 
 def _too_large(bytes_max: int) -> TooLarge:

@@ -414,6 +414,21 @@ async def test_the_head_decides_before_the_body_is_read(a: Asker, clock: ManualC
         assert b"400" in await reader.readline()  # read, and found to be no JSON
 
 
+async def test_only_those_who_may_are_asked_for_a_body(a: Asker) -> None:
+    """A body that waits to be asked for is asked for when the head is found to be in order."""
+    request = post("/v1/tasks", b"{}", "Expect: 100-continue")
+    for sent, first in ((request.replace(b"secret", b"guess"), b"401"), (request, b"100")):
+        async with connected(a, sent[:-2]) as (reader, writer):
+            assert first in await reader.readline()
+            if first == b"100":
+                await reader.readuntil(b"\r\n")
+                writer.write(b"{}")
+                assert b"422" in await whole(reader)
+    status, answer = await raw(a, post("/v1/tasks", b"{}", "Expect: x"))
+    assert status == 400
+    assert "Expect: x is not supported" in detail_of(answer)
+
+
 async def test_descriptions_of_tests_are_made_once(a: Asker) -> None:
     """Asking for all tests again and again costs the event loop little."""
     assert (await raw(a, get(b"/v1/tests")))[0] == 200
