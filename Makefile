@@ -30,7 +30,7 @@ COMPILE := env -u PIP_FIND_LINKS -u PIP_INDEX_URL -u PIP_EXTRA_INDEX_URL PIP_CON
 	--no-emit-index-url --no-emit-trusted-host --no-emit-find-links
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint bench soak fleets points chaos accuracy lock clean
+.PHONY: help demo test check lint bench soak fleets points chaos hostile accuracy lock clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -71,6 +71,9 @@ accuracy: $(DEVELOPMENT) ## each test over WANs of known delay, loss and rate, a
 chaos: $(DEVELOPMENT) ## 100,000 operations under kills, hangs, cuts, restores; ARGS="--operations 5000 --report FILE"
 	@$(BIN)/python -m deploy.packages
 	$(BIN)/python -m tests.chaos $(ARGS)
+
+hostile: $(DEVELOPMENT) ## 21,000 hostile requests to three real nodes (4 min); ARGS="--seed 7 --only roles targets"
+	$(BIN)/python -m tests.hostile $(ARGS)
 
 lock: ## resolve pyproject.toml again into deploy/requirements*.txt (takes minutes)
 	$(PYTHON) -m venv $(LOCKER)

@@ -1,0 +1,9 @@
+"""The SQL of this package by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from node.store.database import parse_queries
+
+SQL = parse_queries((Path(__file__).parent / "hostile.sql").read_text("utf-8"))
