@@ -132,6 +132,7 @@ def application(node: NodeService, page: list[web.RouteDef]) -> web.Application:
     app[NODE] = node
     app[ROUTES_SERVED] = {route.operation: route for route in ROUTES}
     app[BODIES] = Bodies()
+    app[operations.READINESS] = operations.readiness_checks(node)
     app.on_response_prepare.append(add_headers)
     for route in ROUTES:
         handler = guarded(route)

@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import orjson
 from aiohttp import web
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from node.api.routing import NODE, Route
+from node.batching import Batcher
 from node.metrics import registry_of
 from node.model.errors import DatabaseUnavailable, NotReady
+from node.model.readiness import Readiness
 from node.readiness import readiness_of
+from node.service import NodeService
+
+
+def readiness_checks(node: NodeService) -> Batcher[None, Readiness]:
+    """Return what checks the readiness of a node for all who ask at a time at once.
+
+    Anybody may ask, so that those who do must not each keep a connection to the database.
+    """
+
+    async def check(askers: Sequence[None]) -> list[Readiness]:
+        return [await readiness_of(node)] * len(askers)
+
+    return Batcher(check, items_max=1000, weight_max=1000)
+
+
+READINESS: web.AppKey[Batcher[None, Readiness]] = web.AppKey("readiness")
+"""The checks of an application's node."""
 
 
 async def alive(_request: web.Request) -> web.StreamResponse:
@@ -23,7 +44,7 @@ async def ready(request: web.Request) -> web.StreamResponse:
     if node.stopping:
         msg = "the node is stopping"
         raise DatabaseUnavailable(msg)
-    facts = await readiness_of(node)
+    facts = await request.app[READINESS].ask(None)
     if faults := facts.faults:
         raise NotReady("; ".join(faults))
     warnings = {"warnings": facts.warnings} if facts.warnings else {}

@@ -17,10 +17,13 @@ import orjson
 import pytest
 
 from node import events
-from node.api import app, bodies
+from node.api import app, bodies, operations
 from node.model import times
 from node.model.permissions import Access
+from node.model.readiness import Readiness
 from node.model.wire.validation import FAULTS_MAX
+from node.readiness import readiness_of
+from node.service import NodeService
 from node.store.database import Notice
 from node.trust.keys import NodeKey
 from node.trust.signatures import new_nonce, sign
@@ -412,6 +415,25 @@ async def test_the_head_decides_before_the_body_is_read(a: Asker, clock: ManualC
         assert why in detail_of(answer)
     async with connected(a, signed(a, own, own.identity, length) + bytes(length)) as (reader, _):
         assert b"400" in await reader.readline()  # read, and found to be no JSON
+
+
+async def test_many_who_ask_whether_a_node_is_ready_cost_little(
+    a: Asker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Strangers who ask at once whether a node is ready share one look at its database."""
+    looks = 0
+
+    async def counted(node: NodeService) -> Readiness:
+        nonlocal looks
+        looks += 1
+        return await readiness_of(node)
+
+    monkeypatch.setattr(operations, "readiness_of", counted)
+    checks = operations.readiness_checks(a.node)
+    found = await asyncio.gather(*(checks.ask(None) for _ in range(50)))
+    assert not any(each.faults for each in found)
+    assert looks <= 2
+    assert (await raw(a, get(b"/readyz")))[0] == 200
 
 
 async def test_only_those_who_may_are_asked_for_a_body(a: Asker) -> None:
