@@ -26,11 +26,11 @@ _FAULT = re.compile(
 
 
 async def fault_of(program: str, runner: Confining) -> str | None:
-    """Return why jq rejects a program; None if it accepts it.
+    """Return why jq rejects a program, which is only compiled; None if it accepts it.
 
     :raises HostError: jq is not installed, or hangs.
     """
-    finished = await _run(program, runner, b"null")
+    finished = await _run(program, runner, b"null", before="empty | ")
     if finished.exit_code == _DOES_NOT_COMPILE:
         return _in_words(_first_line(finished), program)
     return None
@@ -43,14 +43,16 @@ async def transform(
     return await transforming.transform(partial(_run, program, runner), _read, documents)
 
 
-async def _run(program: str, runner: Confining, documents: bytes) -> process.FinishedProcess:
+async def _run(
+    program: str, runner: Confining, documents: bytes, before: str = ""
+) -> process.FinishedProcess:
     jq = shutil.which("jq", path=process.PATH_DEFAULT)
     limits = shutil.which("prlimit", path=process.PATH_DEFAULT)
     if jq is None or limits is None:
         msg = "jq is not installed; apt install jq, or use jmespath"
         raise HostError(msg)
     # The line break ends a comment at the end of the program.
-    wrapped = f"try {{v: [{program}\n]}} catch {{e: (.|tostring)}}"
+    wrapped = f"{before}try {{v: [{program}\n]}} catch {{e: (.|tostring)}}"
     memory, seconds = transforming.MEMORY_MAX, int(transforming.TIMEOUT_S)
     argv = [
         *("env", "-i", limits, f"--as={memory}", f"--cpu={seconds}", "--core=0"),

@@ -1,4 +1,4 @@
-"""What is looked at when all requests are over: tables, logs, and whether the nodes measure.
+"""Checks of tables and logs when all requests are over, and whether the nodes measure.
 
 The owners remove the hostile peers first, as they would. Then nothing of these may be left.
 """
@@ -49,7 +49,15 @@ async def look(scene: Scene, pause: Callable[[float], Any]) -> None:
         scene.record.fault(check, what)
     for site in scene.sites:
         logs(site.log, scene.record)
+    await _remove_reservations(scene)
     await _measure(scene)
+
+
+async def _remove_reservations(scene: Scene) -> None:
+    """End what operators have reserved, as nothing could be measured then."""
+    for site in scene.sites:
+        for each in (await scene.ask(site, "GET", "/v1/reservations?limit=500"))["items"]:
+            await scene.ask(site, "DELETE", f"/v1/reservations/{each['id']}")
 
 
 async def _remove_peers(scene: Scene) -> None:

@@ -48,12 +48,12 @@ class Outcome:
     memory: dict[str, tuple[float, float, float]] = field(default_factory=dict)
     """By node: before the round, after it, and after the rest."""
     seconds: float = 0.0
-    """How long requests were sent."""
+    """The time in which requests were sent."""
     took_s: float = 0.0
     load: tuple[float, float] = (0.0, 0.0)
     """The load of the host in the last minute, before and after."""
     kept: Path | None = None
-    """Where the logs are, if something is wrong."""
+    """The directory of the logs, if something is wrong."""
 
 
 async def attack(plan: Plan, report: Report) -> Outcome:

@@ -1,4 +1,4 @@
-"""What known nodes try to have more than they may: time, displaced runs, others' runs and words."""
+"""Attempts of known nodes at more than they may have: time, others' runs, ids, and addresses."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Lead:
     number: int
     node: int = 0
     said: list[str] = field(default_factory=list)
-    """What was answered to its holds."""
+    """The answers to its holds."""
 
     @property
     def site(self) -> Site:

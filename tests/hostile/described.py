@@ -201,12 +201,14 @@ def odd_messages_of_peers(scene: Scene, rng: random.Random, number: int) -> Iter
             actor,
             dumped(made),
             node=rng.choice((0, 0, 1, 2)),
-            allowed=_ANSWERS if actor is Actor.PEER else {401},
+            allowed=_ANSWERS if actor is Actor.PEER else {401} | _NOT_ROUTED,
             signer=rng.randrange(9),
         )
 
 
 _PINNED_PART = 0.95
+_NOT_ROUTED = {404}
+"""The status of a path with a brace, which no route has."""
 
 
 def _schema(route: Route) -> Any:

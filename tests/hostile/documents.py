@@ -116,20 +116,7 @@ def of_peers(scene: Scene, site: Site) -> dict[str, Json]:
             "intervals": [{"number": 0, "result": {}, "reason": None}],
         },
         "POST parts": part,
-        "POST digests": {
-            "now": now(),
-            "until": start,
-            "tasks": [
-                {
-                    "task": task,
-                    "state": "active",
-                    "revision": 1,
-                    "terms": "x",
-                    "fingerprint": None,
-                }
-            ],
-            "lacking": [run],
-        },
+        "POST digests": _digests(task, run, start),
         "POST work": {
             "card": {**card, "address": "192.0.2.1"},
             "now": now(),
@@ -143,6 +130,17 @@ def of_peers(scene: Scene, site: Site) -> dict[str, Json]:
             "question": {"method": "GET", "path": "/v1/participant/limits", "headers": {}},
         },
     }
+
+
+def _digests(task: str, run: str, start: int) -> Json:
+    digest = {
+        "task": task,
+        "state": "active",
+        "revision": 1,
+        "terms": "x",
+        "fingerprint": None,
+    }
+    return {"now": now(), "until": start, "tasks": [digest], "lacking": [run]}
 
 
 def hold_item(task: str, start: int, **changes: Any) -> dict[str, Any]:

@@ -41,7 +41,7 @@ class Message:
 
     family: str
     hostile: str
-    """What is hostile about it, in a few words."""
+    """The hostile thing about it, in a few words."""
     method: str
     target: str
     actor: Actor = Actor.STRANGER

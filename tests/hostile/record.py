@@ -1,4 +1,4 @@
-"""What the nodes answered, and each answer that no node may give."""
+"""Counts of what the nodes answered, and each answer that no node may give."""
 
 from __future__ import annotations
 

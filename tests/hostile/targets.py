@@ -30,8 +30,8 @@ _TESTS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 """By test, the field of the target, and what else the spec needs."""
 _BODIES: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("http", {"url": f"http://{PUBLIC}/", "text": "items"}),
-    ("tcp", {"dest": PUBLIC, "port": 22, "banner": True}),
+    ("http", {"url": "http://192.168.7.7/", "text": "items"}),
+    ("tcp", {"dest": "192.168.7.7", "port": 22, "banner": True}),
     ("http", {"url": "http://10.0.0.1/", "headers": {"Metadata-Flavor": "Google"}}),
 )
 """Specs that would tell a peer what only this host may read."""

@@ -1,4 +1,4 @@
-"""What users with a token try by hand: others' tasks, lists, keys of idempotency, bombs."""
+"""Attempts of users with a token: others' tasks, lists, keys of idempotency, bombs."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ async def test_a_second_answer_is_found(broken: Scene) -> None:
 
 
 async def test_requests_are_drawn_from_a_description() -> None:
-    """What is drawn for an operation has its route, and is the same for the same seed."""
+    """Requests drawn for an operation have its route, and are the same for the same seed."""
     query = {"name": "limit", "in": "query", "schema": {"type": "integer", "maximum": 5}}
     answer = {"responses": {"200": {"description": "fine"}}}
     description = {
@@ -123,7 +123,7 @@ async def test_requests_are_drawn_from_a_description() -> None:
 
 
 def test_the_table_of_permissions_is_the_measure() -> None:
-    """What a caller may not do by the table has one right answer, and what it may do several."""
+    """By the table, a caller without the access gets one right answer, and another one several."""
     cases: dict[tuple[Actor, str], set[int] | None] = {
         (Actor.STRANGER, "GET /v1/tasks"): {401},
         (Actor.REVOKED, "GET /v1/tasks"): {401},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import resource
 from collections.abc import AsyncIterator
 from uuid import UUID
@@ -112,6 +113,16 @@ async def test_a_transform_that_does_not_compile(
     fault = await transforms.fault_of(transform)
     assert (fault is None) == (word is None)
     assert (word or "") in (fault or "")
+
+
+@pytest.mark.needs("jq")
+@pytest.mark.parametrize("program", ["until(false; .)", "def f: f; f", "[range(1e9)]"])
+async def test_a_program_is_checked_without_running_it(
+    transforms: Transforms, program: str
+) -> None:
+    """A program that would not end is accepted at once, as it is compiled only."""
+    async with asyncio.timeout(transforming.TIMEOUT_S / 2):
+        assert await transforms.fault_of({"jq": program}) is None
 
 
 @pytest.mark.needs("jq")
