@@ -49,6 +49,7 @@ async def look(scene: Scene, pause: Callable[[float], Any]) -> None:
         scene.record.fault(check, what)
     for site in scene.sites:
         logs(site.log, scene.record)
+        await _audit(site, scene.record)
     await _remove_reservations(scene)
     await _measure(scene)
 
@@ -136,6 +137,16 @@ def logs(path: Path, record: Record) -> None:
             if b"Traceback" in line or b'"exception"' in line:
                 record.fault("traceback in a log", f"{path.name}: {text[-600:]}")
             record.look_for_secrets(f"{path.name}: {text}", [line])
+
+
+async def _audit(site: Site, record: Record) -> None:
+    """Note secrets in the rows of the audit."""
+    connection: Any = await asyncpg.connect(site.node.dsn)
+    try:
+        rows = await connection.fetch(SQL["audit_rows"])
+    finally:
+        await connection.close()
+    record.look_for_secrets(f"the audit of {site.node.name}", [row[0].encode() for row in rows])
 
 
 async def _measure(scene: Scene) -> None:

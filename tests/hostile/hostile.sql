@@ -64,6 +64,9 @@ WHERE used > 0 AND period > interval '0';
 -- count_quotas --
 SELECT recount_limit_use(now());
 
+-- audit_rows --
+SELECT audit::text FROM audit;
+
 -- open_tasks --
 SELECT task.id::text, task.lead FROM task WHERE task.state NOT IN ('cancelled', 'refused', 'finished');
 

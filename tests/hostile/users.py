@@ -47,6 +47,7 @@ def curious(scene: Scene) -> Iterator[Message]:
             f"/v1/runs/{run}",
             f"/v1/runs/{run}/explain",
             f"/v1/runs/{run}/intervals",
+            f"/v1/runs/{run}/bundle",
             f"/v1/runs?requester={VICTIM_LABEL}",
             f"/v1/tasks?requester={VICTIM_LABEL}",
             f"/v1/schedule?requester={VICTIM_LABEL}",
@@ -55,6 +56,7 @@ def curious(scene: Scene) -> Iterator[Message]:
             "/v1/archivings/backlog",
             "/metrics",
             "/v1/tokens",
+            "/v1/audit",
         ):
             yield _of_run("another's task", "GET", path, node=node, allowed=hidden)
         for method, path, document in (
