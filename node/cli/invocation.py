@@ -34,7 +34,7 @@ class Invocation:
     server: str | None = None
     token: str | None = None
     output: str | None = None
-    identity: str | None = None
+    server_identity: str | None = None
     plain_http: bool = False
     fields: str | None = None
     timeout: int | None = None
@@ -89,8 +89,8 @@ class Invocation:
     @property
     def expected_identity(self) -> str | None:
         """Return the key that the owner of the server was said to have; None if nobody said."""
-        if self.identity:
-            return self.identity.strip()
+        if self.server_identity:
+            return self.server_identity.strip()
         given = os.environ.get("PARLEY_IDENTITY", "").strip()
         try:
             return given or None if Invocation().server_url() == self.server_url() else None
@@ -157,7 +157,6 @@ def global_options(command: AnyCommand) -> AnyCommand:
         ),
         _shared(
             "--server-identity",
-            "identity",
             metavar="ed25519:KEY",
             help="Key of the node [PARLEY_IDENTITY, else as confirmed before].",
         ),

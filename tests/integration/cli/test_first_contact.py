@@ -80,6 +80,17 @@ async def test_without_a_terminal(ask: Parley, a: Asker) -> None:
         assert (await ask("node", "add", url)).code == 5
 
 
+async def test_the_identity_given_is_that_of_the_new_node(
+    bare: Parley, a: Asker, new_database: NewDatabase, clock: ManualClock, tmp_path: Path
+) -> None:
+    """The key that is given with the URL of a new node is not taken for that of the server."""
+    async with served("b", await new_database(), clock, tmp_path) as b:
+        server = {"PARLEY_SERVER": str(a.node.card.url), "PARLEY_TOKEN": "secret"}
+        key = b.card.identity
+        added = await bare("node", "add", _abroad(b), "--identity", key, **server)
+        assert (added.code, await _known(a)) == (0, [key]), added.err
+
+
 @pytest.fixture
 async def secured(new_database: NewDatabase, tmp_path: Path) -> AsyncIterator[Served]:
     """Return a node with TLS and a token."""

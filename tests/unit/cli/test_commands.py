@@ -229,7 +229,7 @@ def test_expected_identities(
     """PARLEY_IDENTITY is the key of the node of PARLEY_SERVER, and of no other one."""
     monkeypatch.setenv("PARLEY_SERVER", meant)
     monkeypatch.setenv("PARLEY_IDENTITY", "of a")
-    assert Invocation(server=server, identity=given).expected_identity == expected
+    assert Invocation(server=server, server_identity=given).expected_identity == expected
 
 
 @pytest.mark.parametrize(
