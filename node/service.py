@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -443,10 +444,11 @@ class NodeService:
             log.warning("no tool can run", reason=error.detail)
             return
         self.capabilities.run_with(rights.standing)
-        if (weaker := rights.sentence()) is None:
-            log.info("tools are confined", account=rights.account)
+        weaker = rights.weaknesses(os.geteuid())
+        if weaker:
+            log.warning("tools are confined, but", account=rights.account, weaker="; ".join(weaker))
         else:
-            log.warning("tools are confined, but", account=rights.account, weaker=weaker)
+            log.info("tools are confined", account=rights.account)
 
     def _started_by_now(self) -> int:
         """Return when this service was started, by the clock as it is now (µs)."""

@@ -16,7 +16,8 @@ from pathlib import Path
 
 from node.plugins.contracts import Privilege
 
-_NET_RAW = 1 << 13  # linux/capability.h
+NET_ADMIN = 1 << 12  # linux/capability.h
+_NET_RAW = 1 << 13
 _SETUID = 1 << 7
 _SYS_CHROOT = 1 << 18
 _TO_BE_ROOT = _SETUID | _SYS_CHROOT
@@ -98,13 +99,18 @@ def missing_congestion_control(wanted: str, standing: ProcessPrivileges) -> str 
             f"TCP here has no congestion control {wanted}, only {', '.join(sorted(controls))};"
             f" modprobe tcp_{wanted} as root may add it"
         )
-    if open_controls is None or wanted in open_controls:  # no tool is given CAP_NET_ADMIN
+    if open_controls is None or wanted in open_controls or standing.effective & NET_ADMIN:
         return None
     every = " ".join(sorted(open_controls | {wanted}))
     return (
         f"only root may use TCP's congestion control {wanted} here;"
         f" sysctl net.ipv4.tcp_allowed_congestion_control='{every}' allows it to all"
     )
+
+
+def needs_network_rights(wanted: str | None, standing: ProcessPrivileges) -> bool:
+    """Return whether only a program with CAP_NET_ADMIN may set this congestion control here."""
+    return wanted is not None and wanted not in (standing.open_controls or {wanted})
 
 
 def _raw(standing: ProcessPrivileges, grant: Grant) -> bool:

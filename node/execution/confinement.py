@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
-NET_RAW, SETGID, SETUID, SYS_CHROOT = 13, 6, 7, 18  # linux/capability.h
+NET_ADMIN, NET_RAW, SETGID, SETUID, SYS_CHROOT = 12, 13, 6, 7, 18  # linux/capability.h
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_KEEPCAPS = 1, 4, 8
 _PR_CAPBSET_DROP, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 24, 36, 38

@@ -26,7 +26,7 @@ from node.execution.forwarder import IntervalForwarder
 from node.execution.observer import PartObservation, PartObserver
 from node.execution.output_text import output_text, storable_text
 from node.execution.parts import PartCollector
-from node.execution.process import Confinement
+from node.execution.process import Confinement, Needs
 from node.execution.restores import RestoreWatcher
 from node.execution.staggering import StartStaggerer
 from node.execution.targets import ForeignTargets
@@ -429,8 +429,10 @@ class Launcher:
     async def _start(
         self, tool: Tool, command: Command, context: PartContext, duration_s: float
     ) -> process.RunningProcess:
-        requirement = tool.requirement
-        privilege = None if requirement is None else requirement.privilege(context.spec)
+        needs = Needs(duration_s)
+        if (requirement := tool.requirement) is not None:
+            spec = context.spec
+            needs = Needs(duration_s, requirement.privilege(spec), requirement.congestion(spec))
         async with self._starting:  # one start per loop iteration, so that releases come between
             await self._clock.sleep(0)
         return await process.start(
@@ -441,7 +443,7 @@ class Launcher:
             streams=command.streams,
             held=not command.waits_itself,
             namespace=None if context.context is None else context.context.namespace,
-            confinement=Confinement(self._tool_runner, privilege, duration_s),
+            confinement=Confinement(self._tool_runner, needs),
         )
 
     def _context(self, run: DueRun, participants: Sequence[Participant]) -> PartContext:

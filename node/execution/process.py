@@ -145,27 +145,32 @@ class Program:
         return Path(self.argv[0]).name
 
 
+@dataclass(frozen=True)
+class Needs:
+    """The needs of a program beyond what every tool has, and its duration (s).
+
+    ``congestion``: the congestion control that it sets for TCP.
+    """
+
+    duration_s: float
+    privilege: Privilege | None = None
+    congestion: str | None = None
+
+
 class Confining(Protocol):
     """A starter of programs that are not trusted (:class:`.tool_runner.ToolRunner`)."""
 
-    async def start(
-        self,
-        program: Program,
-        descriptors: Sequence[int],
-        privilege: Privilege | None,
-        duration_s: float,
-    ) -> Child:
+    async def start(self, program: Program, descriptors: Sequence[int], needs: Needs) -> Child:
         """Start a program with its three streams, and its gate if it has one."""
         ...
 
 
 @dataclass(frozen=True)
 class Confinement:
-    """The runner of a program, the privilege that the program needs, and its duration (s)."""
+    """The runner of a program, and what the program needs."""
 
     runner: Confining
-    privilege: Privilege | None = None
-    duration_s: float = 0.0
+    needs: Needs
 
 
 class _OwnChild:
@@ -417,8 +422,7 @@ async def start(  # noqa: PLR0913 - independent facts about the program, all but
             begun.child = await confinement.runner.start(
                 program,
                 _open_streams(begun, stdin, failing, stack, held=held),
-                confinement.privilege,
-                confinement.duration_s,
+                confinement.needs,
             )
         else:
             mark = process_marks.new_mark() if chased else None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import json
 import os
 import signal
@@ -18,10 +19,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from node.capability.privileges import ProcessPrivileges, privileges_in
+from node.capability.privileges import ProcessPrivileges, needs_network_rights, privileges_in
 from node.execution import confinement, process, process_marks
 from node.execution.descriptors import explain_exhaustion
-from node.execution.process import Child, ChildEnd, Program
+from node.execution.process import Child, ChildEnd, Needs, Program
 from node.execution.tool_runner_program import KILL_TIMEOUT_S, MESSAGE_BYTES_MAX
 from node.model.errors import HostError
 from node.model.tool_limits import ToolLimits
@@ -57,9 +58,13 @@ class ToolRights:
     standing: ProcessPrivileges
     weaker: tuple[str, ...] = ()
 
-    def sentence(self) -> str | None:
-        """Return what is not kept from tools here; None if all is."""
+    def weaknesses(self, uid: int) -> list[str]:
+        """Return what is not kept from the tools of a node of the account ``uid``."""
         gaps = list(self.weaker)
+        if uid == 0:
+            gaps.append(
+                "this node itself is root; a unit, or an ordinary user, would have fewer rights"
+            )
         if not self.separate:
             gaps.append(
                 "they have this node's own account, so what that may reach by a socket, such as "
@@ -71,7 +76,7 @@ class ToolRights:
             gaps.append("the kernel does not keep them from ending this node")
         if not self.separate and not self.standing.no_new:
             gaps.append("programs with file capabilities keep these, and see this account's files")
-        return "; ".join(gaps) or None
+        return gaps
 
 
 @dataclass
@@ -183,13 +188,7 @@ class ToolRunner:
                 self._rights = await self._ask_rights()
             return self._rights
 
-    async def start(
-        self,
-        program: Program,
-        descriptors: Sequence[int],
-        privilege: Privilege | None,
-        duration_s: float,
-    ) -> Child:
+    async def start(self, program: Program, descriptors: Sequence[int], needs: Needs) -> Child:
         """Start a tool with these descriptors: its three streams, and its gate if it has one.
 
         :raises HostError: it cannot be started.
@@ -199,9 +198,10 @@ class ToolRunner:
             "argv": list(program.argv),
             "env": dict(program.env) | {process_marks.VARIABLE: mark},
             "namespace": program.namespace,
-            "privilege": privilege,
-            "by_file": not (privilege is Privilege.ECHO and standing.echo),
-            "limits": self.limits.as_words() | {"seconds": duration_s + _SLACK_S},
+            "privilege": needs.privilege,
+            "network": needs_network_rights(needs.congestion, standing),
+            "by_file": not (needs.privilege is Privilege.ECHO and standing.echo),
+            "limits": self.limits.as_words() | {"seconds": needs.duration_s + _SLACK_S},
             **self._place(program.env["PATH"]),
         }
         connection = await self._connection()
@@ -234,8 +234,12 @@ class ToolRunner:
         """Return the accounts of tools, the preferred one first, and what these have to read."""
         programs = [sys.executable, str(_ROOT / "node" / "plugins" / "tools" / "programs")]
         accounts = [self._settings.tool_account, FALLBACK_ACCOUNT]
-        readable = self._readable()
-        return {"accounts": accounts, "programs": programs, "readable": readable, "path": path}
+        return {
+            "accounts": accounts,
+            "programs": programs,
+            "readable": self._readable,
+            "path": path,
+        }
 
     async def _ask_rights(self) -> ToolRights:
         connection = await self._connection()
@@ -312,6 +316,7 @@ class ToolRunner:
         if control is not None:
             control.close()
 
+    @functools.cached_property
     def _readable(self) -> list[str]:
         """Return where this program and its plug-ins are, but no place of the node's own files."""
         own = self._settings.state_dir.resolve()

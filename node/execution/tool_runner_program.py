@@ -251,7 +251,8 @@ class Keeper:
                 signal.signal(number, signal.SIG_DFL)
             self._confine(content, account, others)
             path, argv = _placed(descriptors, path, content["argv"])
-            os.execve(path, argv, content["env"] | {"HOME": str(self._directory)})
+            own = dict.fromkeys(("HOME", "TMPDIR"), str(self._directory))
+            os.execve(path, argv, content["env"] | own)
         except BaseException as fault:  # noqa: BLE001 - nothing may get out of the child
             why = fault.strerror if isinstance(fault, OSError) else repr(fault)
             os.write(descriptors[2], f"{path} cannot be started: {why}\n".encode())
@@ -262,6 +263,7 @@ class Keeper:
         """Give up all that the tool does not need."""
         confinement.close_at_exec()
         kept, mine = _KEPT[content["privilege"]], confinement.capabilities()
+        kept += (confinement.NET_ADMIN,) if content["network"] else ()
         stays_root = account is None and os.geteuid() == 0
         readable = [*_READABLE, *(_ETC_OF_ROOT if stays_root else _ETC), *content["readable"]]
         readable += content["path"].split(":")
@@ -335,7 +337,8 @@ def _described(content: dict[str, Any]) -> dict[str, Any]:
     if found is not None:
         name, account = found
         if name != content["accounts"][0]:
-            weaker.append(f"there is no account {content['accounts'][0]}, so {name} is used")
+            missing = content["accounts"][0]
+            weaker.append(f"there is no account {missing} (useradd --system {missing}), but {name}")
         unreadable = _obstacle(account, content["programs"], _needed(content), mounts=bounded)
         if unreadable is not None:
             weaker.append(
@@ -411,7 +414,11 @@ def _account_name(uid: int) -> str:
 def _signal(pid: int, number: int, *, group: bool) -> None:
     """Send a signal to a tool that is not reaped yet, so that its number is still its own."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        (os.killpg if group else os.kill)(pid, number)
+        if group:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(pid, number)
+                return
+        os.kill(pid, number)  # it has no group yet, being just forked
 
 
 def _kill_all(processes: Any) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from node.execution import process
-from node.execution.process import Confinement, Confining, FinishedProcess
+from node.execution.process import Confinement, Confining, FinishedProcess, Needs
 from node.model.errors import HostError
 
 MEMORY_MAX = 512 * 2**20
@@ -67,7 +67,7 @@ async def ended(
         argv,
         stdin=documents,
         output_bytes_max=OUTPUT_MAX,
-        confinement=Confinement(runner, duration_s=TIMEOUT_S),
+        confinement=Confinement(runner, Needs(TIMEOUT_S)),
     )
     try:
         async with asyncio.timeout(TIMEOUT_S):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from node.capability.catalog import program_version
 from node.execution import process
-from node.execution.process import Confinement, Confining
+from node.execution.process import Confinement, Confining, Needs
 from node.model.errors import HostError
 from node.plugins.contracts import Requirement, Tool
 
@@ -50,7 +50,7 @@ class Versions:
             answer = await process.finish(
                 requirement.version_argv,
                 timeout_s=_ANSWER_S,
-                confinement=Confinement(self._tool_runner, duration_s=_ANSWER_S),
+                confinement=Confinement(self._tool_runner, Needs(_ANSWER_S)),
             )
         except HostError:
             return None

@@ -22,6 +22,7 @@ NAME = "parley-evil"
 """The process name of the programs that must not be left over."""
 
 _STAY = f"exec -a {NAME} sleep 600"
+_SECRETS = "/tmp/parley-lab-*/*/* /proc/1/environ /proc/$PPID/environ /etc/shadow /root/.*"
 _DEEDS = {
     "hang": _STAY,
     "stubborn": f"trap '' TERM HUP INT; {_STAY}",
@@ -35,6 +36,8 @@ _DEEDS = {
     "silent": "",
     "killed": "kill -9 $$",
     "lie": """cat "${0%/*}/lie" """,
+    "crowd": f"for _ in {{1..90}}; do {{ {_STAY}; }} & done; {_STAY}",
+    "steal": f"for it in {_SECRETS}; do head -c1 $it 2>&- && kill -9 $$; done; kill $PPID 2>&-",
 }
 DEEDS = list(_DEEDS)
 

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from node.execution import process, proctable, tool_runner
-from node.execution.process import Confinement, RunningProcess
+from node.execution.process import Confinement, Needs, RunningProcess
 from node.execution.tool_runner import ToolRunner
 from node.model.errors import HostError
 from node.plugins.contracts import Privilege
@@ -35,18 +35,18 @@ DURATION_S = 5.0
 SETTINGS = Settings(
     tool_account="nobody", tool_processes=16, tool_memory=256, tool_disk=32, tool_file_size=8
 )
-NET_RAW = 1 << 13
+NET_ADMIN, NET_RAW = 1 << 12, 1 << 13
 TOKEN = f"hostile-tool-{os.getpid()}"
 """A word in the command of each hostile tool of these tests, and of the daemons that they leave."""
 NODE = """
 import asyncio
 from node.execution import process, proctable, tool_runner
-from node.execution.process import Confinement
+from node.execution.process import Confinement, Needs
 from node.execution.tool_runner import ToolRunner
 from node.settings import Settings
 async def main():
     runner = ToolRunner(Settings(tool_account="nobody"))
-    running = await process.start({argv}, confinement=Confinement(runner, None, 60.0))
+    running = await process.start({argv}, confinement=Confinement(runner, Needs(60.0)))
     await running.printed(b"}}")
     print(running.pid, flush=True)
     await running.wait()
@@ -130,18 +130,24 @@ async def start(
     asked: dict[str, Any],
     privilege: Privilege | None = None,
     duration_s: float = DURATION_S,
+    congestion: str | None = None,
 ) -> RunningProcess:
     """Start the hostile tool."""
     argv = [PYTHON, "-I", "-S", "-c", HOSTILE, json.dumps({"token": TOKEN, **asked})]
-    return await process.start(argv, confinement=Confinement(runner, privilege, duration_s))
+    return await process.start(
+        argv, confinement=Confinement(runner, Needs(duration_s, privilege, congestion))
+    )
 
 
 async def found(
-    runner: ToolRunner, asked: dict[str, Any], privilege: Privilege | None = None
+    runner: ToolRunner,
+    asked: dict[str, Any],
+    privilege: Privilege | None = None,
+    congestion: str | None = None,
 ) -> dict[str, Any]:
     """Let the hostile tool try, and return what became of it."""
     async with asyncio.timeout(PATIENCE_S):
-        finished = await (await start(runner, asked, privilege)).wait()
+        finished = await (await start(runner, asked, privilege, congestion=congestion)).wait()
     assert finished.exit_code == 0, finished.stderr.decode()
     outcomes: dict[str, Any] = json.loads(finished.stdout)
     return outcomes
@@ -174,7 +180,7 @@ async def test_a_tool_gets_at_nothing_of_the_node(runner: ToolRunner, target: Ta
     assert rights["uid"] == NOBODY.pw_uid
     assert rights["capabilities"] == f"{0:016x}"
     assert rights["no_new"] == "1"
-    assert rights["environment"] == ["HOME", "LANG", "PARLEY_PART", "PATH"]
+    assert rights["environment"] == ["HOME", "LANG", "PARLEY_PART", "PATH", "TMPDIR"]
     assert rights["descriptors"] == [0, 1, 2, 3]  # 3 is the directory that it lists
     assert (rights["directory"], rights["core"]) == ([], 0)
 
@@ -184,6 +190,14 @@ async def test_a_tool_has_the_capability_that_it_declares(runner: ToolRunner) ->
     outcomes = await found(runner, {}, Privilege.RAW)
     assert outcomes["rights"]["capabilities"] == f"{NET_RAW:016x}"
     assert outcomes["rights"]["no_new"] == "1"
+
+
+async def test_a_tool_that_sets_a_congestion_control_may(runner: ToolRunner) -> None:
+    """CAP_NET_ADMIN is for a tool whose congestion control is not open to all, and for no other."""
+    outcomes = await found(runner, {}, congestion="closed-to-users")
+    assert outcomes["rights"]["capabilities"] == f"{NET_ADMIN:016x}"
+    outcomes = await found(runner, {}, congestion="reno")
+    assert outcomes["rights"]["capabilities"] == f"{0:016x}"
 
 
 async def test_a_tool_fills_nothing_up(runner: ToolRunner) -> None:
@@ -226,6 +240,16 @@ async def test_a_tool_is_ended_even_if_its_node_does_not_do_it(
     async with asyncio.timeout(PATIENCE_S):
         finished = await (await start(runner, {"stay": True}, duration_s=0.5)).wait()
     assert finished.killed == "ran longer than 0.5 s"
+
+
+async def test_a_tool_can_be_ended_as_soon_as_it_is_started(runner: ToolRunner) -> None:
+    """A signal reaches a tool that was forked a moment ago and has no group of its own yet."""
+    for _ in range(30):
+        argv = ["sleep", "600"]
+        confinement = Confinement(runner, Needs(DURATION_S))
+        running = await process.start(argv, confinement=confinement, held=True)
+        async with asyncio.timeout(PATIENCE_S):
+            await running.end(0)
 
 
 async def test_a_tool_leaves_nothing_behind(runner: ToolRunner) -> None:

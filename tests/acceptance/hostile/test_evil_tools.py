@@ -37,6 +37,8 @@ SAID: dict[str, str] = {
     "silent": "c: ping: it printed no summary (exit code 0)",
     "killed": "c: ping: it printed no summary (exit code -9)",
     "lie": "c: ping contradicts itself: ",
+    "crowd": "c: ping was killed: it had more than 64 processes",
+    "steal": "c: ping: it printed no summary (exit code 0)",
 }
 """The beginning of the reason for each misbehaviour."""
 
