@@ -67,7 +67,7 @@ def displace(tables: Tables, exchanges: Sequence[UUID], now: int) -> Answer:
         for run in tables.runs.set_aside_for.of(winner.id):
             requester = tables.tasks.rows[run.task_id].requester
             whose = f"task {winner.task_id}"
-            if requester is not None and requester != winning.requester:
+            if None not in {requester, winning.requester} and requester != winning.requester:
                 whose = "a task of another user"
             why = (
                 f"{_DISPLACED_BY} ({winning.test} of {whose}, "

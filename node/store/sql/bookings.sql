@@ -300,8 +300,8 @@ CROSS JOIN task
 CROSS JOIN LATERAL (
     SELECT
         CASE
-            WHEN coalesce(task.requester = winner_task.requester, task.requester IS NULL) THEN format('task %s', winner.task_id)
-            ELSE 'a task of another user'
+            WHEN task.requester <> winner_task.requester THEN 'a task of another user'
+            ELSE format('task %s', winner.task_id)
         END AS whose
 ) AS named
 LEFT JOIN node ON task.lead = node.identity
