@@ -52,7 +52,13 @@ class Record:
     """Requests without an answer, by what became of them."""
     faults: list[Fault] = field(default_factory=list)
     found: Counter[str] = field(default_factory=Counter)
-    slowest: float = 0.0
+    slow: list[tuple[float, str]] = field(default_factory=list)
+    """The requests that were answered last, with the seconds until then, the slowest first."""
+
+    @property
+    def slowest(self) -> float:
+        """Return the seconds until the slowest answer."""
+        return max((seconds for seconds, _ in self.slow), default=0.0)
 
     @property
     def total(self) -> int:
@@ -73,7 +79,7 @@ class Record:
     def judge(self, message: Message, received: Received) -> None:
         """Count an answer, and note what is wrong about it."""
         self.count(message.family, message.actor)
-        self.slowest = max(self.slowest, received.seconds)
+        self.slow = sorted([*self.slow, (received.seconds, str(message))], reverse=True)[:_KEPT]
         self.judge_answer(str(message), received, message.allowed)
         if (
             received.headers.get("X-Content-Type-Options") != "nosniff"

@@ -22,6 +22,8 @@ def lines_of(outcome: Outcome) -> Iterator[str]:
     yield from _table("answers by status", {str(k): v for k, v in record.statuses.items()})
     yield from _table("answers that say why there is none", record.honest)
     yield from _table("requests without an answer", record.lost)
+    yield "\nslowest answers"
+    yield from (f"  {seconds:6.2f} s  {request[:200]}" for seconds, request in record.slow)
     longest, what = waits.longest
     yield f"\nthe honest user: {len(waits.seconds)} answers,"
     yield f"half within {waits.quantile(0.5):.3f} s,"
