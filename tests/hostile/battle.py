@@ -110,7 +110,7 @@ async def _under_attack(found: Scene, outcome: Outcome, report: Report) -> None:
             group.create_task(_draw(found, plan, later, report))
             feed = await _feed(found, plan, later)
             for _ in range(plan.clients):
-                group.create_task(_send_all(found, feed))
+                group.create_task(_send_all(found, feed, plan.per_s))
     except TimeoutError:
         report(f"the limit of {plan.seconds:g} s has passed")
     finally:
@@ -196,8 +196,12 @@ def _mixed(
             yield message
 
 
-async def _send_all(found: Scene, feed: Iterator[Message]) -> None:
+async def _send_all(found: Scene, feed: Iterator[Message], per_s: float) -> None:
+    """Send what is fed, but on average no more than so many requests in a second."""
+    began = time.monotonic()
     for message in feed:
+        early = found.record.total / per_s - (time.monotonic() - began)
+        await _CLOCK.sleep(max(0.0, early))
         await found.send(message)
 
 

@@ -28,6 +28,8 @@ class Plan:
     """Longest time in which requests are sent, in seconds."""
     rest_s: float = 30.0
     """Pause before the memory is measured, in seconds."""
+    per_s: float = 160.0
+    """Most requests in a second, on average; more would only show how busy the host is."""
     clients: int = 8
     """Number of requests under way at once, beside floods."""
     families: tuple[str, ...] = FAMILIES
