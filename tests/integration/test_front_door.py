@@ -207,6 +207,17 @@ async def test_a_document_with_many_faults(a: Asker) -> None:
         assert len(answer) < max(8_000, len(request) + 8_000), kind
 
 
+async def test_a_document_of_empty_lists(a: Asker) -> None:
+    """Very many lists are refused before they are parsed, brackets in texts are none of them."""
+    lists, texts = b"[" + b"[]," * 300_000 + b"[]]", b'{"a": "' + b"[{" * 100_000 + b'"}'
+    for body, said in ((lists, "has more than 40000 values"), (texts, "/test: is required")):
+        began = time.process_time()
+        status, answer = await raw(a, post("/v1/tasks", body))
+        assert time.process_time() - began < PROMPT_S / 4
+        assert status == 422
+        assert said in detail_of(answer)
+
+
 async def test_the_first_faults_are_named(a: Asker) -> None:
     """The answer says where the first faults are, and that there are more."""
     _, answer = await a.ask("POST", "/v1/tasks", LONG["few unknown fields"])
