@@ -99,7 +99,7 @@ WITHOUT = {
     # Nothing in a simulation authenticates with a token.
     "node.store/tokens": set(Queries("node.store", "tokens")) - {"purge_tokens"},
     # Nobody asks a simulated node for anything over HTTP.
-    "node.store/audit": set(Queries("node.store", "audit")) - {"purge_entries"},
+    "node.store/audit": set(Queries("node.store", "audit")) - {"keep_entries", "purge_entries"},
     # The tables in memory need no setup.
     "node.store/setup": set(Queries("node.store", "setup")),
 }
