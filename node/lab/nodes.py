@@ -17,7 +17,7 @@ import aiohttp
 from node.execution import process
 from node.execution.process import RunningProcess
 from node.model.errors import HostError
-from node.model.host_limits.document import DEFAULT
+from node.model.host_limits.document import EVERYTHING
 from node.model.loopback import is_exposed
 from node.settings import Settings
 from node.trust.keys import NodeKey
@@ -25,6 +25,8 @@ from node.trust.tls import TlsOptions, pinned
 
 _POLL_S = 0.05
 _REQUEST_S = 30.0
+_LIMITS = f'{EVERYTHING}rank = "own"\n'
+"""The limits of each node: all of them have one owner, so priorities alone decide between tasks."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,7 @@ async def start(plan: NodePlan, command: CommandFactory) -> RunningProcess:
     plan.state.mkdir(mode=0o700, exist_ok=True)
     limits = plan.state / "limits.toml"
     if not limits.exists():
-        limits.write_text(DEFAULT)
+        limits.write_text(_LIMITS)
     environment = {
         "PARLEY_LIMITS": str(limits),
         **settings_given(os.environ),

@@ -14,10 +14,9 @@ import pytest
 from lead.assembly import lead_of
 from lead.service import Lead
 from node.model import times
-from node.model.host_limits.document import DEFAULT
 from tests.conftest import NewDatabase
 from tests.support.clocks import START, ManualClock
-from tests.support.limits import limit
+from tests.support.limits import RANKED_ALIKE, limit
 from tests.support.served_nodes import Asker, asker, know
 
 SLOT = START + 3 * times.HOUR
@@ -97,7 +96,7 @@ async def test_the_owner_takes_time_back(owners: Owners) -> None:
 
 async def test_an_owner_may_let_others_rank_with_the_own(owners: Owners) -> None:
     """By a rule of this rank the priorities alone decide."""
-    await limit(owners.b.node, DEFAULT)
+    await limit(owners.b.node, RANKED_ALIKE)
     assert await owners.book(owners.b, 0, "b") == ("booked", None)
     assert await owners.book(owners.a, 1000, "a", "b") == ("booked", None)
     state, reason = await owners.run(owners.b)

@@ -10,7 +10,6 @@ import pytest
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.errors import InvalidDocument
-from node.model.host_limits.document import DEFAULT
 from node.model.times import format_instant
 from node.model.wire.plans import Outcome, Plan
 from node.model.wire.tasks import TaskDocument
@@ -19,7 +18,7 @@ from node.plugins.contracts import Requirement
 from node.plugins.tests.idle import IdleSpec
 from node.plugins.tools.sleep import SleepTool
 from tests.support.clocks import START, ManualClock
-from tests.support.limits import set_limits
+from tests.support.limits import RANKED_ALIKE, set_limits
 from tests.support.previews import idle, plan
 from tests.support.worlds import (
     ON_ONE_LOOP,
@@ -113,7 +112,7 @@ async def test_nothing_is_kept_anywhere(world: World) -> None:
 async def test_what_would_be_displaced_is_what_a_hold_sets_aside(world: World) -> None:
     """A plan lists the runs that a hold displaces; of other nodes' runs only class and time."""
     a, b = await world.two()
-    set_limits(b.node, DEFAULT)
+    set_limits(b.node, RANKED_ALIKE)
     await _busy(b, [b], HOUR, HOUR + 20 * MINUTE, priority=2)
     await _busy(b, [b], HOUR + 20 * MINUTE, HOUR + 40 * MINUTE, priority=9)
     document = idle(a, b, priority=5, **_at(HOUR + MINUTE, slip="PT0S"))
@@ -137,7 +136,7 @@ async def test_what_would_be_displaced_is_what_a_hold_sets_aside(world: World) -
 async def test_how_full_the_nodes_would_be(world: World) -> None:
     """A plan reports occupancy by the hour, of the union of bookings without displaced runs."""
     a, b = await world.two()
-    set_limits(b.node, DEFAULT)
+    set_limits(b.node, RANKED_ALIKE)
     await _busy(b, [b], HOUR, HOUR + 30 * MINUTE, priority=-1)
     preview = await plan(world, a, idle(a, b, seconds=1200, **_at(HOUR + 15 * MINUTE, slip="PT0S")))
     here, there = preview.occupancy

@@ -9,11 +9,10 @@ from uuid import UUID
 import pytest
 
 from node.model import times
-from node.model.host_limits.document import DEFAULT
 from node.model.host_limits.quotas import UseKey
 from node.model.wire.participants import HoldRequest
 from node.store import database, host_limits
-from tests.support.limits import limit
+from tests.support.limits import RANKED_ALIKE, limit
 from tests.support.worlds import (
     ON_ONE_LOOP,
     Site,
@@ -37,7 +36,7 @@ CANCEL = (
 
 async def _host(world: World) -> tuple[Site, Site]:
     lead, host = await world.two()
-    await limit(host.node, DEFAULT + RULE)
+    await limit(host.node, RANKED_ALIKE + RULE)
     return lead, host
 
 

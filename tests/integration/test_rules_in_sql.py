@@ -11,14 +11,13 @@ import pytest
 from lead.store import planning
 from node.model import times
 from node.model.classes import SchedulingClass
-from node.model.host_limits.document import DEFAULT
 from node.model.ranks import OWN, PEER
 from node.model.reservations import Applicant, access_of, admits
 from node.model.timeline import Booking, TimelineQuestion, answer_question
 from node.settings import Settings
 from tests.support.booking import HOUR, BookingLead
 from tests.support.clocks import START
-from tests.support.limits import set_limits
+from tests.support.limits import RANKED_ALIKE, set_limits
 from tests.support.sql_rules import AgendaTask, displaced_bookings, select
 from tests.support.worlds import (
     ON_ONE_LOOP,
@@ -175,7 +174,7 @@ async def test_a_hold_sets_aside_what_the_rule_says(
     rank = rng.choice((OWN, PEER))
     task = await booker.task(1, kind, LENGTH)
     if rank == OWN:
-        set_limits(booker.site.node, DEFAULT)
+        set_limits(booker.site.node, RANKED_ALIKE)
     booker.world.clock.move_to(HOUR + MARGIN - Settings().start_margin)
     outcomes = set()
     for minute in range(MARGIN // STEP, 50, 3):

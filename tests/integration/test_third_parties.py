@@ -13,7 +13,6 @@ import pytest
 
 from node.model import times
 from node.model.errors import NotFound
-from node.model.host_limits.document import DEFAULT
 from node.model.wire.impacts import ImpactRequest
 from node.model.wire.participants import (
     DecisionAnswer,
@@ -27,7 +26,7 @@ from node.store import tasks
 from node.tasks.acceptance import stored_task
 from tests.conftest import NewDatabase
 from tests.support.clocks import START, ManualClock
-from tests.support.limits import set_limits
+from tests.support.limits import RANKED_ALIKE, set_limits
 from tests.support.served_nodes import Served, know, served
 from tests.support.worlds import DURATION, exchange_of, hold_request, introduce
 
@@ -63,7 +62,7 @@ async def trio(
         await know(a, b, c)
         await know(b, a, c)
         await know(c, a, b)
-        set_limits(b, DEFAULT)
+        set_limits(b, RANKED_ALIKE)
         busy = await _introduced(c, b, priority=7)
         hold = hold_request(busy, [HOUR])
         assert (await c.peer(b.card.identity).hold(exchange_of(busy), hold)).held

@@ -14,12 +14,11 @@ import pytest
 
 from node.model import times
 from node.model.classes import SchedulingClass
-from node.model.host_limits.document import DEFAULT
 from node.model.ids import TaskId, run_id
 from node.model.wire.participants import Introduction
 from node.model.wire.tasks import Schedule
 from tests.support.clocks import START, ManualClock
-from tests.support.limits import set_limits
+from tests.support.limits import RANKED_ALIKE, set_limits
 from tests.support.patience import PATIENCE_S
 from tests.support.worlds import (
     DURATION,
@@ -80,7 +79,7 @@ async def test_what_found_no_time_uses_up_no_run(world: World) -> None:
 async def test_time_that_is_freed_later_is_used(world: World) -> None:
     """A waiting slot gets time that is freed later."""
     a, b = await world.two()
-    set_limits(b.node, DEFAULT)
+    set_limits(b.node, RANKED_ALIKE)
     [blocking] = await book_everywhere(introduction([b]), b, [b], [HOUR])
     task = await _led(a, (a, b), schedule=Schedule(start=HOUR, slip=0))
     await a.plan()

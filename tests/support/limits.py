@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from node.model.host_limits.document import EVERYTHING
 from node.service import NodeService
 
+RANKED_ALIKE = f'{EVERYTHING}rank = "own"\n'
+"""Limits by which the priorities alone decide between the host's own tasks and those of others."""
+
 NOTHING = "version = 1\n"
 """Limits that admit no task of another node."""
 

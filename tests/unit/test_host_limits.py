@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.errors import InvalidDocument
-from node.model.host_limits.document import DEFAULT, known_limits, parse_limits
+from node.model.host_limits.caps import Cap
+from node.model.host_limits.document import DEFAULT, EVERYTHING, known_limits, parse_limits
+from node.model.host_limits.quotas import PeriodQuota, Quantity
 from node.model.host_limits.rules import (
     Asker,
     HostLimits,
@@ -25,7 +27,7 @@ from node.model.host_limits.rules import (
     counted_priority,
 )
 from node.model.predicates import parse
-from node.model.ranks import OWN, PEER
+from node.model.ranks import PEER
 from node.model.wire.tasks import PRIORITY_MAX
 from tests.support.limits import NOTHING
 
@@ -246,24 +248,21 @@ def test_without_a_rule_nothing_is_allowed() -> None:
     assert _refused(parse_limits(NOTHING), _asker(), PING).rule is None
 
 
-def test_the_file_to_begin_with_is_safe() -> None:
-    """The documented file lets known nodes measure, for six exclusive minutes of an hour."""
-    page = Path("docs/limits.md").read_text().partition("## Without a file")[2]
-    limits = parse_limits(page.partition("```toml\n")[2].partition("```")[0])
+def test_the_default_is_safe() -> None:
+    """Without a file known nodes may measure, and keep the host for three minutes of an hour."""
+    limits = parse_limits(DEFAULT)
     assert isinstance(limits.judge(_asker(), PING), Rule)
     rule = limits.judge(_asker(), TASK)
     assert isinstance(rule, Rule)
     assert (counted_priority(1000, rule, 1000), rule.rank) == (0, PEER)
     refusal = _refused(limits, _asker(), replace(TASK, duration=times.DAY))
-    assert (refusal.detail, refusal.allowed) == ("one run takes P1D", "PT6M per hour")
-    assert limits.cap("targets") is not None
-
-
-def test_without_a_file_priorities_alone_decide() -> None:
-    """Known nodes may have everything where there is no file, and rank like the host's owner."""
-    rule = parse_limits(DEFAULT).judge(_asker(), TASK)
-    assert isinstance(rule, Rule)
-    assert rule.rank == OWN
+    assert (refusal.detail, refusal.allowed) == ("one run takes P1D", "PT3M per hour")
+    assert limits.cap("targets") == Cap(
+        "targets", (PeriodQuota(Quantity.RUNS, 360, times.HOUR),), bps=10**6
+    )
+    without_comment = DEFAULT.partition("\n")[2]
+    assert without_comment in Path("docs/limits.md").read_text()
+    assert isinstance(parse_limits(EVERYTHING).judge(_asker(), TASK), Rule)
 
 
 @given(

@@ -51,8 +51,36 @@ from node.model.wire.validation import faults_of
 FILE_BYTES_MAX: Final = 1_000_000
 """Maximum length of a file of limits."""
 
+DEFAULT: Final = """\
+# What other nodes may have of a host whose owner has written no limits.
+version = 1
+
+[who.others]
+others = true
+
+[[rule]]                               # three minutes of each hour for each node
+name = "exclusive runs"
+who = ["others"]
+class = ["exclusive"]
+priority_max = 0
+most = { time = "PT3M/PT1H", tasks = 100 }
+
+[[rule]]
+name = "other runs"
+who = ["others"]
+class = ["normal", "background", "background-multi"]
+priority_max = 0
+most = { runs_at_once = 10, tasks = 100 }
+
+[[cap]]                                # to one target that takes no part, all other nodes together
+name = "targets"
+runs = "360/PT1H"
+bps = 1_000_000
+"""
+"""The limits that apply where there is no file; docs/limits.md has them, too."""
+
 EVERYTHING: Final = """\
-# Known nodes may have what all bounds allow.
+# All known nodes have the same owner, as in a lab: they may have what all bounds allow.
 version = 1
 
 [who.others]
@@ -62,10 +90,7 @@ others = true
 name = "known nodes"
 who = ["others"]
 """
-"""The limits of nodes that trust each other with everything but the first place."""
-
-DEFAULT: Final = f'{EVERYTHING}rank = "own"\n'
-"""The limits that apply where there is no file, and in labs: priorities alone decide."""
+"""The limits of nodes that trust each other with everything."""
 
 _BUILT_IN: Final = frozenset({"participants", "public", "private"})
 """Names of targets that need no networks: hosts that take part always are targets."""
