@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import socket
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -147,6 +148,8 @@ class NodeDependencies:
     """The certificates shown to those who connect, if the process serves the API."""
     limits: str | None = None
     """The text of the owner's limits, if they are not in a file."""
+    tools: socket.socket | None = None
+    """The way to a runner of tools that runs already."""
 
 
 class NodeService:
@@ -171,7 +174,7 @@ class NodeService:
         self._loops: list[asyncio.Task[None]] = []
         self._readings: set[asyncio.Task[Any]] = set()
         self._rereads: dict[Callable[[], Awaitable[object]], bool] = {}
-        self._build_host(core)
+        self._build_host(core, dependencies)
         self._build_peers(core, dependencies)
         self.limits = LimitKeeper(core, self.directory, self.capabilities, dependencies.limits)
         self._build_timetable(core, dependencies)
@@ -210,10 +213,10 @@ class NodeService:
             self.peer,
         )
 
-    def _build_host(self, core: Core) -> None:
+    def _build_host(self, core: Core, dependencies: NodeDependencies) -> None:
         """Build what describes this host: its programs, contexts, and card."""
         self.capabilities = Capabilities()
-        self.tool_runner = ToolRunner(core.settings)
+        self.tool_runner = ToolRunner(core.settings, dependencies.tools)
         self.contexts = Contexts(core.settings.allowed_contexts)
         self.own_card = OwnCard(core, self.capabilities, self.contexts.addresses)
 
@@ -702,7 +705,7 @@ async def _refreshed(refresh: Callable[[], Awaitable[object]]) -> None:
         log.warning("cannot read the directory", error=error.detail)
 
 
-async def assemble(
+async def assemble(  # noqa: PLR0913 - what a process opens before, each given by its name
     settings: Settings,
     clock: Clock,
     dsn: str,
@@ -710,11 +713,12 @@ async def assemble(
     lead: LeadFunctions,
     *,
     serving: bool,
+    tools: socket.socket | None = None,
 ) -> NodeService:
     """Open the database and the key, and put a node together.
 
     The process that is ``serving`` the API keeps the mailboxes of nodes in pull mode; a process
-    beside it hands its questions to that one.
+    beside it hands its questions to that one. ``tools`` leads to a runner of tools, if one runs.
     """
     prepare_directory(settings.state_dir)
     key = NodeKey.load_or_create(settings.state_dir / "node.pem")
@@ -729,5 +733,7 @@ async def assemble(
     peers.carry = mailboxes.carry if serving else via_own_node(peers, own)
     core = Core(database, clock, key.identity, settings, signer)
     certificates = ServerCertificates(core, key) if serving else None
-    means = NodeDependencies(peers, lead, mailboxes=mailboxes, certificates=certificates)
+    means = NodeDependencies(
+        peers, lead, mailboxes=mailboxes, certificates=certificates, tools=tools
+    )
     return NodeService(core, means)

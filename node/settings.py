@@ -27,6 +27,8 @@ from node.model.wire.tasks import PRIORITY_MAX
 DEFAULT_LIMITS = Path("/etc/parley/limits.toml")
 """The usual place of the owner's limits; if there is no file, the default limits apply."""
 
+ACCOUNT, TOOL_ACCOUNT = "parley", "parley-tool"
+
 
 def default_state_dir() -> Path:
     """Return the user's directory; for root the host's, since Postgres runs as another account."""
@@ -269,8 +271,13 @@ class Settings(BaseSettings):
         "refused by default (loopback, link-local, this host itself, contents at private "
         "addresses), separated by blanks: 10.9.0.0/16 127.0.0.1",
     )
+    account: str = Field(
+        ACCOUNT,
+        description="Account of a node that root starts with parley up, which makes it if there "
+        "is none; root to stay root.",
+    )
     tool_account: str = Field(
-        "parley-tool", description="Account of the tools of a node that is started by root."
+        TOOL_ACCOUNT, description="Account of the tools of a node that is started by root."
     )
     tool_socket: Path | None = Field(
         None, description="Socket of the program that runs the tools, if systemd starts it."

@@ -25,6 +25,7 @@ from node.api import app
 from node.api.openapi import describe
 from node.capability.catalog import program_version
 from node.cli import logs
+from node.cli.service_account import give_up_root
 from node.clock import Clock, SystemClock
 from node.execution.descriptors import allow_many
 from node.housekeeping import Housekeeper, process_jobs
@@ -148,20 +149,27 @@ def _run(settings: Settings, *, node: bool, lead: bool) -> None:
     logs.route()
     allow_many()
     try:
-        asyncio.run(_serve(settings, with_node=node, with_lead=lead))
+        runner = None
+        if node and lead:  # as services of their own, they have a unit that says what they may do
+            settings, runner = give_up_root(settings)
+        tools = runner.control if runner else None
+        asyncio.run(_serve(settings, with_node=node, with_lead=lead, tools=tools))
     except ParleyError as error:
         click.echo(f"✗ {error.detail}", err=True)
         sys.exit(error.exit_code)
 
 
-async def _serve(settings: Settings, *, with_node: bool, with_lead: bool) -> None:
+async def _serve(
+    settings: Settings, *, with_node: bool, with_lead: bool, tools: socket.socket | None = None
+) -> None:
     """Serve until a signal asks to stop; one that comes during the start breaks that off."""
     stop, ready, reread = asyncio.Event(), asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     loop.add_signal_handler(signal.SIGHUP, _hang_up, stop, reread, sys.stderr.isatty())
-    work = _work(settings, stop, ready, reread, with_node=with_node, with_lead=with_lead)
+    starting = partial(_work, settings, tools, stop, ready, reread)
+    work = starting(with_node=with_node, with_lead=with_lead)
     working = asyncio.create_task(work, name="services")
     stopping = asyncio.create_task(stop.wait(), name="stop")
     await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -189,6 +197,7 @@ async def _reread(node: NodeService, reread: asyncio.Event) -> None:
 
 async def _work(
     settings: Settings,
+    tools: socket.socket | None,
     stop: asyncio.Event,
     ready: asyncio.Event,
     reread: asyncio.Event,
@@ -210,7 +219,9 @@ async def _work(
         _database(settings, clock) as (dsn, keeping),
         aiohttp.ClientSession(connector=_connections(), auto_decompress=False) as session,
     ):
-        node = await assemble(settings, clock, dsn, session, lead_functions(), serving=with_node)
+        node = await assemble(
+            settings, clock, dsn, session, lead_functions(), serving=with_node, tools=tools
+        )
         try:
             async with contextlib.AsyncExitStack() as stack:
                 if with_node:

@@ -1,8 +1,8 @@
 """System calls by which a process gives up what a tool does not need; Linux only.
 
-They act on the calling process and what it becomes, so they are called between ``fork`` and
-``exec``, by :mod:`.tool_runner_program` alone. Nothing but the standard library is imported here:
-a program that forks for each tool has to be small.
+They act on the calling process and what it becomes. :mod:`.tool_runner_program` calls them between
+``fork`` and ``exec``, and a service that root starts calls them before it has threads. Nothing but
+the standard library is imported here: a program that forks for each tool has to be small.
 
 Landlock (since Linux 5.13) names what a process may read and write; all else is denied, and with
 it looking into processes outside (``ptrace``, ``/proc/PID/environ``), since 6.12 also signals to
@@ -21,7 +21,8 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
-NET_ADMIN, NET_RAW, SETGID, SETUID, SYS_CHROOT = 12, 13, 6, 7, 18  # linux/capability.h
+SETGID, SETUID, NET_BIND_SERVICE, NET_ADMIN, NET_RAW = 6, 7, 10, 12, 13  # linux/capability.h
+SYS_CHROOT, SYS_ADMIN = 18, 21
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_KEEPCAPS = 1, 4, 8
 _PR_CAPBSET_DROP, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 24, 36, 38
@@ -99,17 +100,30 @@ def enter_network(namespace: Path) -> None:
         os.close(descriptor)
 
 
-def mount_bounded(directory: Path, size: int) -> bool:
-    """Mount a file system of ``size`` bytes that only this process and its children see.
+def own_mounts() -> bool:
+    """Let only this process and its children see what they mount from now on.
 
     Return whether that was allowed; it needs CAP_SYS_ADMIN. Mounts made later elsewhere, such as
     those of new network namespaces, still appear.
     """
-    options = f"size={size},nr_inodes={_INODES_MAX},mode=0700".encode()
-    path = os.fsencode(directory)
     try:
         _checked(_libc.unshare(_CLONE_NEWNS))
         _checked(_libc.mount(b"none", b"/", None, ctypes.c_ulong(_MS_REC | _MS_SLAVE), None))
+    except OSError:
+        return False
+    return True
+
+
+def mount_bounded(directory: Path, size: int) -> bool:
+    """Mount a file system of ``size`` bytes that only this process and its children see.
+
+    Return whether that was allowed, as of :func:`own_mounts`.
+    """
+    options = f"size={size},nr_inodes={_INODES_MAX},mode=0700".encode()
+    path = os.fsencode(directory)
+    if not own_mounts():
+        return False
+    try:
         flags = ctypes.c_ulong(_MS_NOSUID | _MS_NODEV)
         _checked(_libc.mount(b"tmpfs", path, b"tmpfs", flags, options))
     except OSError:
@@ -120,7 +134,7 @@ def mount_bounded(directory: Path, size: int) -> bool:
 def open_way(places: Iterable[str], blocked: str) -> bool:
     """Show ``places`` beneath a directory that others may not enter, and hide the rest of it.
 
-    In the mounts of :func:`mount_bounded`, and with the same permissions. Return whether it worked.
+    In the mounts of :func:`own_mounts`, and with the same permissions. Return whether it worked.
     """
     opened = {place: os.open(place, os.O_PATH | os.O_CLOEXEC) for place in places}
     try:

@@ -382,6 +382,24 @@ class RunningProcess:
         )
 
 
+@dataclass(frozen=True)
+class Companion:
+    """A program that lives as long as this process."""
+
+    popen: subprocess.Popen[bytes]
+
+
+def start_companion(argv: Sequence[str], channel: int) -> Companion:
+    """Start a program for the whole life of this process, before there is an event loop.
+
+    ``channel`` is a descriptor that becomes its standard input.
+
+    :raises HostError: it cannot be started.
+    """
+    options = _options(argv, None, Path("/"), None) | {"stdin": channel}
+    return Companion(_spawn([*_setpriv(None, signal.SIGKILL), *argv], options))
+
+
 async def start(  # noqa: PLR0913 - independent facts about the program, all but argv keyword-only
     argv: Sequence[str],
     *,

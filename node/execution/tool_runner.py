@@ -39,6 +39,7 @@ BOOTSTRAP = (
     f"import sys; sys.path.insert(0, {str(_ROOT)!r}); "
     "from node.execution.tool_runner_program import main; main()"
 )
+_ARGV = [sys.executable, "-I", "-S", "-c", BOOTSTRAP]
 _GONE = "the program that runs the tools has ended"
 
 
@@ -302,10 +303,9 @@ class ToolRunner:
 
     async def _spawn(self) -> socket.socket:
         ours, theirs = _pair()
-        argv = [sys.executable, "-I", "-S", "-c", BOOTSTRAP]
         try:
             with theirs:
-                self._server = await process.start(argv, channel=theirs.fileno(), cwd=Path("/"))
+                self._server = await process.start(_ARGV, channel=theirs.fileno(), cwd=Path("/"))
         except BaseException:
             ours.close()
             raise
@@ -318,15 +318,37 @@ class ToolRunner:
 
     @functools.cached_property
     def _readable(self) -> list[str]:
-        """Return where this program and its plug-ins are, but no place of the node's own files."""
-        own = self._settings.state_dir.resolve()
-        places = {_ROOT / "node", *map(Path, (sys.prefix, sys.base_prefix))}
-        places |= {Path(entry) for entry in sys.path if Path(entry).is_absolute()}
-        return sorted(
-            str(place)
-            for place in places
-            if not own.is_relative_to(place.resolve()) and not place.is_relative_to(own)
-        )
+        return program_places(self._settings.state_dir)
+
+
+@dataclass(frozen=True)
+class OwnRunner:
+    """A runner that this process has started before it gave up being root, and the way to it."""
+
+    control: socket.socket
+    program: process.Companion
+
+
+def start_runner() -> OwnRunner:
+    """Start a runner with the rights that this process has now.
+
+    :raises HostError: it cannot be started.
+    """
+    ours, theirs = _pair()
+    with theirs:
+        return OwnRunner(ours, process.start_companion(_ARGV, theirs.fileno()))
+
+
+def program_places(state_dir: Path) -> list[str]:
+    """Return where this program and its plug-ins are, but no place of the node's own files."""
+    own = state_dir.resolve()
+    places = {_ROOT / "node", *map(Path, (sys.prefix, sys.base_prefix))}
+    places |= {Path(entry) for entry in sys.path if Path(entry).is_absolute()}
+    return sorted(
+        str(place)
+        for place in places
+        if not own.is_relative_to(place.resolve()) and not place.is_relative_to(own)
+    )
 
 
 def _pair() -> tuple[socket.socket, socket.socket]:

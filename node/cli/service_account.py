@@ -1,0 +1,224 @@
+"""The account of a node that root starts with ``parley up``: root prepares it, and becomes it.
+
+What only root can do comes first: making the account, handing it the files of the node, and
+starting the program that runs the tools, which are to have another account again. If something is
+in the way, the node stays root and says why, unless the account was asked for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import pwd
+import shutil
+import stat
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from node.execution import confinement, process
+from node.execution.tool_runner import OwnRunner, program_places, start_runner
+from node.execution.tool_runner_program import Account, as_account, obstacle_to
+from node.model.contexts import ContextKind
+from node.model.errors import HostError
+from node.postgres.binaries import locate
+from node.settings import ACCOUNT, TOOL_ACCOUNT, Settings
+from node.trust.private_files import prepare_directory
+
+log = structlog.get_logger()
+
+_MADE_HERE: Final = frozenset({ACCOUNT, TOOL_ACCOUNT})
+"""Accounts that are made if they do not exist; other ones are somebody's choice."""
+_PORTS_OF_ROOT: Final = 1024
+_POSTGRES: Final = "postgres"
+_USERADD_S: Final = 30
+
+
+def give_up_root(settings: Settings) -> tuple[Settings, OwnRunner | None]:
+    """Become the node's account if this process is root; call it before there are threads.
+
+    Return the settings with absolute paths, and the runner that was started before; None if this
+    process is not root, or stays root, for a reason that a warning has.
+
+    :raises HostError: the account was asked for, and cannot be used.
+    """
+    if os.geteuid() != 0 or settings.account == "root":
+        return settings, None
+    settings = _with_absolute_paths(settings)
+    try:
+        account = _account(settings)
+        _check(settings, account)
+        hand_over(settings.state_dir, account)
+        runner = start_runner()
+    except HostError as fault:
+        if "account" in settings.model_fields_set:
+            raise
+        log.warning("this node stays root", reason=fault.detail)
+        return settings, None
+    _become(settings, account)
+    return settings, runner
+
+
+def _with_absolute_paths(settings: Settings) -> Settings:
+    names = ("state_dir", "limits", "tls_cert", "tls_key", "tool_socket")
+    paths = {name: path for name in names if (path := getattr(settings, name)) is not None}
+    asked = settings.model_fields_set
+    whole = settings.model_copy(update={name: path.absolute() for name, path in paths.items()})
+    whole.model_fields_set.intersection_update(asked)
+    return whole
+
+
+def _account(settings: Settings) -> Account:
+    """Return the account, after making it and that of the tools if they do not exist."""
+    for name in (settings.tool_account, settings.account):
+        if name in _MADE_HERE and not _exists(name):
+            _make(name, settings.state_dir if name == settings.account else Path("/"))
+    try:
+        entry = pwd.getpwnam(settings.account)
+    except KeyError:
+        raise HostError(
+            f"there is no account {settings.account}; make it: useradd --system {settings.account}"
+        ) from None
+    if entry.pw_uid == 0:
+        raise HostError(f"the account {settings.account} is root; name another one, or root")
+    return entry.pw_uid, entry.pw_gid
+
+
+def _exists(name: str) -> bool:
+    with contextlib.suppress(KeyError):
+        pwd.getpwnam(name)
+        return True
+    return False
+
+
+def _make(name: str, home: Path) -> None:
+    argv = ["useradd", "--system", "--user-group", "--no-create-home", "--home-dir", str(home)]
+    argv += ["--shell", shutil.which("nologin") or "/usr/sbin/nologin", "--", name]
+    finished = process.run(argv, timeout_s=_USERADD_S, cwd=Path("/"))
+    if finished.exit_code == 0:
+        log.info("made a system account", account=name)
+    elif not _exists(name):
+        raise HostError(
+            f"the account {name} could not be made: {process.tail(finished.stderr, 1)}; make it: "
+            f"useradd --system {name}"
+        )
+
+
+def _check(settings: Settings, account: Account) -> None:
+    """Check that an account can do what a node does.
+
+    :raises HostError: it cannot; the message says what is in the way, and what to do.
+    """
+    prepare_directory(settings.state_dir)
+    _check_own(settings.state_dir)
+    readable = [it for it in (settings.limits, settings.tls_cert, settings.tls_key) if it]
+    refused = _refused(
+        account,
+        [
+            (settings.state_dir, os.X_OK),
+            *((path, os.R_OK) for path in readable if path.exists()),
+            *((path, os.W_OK | os.X_OK) for path in settings.archive_places if path.exists()),
+        ],
+    )
+    if refused is not None:
+        raise HostError(
+            f"the account {settings.account} may not use {refused}, or a directory above it; "
+            f"permit it, or set PARLEY_ACCOUNT=root"
+        )
+    if settings.dsn is None:
+        locate()  # copies the embedded server where root alone could read it
+    programs = [sys.executable, str(Path(__file__).parent)]
+    if _refused(account, [(Path(it), os.R_OK | os.X_OK) for it in programs]) is not None:
+        places = [it for it in program_places(settings.state_dir) if Path(it).is_dir()]
+        mounts = confinement.own_mounts()
+        obstacle = obstacle_to(account, programs, places, mounts=mounts)
+        if obstacle is not None:
+            raise HostError(
+                f"the account {settings.account} cannot read {obstacle}; install Parley where "
+                "everybody can read it, as in /opt"
+            )
+
+
+def _refused(account: Account, wanted: Sequence[tuple[Path, int]]) -> Path | None:
+    """Return the first path that an account may not use in this way; None if it may use all."""
+    with as_account(account):
+        for path, mode in wanted:
+            if not os.access(path, mode, effective_ids=True):
+                return path
+    return None
+
+
+def _check_own(state_dir: Path) -> None:
+    """Check that a directory is the node's alone, so that it can change hands."""
+    status = state_dir.stat()
+    others = [it.name for it in state_dir.iterdir() if it.name != _POSTGRES and it.is_dir()]
+    if others or status.st_mode & stat.S_IWOTH:
+        what = f"contains other directories ({others[0]})" if others else "is everybody's"
+        raise HostError(f"{state_dir} {what}; choose a directory of the node's own")
+
+
+def hand_over(state_dir: Path, account: Account) -> None:
+    """Give an account the files of a node, and those of its private Postgres.
+
+    :raises HostError: the files are in use by another service, or cannot be given.
+    """
+    database = state_dir / _POSTGRES
+    try:
+        with _unused(database / "lock"):
+            if database.is_dir() and not database.is_symlink():
+                _give(database, account, below=True)
+            _give(state_dir, account, below=False)
+    except OSError as fault:
+        raise HostError(f"{state_dir} cannot be given away: {fault.strerror}") from fault
+
+
+@contextlib.contextmanager
+def _unused(lock: Path) -> Iterator[None]:
+    """Hold the lock of a private Postgres, if there is one, so that no other service has it."""
+    if not lock.exists():
+        yield
+        return
+    with lock.open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise HostError(f"the database in {lock.parent} is in use by another Parley") from None
+        yield
+
+
+def _give(directory: Path, account: Account, *, below: bool) -> None:
+    """Give an account a directory with its files, and all that is ``below`` it, in the end itself.
+
+    Nothing is followed, and what has a name elsewhere as well is left alone: the account may have
+    put it there to get what is not its own.
+    """
+    uid, gid = account
+    if below and directory.lstat().st_uid == uid:
+        return  # given before, as the last step
+    for _, folders, files, at in os.fwalk(directory, topdown=not below):
+        for name in (*files, *(folders if below else ())):
+            status = os.lstat(name, dir_fd=at)
+            if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
+                continue
+            os.chown(name, uid, gid, dir_fd=at, follow_symlinks=False)
+        if not below:
+            break
+    os.chown(directory, uid, gid, follow_symlinks=False)
+    directory.chmod(0o700)
+
+
+def _become(settings: Settings, account: Account) -> None:
+    """Become the account, with no more than the capabilities that this node needs."""
+    kept = {confinement.NET_BIND_SERVICE} if settings.listen_port < _PORTS_OF_ROOT else set()
+    if any(it.kind is ContextKind.NAMESPACE for it in settings.allowed_contexts):
+        kept |= {confinement.SYS_ADMIN, confinement.NET_RAW}
+    os.chdir("/")
+    confinement.change_rights(account, kept)
+    confinement.forbid_new_privileges()
+    os.environ["HOME"] = str(settings.state_dir)
+    for name in ("USER", "LOGNAME"):
+        os.environ[name] = settings.account
