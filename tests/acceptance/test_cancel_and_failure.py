@@ -42,9 +42,13 @@ async def all_up(lab: Lab) -> AsyncIterator[None]:
 
 
 def below(lab: Lab, *names: str) -> set[int]:
-    """Return the processes below these nodes, or below all."""
-    wanted = names or tuple(lab._running)
-    return set[int]().union(*(descendants(lab._running[name].pid) for name in wanted))
+    """Return the tools of these nodes, or of all, with their keepers; not what starts these."""
+    found = set[int]()
+    for name in names or tuple(lab._running):
+        node = lab._running[name].pid
+        (runner,) = descendants(node, but_below=descendants(node))
+        found |= descendants(runner)
+    return found
 
 
 def sleepers(duration_s: int) -> list[int]:
