@@ -137,7 +137,7 @@ async def test_a_card_that_the_lead_read_first(
         await _create(c)
     for site in (a, b):
 
-        async def card(_: str) -> Any:
+        async def card(_url: str, _identity: str) -> Any:
             return moved
 
         monkeypatch.setattr(site.node.peers, "card", card)

@@ -7,7 +7,7 @@ import ipaddress
 import os
 import socket
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -147,11 +147,20 @@ async def test_the_programs_own_work_is_told_apart() -> None:
     assert abs(observed.clock().stepped_ms) < 1
 
 
+@pytest.fixture
+async def runner() -> AsyncIterator[ToolRunner]:
+    """Return a starter of tools."""
+    runner = ToolRunner(Settings())
+    yield runner
+    await runner.close()
+
+
 async def test_a_program_is_asked_for_its_version_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runner: ToolRunner
 ) -> None:
     """A program's version is asked once until its file changes, also by concurrent callers."""
     program, asked, finish = tmp_path / "measure", list[str](), process.finish
+    tmp_path.chmod(0o755)  # the account of the tools passes through it
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
 
     def install(text: str) -> None:
@@ -163,7 +172,6 @@ async def test_a_program_is_asked_for_its_version_once(
         return await finish(argv, **options)
 
     monkeypatch.setattr(process, "finish", ask)
-    runner = ToolRunner(Settings())
     versions, tool = Versions(runner), tools()["ping"]
     needed = Requirement("measure", "measure", ("measure", "-V"), r"v(\S+)")
     monkeypatch.setattr(tool, "requirement", needed)
@@ -175,7 +183,6 @@ async def test_a_program_is_asked_for_its_version_once(
     program.unlink()
     assert await versions.of(tool) is None
     assert await versions.of(tools()["stamp"]) is not None
-    await runner.close()
 
 
 def test_only_what_the_owner_names_is_offered(namespace: str) -> None:

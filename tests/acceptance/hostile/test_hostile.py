@@ -242,7 +242,6 @@ HEAD = b"POST /v1/tasks HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer TOKEN\r\n"
         (HEAD + b"X: " + b"y" * 20_000 + b"\r\n\r\n", 400),
         (b"GET / HTTP/9.9\r\n\r\n", 400),
         (b"BREW /v1/tasks HTTP/1.1\r\nHost: a\r\n\r\n", 400),
-        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400),
     ],
 )
 async def test_invalid_http(a: Outsider, request_: bytes, status: int) -> None:
