@@ -48,7 +48,7 @@ def test_a_service_allows_itself_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("asyncio.run", serve)
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     with limited(100):
-        services._run(Settings(), node=True, lead=True)
+        services._run(Settings(account="root"), node=True, lead=True)
     assert limits == [
         DESCRIPTORS_WANTED if hard == resource.RLIM_INFINITY else min(DESCRIPTORS_WANTED, hard)
     ]

@@ -242,6 +242,7 @@ def test_the_tables_name_each_job_once() -> None:
         "refresh_card",
         "renew_certificates",
         "extend_reservations",
+        "catch_up_audit",
         "purge",
     )
     of_node = node_jobs(**{name: partial(note, name) for name in names})
