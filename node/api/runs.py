@@ -100,6 +100,11 @@ async def fetch(node: NodeService, run: UUID) -> Run:
     return run_of(node, row, tuple(PartView.model_validate(vars(part)) for part in parts))
 
 
+def _as_seen(run: Run, user: Principal) -> Run:
+    """Return a run as this user sees it: the run that displaced it may be of another one."""
+    return run if user.only is None else run.model_copy(update={"displaced_by": None})
+
+
 async def decisions(
     connection: Connection, task: UUID, slot: int | None, limit: int, user: Principal
 ) -> tuple[Decision, ...]:
@@ -137,7 +142,8 @@ async def page(request: web.Request, task: UUID | None) -> web.StreamResponse:
         return rows, bool(rows)
 
     rows = await until(node, some, requests.seconds(request))
-    return responses.many([run_of(node, row) for row in rows], _following(rows, wanted.limit))
+    seen = [_as_seen(run_of(node, row), request[PRINCIPAL]) for row in rows]
+    return responses.many(seen, _following(rows, wanted.limit))
 
 
 def _following(rows: Sequence[Record], limit: int) -> str | None:
@@ -157,7 +163,7 @@ async def show(request: web.Request) -> web.StreamResponse:
     run = requests.identifier(request)
 
     async def over() -> tuple[Run, bool]:
-        current = await fetch(node, run)
+        current = _as_seen(await fetch(node, run), request[PRINCIPAL])
         return current, current.state in OVER
 
     return responses.one(await until(node, over, requests.seconds(request)))
@@ -168,7 +174,7 @@ async def cancel(request: web.Request) -> web.StreamResponse:
     node = request.app[NODE]
     run = requests.identifier(request)
     await node.termination.cancel_run(run)
-    return responses.one(await fetch(node, run))
+    return responses.one(_as_seen(await fetch(node, run), request[PRINCIPAL]))
 
 
 async def explain(request: web.Request) -> web.StreamResponse:
@@ -231,7 +237,8 @@ async def bundle(request: web.Request) -> web.StreamResponse:
     node, user = request.app[NODE], request[PRINCIPAL]
     requests.only(request)
     run = requests.identifier(request)
-    body = await node.bundles.export(run, without_ids if user.only is not None else _whole)
+    confined = user.only is not None
+    body = await node.bundles.export(run, without_ids if confined else _whole, confined=confined)
     return web.Response(body=body, content_type="application/json")
 
 

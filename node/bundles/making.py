@@ -74,8 +74,10 @@ class BundleExporter:
         self._capabilities = capabilities
         self._turn = asyncio.Lock()  # one at a time: a long run takes a hundred megabytes
 
-    async def export(self, run: UUID, conceal: Conceal) -> bytes:
+    async def export(self, run: UUID, conceal: Conceal, *, confined: bool = False) -> bytes:
         """Return the signed bundle of a run that is over, as JSON (:class:`RunBundle`).
+
+        It is ``confined`` if it must not say which run displaced this one.
 
         :raises NotFound: there is no such run here (any more).
         :raises Conflict: it is not over, or another node leads it.
@@ -83,7 +85,7 @@ class BundleExporter:
         """
         async with self._turn:
             stored = await self._read(run, conceal)
-            return await asyncio.to_thread(self._made, stored)
+            return await asyncio.to_thread(self._made, stored, confined=confined)
 
     async def _read(self, run: UUID, conceal: Conceal) -> _StoredRun:
         async with self._core.database.transaction() as connection:
@@ -104,7 +106,7 @@ class BundleExporter:
             )
         return _StoredRun(row, task, locked, parts, pieces, found)
 
-    def _made(self, stored: _StoredRun) -> bytes:
+    def _made(self, stored: _StoredRun, *, confined: bool) -> bytes:
         """Put a bundle together, and sign it; with many intervals that takes seconds."""
         row, locked = stored.row, stored.locked
         unsigned = RunBundle(
@@ -113,7 +115,7 @@ class BundleExporter:
             about=_ABOUT,
             made=self._maker(row["test"]),
             task=_task(row, stored.task),
-            run=_run(row, locked.spec),
+            run=_run(row, locked.spec, None if confined else row["displaced_by"]),
             participants=tuple(_participant(each) for each in locked.participants),
             decisions=stored.decisions[:DECISIONS_MAX],
             parts=tuple(_part(part) for part in stored.parts),
@@ -255,7 +257,7 @@ def _task(row: Record, task: Record) -> BundleTask:
     )
 
 
-def _run(row: Record, spec: dict[str, Any]) -> BundleRun:
+def _run(row: Record, spec: dict[str, Any], displaced_by: UUID | None) -> BundleRun:
     return BundleRun(
         id=row["run_id"],
         test=row["test"],
@@ -268,7 +270,7 @@ def _run(row: Record, spec: dict[str, Any]) -> BundleRun:
         starts_at=row["starts_at"],
         ends_at=row["ends_at"],
         finished_at=row["finished_at"],
-        displaced_by=row["displaced_by"],
+        displaced_by=displaced_by,
     )
 
 

@@ -7,6 +7,7 @@ everywhere, and the lead places its slot again while its window lasts.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -36,6 +37,8 @@ _AT_ONCE = 200
 _PROMPT_ATTEMPTS = 3
 _AGAIN_FIRST, _AGAIN_MOST = 5 * times.SECOND, 10 * times.MINUTE
 """A run that was displaced so often is placed again after such pauses, each twice the last."""
+
+_NAMED_TASK = re.compile(r"task [0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 
 TOO_LATE = "its time had begun, so it is not placed again"
 
@@ -98,7 +101,23 @@ class TaskTerminator:
         if locked.state in OVER and not (self._lost_here(locked, end) or self._cut(locked, end)):
             return
         self._require_say(sender, locked.lead, locked.participants, f"run {end.run}")
-        await self._end(connection, locked, end, sender)
+        told = await self._without_task_of_others(connection, locked, end)
+        await self._end(connection, locked, told, sender)
+
+    async def _without_task_of_others(
+        self, connection: Connection, run: LockedRun, end: RunEnd
+    ) -> RunEnd:
+        """Return an end whose reason does not name the task of another user.
+
+        The participant that displaced the run names the winner's task: only the lead knows users.
+        """
+        if run.lead != self._identity or end.displaced_by is None:
+            return end
+        own = await tasks.requester(connection, run.task)
+        if own is None or own == await tasks.requester_of_run(connection, end.displaced_by):
+            return end
+        reason = _NAMED_TASK.sub("a task of another user", end.reason)
+        return end.model_copy(update={"reason": reason})
 
     def _require_say(
         self, sender: str, lead: str, participants: Sequence[Participant], what: str

@@ -25,8 +25,6 @@ WITHOUT = {
         "tasks",
         "lock_open_of",
         "lock_open_with",
-        "requester",
-        "requester_of_run",
         "requested",
         "count_open_for",
         "share_limits",

@@ -18,6 +18,7 @@ from node.api.app import ROUTES
 from node.model import times
 from node.model.permissions import PERMISSIONS, Access
 from node.model.principals import Role
+from node.model.wire.participants import RunEnd
 from node.store.database import Notice
 from tests.conftest import NewDatabase
 from tests.support.clocks import START, ManualClock
@@ -121,6 +122,24 @@ async def test_a_user_sees_nothing_of_the_tasks_of_others(users: Users) -> None:
             else:
                 assert users.task["id"] not in body, path
                 assert users.run not in body, path
+
+
+async def test_a_displaced_run_names_no_run_of_others(users: Users) -> None:
+    """Alice does not learn which run took the time of hers, whatever a participant says of it."""
+    node, (task, run) = users.owner.node, users.of_bob
+    reason = f"displaced by a run of higher priority (idle of task {task}, priority 2 over 1)"
+    end = RunEnd(run=UUID(users.run), state="displaced", reason=reason, displaced_by=UUID(run))
+    await node.termination.apply_run_end(node.card.identity, end)
+    own = f"/v1/runs/{users.run}"
+    mine = f"/v1/tasks/{users.task['id']}"
+    for path in (own, f"{own}/explain", f"{own}/bundle", f"{mine}/runs", "/v1/runs"):
+        status, answer = await users.alice.ask(
+            "GET", f"{path}?to=2027-01-01T00:00:00Z" if path.endswith("runs") else path
+        )
+        assert (status, task in str(answer), run in str(answer)) == (200, False, False), path
+    _, shown = await users.owner.ask("GET", own)
+    whose = "idle of a task of another user, priority 2 over 1"
+    assert (shown["displaced_by"], whose in shown["reason"]) == (run, True)
 
 
 async def test_a_preview_names_no_run_of_others(users: Users) -> None:

@@ -140,6 +140,20 @@ def _refuse_cycle(tables: Tables, row: TaskRow) -> None:
         followed = None if then is None else then.follows
 
 
+@TWINS.of("requester")
+def requester(tables: Tables, task: UUID) -> Answer:
+    """Return who created a task."""
+    row = tables.tasks.rows.get(task)
+    return () if row is None else [(row.requester,)]
+
+
+@TWINS.of("requester")
+def requester_of_run(tables: Tables, run: UUID) -> Answer:
+    """Return who created the task of a run."""
+    row = tables.runs.rows.get(run)
+    return () if row is None else requester(tables, row.task_id)
+
+
 @TWINS.of("id")
 def open_of(tables: Tables, lead: str) -> Answer:
     """Return the tasks of another lead that are open here."""
