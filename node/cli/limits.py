@@ -72,7 +72,7 @@ def check(context: click.Context, file: str) -> None:
     invocation = context.ensure_object(Invocation)
     text = _text(Path(file))
     try:
-        limits = known_limits(text, _fields_of)
+        limits = known_limits(text, registry.spec_fields(registry.tests()))
     except InvalidDocument as error:
         context.exit(_report(error, file, text, invocation))
     rows = [_row(rule) for rule in limits.rules] + [_cap_row(cap) for cap in limits.caps]
@@ -180,11 +180,6 @@ def _place(file: str, text: str, fault: FieldFault) -> str:
     line = line_of(text, fault.pointer) if fault.pointer else None
     at = f"{file}:{line}" if line else file
     return f"{at}: {fault.pointer}" if fault.pointer else at
-
-
-def _fields_of(test: str) -> frozenset[str] | None:
-    known = registry.tests().get(test)
-    return None if known is None else frozenset(known.spec_model.model_fields)
 
 
 def _row(rule: Rule) -> dict[str, Any]:

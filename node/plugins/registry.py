@@ -100,6 +100,14 @@ def tools() -> Mapping[str, Tool]:
     return by_name("parley.tools", _TOOLS)
 
 
+def spec_fields(of: Mapping[str, Test]) -> Mapping[str, frozenset[str]]:
+    """Return by test the fields of its spec, as documents write them."""
+    return {
+        name: frozenset(field.alias or own for own, field in test.spec_model.model_fields.items())
+        for name, test in of.items()
+    }
+
+
 def third_party_plugins() -> tuple[DiscoveredPlugin, ...]:
     """Return the plugins of other distributions, with the reasons of unusable ones, by name."""
     return (*check_plugins("parley.tests", _TESTS), *check_plugins("parley.tools", _TOOLS))

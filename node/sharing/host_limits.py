@@ -30,7 +30,12 @@ from node.model.classes import SchedulingClass
 from node.model.errors import HostError, InvalidDocument, LimitUsedUp, NotFound, reason_of
 from node.model.host_limits.caps import Cap, CapAccount, accounts_of, rate_text, run_rate
 from node.model.host_limits.closed import LimitedTime
-from node.model.host_limits.document import DEFAULT, FILE_BYTES_MAX, parse_limits
+from node.model.host_limits.document import (
+    DEFAULT,
+    FILE_BYTES_MAX,
+    known_limits,
+    parse_limits,
+)
 from node.model.host_limits.quotas import (
     Account,
     PeriodQuota,
@@ -63,6 +68,7 @@ from node.model.wire.host_limits import (
 )
 from node.model.wire.participants import Introduction
 from node.peers.directory import Directory
+from node.plugins import registry
 from node.plugins.contracts import Test
 from node.settings import DEFAULT_LIMITS
 from node.store import audit, host_limits, shares, tasks
@@ -397,7 +403,8 @@ class LimitKeeper:
         except (OSError, UnicodeError) as error:
             raise HostError(f"{path} cannot be read: {reason_of(error)}") from error
         try:
-            return LoadedLimits(parse_limits(text), text, path, now)
+            fields = registry.spec_fields(self._capabilities.tests)
+            return LoadedLimits(known_limits(text, fields), text, path, now)
         except InvalidDocument as error:
             msg = f"{path}: {error.detail}; see parley limits check {path}"
             raise HostError(msg) from error

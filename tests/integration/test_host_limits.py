@@ -153,6 +153,23 @@ async def test_a_broken_file_changes_nothing(pair: Pair, tmp_path: Path) -> None
     assert (await _post(pair.a, duration="PT2M"))[0] == 201
 
 
+@pytest.mark.parametrize(
+    ("written", "instead", "place"),
+    [
+        ("duration =", "durration =", "/rule/0/spec/durration: no spec of its tests has this"),
+        ('["idle"]', '["idel"]', "/rule/0/tests: there is no test 'idel'"),
+    ],
+)
+async def test_a_file_with_an_unknown_word_changes_nothing(
+    pair: Pair, tmp_path: Path, written: str, instead: str, place: str
+) -> None:
+    """A node refuses what its command refuses: a misspelt field could let everything pass."""
+    (tmp_path / "limits.toml").write_text(SMALL.replace(written, instead))
+    await pair.b.limits.reload()
+    shown = await pair.b.limits.shown()
+    assert (shown.text, place in str(shown.fault)) == (SMALL, True)
+
+
 async def test_changed_limits_bind_tasks_that_were_admitted(pair: Pair, tmp_path: Path) -> None:
     """A task that no rule admits any more gets no time, and gets it again once one does."""
     file = tmp_path / "limits.toml"

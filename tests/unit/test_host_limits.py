@@ -29,6 +29,7 @@ from node.model.host_limits.rules import (
 from node.model.predicates import parse
 from node.model.ranks import PEER
 from node.model.wire.tasks import PRIORITY_MAX
+from node.plugins import registry
 from tests.support.limits import NOTHING
 
 B, C = (f"ed25519:{letter * 42}A" for letter in "BC")
@@ -333,6 +334,11 @@ FAULTY: list[tuple[str, str, str]] = [
     (LAB.replace("most.tasks", "most.task"), "/rule/1/most/task", "no such field"),
     (LAB.replace('["throughput"]', '["thruput"]'), "/rule/0/tests", "there is no test 'thruput'"),
     (LAB.replace("protocol =", "manner ="), "/rule/0/spec/manner", "has this field"),
+    (
+        LAB.replace('duration_max = "PT5M"', 'spec = { not = { length = { ">" = 3 } } }'),
+        "/rule/1/spec/length",
+        "has this field",
+    ),
     (LAB.replace("most.tasks = 3", 'most.runs = "3"'), "/rule/1/most/runs", "such as 24/P1D"),
     (LAB.replace("most.tasks = 3", 'most.time = "PT1M/PT5M"'), "/rule/1/most/time", "whole hours"),
     (
@@ -347,15 +353,22 @@ FAULTY: list[tuple[str, str, str]] = [
 ]
 
 
-def _fields(test: str) -> frozenset[str] | None:
-    return frozenset({"duration", "protocol"}) if test == "throughput" else None
+FIELDS = {"throughput": frozenset({"duration", "protocol"})}
 
 
 @pytest.mark.parametrize(("text", "pointer", "says"), FAULTY)
 def test_a_fault_has_its_place(text: str, pointer: str, says: str) -> None:
     """A file with a fault is refused, with a pointer to the fault."""
     with pytest.raises(InvalidDocument) as refused:
-        known_limits(text, _fields)
+        known_limits(text, FIELDS)
     faults = [fault for fault in refused.value.faults if fault.pointer == pointer]
     assert faults, refused.value.faults
     assert says in faults[0].detail
+
+
+def test_fields_are_known_as_documents_write_them() -> None:
+    """A rule compares the class of an idle run, whose field has another name in the program."""
+    rule = '[[rule]]\nname = "r"\nwho = ["all"]\ntests = ["idle"]\nspec = { class = "background" }'
+    text = f"{NOTHING}[who.all]\nothers = true\n{rule}"
+    [read] = known_limits(text, registry.spec_fields(registry.tests())).rules
+    assert read.spec is not None

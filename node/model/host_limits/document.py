@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from ipaddress import ip_network
 from typing import Annotated, Any, Final, Literal
 
@@ -460,11 +460,11 @@ def _set(words: tuple[Any, ...] | None) -> frozenset[Any] | None:
     return None if words is None else frozenset(words)
 
 
-def known_limits(text: str, fields_of: Callable[[str], frozenset[str] | None]) -> HostLimits:
+def known_limits(text: str, fields: Mapping[str, frozenset[str]]) -> HostLimits:
     """Read a file of limits, of which all words are known to this program.
 
-    ``fields_of(test)`` returns the fields of the spec of a test, or None if there is no such test.
-    A condition on a field that no test of its rule has would never be met.
+    ``fields`` has by test the fields of its spec. A condition on a field that no test of its rule
+    has would never be met, and its contrary always.
 
     :raises InvalidDocument: it has a fault, or names a test or a field that there is not.
     """
@@ -472,7 +472,7 @@ def known_limits(text: str, fields_of: Callable[[str], frozenset[str] | None]) -
     faults = [
         fault
         for number, rule in enumerate(limits.rules)
-        for fault in _unknown_words(f"/rule/{number}", rule, fields_of)
+        for fault in _unknown_words(f"/rule/{number}", rule, fields)
     ]
     if faults:
         raise InvalidDocument(faults)
@@ -480,16 +480,13 @@ def known_limits(text: str, fields_of: Callable[[str], frozenset[str] | None]) -
 
 
 def _unknown_words(
-    pointer: str, rule: Rule, fields_of: Callable[[str], frozenset[str] | None]
+    pointer: str, rule: Rule, fields: Mapping[str, frozenset[str]]
 ) -> Iterator[FieldFault]:
-    if rule.tests is None:
-        return
-    fields = {test: fields_of(test) for test in sorted(rule.tests)}
-    for test, known in fields.items():
-        if known is None:
-            yield FieldFault(f"{pointer}/tests", f"there is no test {test!r}; see parley test list")
-    every = frozenset[str]().union(*(known or () for known in fields.values()))
-    compared = () if rule.spec is None else conditions(rule.spec)
+    tests = set(fields) if rule.tests is None else rule.tests
+    for test in sorted(tests - set(fields)):
+        yield FieldFault(f"{pointer}/tests", f"there is no test {test!r}; see parley test list")
+    every = frozenset[str]().union(*(fields[test] for test in tests & set(fields)))
+    compared = () if rule.spec is None or not every else conditions(rule.spec)
     for field in dict.fromkeys(condition.attribute for condition in compared):
         if field not in every:
             fault = f"no spec of its tests has this field; they have {', '.join(sorted(every))}"
