@@ -16,6 +16,7 @@ from node.api.routing import (
     ROUTES_SERVED,
     TEXT,
     THING,
+    TRIAL,
     Query,
     Route,
     waits,
@@ -40,7 +41,7 @@ async def audited(request: web.Request, handler: Handler) -> web.StreamResponse:
     route = request.app[ROUTES_SERVED].get(f"{request.method} {path}")
     if route is None:
         return answer
-    trial = bool(request.query_string) and request.query.get("dry_run") == "true"
+    trial = request.get(TRIAL, False)
     if is_recorded(route.operation, route.access, answer.status, trial=trial):
         log, entry = request.app[NODE].audit, _entry(request, route, answer)
         if entry.is_change_of_user:

@@ -34,6 +34,8 @@ PROBLEM: web.RequestKey[str] = web.RequestKey("problem")
 """The code of the error with which the request is answered, or of what is refused in the answer."""
 THING: web.RequestKey[str] = web.RequestKey("thing")
 """The id or name of what the request is about, where neither path nor Location has it."""
+TRIAL: web.RequestKey[bool] = web.RequestKey("trial")
+"""Set by the handler of a change that changes nothing this time."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

@@ -21,6 +21,7 @@ from node.api.routing import (
     PRINCIPAL,
     REQUESTER,
     TEXT,
+    TRIAL,
     Query,
     Route,
     waits,
@@ -284,7 +285,7 @@ async def edit(request: web.Request) -> web.StreamResponse:
     """PATCH: the changed task; with ``dry_run``, the task as it would be, without changing it."""
     node = request.app[NODE]
     requests.only(request, "dry_run")
-    dry_run = requests.flag(request, "dry_run")
+    dry_run = request[TRIAL] = requests.flag(request, "dry_run")
     task = requests.identifier(request)
     patch = requests.document(request, TaskPatch)
     await require_may_post(node, request[PRINCIPAL], patch)

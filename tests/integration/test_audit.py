@@ -100,6 +100,17 @@ async def test_what_a_user_changes_is_recorded_before_the_answer(a: Asker) -> No
     assert (cancelled["verb"], cancelled["thing"]) == ("delete_tasks_id", task)
 
 
+async def test_a_change_cannot_be_called_a_trial(a: Asker) -> None:
+    """A change with dry_run at a route that has no trials is made, and recorded like any other."""
+    task = await task_of(a)
+    for method, path in (("DELETE", f"/v1/tasks/{task}"), ("POST", "/v1/tokens")):
+        body = {"label": "eve", "role": "own"} if method == "POST" else None
+        status, _ = await a.ask(method, f"{path}?dry_run=true", body)
+        assert status < 300
+    verbs = [row["verb"] for row in await recorded(a)]
+    assert verbs == ["post_tasks", "delete_tasks_id", "post_tokens"]
+
+
 async def test_each_role_leaves_what_it_did_and_what_it_was_refused(a: Asker) -> None:
     """All four roles post a task and read the audit: done, or refused with the reason."""
     for role in Role:
