@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 import orjson
@@ -38,6 +39,6 @@ def problem(error: ParleyError, path: str) -> web.Response:
     if isinstance(error, LimitUsedUp) and error.most is not None:
         headers["RateLimit-Policy"] = f'"limit";q={error.most}'
         headers["RateLimit"] = f'"limit";r=0;t={error.retry_after_s}'
-    return web.Response(
-        body=orjson.dumps(document), status=error.status, content_type=MEDIA_TYPE, headers=headers
-    )
+    # A reason may quote what the caller wrote, which is not always text.
+    body = json.dumps(document, ensure_ascii=False).encode(errors="replace")
+    return web.Response(body=body, status=error.status, content_type=MEDIA_TYPE, headers=headers)

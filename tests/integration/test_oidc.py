@@ -272,3 +272,10 @@ async def test_without_the_library_the_node_says_what_to_install(
     with pytest.raises(HostError, match=r"parley-scheduler\[oidc\]"):
         async with asker("a", dsn, clock, tmp_path, **settings):
             pass
+
+
+async def test_a_key_id_that_is_no_text_is_refused(a: Asker, issuer: Issuer) -> None:
+    """Whatever a stranger writes into a header is answered with 401, and never breaks the answer."""
+    header = _encoded(rb'{"alg":"ES256","kid":"\ud800"}')
+    status, reason = await status_of(a, f"{header}.{_encoded(b'{}')}.{_encoded(bytes(64))}")
+    assert (status, "is not valid" in reason) == (401, True)
