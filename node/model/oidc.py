@@ -42,7 +42,7 @@ def principal_of(claims: Mapping[str, Any], terms: OidcTerms) -> Principal:
 
     They may have no role.
 
-    :raises NotAuthenticated: the token lives too long, or has no label that can be used.
+    :raises NotAuthenticated: the token lives too long, or names nobody who can be recorded.
     """
     issued_at, expires_at = claims["iat"], claims["exp"]
     if not 0 < (expires_at - issued_at) * times.SECOND <= terms.life_max:
@@ -61,6 +61,9 @@ def principal_of(claims: Mapping[str, Any], terms: OidcTerms) -> Principal:
         raise NotAuthenticated(msg)
     until = int(expires_at + LEEWAY_S) * times.SECOND
     key = str(claims["sub"])[:KEY_MAX]
+    if not key.isprintable():  # neither the database nor the audit can have it
+        msg = f"the claim 'sub' of the token has characters that cannot be printed: {key!a}"
+        raise NotAuthenticated(msg)
     return Principal(PrincipalKind.TOKEN, label, _role(claims, terms), key, until)
 
 

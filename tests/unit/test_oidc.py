@@ -54,6 +54,13 @@ def test_a_label_that_is_none_is_refused(label: object) -> None:
         principal_of({**CLAIMS, "name": label}, terms())
 
 
+@pytest.mark.parametrize("subject", ["a\x00b", "\ud800", "a\nb"])
+def test_a_subject_that_cannot_be_stored_is_refused(subject: str) -> None:
+    """A user whom no row of the audit could name changes nothing."""
+    with pytest.raises(NotAuthenticated, match="'sub'"):
+        principal_of({**CLAIMS, "sub": subject}, terms())
+
+
 @pytest.mark.parametrize("exp", [1000, 999, 1000 + 3601, 1e300, float("nan"), float("inf")])
 def test_a_token_that_lives_too_long_is_refused(exp: float) -> None:
     """Only a life of more than nothing and at most the owner's maximum is accepted."""
