@@ -88,6 +88,9 @@ class AuditLog:
             for entry in new:
                 log.warning("not in the audit yet", error=error.detail, **asdict(entry))
             self._unwritten.extend(entries)
+        except asyncio.CancelledError:
+            self._unwritten.extend(entries)  # for what the stop of the node writes
+            raise
         except Exception:
             log.exception("not in the audit", entries=[asdict(entry) for entry in entries])
         return [None] * len(batch)

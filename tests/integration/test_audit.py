@@ -18,7 +18,7 @@ from node.events import EventHub
 from node.model import times
 from node.model.audit import AuditEntry, Outcome
 from node.model.errors import DatabaseUnavailable, ParleyError
-from node.model.principals import Principal, PrincipalKind, Role
+from node.model.principals import STRANGER, Principal, PrincipalKind, Role
 from node.model.wire.participants import TaskEnd
 from node.store import audit
 from node.store.database import Connection, Notice
@@ -386,6 +386,28 @@ async def test_what_the_database_does_not_take_is_in_the_log_and_written_later(
     await a.node.audit.catch_up()
     await a.node.audit.catch_up()
     assert [row["thing"] for row in await recorded(a)] == [task]
+
+
+async def test_a_stop_in_the_middle_of_writing_loses_nothing(
+    a: Asker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the loop was writing when the node stopped is written by the stop."""
+    keep, begun = audit.keep, asyncio.Event()
+
+    async def hang(connection: Connection, entries: object) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    log = AuditLog(a.node.core)
+    log.note(AuditEntry(a.node.clock.now(), STRANGER, "get_tasks", Outcome.REFUSED))
+    monkeypatch.setattr(audit, "keep", hang)
+    writing = asyncio.create_task(log.flush())
+    await begun.wait()
+    writing.cancel()
+    await asyncio.gather(writing, return_exceptions=True)
+    monkeypatch.setattr(audit, "keep", keep)
+    await log.catch_up()
+    assert [row["verb"] for row in await recorded(a)] == ["get_tasks"]
 
 
 async def test_entries_are_written_together_and_in_order(a: Asker) -> None:
