@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
 import socket
 import ssl
 from asyncio.sslproto import SSLProtocol
@@ -25,12 +24,12 @@ import orjson
 from aiohttp import web
 
 from node.model.errors import Overloaded
+from node.model.loopback import network_of
 from node.model.wire.problems import MEDIA_TYPE, problem_of
 
 OPENING_S = 10.0
 """Maximum seconds for the first byte of a connection and, with TLS, its handshake."""
 
-_V6_PREFIX = 64  # one customer's network
 _HANDSHAKE = b"\x16"
 """The first byte of TLS, and of no HTTP request."""
 _CLOSING_S = 2.0
@@ -79,7 +78,7 @@ class ConnectionLimits:
 
     def admit(self, connection: CountedConnection) -> bool:
         """Count a connection that was opened; False if there is no room for it."""
-        address, local = _network(connection.remote)
+        address, local = network_of(connection.remote)
         caller = self._callers.get(address) or _Caller(local)
         if not local and caller.open >= self._per_address_max and not self._make_room(caller):
             return False
@@ -115,7 +114,7 @@ class ConnectionLimits:
         caller.open -= 1
         self._open -= 1
         if not caller.open:
-            del self._callers[_network(connection.remote)[0]]
+            del self._callers[network_of(connection.remote)[0]]
 
 
 class CountedConnection(asyncio.Protocol):
@@ -290,18 +289,6 @@ async def _first_byte(transport: asyncio.Transport) -> bytes:
                 await readable.wait()
             finally:
                 loop.remove_reader(connection.fileno())
-
-
-def _network(remote: str) -> tuple[str, bool]:
-    """Return the address or network that counts as one caller, and whether it is local."""
-    try:
-        address = ipaddress.ip_address(remote.partition("%")[0])
-    except ValueError:
-        return remote, True  # no address: a local socket
-    if isinstance(address, ipaddress.IPv6Address) and not address.is_loopback:
-        network = ipaddress.IPv6Network((address, _V6_PREFIX), strict=False)
-        return str(network), False
-    return str(address), address.is_loopback
 
 
 def _refusal() -> bytes:

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from enum import StrEnum
 
+from node.model.loopback import network_of
 from node.model.permissions import Access
 from node.model.principals import Principal, PrincipalKind
 from node.model.rates import RateLimit
@@ -36,8 +37,8 @@ _KNOWN_INTERVAL, _KNOWN_BURST = SECOND, 2000
 
 _STRANGERS_INTERVAL, _STRANGERS_BURST = 10 * MINUTE, 20
 _GROUPS = 64
-"""The addresses of strangers are in so many groups, each with a rate of its own: one that floods
-hides few others, and neither memory nor disk depends on the number of addresses."""
+"""The addresses of strangers, or their IPv6 /64, are in so many groups, each with a rate of its
+own: one that floods hides few others, and neither memory nor disk depends on their number."""
 
 
 class Outcome(StrEnum):
@@ -125,7 +126,8 @@ class AuditBudget:
         if principal.key is not None:
             wait = self._known.wait(principal.key, now)
         else:
-            wait = self._strangers.wait(str(hash(entry.origin) % _GROUPS), now)
+            network, _ = network_of(entry.origin or "")
+            wait = self._strangers.wait(str(hash(network) % _GROUPS), now)
         if wait:
             self.leave_out(entry)
         return not wait

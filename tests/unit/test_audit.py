@@ -101,6 +101,13 @@ def test_one_flooding_stranger_does_not_hide_the_others() -> None:
     assert budget.admits(entry(STRANGER, "203.0.113.1"), 10 * MINUTE)
 
 
+def test_a_stranger_with_a_whole_network_does_not_hide_the_others() -> None:
+    """All addresses of an IPv6 /64, which one host may have, share one rate."""
+    budget = AuditBudget()
+    origins = [f"2001:db8::{number:x}" for number in range(3000)]
+    assert sum(budget.admits(entry(STRANGER, origin), 0) for origin in origins) == 20
+
+
 def test_each_known_caller_has_a_rate() -> None:
     """A user who is refused too often takes nothing from another one, nor from strangers."""
     budget, bob = AuditBudget(), Principal(PrincipalKind.TOKEN, "bob", Role.OWN, "2")
