@@ -58,7 +58,7 @@ class Statement:
         return sorted(
             name
             for name in signed.keys() | values.keys()
-            if name not in values or _digest(values[name]) != signed.get(name)
+            if name not in values or not _is_digest(signed.get(name), values[name])
         )
 
 
@@ -113,11 +113,11 @@ def _is_identity(identity: str) -> bool:
     return True
 
 
-def _digest(value: object) -> str | None:
+def _is_digest(signed: object, value: object) -> bool:
     try:
-        return digest(value)
+        return digest(value) == signed
     except ValueError:
-        return None
+        return False
 
 
 def _encoded(data: bytes) -> str:

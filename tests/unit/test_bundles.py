@@ -51,6 +51,21 @@ def test_the_invented_bundle_is_verified() -> None:
     assert len(OF_OTHER) > 15
 
 
+@pytest.mark.parametrize("nested", [400, 930, 1100])
+def test_a_value_nested_too_deep_is_no_fault_of_the_check(nested: int) -> None:
+    """A file that is deeper than a program can look is changed, or no bundle."""
+    text = json.dumps(BUNDLE).replace('"spec": {', f'"spec": {{"x": {"[" * nested}{"]" * nested}, ', 1)
+    assert is_found(text.encode(), KEYS)
+
+
+@pytest.mark.parametrize("value", ['"\\ud800"', "1e999", "-1e999"])
+def test_a_value_that_nobody_can_sign_is_none_of_a_bundle(value: str) -> None:
+    """Text that is no Unicode, and numbers that no program can hold, make a file no bundle."""
+    text = json.dumps(BUNDLE).replace('"spec": {', f'"spec": {{"x": {value}, ', 1)
+    with pytest.raises(InvalidDocument):
+        parse_bundle(text.encode())
+
+
 @given(st.sampled_from(LEAVES), VALUES)
 @settings(max_examples=400, deadline=None)
 def test_each_changed_value_is_found(path: tuple[str | int, ...], value: Any) -> None:

@@ -163,3 +163,11 @@ def test_anything_else_is_refused(text: str) -> None:
     """Text that is no statement is refused with a reason, and nothing else is raised."""
     with pytest.raises(InvalidStatementError):
         read_statement(text, StatementKind.PART)
+
+
+def test_a_value_without_a_digest_was_not_signed() -> None:
+    """A signer cannot leave a digest empty, so that any value fits that has none."""
+    text = sign_statement(KEY, StatementKind.PART, {"sha256": {"output": None}})
+    statement = read_statement(text, StatementKind.PART)
+    for output in ("\ud800", float("nan"), None, ""):
+        assert statement.changed({"output": output}) == ["output"]
