@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 import resource
 import stat
 import struct
+import sys
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
@@ -25,6 +27,7 @@ SETGID, SETUID, NET_BIND_SERVICE, NET_ADMIN, NET_RAW = 6, 7, 10, 12, 13  # linux
 SYS_CHROOT, SYS_ADMIN = 18, 21
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_KEEPCAPS = 1, 4, 8
+_PR_SET_SECCOMP, _SECCOMP_FILTER = 22, 2
 _PR_CAPBSET_DROP, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 24, 36, 38
 _PR_CAP_AMBIENT, _AMBIENT_RAISE, _AMBIENT_CLEAR_ALL = 47, 2, 4
 _CAPABILITY_VERSION = 0x20080522
@@ -48,6 +51,18 @@ _ABSTRACT_SOCKETS, _SIGNALS = 1 << 0, 1 << 1
 _ABI_REFER, _ABI_TRUNCATE, _ABI_SCOPES = 2, 3, 6
 SCOPED_SIGNALS_ABI = _ABI_SCOPES
 """The Landlock version since which a tool cannot signal processes outside."""
+
+# linux/audit.h; then shmget, semget, msgget, memfd_create
+_UNCOUNTED = {
+    "x86_64": (0xC000_003E, (29, 64, 68, 319)),
+    "aarch64": (0xC000_00B7, (194, 190, 186, 279)),
+}
+"""By machine, its number and those of the calls that :func:`forbid_uncounted_memory` forbids."""
+_FOREIGN_CALLS = 0x4000_0000
+"""On x86_64, the first number of calls of another kind (x32)."""
+_LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
+_NUMBER_AT, _MACHINE_AT = 0, 4
+_ALLOW, _REFUSE = 0x7FFF_0000, 0x0005_0000 | errno.EPERM
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -195,6 +210,31 @@ def change_rights(account: tuple[int, int] | None, kept: Iterable[int]) -> None:
 def forbid_new_privileges() -> None:
     """Make set-user-ID bits and file capabilities give nothing from now on."""
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
+
+
+def forbid_uncounted_memory() -> None:
+    """Refuse what takes memory that belongs to no process: System V's, and files without a name.
+
+    It would not count where memory is looked at, and System V's would outlive the tool. Programs
+    for another machine, whose calls have other numbers, cannot run then. Needs
+    :func:`forbid_new_privileges` before it; does nothing on machines that are not listed.
+    """
+    machine, calls = _UNCOUNTED.get(os.uname().machine, (0, ()))
+    if not machine or sys.maxsize < 2**32:
+        return
+    to_refuse = len(calls) + 2  # from the first comparison of a number
+    program = [
+        (_LOAD, 0, 0, _MACHINE_AT),
+        (_EQUAL, 0, to_refuse + 1, machine),
+        (_LOAD, 0, 0, _NUMBER_AT),
+        (_AT_LEAST, to_refuse - 1, 0, _FOREIGN_CALLS),
+        *((_EQUAL, to_refuse - 2 - at, 0, call) for at, call in enumerate(calls)),
+        (_RETURN, 0, 0, _ALLOW),
+        (_RETURN, 0, 0, _REFUSE),
+    ]
+    code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *line) for line in program))
+    filter_ = struct.pack("@HP", len(program), ctypes.addressof(code))
+    _checked(_libc.prctl(_PR_SET_SECCOMP, ctypes.c_ulong(_SECCOMP_FILTER), filter_))
 
 
 def capabilities() -> frozenset[int]:

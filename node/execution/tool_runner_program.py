@@ -280,6 +280,7 @@ class Keeper:
         if mine >= set(kept) or not content["by_file"]:
             confinement.forbid_new_privileges()
             confinement.restrict_files(readable, [".", *_DEVICES])
+            confinement.forbid_uncounted_memory()
         confinement.die_with_parent(self._pid, signal.SIGKILL)
 
 

@@ -68,6 +68,15 @@ def share_memory(processes: int, mebibytes: int) -> None:
         signal.pause()
 
 
+def share_by_key() -> None:
+    """Make memory of System V, which stays when every process is gone."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    for call in (libc.shmget, libc.semget, libc.msgget):
+        if call(0, ctypes.c_size_t(1), ctypes.c_int(0o1600)) < 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
+
+
 def fill_directory(directory: str) -> int:
     """Write files of a mebibyte until that is refused; return how many."""
     count, content = 0, bytes(MEBIBYTE)
@@ -164,6 +173,8 @@ def filled() -> dict[str, Any]:
         "long": outcome(lambda: write_long(".")),
         "files": fill_directory("."),
         "open": open_many(),
+        "nameless": outcome(lambda: os.memfd_create("of-a-tool")),
+        "by key": outcome(share_by_key),
         "root": outcome(lambda: os.setuid(0)),
     }
 

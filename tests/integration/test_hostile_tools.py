@@ -201,12 +201,16 @@ async def test_a_tool_that_sets_a_congestion_control_may(runner: ToolRunner) -> 
 
 
 async def test_a_tool_fills_nothing_up(runner: ToolRunner) -> None:
-    """One file, all files, and open files are limited, and the files are removed."""
+    """One file, all files, and open files are limited, and the files are removed.
+
+    Memory that belongs to no process, and so to no limit, is refused.
+    """
     outcomes = await found(runner, {"fill": True})
     assert outcomes["long"] == "OSError"
     assert outcomes["files"] <= SETTINGS.tool_disk
     assert outcomes["open"] <= SETTINGS.tool_open_files
     assert outcomes["root"] == "PermissionError"
+    assert outcomes["nameless"] == outcomes["by key"] == "PermissionError"
     again = await found(runner, {"fill": True})
     assert again["files"] == outcomes["files"]
 

@@ -54,7 +54,9 @@ def test_the_invented_bundle_is_verified() -> None:
 @pytest.mark.parametrize("nested", [400, 930, 1100])
 def test_a_value_nested_too_deep_is_no_fault_of_the_check(nested: int) -> None:
     """A file that is deeper than a program can look is changed, or no bundle."""
-    text = json.dumps(BUNDLE).replace('"spec": {', f'"spec": {{"x": {"[" * nested}{"]" * nested}, ', 1)
+    text = json.dumps(BUNDLE).replace(
+        '"spec": {', f'"spec": {{"x": {"[" * nested}{"]" * nested}, ', 1
+    )
     assert is_found(text.encode(), KEYS)
 
 

@@ -12,6 +12,7 @@ import resource
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -152,12 +153,12 @@ def finish(argv: list[str]) -> tuple[int, str, str]:
     Its output goes into files, not pipes: child processes that it leaves behind may keep them open
     without blocking us.
     """
-    streams = [os.memfd_create(name) for name in ("out", "err")]
-    out, err = streams
-    exit_code = subprocess.call(argv, stdout=out, stderr=err)  # noqa: S603 - an argv, no shell
-    printed = [os.pread(stream, _PRINTED_MAX, 0).decode(errors="replace") for stream in streams]
-    for stream in streams:
-        os.close(stream)
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        exit_code = subprocess.call(argv, stdout=out, stderr=err)  # noqa: S603 - an argv, no shell
+        printed = [
+            os.pread(stream.fileno(), _PRINTED_MAX, 0).decode(errors="replace")
+            for stream in (out, err)
+        ]
     return exit_code, printed[0], printed[1]
 
 
