@@ -71,6 +71,8 @@ async def verify(url: str, identity: str) -> Contact:
             "has changed, give the new one with --server-identity"
         )
         raise PeerUnreachable(msg) from error
+    except aiohttp.ClientSSLError as error:
+        raise _no_tls(url, error) from error
 
 
 def _same(contact: Contact, url: str, identity: str) -> Contact:
@@ -87,8 +89,11 @@ async def _reached(url: str, tls: TlsOptions, *, certified: bool = False) -> Con
     try:
         return await _ask(url, tls, certified=certified)
     except aiohttp.ClientSSLError as error:
-        msg = f"{url} cannot be reached: {cause_of(error)}"
-        raise PeerUnreachable(msg) from error
+        raise _no_tls(url, error) from error
+
+
+def _no_tls(url: str, error: aiohttp.ClientSSLError) -> PeerUnreachable:
+    return PeerUnreachable(f"{url} cannot be reached: {cause_of(error)}")
 
 
 async def _ask(url: str, tls: TlsOptions, *, certified: bool) -> Contact:

@@ -126,6 +126,19 @@ async def test_a_server_is_asked_who_it_is(bare: Parley, secured: Served) -> Non
     assert senseless.code == 2
 
 
+async def test_a_known_server_that_speaks_no_tls_is_named(bare: Parley, a: Asker) -> None:
+    """Whatever answers where a known node had TLS, the command says what failed there."""
+    url = str(a.node.card.url).replace("http:", "https:")
+    asked = await bare(
+        "node",
+        "list",
+        PARLEY_SERVER=url,
+        PARLEY_TOKEN="secret",
+        PARLEY_IDENTITY=a.node.card.identity,
+    )
+    assert (asked.code, f"{url} cannot be reached" in asked.err) == (5, True), asked.err
+
+
 async def test_a_server_without_tls_is_asked_for_a_key_that_was_given(
     bare: Parley, a: Asker
 ) -> None:
