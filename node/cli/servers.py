@@ -18,6 +18,7 @@ import click
 from node.cli.failures import print_error_lines
 from node.cli.output import printable
 from node.model.errors import HostError, NotAllowed
+from node.model.loopback import is_exposed
 
 if TYPE_CHECKING:
     from node.cli.invocation import Invocation
@@ -30,16 +31,17 @@ _FILE = "servers.json"
 async def tls_of(invocation: Invocation, server: str) -> TlsOptions:
     """Return how to check the certificate of a server, once it has shown to be the right one.
 
-    A server on this host, or over http, is checked only if a key was given. One whose name public
-    authorities certify is asked for no key, unless a token would go there that was meant for
-    another one.
+    A server on this host, or over http, is checked only if a key was given, or if a token would go
+    to another host that was meant for another server. Otherwise one whose name public authorities
+    certify is asked for no key.
 
     :raises click.UsageError: the key is not known, and nobody can be asked.
     :raises NotAllowed: a person does not confirm the key.
     :raises PeerError: the server is not the node with this key, or does not answer.
     """
     given, secured = invocation.expected_identity, server.startswith("https:")
-    if given is None and not secured:
+    strays = invocation.borrowed and invocation.allows_plain_http and is_exposed(server)
+    if given is None and not secured and not strays:
         return {}
     from node.client.first_contact import find, verify  # loads aiohttp, which --help does not need
 

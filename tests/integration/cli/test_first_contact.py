@@ -139,6 +139,17 @@ async def test_a_known_server_that_speaks_no_tls_is_named(bare: Parley, a: Asker
     assert (asked.code, f"{url} cannot be reached" in asked.err) == (5, True), asked.err
 
 
+async def test_a_token_does_not_stray_over_plain_http(bare: Parley, a: Asker) -> None:
+    """A token that is meant for another server goes only where the key is known, also in clear."""
+    url = _abroad(a.node)
+    elsewhere = {"PARLEY_SERVER": "https://192.0.2.1", "PARLEY_TOKEN": "secret"}
+    words = ("node", "list", "-o", "ids", "--plain-http", "--server", url)
+    refused = await bare(*words, **elsewhere)
+    assert (refused.code, "--server-identity ed25519:KEY" in refused.err) == (2, True), refused.err
+    given = await bare(*words, "--server-identity", a.node.card.identity, **elsewhere)
+    assert (given.code, given.out) == (0, "a\n"), given.err
+
+
 async def test_a_server_without_tls_is_asked_for_a_key_that_was_given(
     bare: Parley, a: Asker
 ) -> None:
