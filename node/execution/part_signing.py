@@ -124,7 +124,7 @@ def _fault(
     if signature is None:
         return None
     try:
-        check_signed(
+        statement = check_signed(
             signature,
             values,
             run=str(run.id),
@@ -135,6 +135,8 @@ def _fault(
         )
     except InvalidStatementError as error:
         return f"its signature is not valid: {error}"
+    if unlike := _facts(run).unlike(statement):
+        return f"its signature is not valid: it is signed for another {' and '.join(unlike)}"
     return None
 
 

@@ -225,6 +225,18 @@ async def test_a_wrong_signature_is_refused_with_the_reason(world: World) -> Non
         await a.node.collector.receive(b.identity, stolen)
 
 
+async def test_a_part_that_was_signed_for_other_terms_is_refused(world: World) -> None:
+    """A participant cannot sign another spec, so that its lead's bundle looks as if forged."""
+    a, b = sites = await world.two()
+    run = await _running(sites)
+    other = """UPDATE task SET spec = spec || '{"duration": "PT7S"}'"""
+    await b.rows(other)
+    await b.node.collector.keep_own(run, _part(b, 1))
+    [body] = [row["message"] for row in await b.rows("SELECT message FROM outbox")]
+    with pytest.raises(InvalidDocument, match="it is signed for another spec"):
+        await a.node.collector.receive(b.identity, PartMessage.model_validate(body))
+
+
 async def test_parts_of_nodes_that_do_not_sign_are_marked(world: World) -> None:
     """A part without a signature is accepted, counted, and named as not signed."""
     a, b = sites = await world.two()
