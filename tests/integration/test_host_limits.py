@@ -157,7 +157,7 @@ async def test_a_broken_file_changes_nothing(pair: Pair, tmp_path: Path) -> None
     ("written", "instead", "place"),
     [
         ("duration =", "durration =", "/rule/0/spec/durration: no spec of its tests has this"),
-        ('["idle"]', '["idel"]', "/rule/0/tests: there is no test 'idel'"),
+        ('["idle"]', '["idlest"]', "/rule/0/tests: there is no test 'idlest'"),
     ],
 )
 async def test_a_file_with_an_unknown_word_changes_nothing(
