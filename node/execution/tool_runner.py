@@ -239,6 +239,7 @@ class ToolRunner:
             "accounts": accounts,
             "programs": programs,
             "readable": self._readable,
+            "hidden": str(self._settings.state_dir.resolve()),
             "path": path,
         }
 

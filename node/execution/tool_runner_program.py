@@ -279,9 +279,22 @@ class Keeper:
         # Without the capability the program's file has to give it, as to an ordinary user's ping.
         if mine >= set(kept) or not content["by_file"]:
             confinement.forbid_new_privileges()
-            confinement.restrict_files(readable, [".", *_DEVICES])
+            shown = _without(readable, Path(content["hidden"]))
+            confinement.restrict_files(shown, [".", *_DEVICES])
             confinement.forbid_uncounted_memory()
         confinement.die_with_parent(self._pid, signal.SIGKILL)
+
+
+def _without(places: Sequence[str], hidden: Path) -> Iterator[str]:
+    """Yield places, and of one that contains the hidden one what lies beside the way to it."""
+    for place in places:
+        real = Path(place).resolve()
+        if real in hidden.parents:
+            with contextlib.suppress(OSError), os.scandir(real) as entries:
+                beside = [entry.path for entry in entries if not entry.is_symlink()]
+                yield from _without(beside, hidden)
+        elif not real.is_relative_to(hidden):
+            yield place
 
 
 def _placed(descriptors: Sequence[int], path: str, argv: list[str]) -> tuple[str, list[str]]:

@@ -380,6 +380,24 @@ def _as_a_user(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_as_a_user")
+async def test_a_state_directory_among_the_programs_is_hidden(own: Target) -> None:
+    """A tool of the node's own account does not read its files where it may read all around."""
+    directory = Path(own.files[0]).parent
+    beside = directory.parent / f"{directory.name}-beside"
+    beside.write_text("public")
+    settings = SETTINGS.model_copy(update={"state_dir": directory})
+    runner = ToolRunner(settings)
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("PATH", f"{os.environ['PATH']}:{directory.parent}")
+            outcomes = await found(runner, {"read": [*own.files, str(beside)]})
+        assert done(outcomes) == [f"read {beside}"]
+    finally:
+        await runner.close()
+        beside.unlink()
+
+
+@pytest.mark.usefixtures("_as_a_user")
 async def test_an_ordinary_users_tool_is_contained_by_landlock(own: Target) -> None:
     """A tool of the node's own account gets at no file or process of it, but at its sockets."""
     runner = ToolRunner(SETTINGS)
