@@ -391,7 +391,7 @@ async def test_what_the_database_does_not_take_is_in_the_log_and_written_later(
 async def test_a_stop_in_the_middle_of_writing_loses_nothing(
     a: Asker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the loop was writing when the node stopped is written by the stop."""
+    """The stop writes what the loop was writing when the node stopped."""
     keep, begun = audit.keep, asyncio.Event()
 
     async def hang(connection: Connection, entries: object) -> None:

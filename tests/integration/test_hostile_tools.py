@@ -201,10 +201,7 @@ async def test_a_tool_that_sets_a_congestion_control_may(runner: ToolRunner) -> 
 
 
 async def test_a_tool_fills_nothing_up(runner: ToolRunner) -> None:
-    """One file, all files, and open files are limited, and the files are removed.
-
-    Memory that belongs to no process, and so to no limit, is refused.
-    """
+    """Files are limited and removed, and memory that belongs to no process is refused."""
     outcomes = await found(runner, {"fill": True})
     assert outcomes["long"] == "OSError"
     assert outcomes["files"] <= SETTINGS.tool_disk

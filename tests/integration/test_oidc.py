@@ -275,7 +275,7 @@ async def test_without_the_library_the_node_says_what_to_install(
 
 
 async def test_a_key_id_that_is_no_text_is_refused(a: Asker, issuer: Issuer) -> None:
-    """Whatever a stranger writes into a header, the answer is 401 with a reason."""
+    """A stranger is answered 401 with a reason, whatever they write into a header."""
     header = _encoded(rb'{"alg":"ES256","kid":"\ud800"}')
     status, reason = await status_of(a, f"{header}.{_encoded(b'{}')}.{_encoded(bytes(64))}")
     assert (status, "is not valid" in reason) == (401, True)

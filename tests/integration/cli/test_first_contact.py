@@ -127,7 +127,7 @@ async def test_a_server_is_asked_who_it_is(bare: Parley, secured: Served) -> Non
 
 
 async def test_a_known_server_that_speaks_no_tls_is_named(bare: Parley, a: Asker) -> None:
-    """Whatever answers where a known node had TLS, the command says what failed there."""
+    """The command says what failed where a known node had TLS, whatever answers."""
     url = str(a.node.card.url).replace("http:", "https:")
     asked = await bare(
         "node",
