@@ -25,7 +25,6 @@ from node.execution.tool_runner import OwnRunner, program_places, start_runner
 from node.execution.tool_runner_program import Account, as_account, obstacle_to
 from node.model.contexts import ContextKind
 from node.model.errors import HostError
-from node.postgres.binaries import locate
 from node.settings import ACCOUNT, TOOL_ACCOUNT, Settings
 from node.trust.private_files import prepare_directory
 
@@ -48,6 +47,7 @@ def give_up_root(settings: Settings) -> tuple[Settings, OwnRunner | None]:
     """
     if os.geteuid() != 0 or settings.account == "root":
         return settings, None
+    demanded = "account" in settings.model_fields_set
     settings = _with_absolute_paths(settings)
     try:
         account = _account(settings)
@@ -55,7 +55,7 @@ def give_up_root(settings: Settings) -> tuple[Settings, OwnRunner | None]:
         hand_over(settings.state_dir, account)
         runner = start_runner()
     except HostError as fault:
-        if "account" in settings.model_fields_set:
+        if demanded:
             raise
         log.warning("this node stays root", reason=fault.detail)
         return settings, None
@@ -66,10 +66,7 @@ def give_up_root(settings: Settings) -> tuple[Settings, OwnRunner | None]:
 def _with_absolute_paths(settings: Settings) -> Settings:
     names = ("state_dir", "limits", "tls_cert", "tls_key", "tool_socket")
     paths = {name: path for name in names if (path := getattr(settings, name)) is not None}
-    asked = settings.model_fields_set
-    whole = settings.model_copy(update={name: path.absolute() for name, path in paths.items()})
-    whole.model_fields_set.intersection_update(asked)
-    return whole
+    return settings.model_copy(update={name: path.absolute() for name, path in paths.items()})
 
 
 def _account(settings: Settings) -> Account:
@@ -129,18 +126,16 @@ def _check(settings: Settings, account: Account) -> None:
             f"the account {settings.account} may not use {refused}, or a directory above it; "
             f"permit it, or set PARLEY_ACCOUNT=root"
         )
-    if settings.dsn is None:
-        locate()  # copies the embedded server where root alone could read it
     programs = [sys.executable, str(Path(__file__).parent)]
-    if _refused(account, [(Path(it), os.R_OK | os.X_OK) for it in programs]) is not None:
-        places = [it for it in program_places(settings.state_dir) if Path(it).is_dir()]
-        mounts = confinement.own_mounts()
-        obstacle = obstacle_to(account, programs, places, mounts=mounts)
-        if obstacle is not None:
-            raise HostError(
-                f"the account {settings.account} cannot read {obstacle}; install Parley where "
-                "everybody can read it, as in /opt"
-            )
+    if obstacle_to(account, programs, (), mounts=False) is None:
+        return
+    places = [it for it in program_places(settings.state_dir) if Path(it).is_dir()]
+    mounts = confinement.own_mounts()
+    if (obstacle := obstacle_to(account, programs, places, mounts=mounts)) is not None:
+        raise HostError(
+            f"the account {settings.account} cannot read {obstacle}; install Parley where "
+            "everybody can read it, as in /opt"
+        )
 
 
 def _refused(account: Account, wanted: Sequence[tuple[Path, int]]) -> Path | None:
@@ -166,12 +161,13 @@ def hand_over(state_dir: Path, account: Account) -> None:
 
     :raises HostError: the files are in use by another service, or cannot be given.
     """
-    database = state_dir / _POSTGRES
     try:
-        with _unused(database / "lock"):
-            if database.is_dir() and not database.is_symlink():
-                _give(database, account, below=True)
-            _give(state_dir, account, below=False)
+        with _unused(state_dir / _POSTGRES / "lock"):
+            for _, folders, files, at in os.fwalk(state_dir, topdown=False):
+                for name in (*folders, *files):
+                    _give(name, at, account)
+            os.chown(state_dir, *account)
+            state_dir.chmod(0o700)
     except OSError as fault:
         raise HostError(f"{state_dir} cannot be given away: {fault.strerror}") from fault
 
@@ -190,25 +186,15 @@ def _unused(lock: Path) -> Iterator[None]:
         yield
 
 
-def _give(directory: Path, account: Account, *, below: bool) -> None:
-    """Give an account a directory with its files, and all that is ``below`` it, in the end itself.
+def _give(name: str, at: int, account: Account) -> None:
+    """Give an account what has this name in the directory with the descriptor ``at``.
 
-    Nothing is followed, and what has a name elsewhere as well is left alone: the account may have
-    put it there to get what is not its own.
+    Nothing is followed, and a file that has a name elsewhere as well is left alone: the account
+    may have put it there to get what is not its own.
     """
-    uid, gid = account
-    if below and directory.lstat().st_uid == uid:
-        return  # given before, as the last step
-    for _, folders, files, at in os.fwalk(directory, topdown=not below):
-        for name in (*files, *(folders if below else ())):
-            status = os.lstat(name, dir_fd=at)
-            if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
-                continue
-            os.chown(name, uid, gid, dir_fd=at, follow_symlinks=False)
-        if not below:
-            break
-    os.chown(directory, uid, gid, follow_symlinks=False)
-    directory.chmod(0o700)
+    status = os.lstat(name, dir_fd=at)
+    if status.st_uid != account[0] and (status.st_nlink == 1 or not stat.S_ISREG(status.st_mode)):
+        os.chown(name, *account, dir_fd=at, follow_symlinks=False)
 
 
 def _become(settings: Settings, account: Account) -> None:

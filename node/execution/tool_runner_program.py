@@ -404,6 +404,7 @@ def obstacle_to(
 @contextlib.contextmanager
 def as_account(account: Account) -> Iterator[None]:
     """Have the permissions of an account meanwhile."""
+    groups = os.getgroups()
     os.setgroups([])
     os.setegid(account[1])
     os.seteuid(account[0])
@@ -412,6 +413,7 @@ def as_account(account: Account) -> Iterator[None]:
     finally:
         os.seteuid(0)
         os.setegid(0)
+        os.setgroups(groups)
 
 
 def _may(path: str, mode: int) -> bool:
