@@ -287,6 +287,12 @@ class Acceptance:
         self, lead: str, introduction: Introduction, test: Test, spec: Any
     ) -> str | None:
         """Return why another node's task is refused here, though this node's own would not be."""
+        named, introduced = len(test.participants(spec)), len(introduction.participants)
+        if introduced != named:
+            return (
+                f"{test.name} with this spec is measured by {named}, and it was introduced with "
+                f"{introduced} participants; introduce it with those that the spec names"
+            )
         durations = self._capabilities.durations(introduction.test, spec, introduction.tools)
         reason = duration_refusal(introduction, durations)
         if reason is not None:

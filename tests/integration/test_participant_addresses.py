@@ -107,6 +107,24 @@ async def _create(lead: Site, **fields: Any) -> UUID:
     return task
 
 
+@pytest.mark.parametrize("names", ["a", "abc"])
+async def test_participants_that_the_spec_does_not_name(world: World, names: str) -> None:
+    """A test between two nodes is refused with one or three: its tool would fail at the run."""
+    sites = dict(zip("abc", await _three(world), strict=True))
+    cards = [_listed(sites[name].node) for name in names]
+    made = introduce(
+        cards,
+        scheduling_class=SchedulingClass.NORMAL,
+        schedule=Schedule(start=HOUR, slip=0),
+        duration=11_700 * times.MILLISECOND,
+    )
+    update = {"test": "latency", "spec": {**LATENCY, "dest": VICTIM}, "tool": "stamp"}
+    document = made.model_copy(update=update)
+    answer = await sites["a"].node.acceptance.consider(sites["c"].identity, document)
+    said = f"measured by 2, and it was introduced with {len(names)} participants"
+    assert (answer.accepted, said in str(answer.reason)) == (False, True)
+
+
 async def test_nodes_that_only_their_lead_knows(world: World) -> None:
     """A participant that is not known here is measured where the lead says, if it is a target."""
     a, b, c = await _three(world)
