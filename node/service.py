@@ -333,12 +333,12 @@ class NodeService:
         )
         self.user_limits = UserLimits(core, self.limits, self.drafter)
         self.limit_trials = LimitTrials(
-            core,
             self.limits,
             self.drafter,
             self.directory,
             self.capabilities,
             self.user_limits,
+            self.foreign_targets,
         )
         self.admission = Admission(
             core,

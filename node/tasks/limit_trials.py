@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from node.capability.catalog import Capabilities
-from node.core import Core
+from node.execution.targets import ForeignTargets
 from node.model.errors import FieldFault, InvalidDocument
 from node.model.host_limits.rules import LimitRefusal, Rule, User
 from node.model.host_limits.standing import LimitStanding
@@ -24,16 +24,19 @@ class LimitTrials:
 
     def __init__(
         self,
-        core: Core,
         keeper: LimitKeeper,
         drafter: TaskDrafter,
         directory: Directory,
         capabilities: Capabilities,
         user_limits: UserLimits,
+        targets: ForeignTargets,
     ) -> None:
-        """``keeper`` has the limits, ``drafter`` checks the documents of tasks."""
+        """``keeper`` has the limits, ``drafter`` checks the documents of tasks.
+
+        ``targets`` are those that no limits admit.
+        """
+        self._targets = targets
         self._user_limits = user_limits
-        self._identity = core.identity
         self._keeper = keeper
         self._drafter = drafter
         self._directory = directory
@@ -53,17 +56,22 @@ class LimitTrials:
             faults = [FieldFault(f"/task{it.pointer}", it.detail) for it in error.faults]
             raise InvalidDocument(faults) from None
         places = [participant.node for participant in task.terms.participants]
-        if self._identity not in places:
+        itself = self._directory.self.identity
+        if itself not in places:
             fault = "does not name this host, so that its limits have nothing to say; name it"
             raise InvalidDocument([FieldFault("/task/test/spec", fault)])
         test = self._capabilities.test(task.terms.test)
         spec = self._capabilities.spec(test, task.terms.spec)
-        place = places.index(self._identity)
+        place = places.index(itself)
         judged = self._keeper.judge_terms(lead.identity, task.terms, place, test, spec)
         refusal = judged.refusal
+        if refusal is None:
+            others = [each for at, each in enumerate(task.terms.participants) if at != place]
+            never = self._targets.refusal(lead.identity, test, spec, others, task.terms.addresses)
+            refusal = None if never is None else LimitRefusal(None, "/test/spec", never)
         return LimitTrial(
             allowed=refusal is None,
-            rule=None if judged.rule is None else judged.rule.name,
+            rule=None if judged.rule is None or refusal else judged.rule.name,
             refusal=None if refusal is None else TaskLimit(**vars(refusal)),
             counted_priority=self._keeper.counted_priority(
                 task.terms.priority, judged.standing.rule

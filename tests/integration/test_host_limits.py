@@ -18,6 +18,7 @@ from node.cli import services
 from node.metrics import registry_of
 from node.model import times
 from node.model.errors import HostError, LimitUsedUp
+from node.model.host_limits.document import EVERYTHING
 from node.model.wire.participants import HoldAnswer, HostLimit, Introduction
 from node.settings import Settings
 from node.sharing.host_limits import LimitKeeper
@@ -253,6 +254,19 @@ async def test_a_task_can_be_tried(pair: Pair) -> None:
     status, problem = await pair.a.ask("POST", "/v1/limits/trials", elsewhere)
     assert (status, problem["errors"][0]["pointer"]) == (422, "/task/test/spec")
     assert await pair.a.rows("SELECT FROM task") == []
+
+
+async def test_a_trial_knows_the_targets_that_are_never_reached(pair: Pair) -> None:
+    """A task that the node would refuse for its target is not said to be allowed."""
+    await limit(pair.a.node, EVERYTHING)
+    for host, allowed in (("10.7.7.7", False), ("169.254.169.254", False), ("192.0.2.7", True)):
+        test = {"type": "rtt", "spec": {"source": "a", "dest": host}}
+        body = {"as": "b", "task": {"test": test}}
+        status, trial = await pair.a.ask("POST", "/v1/limits/trials", body)
+        assert (status, trial["allowed"]) == (200, allowed), host
+        assert (trial["rule"] is None) is not allowed
+        refusal = trial["refusal"]
+        assert allowed or f"{host} is " in refusal["detail"], refusal
 
 
 async def test_a_node_tells_others_what_they_may_have(pair: Pair, tmp_path: Path) -> None:
