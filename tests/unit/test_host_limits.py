@@ -258,6 +258,9 @@ def test_the_default_is_safe() -> None:
     assert (counted_priority(1000, rule, 1000), rule.rank) == (0, PEER)
     refusal = _refused(limits, _asker(), replace(TASK, duration=times.DAY))
     assert (refusal.detail, refusal.allowed) == ("one run takes P1D", "PT3M per hour")
+    closing = replace(TASK, scheduling_class=SchedulingClass.NORMAL, duration=times.DAY)
+    refusal = _refused(limits, _asker(), closing)
+    assert (refusal.rule, refusal.allowed) == ("normal runs", "PT30M per hour")
     assert limits.cap("targets") == Cap(
         "targets", (PeriodQuota(Quantity.RUNS, 360, times.HOUR),), bps=10**6
     )

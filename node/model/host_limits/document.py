@@ -65,10 +65,17 @@ class = ["exclusive"]
 priority_max = 0
 most = { time = "PT3M/PT1H", tasks = 100 }
 
-[[rule]]
-name = "other runs"
+[[rule]]                               # normal runs overlap each other, and no exclusive ones
+name = "normal runs"
 who = ["others"]
-class = ["normal", "background", "background-multi"]
+class = ["normal"]
+priority_max = 0
+most = { runs_at_once = 10, time = "PT30M/PT1H", tasks = 100 }
+
+[[rule]]
+name = "background runs"
+who = ["others"]
+class = ["background", "background-multi"]
 priority_max = 0
 most = { runs_at_once = 10, tasks = 100 }
 
