@@ -6,7 +6,6 @@ import ipaddress
 import os
 from pathlib import Path
 from typing import Annotated, Final, Self
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -96,10 +95,9 @@ class Settings(BaseSettings):
     connections_per_address: int = Field(
         200, ge=1, le=100_000, description="Maximum of them from one address of another host."
     )
-    read_local: bool | None = Field(
-        None,
-        description="Whether programs on this host may read without a token; by default they may "
-        "if the node listens on loopback and has no URL for others.",
+    read_local: bool = Field(
+        default=False,
+        description="Whether every account and program on this host may read without a token.",
     )
     pull: bool = Field(
         default=False,
@@ -416,18 +414,6 @@ class Settings(BaseSettings):
             "plain HTTP is served to other hosts (plain_http): whoever is on the way can read "
             "tokens and results"
         )
-
-    @property
-    def reads_locally(self) -> bool:
-        """Return whether programs on this host may read without a token.
-
-        A node that others reach may have a proxy on this host in front of it, whose requests look
-        like this host's own; so its owner must say that it has none.
-        """
-        if self.read_local is not None:
-            return self.read_local
-        hosts = {self.listen_host, urlsplit(self.public_url).hostname or ""}
-        return all(is_loopback(host) for host in hosts)
 
     @property
     def local_url(self) -> str:

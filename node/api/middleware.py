@@ -189,8 +189,8 @@ def _peer(request: web.Request, identity: str) -> Principal:
 
 
 def _reads_locally(request: web.Request) -> bool:
-    """Return whether the caller is on this host, where that is enough to read."""
-    return request.app[NODE].settings.reads_locally and local_access.is_local(
+    """Return whether the caller is on this host, where the owner lets that suffice to read."""
+    return request.app[NODE].settings.read_local and local_access.is_local(
         request.remote, request.version, request.raw_path, request.headers
     )
 

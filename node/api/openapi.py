@@ -39,8 +39,8 @@ def describe(routes: Sequence[Route], version: str) -> dict[str, Any]:
             "description": "Schedules measurements between hosts of different owners. "
             "Everything but a node's card and its health needs a token with the role that the "
             "operation names, or one that includes it: read, run, operate, own. A token with the "
-            "role run reaches the tasks and runs of its own label only. Where "
-            "the owner lets them, programs on the node's host read without a token.",
+            "role run reaches the tasks and runs of its own label only. With "
+            "PARLEY_READ_LOCAL, programs on the node's host read without a token.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "paths": paths,

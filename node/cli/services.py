@@ -397,7 +397,9 @@ def _ready(node: NodeService, *, with_node: bool) -> None:
         for name, tool in sorted(node.capabilities.tools.items())
     ]
     click.echo(f"Node      {node.card.name}, {node.card.identity}", err=True)
-    click.echo(f"API, page {settings.public_url}", err=True)
+    token = (settings.state_dir / "token").read_text().strip()
+    click.echo(f"API       {settings.public_url}", err=True)
+    click.echo(f"Page      {settings.public_url}/#token={token}", err=True)
     click.echo(f"Token     {settings.state_dir / 'token'}", err=True)
     click.echo(f"Tools     {'  '.join(missing)}", err=True)
     click.echo("Try       parley rtt HOST     (Ctrl-C here stops the node)", err=True)

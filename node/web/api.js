@@ -19,6 +19,11 @@ export class Api {
     this.#askToken = askToken;
   }
 
+  /** Uses a token from now on, in this tab. */
+  keep(token) {
+    sessionStorage.setItem(TOKEN_KEY, token);
+  }
+
   /** Returns a document of the API. */
   async get(path) {
     const response = await this.open(path, { Accept: "application/json" });
@@ -58,7 +63,7 @@ export class Api {
   async #newToken(refused, again) {
     if (sessionStorage.getItem(TOKEN_KEY) !== refused) return;
     this.#asking ??= this.#askToken(again).then((token) => {
-      sessionStorage.setItem(TOKEN_KEY, token);
+      this.keep(token);
       this.#asking = null;
     });
     await this.#asking;

@@ -319,6 +319,14 @@ const stream = new Stream(api, {
   },
 });
 
+/** Takes the token of a link such as #token=abc, and removes it from the address. */
+function takeToken() {
+  const [, token] = /^#token=([\w.~-]+)$/.exec(location.hash) ?? [];
+  if (!token) return;
+  api.keep(token);
+  history.replaceState(null, "", location.pathname + location.search);
+}
+
 /** Asks the reader for a token until one is entered. */
 async function askToken(again) {
   const ask = byId("ask");
@@ -336,6 +344,7 @@ async function askToken(again) {
 
 function listen() {
   addEventListener("hashchange", () => {
+    takeToken();
     drawPlace();
     refreshLists({ urgent: true });
     refreshTasks({ urgent: true });
@@ -363,6 +372,7 @@ function everySecond() {
 }
 
 document.documentElement.dataset.started = "true";
+takeToken();
 listen();
 header.drawLive("connecting");
 drawPlace();

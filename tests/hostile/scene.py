@@ -161,7 +161,7 @@ def strict_limits() -> str:
 def _command(plan: NodePlan) -> list[str]:
     if plan.name == "a":
         (plan.state / "limits.toml").write_text(strict_limits())
-    settings = ["PARLEY_READ_LOCAL=0", "PARLEY_HOLD_LIFE=PT8S", "PARLEY_LEASE=PT8S"]
+    settings = ["PARLEY_HOLD_LIFE=PT8S", "PARLEY_LEASE=PT8S"]
     return ["env", *settings, *node_command(plan)]
 
 

@@ -34,8 +34,8 @@ IDLE = {"type": "idle", "spec": {"duration": "PT30S", "participants": ["a"]}}
 
 @pytest.fixture
 async def a(new_database: NewDatabase, clock: ManualClock, tmp_path: Path) -> AsyncIterator[Asker]:
-    """Return a node with its owner; programs on its host may not read without a token."""
-    async with asker("a", await new_database(), clock, tmp_path, read_local=False) as owner:
+    """Return a node with its owner."""
+    async with asker("a", await new_database(), clock, tmp_path) as owner:
         yield owner
 
 

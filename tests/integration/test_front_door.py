@@ -32,6 +32,8 @@ from tests.support.clocks import ManualClock
 from tests.support.patience import PATIENCE_S
 from tests.support.served_nodes import Asker, asker
 
+TOKEN = b"Authorization: Bearer secret"
+
 PROMPT_S = 1.0
 """Maximum seconds of processor that a hostile request may cost the event loop."""
 
@@ -40,6 +42,15 @@ PROMPT_S = 1.0
 async def a(new_database: NewDatabase, clock: ManualClock, tmp_path: Path) -> AsyncIterator[Asker]:
     """Return a node to attack, with a client that has a token."""
     async with asker("a", await new_database(), clock, tmp_path) as client:
+        yield client
+
+
+@pytest.fixture
+async def open_a(
+    new_database: NewDatabase, clock: ManualClock, tmp_path: Path
+) -> AsyncIterator[Asker]:
+    """Return a node whose owner lets programs on its host read without a token."""
+    async with asker("a", await new_database(), clock, tmp_path, read_local=True) as client:
         yield client
 
 
@@ -120,44 +131,40 @@ async def test_a_compressed_body_is_refused_in_words(a: Asker) -> None:
 FORWARDED = [b"X-Forwarded-For: 192.0.2.1", b"Forwarded: for=192.0.2.1", b"Via: 1.1 proxy"]
 
 
-async def test_no_reading_through_a_proxy(a: Asker) -> None:
-    """Reading over loopback needs no token, unless a proxy passes the request on."""
-    assert (await raw(a, get(b"/v1/tasks")))[0] == 200
+async def test_no_reading_through_a_proxy(open_a: Asker) -> None:
+    """Where this host may read without a token, what a proxy passes on may not."""
+    assert (await raw(open_a, get(b"/v1/tasks")))[0] == 200
     for header in FORWARDED:
-        assert (await raw(a, get(b"/v1/tasks", header)))[0] == 401
-        assert (await raw(a, get(b"/v1/tasks", header, b"Authorization: Bearer secret")))[0] == 200
+        assert (await raw(open_a, get(b"/v1/tasks", header)))[0] == 401
+        assert (await raw(open_a, get(b"/v1/tasks", header, TOKEN)))[0] == 200
 
 
-async def test_a_node_for_others_asks_for_a_token(
-    new_database: NewDatabase, clock: ManualClock, tmp_path: Path
-) -> None:
-    """A node with a URL for others may have a proxy that adds nothing, so it needs a token."""
-    dsn = await new_database()
-    async with asker("a", dsn, clock, tmp_path, url="https://a.example") as a:
-        assert (await raw(a, get(b"/v1/tasks")))[0] == 401
-        assert (await raw(a, get(b"/healthz")))[0] == 200
-        assert (await raw(a, get(b"/v1/tasks", b"Authorization: Bearer secret")))[0] == 200
+async def test_this_host_gives_nothing_by_itself(a: Asker) -> None:
+    """A program on the node's host needs a token to read, unless its owner says otherwise."""
+    assert (await raw(a, get(b"/v1/tasks")))[0] == 401
+    assert (await raw(a, get(b"/healthz")))[0] == 200
+    assert (await raw(a, get(b"/v1/tasks", TOKEN)))[0] == 200
 
 
-async def test_an_odd_host_is_not_local(a: Asker) -> None:
+async def test_an_odd_host_is_not_local(open_a: Asker) -> None:
     """A Host that is none is answered like any other name."""
     for host in (b"[::1].x", b"[::1", b"", b"\xff", b"localhost@x", b"[", b"a b"):
-        status, answer = await raw(a, get(b"/v1/tasks", host=host))
+        status, answer = await raw(open_a, get(b"/v1/tasks", host=host))
         assert status == 401, (host, answer)
 
 
-async def test_a_whole_url_is_not_local(a: Asker) -> None:
+async def test_a_whole_url_is_not_local(open_a: Asker) -> None:
     """A target with a host of its own does not lend the request that host."""
-    status, _ = await raw(a, get(b"http://localhost/v1/tasks", host=b"evil.example"))
+    status, _ = await raw(open_a, get(b"http://localhost/v1/tasks", host=b"evil.example"))
     assert status == 401
 
 
-async def test_a_page_of_another_site_reads_nothing(a: Asker) -> None:
+async def test_a_page_of_another_site_reads_nothing(open_a: Asker) -> None:
     """Requests of another site's page are refused; those of the node's own page are served."""
     for site, status in ((b"cross-site", 403), (b"same-site", 403), (b"same-origin", 200)):
         for path in (b"/v1/tasks", b"/v1/nodes/self", b"/healthz"):
-            assert (await raw(a, get(path, b"Sec-Fetch-Site: " + site)))[0] == status
-    assert (await raw(a, get(b"/v1/events", b"Sec-Fetch-Site: cross-site")))[0] == 403
+            assert (await raw(open_a, get(path, b"Sec-Fetch-Site: " + site)))[0] == status
+    assert (await raw(open_a, get(b"/v1/events", b"Sec-Fetch-Site: cross-site")))[0] == 403
 
 
 ODD = [b"%00", b"a%00b", b"%ff", b"\xff", b"%ed%a0%80", b"%2e%2e%2f", b"%0d%0a"]
@@ -327,7 +334,7 @@ async def test_event_streams_make_room(
     ):
         streams = []
         for _ in range(10):
-            opened = connected(a, get(b"/v1/events"))
+            opened = connected(a, get(b"/v1/events", TOKEN))
             streams.append(await stack.enter_async_context(opened))
             assert b"200 OK" in await streams[-1][0].readline()
         async with connected(a, get(b"/healthz")) as (reader, _):
@@ -339,7 +346,7 @@ async def test_a_burst_of_events_delays_nobody(a: Asker) -> None:
     """Many readers and many events cost little: events are kept once, and written together."""
     async with contextlib.AsyncExitStack() as stack:
         readers = [
-            (await stack.enter_async_context(connected(a, get(b"/v1/events"))))[0]
+            (await stack.enter_async_context(connected(a, get(b"/v1/events", TOKEN))))[0]
             for _ in range(50)
         ]
         for reader in readers:
@@ -464,8 +471,8 @@ async def test_only_those_who_may_are_asked_for_a_body(a: Asker) -> None:
 
 async def test_descriptions_of_tests_are_made_once(a: Asker) -> None:
     """Asking for all tests again and again costs the event loop little."""
-    assert (await raw(a, get(b"/v1/tests")))[0] == 200
+    assert (await raw(a, get(b"/v1/tests", TOKEN)))[0] == 200
     began = time.process_time()
     for _ in range(10):
-        assert (await raw(a, get(b"/v1/tests")))[0] == 200
+        assert (await raw(a, get(b"/v1/tests", TOKEN)))[0] == 200
     assert time.process_time() - began < PROMPT_S

@@ -107,7 +107,6 @@ async def a(
         "oidc_issuer": issuer.url,
         "oidc_audience": "parley",
         "oidc_roles": {"staff": "run", "noc": "operate", "admins": "own"},
-        "read_local": False,
     }
     async with asker("a", await new_database(), clock, tmp_path, **settings) as owner:
         yield owner

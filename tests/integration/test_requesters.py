@@ -60,7 +60,7 @@ async def users(
 ) -> AsyncIterator[Users]:
     """Return a node whose two users have a task each; that of alice was planned first."""
     async with (
-        asker("a", await new_database(), clock, tmp_path, read_local=False) as owner,
+        asker("a", await new_database(), clock, tmp_path) as owner,
         aiohttp.ClientSession(headers={"Authorization": "Bearer of alice"}) as of_alice,
         aiohttp.ClientSession(headers={"Authorization": "Bearer of bob"}) as of_bob,
     ):

@@ -23,8 +23,8 @@ from tests.support.served_nodes import Asker, asker, give_token, user
 
 @pytest.fixture
 async def a(new_database: NewDatabase, clock: ManualClock, tmp_path: Path) -> AsyncIterator[Asker]:
-    """Return a node with its owner; programs on its host may not read without a token."""
-    async with asker("a", await new_database(), clock, tmp_path, read_local=False) as owner:
+    """Return a node with its owner."""
+    async with asker("a", await new_database(), clock, tmp_path) as owner:
         yield owner
 
 
@@ -192,7 +192,7 @@ async def test_on_the_host_itself_a_token_counts_if_it_is_of_this_node(
     new_database: NewDatabase, clock: ManualClock, tmp_path: Path
 ) -> None:
     """On a host that reads without a token, one that was revoked is refused, a foreign one not."""
-    async with asker("a", await new_database(), clock, tmp_path) as owner:
+    async with asker("a", await new_database(), clock, tmp_path, read_local=True) as owner:
         token = await made(owner, "read")
         await owner.ask("DELETE", f"/v1/tokens/{token['id']}")
         for secret, status in ((None, 200), ("of another node", 200), (token["token"], 401)):

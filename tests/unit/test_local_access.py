@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from node.api.local_access import is_local
-from node.settings import Settings
 
 HERE = {"Host": "127.0.0.1:8642"}
 
@@ -83,20 +82,3 @@ def test_request_lines_of_proxies() -> None:
     """HTTP/1.0 and a whole URL as the target are what proxies send."""
     assert not is_local("127.0.0.1", (1, 0), "/v1/tasks", HERE)
     assert not is_local("127.0.0.1", (1, 1), "http://localhost/v1/tasks", HERE)
-
-
-@pytest.mark.parametrize(
-    ("settings", "locally"),
-    [
-        ({}, True),
-        ({"listen": "[::1]:8642"}, True),
-        ({"listen": "127.1.2.3:8642", "url": "http://127.1.2.3:8642"}, True),
-        ({"url": "https://a.example"}, False),
-        ({"listen": "0.0.0.0:8642", "allow_remote": True}, False),
-        ({"listen": "0.0.0.0:8642", "read_local": True}, True),
-        ({"read_local": False}, False),
-    ],
-)
-def test_a_node_that_others_reach(settings: dict[str, object], *, locally: bool) -> None:
-    """A node with a URL or an address for others asks for a token here, too, unless told."""
-    assert Settings.model_validate(settings).reads_locally is locally

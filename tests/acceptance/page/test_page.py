@@ -331,7 +331,7 @@ async def test_asks_for_a_token(browser: str, ordinary: StandIn) -> None:
     ordinary.token = "let-me-in"
     async with opened(browser, ordinary) as page:
         for attempt, words in (
-            ("wrong", "requires a token"),
+            ("wrong", "Reading requires a token"),
             ("let-me-in", "not valid for this node"),
         ):
             await page.until(f"document.querySelector('#ask[open]')?.innerText.includes('{words}')")
@@ -339,6 +339,15 @@ async def test_asks_for_a_token(browser: str, ordinary: StandIn) -> None:
             await page.press("Enter")
         await page.until(f"{DRAWN} && {LIVE} && !document.getElementById('ask').open")
         assert await page.evaluate("sessionStorage.getItem('parley-token')") == "let-me-in"
+        assert "let-me-in" not in " ".join(ordinary.requests)
+
+
+async def test_a_link_may_have_the_token(browser: str, ordinary: StandIn) -> None:
+    """A link with a token logs the page in; the token leaves the address, and goes to no log."""
+    ordinary.token = "let-me-in"
+    async with opened(browser, ordinary, "#token=let-me-in") as page:
+        await page.until(f"{DRAWN} && {LIVE} && !document.getElementById('ask').open")
+        assert (await page.evaluate("location.href")).endswith("/")
         assert "let-me-in" not in " ".join(ordinary.requests)
 
 
