@@ -164,7 +164,9 @@ class Outsider:
 
     async def events(self, after: str | None = None) -> AsyncIterator[dict[str, Json]]:
         """Yield the events of the stream, each as ``{"id", "event", "data"}``."""
-        headers = {} if after is None else {"Last-Event-ID": after}
+        headers = {"Authorization": f"Bearer {self.token}"}
+        if after is not None:
+            headers["Last-Event-ID"] = after
         url = f"{self.url}/v1/events"
         async with self.session.get(url, headers=headers, timeout=_ENDLESS) as response:
             assert response.content_type == "text/event-stream"

@@ -132,7 +132,7 @@ FORWARDED = [b"X-Forwarded-For: 192.0.2.1", b"Forwarded: for=192.0.2.1", b"Via: 
 
 
 async def test_no_reading_through_a_proxy(open_a: Asker) -> None:
-    """Where this host may read without a token, what a proxy passes on may not."""
+    """A request that a proxy passed on needs a token, also where this host may read without one."""
     assert (await raw(open_a, get(b"/v1/tasks")))[0] == 200
     for header in FORWARDED:
         assert (await raw(open_a, get(b"/v1/tasks", header)))[0] == 401

@@ -108,9 +108,10 @@ async def test_a_server_is_asked_who_it_is(bare: Parley, secured: Served) -> Non
     refused = await bare(*listing, PARLEY_SERVER=url, PARLEY_TOKEN="secret")
     assert (refused.code, "--server-identity ed25519:KEY" in refused.err) == (2, True)
 
-    code, shown = await at_terminal(bare, *listing, said="n", PARLEY_SERVER=url)
+    given = {"PARLEY_SERVER": url, "PARLEY_TOKEN": "secret"}
+    code, shown = await at_terminal(bare, *listing, said="n", **given)
     assert (code, secured.card.identity in shown) == (3, True), shown
-    code, shown = await at_terminal(bare, *listing, said="y", PARLEY_SERVER=url)
+    code, shown = await at_terminal(bare, *listing, said="y", **given)
     assert (code, "compare all of it" in shown) == (0, True), shown
 
     asked = await bare(*listing, PARLEY_SERVER=url, PARLEY_TOKEN="secret")
@@ -156,10 +157,11 @@ async def test_a_server_without_tls_is_asked_for_a_key_that_was_given(
     """Over http a server that has another key than the one that was given gets no token."""
     listing, own = ("node", "list", "-o", "ids"), a.node.card
     assert own.url is not None
-    right = await bare(*listing, PARLEY_SERVER=own.url, PARLEY_IDENTITY=own.identity)
+    given = {"PARLEY_SERVER": own.url, "PARLEY_TOKEN": "secret"}
+    right = await bare(*listing, PARLEY_IDENTITY=own.identity, **given)
     assert (right.code, right.out) == (0, "a\n"), right.err
     other = NodeKey.generate().identity
-    wrong = await bare(*listing, PARLEY_SERVER=own.url, PARLEY_IDENTITY=other)
+    wrong = await bare(*listing, PARLEY_IDENTITY=other, **given)
     assert (wrong.code, wrong.out) == (5, "")
     assert f"has the key {own.identity}, not {other}" in wrong.err
 
