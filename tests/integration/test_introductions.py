@@ -20,7 +20,7 @@ from node.model.wire.problems import MEDIA_TYPE
 from node.trust.signatures import new_nonce, sign
 from tests.conftest import NewDatabase
 from tests.support.clocks import START, ManualClock
-from tests.support.served_nodes import Served, know, served
+from tests.support.served_nodes import Served, give_token, know, served
 
 TASKS_MAX = 40
 
@@ -278,7 +278,9 @@ async def test_a_signed_request_is_heard(peer: Peer) -> None:
     assert peer.b.leases._heard == {peer.a.card.identity}
     await peer.b.leases.keep()
     assert [row[0] for row in await peer.rows(query, peer.a.card.identity)] == [peer.b.clock.now()]
-    async with peer.http.get(f"{peer.b.card.url}/v1/nodes") as response:
+    await give_token(peer.b)
+    headers = {"Authorization": "Bearer secret"}
+    async with peer.http.get(f"{peer.b.card.url}/v1/nodes", headers=headers) as response:
         own, other = (await response.json())["items"]
     assert (own["heard_at"], own["lease_until"]) == (None, None)
     assert other["heard_at"] == times.format_instant(peer.b.clock.now())
