@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from lead.store import planning
 from node.model import times
+from node.model.ids import TaskId, run_id
 from node.model.wire.tasks import Schedule
 from tests.support.clocks import START
 from tests.support.worlds import ON_ONE_LOOP, World, introduction
 
 pytestmark = ON_ONE_LOOP
 
-HOUR = START + times.HOUR
+HOUR = START + 2 * times.HOUR
 FOUR = Schedule(start=HOUR, repeat=times.HOUR, until=HOUR + 4 * times.HOUR)
 
 
@@ -81,3 +84,41 @@ async def test_who_answers_while_a_task_comes_to_wait_for_it_is_asked_at_once(
     world.cut.clear()
     await a.plan()
     assert list((await b.states()).values()) == ["scheduled"] * 4
+
+
+@pytest.mark.parametrize(
+    ("losses", "late"),
+    [
+        pytest.param(1, 0, id="at once"),
+        pytest.param(7, 0, id="after a pause longer than the lease"),
+        pytest.param(1, times.MINUTE, id="by a worker whose lease is over"),
+    ],
+)
+async def test_a_run_that_is_lost_while_its_task_is_planned_is_placed_again(
+    world: World, losses: int, late: int
+) -> None:
+    """A worker that has not seen that a slot waits leaves its task on the agenda."""
+    a, b = await world.two()
+    task = introduction([a, b], schedule=FOUR)
+    for site in (a, b):
+        await site.keep(task, a)
+    await a.plan()
+    lose, slots = a.node.termination.lose_run, [HOUR, HOUR + times.HOUR]
+    for attempt in range(1, losses):
+        await lose(run_id(TaskId(task.task), slots[0], attempt), "b has lost it")
+        await world.pass_time(10 * times.MINUTE, 10 * times.SECOND)
+    conclude = a.planner._recorder.record
+
+    async def conclude_late(*arguments: Any) -> None:
+        """Lose a run that the worker takes for booked, before its decision is stored."""
+        a.planner._recorder.record = conclude  # type: ignore[method-assign]
+        world.clock.advance(late)
+        await lose(run_id(TaskId(task.task), slots[0], losses), "b has lost it")
+        await conclude(*arguments)
+
+    a.planner._recorder.record = conclude_late  # type: ignore[assignment, method-assign]
+    await lose(run_id(TaskId(task.task), slots[1], 1), "b has lost it")
+    await a.plan()
+    assert await a.state(run_id(TaskId(task.task), slots[0], losses)) == "displaced"
+    await world.pass_time(10 * times.MINUTE, 10 * times.SECOND)
+    assert list((await b.states()).values()).count("scheduled") == 4

@@ -382,7 +382,7 @@ WITH dropped AS (
 UPDATE planning
 SET
     plan_at = CASE
-        WHEN lease_until IS NOT NULL THEN least(plan_at, $3)
+        WHEN lease_until IS NOT NULL THEN least(plan_at, $3, lease_until - interval '1 microsecond')
         WHEN failures = 0 THEN least(plan_at, $2)
         ELSE coalesce(plan_at, $2)
     END,
@@ -412,7 +412,9 @@ WHERE run.state = 'waiting';
 -- wake_waiting --
 -- At the lead: a slot that waits again because its hold expired, while no worker negotiates for it.
 UPDATE planning
-SET plan_at = least(plan_at, $2), next_run_at = least(next_run_at, waiting.slot)
+SET
+    plan_at = least(plan_at, $2, lease_until - interval '1 microsecond'),
+    next_run_at = least(next_run_at, waiting.slot)
 FROM (SELECT min(slot) AS slot FROM run WHERE task_id = $1 AND state = 'waiting') AS waiting
 WHERE planning.task_id = $1 AND waiting.slot IS NOT NULL
 RETURNING planning.task_id;

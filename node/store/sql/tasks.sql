@@ -191,9 +191,12 @@ RETURNING id;
 UPDATE planning SET plan_at = NULL, next_run_at = NULL WHERE task_id = ANY($1::uuid []) RETURNING task_id, lease_until;
 
 -- wake_planning --
--- Something changed for this task: plan it now, from this slot on.
+-- Something changed for this task: plan it then, from this slot on. A worker that is planning it has not seen that, however
+-- long its lease still is: an instant before the lease's end tells it so (see "finish_claims").
 UPDATE planning
-SET plan_at = least(plan_at, $2), next_run_at = least(next_run_at, $3)
+SET
+    plan_at = least(plan_at, $2, lease_until - interval '1 microsecond'),
+    next_run_at = least(next_run_at, $3)
 FROM task
 WHERE planning.task_id = $1 AND task.id = $1 AND task.state = 'active';
 
