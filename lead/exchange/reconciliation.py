@@ -3,8 +3,9 @@
 The protocol leaves no differences; lost and restored databases and bugs do. A task that a
 participant does not know, or knows in another revision or with other terms, is told again. A run
 that only the lead has, or that both have at different times or for different terms, is taken back
-everywhere and placed again. A run that only the participant has is ended there. A part that did not
-come, or that a restored database forgot, is sent again by the participant that measured it.
+everywhere and placed again; so is one that the lead took for over before its start. A run that only
+the participant has is ended there. A part that did not come, or that a restored database forgot, is
+sent again by the participant that measured it.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ LACKING_AGE_MAX = 7 * times.DAY
 
 _PLACED_AGAIN = "taken back on all nodes, to be placed again"
 _OTHER_TERMS = "it was booked for other terms than those of its lead"
+_GIVEN_UP = "its lead took it for over before its start: its clock was ahead"
 
 log = structlog.get_logger()
 
@@ -187,7 +189,8 @@ class Reconciler:
         if ours.runs is None:
             return found
         theirs = answered.tasks.get(ours.id, ours.runs) if state is None else {}
-        why = dict.fromkeys(ours.runs if ours.id in answered.terms else (), _OTHER_TERMS)
+        why = dict.fromkeys(ours.given_up, _GIVEN_UP)
+        why |= dict.fromkeys(ours.runs if ours.id in answered.terms else (), _OTHER_TERMS)
         return found + await self._repair_runs(other, ours.id, why, ours.runs, theirs)
 
     async def _repair_task(

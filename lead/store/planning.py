@@ -390,7 +390,8 @@ class LedTask:
     """An open task led here, with the starts of its future runs.
 
     ``accepted`` is false if the participant has not answered yet. ``runs`` is None while a decision
-    about them may be on its way.
+    about them may be on its way. ``given_up`` has those of them that were taken for over here while
+    the clock was ahead.
     """
 
     id: UUID
@@ -398,6 +399,7 @@ class LedTask:
     revision: int
     accepted: bool
     runs: dict[UUID, int] | None
+    given_up: tuple[UUID, ...]
 
 
 @dataclass(frozen=True)
@@ -424,7 +426,14 @@ async def digests(
         _SQL["digests"], participant, since, until, decided_before, page.after, page.limit
     )
     return [
-        LedTask(row[0], row[1], row[2], row[3], starts_of(row[5], row[6]) if row[4] else None)
+        LedTask(
+            row["id"],
+            row["state"],
+            row["revision"],
+            row["accepted"],
+            runs=starts_of(row["runs"], row["starts"]) if row["settled"] else None,
+            given_up=tuple(row["given_up"] or ()),
+        )
         for row in rows
     ]
 

@@ -53,9 +53,15 @@ _NEXT: dict[RunState, frozenset[RunState]] = {
         }
     ),
     # A lead that does not measure takes a run for begun; once its clock was set back, the start may
-    # still be to come.
+    # still be to come. One that was restored while its clock was ahead has the run placed again.
     RunState.MERGING: frozenset(
-        {RunState.BOOKED, RunState.FINISHED, RunState.FAILED, RunState.CANCELLED}
+        {
+            RunState.BOOKED,
+            RunState.FINISHED,
+            RunState.FAILED,
+            RunState.CANCELLED,
+            RunState.DISPLACED,
+        }
     ),
     # A part that was cut off may arrive after the lead gave the run up. A participant may notice
     # that the other end was cancelled before the lead notifies it.

@@ -151,7 +151,10 @@ class TaskTerminator:
     ) -> None:
         now = self._clock.now()
         state = RunState(end.state)
-        moved = await runs.move(connection, [run.id], state, end.reason, now)
+        # What took place is not displaced. A lead whose clock was ahead merges before the start.
+        took_place = run.state is RunState.MERGING and run.starts_at <= now
+        ending = [] if took_place and state is RunState.DISPLACED else [run.id]
+        moved = await runs.move(connection, ending, state, end.reason, now)
         if not moved and not self._lost_here(run, end):
             if state is not RunState.DISPLACED:
                 return

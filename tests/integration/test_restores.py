@@ -107,6 +107,33 @@ async def test_a_lead_restored_books_at_the_times_of_its_participant(world: Worl
     assert await _starts(b, task.task) == later
 
 
+async def test_runs_that_a_restored_lead_took_for_over_before_their_start_are_placed_again(
+    world: World,
+) -> None:
+    """A lead that was restored while its clock was ahead waits for parts; nobody measures alone."""
+    a, b = await world.two()
+    task = introduction([a, b], schedule=SCHEDULE)
+    for site in (a, b):
+        await site.keep(task, a)
+    await a.plan()
+    await a.execute("UPDATE schema_version SET applied_at = now() - interval '1 hour'")
+    backup = await back_up(a)
+    world.clock.step(2 * times.HOUR + times.MINUTE)
+    await restore(world, a, backup)
+    await a.node.launcher.recover()
+    world.clock.step(-2 * times.HOUR - times.MINUTE)
+    first, second = (run_id(TaskId(task.task), slot, 1) for slot in SLOTS[:2])
+    assert await a.state(first) == await a.state(second) == "merging"
+    world.clock.advance(5 * times.MINUTE)
+    await a.lead.reconciler.compare_all()
+    await world.pass_time(5 * times.SECOND)
+    assert [await b.state(run) for run in (first, second)] == ["cancelled"] * 2
+    reason = "its lead took it for over before its start: its clock was ahead"
+    assert await a.reason(first) == await a.reason(second) == reason
+    assert await _starts(a, task.task) == await _starts(b, task.task)
+    assert list(await _starts(b, task.task)) == SLOTS
+
+
 async def test_a_slot_that_was_run_before_the_restore_is_not_run_again(world: World) -> None:
     """A participant refuses a slot that it has measured, though its lead does not remember it."""
     a, b = await world.two()

@@ -377,7 +377,7 @@ def set_participants(
     return [(task,)]
 
 
-@TWINS.of("id", "state", "revision", "accepted", "settled", "runs", "starts")
+@TWINS.of("id", "state", "revision", "accepted", "settled", "runs", "starts", "given_up")
 def digests(
     tables: Tables,
     participant: str,
@@ -407,9 +407,19 @@ def digests(
             True in answers,
             _settled(tables, task.id, decided_before),
             *committed_runs(tables, task.id, since, until, _TO_COME),
+            _given_up(tables, task.id, since, until),
         )
         for task, answers in led[:limit]
     ]
+
+
+def _given_up(tables: Tables, task: UUID, since: int, until: int) -> list[UUID] | None:
+    ids, _ = committed_runs(tables, task, since, until, frozenset({"merging"}))
+    return [
+        run
+        for run in ids or ()
+        if all(part.started_at is None for part in tables.parts.by_run.of(run))
+    ] or None
 
 
 @TWINS.of("id")

@@ -340,6 +340,7 @@ RETURNING task.id;
 -- The open tasks led here and their future runs, for comparison with one participant that has not refused them. While a
 -- hold is undecided, or a fresh commit is on its way to the participants, runs cannot be compared: "settled" is false.
 -- An attempt that booked nothing left nothing to hear of. One page, in order of task ids, after the given task.
+-- "given_up" has those of the runs that this node took for over while its clock was ahead, and that nobody has measured.
 SELECT
     task.id, task.state::text, task.revision,
     task.participants @> jsonb_build_array(jsonb_build_object('node', $1::text, 'accepted', true)) AS accepted,
@@ -359,7 +360,12 @@ SELECT
             )
     ) AS settled,
     array_agg(run.id ORDER BY run.id) FILTER (WHERE run.id IS NOT NULL) AS runs,
-    array_agg(run.starts_at ORDER BY run.id) FILTER (WHERE run.id IS NOT NULL) AS starts
+    array_agg(run.starts_at ORDER BY run.id) FILTER (WHERE run.id IS NOT NULL) AS starts,
+    array_agg(run.id) FILTER (
+        WHERE
+            run.state = 'merging'
+            AND NOT EXISTS (SELECT FROM part WHERE part.run_id = run.id AND part.started_at IS NOT NULL)
+    ) AS given_up
 FROM task
 LEFT JOIN run
     ON
