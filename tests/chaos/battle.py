@@ -175,6 +175,7 @@ async def _check_tables(sites: Sites, outcome: Outcome, report: Report) -> Verdi
         healed_at=outcome.healed_at,
         restored=[(it.node, it.dumped_at, it.restored_at) for it in sites.restored],
         stepped=[(it.node, it.began, it.ended) for it in sites.stepped],
+        troubles=[(it.one, it.other, it.began, it.ended) for it in sites.troubles],
     )
     time_for_repairs = REPAIR if plan.wait_for_repairs else timedelta()
     repaired_at = datetime.now(UTC) + time_for_repairs

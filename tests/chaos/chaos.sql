@@ -89,6 +89,7 @@ CREATE TABLE round (
 );
 CREATE TABLE restored (node text, dumped_at timestamptz, restored_at timestamptz);
 CREATE TABLE stepped (node text, began timestamptz, ended timestamptz);
+CREATE TABLE trouble (one text, other text, began timestamptz, ended timestamptz);
 CREATE TABLE task (
     node text, id uuid, lead text, led_here boolean, state text, participants text [], reference text,
     duration interval, starts timestamptz, repeat interval, until timestamptz, slip interval,
@@ -151,6 +152,16 @@ CREATE INDEX ON excused (id);
 -- Whether a node may have forgotten what it acknowledged then.
 CREATE FUNCTION forgot(node text, at timestamptz) RETURNS boolean LANGUAGE sql STABLE AS $$
     SELECT EXISTS (SELECT FROM restored WHERE restored.node = $1 AND $2 BETWEEN restored.dumped_at AND restored.restored_at)
+$$;
+-- How much of a time these nodes could hear each other.
+CREATE FUNCTION calm(nodes text [], since timestamptz, until timestamptz) RETURNS interval LANGUAGE sql STABLE AS $$
+    SELECT coalesce(sum(upper(quiet) - lower(quiet)), interval '0')
+    FROM unnest(
+        tstzmultirange(tstzrange($2, greatest($2, $3)))
+        - coalesce(
+            (SELECT range_agg(tstzrange(began, ended)) FROM trouble WHERE one = ANY($1) AND other = ANY($1)), '{}'
+        )
+    ) AS quiet
 $$;
 -- A run as its lead has it, with its task.
 CREATE VIEW led AS
@@ -448,18 +459,22 @@ SELECT run.node, run.id, format('began at %s; cancelled on %s at %s', run.starte
 FROM run
 CROSS JOIN round
 INNER JOIN (
-    SELECT run.id, run.node AS place, ended_task.node, ended_task.at
+    SELECT run.id, run.node AS place, ended_task.node, ended_task.at, task.lead
     FROM ended_task
     INNER JOIN run ON ended_task.id = run.task_id
     INNER JOIN task ON task.id = ended_task.id AND task.node = ended_task.node AND task.led_here
     UNION ALL
-    SELECT run.id, run.node, ended_run.node, ended_run.at
+    SELECT run.id, run.node, ended_run.node, ended_run.at, task.lead
     FROM ended_run
     INNER JOIN run ON ended_run.id = run.id
+    INNER JOIN task ON task.id = run.task_id AND task.node = run.node
 ) AS over ON run.id = over.id AND run.node = over.place
 WHERE
     run.measured AND NOT excuses(run.id) AND NOT forgot(over.node, over.at)
-    AND run.started_at > over.at + CASE WHEN run.node = over.node THEN interval '6 seconds' ELSE round.told END;
+    AND CASE
+        WHEN run.node = over.node THEN run.started_at > over.at + interval '6 seconds'
+        ELSE calm(ARRAY[run.node, over.node, over.lead], over.at, run.started_at) > round.told
+    END;
 
 -- checks_archived --
 -- Of every outcome that a task's archive asks for, the file has a line, and no line tells of a success that was none.

@@ -27,6 +27,7 @@ GRACE = timedelta(seconds=45)
 
 CHECKS = tuple(name for name in SQL if name.startswith("checks_"))
 Span = tuple[str, datetime, datetime]
+Trouble = tuple[str, str, datetime, datetime]
 Connection = Any  # asyncpg's stubs type records such that copy_records_to_table does not check
 
 
@@ -40,7 +41,7 @@ class Times:
 
     hold_life: timedelta
     told: timedelta
-    """Time within which everyone hears of a cancellation: the longest outage, and a retry."""
+    """Time without trouble within which everyone hears of a cancellation."""
     asking: timedelta
     """Time after the last fault for which participants may have tasks that their leads do not."""
     healed_at: datetime
@@ -49,6 +50,8 @@ class Times:
     """By node, the instants between which its database was dumped and restored."""
     stepped: Sequence[Span] = ()
     """By node, the instants, as its clock told them, between which that clock was wrong."""
+    troubles: Sequence[Trouble] = ()
+    """By two nodes, the instants between which they could not be sure to hear each other."""
 
 
 @dataclass(frozen=True, order=True)
@@ -120,7 +123,11 @@ async def judge(
         ):
             rows = [(UUID(key), each.node, each.at) for key, each in answers.items()]
             await connection.copy_records_to_table(table, records=rows)
-        for table, spans in (("restored", times.restored), ("stepped", times.stepped)):
+        for table, spans in (
+            ("restored", times.restored),
+            ("stepped", times.stepped),
+            ("trouble", times.troubles),
+        ):
             await connection.copy_records_to_table(table, records=spans)
         await connection.execute(SQL["verdict_ready"])
         violations = [

@@ -12,7 +12,7 @@ import os
 import random
 import signal
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
 from node.clock import SystemClock
@@ -21,7 +21,7 @@ from tests.chaos.checks import Violation
 from tests.chaos.hosts import CACHED_S
 from tests.chaos.links import Wire, WireState
 from tests.chaos.plan import Plan
-from tests.chaos.sites import Restored, Site, Sites, Stepped
+from tests.chaos.sites import Restored, Site, Sites, Stepped, Trouble
 
 _CLOCK = SystemClock()
 _OUTAGE_S_MIN = 0.3
@@ -38,6 +38,8 @@ _FULL_S = (4.0, 20.0)
 _STEPS_S = (-3600, -90, -5, 5, 90, 3600)
 _STEPPED_S = (2.0, 40.0)
 _BACKUP_AGE_MIN = timedelta(seconds=10)
+_RECOVERY = timedelta(seconds=5)
+"""Time after a fault in which a node finds its database and the others again."""
 _REPEATED_S = 3
 """Every so many faults of a round's beginning, one is a rare one, until each has been."""
 
@@ -151,14 +153,16 @@ class FaultInjector:
         site = self._rng.choice(self._separate)
         if not site.server.busy and not (site.disk and site.disk.full):
             self.counts["database ended at once"] += 1
-            await site.server.crash(self._rng.uniform(0.0, 3.0))
+            with self._troubled((site.name, site.name)):
+                await site.server.crash(self._rng.uniform(0.0, 3.0))
 
     async def end_own_database(self) -> None:
         """Kill the Postgres of ``parley up``, which has to bring it back."""
         for site in self._sites.all:
             if site.is_up:
                 self.counts["Postgres of parley up killed"] += 1
-                await site.server.crash(0)
+                with self._troubled((site.name, site.name)):
+                    await site.server.crash(0)
 
     async def cut_wire(self) -> None:
         """Break one or both directions between two nodes for a while."""
@@ -180,11 +184,22 @@ class FaultInjector:
     async def _break(self, wires: Sequence[Wire], state: WireState) -> None:
         for wire in wires:
             wire.set_state(state, self._rng.uniform(*_DELAY_S))
+        with self._troubled(*((wire.source, wire.target) for wire in wires)):
+            try:
+                await _CLOCK.sleep(self._rng.uniform(_OUTAGE_S_MIN, self._plan.outage_s_max))
+            finally:
+                for wire in wires:
+                    wire.set_state(WireState.UP)
+
+    @contextlib.contextmanager
+    def _troubled(self, *between: tuple[str, str]) -> Iterator[None]:
+        """Note for how long nodes cannot be sure to hear each other."""
+        began = datetime.now(UTC)
         try:
-            await _CLOCK.sleep(self._rng.uniform(_OUTAGE_S_MIN, self._plan.outage_s_max))
+            yield
         finally:
-            for wire in wires:
-                wire.set_state(WireState.UP)
+            ended = datetime.now(UTC) + _RECOVERY
+            self._sites.troubles += [Trouble(one, other, began, ended) for one, other in between]
 
     async def hang(self) -> None:
         """Let a process stand still, often for longer than its lease."""
@@ -196,22 +211,25 @@ class FaultInjector:
         kind = "parley up" if site.is_up else "node" if service is site.node else "lead"
         self.counts[f"{kind} hung"] += 1
         service.send(signal.SIGSTOP)
-        try:
-            await _CLOCK.sleep(self._hanging_s())
-        finally:
-            service.send(signal.SIGCONT)
+        with self._troubled((site.name, site.name)):
+            try:
+                await _CLOCK.sleep(self._hanging_s())
+            finally:
+                service.send(signal.SIGCONT)
 
     async def hang_database(self) -> None:
         """Let a Postgres stand still with all its processes."""
-        server = self._site().server
+        site = self._site()
+        server = site.server
         if server.busy:
             return
         self.counts["database hung"] += 1
         server.send(signal.SIGSTOP)
-        try:
-            await _CLOCK.sleep(self._hanging_s())
-        finally:
-            server.send(signal.SIGCONT)
+        with self._troubled((site.name, site.name)):
+            try:
+                await _CLOCK.sleep(self._hanging_s())
+            finally:
+                server.send(signal.SIGCONT)
 
     def _hanging_s(self) -> float:
         """Return a duration, more often a short one."""
@@ -261,12 +279,13 @@ class FaultInjector:
         if site.server.busy or site.disk.full:
             return
         self.counts["disk full"] += 1
-        await site.disk.fill()
-        try:
-            await _CLOCK.sleep(self._rng.uniform(*_FULL_S))
-        finally:
-            await site.disk.free()
-            await site.server.start()  # a full disk may have ended it, as its operator would notice
+        with self._troubled((site.name, site.name)):
+            await site.disk.fill()
+            try:
+                await _CLOCK.sleep(self._rng.uniform(*_FULL_S))
+            finally:
+                await site.disk.free()
+                await site.server.start()  # it may have ended, as its operator would notice
 
     async def back_up(self) -> None:
         """Dump a node's database."""
@@ -296,14 +315,15 @@ class FaultInjector:
         dumped_at, site.dumped_at = site.dumped_at, None
         site.server.busy = True
         started = [service for service in site.services if service.started]
-        try:
-            await asyncio.gather(*(service.stop() for service in started))
-            await site.server.restore(site.dump)
-            self._sites.restored.append(Restored(site.name, dumped_at, datetime.now(UTC)))
-        finally:
-            site.server.busy = False
-            for service in started:
-                service.start()
+        with self._troubled((site.name, site.name)):
+            try:
+                await asyncio.gather(*(service.stop() for service in started))
+                await site.server.restore(site.dump)
+                self._sites.restored.append(Restored(site.name, dumped_at, datetime.now(UTC)))
+            finally:
+                site.server.busy = False
+                for service in started:
+                    service.start()
 
     @property
     def _separate(self) -> list[Site]:

@@ -163,6 +163,16 @@ class Restored:
 
 
 @dataclass(frozen=True)
+class Trouble:
+    """A time for which two nodes could not be sure to hear each other, or one (twice) nobody."""
+
+    one: str
+    other: str
+    began: datetime
+    ended: datetime
+
+
+@dataclass(frozen=True)
 class Stepped:
     """A time for which a node's clock was wrong, as that clock told it."""
 
@@ -181,6 +191,7 @@ class Sites:
     wires: list[Wire] = field(default_factory=list)
     restored: list[Restored] = field(default_factory=list)
     stepped: list[Stepped] = field(default_factory=list)
+    troubles: list[Trouble] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
     """The faults that this host does not allow, each with the reason."""
 

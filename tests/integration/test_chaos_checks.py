@@ -16,7 +16,7 @@ import asyncpg
 import pytest
 
 from tests.chaos.battle import settle
-from tests.chaos.checks import CHECKS, Acknowledged, Evidence, Promises, Span, Times, judge
+from tests.chaos.checks import CHECKS, Acknowledged, Evidence, Promises, Span, Times, Trouble, judge
 from tests.chaos.faults import FaultInjector
 from tests.chaos.plan import Plan
 from tests.chaos.sites import Sites
@@ -144,6 +144,7 @@ class Scene:
         *,
         restored: Sequence[Span] = (),
         stepped: Sequence[Span] = (),
+        troubles: Sequence[Trouble] = (),
     ) -> set[str]:
         """Return the names of the violated invariants."""
         checked = promises or Promises(self.posted, {}, {})
@@ -151,7 +152,7 @@ class Scene:
         nodes["a"] = Evidence(self.dsn["a"], self.results)
         minute = timedelta(minutes=1)
         healed_at = self.now - HOUR
-        times = Times(LIFE, minute, minute, healed_at, restored, stepped)
+        times = Times(LIFE, minute, minute, healed_at, restored, stepped, troubles)
         verdict = await judge(nodes, self.court, checked, times)
         return {violation.check for violation in verdict.violations}
 
@@ -453,6 +454,28 @@ async def test_a_measurement_after_a_cancellation_is_found(
     cancelled = Acknowledged(node, scene.now - HOUR - timedelta(seconds=10))
     promises = Promises(scene.posted, {}, {str(scene.past): cancelled})
     assert await scene.violated(promises) - {"begun_on_all"} == broken
+
+
+@pytest.mark.parametrize(
+    ("between", "minutes", "broken"),
+    [
+        (("a", "b"), 4.0, set()),
+        (("b", "b"), 4.0, set()),
+        (("a", "b"), 1.5, {"after_end"}),
+        (("a", "c"), 4.0, {"after_end"}),
+    ],
+)
+async def test_a_cancellation_that_could_not_be_heard_of_is_excused(
+    scene: Scene, between: tuple[str, str], minutes: float, broken: set[str]
+) -> None:
+    """A run that begins elsewhere is excused if the nodes could not hear each other before that."""
+    await scene.on("a", "DELETE FROM archive; DELETE FROM part; DELETE FROM run WHERE slot < now()")
+    await scene.on("a", "UPDATE task SET created_at = now()")
+    scene.results.unlink()
+    at = scene.now - HOUR - timedelta(minutes=4)
+    promises = Promises(scene.posted, {}, {str(scene.past): Acknowledged("a", at)})
+    trouble = (*between, at, at + timedelta(minutes=minutes))
+    assert await scene.violated(promises, troubles=[trouble]) - {"begun_on_all"} == broken
 
 
 async def test_a_task_that_never_ends_is_found(scene: Scene) -> None:
