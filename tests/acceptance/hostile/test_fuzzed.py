@@ -151,7 +151,7 @@ async def test_any_question(a: Outsider, data: st.DataObject) -> None:
     except aiohttp.InvalidURL:
         return
     if answer.status != 200:
-        is_problem(answer, 400, 404, 405, 422)
+        is_problem(answer, 400, 404, 405, 409, 422)
 
 
 @settings(
