@@ -15,7 +15,7 @@ import aiohttp
 import orjson
 import structlog
 from joserfc import jwt
-from joserfc.errors import InvalidKeyIdError, JoseError
+from joserfc.errors import BadSignatureError, InvalidKeyIdError, JoseError
 from joserfc.jwk import KeySet
 
 from node.clock import Clock
@@ -68,7 +68,8 @@ class OidcTokens:
         try:
             try:
                 claims = self._claims(token, await self._keys.current())
-            except InvalidKeyIdError:
+            except (InvalidKeyIdError, BadSignatureError):
+                # A new key may have no name, or that of the one before.
                 claims = self._claims(token, await self._keys.renewed())
         except (JoseError, ValueError, TypeError, KeyError) as error:
             msg = f"the token of {self._terms.issuer} is not valid: {reason_of(error)}"

@@ -54,7 +54,8 @@ class Issuer:
         }
         claims = {name: value for name, value in claims.items() if value is not None}
         signing = key or self.keys[0]
-        header = {"alg": algorithm, "kid": signing.kid, "typ": typ}
+        named = {} if signing.kid is None else {"kid": signing.kid}
+        header = {"alg": algorithm, "typ": typ, **named}
         return jwt.encode(header, claims, signing, algorithms=[algorithm])
 
     async def discovery(self, _: web.Request) -> web.Response:
@@ -79,8 +80,10 @@ def _encoded(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).decode().rstrip("=")
 
 
-def _key(kid: str) -> ECKey:
-    return ECKey.generate_key("P-256", {"kid": kid, "use": "sig"})
+def _key(kid: str | None) -> ECKey:
+    return ECKey.generate_key(
+        "P-256", {"use": "sig"} if kid is None else {"use": "sig", "kid": kid}
+    )
 
 
 @pytest.fixture
@@ -204,6 +207,19 @@ async def test_a_new_key_is_fetched_once_it_is_used(a: Asker, issuer: Issuer) ->
     issuer.clock.advance(30 * times.SECOND)
     assert (await status_of(a, issuer.token(key=_key("made up"))))[0] == 401
     assert issuer.asked == 3
+
+
+@pytest.mark.parametrize("name", [None, "signing"])
+async def test_another_key_without_another_name_is_looked_for(
+    a: Asker, issuer: Issuer, name: str | None
+) -> None:
+    """An issuer whose keys have no names, or always the same, can change its key."""
+    issuer.keys = [_key(name)]
+    assert (await status_of(a, issuer.token()))[0] == 200
+    issuer.keys = [_key(name)]
+    issuer.clock.advance(30 * times.SECOND)
+    assert (await status_of(a, issuer.token()))[0] == 200
+    assert issuer.asked == 2
 
 
 async def test_a_key_that_the_issuer_has_withdrawn_is_refused(a: Asker, issuer: Issuer) -> None:
