@@ -36,10 +36,9 @@ def problem(error: ParleyError, path: str) -> web.Response:
         headers["Retry-After"] = "1"
     if isinstance(error, TooManyRequests):
         headers["Retry-After"] = str(error.retry_after_s)
-    if isinstance(error, LimitUsedUp):
-        if error.most is not None:
-            headers["RateLimit-Policy"] = f'"limit";q={error.most}'
         headers["RateLimit"] = f'"limit";r=0;t={error.retry_after_s}'
+    if isinstance(error, LimitUsedUp) and error.most is not None:
+        headers["RateLimit-Policy"] = f'"limit";q={error.most}'
     # A reason may quote what the caller wrote, which is not always text.
     body = json.dumps(document, ensure_ascii=False).encode(errors="replace")
     return web.Response(body=body, status=error.status, content_type=MEDIA_TYPE, headers=headers)
