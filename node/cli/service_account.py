@@ -129,7 +129,7 @@ def _check(settings: Settings, account: Account) -> None:
     programs = [sys.executable, str(Path(__file__).parent)]
     if obstacle_to(account, programs, (), mounts=False) is None:
         return
-    places = [it for it in program_places(settings.state_dir) if Path(it).is_dir()]
+    places = [it for it in program_places() if Path(it).is_dir()]
     mounts = confinement.own_mounts()
     if (obstacle := obstacle_to(account, programs, places, mounts=mounts)) is not None:
         raise HostError(

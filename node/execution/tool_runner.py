@@ -319,7 +319,7 @@ class ToolRunner:
 
     @functools.cached_property
     def _readable(self) -> list[str]:
-        return program_places(self._settings.state_dir)
+        return program_places()
 
 
 @dataclass(frozen=True)
@@ -340,16 +340,11 @@ def start_runner() -> OwnRunner:
         return OwnRunner(ours, process.start_companion(_ARGV, theirs.fileno()))
 
 
-def program_places(state_dir: Path) -> list[str]:
-    """Return where this program and its plug-ins are, but no place of the node's own files."""
-    own = state_dir.resolve()
+def program_places() -> list[str]:
+    """Return where this program and its plug-ins are, which may lie around the node's own files."""
     places = {_ROOT / "node", *map(Path, (sys.prefix, sys.base_prefix))}
     places |= {Path(entry) for entry in sys.path if Path(entry).is_absolute()}
-    return sorted(
-        str(place)
-        for place in places
-        if not own.is_relative_to(place.resolve()) and not place.is_relative_to(own)
-    )
+    return sorted(map(str, places))
 
 
 def _pair() -> tuple[socket.socket, socket.socket]:
