@@ -16,6 +16,7 @@ from node.model.errors import Conflict, InvalidDocument, NotAllowed, RefusedByPa
 from node.model.wire.campaigns import CampaignDocument
 from node.model.wire.tasks import TaskDocument, TaskPatch
 from node.store import runs
+from node.store.runs import KeptPart
 from tests.support.clocks import START
 from tests.support.worlds import HOLD_LIFE, ON_ONE_LOOP, Call, Site, World
 
@@ -264,6 +265,26 @@ async def test_a_run_under_way_keeps_what_it_was_booked_to_measure(world: World)
         assert [run.spec["duration"] for run in due] == ["PT1M"]
         assert {(row[0], row[1]) for row in rows[1:]} == {(None, rows[1][1])}
         assert rows[1][1] - rows[0][1] == times.MINUTE
+
+
+async def test_what_a_participant_measured_before_it_heard_of_an_edit_is_kept(world: World) -> None:
+    """The part of a run that an edit took back is of the spec with which the run was booked."""
+    (a, b), task = await _task(world)
+    [row] = await b.rows("SELECT id, starts_at FROM run ORDER BY slot OFFSET 1 LIMIT 1")
+    run, start = row["id"], row["starts_at"]
+    world.cut = {AB}
+    await a.node.editing.edit(task, _patch(test={"spec": {"duration": "PT2M"}}))
+    world.clock.move_to(start)
+    async with b.database.transaction() as connection:
+        assert await runs.begin(connection, run, start)
+    ended = start + times.MINUTE
+    world.clock.move_to(ended)
+    await b.node.collector.keep_own(run, KeptPart(1, "b", {"slept_ms": 6e4}, None, start, ended))
+    world.cut = set()
+    await world.pass_time(12 * times.MINUTE, times.MINUTE)
+    assert await a.state(run) == "cancelled"
+    query = "SELECT result, reason FROM part WHERE run_id = $1 AND participant = 1"
+    assert [tuple(each) for each in await a.rows(query, run)] == [({"slept_ms": 6e4}, None)]
 
 
 async def test_a_paused_task_is_edited_for_later(world: World) -> None:

@@ -131,10 +131,10 @@ def keep_freeing(
 
 @TWINS.of()
 def keep_measured(tables: Tables, task: UUID) -> Answer:
-    """Store specification and tool with the remaining runs, before the task's own change."""
+    """Store specification and tool with the runs so far, before the task's own change."""
     row = tables.tasks.rows.get(task)
     for run in () if row is None else tables.runs.by_task.of(task):
-        if row is not None and run.spec is None and not run.freed:
+        if row is not None and run.spec is None:
             tables.runs.change(run, spec=row.spec, tool=row.tool)
     return ()
 

@@ -76,12 +76,13 @@ FROM unnest($1::uuid [], $2::jsonb []) AS given (id, freeing)
 WHERE task.id = given.id;
 
 -- keep_measured --
--- Runs that stay keep what they were booked with, whatever the task says from now on; and the rates for which they count.
+-- Runs keep what they were booked with, whatever the task says from now on, and the rates for which they count. So do those
+-- that are freed: a participant that has not heard of it measures them.
 WITH kept AS (
     UPDATE run
     SET spec = task.spec, tool = task.tool
     FROM task
-    WHERE task.id = $1 AND run.task_id = $1 AND run.spec IS NULL AND NOT run.freed
+    WHERE task.id = $1 AND run.task_id = $1 AND run.spec IS NULL
     RETURNING run.starts_at, run.ends_at, run.state, task.limit_caps
 )
 
