@@ -302,7 +302,7 @@ class PostgresDatabase(Database):
     ) -> AsyncIterator[PostgresConnection]:
         try:
             async with asyncio.timeout(_ACQUIRE_S) as use.acquiring:
-                connection = await pool.acquire()
+                connection = await _acquire(pool)
             use.connection = connection
             try:
                 yield connection
@@ -403,6 +403,22 @@ class _Use:
 
 async def _nothing_to_reset(_: PostgresConnection) -> None:
     """Skip the reset, which costs a round trip: no code changes settings of a connection."""
+
+
+async def _acquire(
+    pool: asyncpg.Pool[asyncpg.Record],
+) -> asyncpg.pool.PoolConnectionProxy[asyncpg.Record]:
+    """Return a connection of the pool, which may have to make one.
+
+    :raises DatabaseUnavailable: the server lives, and makes none, whatever its reason.
+    """
+    try:
+        return await pool.acquire()
+    except _AWAY:
+        raise
+    except asyncpg.PostgresError as error:
+        msg = f"the database takes no connection: {reason_of(error)}"
+        raise DatabaseUnavailable(msg) from error
 
 
 async def _prepare(connection: PostgresConnection) -> None:

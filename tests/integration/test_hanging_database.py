@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import asyncpg
 import pytest
@@ -180,3 +181,26 @@ async def _ask_after_the_end(behind: Probed, other: Connection) -> None:
             while await other.fetchrow(living, process):
                 pass
         await connection.fetchval("SELECT 1")
+
+
+async def test_a_database_that_is_away_takes_no_connection(new_database: NewDatabase) -> None:
+    """A server that has no such database, as during a restore, may have it again a while later."""
+    dsn = await new_database()
+    name = urlsplit(dsn).path.removeprefix("/")
+    server = await asyncpg.connect(await new_database(empty=True))
+    database = PostgresDatabase(dsn)
+    await database.open()
+    await server.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
+    end = "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = $1"
+    await server.execute(end, name)
+    await server.execute(f"ALTER DATABASE {name} RENAME TO {name}_away")
+    for reason in (None, "takes no connection: .* does not exist"):
+        with pytest.raises(DatabaseUnavailable, match=reason):
+            async with database.connection() as connection:
+                await connection.fetchval("SELECT 1")
+    await server.execute(f"ALTER DATABASE {name}_away RENAME TO {name}")
+    await server.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
+    async with database.connection() as connection:
+        assert await connection.fetchval("SELECT 1") == 1
+    await database.close()
+    await server.close()
