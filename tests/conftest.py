@@ -126,12 +126,25 @@ _NEWLY_SET_UP = "UPDATE schema_version SET applied_at = now() + interval '1 day'
 _CLEAR = f"""
 DELETE FROM task; DELETE FROM node; DELETE FROM access_token; DELETE FROM idempotency;
 DELETE FROM reservation; DELETE FROM lead_share; DELETE FROM lead_question;
-DELETE FROM limit_quota; DELETE FROM limit_use; DELETE FROM limit_return; DELETE FROM limit_reached;
-DELETE FROM archive; DELETE FROM destination;
+DELETE FROM limit_quota; DELETE FROM limit_use; DELETE FROM limit_return; DELETE FROM limit_rate;
+DELETE FROM limit_reached; DELETE FROM archive; DELETE FROM destination;
 DELETE FROM outbox; DELETE FROM lead_process; {CLEAR_CAMPAIGNS}
 SELECT purge_audit('infinity', 1000000);
 UPDATE schema_version SET version = {SCHEMA_VERSION}, digest = '{digest_of_schema()}';
 {_NEWLY_SET_UP}
+DO $$
+DECLARE
+    name text;
+    holds boolean;
+BEGIN
+    FOR name IN
+        SELECT tablename FROM pg_tables WHERE schemaname = 'public'
+        AND tablename NOT IN ('schema_version', 'generation', 'campaign')
+    LOOP
+        EXECUTE format('SELECT EXISTS (SELECT FROM %I)', name) INTO holds;
+        IF holds THEN RAISE EXCEPTION 'the next test would find rows in table %', name; END IF;
+    END LOOP;
+END $$;
 """
 
 
