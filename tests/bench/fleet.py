@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 import re
 import sys
@@ -143,12 +144,21 @@ class Fleet:
         """Delete every task on all nodes, so that the next benchmark begins with empty tables."""
         for name in self.names:
             async with self.database(name) as connection:
-                await connection.execute(
-                    "TRUNCATE task, negotiation, decision, outbox, charge, charge_hour CASCADE"
-                )
+                await self.until(functools.partial(_truncated, connection))
                 await connection.execute("VACUUM ANALYZE")
                 # TRUNCATE notifies nobody.
                 await connection.execute("SELECT pg_notify('parley', 'wake')")
+
+
+async def _truncated(connection: asyncpg.Connection[asyncpg.Record]) -> bool:
+    """Empty the tables; False if the node locked some of them meanwhile, in another order."""
+    try:
+        await connection.execute(
+            "TRUNCATE task, negotiation, decision, outbox, charge, charge_hour CASCADE"
+        )
+    except asyncpg.DeadlockDetectedError:
+        return False
+    return True
 
 
 def _command(entry: str, plan: NodePlan) -> list[str]:
