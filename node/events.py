@@ -25,6 +25,9 @@ from node.store.database import Notice
 HISTORY = 2000
 """Number of events that are kept; a reader that is further behind has lost some."""
 
+LOOKS_AT_ONCE = 3
+"""Number of long polls that look at the database at once: fewer than it has connections."""
+
 
 @dataclass(frozen=True)
 class Event:
@@ -48,6 +51,8 @@ class EventHub:
         """Number events from the current time, so that numbers increase across restarts."""
         self.last = clock.now() // times.MILLISECOND
         self.listeners = 0
+        self.looks = asyncio.Semaphore(LOOKS_AT_ONCE)
+        """Taken by those who look again whether what they wait for has come."""
         self._closed = asyncio.Event()
         self._history: deque[Event] = deque(maxlen=HISTORY)
         self._changed = asyncio.Event()
@@ -102,9 +107,17 @@ class EventHub:
                 async with asyncio.timeout(duration_s):
                     await self._closed.wait()
 
-    async def change(self, timeout_s: float) -> bool:
-        """Wait for the next change; return False if there was none before the timeout."""
-        changed = self._changed
+    @property
+    def next_change(self) -> asyncio.Event:
+        """Return what the next change sets."""
+        return self._changed
+
+    async def change(self, timeout_s: float, following: asyncio.Event | None = None) -> bool:
+        """Wait for the next change; return False if there was none before the timeout.
+
+        ``following`` is what :attr:`next_change` was earlier: changes since then count as well.
+        """
+        changed = following or self._changed
         try:
             async with asyncio.timeout(timeout_s):
                 await changed.wait()

@@ -20,13 +20,21 @@ _POLL_S = 2.0
 async def until(
     node: NodeService, ask: Callable[[], Awaitable[tuple[T, bool]]], seconds: float
 ) -> T:
-    """Return the answer as soon as ``ask`` reports that it is ready, or after ``seconds``."""
+    """Return the answer as soon as ``ask`` reports that it is ready, or after ``seconds``.
+
+    A change wakes all who wait. They look in turns, so that hundreds of them do not take all
+    connections of the database from requests that wait for nothing.
+    """
+    if seconds <= 0:
+        return (await ask())[0]
     deadline = node.clock.monotonic() + int(seconds * times.SECOND)
     while True:
-        asked_at = asyncio.get_running_loop().time()
-        answer, ready = await ask()
+        following = node.hub.next_change
+        async with node.hub.looks:
+            asked_at = asyncio.get_running_loop().time()
+            answer, ready = await ask()
         left = (deadline - node.clock.monotonic()) / times.SECOND
         if ready or left <= 0 or node.stopping:
             return answer
-        await node.hub.change(min(left, _POLL_S))
+        await node.hub.change(min(left, _POLL_S), following)
         await node.hub.pause(asked_at + _PAUSE_S - asyncio.get_running_loop().time())
