@@ -27,7 +27,6 @@ WITHOUT = {
         "lock_open_with",
         "requested",
         "count_open_for",
-        "share_limits",
     },
     # Databases in memory have no marks: none goes back. Nobody releases tasks or pardons nodes.
     "node.store/nodes": {"keep_mark", "compared", "uncompared", "heard", "silent_leads", "pardon"},

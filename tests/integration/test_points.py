@@ -15,7 +15,7 @@ from tests.points.campaign import rehearse, trials
 from tests.points.crossing import Phase
 from tests.points.play import Crossing, Played, play
 from tests.points.scope import Kind, Point, awaited, points
-from tests.points.stories import story
+from tests.points.stories import STORIES, story
 from tests.soak.variants import no_presumed_abort
 
 SAMPLE = 4
@@ -55,6 +55,12 @@ def test_every_form_of_an_await_point_is_found() -> None:
         (7, "async for"),
     ]
     assert {it.inside for it in found} == {"Booker.book"}
+
+
+@pytest.mark.parametrize("name", [each.name for each in STORIES])
+def test_every_story_is_told_to_its_end(name: str) -> None:
+    """Without a kill, a story breaks no promise; what it does exists in the program."""
+    assert play(story(name)).violations == ()
 
 
 def test_what_books_is_in_scope_and_reached(displacement: Played) -> None:

@@ -408,7 +408,7 @@ def _failing_once(_node: SimulatedNode, lead: Lead) -> None:
         setattr(owner, name, faulty)
 
     fail_first(lead.planner._recorder, "record")
-    fail_first(lead.episodes._driver, "hold")
+    fail_first(lead.episodes._driver, "run")
 
 
 STORIES = (

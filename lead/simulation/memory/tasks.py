@@ -154,6 +154,19 @@ def requester_of_run(tables: Tables, run: UUID) -> Answer:
     return () if row is None else requester(tables, row.task_id)
 
 
+@TWINS.of()
+def share_limits(tables: Tables, pool_task: UUID) -> Answer:
+    """Have the tasks of a pool task's seats count as that one does."""
+    whole = tables.tasks.rows.get(pool_task)
+    if whole is None:
+        return ()
+    columns = ("limit_user", "limit_address", "limit_rule", "limit_refusal", "run_bytes")
+    for row in list(tables.tasks.parts.of(pool_task)):
+        if row.state in {"active", "paused"}:
+            tables.tasks.change(row, **{column: getattr(whole, column) for column in columns})
+    return ()
+
+
 @TWINS.of("id")
 def open_of(tables: Tables, lead: str) -> Answer:
     """Return the tasks of another lead that are open here."""
