@@ -20,15 +20,13 @@ WITHOUT = {
         # Simulated launchers send nothing.
         "booked_with",
     },
-    # Simulated nodes are not removed, none is silent for days, and nobody asks who wants a task.
+    # No simulated node is silent for days, and nobody asks who wants a task.
     "node.store/tasks": {
         "tasks",
-        "lock_open_of",
-        "lock_open_with",
         "requested",
         "count_open_for",
     },
-    # Databases in memory have no marks: none goes back. Nobody releases tasks or pardons nodes.
+    # Databases in memory have no marks: none goes back. Nobody pardons nodes.
     "node.store/nodes": {"keep_mark", "compared", "uncompared", "heard", "silent_leads", "pardon"},
     # All hosts of a simulated world have one owner, who sets no quotas.
     "node.store/host_limits": {
@@ -67,7 +65,7 @@ WITHOUT = {
         "notify",
     },
     "node.store/pools": {"asking", "change_pool", "remove_pool", "notify", "expected_misses"},
-    "node.store/seats": {"before_in_turn", "seats", "waiting_in_seats", "release"},
+    "node.store/seats": {"before_in_turn", "seats", "waiting_in_seats"},
     "node.store/meshes": {
         "has_mesh",
         "meshes",

@@ -170,15 +170,25 @@ def edit(at: float, host: int, name: str, **patch: Any) -> Deed:
 
 
 def on_task(at: float, host: int, name: str, what: str) -> Deed:
-    """Pause, resume, or cancel a task."""
+    """Pause, resume, release, or cancel a task."""
 
     async def act(scene: Scene, service: SimulatedService) -> None:
         actions = {
             "pause": service.editing.pause,
             "resume": service.editing.resume,
+            "release": service.editing.release,
             "cancel": service.termination.cancel_task,
         }
         await actions[what](scene.ids[name])
+
+    return Deed(_s(at), _user(host, act))
+
+
+def remove(at: float, host: int, other: int) -> Deed:
+    """Remove a node from those that a host knows."""
+
+    async def act(scene: Scene, service: SimulatedService) -> None:
+        await service.node_removal.remove(scene.hosts[other].name)
 
     return Deed(_s(at), _user(host, act))
 
@@ -673,6 +683,43 @@ STORIES = (
                 },
             ],
         },
+    ),
+    Story(
+        "limited",
+        "campaigns bound what runs at once and how many bytes move, and one displaces another",
+        (
+            post(0, 0, "first", "0 1", campaign="capped", every=40, length=20, slip=10),
+            post(1, 0, "second", "0 2", campaign="capped", every=40, length=20, slip=10),
+            post(2, 0, "moving", "1 2", campaign="frugal", every=30, slip=10),
+            post(3, 0, "giving", "1 2", campaign="giving", every=None, start=260, length=40),
+            post(20, 0, "taking", "1 2", campaign="taking", every=None, start=270, slip=5),
+            edit(60, 0, "first", campaign="ops"),
+            on_task(80, 0, "second", "pause"),
+            on_task(100, 0, "second", "resume"),
+        ),
+        nodes=3,
+        more=_POOL
+        | {
+            "campaigns": [
+                {"name": "capped", "limits": {"runs": {"soft": 1, "hard": 1}}},
+                {"name": "frugal", "limits": {"delivered_percent": {"soft": 50, "hard": 60}}},
+                {"name": "ops", "quotas": {"bytes": "50G/P1D"}},
+                {"name": "giving", "preemptee": True},
+                {"name": "taking", "preemptor": True, "level": "urgent"},
+            ]
+        },
+    ),
+    Story(
+        "removed",
+        "a task is released, and a node is removed that leads one task and measures in another",
+        (
+            post(0, 0, "kept", "0 1", every=40, length=8, slip=10),
+            post(1, 0, "with", "0 2", every=40, length=8, slip=10),
+            post(2, 2, "theirs", "2 0", every=40, length=8, slip=10),
+            on_task(30, 0, "kept", "release"),
+            remove(70, 0, 2),
+        ),
+        nodes=3,
     ),
 )
 """All stories, in the order in which points are looked for."""

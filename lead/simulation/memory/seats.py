@@ -81,6 +81,26 @@ def keep_pool(
     return [(number,)]
 
 
+@TWINS.of()
+def release(tables: Tables, task: UUID, now: int) -> Answer:
+    """Forget what policies remember against the terms of a pool task, and try them all now."""
+    request = tables.pool_tasks.rows.get(task)
+    remembered = None if request is None else tables.policy_states.rows.get(request.pool_id)
+    state = {} if remembered is None else unpack(remembered.state)
+    if remembered is not None and state.get("deferrals"):
+        kept = [each for each in state["deferrals"] if not each[0].startswith(str(task))]
+        tables.policy_states.change(
+            remembered,
+            state=pack(state | {"deferrals": kept}),
+            revision=remembered.revision + 1,
+            changed_at=now,
+        )
+    for term in list(tables.terms.of_task.of(task)):
+        if term.try_at is not None and term.try_at > now:
+            tables.terms.change(term, try_at=now, tries=0)
+    return ()
+
+
 @TWINS.of("task_id")
 def keep_pool_task(
     tables: Tables,

@@ -168,9 +168,22 @@ def share_limits(tables: Tables, pool_task: UUID) -> Answer:
 
 
 @TWINS.of("id")
-def open_of(tables: Tables, lead: str) -> Answer:
+def open_of(tables: Tables, lead: str) -> list[tuple[UUID]]:
     """Return the tasks of another lead that are open here."""
     return sorted((row.id,) for row in tables.tasks.open_of.of(lead))
+
+
+@TWINS.of("id")
+def lock_open_of(tables: Tables, lead: str, at_most: int) -> Answer:
+    """Lock the first open tasks of a lead."""
+    return open_of(tables, lead)[:at_most]
+
+
+@TWINS.of("id")
+def lock_open_with(tables: Tables, lead: str, participant: str, at_most: int) -> Answer:
+    """Lock the first open tasks of a lead in which this node takes part."""
+    found = (row for row in tables.tasks.open_of.of(lead) if participant in row.nodes)
+    return sorted((row.id,) for row in found)[:at_most]
 
 
 @TWINS.of("count")
