@@ -85,6 +85,8 @@ class _StoryWorld(World):
     async def _create_pool(self, pool: PoolDocument) -> None:
         """Create a pool, undisturbed: it is the setting of the story and no part of it."""
         self._armed = False
+        while any(host.service is None for host in self.scene.hosts):  # killed while it started
+            await pause(_WATCH)
         await super()._create_pool(pool)
         self._armed = True
 
