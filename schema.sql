@@ -5,11 +5,18 @@
 CREATE TABLE schema_version (
     version integer PRIMARY KEY,
     digest text NOT NULL,
-    applied_at timestamptz NOT NULL DEFAULT now()
+    applied_at timestamptz NOT NULL DEFAULT now(),
+    migration text,
+    oldest_program integer NOT NULL
 );
 COMMENT ON TABLE schema_version IS
-'One row: the version of this file, and its digest. A program with another file refuses to use the database.';
-COMMENT ON COLUMN schema_version.digest IS 'SHA-256 of this file without comments and spacing.';
+'The version in which the database was set up, and each that it was migrated to. The last row tells which programs may use it.';
+COMMENT ON COLUMN schema_version.digest IS
+'SHA-256 of the schema.sql of the program that did it, without comments and spacing.';
+COMMENT ON COLUMN schema_version.migration IS
+'SHA-256 of the migration''s statements, likewise; null where the database was set up.';
+COMMENT ON COLUMN schema_version.oldest_program IS
+'Programs whose schema has this version or a later one may use the database.';
 
 CREATE TABLE generation (
     id uuid NOT NULL,

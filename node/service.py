@@ -722,7 +722,8 @@ async def assemble(  # noqa: PLR0913 - what a process opens before, each given b
     """
     prepare_directory(settings.state_dir)
     key = NodeKey.load_or_create(settings.state_dir / "node.pem")
-    database = PostgresDatabase(dsn, mark=MarkFile(settings.state_dir / "database-mark"))
+    mark = MarkFile(settings.state_dir / "database-mark")
+    database = PostgresDatabase(dsn, mark=mark, migrate=settings.migrate)
     await database.open()
     timeout_s = settings.peer_timeout / times.SECOND
     added_as = key.identity if settings.pull else f"{settings.public_url} --identity {key.identity}"

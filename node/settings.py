@@ -72,6 +72,9 @@ class Settings(BaseSettings):
         None, description="The address that measurements use; default LISTEN's."
     )
     dsn: str | None = Field(None, description="Postgres; by default a private server.")
+    migrate: bool = Field(
+        default=False, description="Migrate the database of an earlier program at the start."
+    )
     state_dir: Path = Field(
         default_factory=default_state_dir, description="Key, token, private Postgres."
     )

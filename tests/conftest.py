@@ -22,13 +22,9 @@ from xdist.scheduler import LoadFileScheduling
 
 from node.postgres.binaries import ServerBinaries, locate
 from node.postgres.cluster import PrivateCluster
-from node.store.database import (
-    SCHEMA_VERSION,
-    Database,
-    PostgresConnection,
-    PostgresDatabase,
-    digest_of_schema,
-)
+from node.store.database import Database, PostgresDatabase
+from node.store.queries import PostgresConnection
+from node.store.schema import digest_of_schema, schema_version
 from tests.support.booking import BookingLead
 from tests.support.clocks import ManualClock
 from tests.support.databases import copy_database
@@ -130,7 +126,7 @@ DELETE FROM limit_quota; DELETE FROM limit_use; DELETE FROM limit_return; DELETE
 DELETE FROM limit_reached; DELETE FROM archive; DELETE FROM destination;
 DELETE FROM outbox; DELETE FROM lead_process; {CLEAR_CAMPAIGNS}
 SELECT purge_audit('infinity', 1000000);
-UPDATE schema_version SET version = {SCHEMA_VERSION}, digest = '{digest_of_schema()}';
+UPDATE schema_version SET version = {schema_version()}, digest = '{digest_of_schema()}';
 {_NEWLY_SET_UP}
 DO $$
 DECLARE

@@ -28,7 +28,8 @@ from node.model import times
 from node.model.spans import Span
 from node.model.task_terms import take_terms
 from node.model.terms import Term
-from node.store.database import Connection, Queries
+from node.store.database import Connection
+from node.store.queries import Queries
 
 _SQL = Queries("lead.store", "episodes")
 _NEAR = times.HOUR

@@ -13,7 +13,8 @@ from uuid import UUID
 from node.model import times
 from node.model.seat_weights import SeatWeights
 from node.model.wire.participants import RunRequest
-from node.store.database import Connection, Queries
+from node.store.database import Connection
+from node.store.queries import Queries
 
 _SQL = Queries("lead.store", "ledger")
 

@@ -6,7 +6,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from node.store.database import Connection, Queries
+from node.store.database import Connection
+from node.store.queries import Queries
 
 _SQL = Queries("lead.store", "limits")
 

@@ -27,7 +27,8 @@ from node.model.taskstate import TaskState
 from node.model.wire.participants import CommitRequest, HoldRequest, RunRequest
 from node.model.wire.tasks import PARTICIPANTS, Participant
 from node.store import dependencies
-from node.store.database import Connection, Queries
+from node.store.database import Connection
+from node.store.queries import Queries
 
 _SQL = Queries("lead.store", "planning")
 

@@ -26,15 +26,13 @@ from node.api.openapi import describe
 from node.capability.catalog import program_version
 from node.cli import logs
 from node.cli.service_account import give_up_root
-from node.clock import Clock, SystemClock
+from node.clock import SystemClock
 from node.execution.descriptors import allow_many
 from node.housekeeping import Housekeeper, process_jobs
 from node.model import times
 from node.model.errors import HostError, ParleyError
 from node.model.loopback import is_exposed, is_loopback
-from node.postgres.binaries import ExternalServer, locate
-from node.postgres.cluster import PrivateCluster, existing_major
-from node.postgres.keeper import keep_running
+from node.postgres.access import served_database
 from node.service import NodeService, assemble
 from node.settings import Settings
 from node.store import readiness
@@ -216,7 +214,7 @@ async def _work(
     prepare_directory(settings.state_dir)
     clock = SystemClock()
     async with (
-        _database(settings, clock) as (dsn, keeping),
+        served_database(settings, clock) as (dsn, keeping),
         aiohttp.ClientSession(connector=_connections(), auto_decompress=False) as session,
     ):
         node = await assemble(
@@ -274,33 +272,6 @@ async def _told_to_stop(stop: asyncio.Event, keeping: asyncio.Task[None] | None)
             await keeping
     finally:
         stopping.cancel()
-
-
-@contextlib.asynccontextmanager
-async def _database(
-    settings: Settings, clock: Clock
-) -> AsyncIterator[tuple[str, asyncio.Task[None] | None]]:
-    """Yield the given DSN, or that of a private cluster that runs as long as this service.
-
-    With a private cluster comes the task that keeps it running, which ends only by giving up.
-    """
-    directory = settings.state_dir / "postgres"
-    server = locate(settings.dsn, major=existing_major(directory))
-    if isinstance(server, ExternalServer):
-        yield server.dsn, None
-        return
-    cluster = await PrivateCluster.create(directory, server)
-    await cluster.start()
-    try:
-        await cluster.create_database("parley")
-        keeping = asyncio.create_task(keep_running(cluster, clock), name="postgres")
-        try:
-            yield cluster.dsn("parley"), keeping
-        finally:
-            keeping.cancel()
-            await asyncio.gather(keeping, return_exceptions=True)
-    finally:
-        await cluster.stop()
 
 
 def _check_listen(settings: Settings) -> None:

@@ -28,6 +28,8 @@
     └── HostError                 this host cannot do it
         ├── Overloaded            503  for the moment
         ├── DatabaseUnavailable   503
+        │   ├── ClusterInUse      503  another process of this host has started it
+        │   ├── DatabaseInUse     503  others use it, and have to be stopped first
         │   └── NoRoom            507  a disk is full
         ├── NotReady              503
         ├── SchemaMismatch        500  program and database differ in version
@@ -315,6 +317,20 @@ class DatabaseUnavailable(HostError):
     code = "database-unavailable"
     title = "The database cannot be reached"
     status = 503
+
+
+class ClusterInUse(DatabaseUnavailable):
+    """Another process of this host has started the private Postgres."""
+
+    code = "cluster-in-use"
+    title = "The private Postgres is in use"
+
+
+class DatabaseInUse(DatabaseUnavailable):
+    """Others use the database, and have to be stopped first."""
+
+    code = "database-in-use"
+    title = "The database is in use"
 
 
 class NoRoom(DatabaseUnavailable):

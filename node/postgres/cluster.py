@@ -25,7 +25,7 @@ from urllib.parse import quote
 
 from node.execution import process, proctable
 from node.execution.process import RunningProcess
-from node.model.errors import DatabaseUnavailable
+from node.model.errors import ClusterInUse, DatabaseUnavailable
 from node.postgres.account import server_account
 from node.postgres.binaries import ServerBinaries
 
@@ -273,7 +273,7 @@ class PrivateCluster:
             with lock:
                 lock.seek(0)
                 owner = lock.read().strip() or "unknown"
-            raise DatabaseUnavailable(
+            raise ClusterInUse(
                 f"the database in {self.directory} is in use by another Parley (process {owner}). "
                 "Stop that one, or give this one a directory of its own"
             ) from None

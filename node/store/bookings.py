@@ -25,7 +25,8 @@ from node.model.taskstate import TaskState
 from node.model.timeline import Booking, OccupiedSpan
 from node.model.wire.participants import CommitRequest, HoldRequest, RunRequest
 from node.store import outbox
-from node.store.database import POSTGRES_EPOCH, Connection, Queries, Record
+from node.store.database import POSTGRES_EPOCH, Connection, Record
+from node.store.queries import Queries
 
 _SQL = Queries("node.store", "bookings")
 

@@ -10,7 +10,8 @@ from uuid import UUID
 
 from node.model.errors import Conflict
 from node.store import bookings
-from node.store.database import BrokenCheck, BrokenOverlap, BrokenReference, Connection, Queries
+from node.store.database import BrokenCheck, BrokenOverlap, BrokenReference, Connection
+from node.store.queries import Queries
 
 _SQL = Queries("node.store", "campaigns")
 

@@ -15,8 +15,9 @@ from node.model import runstate
 from node.model.changes import PlanningPosition
 from node.model.outcomes import PlanningOutcome
 from node.model.wire.participants import FreedRuns
-from node.store.database import Connection, Queries
+from node.store.database import Connection
 from node.store.outbox import MessageKind
+from node.store.queries import Queries
 
 _SQL = Queries("node.store", "changes")
 

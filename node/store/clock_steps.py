@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from node.model import archiving, times
-from node.store.database import Connection, Queries
+from node.store.database import Connection
+from node.store.queries import Queries
 
 _SQL = Queries("node.store", "clock_steps")
 

@@ -9,12 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
-import hashlib
-import re
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable
-from importlib import resources
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import asyncpg
@@ -23,19 +19,16 @@ import structlog
 
 from node.clock import Clock
 from node.model import times
-from node.model.errors import DatabaseUnavailable, NoRoom, SchemaMismatch, reason_of
+from node.model.errors import DatabaseUnavailable, NoRoom, reason_of
 from node.model.ids import Generation
+from node.store import migrating, schema
 from node.store.hangs import HangDetector, HangLimits
 from node.store.mark import MarkFile
+from node.store.queries import PostgresConnection, Queries
 
-SCHEMA_VERSION = 4
 CHANNEL = "parley"
 POSTGRES_EPOCH = times.EARLIEST  # 2000-01-01 for Postgres too
-_SETUP_LOCK = 8642
 _MONTH_DAYS = 30
-_REMARK = re.compile(r"^COMMENT ON .*?';$|--[^\n]*", re.MULTILINE | re.DOTALL)
-_DIGEST_SHOWN = 12
-"""Number of a digest's characters that tell it from others."""
 _ATTEMPTS = 6
 _ACQUIRE_S = 20.0
 _RELEASE_S = 5.0
@@ -45,10 +38,6 @@ T = TypeVar("T")
 log = structlog.get_logger()
 
 Record: TypeAlias = asyncpg.Record
-
-PostgresConnection: TypeAlias = (
-    "asyncpg.pool.PoolConnectionProxy[asyncpg.Record] | asyncpg.Connection[asyncpg.Record]"
-)
 
 
 class Connection(Protocol):
@@ -97,25 +86,6 @@ BrokenKey: TypeAlias = asyncpg.UniqueViolationError
 BrokenReference: TypeAlias = asyncpg.ForeignKeyViolationError
 BrokenCheck: TypeAlias = asyncpg.CheckViolationError
 """Errors of statements that break a constraint; other databases raise them too."""
-
-
-class Queries(dict[str, str]):
-    """The named queries of one ``.sql`` file: ``queries["fetch_run"]`` is the text of one."""
-
-    def __init__(self, package: str, name: str) -> None:
-        """Read ``sql/<name>.sql`` of a store package."""
-        text = resources.files(package).joinpath("sql", f"{name}.sql").read_text("utf-8")
-        super().__init__(parse_queries(text))
-
-
-def parse_queries(text: str) -> dict[str, str]:
-    """Split at lines ``-- name --``; comment lines after a name stay with its query."""
-    parts = re.split(r"^-- (\w+) --$", text, flags=re.MULTILINE)
-    names, bodies = parts[1::2], parts[2::2]
-    if len(set(names)) != len(names):
-        msg = "two queries of one file have the same name"
-        raise ValueError(msg)
-    return {name: body.strip() for name, body in zip(names, bodies, strict=True)}
 
 
 class Notice(NamedTuple):
@@ -207,12 +177,15 @@ class PostgresDatabase(Database):
         size: int = 10,
         hang_limits: HangLimits | None = None,
         mark: MarkFile | None = None,
+        migrate: bool = False,
     ) -> None:
         """Connect to ``dsn`` later, in :meth:`open`, with at most ``size`` connections.
 
-        ``mark`` is where the mark of the database is kept outside of it.
+        ``mark`` is where the mark of the database is kept outside of it. With ``migrate`` a
+        database with an earlier schema is migrated when it is opened.
         """
         self._dsn = dsn
+        self._migrate = migrate
         self._mark = mark
         self._size = size
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
@@ -230,7 +203,10 @@ class PostgresDatabase(Database):
                 init=_prepare,
                 reset=_nothing_to_reset,
                 command_timeout=60,
-                server_settings={"lock_timeout": f"{self._hang_limits.lock_s}s"},
+                server_settings={
+                    **schema.connection_settings(),
+                    "lock_timeout": f"{self._hang_limits.lock_s}s",
+                },
             )
         except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, ValueError) as error:
             msg = (
@@ -252,7 +228,9 @@ class PostgresDatabase(Database):
 
     async def _set_up(self) -> None:
         async with self.transaction() as connection:
-            await _set_up(connection)
+            done = await migrating.set_up(connection, migrate=self._migrate)
+        for step in done:
+            log.info("schema migrated", version=step.version, step=step.title)
 
     async def look(self, seen: int | None = None, *, step: int = 0) -> bool:
         """Return whether the data went back, and copy the mark, raised by a step, to the file.
@@ -341,7 +319,9 @@ class PostgresDatabase(Database):
     async def _probe(self) -> None:
         """Return as soon as the server has answered on a new connection, if only by refusing it."""
         try:
-            connection = await asyncpg.connect(self._dsn)
+            connection = await asyncpg.connect(
+                self._dsn, server_settings=schema.connection_settings()
+            )
         except TimeoutError:
             raise
         except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
@@ -369,7 +349,7 @@ class PostgresDatabase(Database):
             await clock.sleep(pause)
 
     async def _listen_once(self, on_notice: Callable[[Notice], None]) -> None:
-        connection = await asyncpg.connect(self._dsn)
+        connection = await asyncpg.connect(self._dsn, server_settings=schema.connection_settings())
         closed = asyncio.Event()
         connection.add_termination_listener(lambda *_: closed.set())
         try:
@@ -445,47 +425,6 @@ async def _prepare(connection: PostgresConnection) -> None:
     )
 
 
-async def _set_up(connection: PostgresConnection) -> None:
-    """Create the schema in an empty database, and compare versions in any other."""
-    queries = Queries("node.store", "setup")
-    await connection.execute(queries["lock_set_up"], _SETUP_LOCK)
-    if not await connection.fetchval(queries["has_version"]):
-        if await connection.fetchval(queries["count_tables"]):
-            msg = (
-                "the database is not empty and is not Parley's; create one for Parley: "
-                "createdb -O parley parley"
-            )
-            raise SchemaMismatch(msg)
-        await connection.execute(schema_text())
-        await connection.execute(queries["keep_version"], SCHEMA_VERSION, digest_of_schema())
-    found = await connection.fetchrow(queries["version"])
-    mismatch = _mismatch(*found) if found else "the database does not say which schema it has"
-    if mismatch is not None:
-        raise SchemaMismatch(mismatch)
-
-
-def _mismatch(version: int, digest: str | None) -> str | None:
-    """Return why this program cannot use a database of that schema, or None if it can. Pure."""
-    if (version, digest) == (SCHEMA_VERSION, digest_of_schema()):
-        return None
-    if version > SCHEMA_VERSION:
-        return (
-            f"the database has schema version {version}, which is newer than this program's "
-            f"version {SCHEMA_VERSION}; upgrade the program"
-        )
-    remedy = "use the program it was made by, or give this one an empty database"
-    if version < SCHEMA_VERSION:
-        return (
-            f"the database has schema version {version}, which is older than this program's "
-            f"version {SCHEMA_VERSION}; {remedy}"
-        )
-    made, own = (it[:_DIGEST_SHOWN] if it else "none" for it in (digest, digest_of_schema()))
-    return (
-        f"the database was made by another build of this program: both have schema version "
-        f"{version}, but not the same schema.sql (digest {made} there, {own} here); {remedy}"
-    )
-
-
 class _Standing(NamedTuple):
     generation: Generation
     marked_at: int
@@ -523,19 +462,3 @@ def _standing(row: Record | None, *, went_back: bool) -> _Standing:
 
 def _latest(*instants: int | None) -> int | None:
     return max((instant for instant in instants if instant is not None), default=None)
-
-
-def schema_text() -> str:
-    """Return the text of ``schema.sql``."""
-    return resources.files("node.store").joinpath("schema.sql").read_text("utf-8")
-
-
-@functools.cache
-def digest_of_schema() -> str:
-    """Return the digest of ``schema.sql``."""
-    return digest_of(schema_text())
-
-
-def digest_of(schema: str) -> str:
-    """Return the SHA-256 of a schema's text; comments and spacing do not matter. Pure."""
-    return hashlib.sha256(" ".join(_REMARK.sub(" ", schema).split()).encode()).hexdigest()

@@ -14,7 +14,8 @@ from node.model.runstate import RunState
 from node.model.wire.tasks import Dependency
 from node.store import bookings, changes, runs, tasks
 from node.store.changes import TaskChange
-from node.store.database import Connection, Queries
+from node.store.database import Connection
+from node.store.queries import Queries
 from node.store.runs import NextAttempt
 
 _SQL = Queries("node.store", "dependencies")

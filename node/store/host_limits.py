@@ -10,7 +10,8 @@ from node.model.host_limits.quotas import PeriodQuota, Quantity, UseKey
 from node.model.host_limits.standing import LimitStanding
 from node.model.spans import Span
 from node.model.wire.participants import RunRequest
-from node.store.database import Connection, Queries
+from node.store.database import Connection
+from node.store.queries import Queries
 
 _SQL = Queries("node.store", "host_limits")
 

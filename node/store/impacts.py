@@ -8,7 +8,8 @@ from uuid import UUID
 from node.model.classes import SchedulingClass, blockers
 from node.model.wire.impacts import HOURS, Hour, ImpactRequest
 from node.model.wire.participants import Obstacle
-from node.store.database import Connection, Queries
+from node.store.database import Connection
+from node.store.queries import Queries
 
 _SQL = Queries("node.store", "impacts")
 

@@ -8,7 +8,8 @@ from typing import Any
 from uuid import UUID
 
 from node.model.intervals import Interval, Rhythm
-from node.store.database import Connection, Queries, Record
+from node.store.database import Connection, Record
+from node.store.queries import Queries
 
 _SQL = Queries("node.store", "intervals")
 

@@ -11,7 +11,8 @@ from node.model.predicates import Attributes
 from node.model.shortfall import Shortfall
 from node.model.times import to_the_second
 from node.model.wire.nodes import NodeCard
-from node.store.database import Connection, Queries
+from node.store.database import Connection
+from node.store.queries import Queries
 
 _SQL = Queries("node.store", "nodes")
 

@@ -8,7 +8,8 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
-from node.store.database import Connection, Queries
+from node.store.database import Connection
+from node.store.queries import Queries
 
 _SQL = Queries("node.store", "outbox")
 

@@ -7,7 +7,8 @@ from typing import Any
 from uuid import UUID
 
 from node.model.errors import Conflict
-from node.store.database import BrokenReference, Connection, Queries
+from node.store.database import BrokenReference, Connection
+from node.store.queries import Queries
 
 _SQL = Queries("node.store", "pools")
 

@@ -12,7 +12,8 @@ from node.model.errors import Conflict
 from node.model.reservations import ReservationSpan, access_of
 from node.model.spans import Span
 from node.model.timeline import Booking
-from node.store.database import BrokenReference, Connection, Queries, Record
+from node.store.database import BrokenReference, Connection, Record
+from node.store.queries import Queries
 
 _SQL = Queries("node.store", "reservations")
 

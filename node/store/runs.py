@@ -11,7 +11,8 @@ from node.model import runstate
 from node.model.runstate import RunState
 from node.model.wire.participants import BookedRun
 from node.model.wire.tasks import PARTICIPANTS, Participant
-from node.store.database import Connection, Queries, Record
+from node.store.database import Connection, Record
+from node.store.queries import Queries
 
 _SQL = Queries("node.store", "runs")
 

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.lead_shares import OTHERS, LeadShares
-from node.store.database import Connection, Queries, Record
+from node.store.database import Connection, Record
+from node.store.queries import Queries
 
 _SQL = Queries("node.store", "shares")
 

@@ -12,7 +12,8 @@ from node.model.task_terms import TaskTerms, introduction_with, take_terms
 from node.model.taskstate import TaskState
 from node.model.wire.participants import Introduction
 from node.model.wire.tasks import PARTICIPANTS, Participant
-from node.store.database import Connection, Queries, Record
+from node.store.database import Connection, Record
+from node.store.queries import Queries
 
 _SQL = Queries("node.store", "tasks")
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from node.model.principals import Role
-from node.store.database import Connection, Queries, Record
+from node.store.database import Connection, Record
+from node.store.queries import Queries
 
 _SQL = Queries("node.store", "tokens")
 

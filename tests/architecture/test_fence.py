@@ -52,6 +52,7 @@ OPEN_TO_LEAD = (
     # Node and lead have their periodic jobs run in the same way.
     "node.housekeeping",
     "node.store.database",
+    "node.store.queries",
     # A decision and its messages are written in one transaction, and the messages are sent like
     # the node's own.
     "node.store.outbox",

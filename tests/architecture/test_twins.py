@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lead.simulation.memory.twins import FILES
-from node.store.database import Queries
+from node.store.queries import Queries
 from tests.architecture.sources import REPOSITORY
 
 WITHOUT = {

@@ -11,7 +11,7 @@ import asyncpg
 
 from node.execution import process
 from node.execution.process import RunningProcess
-from node.store.database import Queries
+from node.store.queries import Queries
 from tests.bench.figures import Figure
 from tests.bench.fleet import Fleet
 

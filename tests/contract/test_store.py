@@ -27,10 +27,10 @@ from node.store.database import (
     CHANNEL,
     Database,
     Notice,
-    PostgresConnection,
     PostgresDatabase,
     parse_notice,
 )
+from node.store.queries import PostgresConnection
 from tests.conftest import CLEAR_CAMPAIGNS
 from tests.support.clocks import ManualClock
 from tests.support.pool_worlds import known_as_they_are, pooled

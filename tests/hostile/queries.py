@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from node.store.database import parse_queries
+from node.store.queries import parse_queries
 
 SQL = parse_queries((Path(__file__).parent / "hostile.sql").read_text("utf-8"))

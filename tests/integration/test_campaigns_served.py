@@ -11,7 +11,8 @@ import pytest
 
 from node.model import times
 from node.model.times import format_instant
-from node.store.database import PostgresConnection, PostgresDatabase
+from node.store.database import PostgresDatabase
+from node.store.queries import PostgresConnection
 from tests.conftest import NewDatabase
 from tests.support.clocks import START, ManualClock
 from tests.support.served_nodes import Asker, asker

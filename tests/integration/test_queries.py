@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from node.store.database import PostgresDatabase, Queries
+from node.store.database import PostgresDatabase
+from node.store.queries import Queries
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted(chain(ROOT.glob("node/store/sql/*.sql"), ROOT.glob("lead/store/sql/*.sql")))

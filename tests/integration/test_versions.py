@@ -12,7 +12,8 @@ import pytest
 from node.postgres.account import server_account
 from node.postgres.binaries import ServerBinaries, inspect, wheel_directories
 from node.postgres.cluster import PrivateCluster
-from node.store.database import PostgresDatabase, Queries
+from node.store.database import PostgresDatabase
+from node.store.queries import Queries
 
 ROOT = Path(__file__).parents[2]
 STORES = ("node.store", "lead.store")

@@ -6,7 +6,8 @@ from itertools import count
 
 import asyncpg
 
-from node.store.database import PostgresDatabase, Queries
+from node.store.database import PostgresDatabase
+from node.store.queries import Queries
 from tests.support.databases import copy_database
 from tests.support.worlds import Site, World
 

@@ -20,9 +20,9 @@ from node.store.database import (
     BrokenOverlap,
     BrokenReference,
     Connection,
-    PostgresConnection,
     Record,
 )
+from node.store.queries import PostgresConnection
 
 Statement = tuple[str, tuple[Any, ...]]
 BROKEN = (BrokenCheck, BrokenKey, BrokenOverlap, BrokenReference)

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from node.store.database import Notice, Queries, parse_notice, parse_queries
+from node.store.database import Notice, parse_notice
+from node.store.queries import Queries, parse_queries
 
 ROOT = Path(__file__).parents[2]
 FILES = [

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from node.model import runstate
 from node.model.runstate import LIVE, NOT_COUNTED, OVER, RunState, predecessors
-from node.store.database import parse_queries
+from node.store.queries import parse_queries
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = (ROOT / "schema.sql").read_text("utf-8")

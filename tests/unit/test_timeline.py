@@ -29,7 +29,7 @@ from node.model.timeline import (
     occupation_of,
     trim_window,
 )
-from node.store.database import parse_queries
+from node.store.queries import parse_queries
 
 # Few distinct numbers, so that windows and bookings often touch, nest and coincide.
 LAST = 30

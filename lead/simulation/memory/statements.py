@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
-from node.store.database import Queries
+from node.store.queries import Queries
 
 Answer = Sequence[tuple[Any, ...]]
 Twin = Callable[..., Answer]

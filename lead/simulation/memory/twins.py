@@ -26,7 +26,7 @@ from lead.simulation.memory import (
     terms,
 )
 from lead.simulation.memory.statements import Statement
-from node.store.database import Queries
+from node.store.queries import Queries
 
 _MODULES = (
     bookings,

@@ -11,7 +11,7 @@ from typing import Literal
 import asyncpg
 
 from node.model.errors import ArchiverFailed
-from node.store.database import Queries
+from node.store.queries import Queries
 
 _SQL = Queries("node.store.results", "results")
 

@@ -9,7 +9,18 @@ SELECT to_regclass('schema_version') IS NOT NULL;
 SELECT count(*) FROM pg_tables WHERE schemaname = current_schema();
 
 -- keep_version --
-INSERT INTO schema_version (version, digest) VALUES ($1, $2);
+INSERT INTO schema_version (version, digest, migration, oldest_program) VALUES ($1, $2, $3, $4);
+
+-- wait_briefly --
+-- Whoever waits behind a step that waits for a table waits as long as that.
+SET LOCAL lock_timeout = '3s';
+
+-- count_earlier --
+-- Connections of programs with an earlier schema than this one; those of version 4 did not say which they have.
+SELECT count(*) FROM pg_stat_activity
+WHERE
+    datname = current_database() AND usename = current_user AND backend_type = 'client backend' AND pid <> pg_backend_pid()
+    AND (CASE application_name WHEN '' THEN '4' ELSE substring(application_name FROM '^parley schema (\d+)$') END)::integer < $1;
 
 -- place --
 -- Differs in every copy of a database that was restored from a dump or made from a template. The time line of a server
@@ -41,8 +52,8 @@ SELECT made_at > now() - interval '10 minutes' FROM generation;
 
 -- was_restored --
 -- A new database gets its first generation when it is set up.
-SELECT generation.made_at > greatest(now() - interval '10 minutes', schema_version.applied_at + interval '1 minute')
-FROM generation CROSS JOIN schema_version;
+SELECT made_at > greatest(now() - interval '10 minutes', (SELECT min(applied_at) FROM schema_version) + interval '1 minute')
+FROM generation;
 
 -- new_generation --
 -- The other processes of this node take it over.
@@ -60,6 +71,10 @@ UPDATE planning SET lease_epoch = greatest(lease_epoch, (extract(EPOCH FROM cloc
 -- Whatever was agreed with them after the backup is not known here.
 UPDATE node SET uncompared = true WHERE NOT is_self;
 
--- version --
--- Earlier schemas have no digest.
-SELECT version, to_jsonb(schema_version) ->> 'digest' AS digest FROM schema_version ORDER BY version DESC LIMIT 1;
+-- versions --
+-- Databases of version 4 and before do not say all of it.
+SELECT
+    version, to_jsonb(schema_version) ->> 'digest' AS digest, to_jsonb(schema_version) ->> 'migration' AS migration,
+    coalesce((to_jsonb(schema_version) ->> 'oldest_program')::integer, version) AS oldest_program
+FROM schema_version
+ORDER BY version;

@@ -1,0 +1,74 @@
+"""The database of a node: the one that its owner names, or that of its private Postgres."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+from node.clock import Clock
+from node.model.errors import ClusterInUse, DatabaseUnavailable
+from node.postgres.binaries import ExternalServer, locate
+from node.postgres.cluster import PrivateCluster, existing_major
+from node.postgres.keeper import keep_running
+from node.settings import Settings
+
+_NAME = "parley"
+
+
+@contextlib.asynccontextmanager
+async def served_database(
+    settings: Settings, clock: Clock
+) -> AsyncIterator[tuple[str, asyncio.Task[None] | None]]:
+    """Yield the given DSN, or that of a private cluster that runs as long as this service.
+
+    With a private cluster comes the task that keeps it running, which ends only by giving up.
+    """
+    directory = settings.state_dir / "postgres"
+    server = locate(settings.dsn, major=existing_major(directory))
+    if isinstance(server, ExternalServer):
+        yield server.dsn, None
+        return
+    cluster = await PrivateCluster.create(directory, server)
+    await cluster.start()
+    try:
+        await cluster.create_database(_NAME)
+        keeping = asyncio.create_task(keep_running(cluster, clock), name="postgres")
+        try:
+            yield cluster.dsn(_NAME), keeping
+        finally:
+            keeping.cancel()
+            await asyncio.gather(keeping, return_exceptions=True)
+    finally:
+        await cluster.stop()
+
+
+@contextlib.asynccontextmanager
+async def present_database(settings: Settings) -> AsyncIterator[str]:
+    """Yield the DSN of the database that the node has, whether its services run or not.
+
+    A private Postgres that no service has started runs as long as this context.
+
+    :raises DatabaseUnavailable: the node has no database yet, or it cannot be reached.
+    """
+    directory = settings.state_dir / "postgres"
+    major = existing_major(directory)
+    if settings.dsn is None and major is None:
+        raise DatabaseUnavailable(
+            f"there is no database in {directory}; name the node's state directory with "
+            "--state-dir (PARLEY_STATE_DIR), or its Postgres with --dsn (PARLEY_DSN)"
+        )
+    server = locate(settings.dsn, major=major)
+    if isinstance(server, ExternalServer):
+        yield server.dsn
+        return
+    cluster = await PrivateCluster.create(directory, server)
+    try:
+        await cluster.start()
+    except ClusterInUse:
+        yield cluster.dsn(_NAME)
+        return
+    try:
+        yield cluster.dsn(_NAME)
+    finally:
+        await cluster.stop()
