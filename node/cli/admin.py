@@ -4,25 +4,37 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from node.cli.failures import INTERRUPTED, print_error_lines, report
 from node.cli.groups import CommandGroup
 from node.cli.invocation import Invocation, global_options
-from node.cli.output import OutputWriter, RecordLayout
-from node.model.errors import ParleyError
+from node.cli.output import OutputWriter, RecordLayout, pairs
+from node.model.errors import HostError, ParleyError
+from node.model.times import SECOND
+
+if TYPE_CHECKING:
+    from node.postgres.backups import Manifest
 
 AnyCommand = TypeVar("AnyCommand", bound=Callable[..., Any])
 
+BACKUP = RecordLayout(
+    columns=(),
+    fields=("file", "bytes", "identity", "schema_version", "made_at", "program", "with_key"),
+    empty="",
+    key="file",
+)
 MIGRATION = RecordLayout(columns=(), fields=("version", "steps", "done"), empty="", key="version")
 
 
 @click.group("admin", cls=CommandGroup)
 def admin_group() -> None:
-    """Look after the database of this host's node."""
+    """Migrate, back up and restore the database of this host's node."""
 
 
 def _names_database(command: AnyCommand) -> AnyCommand:
@@ -45,13 +57,186 @@ def migrate(context: click.Context, /, *, yes: bool, **options: Any) -> None:
     All steps are one transaction: each is done, or none. Without --yes, and where nobody can be
     asked, nothing is changed.
     """  # noqa: D301 - click's mark for lines to keep
-    invocation = context.ensure_object(Invocation)
+    _finish(context, _migrate(context.ensure_object(Invocation), options, yes=yes))
+
+
+@admin_group.command("backup")
+@click.argument("file", required=False, type=click.Path(dir_okay=False, path_type=Path))
+@click.option(
+    "--to",
+    "directory",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Write a file named for the node and the time into this directory.",
+)
+@click.option(
+    "--keep",
+    type=click.IntRange(1),
+    help="With --to: delete older backups of this node there, but this many.",
+)
+@click.option("--without-key", is_flag=True, help="Leave out the node's private key.")
+@_names_database
+@global_options
+@click.pass_context
+def backup(
+    context: click.Context,
+    /,
+    file: Path | None,
+    directory: Path | None,
+    keep: int | None,
+    without_key: bool,
+    **options: Any,
+) -> None:
+    """Write the node's database and key to FILE; the node may run meanwhile.
+
+    \b
+      parley admin backup /backup/a.parley
+      parley admin backup --to /backup --keep 14     # every night, from cron or a timer
+
+    What was written is read again and compared before the file gets its name. The key is what
+    other nodes know this one by: keep the file like a password, or leave the key out.
+    """  # noqa: D301 - click's mark for lines to keep
+    if keep is not None and directory is None:
+        raise click.UsageError("--keep needs --to")
+    place = file if directory is None else _BackupDirectory(directory, keep)
+    if place is None or (file is not None and directory is not None):
+        raise click.UsageError("give FILE, or --to DIRECTORY")
+    _finish(
+        context,
+        _backup(context.ensure_object(Invocation), options, place, with_key=not without_key),
+    )
+
+
+@admin_group.command("restore")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option(
+    "--replace", is_flag=True, help="Replace what the database and the state directory have."
+)
+@_names_database
+@global_options
+@click.pass_context
+def restore(context: click.Context, /, file: Path, *, replace: bool, **options: Any) -> None:
+    """Restore the database and the key in FILE, while the node does not run.
+
+    \b
+      parley admin restore /backup/a.parley              # on a new host, or after a loss
+      parley admin restore --replace /backup/a.parley    # back to an earlier state
+
+    The whole file is checked first. At its next start the node notices that its database is older
+    than what other nodes have seen, and compares with them what was agreed meanwhile.
+    """  # noqa: D301 - click's mark for lines to keep
+    _finish(context, _restore(context.ensure_object(Invocation), options, file, replace=replace))
+
+
+def _finish(context: click.Context, work: Coroutine[Any, Any, None]) -> None:
+    """Do the work of a command; report its error."""
     try:
-        asyncio.run(_migrate(invocation, options, yes=yes))
+        asyncio.run(work)
     except ParleyError as error:
-        context.exit(report(error, invocation))
+        context.exit(report(error, context.ensure_object(Invocation)))
     except KeyboardInterrupt:
         context.exit(INTERRUPTED)
+
+
+@dataclass(frozen=True)
+class _BackupDirectory:
+    """A directory that has backups of nodes, and keeps some of each node's."""
+
+    path: Path
+    keep: int | None
+
+
+def _new_file(place: Path | _BackupDirectory, identity: str, now: str) -> Path:
+    """Return the file for a new backup of a node.
+
+    :raises HostError: it exists.
+    """
+    file = place
+    if isinstance(file, _BackupDirectory):
+        file = file.path / f"{_prefix(identity)}{now.replace(':', '')}.parley"
+    if file.exists():
+        msg = f"{file} exists; name a new file, or remove that one"
+        raise HostError(msg)
+    return file
+
+
+def _delete_older(place: Path | _BackupDirectory, identity: str) -> None:
+    """Delete the oldest backups of a node in a directory, but those that are to be kept."""
+    if isinstance(place, _BackupDirectory) and place.keep is not None:
+        for old in sorted(place.path.glob(f"{_prefix(identity)}*.parley"))[: -place.keep]:
+            old.unlink()
+
+
+def _prefix(identity: str) -> str:
+    """Return how the names of a node's backups begin: with its key, as far as names may have it."""
+    return f"parley-{identity.removeprefix('ed25519:')[:12].replace('/', '_').replace('+', '-')}-"
+
+
+async def _backup(
+    invocation: Invocation,
+    options: Mapping[str, Any],
+    place: Path | _BackupDirectory,
+    *,
+    with_key: bool,
+) -> None:
+    from node.capability.catalog import program_version
+    from node.cli.services import settings_of
+    from node.clock import SystemClock
+    from node.model.times import format_instant
+    from node.postgres import backups
+    from node.postgres.access import present_database
+
+    settings = settings_of(dict(options))
+    async with present_database(settings) as dsn:
+        identity = backups.identity_in(settings.state_dir)
+        now = format_instant(SystemClock().now() // SECOND * SECOND)
+        file = _new_file(place, identity, now)
+        manifest = await backups.back_up(
+            dsn, settings.state_dir, file, with_key=with_key, program=program_version(), now=now
+        )
+    _delete_older(place, identity)
+    _show(invocation, file, manifest, "Written and read again")
+
+
+async def _restore(
+    invocation: Invocation, options: Mapping[str, Any], file: Path, *, replace: bool
+) -> None:
+    from node.cli.services import settings_of
+    from node.postgres import backups
+    from node.postgres.access import idle_database
+    from node.trust.private_files import prepare_directory
+
+    settings = settings_of(dict(options))
+    manifest = backups.read(file)
+    prepare_directory(settings.state_dir)
+    backups.check_key(manifest, settings.state_dir, replace=replace)
+    async with idle_database(settings) as dsn:
+        await backups.restore_database(dsn, file, manifest, replace=replace)
+    if manifest.with_key:
+        backups.restore_key(file, settings.state_dir)
+    _show(invocation, file, manifest, "Restored")
+    if not manifest.with_key:
+        note = (
+            "The backup has no key: nodes that know another key of this one have to add it again."
+        )
+        print_error_lines(note)
+
+
+def _show(invocation: Invocation, file: Path, manifest: Manifest, what: str) -> None:
+    record = {**asdict(manifest), "file": str(file), "bytes": file.stat().st_size}
+
+    def view(_: Mapping[str, Any]) -> str:
+        return f"{what}: {file}\n" + pairs(
+            [
+                ("node", manifest.identity),
+                ("made", f"{manifest.made_at} by version {manifest.program}"),
+                ("schema", manifest.schema_version),
+                ("key", "included" if manifest.with_key else "left out"),
+                ("size", f"{file.stat().st_size:,} bytes"),
+            ],
+            "  ",
+        )
+
+    OutputWriter(invocation.output, invocation.picked).one(record, BACKUP, view)
 
 
 async def _migrate(invocation: Invocation, options: Mapping[str, Any], *, yes: bool) -> None:

@@ -122,7 +122,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "node.cli.audit:audit",
         "Show who did what on the node, and who was refused.",
     ),
-    "admin": ("node.cli.admin:admin_group", "Look after the database of this host's node."),
+    "admin": (
+        "node.cli.admin:admin_group",
+        "Migrate, back up and restore the database of this host's node.",
+    ),
     "test": ("node.cli.nodes:test_group", "List and show what can be measured."),
     "tool": ("node.cli.nodes:tool_group", "List the programs that measure."),
     "plugin": (

@@ -6,14 +6,19 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
-from node.clock import Clock
-from node.model.errors import ClusterInUse, DatabaseUnavailable
+from node.clock import Clock, SystemClock
+from node.model.errors import ClusterInUse, DatabaseInUse, DatabaseUnavailable
 from node.postgres.binaries import ExternalServer, locate
 from node.postgres.cluster import PrivateCluster, existing_major
 from node.postgres.keeper import keep_running
 from node.settings import Settings
+from node.store import restoring
 
 _NAME = "parley"
+_RUNNING = (
+    "services of the node use the database; stop them first: parley up, or parley-node and "
+    "parley-lead"
+)
 
 
 @contextlib.asynccontextmanager
@@ -72,3 +77,19 @@ async def present_database(settings: Settings) -> AsyncIterator[str]:
         yield cluster.dsn(_NAME)
     finally:
         await cluster.stop()
+
+
+@contextlib.asynccontextmanager
+async def idle_database(settings: Settings) -> AsyncIterator[str]:
+    """Yield the DSN of a database that no service uses; a private one is made if there is none.
+
+    :raises DatabaseInUse: a service of the node runs.
+    """
+    try:
+        async with served_database(settings, SystemClock()) as (dsn, _):
+            connections = (await restoring.contents(dsn)).connections
+            if connections:
+                raise DatabaseInUse(_RUNNING)
+            yield dsn
+    except ClusterInUse as error:
+        raise DatabaseInUse(_RUNNING) from error

@@ -66,7 +66,7 @@ async def look(dsn: str) -> Standing:
     :raises DatabaseUnavailable: there is no connection.
     :raises SchemaMismatch: this program can neither use nor migrate it.
     """
-    async with _connected(dsn) as connection:
+    async with connected(dsn) as connection:
         if not await connection.fetchval(_SQL["has_version"]):
             msg = "the database has no schema yet; start the node, which sets it up"
             raise SchemaMismatch(msg)
@@ -81,12 +81,16 @@ async def migrate(dsn: str) -> None:
     :raises SchemaMismatch: this program can neither use nor migrate it.
     :raises DatabaseInUse: programs that could not use it afterwards are in the way.
     """
-    async with _connected(dsn) as connection, connection.transaction():
+    async with connected(dsn) as connection, connection.transaction():
         await set_up(connection, migrate=True)
 
 
 @contextlib.asynccontextmanager
-async def _connected(dsn: str) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
+async def connected(dsn: str) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
+    """Connect to a database, whatever its schema.
+
+    :raises DatabaseUnavailable: there is no connection.
+    """
     try:
         connection = await asyncpg.connect(dsn, server_settings=schema.connection_settings())
     except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, ValueError) as error:

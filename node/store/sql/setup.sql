@@ -78,3 +78,29 @@ SELECT
     coalesce((to_jsonb(schema_version) ->> 'oldest_program')::integer, version) AS oldest_program
 FROM schema_version
 ORDER BY version;
+
+-- contents --
+SELECT
+    EXISTS (SELECT FROM pg_tables WHERE schemaname = 'public') AS tables,
+    (
+        SELECT count(*) FROM pg_stat_activity
+        WHERE
+            datname = current_database() AND usename = current_user AND backend_type = 'client backend'
+            AND pid <> pg_backend_pid() AND (application_name = '' OR starts_with(application_name, 'parley'))
+    ) AS connections;
+
+-- drop_all --
+DROP SCHEMA public CASCADE;
+
+-- make_schema --
+CREATE SCHEMA public;
+
+-- open_schema --
+-- As in a new database.
+GRANT USAGE ON SCHEMA public TO public;
+
+-- make_reader --
+CREATE ROLE parley_reader NOLOGIN;
+
+-- has_reader --
+SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = 'parley_reader');

@@ -1,0 +1,257 @@
+"""Backups: the database of a node, and its key unless that is left out, in one file.
+
+The file is a tar archive: ``database.dump`` (of ``pg_dump``, compressed), ``node.pem``, and
+``manifest.json``, which has the digest of each. What was written is read again before the file gets
+its name, so that a file of that name is whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import os
+import tarfile
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO
+from urllib.parse import unquote, urlsplit
+
+import orjson
+
+from node.execution import process
+from node.model.errors import DatabaseUnavailable, HostError, SchemaMismatch
+from node.postgres.binaries import ServerBinaries, candidates, inspect
+from node.store import migrating, restoring
+from node.store.schema import schema_version
+from node.trust.keys import NodeKey
+from node.trust.private_files import OWNER_ONLY, read_private, replace_private
+
+FORMAT = 1
+_DUMP, _KEY, _MANIFEST = "database.dump", "node.pem", "manifest.json"
+_CHUNK = 1 << 20
+_MANIFEST_MAX = 65_536
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The manifest of a backup; ``identity`` is the key of the node."""
+
+    format: int
+    program: str
+    schema_version: int
+    identity: str
+    made_at: str
+    with_key: bool
+    digests: Mapping[str, str]
+
+
+async def back_up(
+    dsn: str, state_dir: Path, file: Path, *, with_key: bool, program: str, now: str
+) -> Manifest:
+    """Write a backup of a database that may be in use, as it is at one instant.
+
+    ``program`` is the version of this program, ``now`` the current time as text. An existing file
+    is replaced.
+
+    :raises HostError: the file cannot be written, or the key cannot be read.
+    :raises DatabaseUnavailable: there is no connection, or no ``pg_dump`` of that version.
+    """
+    standing = await migrating.look(dsn)
+    tools = await _tools(dsn)
+    identity = identity_in(state_dir)
+    key = read_private(state_dir / _KEY) if with_key else None
+    with _writing(file) as work:
+        dump = work / _DUMP
+        await _run(tools, "pg_dump", dsn, "--format=custom", f"--file={dump}")
+        await _run(tools, "pg_restore", None, "--file=/dev/null", str(dump))
+        with dump.open("rb") as written:
+            digests = {_DUMP: hashlib.file_digest(written, "sha256").hexdigest()}
+        if key is not None:
+            digests[_KEY] = hashlib.sha256(key).hexdigest()
+        manifest = Manifest(FORMAT, program, standing.version, identity, now, with_key, digests)
+        new = work / "new"
+        _write(new, manifest, dump, key)
+        read(new)
+        new.rename(file)
+    return manifest
+
+
+def read(file: Path) -> Manifest:
+    """Return what a backup says of itself, after comparing all of it with its digests.
+
+    :raises HostError: it cannot be read, is not a backup, or was damaged.
+    """
+    try:
+        with tarfile.open(file, "r:") as archive:
+            document = _member(archive, _MANIFEST).read(_MANIFEST_MAX)
+            manifest = _manifest(file, document)
+            for name, digest in manifest.digests.items():
+                if _digest(_member(archive, name)) != digest:
+                    msg = f"{file} was damaged: {name} is not what was written; use another backup"
+                    raise HostError(msg)
+    except (tarfile.TarError, KeyError, EOFError) as error:
+        msg = f"{file} is not a backup of a node, or only a part of one; use another file"
+        raise HostError(msg) from error
+    except OSError as error:
+        msg = f"{file} cannot be read: {error.strerror or error}"
+        raise HostError(msg) from error
+    return manifest
+
+
+def identity_in(state_dir: Path) -> str:
+    """Return the identity of the node that has this state directory.
+
+    :raises HostError: no node has it, or the key cannot be read.
+    """
+    if read_private(state_dir / _KEY) is None:
+        msg = f"{state_dir} has no key of a node; name the state directory of the node"
+        raise HostError(msg)
+    return NodeKey.load_or_create(state_dir / _KEY).identity
+
+
+def check_key(manifest: Manifest, state_dir: Path, *, replace: bool) -> None:
+    """Check that a backup is of the node whose key a state directory has, if it has one.
+
+    :raises HostError: it is of another node, and nothing is to be replaced.
+    """
+    if read_private(state_dir / _KEY) is None or replace:
+        return
+    own = NodeKey.load_or_create(state_dir / _KEY).identity
+    if own != manifest.identity:
+        msg = (
+            f"the backup is of {manifest.identity}, and {state_dir} has the key of {own}; "
+            "name another state directory, or replace what is there with --replace"
+        )
+        raise HostError(msg)
+
+
+async def restore_database(dsn: str, file: Path, manifest: Manifest, *, replace: bool) -> None:
+    """Put the database of a backup, which was read before, into one that is not in use.
+
+    :raises SchemaMismatch: the backup was made by a later program.
+    :raises HostError: the database is not empty, and nothing is to be replaced.
+    :raises DatabaseUnavailable: it cannot be done; nothing but an empty database may be left.
+    """
+    if manifest.schema_version > schema_version():
+        msg = (
+            f"the backup has schema version {manifest.schema_version}, and this program's is "
+            f"{schema_version()}; use a program like the one that made it: {manifest.program}"
+        )
+        raise SchemaMismatch(msg)
+    tools = await _tools(dsn)
+    with tempfile.TemporaryDirectory(prefix="parley-restore-") as work:
+        with tarfile.open(file, "r:") as archive:
+            archive.extract(_DUMP, work, filter="data")
+        dump = Path(work) / _DUMP
+        await _run(tools, "pg_restore", None, "--file=/dev/null", str(dump))
+        if (await restoring.contents(dsn)).tables:
+            if not replace:
+                msg = "the database is not empty; replace what is there with --replace"
+                raise HostError(msg)
+            await restoring.clear(dsn)
+        options = ["--no-owner", "--single-transaction", "--exit-on-error"]
+        if not await restoring.has_reader(dsn):
+            options.append("--no-privileges")
+        await _run(tools, "pg_restore", dsn, *options, str(dump))
+
+
+def restore_key(file: Path, state_dir: Path) -> None:
+    """Put the key of a backup in its place; another one that is there is kept beside it."""
+    with tarfile.open(file, "r:") as archive:
+        key = _member(archive, _KEY).read()
+    replaced = read_private(state_dir / _KEY)
+    if replaced not in {None, key}:
+        replace_private(state_dir / f"{_KEY}.replaced", replaced or b"")
+    replace_private(state_dir / _KEY, key)
+
+
+async def _tools(dsn: str) -> ServerBinaries:
+    """Return programs of the server's version, or of the next later one that is installed."""
+    server = await restoring.server_major(dsn)
+    found = [it for it in map(inspect, candidates()) if isinstance(it, ServerBinaries)]
+    usable = [it for it in found if it.major >= server and (it.directory / "pg_dump").exists()]
+    if not usable:
+        raise DatabaseUnavailable(
+            f"there is no pg_dump of Postgres {server} on this host, the version of the server; "
+            f"install it: apt install postgresql-client-{server}"
+        )
+    return min(usable, key=lambda it: it.major)
+
+
+async def _run(tools: ServerBinaries, program: str, dsn: str | None, *options: str) -> None:
+    """Run a program of Postgres; the password goes by its environment, which only we can read."""
+    argv, environment = [tools.program(program), *options], {}
+    if dsn is not None:
+        password = urlsplit(dsn).password
+        if password:
+            environment["PGPASSWORD"] = unquote(password)
+            dsn = dsn.replace(f":{password}@", "@", 1)
+        argv.insert(1, f"--dbname={dsn}")
+    running = await process.start(argv, env=environment)
+    try:
+        finished = await running.wait()
+    finally:
+        await running.end(5)
+    if finished.exit_code != 0:
+        raise DatabaseUnavailable(f"{program} failed: {process.tail(finished.stderr, 3)}")
+
+
+def _write(new: Path, manifest: Manifest, dump: Path, key: bytes | None) -> None:
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_ONLY)
+    with os.fdopen(descriptor, "wb") as file:
+        with tarfile.open(fileobj=file, mode="w") as archive:
+            _add(archive, _MANIFEST, orjson.dumps(asdict(manifest)))
+            if key is not None:
+                _add(archive, _KEY, key)
+            archive.add(dump, _DUMP)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _add(archive: tarfile.TarFile, name: str, content: bytes) -> None:
+    info = tarfile.TarInfo(name)
+    info.size, info.mode = len(content), OWNER_ONLY
+    archive.addfile(info, io.BytesIO(content))
+
+
+def _member(archive: tarfile.TarFile, name: str) -> IO[bytes]:
+    content = archive.extractfile(name)
+    if content is None:
+        raise KeyError(name)
+    return content
+
+
+def _digest(content: IO[bytes]) -> str:
+    digest = hashlib.sha256()
+    while chunk := content.read(_CHUNK):
+        digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _manifest(file: Path, document: bytes) -> Manifest:
+    try:
+        manifest = Manifest(**orjson.loads(document))
+    except (orjson.JSONDecodeError, TypeError) as error:
+        msg = f"{file} is not a backup of a node"
+        raise HostError(msg) from error
+    if manifest.format != FORMAT:
+        msg = f"{file} was made by a later program ({manifest.program}); upgrade this one"
+        raise HostError(msg)
+    return manifest
+
+
+@contextlib.contextmanager
+def _writing(file: Path) -> Iterator[Path]:
+    """Yield a directory beside a file, which is on the same disk.
+
+    :raises HostError: nothing can be written there.
+    """
+    try:
+        with tempfile.TemporaryDirectory(dir=file.parent, prefix=".parley-backup-") as work:
+            yield Path(work)
+    except OSError as error:
+        msg = f"{file} cannot be written: {error.strerror or error}"
+        raise HostError(msg) from error
