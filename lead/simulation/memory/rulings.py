@@ -206,16 +206,22 @@ def wake_dropped(tables: Tables, runs: Sequence[UUID], plan_at: int, now: int) -
 
 def _after_a_drop(agenda: PlanningRow, plan_at: int, now: int) -> int | None:
     if agenda.lease_until is not None:
-        return least(agenda.plan_at, now)
+        return least(agenda.plan_at, now, agenda.lease_until - 1)
     if agenda.failures == 0:
         return least(agenda.plan_at, plan_at)
     return plan_at if agenda.plan_at is None else agenda.plan_at
 
 
 def wake(tables: Tables, row: PlanningRow, plan_at: int, slot: int) -> None:
-    """Plan a task no later than ``plan_at``, from no later slot than ``slot``."""
+    """Plan a task no later than ``plan_at``, from no later slot than ``slot``.
+
+    An instant before its lease ends tells a worker that is planning it.
+    """
+    before_end = None if row.lease_until is None else row.lease_until - 1
     tables.plannings.change(
-        row, plan_at=least(row.plan_at, plan_at), next_run_at=least(row.next_run_at, slot)
+        row,
+        plan_at=least(row.plan_at, plan_at, before_end),
+        next_run_at=least(row.next_run_at, slot),
     )
 
 
