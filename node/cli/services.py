@@ -26,7 +26,7 @@ from node.api.openapi import describe
 from node.capability.catalog import program_version
 from node.cli import logs
 from node.cli.service_account import give_up_root
-from node.clock import SystemClock
+from node.clock import Clock, SystemClock
 from node.execution.descriptors import allow_many
 from node.housekeeping import Housekeeper, process_jobs
 from node.model import times
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 _IDLE_S = app.HEAD_S / 2
+_MORE_TIME = 20 * times.SECOND
 
 
 def settings_of(options: dict[str, Any]) -> Settings:
@@ -217,9 +218,10 @@ async def _work(
         served_database(settings, clock) as (dsn, keeping),
         aiohttp.ClientSession(connector=_connections(), auto_decompress=False) as session,
     ):
-        node = await assemble(
-            settings, clock, dsn, session, lead_functions(), serving=with_node, tools=tools
-        )
+        async with _given_time(clock):
+            node = await assemble(
+                settings, clock, dsn, session, lead_functions(), serving=with_node, tools=tools
+            )
         try:
             async with contextlib.AsyncExitStack() as stack:
                 if with_node:
@@ -381,6 +383,23 @@ def warn_of_contexts(contexts: Contexts, allowed: Iterable[Context]) -> None:
     for context in allowed:
         if (why := contexts.why_not(context)) is not None:
             log.warning("a context is allowed but cannot be used", context=str(context), why=why)
+
+
+@contextlib.asynccontextmanager
+async def _given_time(clock: Clock) -> AsyncIterator[None]:
+    """Let the service manager wait meanwhile: migrating a large database takes minutes."""
+
+    async def ask() -> None:
+        while True:
+            _notify(f"EXTEND_TIMEOUT_USEC={3 * _MORE_TIME}")
+            await clock.sleep(_MORE_TIME / times.SECOND)
+
+    asking = asyncio.create_task(ask(), name="more time to start")
+    try:
+        yield
+    finally:
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
 
 
 async def _ping_watchdog() -> None:

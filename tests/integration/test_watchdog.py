@@ -14,6 +14,26 @@ from node.model.times import SECOND
 from tests.support.clocks import ManualClock
 
 
+async def test_a_long_start_is_given_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The service manager is asked for more time as long as the database is being prepared."""
+    clock = ManualClock()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.settimeout(0)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        async with services._given_time(clock):
+            for _ in range(3):
+                for _ in range(10):
+                    await clock.sleep(0)
+                assert manager.recv(100) == b"EXTEND_TIMEOUT_USEC=60000000"
+                clock.advance(20 * SECOND)
+        clock.advance(20 * SECOND)
+        for _ in range(10):
+            await clock.sleep(0)
+        with pytest.raises(BlockingIOError):
+            manager.recv(100)
+
+
 async def test_the_watchdog_is_fed_at_its_interval_whatever_the_database_does(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
