@@ -15,10 +15,8 @@ import pytest
 import pytest_asyncio
 
 from node.bundles.verification import Outcome, check_bundle, parse_bundle
-from node.execution import process
 from node.lab.nodes import NodePlan, node_command
 from node.lab.supervisor import Lab
-from node.postgres import ServerBinaries, locate
 from tests.acceptance.commands import parley
 from tests.acceptance.outsider import Json, Outsider, booked
 from tests.integration.host_leftovers import nothing_left
@@ -59,21 +57,9 @@ _RUNS = "/v1/runs?state=scheduled&limit=500"
 _TASKS = "/v1/tasks?state=active&limit=500"
 
 
-async def _finish(program: str, *words: str) -> None:
-    """Run one of the server's programs."""
-    binaries = locate()
-    assert isinstance(binaries, ServerBinaries)
-    ended = await process.finish([binaries.program(program), *words], timeout_s=PATIENCE_S)
-    assert ended.exit_code == 0, ended.stderr
-
-
-async def _restore(dsn: str, dump: Path) -> None:
-    connection = await asyncpg.connect(dsn, database="postgres")
-    name = dsn.removeprefix("postgresql:///").partition("?")[0]
-    await connection.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
-    await connection.execute(f'CREATE DATABASE "{name}"')
-    await connection.close()
-    await _finish("pg_restore", "--single-transaction", f"--dbname={dsn}", str(dump))
+async def _admin(node: Outsider, *words: str | Path) -> None:
+    """Run ``parley admin …`` for the database and the key of a node."""
+    await _parley(node, "admin", *map(str, words), "--dsn", node.dsn, "--state-dir", node.state)
 
 
 async def _known(node: Outsider) -> tuple[list[tuple[str, str, str]], list[tuple[str, int]]]:
@@ -136,10 +122,8 @@ async def test_a_node_behind_a_firewall_takes_part(lab: Lab) -> None:
 
 
 @pytest.mark.needs("postgres")
-async def test_a_lead_restored_from_a_dump_agrees_with_its_participant(
-    lab: Lab, tmp_path: Path
-) -> None:
-    """Tasks edited, cancelled, and posted since the dump are the same on both nodes again."""
+async def test_a_restored_lead_agrees_with_its_participant(lab: Lab, tmp_path: Path) -> None:
+    """Tasks edited, cancelled, and posted since the backup are the same on both nodes again."""
     waits = aiohttp.ClientTimeout(total=PATIENCE_S)
     async with aiohttp.ClientSession(timeout=waits) as session:
         a, _, c = (Outsider(**asdict(node), session=session) for node in lab.nodes)
@@ -152,7 +136,7 @@ async def test_a_lead_restored_from_a_dump_agrees_with_its_participant(
 
         edited, cancelled = await post(), await post()
         await _age(a, c)
-        await _finish("pg_dump", "--format=custom", f"--file={tmp_path / 'dump'}", a.dsn)
+        await _admin(a, "backup", tmp_path / "a.parley")
         change = {"priority": 7, "schedule": {**schedule, "repeat": "PT30M"}}
         answer = await a.ask("PATCH", f"/v1/tasks/{edited['id']}", change)
         assert answer.status == 200, answer
@@ -161,7 +145,7 @@ async def test_a_lead_restored_from_a_dump_agrees_with_its_participant(
         await c.until(f"/v1/tasks/{edited['id']}", lambda task: task["priority"] == 7)
         await _age(a, c)
         await lab.kill("a")
-        await _restore(a.dsn, tmp_path / "dump")
+        await _admin(a, "restore", "--replace", tmp_path / "a.parley")
         a = Outsider(**asdict(await lab.restart("a")), session=session)
         await c.until(
             _TASKS,
