@@ -721,6 +721,18 @@ STORIES = (
         ),
         nodes=3,
     ),
+    Story(
+        "shares",
+        "owners keep a part of their time for each lead, which ask for more than theirs",
+        (
+            post(0, 0, "mine", "0 1", every=20, length=12, slip=8),
+            post(1, 1, "theirs", "1 0", every=20, length=12, slip=8),
+            post(2, 2, "late", "2 0", every=20, length=12, slip=8),
+            on_task(120, 0, "mine", "cancel"),
+        ),
+        nodes=3,
+        more={"lead_shares": {"n1": 50, "n2": 30, "n3": 20}},
+    ),
 )
 """All stories, in the order in which points are looked for."""
 
