@@ -167,8 +167,8 @@ def _delete_older(place: Path | _BackupDirectory, identity: str) -> None:
 
 
 def _prefix(identity: str) -> str:
-    """Return how the names of a node's backups begin: with its key, as far as names may have it."""
-    return f"parley-{identity.removeprefix('ed25519:')[:12].replace('/', '_').replace('+', '-')}-"
+    """Return how the names of a node's backups begin: with its key."""
+    return f"parley-{identity.removeprefix('ed25519:')[:12]}-"
 
 
 async def _backup(

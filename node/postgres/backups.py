@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO
+from typing import cast
 from urllib.parse import unquote, urlsplit
 
 import orjson
@@ -31,7 +31,6 @@ from node.trust.private_files import OWNER_ONLY, read_private, replace_private
 
 FORMAT = 1
 _DUMP, _KEY, _MANIFEST = "database.dump", "node.pem", "manifest.json"
-_CHUNK = 1 << 20
 _MANIFEST_MAX = 65_536
 
 
@@ -68,7 +67,7 @@ async def back_up(
         await _run(tools, "pg_dump", dsn, "--format=custom", f"--file={dump}")
         await _run(tools, "pg_restore", None, "--file=/dev/null", str(dump))
         with dump.open("rb") as written:
-            digests = {_DUMP: hashlib.file_digest(written, "sha256").hexdigest()}
+            digests = {_DUMP: _digest(written)}
         if key is not None:
             digests[_KEY] = hashlib.sha256(key).hexdigest()
         manifest = Manifest(FORMAT, program, standing.version, identity, now, with_key, digests)
@@ -119,7 +118,7 @@ def check_key(manifest: Manifest, state_dir: Path, *, replace: bool) -> None:
     """
     if read_private(state_dir / _KEY) is None or replace:
         return
-    own = NodeKey.load_or_create(state_dir / _KEY).identity
+    own = identity_in(state_dir)
     if own != manifest.identity:
         msg = (
             f"the backup is of {manifest.identity}, and {state_dir} has the key of {own}; "
@@ -217,18 +216,15 @@ def _add(archive: tarfile.TarFile, name: str, content: bytes) -> None:
     archive.addfile(info, io.BytesIO(content))
 
 
-def _member(archive: tarfile.TarFile, name: str) -> IO[bytes]:
+def _member(archive: tarfile.TarFile, name: str) -> io.BufferedReader:
     content = archive.extractfile(name)
     if content is None:
         raise KeyError(name)
-    return content
+    return cast("io.BufferedReader", content)  # which it is, whatever its annotation says
 
 
-def _digest(content: IO[bytes]) -> str:
-    digest = hashlib.sha256()
-    while chunk := content.read(_CHUNK):
-        digest.update(chunk)
-    return digest.hexdigest()
+def _digest(content: io.BufferedReader) -> str:
+    return hashlib.file_digest(content, "sha256").hexdigest()
 
 
 def _manifest(file: Path, document: bytes) -> Manifest:

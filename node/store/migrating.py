@@ -71,7 +71,8 @@ async def look(dsn: str) -> Standing:
             msg = "the database has no schema yet; start the node, which sets it up"
             raise SchemaMismatch(msg)
         versions = await _applied(connection)
-        return Standing(versions[-1].version if versions else 0, schema.steps(versions))
+        missing = schema.steps(versions)
+        return Standing(versions[-1].version, missing)
 
 
 async def migrate(dsn: str) -> None:
