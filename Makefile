@@ -30,7 +30,7 @@ COMPILE := env -u PIP_FIND_LINKS -u PIP_INDEX_URL -u PIP_EXTRA_INDEX_URL PIP_CON
 	--no-emit-index-url --no-emit-trusted-host --no-emit-find-links
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint bench soak fleets points chaos hostile accuracy lock clean
+.PHONY: package booted help demo test check lint bench soak fleets points chaos hostile accuracy lock clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -74,6 +74,13 @@ chaos: $(DEVELOPMENT) ## 100,000 operations under kills, hangs, cuts, restores; 
 
 hostile: $(DEVELOPMENT) ## 21,000 hostile requests to three real nodes (4 min); ARGS="--seed 7 --only roles targets"
 	$(BIN)/python -m tests.hostile $(ARGS)
+
+package: ## the Debian package, into dist/; as root it installs what the build needs
+	@$(CHECK_PYTHON)
+	$(PYTHON) -m deploy.package
+
+booted: $(DEVELOPMENT) ## the package in two booted systemds, from install to purge, as root (8 min); needs make package
+	$(BIN)/python -m tests.booted $(ARGS)
 
 lock: ## resolve pyproject.toml again into deploy/requirements*.txt (takes minutes)
 	$(PYTHON) -m venv $(LOCKER)

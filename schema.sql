@@ -225,14 +225,18 @@ $$;
 COMMENT ON FUNCTION keep_audit() IS 'Prevents changes of the audit table, and deletions but for those of the retention.';
 CREATE TRIGGER audit_kept BEFORE UPDATE OR DELETE OR TRUNCATE ON audit FOR EACH STATEMENT EXECUTE FUNCTION keep_audit();
 
-CREATE FUNCTION purge_audit(before timestamptz, at_most bigint) RETURNS bigint LANGUAGE sql
-SET parley.retention = 'audit' AS $$
-    WITH gone AS (
-        DELETE FROM audit
-        WHERE id IN (SELECT old.id FROM audit AS old WHERE old.at < before ORDER BY old.at, old.id LIMIT at_most)
-        RETURNING id
-    )
-    SELECT count(*) FROM gone;
+CREATE FUNCTION purge_audit(before timestamptz, at_most bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    gone bigint;
+BEGIN
+    -- Not as SET of the function, which needs a superuser from Postgres 15 on.
+    PERFORM set_config('parley.retention', 'audit', true);
+    DELETE FROM audit
+    WHERE id IN (SELECT old.id FROM audit AS old WHERE old.at < before ORDER BY old.at, old.id LIMIT at_most);
+    GET DIAGNOSTICS gone = ROW_COUNT;
+    PERFORM set_config('parley.retention', '', true);
+    RETURN gone;
+END
 $$;
 COMMENT ON FUNCTION purge_audit(timestamptz, bigint) IS 'Deletes rows that are older; returns how many.';
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import shutil
 import sys
-from collections.abc import Callable, Coroutine, Mapping
+import tempfile
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -20,6 +24,10 @@ from node.model.times import SECOND
 
 if TYPE_CHECKING:
     from node.postgres.backups import Manifest
+    from node.settings import Settings
+
+SERVICE_SETTINGS = Path("/etc/parley/parley.env")
+"""The settings of a node that systemd runs."""
 
 AnyCommand = TypeVar("AnyCommand", bound=Callable[..., Any])
 
@@ -34,7 +42,10 @@ MIGRATION = RecordLayout(columns=(), fields=("version", "steps", "done"), empty=
 
 @click.group("admin", cls=CommandGroup)
 def admin_group() -> None:
-    """Migrate, back up and restore the database of this host's node."""
+    """Migrate, back up and restore the database of this host's node.
+
+    Root need not name it where systemd runs the node: its settings are in /etc/parley/parley.env.
+    """
 
 
 def _names_database(command: AnyCommand) -> AnyCommand:
@@ -137,6 +148,43 @@ def _finish(context: click.Context, work: Coroutine[Any, Any, None]) -> None:
         context.exit(INTERRUPTED)
 
 
+@contextlib.contextmanager
+def _node(options: Mapping[str, Any]) -> Iterator[tuple[Settings, str | None]]:
+    """Yield the settings of this host's node, and the account that root acts for, if any.
+
+    Root gets the settings of the node that systemd runs, unless another one is named.
+    """
+    from dotenv import dotenv_values
+
+    from node.cli.service_account import acting_for
+    from node.cli.services import settings_of
+
+    named = any(options.values()) or {"PARLEY_DSN", "PARLEY_STATE_DIR"} & os.environ.keys()
+    if os.geteuid() == 0 and not named and SERVICE_SETTINGS.exists():
+        for name, value in dotenv_values(SERVICE_SETTINGS, interpolate=False).items():
+            os.environ.setdefault(name, value or "")
+    settings = settings_of(dict(options))
+    with acting_for(settings) as account:
+        yield settings, account
+
+
+@contextlib.contextmanager
+def _readable(file: Path, account: str | None) -> Iterator[Path]:
+    """Yield a file that the account may read: this one, or a copy of it, which only root could."""
+    if account is None or os.access(file, os.R_OK, effective_ids=True):
+        yield file
+        return
+    with tempfile.TemporaryDirectory(prefix="parley-restore-") as work:
+        copy, uid = Path(work) / file.name, os.geteuid()
+        os.seteuid(0)
+        try:
+            shutil.copyfile(file, copy)
+            shutil.chown(copy, account)
+        finally:
+            os.seteuid(uid)
+        yield copy
+
+
 @dataclass(frozen=True)
 class _BackupDirectory:
     """A directory that has backups of nodes, and keeps some of each node's."""
@@ -145,16 +193,19 @@ class _BackupDirectory:
     keep: int | None
 
 
-def _new_file(place: Path | _BackupDirectory, identity: str, now: str) -> Path:
+def _new_file(place: Path | _BackupDirectory, identity: str, now: str, account: str | None) -> Path:
     """Return the file for a new backup of a node.
 
-    :raises HostError: it exists.
+    :raises HostError: it exists, or the account that root acts for may not write it.
     """
     file = place
     if isinstance(file, _BackupDirectory):
         file = file.path / f"{_prefix(identity)}{now.replace(':', '')}.parley"
     if file.exists():
         msg = f"{file} exists; name a new file, or remove that one"
+        raise HostError(msg)
+    if account and not os.access(file.parent, os.W_OK | os.X_OK, effective_ids=True):
+        msg = f"the account {account} may not write to {file.parent}; name a directory of its own"
         raise HostError(msg)
     return file
 
@@ -179,41 +230,39 @@ async def _backup(
     with_key: bool,
 ) -> None:
     from node.capability.catalog import program_version
-    from node.cli.services import settings_of
     from node.clock import SystemClock
     from node.model.times import format_instant
     from node.postgres import backups
     from node.postgres.access import present_database
 
-    settings = settings_of(dict(options))
-    async with present_database(settings) as dsn:
-        identity = backups.identity_in(settings.state_dir)
-        now = format_instant(SystemClock().now() // SECOND * SECOND)
-        file = _new_file(place, identity, now)
-        manifest = await backups.back_up(
-            dsn, settings.state_dir, file, with_key=with_key, program=program_version(), now=now
-        )
-    _delete_older(place, identity)
-    _show(invocation, file, manifest, "Written and read again")
+    with _node(options) as (settings, account):
+        async with present_database(settings) as dsn:
+            identity = backups.identity_in(settings.state_dir)
+            now = format_instant(SystemClock().now() // SECOND * SECOND)
+            file = _new_file(place, identity, now, account)
+            manifest = await backups.back_up(
+                dsn, settings.state_dir, file, with_key=with_key, program=program_version(), now=now
+            )
+        _delete_older(place, identity)
+        _show(invocation, file, manifest, "Written and read again")
 
 
 async def _restore(
     invocation: Invocation, options: Mapping[str, Any], file: Path, *, replace: bool
 ) -> None:
-    from node.cli.services import settings_of
     from node.postgres import backups
     from node.postgres.access import idle_database
     from node.trust.private_files import prepare_directory
 
-    settings = settings_of(dict(options))
-    manifest = backups.read(file)
-    prepare_directory(settings.state_dir)
-    backups.check_key(manifest, settings.state_dir, replace=replace)
-    async with idle_database(settings) as dsn:
-        await backups.restore_database(dsn, file, manifest, replace=replace)
-    if manifest.with_key:
-        backups.restore_key(file, settings.state_dir)
-    _show(invocation, file, manifest, "Restored")
+    with _node(options) as (settings, account), _readable(file, account) as readable:
+        manifest = backups.read(readable)
+        prepare_directory(settings.state_dir)
+        backups.check_key(manifest, settings.state_dir, replace=replace)
+        async with idle_database(settings) as dsn:
+            await backups.restore_database(dsn, readable, manifest, replace=replace)
+        if manifest.with_key:
+            backups.restore_key(readable, settings.state_dir)
+        _show(invocation, readable, manifest, "Restored")
     if not manifest.with_key:
         note = (
             "The backup has no key: nodes that know another key of this one have to add it again."
@@ -240,11 +289,12 @@ def _show(invocation: Invocation, file: Path, manifest: Manifest, what: str) -> 
 
 
 async def _migrate(invocation: Invocation, options: Mapping[str, Any], *, yes: bool) -> None:
-    from node.cli.services import settings_of
     from node.postgres.access import present_database
     from node.store import migrating
 
-    async with present_database(settings_of(dict(options))) as dsn:
+    async with contextlib.AsyncExitStack() as stack:
+        settings, _ = stack.enter_context(_node(options))
+        dsn = await stack.enter_async_context(present_database(settings))
         standing = await migrating.look(dsn)
         steps = [{"version": it.version, "title": it.title} for it in standing.missing]
         record = {"version": standing.version, "steps": steps, "done": False}

@@ -63,6 +63,24 @@ def give_up_root(settings: Settings) -> tuple[Settings, OwnRunner | None]:
     return settings, runner
 
 
+@contextlib.contextmanager
+def acting_for(settings: Settings) -> Iterator[str | None]:
+    """Have the permissions of the services' account meanwhile, and yield its name.
+
+    Yield None, and change nothing, if this process is not root, the node has a private Postgres,
+    or its state directory is root's: Postgres knows the account by its name.
+    """
+    if os.geteuid() != 0 or settings.dsn is None or not settings.state_dir.is_dir():
+        yield None
+        return
+    owner = settings.state_dir.stat()
+    if owner.st_uid == 0:
+        yield None
+        return
+    with as_account((owner.st_uid, owner.st_gid)):
+        yield pwd.getpwuid(owner.st_uid).pw_name
+
+
 def _with_absolute_paths(settings: Settings) -> Settings:
     names = ("state_dir", "limits", "tls_cert", "tls_key", "tool_socket")
     paths = {name: path for name in names if (path := getattr(settings, name)) is not None}

@@ -143,15 +143,18 @@ class Keeper:
                 raise FileNotFoundError(2, "it is not on the PATH")
             account = self._prepare(content, path)
             others = _threads_of(os.geteuid()) if account is None else 0
+            told, telling = os.pipe()
             pid = os.fork()
         except OSError as fault:
             self._send("failed", fault.strerror or str(fault))
             return
         if pid == 0:
+            os.write(telling, str(_own_start_ticks()).encode())
             self._become(content, path, account, descriptors, others)
-        for descriptor in descriptors:
+        for descriptor in (*descriptors, telling):
             os.close(descriptor)
-        self._send("started", {"pid": pid, "ticks": _started_ticks(pid)})
+        self._send("started", {"pid": pid, "ticks": int(os.read(told, 32) or 0)})
+        os.close(told)
         try:
             self._watch(pid, time.monotonic() + self._limits["seconds"])
         finally:
@@ -514,8 +517,9 @@ def _threads_of(account: int) -> int:
     return count
 
 
-def _started_ticks(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+def _own_start_ticks() -> int:
+    """Return when this process started; where ``/proc`` is restricted, nobody else may see it."""
+    return int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
 
 
 def _remove_abandoned() -> None:

@@ -7,14 +7,16 @@ import json
 import re
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import asyncpg
 import pytest
 
 from node.execution import process
+from node.model import times
 from node.model.errors import DatabaseInUse, SchemaMismatch
 from node.postgres import ServerBinaries, locate
-from node.store import migrating, schema
+from node.store import audit, migrating, schema
 from node.store.database import PostgresDatabase
 from tests.conftest import NewDatabase
 from tests.support.releases import RELEASES, restore
@@ -208,3 +210,25 @@ def test_a_file_without_head_is_not_a_step() -> None:
     """A step says what it does, and for which programs the result is."""
     with pytest.raises(ValueError, match="do not say what it does"):
         schema.migration_of("0009_x.sql", "SELECT 1;")
+
+
+async def test_ordinary_roles_are_enough(empty_dsn: str) -> None:
+    """A role that is no superuser sets up its database, and purges its audit."""
+    parts = urlsplit(empty_dsn)
+    name, role = parts.path.removeprefix("/"), "ordinary"
+    owner = await asyncpg.connect(empty_dsn)
+    await owner.execute(f"DROP ROLE IF EXISTS {role}")
+    await owner.execute(f"CREATE ROLE {role} LOGIN")
+    await owner.execute(f"ALTER DATABASE {name} OWNER TO {role}")
+    database = PostgresDatabase(re.sub(r"user=[^&]+", f"user={role}", empty_dsn))
+    await database.open()
+    try:
+        async with database.transaction() as connection:
+            await audit.purge(connection, times.LATEST, 1000)
+    finally:
+        await database.close()
+        await owner.execute(f"ALTER DATABASE {name} OWNER TO CURRENT_USER")
+        await owner.execute(f"REASSIGN OWNED BY {role} TO CURRENT_USER")
+        await owner.execute(f"DROP OWNED BY {role}")
+        await owner.execute(f"DROP ROLE {role}")
+        await owner.close()

@@ -1,0 +1,103 @@
+"""Builds the Debian package: ``python3 -m deploy.package`` writes ``dist/parley_VERSION_ARCH.deb``.
+
+It stages a copy of the files that git knows, adds the changelog that Debian's tools want, and runs
+``dpkg-buildpackage``. Root gets what the build needs installed first.
+
+It uses the standard library only, because it runs before the environment exists.
+"""
+
+from __future__ import annotations
+
+import argparse
+import email.utils
+import shutil
+import subprocess
+import sys
+import tomllib
+from datetime import UTC, datetime
+from pathlib import Path
+
+from deploy import packages
+from deploy.progress import say
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+STAGE = REPOSITORY / "build" / "package" / "parley"
+NEEDS = ["dpkg-dev", "debhelper", "fakeroot", "python3-venv"]
+
+
+def version() -> str:
+    """Return the version of the program."""
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    return str(project["version"])
+
+
+def changelog(number: str) -> str:
+    """Return a changelog in Debian's form, whose only entry points to CHANGELOG.md."""
+    control = (REPOSITORY / "deploy/debian/control").read_text()
+    maintainer = control.partition("Maintainer: ")[2].partition("\n")[0]
+    committed = subprocess.run(
+        ["git", "log", "-1", "--format=%ct"],
+        cwd=REPOSITORY,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    date = email.utils.format_datetime(datetime.fromtimestamp(int(committed.stdout), UTC))
+    return (
+        f"parley ({number}) stable; urgency=medium\n\n"
+        f"  * See /usr/share/doc/parley/CHANGELOG.md.gz.\n\n -- {maintainer}  {date}\n"
+    )
+
+
+def stage(number: str) -> None:
+    """Copy the repository's files to where the package is built."""
+    shutil.rmtree(STAGE.parent, ignore_errors=True)
+    STAGE.mkdir(parents=True)
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=REPOSITORY,
+        check=True,
+        capture_output=True,
+    )
+    for name in filter(None, listed.stdout.decode().split("\0")):
+        source, target = REPOSITORY / name, STAGE / name
+        if source.is_symlink() or source.is_file():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source, target, follow_symlinks=False)
+    debian = STAGE / "debian"
+    shutil.copytree(STAGE / "deploy/debian", debian)
+    for unit in sorted((STAGE / "deploy").glob("parley-*.service")):
+        shutil.copy2(unit, debian / f"parley.{unit.name}")
+    shutil.copy2(STAGE / "deploy/parley-tools.socket", debian / "parley.parley-tools.socket")
+    shutil.copy2(STAGE / "deploy/parley.sysusers", debian / "parley.sysusers")
+    (debian / "changelog").write_text(changelog(number))
+
+
+def main() -> str | None:
+    """Build the package; return the error message if that fails."""
+    parser = argparse.ArgumentParser(prog="python3 -m deploy.package", description=__doc__)
+    parser.parse_args()
+    missing = [it for it in ("dpkg-buildpackage", "dh", "fakeroot") if not shutil.which(it)]
+    if missing and packages.can_install():
+        packages.install(NEEDS)
+    elif missing:
+        return f"{' and '.join(missing)} missing; install them: apt-get install {' '.join(NEEDS)}"
+    number = version()
+    say(f"Building parley {number} in {STAGE}")
+    stage(number)
+    built = subprocess.run(
+        ["dpkg-buildpackage", "--build=binary", "--unsigned-changes", "--unsigned-source"],
+        cwd=STAGE,
+        check=False,
+    )
+    if built.returncode:
+        return "the package could not be built; the reason is above"
+    target = REPOSITORY / "dist"
+    target.mkdir(exist_ok=True)
+    for file in STAGE.parent.glob("parley_*.deb"):
+        say(f"Built {shutil.move(file, target / file.name)}")
+    return None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

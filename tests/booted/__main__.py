@@ -1,0 +1,345 @@
+"""``make booted``: the Debian package on two machines with a booted systemd, from install to purge.
+
+Two bare Debian roots are booted in systemd-nspawn and joined by a cable; each step types what the
+documentation says and checks what is promised. It needs root, debootstrap, and systemd-container,
+and about five minutes. ``--keep`` leaves the machines' files for a look.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import os
+import shlex
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from deploy.package import REPOSITORY
+from tests.booted.machine import Failed, Machine, lay_cable, make_root, run, wait_until
+
+PLACE = REPOSITORY / "build" / "booted"
+COMMANDS_MAX = 6
+SERVICES = ("parley-node", "parley-lead", "parley-tools.socket", "parley-database")
+_RULE = "nft add rule inet parley input"
+FIREWALL = " && ".join(
+    (
+        "nft add table inet parley",
+        "nft 'add chain inet parley input { type filter hook input priority 0; policy drop; }'",
+        f"{_RULE} ct state established,related accept",
+        f"{_RULE} meta iifname lo accept",
+        f"{_RULE} meta l4proto icmp accept",
+    )
+)
+"""A firewall that lets nothing in, as many hosts have one before Parley comes."""
+OPEN = f"{_RULE} 'meta l4proto {{ tcp, udp }} th dport {{ 8642, 8760-9959 }} accept'"
+
+
+class Story:
+    """Both machines, and what one step leaves for the next."""
+
+    def __init__(self, a: Machine, b: Machine, package: Path, earlier: Path) -> None:
+        """Tell it with this package, and the same one with an earlier version."""
+        self.a, self.b, self.package, self.earlier = a, b, package, earlier
+        self.identity = ""
+
+    def boot(self) -> None:
+        """Two bare machines boot."""
+        lay_cable(self.a, self.b)
+        for machine in (self.a, self.b):
+            machine.boot()
+            names = f"{self.a.address} {self.a.name}\\n{self.b.address} {self.b.name}"
+            machine.type(f"printf '127.0.0.1 localhost\\n{names}\\n' > /etc/hosts")
+            machine.type(FIREWALL)
+
+    def install(self) -> None:
+        """Installing asks nothing; the node serves, with its own role, database, and name."""
+        install(self.a, self.package)
+        wait_until(lambda: serves(self.a), "/healthz answers")
+        for service in SERVICES:
+            self.a.type(f"systemctl is-active {service}")
+        self.identity = identity(self.a)
+        self.a.type("test -s /usr/share/man/man1/parley-task-list.1.gz")
+        self.a.type("test -s /usr/share/bash-completion/completions/parley")
+        require(self.a.name in self.a.type("parley node list"), "the node has the host's name")
+
+    def measure(self) -> None:
+        """A measurement of this host alone works."""
+        self.a.type("parley rtt 127.0.0.1 --count 3")
+        self.a.type("parley task create rtt --spec dest=127.0.0.1 --repeat 20s")
+
+    def hang(self) -> None:
+        """A node that hangs is killed by systemd's watchdog and comes back."""
+        before = main_pid(self.a)
+        self.a.type(f"kill -STOP {before}")
+        wait_until(lambda: main_pid(self.a) not in {before, "0"}, "the watchdog restarts the node")
+        wait_until(lambda: serves(self.a), "/healthz answers")
+        require(
+            "watchdog" in self.a.type("journalctl --unit=parley-node --no-pager").lower(),
+            "the log says why",
+        )
+
+    def kill(self) -> None:
+        """Services that are killed come back."""
+        for service in ("parley-node", "parley-lead", "parley-tools"):
+            self.a.type(f"systemctl kill --signal=KILL {service} || true")
+        wait_until(lambda: serves(self.a), "/healthz answers")
+        wait_until(lambda: self.a.try_("curl -fsS http://127.0.0.1:8642/readyz"), "/readyz answers")
+        self.a.type("parley rtt 127.0.0.1 --count 3")
+
+    def reboot(self) -> None:
+        """After a reboot the services are back, with their tasks."""
+        tasks = task_ids(self.a)
+        self.a.shut_down()
+        self.a.boot()
+        self.a.type(FIREWALL)
+        wait_until(lambda: serves(self.a), "/healthz answers")
+        require(task_ids(self.a) == tasks, "the tasks are there")
+        finished = finished_runs(self.a)
+        wait_until(lambda: finished_runs(self.a) > finished, "a run after the reboot finishes")
+
+    def pull_the_plug(self) -> None:
+        """After a loss of power, too."""
+        tasks = task_ids(self.a)
+        self.a.kill()
+        self.a.boot()
+        self.a.type(FIREWALL)
+        wait_until(lambda: serves(self.a), "/healthz answers")
+        require(task_ids(self.a) == tasks, "the tasks are there")
+
+    def upgrade(self) -> None:
+        """An upgrade from 0.1 keeps the data: it makes a backup and migrates."""
+        install(self.b, self.earlier)
+        wait_until(lambda: serves(self.b), "/healthz answers")
+        own = identity(self.b)
+        self.b.type("systemctl stop parley-lead parley-node")
+        dump = gzip.decompress(
+            (REPOSITORY / "tests/releases/schema_4.sql.gz").read_bytes()
+        ).decode()
+        self._load(dump)
+        known = query(self.b, "SELECT identity FROM node WHERE is_self")
+        self._load(dump.replace(known, own))
+        before = query(self.b, "SELECT count(*) FROM run")
+        install(self.b, self.package)
+        wait_until(lambda: serves(self.b), "/healthz answers")
+        require(query(self.b, "SELECT count(*) FROM run") == before != "0", "the runs are there")
+        require("nothing to do" in self.b.type("parley admin migrate --output table"), "migrated")
+        self.b.type("ls /var/backups/parley/*.parley")
+
+    def _load(self, dump: str) -> None:
+        """Load a dump in place of the database of the second machine."""
+        (self.b.root / "root/dump.sql").write_text(dump + OWNER)
+        become = "cd / && runuser -u postgres --"
+        self.b.type(f"{become} dropdb --if-exists parley && {become} createdb -O parley parley")
+        self.b.type(f"cat dump.sql | ( {become} psql --quiet --output=/dev/null parley )")
+
+    def back_up_and_restore(self) -> None:
+        """A backup of one machine, restored on another, is the same node."""
+        self.a.type("parley admin backup --to /var/backups/parley --keep 3")
+        [backup] = (self.a.root / "var/backups/parley").glob("*.parley")
+        self.a.type("systemctl disable --now --quiet parley-lead parley-node")
+        shutil.copy2(backup, self.b.root / "root/a.parley")
+        (self.b.root / "root/a.parley").chmod(0o600)
+        self.b.type("systemctl stop parley-lead parley-node")
+        require(
+            not self.b.try_("parley admin restore /root/a.parley"), "nothing is replaced untold"
+        )
+        self.b.type("parley admin restore --replace /root/a.parley")
+        self.b.type("systemctl start parley-node parley-lead")
+        wait_until(lambda: serves(self.b), "/healthz answers")
+        require(identity(self.b) == self.identity, "it is the same node")
+        finished = finished_runs(self.b)
+        wait_until(lambda: finished_runs(self.b) > finished, "the tasks of the backup go on")
+
+    def remove(self) -> None:
+        """Removing keeps key and data, which another installation finds; purging leaves nothing."""
+        self.b.type("DEBIAN_FRONTEND=noninteractive apt-get remove --yes -qq parley")
+        require(not self.b.try_("systemctl is-active parley-node"), "the service is stopped")
+        self.b.type("test -s /var/lib/parley/node.pem && test ! -e /opt/parley")
+        install(self.b, self.package)
+        wait_until(lambda: serves(self.b), "/healthz answers")
+        require(identity(self.b) == self.identity, "it is the same node")
+        self.b.type("DEBIAN_FRONTEND=noninteractive apt-get purge --yes -qq parley")
+        left = self.b.type(f"ls -d {PLACES} 2> /dev/null; getent passwd parley parley-tool; true")
+        left += query(
+            self.b,
+            "SELECT datname FROM pg_database WHERE datname ~ 'parley' "
+            "UNION SELECT rolname FROM pg_roles WHERE rolname ~ 'parley'",
+            "postgres",
+        )
+        require(not left.strip(), f"nothing is left, such as {left}")
+
+    def introduce(self) -> None:
+        """Two new hosts measure each other after six commands on each, counted here."""
+        self.a.type("apt-get purge --yes -qq parley")
+        typed = {self.a.name: 0, self.b.name: 0}
+
+        def type_(machine: Machine, line: str) -> str:
+            typed[machine.name] += 1
+            return machine.type(line)
+
+        for machine in (self.a, self.b):
+            shutil.copy2(self.package, machine.root / "root/parley.deb")
+            type_(machine, f"DEBIAN_FRONTEND=noninteractive {APT} /root/parley.deb")
+            type_(machine, OPEN)
+        keys = {machine.name: "" for machine in (self.a, self.b)}
+        for machine in (self.a, self.b):
+            wait_until(lambda it=machine: serves(it), "/healthz answers")  # type: ignore[misc]
+            typed[machine.name] += 1  # parley node show, whose key each reads out to the other
+            keys[machine.name] = identity(machine)
+        for machine, other in ((self.a, self.b), (self.b, self.a)):
+            type_(
+                machine,
+                f"parley node add https://{other.address}:8642 --identity {keys[other.name]}",
+            )
+        type_(self.a, f"parley throughput {self.a.name} {self.b.name} --duration 3s")
+        require(max(typed.values()) <= COMMANDS_MAX, f"few commands: {typed}")
+        print(f"      commands typed: {typed}")
+
+
+PLACES = "/opt/parley /etc/parley /var/lib/parley /var/backups/parley /lib/systemd/system/parley*"
+"""The places of the package's and the node's files."""
+OWNER = """
+SELECT format('ALTER TABLE public.%I OWNER TO parley', relname)
+FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'v', 'S') \\gexec
+SELECT format('ALTER ROUTINE %s OWNER TO parley', oid::regprocedure)
+FROM pg_proc WHERE pronamespace = 'public'::regnamespace \\gexec
+SELECT format('ALTER TYPE public.%I OWNER TO parley', typname)
+FROM pg_type WHERE typnamespace = 'public'::regnamespace AND typtype = 'e' \\gexec
+"""
+"""Gives the database of the dump to the role of the services."""
+APT = "apt-get install --yes -qq --allow-downgrades"
+
+
+def require(condition: bool, what: str) -> None:  # noqa: FBT001 - like assert
+    """Check a promise.
+
+    :raises Failed: it is broken.
+    """
+    if not condition:
+        raise Failed(f"this is not so: {what}")
+
+
+def install(machine: Machine, package: Path) -> None:
+    """Install a package as an administrator would, with nobody to answer a question."""
+    shutil.copy2(package, machine.root / "root/parley.deb")
+    machine.type(f"{APT} /root/parley.deb < /dev/null")
+
+
+def serves(machine: Machine) -> bool:
+    """Return whether the node of a machine answers."""
+    return machine.try_("curl -fsS http://127.0.0.1:8642/healthz")
+
+
+def identity(machine: Machine) -> str:
+    """Return the key of the node of a machine."""
+    return machine.type(
+        "parley node list --output json --fields identity | grep -o 'ed25519:[^\"]*' | head -1"
+    ).strip()
+
+
+def main_pid(machine: Machine) -> str:
+    """Return the process of the node of a machine; 0 if there is none."""
+    return machine.type("systemctl show --property=MainPID --value parley-node").strip()
+
+
+def task_ids(machine: Machine) -> list[str]:
+    """Return the tasks of the node of a machine."""
+    return sorted(machine.type("parley task list --output ids").split())
+
+
+def finished_runs(machine: Machine) -> int:
+    """Return how many runs have finished on a machine."""
+    return int(query(machine, "SELECT count(*) FROM run WHERE state = 'finished'"))
+
+
+def query(machine: Machine, statement: str, database: str = "parley") -> str:
+    """Return what a query of a machine's Postgres answers."""
+    become = "cd / && runuser -u postgres --"
+    return machine.type(f"{become} psql -Atc {shlex.quote(statement)} {database}").strip()
+
+
+def earlier_package(package: Path) -> Path:
+    """Return the same package with an earlier version: 0.1 was never packaged."""
+    work = PLACE / "earlier"
+    shutil.rmtree(work, ignore_errors=True)
+    run("dpkg-deb", "--raw-extract", package, work)
+    control = work / "DEBIAN/control"
+    lines = control.read_text().splitlines()
+    control.write_text(
+        "\n".join("Version: 0.1.0" if it.startswith("Version:") else it for it in lines) + "\n"
+    )
+    made = PLACE / "parley_0.1.0.deb"
+    run("dpkg-deb", "-Znone", "--build", work, made)
+    shutil.rmtree(work)
+    return made
+
+
+def main() -> str | None:
+    """Tell the story; return the error message of the step that fails."""
+    parser = argparse.ArgumentParser(prog="python3 -m tests.booted", description=__doc__)
+    parser.add_argument("--keep", action="store_true", help="leave the machines' files")
+    options = parser.parse_args()
+    if os.geteuid() != 0:
+        return "only root can boot machines"
+    if missing := [it for it in ("debootstrap", "systemd-nspawn") if not shutil.which(it)]:
+        return f"{' and '.join(missing)} missing: apt-get install debootstrap systemd-container"
+    packages = sorted((REPOSITORY / "dist").glob("parley_*.deb"))
+    if not packages:
+        return "there is no package in dist/; make one: make package"
+    step(
+        "a bare Debian root with the packages that an installation fetches",
+        lambda: make_root(PLACE / "base", packages[-1]),
+    )
+    return tell(packages[-1], keep=options.keep)
+
+
+def tell(package: Path, *, keep: bool) -> str | None:
+    """Tell the story on two machines; return the error message of the step that fails."""
+    base = PLACE / "base"
+    a, b = Machine("east", base, "10.77.0.1"), Machine("west", base, "10.77.0.2")
+    story = Story(a, b, package, earlier_package(package))
+    parts = (
+        story.boot,
+        story.install,
+        story.measure,
+        story.hang,
+        story.kill,
+        story.reboot,
+        story.pull_the_plug,
+        story.upgrade,
+        story.back_up_and_restore,
+        story.remove,
+        story.introduce,
+    )
+    try:
+        for part in parts:
+            step((part.__doc__ or "").rstrip("."), part)
+    except Failed as fault:
+        for machine in (a, b):
+            machine.show_log()
+        return str(fault)
+    finally:
+        for machine in (a, b):
+            machine.shut_down()
+            if not keep:
+                machine.remove()
+    return None
+
+
+def step(title: str, part: Callable[[], None]) -> None:
+    """Do a step, and print how long it took."""
+    print(f"  ..  {title}", flush=True)
+    began = time.monotonic()
+    try:
+        part()
+    except BaseException:
+        print(f"FAIL  {title}")
+        raise
+    print(f"  ok  {title} ({time.monotonic() - began:.0f} s)")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,226 @@
+"""Machines with a booted systemd: bare Debian roots in systemd-nspawn, joined by a cable.
+
+The root is made once by debootstrap, with every package that an installation fetches already
+downloaded; each machine is a layer over it. A machine has its own network, which reaches nobody
+but the other machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from node.clock import SystemClock
+from node.model.times import SECOND
+
+MIRROR = "http://deb.debian.org/debian"
+INCLUDED = "systemd,systemd-sysv,dbus,iproute2,nftables,curl,ca-certificates,procps,locales,debconf"
+_BOOT_S = 120
+_PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+class Failed(Exception):
+    """A step did not do what is promised."""
+
+
+def run(*argv: str | Path, timeout: float = 900) -> str:
+    """Run a program on this host; return its output.
+
+    :raises Failed: it failed.
+    """
+    done = subprocess.run(
+        [str(it) for it in argv],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        stdin=subprocess.DEVNULL,
+    )
+    if done.returncode:
+        raise Failed(
+            f"{argv[0]} failed with {done.returncode}: {(done.stderr or done.stdout)[-2000:]}"
+        )
+    return done.stdout
+
+
+def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 90) -> float:
+    """Wait for a condition; return the seconds that it took.
+
+    :raises Failed: it does not come true.
+    """
+    began = time.monotonic()
+    while time.monotonic() - began < timeout_s:
+        if condition():
+            return time.monotonic() - began
+        asyncio.run(SystemClock().sleep(SECOND // 2))
+    raise Failed(f"not within {timeout_s:.0f} s: {what}")
+
+
+def make_root(base: Path, package: Path) -> None:
+    """Make the root that machines are layers over, with what an installation fetches."""
+    if not (base / "etc/debian_version").exists():
+        shutil.rmtree(base, ignore_errors=True)
+        base.parent.mkdir(parents=True, exist_ok=True)
+        run("debootstrap", "--variant=minbase", f"--include={INCLUDED}", "bookworm", base, MIRROR)
+    shutil.copy2(package, base / "root/parley.deb")
+    shutil.copy2("/etc/resolv.conf", base / "etc/resolv.conf")
+    run("chroot", base, "apt-get", "update", "-qq")
+    download = ("apt-get", "install", "--yes", "--download-only", "-qq", "/root/parley.deb")
+    run("chroot", base, "sh", "-c", "rm -f /etc/apt/apt.conf.d/docker-clean")
+    run("chroot", base, *download)
+    (base / "root/parley.deb").unlink()
+
+
+@dataclass
+class Machine:
+    """One machine: a layer over the root, and its systemd while it is booted."""
+
+    name: str
+    base: Path
+    address: str
+    place: Path = field(init=False)
+    _nspawn: subprocess.Popen[bytes] | None = None
+    _leader: int = 0
+
+    def __post_init__(self) -> None:
+        """Lay the layer."""
+        self.place = self.base.parent / self.name
+        self.remove()
+        for part in ("upper", "work", "root"):
+            (self.place / part).mkdir(parents=True)
+        layers = f"lowerdir={self.base},upperdir={self.place}/upper,workdir={self.place}/work"
+        run("mount", "-t", "overlay", "overlay", "-o", layers, self.root)
+        (self.root / "etc/hostname").write_text(f"{self.name}\n")
+
+    @property
+    def namespace(self) -> str:
+        """Its network, which outlives it."""
+        return f"parley-booted-{self.name}"
+
+    @property
+    def root(self) -> Path:
+        """Its file system, as this host sees it."""
+        return self.place / "root"
+
+    def boot(self) -> None:
+        """Boot it, with its end of the cable."""
+        argv = ["systemd-nspawn", "-D", str(self.root), "--register=no", "--keep-unit", "--quiet"]
+        argv += [f"--network-namespace-path=/run/netns/{self.namespace}", f"--hostname={self.name}"]
+        argv += ["--capability=CAP_NET_ADMIN,CAP_NET_RAW", "--console=pipe", "--boot"]
+        argv += ["--resolv-conf=off", "--timezone=off"]
+        log = (self.place / "console").open("ab")
+        self._nspawn = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        wait_until(self._find_leader, f"{self.name} has an init", _BOOT_S)
+        wait_until(
+            lambda: self.try_("systemctl is-system-running | grep -Eq 'running|degraded'"),
+            f"{self.name} is booted; see {self.place}/console",
+            _BOOT_S,
+        )
+
+    def _find_leader(self) -> bool:
+        assert self._nspawn is not None
+        if self._nspawn.poll() is not None:
+            raise Failed(f"systemd-nspawn ended: {(self.place / 'console').read_text()[-2000:]}")
+        children = Path(f"/proc/{self._nspawn.pid}/task/{self._nspawn.pid}/children").read_text()
+        for child in children.split():
+            if Path(f"/proc/{child}/comm").read_text().strip() in {"systemd", "init"}:
+                self._leader = int(child)
+        return bool(self._leader)
+
+    def _argv(self, line: str) -> list[str]:
+        namespaces = ["--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--root", "--wd"]
+        environment = ["env", "-i", _PATH, "HOME=/root", "LC_ALL=C.UTF-8", "TERM=dumb"]
+        return [
+            "nsenter",
+            f"--target={self._leader}",
+            *namespaces,
+            *environment,
+            "sh",
+            "-c",
+            f"cd /root; {line}",
+        ]
+
+    def type(self, line: str, timeout: float = 600) -> str:
+        """Type a line as its root; return what it prints.
+
+        :raises Failed: the command fails.
+        """
+        done = subprocess.run(
+            self._argv(line),
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            stdin=subprocess.DEVNULL,
+        )
+        if done.returncode:
+            said = f"{done.stdout[-2000:]}{done.stderr[-2000:]}"
+            raise Failed(f"{self.name}# {line}\nfailed with {done.returncode}:\n{said}")
+        return done.stdout
+
+    def try_(self, line: str) -> bool:
+        """Type a line; return whether it succeeds."""
+        return (
+            subprocess.run(
+                self._argv(line), check=False, capture_output=True, stdin=subprocess.DEVNULL
+            ).returncode
+            == 0
+        )
+
+    def show_log(self) -> None:
+        """Print the end of what its services said."""
+        if self._leader:
+            units = "systemctl --no-pager --failed; systemctl --no-pager --lines=0 status 'parley*'"
+            log = "journalctl --no-pager --lines=40 --unit='parley*'"
+            done = subprocess.run(
+                self._argv(f"{units}; {log}"), check=False, capture_output=True, text=True
+            )
+            print(f"--- {self.name}\n{done.stdout}{done.stderr}")
+
+    def shut_down(self) -> None:
+        """Shut it down as its owner would."""
+        if self._nspawn is not None:
+            subprocess.run(self._argv("systemctl poweroff"), check=False, capture_output=True)
+            try:
+                self._nspawn.wait(90)
+            except subprocess.TimeoutExpired:
+                self.kill()
+            self._nspawn, self._leader = None, 0
+
+    def kill(self) -> None:
+        """Pull the plug: killing systemd-nspawn alone would leave the machine running."""
+        if self._nspawn is not None:
+            if Path(f"/proc/{self._leader}").exists():
+                os.kill(self._leader, signal.SIGKILL)
+            self._nspawn.kill()
+            self._nspawn.wait()
+            self._nspawn, self._leader = None, 0
+
+    def remove(self) -> None:
+        """Remove the layer."""
+        if self.place.exists():
+            subprocess.run(["umount", str(self.root)], check=False, capture_output=True)
+            shutil.rmtree(self.place, ignore_errors=True)
+        subprocess.run(["ip", "netns", "delete", self.namespace], check=False, capture_output=True)
+
+
+def lay_cable(one: Machine, other: Machine) -> None:
+    """Join two machines by a network that nobody else reaches."""
+    for machine in (one, other):
+        run("ip", "netns", "add", machine.namespace)
+    end = ("type", "veth", "peer", "name", "cable", "netns", other.namespace)
+    run("ip", "-n", one.namespace, "link", "add", "cable", *end)
+    for machine in (one, other):
+        run(
+            "ip", "-n", machine.namespace, "address", "add", f"{machine.address}/24", "dev", "cable"
+        )
+        for link in ("lo", "cable"):
+            run("ip", "-n", machine.namespace, "link", "set", link, "up")
+        run("ip", "-n", machine.namespace, "route", "add", "default", "via", machine.address)
