@@ -38,6 +38,7 @@ COMPARE_S = 180
 CONFIRM_S = 180
 HEARD_S = 60
 AUDIT_S = 60
+BACKUP_S = 30
 SURPLUS_S = 300
 SURPLUS_JITTER_S = 60
 HOUR_S = 3600
@@ -75,6 +76,7 @@ def node_jobs(  # noqa: PLR0913 - one for each job, all by name
     renew_certificates: Action,
     extend_reservations: Action,
     catch_up_audit: Action,
+    back_up: Action,
     purge: Action,
 ) -> tuple[PeriodicJob, ...]:
     """Return the housekeeping of a node."""
@@ -95,6 +97,8 @@ def node_jobs(  # noqa: PLR0913 - one for each job, all by name
         PeriodicJob("extend reservations", HOUR_S, extend_reservations, HOUR_JITTER_S),
         # Writes how many requests were left out of the audit, and what could not be written.
         PeriodicJob("catch up with the audit", AUDIT_S, catch_up_audit),
+        # Makes a backup if the latest one has become too old.
+        PeriodicJob("back up", BACKUP_S, back_up),
         # Deletes what has been kept long enough, by the table in ``retention.py``.
         PeriodicJob("purge", HOUR_S, purge, HOUR_JITTER_S),
     )

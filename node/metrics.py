@@ -69,6 +69,8 @@ async def registry_of(node: NodeService) -> CollectorRegistry:
     _add_archives(registry, node, archived)
     _add_readiness(registry, await readiness_of(node))
     _add_transport(registry, node)
+    _add_backups(registry, node)
+    _add_backups(registry, node)
     registry.register(_Results(node))
     started = Gauge("parley_start_time_seconds", "When this service started", registry=registry)
     started.set(node.started / 1_000_000)
@@ -147,6 +149,17 @@ def _add_transport(registry: CollectorRegistry, node: NodeService) -> None:
         registry=registry,
     )
     broken.set(certificates.fault is not None)
+
+
+def _add_backups(registry: CollectorRegistry, node: NodeService) -> None:
+    """Add how old the latest backup is, where backups are made."""
+    if not node.backups.wanted:
+        return
+    age = Gauge("parley_backup_age_seconds", "Age of the latest backup", registry=registry)
+    made = node.backups.latest
+    age.set(math.inf if made is None else (node.clock.now() - made) / times.SECOND)
+    failed = Gauge("parley_backup_failed", "Whether the last attempt failed", registry=registry)
+    failed.set(node.backups.fault is not None)
 
 
 def _add_archives(registry: CollectorRegistry, node: NodeService, backlog: list[Record]) -> None:

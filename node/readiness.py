@@ -41,7 +41,7 @@ def _warnings(node: NodeService) -> tuple[str, ...]:
     warnings = [] if node.certificates is None else node.certificates.warnings
     if (plain := node.settings.plain_warning) is not None:
         warnings.append(plain)
-    return tuple(warnings)
+    return (*warnings, *node.backups.warnings)
 
 
 async def missing_lead(node: NodeService) -> str | None:

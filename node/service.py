@@ -69,6 +69,7 @@ from node.peers.monitor import PeerMonitor
 from node.peers.pull import WorkPuller
 from node.peers.registration import PeerRegistrar
 from node.plugins.contracts import ArchivingHost
+from node.postgres.scheduled_backups import ScheduledBackups
 from node.results.archives import Archives
 from node.results.delivery import ResultDeliverer
 from node.results.transforms import Transforms
@@ -150,6 +151,8 @@ class NodeDependencies:
     """The text of the owner's limits, if they are not in a file."""
     tools: socket.socket | None = None
     """The way to a runner of tools that runs already."""
+    dsn: str | None = None
+    """The address of the database, for backups of it."""
 
 
 class NodeService:
@@ -166,6 +169,7 @@ class NodeService:
         self.openapi: dict[str, Any] = {}
         self.served: Counter[str] = Counter()
         self.certificates = dependencies.certificates
+        self.backups = ScheduledBackups(core, dependencies.dsn)
         self.hub = EventHub(core.clock)
         self.audit = AuditLog(core)
         self.tokens = AccessTokens(core, dependencies.new_id)
@@ -509,6 +513,7 @@ class NodeService:
             renew_certificates=self.renew_certificates,
             extend_reservations=self.reservations.extend_spans,
             catch_up_audit=self.audit.catch_up,
+            back_up=self.backups.run_once,
             purge=self.purger.run_once,
         )
 
@@ -735,6 +740,11 @@ async def assemble(  # noqa: PLR0913 - what a process opens before, each given b
     core = Core(database, clock, key.identity, settings, signer)
     certificates = ServerCertificates(core, key) if serving else None
     means = NodeDependencies(
-        peers, lead, mailboxes=mailboxes, certificates=certificates, tools=tools
+        peers,
+        lead,
+        mailboxes=mailboxes,
+        certificates=certificates,
+        tools=tools,
+        dsn=dsn if serving else None,
     )
     return NodeService(core, means)

@@ -257,6 +257,16 @@ class Settings(BaseSettings):
     keep_tokens: Retention = Field(
         90 * times.DAY, description="How long tokens are listed that are valid no longer."
     )
+    backup_directory: Path | None = Field(
+        None, description="Directory for backups of database and key; none are made by default."
+    )
+    backup_every: Retention = Field(
+        times.DAY, description="How old the latest backup may get until there is another one."
+    )
+    backup_keep: int = Field(14, ge=1, le=10_000, description="How many backups are kept.")
+    backup_with_key: bool = Field(
+        default=True, description="Whether backups contain the node's private key."
+    )
     archive_directories: str = Field(
         "", description="Directories for the file archiver, colon-separated; none by default."
     )
@@ -308,6 +318,14 @@ class Settings(BaseSettings):
     def _whole_paths(cls, value: str) -> str:
         if not all(Path(part).is_absolute() for part in value.split(":") if part):
             msg = "must be absolute paths, such as /var/lib/parley/results:/srv/results"
+            raise ValueError(msg)
+        return value
+
+    @field_validator("backup_directory")
+    @classmethod
+    def _whole_path(cls, value: Path | None) -> Path | None:
+        if value is not None and not value.is_absolute():
+            msg = "must be an absolute path, such as /var/backups/parley"
             raise ValueError(msg)
         return value
 

@@ -9,7 +9,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -23,7 +23,7 @@ from node.model.errors import HostError, ParleyError
 from node.model.times import SECOND
 
 if TYPE_CHECKING:
-    from node.postgres.backups import Manifest
+    from node.postgres.backups import BackupDirectory, Manifest
     from node.settings import Settings
 
 SERVICE_SETTINGS = Path("/etc/parley/parley.env")
@@ -106,9 +106,11 @@ def backup(
     What was written is read again and compared before the file gets its name. The key is what
     other nodes know this one by: keep the file like a password, or leave the key out.
     """  # noqa: D301 - click's mark for lines to keep
+    from node.postgres.backups import BackupDirectory
+
     if keep is not None and directory is None:
         raise click.UsageError("--keep needs --to")
-    place = file if directory is None else _BackupDirectory(directory, keep)
+    place = file if directory is None else BackupDirectory(directory, keep)
     if place is None or (file is not None and directory is not None):
         raise click.UsageError("give FILE, or --to DIRECTORY")
     _finish(
@@ -160,11 +162,12 @@ def _node(options: Mapping[str, Any]) -> Iterator[tuple[Settings, str | None]]:
     from node.cli.services import settings_of
 
     named = any(options.values()) or {"PARLEY_DSN", "PARLEY_STATE_DIR"} & os.environ.keys()
-    if os.geteuid() == 0 and not named and SERVICE_SETTINGS.exists():
+    served = os.geteuid() == 0 and not named and SERVICE_SETTINGS.exists()
+    if served:
         for name, value in dotenv_values(SERVICE_SETTINGS, interpolate=False).items():
             os.environ.setdefault(name, value or "")
     settings = settings_of(dict(options))
-    with acting_for(settings) as account:
+    with acting_for(settings) if served else contextlib.nullcontext() as account:
         yield settings, account
 
 
@@ -185,22 +188,12 @@ def _readable(file: Path, account: str | None) -> Iterator[Path]:
         yield copy
 
 
-@dataclass(frozen=True)
-class _BackupDirectory:
-    """A directory that has backups of nodes, and keeps some of each node's."""
-
-    path: Path
-    keep: int | None
-
-
-def _new_file(place: Path | _BackupDirectory, identity: str, now: str, account: str | None) -> Path:
+def _new_file(place: Path | BackupDirectory, identity: str, now: str, account: str | None) -> Path:
     """Return the file for a new backup of a node.
 
     :raises HostError: it exists, or the account that root acts for may not write it.
     """
-    file = place
-    if isinstance(file, _BackupDirectory):
-        file = file.path / f"{_prefix(identity)}{now.replace(':', '')}.parley"
+    file = place if isinstance(place, Path) else place.new_file(identity, now)
     if file.exists():
         msg = f"{file} exists; name a new file, or remove that one"
         raise HostError(msg)
@@ -210,22 +203,10 @@ def _new_file(place: Path | _BackupDirectory, identity: str, now: str, account: 
     return file
 
 
-def _delete_older(place: Path | _BackupDirectory, identity: str) -> None:
-    """Delete the oldest backups of a node in a directory, but those that are to be kept."""
-    if isinstance(place, _BackupDirectory) and place.keep is not None:
-        for old in sorted(place.path.glob(f"{_prefix(identity)}*.parley"))[: -place.keep]:
-            old.unlink()
-
-
-def _prefix(identity: str) -> str:
-    """Return how the names of a node's backups begin: with its key."""
-    return f"parley-{identity.removeprefix('ed25519:')[:12]}-"
-
-
 async def _backup(
     invocation: Invocation,
     options: Mapping[str, Any],
-    place: Path | _BackupDirectory,
+    place: Path | BackupDirectory,
     *,
     with_key: bool,
 ) -> None:
@@ -243,7 +224,8 @@ async def _backup(
             manifest = await backups.back_up(
                 dsn, settings.state_dir, file, with_key=with_key, program=program_version(), now=now
             )
-        _delete_older(place, identity)
+        if not isinstance(place, Path):
+            await asyncio.to_thread(place.delete_older, identity)
         _show(invocation, file, manifest, "Written and read again")
 
 

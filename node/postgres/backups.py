@@ -15,6 +15,7 @@ import tarfile
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import cast
 from urllib.parse import unquote, urlsplit
@@ -22,6 +23,7 @@ from urllib.parse import unquote, urlsplit
 import orjson
 
 from node.execution import process
+from node.model import times
 from node.model.errors import DatabaseUnavailable, HostError, SchemaMismatch
 from node.postgres.binaries import ServerBinaries, candidates, inspect
 from node.store import migrating, restoring
@@ -32,6 +34,7 @@ from node.trust.private_files import OWNER_ONLY, read_private, replace_private
 FORMAT = 1
 _DUMP, _KEY, _MANIFEST = "database.dump", "node.pem", "manifest.json"
 _MANIFEST_MAX = 65_536
+_SUFFIX = ".parley"
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,49 @@ class Manifest:
     made_at: str
     with_key: bool
     digests: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class BackupDirectory:
+    """A directory that has backups of nodes, and keeps some of each node's; None keeps all."""
+
+    path: Path
+    keep: int | None
+
+    def new_file(self, identity: str, made_at: str) -> Path:
+        """Return the file for a backup of a node that is made at this time."""
+        return self.path / f"{_prefix(identity)}{made_at.replace(':', '')}{_SUFFIX}"
+
+    def latest(self, identity: str) -> int | None:
+        """Return when the latest backup of a node here was made (µs since 1970), by its name."""
+        made = [
+            instant
+            for file in self._files(identity)
+            if (instant := _instant(file.name[len(_prefix(identity)) : -len(_SUFFIX)])) is not None
+        ]
+        return max(made, default=None)
+
+    def delete_older(self, identity: str) -> None:
+        """Delete the oldest backups of a node, but those that are to be kept."""
+        if self.keep is not None:
+            for old in self._files(identity)[: -self.keep]:
+                old.unlink()
+
+    def _files(self, identity: str) -> list[Path]:
+        return sorted(self.path.glob(f"{_prefix(identity)}*{_SUFFIX}"))
+
+
+def _prefix(identity: str) -> str:
+    """Return how the names of a node's backups begin: with its key."""
+    return f"parley-{identity.removeprefix('ed25519:')[:12]}-"
+
+
+def _instant(text: str) -> int | None:
+    """Return the instant in the name of a file, such as ``2026-11-27T060000Z``."""
+    with contextlib.suppress(ValueError):
+        moment = datetime.strptime(text, "%Y-%m-%dT%H%M%SZ").replace(tzinfo=UTC)
+        return times.from_datetime(moment)
+    return None
 
 
 async def back_up(

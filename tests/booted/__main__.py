@@ -22,6 +22,7 @@ from tests.booted.machine import Failed, Machine, lay_cable, make_root, run, wai
 
 PLACE = REPOSITORY / "build" / "booted"
 COMMANDS_MAX = 6
+BACKUPS = "/var/backups/parley"
 SERVICES = ("parley-node", "parley-lead", "parley-tools.socket", "parley-database")
 _RULE = "nft add rule inet parley input"
 FIREWALL = " && ".join(
@@ -64,6 +65,11 @@ class Story:
         self.a.type("test -s /usr/share/man/man1/parley-task-list.1.gz")
         self.a.type("test -s /usr/share/bash-completion/completions/parley")
         require(self.a.name in self.a.type("parley node list"), "the node has the host's name")
+
+    def back_up_by_itself(self) -> None:
+        """The node backs itself up, with nobody asking for it."""
+        file = f"{BACKUPS}/*.parley"
+        wait_until(lambda: self.a.try_(f"test -s {file}"), "there is a backup")
 
     def measure(self) -> None:
         """A measurement of this host alone works."""
@@ -121,12 +127,12 @@ class Story:
         self._load(dump)
         known = query(self.b, "SELECT identity FROM node WHERE is_self")
         self._load(dump.replace(known, own))
-        before = query(self.b, "SELECT count(*) FROM run")
+        before = finished_runs(self.b)
         install(self.b, self.package)
         wait_until(lambda: serves(self.b), "/healthz answers")
-        require(query(self.b, "SELECT count(*) FROM run") == before != "0", "the runs are there")
+        require(finished_runs(self.b) >= before > 0, "the runs are there")
         require("nothing to do" in self.b.type("parley admin migrate --output table"), "migrated")
-        self.b.type("ls /var/backups/parley/*.parley")
+        self.b.type(f"ls {BACKUPS}/*.parley")
 
     def _load(self, dump: str) -> None:
         """Load a dump in place of the database of the second machine."""
@@ -137,7 +143,7 @@ class Story:
 
     def back_up_and_restore(self) -> None:
         """A backup of one machine, restored on another, is the same node."""
-        self.a.type("parley admin backup --to /var/backups/parley --keep 3")
+        self.a.type(f"parley admin backup --to {BACKUPS} --keep 1")
         [backup] = (self.a.root / "var/backups/parley").glob("*.parley")
         self.a.type("systemctl disable --now --quiet parley-lead parley-node")
         shutil.copy2(backup, self.b.root / "root/a.parley")
@@ -304,6 +310,7 @@ def tell(package: Path, *, keep: bool) -> str | None:
     parts = (
         story.boot,
         story.install,
+        story.back_up_by_itself,
         story.measure,
         story.hang,
         story.kill,

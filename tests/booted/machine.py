@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from node.clock import SystemClock
-from node.model.times import SECOND
 
 MIRROR = "http://deb.debian.org/debian"
 INCLUDED = "systemd,systemd-sysv,dbus,iproute2,nftables,curl,ca-certificates,procps,locales,debconf"
@@ -59,7 +58,7 @@ def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 90) 
     while time.monotonic() - began < timeout_s:
         if condition():
             return time.monotonic() - began
-        asyncio.run(SystemClock().sleep(SECOND // 2))
+        asyncio.run(SystemClock().sleep(0.5))
     raise Failed(f"not within {timeout_s:.0f} s: {what}")
 
 

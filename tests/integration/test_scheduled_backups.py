@@ -1,0 +1,93 @@
+"""A node backs itself up at intervals, where its owner has set a directory for that."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from node.core import Core
+from node.model import times
+from node.postgres import backups
+from node.postgres.scheduled_backups import RETRY, ScheduledBackups
+from node.settings import Settings
+from node.store.database import PostgresDatabase
+from node.trust.keys import NodeKey
+from node.trust.signer import Signer
+from tests.support.clocks import ManualClock
+
+
+class Site:
+    """A node's database and state directory, with a place for backups."""
+
+    def __init__(self, dsn: str, directory: Path) -> None:
+        """Keep the state and the backups in a directory."""
+        self.dsn, self.state, self.place = dsn, directory / "state", directory / "backups"
+        self.state.mkdir(mode=0o700)
+        self.place.mkdir()
+        self.clock = ManualClock()
+        self.database = PostgresDatabase(dsn)
+        self.key = NodeKey.load_or_create(self.state / "node.pem")
+
+    def backups(self, **settings: Any) -> ScheduledBackups:
+        """Return what makes the backups of a process that has just started."""
+        given = Settings(state_dir=self.state, backup_directory=self.place, **settings)
+        signer = Signer(self.key, self.clock.now)
+        core = Core(self.database, self.clock, self.key.identity, given, signer)
+        return ScheduledBackups(core, self.dsn)
+
+    @property
+    def files(self) -> list[str]:
+        """The names of the backups."""
+        return sorted(it.name for it in self.place.iterdir())
+
+
+@pytest.fixture
+async def site(dsn: str, tmp_path: Path) -> AsyncIterator[Site]:
+    """A node's database and state directory, with a place for backups."""
+    site = Site(dsn, tmp_path)
+    await site.database.open()
+    yield site
+    await site.database.close()
+
+
+async def test_backups_come_at_intervals_and_some_are_kept(site: Site) -> None:
+    """The first comes at once, the next after the interval, also if the process was restarted."""
+    made = site.backups(backup_keep=2)
+    await made.run_once()
+    [first] = site.files
+    assert backups.read(site.place / first).with_key
+    site.clock.advance(times.DAY - times.MINUTE)
+    await made.run_once()
+    await site.backups(backup_keep=2).run_once()
+    assert site.files == [first]
+    site.clock.advance(times.MINUTE)
+    await site.backups(backup_keep=2).run_once()
+    assert site.files[0] == first
+    site.clock.advance(times.DAY)
+    await site.backups(backup_keep=2).run_once()
+    assert len(site.files) == 2
+    assert first not in site.files
+
+
+async def test_failures_are_told_and_tried_again(site: Site) -> None:
+    """A directory that is gone is named, and once it is back there is a backup."""
+    made = site.backups()
+    site.place.rmdir()
+    await made.run_once()
+    [warning] = made.warnings
+    assert f"{site.place} cannot be opened: No such file or directory" in warning
+    site.place.mkdir()
+    await made.run_once()
+    assert site.files == []
+    site.clock.advance(RETRY)
+    await made.run_once()
+    assert (len(site.files), made.warnings) == (1, ())
+
+
+async def test_keys_are_left_out_on_demand(site: Site) -> None:
+    """Without the key a file may be kept where others read it."""
+    await site.backups(backup_with_key=False).run_once()
+    assert not backups.read(site.place / site.files[0]).with_key
