@@ -90,6 +90,7 @@ from node.tasks.acceptance import Acceptance
 from node.tasks.admission import Admission
 from node.tasks.comparison import CompareLed, NodeComparer
 from node.tasks.confirmation import TaskConfirmer
+from node.tasks.creation_gate import CreationGate
 from node.tasks.drafting import TaskDrafter
 from node.tasks.editing import TaskEditor
 from node.tasks.leases import LeadLeases
@@ -170,6 +171,7 @@ class NodeService:
         self.served: Counter[str] = Counter()
         self.certificates = dependencies.certificates
         self.backups = ScheduledBackups(core, dependencies.dsn)
+        self.creation_gate = CreationGate(core.clock)
         self.hub = EventHub(core.clock)
         self.audit = AuditLog(core)
         self.tokens = AccessTokens(core, dependencies.new_id)
@@ -415,8 +417,9 @@ class NodeService:
             if known not in (None, self.card.identity):
                 msg = (
                     f"this database belongs to the node {known}, and the key in "
-                    f"{self.settings.state_dir} is another; use the state directory it was made "
-                    "with, or an empty database"
+                    f"{self.settings.state_dir} is another; bring back the node.pem that it was "
+                    "made with, or restore a backup with the key (parley admin restore "
+                    "--replace FILE), or start with an empty database, as another node"
                 )
                 raise HostError(msg)
             if (reason := clash(self.card, await nodes.listed(connection))) is not None:

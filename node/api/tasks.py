@@ -142,18 +142,22 @@ def _tool_reason(node: NodeService, task: Task) -> str | None:
 
 
 async def create(request: web.Request) -> web.StreamResponse:
-    """POST: 201 with the task; a repeated Idempotency-Key gives the existing task."""
+    """POST: 201 with the task; a repeated Idempotency-Key gives the existing task.
+
+    429 where so many wait that this one would wait too long.
+    """
     node = request.app[NODE]
     requests.only(request, "if_time")
     document, user = requests.document(request, TaskDocument), request[PRINCIPAL]
-    await require_may_post(node, user, document)
-    await node.user_limits.require(user_of(request, document.campaign), document)
-    if requests.flag(request, "if_time"):
-        await _require_time(node, document, user_of(request, document.campaign))
-    task, _ = await node.admission.create(
-        document, idempotency_key(request), user.label, request.remote
-    )
-    answer = await fetch(node, task)
+    async with node.creation_gate.place():
+        await require_may_post(node, user, document)
+        await node.user_limits.require(user_of(request, document.campaign), document)
+        if requests.flag(request, "if_time"):
+            await _require_time(node, document, user_of(request, document.campaign))
+        task, _ = await node.admission.create(
+            document, idempotency_key(request), user.label, request.remote
+        )
+        answer = await fetch(node, task)
     return responses.one(answer, 201, {"Location": f"/v1/tasks/{task}"})
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from node.cli.retrying import PAUSES_S, RETRYABLE_ERRORS, announce_retry
+from node.cli.retrying import PAUSES_S, RETRYABLE_ERRORS, announce_retry, come_again
 from node.cli.times import duration_in_words
 from node.model import times
 from node.model.errors import NotAllowed, NotAuthenticated, ParleyError
@@ -41,6 +43,7 @@ class MeshWorker:
     left: int = 0
     stopped: bool = False
     _answers: int = 0
+    _rng: random.Random = field(default_factory=random.Random)
 
     async def each(
         self,
@@ -78,7 +81,7 @@ class MeshWorker:
         answers, pauses = self._answers, iter(PAUSES_S)
         while True:
             try:
-                return await self._counted(act(item))
+                return await self._counted(come_again(self.clock, self._rng, partial(act, item)))
             except RETRYABLE_ERRORS as error:
                 pause_s = next(pauses, None)
                 if pause_s is None:

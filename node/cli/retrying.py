@@ -6,10 +6,17 @@ request of a command is not retried: where there is no node, nobody should wait 
 
 from __future__ import annotations
 
+import random
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from node.model.errors import DatabaseUnavailable, ParleyError, PeerUnreachable
+from node.model.errors import (
+    DatabaseUnavailable,
+    LimitUsedUp,
+    ParleyError,
+    PeerUnreachable,
+    TooManyRequests,
+)
 
 if TYPE_CHECKING:
     from node.cli.progress import Progress
@@ -33,6 +40,22 @@ async def retry_while_silent(
         except RETRYABLE_ERRORS as error:
             await announce_retry(progress, clock, error, pause_s)
     return await ask()
+
+
+async def come_again(clock: Clock, rng: random.Random, ask: Callable[[], Awaitable[T]]) -> T:
+    """Return the answer to a request, sending it again whenever the node says to come later.
+
+    Those who were sent away together do not come back together.
+
+    :raises LimitUsedUp: a limit is used up, for longer than anybody waits.
+    """
+    while True:
+        try:
+            return await ask()
+        except LimitUsedUp:
+            raise
+        except TooManyRequests as error:
+            await clock.sleep(error.retry_after_s * rng.uniform(1, 2))
 
 
 async def announce_retry(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import signal
 import statistics
 import sys
@@ -18,6 +19,7 @@ from typing import Any
 
 import aiohttp
 
+from node.clock import SystemClock
 from node.execution import process
 from node.execution.process import RunningProcess
 from node.model import times
@@ -173,12 +175,21 @@ async def burst(fleet: Fleet) -> list[Figure]:
         node = fleet.node(fleet.names[number % len(fleet.names)])
         headers = {"Authorization": f"Bearer {node.token}"}
         for document in documents[number::CLIENTS]:
-            began = time.monotonic()
-            url = f"{node.url}/v1/tasks"
-            async with session.post(url, json=document, headers=headers) as response:
-                await response.read()
-                statuses[response.status] += 1
+            again_s = await post(session, node.url, document, headers)
+            while again_s is not None:
+                await SystemClock().sleep(again_s * random.uniform(1, 2))
+                again_s = await post(session, node.url, document, headers)
+
+    async def post(
+        session: aiohttp.ClientSession, url: str, document: Any, headers: dict[str, str]
+    ) -> float | None:
+        """Post a task; return the seconds after which the node wants to be asked again, if any."""
+        began = time.monotonic()
+        async with session.post(f"{url}/v1/tasks", json=document, headers=headers) as response:
+            await response.read()
+            statuses[response.status] += 1
             seconds.append(time.monotonic() - began)
+            return float(response.headers["Retry-After"]) if response.status == 429 else None
 
     began = time.monotonic()
     connector = aiohttp.TCPConnector(limit=CLIENTS)
@@ -194,8 +205,9 @@ async def burst(fleet: Fleet) -> list[Figure]:
     failed = sum(count for status, count in statuses.items() if status >= 500)
     return [
         Figure("burst_5xx", failed, "", f"{how}; answers of 500 and above"),
-        Figure("burst_429", statuses[429], "", f"{how}; refused as overloaded"),
-        Figure("burst_p99_s", statistics.quantiles(seconds, n=100)[98], "s", f"{how}; POST, p99"),
+        Figure("burst_429", statuses[429], "", f"{how}; told to come again, and came"),
+        Figure("burst_201", statuses[201], "", f"{how}; created"),
+        Figure("burst_p99_s", statistics.quantiles(seconds, n=100)[98], "s", f"{how}; answer, p99"),
         Figure("burst_posts_per_s", rate, "1/s", how),
     ]
 

@@ -159,6 +159,20 @@ class Story:
         finished = finished_runs(self.b)
         wait_until(lambda: finished_runs(self.b) > finished, "the tasks of the backup go on")
 
+    def lose_the_key(self) -> None:
+        """A node whose key is lost says what to do, and a backup brings the key back."""
+        self.b.type("systemctl stop parley-lead parley-node && rm /var/lib/parley/node.pem")
+        self.b.type("systemctl start parley-node || true")
+        log = "journalctl --no-pager --unit=parley-node --lines=5"
+        wait_until(
+            lambda: "restore a backup with the key" in self.b.type(log), "it says what to do"
+        )
+        self.b.type("systemctl stop parley-node")
+        self.b.type("parley admin restore --replace /root/a.parley")
+        self.b.type("systemctl start parley-node parley-lead")
+        wait_until(lambda: serves(self.b), "/healthz answers")
+        require(identity(self.b) == self.identity, "it is the same node")
+
     def remove(self) -> None:
         """Removing keeps key and data, which another installation finds; purging leaves nothing."""
         self.b.type("DEBIAN_FRONTEND=noninteractive apt-get remove --yes -qq parley")
@@ -318,6 +332,7 @@ def tell(package: Path, *, keep: bool) -> str | None:
         story.pull_the_plug,
         story.upgrade,
         story.back_up_and_restore,
+        story.lose_the_key,
         story.remove,
         story.introduce,
     )
