@@ -10,6 +10,7 @@ BIN := $(ENVIRONMENT)/bin
 RUNTIME := $(ENVIRONMENT)/.installed-runtime
 DEVELOPMENT := $(ENVIRONMENT)/.installed-development
 LOCKER := build/lock
+RELEASE := build/release
 
 CHECK_PYTHON := $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	{ echo "Parley needs Python 3.11 or later as $(PYTHON); name another one with make PYTHON=python3.12" >&2; exit 1; }
@@ -30,7 +31,7 @@ COMPILE := env -u PIP_FIND_LINKS -u PIP_INDEX_URL -u PIP_EXTRA_INDEX_URL PIP_CON
 	--no-emit-index-url --no-emit-trusted-host --no-emit-find-links
 
 .DEFAULT_GOAL := help
-.PHONY: package booted help demo test check lint bench soak fleets points chaos hostile accuracy lock clean
+.PHONY: package booted audit sbom help demo test check lint bench soak fleets points chaos hostile accuracy lock clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -82,6 +83,15 @@ package: ## the Debian package, into dist/; as root it installs what the build n
 booted: $(DEVELOPMENT) ## the package in two booted systemds, from install to purge, as root (8 min); needs make package
 	$(BIN)/python -m tests.booted $(ARGS)
 
+audit: $(RELEASE) ## whether the locked packages have known faults; needs the registry's list of them
+	$(RELEASE)/bin/pip-audit --strict --disable-pip --require-hashes --requirement deploy/requirements.txt
+	$(RELEASE)/bin/pip-audit --strict --disable-pip --require-hashes --requirement deploy/requirements-dev.txt
+
+sbom: $(RELEASE) ## the list of all packages in a node, into dist/ (CycloneDX)
+	@mkdir -p dist
+	$(RELEASE)/bin/cyclonedx-py requirements deploy/requirements.txt --pyproject pyproject.toml \
+		--output-reproducible --of JSON --validate --output-file dist/parley.cdx.json
+
 lock: ## resolve pyproject.toml again into deploy/requirements*.txt (takes minutes)
 	$(PYTHON) -m venv $(LOCKER)
 	$(LOCKER)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade pip pip-tools
@@ -104,3 +114,8 @@ $(DEVELOPMENT): deploy/requirements-dev.txt deploy/requirements.txt pyproject.to
 	@$(CHECK_PYTHON)
 	@$(PYTHON) -m deploy.environment $(ENVIRONMENT) deploy/requirements-dev.txt
 	@touch $(RUNTIME) $@
+
+$(RELEASE): deploy/requirements-release.txt
+	$(PYTHON) -m venv $@
+	$@/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
+	@touch $@

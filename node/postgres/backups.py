@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import io
 import os
+import shutil
 import tarfile
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -188,9 +189,9 @@ async def restore_database(dsn: str, file: Path, manifest: Manifest, *, replace:
         raise SchemaMismatch(msg)
     tools = await _tools(dsn)
     with tempfile.TemporaryDirectory(prefix="parley-restore-") as work:
-        with tarfile.open(file, "r:") as archive:
-            archive.extract(_DUMP, work, filter="data")
         dump = Path(work) / _DUMP
+        with tarfile.open(file, "r:") as archive, dump.open("wb") as extracted:
+            shutil.copyfileobj(_member(archive, _DUMP), extracted)
         await _run(tools, "pg_restore", None, "--file=/dev/null", str(dump))
         if (await restoring.contents(dsn)).tables:
             if not replace:
