@@ -148,11 +148,13 @@ class CountedConnection(asyncio.Protocol):
         elif self._limits.tls is None:
             self._serve(self._transport)
         else:
-            self._transport.pause_reading()  # the handshake needs its first byte, too
             self._opening = asyncio.create_task(self._open(self._transport, self._limits.tls))
 
     async def _open(self, wire: asyncio.Transport, tls: Callable[[], ssl.SSLContext]) -> None:
         """Serve the connection, with TLS if it begins like that."""
+        # The handshake needs its first byte, too. Not in connection_made: Python 3.11.2, which
+        # Debian 12 has, begins to read after that, even if it was paused there.
+        wire.pause_reading()
         loop = asyncio.get_running_loop()
         transport: asyncio.Transport | None = wire
         try:

@@ -214,7 +214,9 @@ class Story:
                 machine,
                 f"parley node add https://{other.address}:8642 --identity {keys[other.name]}",
             )
-        type_(self.a, f"parley throughput {self.a.name} {self.b.name} --duration 3s")
+        type_(
+            self.a, f"parley throughput {self.a.name} {self.b.name} --duration 3s --congestion host"
+        )
         require(max(typed.values()) <= COMMANDS_MAX, f"few commands: {typed}")
         print(f"      commands typed: {typed}")
 
