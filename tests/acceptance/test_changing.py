@@ -113,7 +113,8 @@ async def test_an_edited_schedule(nodes: list[Outsider], free_hour: datetime) ->
     assert "led by another node" in elsewhere.body["detail"]
     sentences = [each["sentence"] for each in (await a.explain("task", task))["decisions"]]
     changes = "edited on a: max_runs none → 3; reference changed; "
-    assert f"{changes}{count - 3} runs freed" in sentences
+    freed = "1 run" if count == 4 else f"{count - 3} runs"  # by the time of day
+    assert f"{changes}{freed} freed" in sentences
 
 
 async def test_a_measurement_under_way_goes_on(nodes: list[Outsider], free_hour: datetime) -> None:

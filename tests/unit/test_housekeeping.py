@@ -243,6 +243,7 @@ def test_the_tables_name_each_job_once() -> None:
         "renew_certificates",
         "extend_reservations",
         "catch_up_audit",
+        "back_up",
         "purge",
     )
     of_node = node_jobs(**{name: partial(note, name) for name in names})
