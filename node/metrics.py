@@ -70,7 +70,6 @@ async def registry_of(node: NodeService) -> CollectorRegistry:
     _add_readiness(registry, await readiness_of(node))
     _add_transport(registry, node)
     _add_backups(registry, node)
-    _add_backups(registry, node)
     registry.register(_Results(node))
     started = Gauge("parley_start_time_seconds", "When this service started", registry=registry)
     started.set(node.started / 1_000_000)

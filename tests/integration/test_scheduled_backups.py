@@ -7,16 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client import generate_latest
 
 from node.core import Core
+from node.metrics import registry_of
 from node.model import times
 from node.postgres import backups
 from node.postgres.scheduled_backups import RETRY, ScheduledBackups
+from node.readiness import readiness_of
 from node.settings import Settings
 from node.store.database import PostgresDatabase
 from node.trust.keys import NodeKey
 from node.trust.signer import Signer
 from tests.support.clocks import ManualClock
+from tests.support.served_nodes import served
 
 
 class Site:
@@ -91,3 +95,14 @@ async def test_keys_are_left_out_on_demand(site: Site) -> None:
     """Without the key a file may be kept where others read it."""
     await site.backups(backup_with_key=False).run_once()
     assert not backups.read(site.place / site.files[0]).with_key
+
+
+async def test_failures_are_metrics_and_warnings(dsn: str, tmp_path: Path) -> None:
+    """The metrics tell that a backup failed, and that there is none; ``/readyz`` warns."""
+    missing = tmp_path / "missing"
+    async with served("a", dsn, ManualClock(), tmp_path, backup_directory=missing) as node:
+        await node.backups.run_once()
+        metrics = generate_latest(await registry_of(node)).decode().splitlines()
+        assert {"parley_backup_failed 1.0", "parley_backup_age_seconds +Inf"} <= set(metrics)
+        [warning] = (await readiness_of(node)).warnings
+        assert f"no backup could be made: {missing} cannot be opened" in warning

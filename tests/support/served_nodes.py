@@ -76,6 +76,7 @@ async def served(
                 mailboxes=mailboxes,
                 certificates=certificates,
                 limits=limits,
+                dsn=dsn,
             )
             node = Served(core, means)
             node.key = key
