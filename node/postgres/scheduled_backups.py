@@ -37,7 +37,7 @@ class ScheduledBackups:
             if settings.backup_directory is None
             else BackupDirectory(settings.backup_directory, settings.backup_keep)
         )
-        self._tried_at: int | None = None
+        self._not_before = 0
         self.fault: str | None = None
         """The reason why the last attempt failed; None if it did not."""
         self.latest: int | None = None
@@ -61,16 +61,17 @@ class ScheduledBackups:
         if self._directory is None or self._dsn is None:
             return
         now = self._core.clock.now()
-        if self.fault is not None and self._tried_at is not None and now < self._tried_at + RETRY:
+        if now < self._not_before:
             return
-        self._tried_at = now
         try:
             with _alone(self._directory.path) as alone:
                 if alone:
                     await self._back_up_if_due(self._directory, self._dsn, now)
         except ParleyError as error:
-            self.fault = error.detail
-            log.warning("no backup could be made", reason=error.detail, again_in_s=600)
+            self.fault, self._not_before = error.detail, now + RETRY
+            log.warning(
+                "no backup could be made", reason=error.detail, again_in_s=RETRY // times.SECOND
+            )
 
     async def _back_up_if_due(self, directory: BackupDirectory, dsn: str, now: int) -> None:
         settings, identity = self._core.settings, self._core.identity

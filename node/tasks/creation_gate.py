@@ -23,11 +23,6 @@ _NEWEST = 0.1
 """Weight of the latest creation in the mean time."""
 
 
-def expected_wait_s(waiting: int, each_s: float) -> float:
-    """Return how long a request waits behind others, if one is let in every ``each_s`` seconds."""
-    return waiting * each_s
-
-
 class CreationGate:
     """Counts those who create tasks and those who wait, and measures how fast it goes."""
 
@@ -45,7 +40,7 @@ class CreationGate:
 
         :raises TooManyRequests: the wait would be too long; the error says when to come again.
         """
-        if (wait_s := expected_wait_s(self._waiting, self._each_s)) > PATIENCE_S:
+        if (wait_s := self._waiting * self._each_s) > PATIENCE_S:
             msg = (
                 f"this node is creating tasks for others: {self._waiting} requests wait, for "
                 f"about {wait_s:.1f} s; send it again after the time in Retry-After"

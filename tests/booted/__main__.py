@@ -97,21 +97,19 @@ class Story:
 
     def reboot(self) -> None:
         """After a reboot the services are back, with their tasks."""
-        tasks = task_ids(self.a)
-        self.a.shut_down()
-        self.a.boot()
-        self.a.type(FIREWALL)
-        wait_until(lambda: serves(self.a), "/healthz answers")
-        require(task_ids(self.a) == tasks, "the tasks are there")
+        self._end_and_boot(self.a.shut_down)
         finished = finished_runs(self.a)
         wait_until(lambda: finished_runs(self.a) > finished, "a run after the reboot finishes")
 
     def pull_the_plug(self) -> None:
         """After a loss of power, too."""
+        self._end_and_boot(self.a.kill)
+
+    def _end_and_boot(self, end: Callable[[], None]) -> None:
+        """End the first machine and boot it again; its firewall stays, with its network."""
         tasks = task_ids(self.a)
-        self.a.kill()
+        end()
         self.a.boot()
-        self.a.type(FIREWALL)
         wait_until(lambda: serves(self.a), "/healthz answers")
         require(task_ids(self.a) == tasks, "the tasks are there")
 
@@ -201,8 +199,8 @@ class Story:
             return machine.type(line)
 
         for machine in (self.a, self.b):
-            shutil.copy2(self.package, machine.root / "root/parley.deb")
-            type_(machine, f"DEBIAN_FRONTEND=noninteractive {APT} /root/parley.deb")
+            typed[machine.name] += 1
+            install(machine, self.package)
             type_(machine, OPEN)
         keys = {machine.name: "" for machine in (self.a, self.b)}
         for machine in (self.a, self.b):
@@ -258,7 +256,7 @@ def serves(machine: Machine) -> bool:
 def identity(machine: Machine) -> str:
     """Return the key of the node of a machine."""
     return machine.type(
-        "parley node list --output json --fields identity | grep -o 'ed25519:[^\"]*' | head -1"
+        "parley node show --output json | grep -o 'ed25519:[^\"]*' | head -1"
     ).strip()
 
 

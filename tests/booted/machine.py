@@ -13,7 +13,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from node.clock import SystemClock
 MIRROR = "http://deb.debian.org/debian"
 INCLUDED = "systemd,systemd-sysv,dbus,iproute2,nftables,curl,ca-certificates,procps,locales,debconf"
 _BOOT_S = 120
+_PROGRAM_S = 900
 _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -29,35 +30,46 @@ class Failed(Exception):
     """A step did not do what is promised."""
 
 
-def run(*argv: str | Path, timeout: float = 900) -> str:
-    """Run a program on this host; return its output.
-
-    :raises Failed: it failed.
-    """
-    done = subprocess.run(
+def _done(argv: Sequence[str | Path]) -> subprocess.CompletedProcess[str]:
+    """Run a program, which gets no input, to its end."""
+    return subprocess.run(
         [str(it) for it in argv],
         check=False,
         capture_output=True,
         text=True,
-        timeout=timeout,
+        timeout=_PROGRAM_S,
         stdin=subprocess.DEVNULL,
     )
+
+
+def _output(done: subprocess.CompletedProcess[str], what: str) -> str:
+    """Return what a program printed.
+
+    :raises Failed: it failed.
+    """
     if done.returncode:
-        raise Failed(
-            f"{argv[0]} failed with {done.returncode}: {(done.stderr or done.stdout)[-2000:]}"
-        )
+        said = f"{done.stdout[-2000:]}{done.stderr[-2000:]}"
+        raise Failed(f"{what}\nfailed with {done.returncode}:\n{said}")
     return done.stdout
 
 
-def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 90) -> float:
-    """Wait for a condition; return the seconds that it took.
+def run(*argv: str | Path) -> str:
+    """Run a program on this host; return its output.
+
+    :raises Failed: it failed.
+    """
+    return _output(_done(argv), " ".join(map(str, argv)))
+
+
+def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 90) -> None:
+    """Wait for a condition.
 
     :raises Failed: it does not come true.
     """
     began = time.monotonic()
     while time.monotonic() - began < timeout_s:
         if condition():
-            return time.monotonic() - began
+            return
         asyncio.run(SystemClock().sleep(0.5))
     raise Failed(f"not within {timeout_s:.0f} s: {what}")
 
@@ -72,7 +84,6 @@ def make_root(base: Path, package: Path) -> None:
     shutil.copy2("/etc/resolv.conf", base / "etc/resolv.conf")
     run("chroot", base, "apt-get", "update", "-qq")
     download = ("apt-get", "install", "--yes", "--download-only", "-qq", "/root/parley.deb")
-    run("chroot", base, "sh", "-c", "rm -f /etc/apt/apt.conf.d/docker-clean")
     run("chroot", base, *download)
     (base / "root/parley.deb").unlink()
 
@@ -146,47 +157,29 @@ class Machine:
             f"cd /root; {line}",
         ]
 
-    def type(self, line: str, timeout: float = 600) -> str:
+    def type(self, line: str) -> str:
         """Type a line as its root; return what it prints.
 
         :raises Failed: the command fails.
         """
-        done = subprocess.run(
-            self._argv(line),
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            stdin=subprocess.DEVNULL,
-        )
-        if done.returncode:
-            said = f"{done.stdout[-2000:]}{done.stderr[-2000:]}"
-            raise Failed(f"{self.name}# {line}\nfailed with {done.returncode}:\n{said}")
-        return done.stdout
+        return _output(_done(self._argv(line)), f"{self.name}# {line}")
 
     def try_(self, line: str) -> bool:
         """Type a line; return whether it succeeds."""
-        return (
-            subprocess.run(
-                self._argv(line), check=False, capture_output=True, stdin=subprocess.DEVNULL
-            ).returncode
-            == 0
-        )
+        return not _done(self._argv(line)).returncode
 
     def show_log(self) -> None:
         """Print the end of what its services said."""
         if self._leader:
             units = "systemctl --no-pager --failed; systemctl --no-pager --lines=0 status 'parley*'"
             log = "journalctl --no-pager --lines=40 --unit='parley*'"
-            done = subprocess.run(
-                self._argv(f"{units}; {log}"), check=False, capture_output=True, text=True
-            )
+            done = _done(self._argv(f"{units}; {log}"))
             print(f"--- {self.name}\n{done.stdout}{done.stderr}")
 
     def shut_down(self) -> None:
         """Shut it down as its owner would."""
         if self._nspawn is not None:
-            subprocess.run(self._argv("systemctl poweroff"), check=False, capture_output=True)
+            self.try_("systemctl poweroff")
             try:
                 self._nspawn.wait(90)
             except subprocess.TimeoutExpired:
@@ -205,9 +198,9 @@ class Machine:
     def remove(self) -> None:
         """Remove the layer."""
         if self.place.exists():
-            subprocess.run(["umount", str(self.root)], check=False, capture_output=True)
+            _done(["umount", self.root])
             shutil.rmtree(self.place, ignore_errors=True)
-        subprocess.run(["ip", "netns", "delete", self.namespace], check=False, capture_output=True)
+        _done(["ip", "netns", "delete", self.namespace])
 
 
 def lay_cable(one: Machine, other: Machine) -> None:

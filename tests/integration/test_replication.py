@@ -30,9 +30,8 @@ from tests.support.patience import PATIENCE_S
 from tests.support.receivers import free_port
 
 CLOCK = SystemClock()
-_PRIMARY = {
+_SETTINGS = {
     "wal_level": "replica",
-    "synchronous_standby_names": "*",
     "unix_socket_directories": "",
     "listen_addresses": "127.0.0.1",
     "wal_keep_size": "64MB",
@@ -55,9 +54,9 @@ class Server:
 
     async def start(self) -> None:
         """Start the server, and wait until it answers."""
-        settings = {**_PRIMARY, "port": str(self.port)}
+        settings = {**_SETTINGS, "port": str(self.port)}
         argv = [self._binaries.program("postgres"), "-D", str(self.data)]
-        argv += [f"--{name}={value}" for name, value in settings.items() if name not in _OWN]
+        argv += [f"--{name}={value}" for name, value in settings.items()]
         self._running = await process.start(
             argv, user=server_account(), log=self.data.with_suffix(".log"), cwd=Path("/")
         )
@@ -89,10 +88,6 @@ class Server:
         """Stop it if it runs."""
         if self._running is not None:
             await self._running.end(5)
-
-
-_OWN = {"synchronous_standby_names"}
-"""Settings that are kept in the data, since a promotion changes them."""
 
 
 class Pair:
@@ -172,6 +167,7 @@ async def _pair() -> AsyncIterator[Pair]:
         await primary.run("pg_basebackup", *options, "-d", where)
         await standby.start()
         connection = await primary.connect()
+        # In the data and not on the command line, since a promotion changes it.
         await connection.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
         await connection.execute("SELECT pg_reload_conf()")
         await connection.execute("CREATE DATABASE parley")
