@@ -129,7 +129,8 @@ class RulingWriter:
             await tasks.keep(connection, part.task)
             first = part.task.terms.schedule.start or now
             plan_at = max(now, first - self._horizon + part.task.terms.duration)
-            await tasks.open_planning(connection, part.task.id, first, plan_at)
+            first_planning = {part.task.id: tasks.FirstPlanning(first, plan_at)}
+            await tasks.open_planning(connection, first_planning)
             grants += [
                 SeatGrant(number, node, part.task.id, part.yielding, part.starts)
                 for number, node in part.seats.items()

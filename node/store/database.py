@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import asyncpg
@@ -53,6 +53,10 @@ class Connection(Protocol):
 
     async def fetchval(self, query: str, *args: Any) -> Any:
         """Return the first column of the first row; None if there is none."""
+        ...
+
+    async def fetchmany(self, query: str, args: Iterable[Sequence[Any]]) -> list[Record]:
+        """Execute a statement with each of these arguments, at once; return the rows of all."""
         ...
 
     async def execute(self, query: str, *args: Any) -> object:

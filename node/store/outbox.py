@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -108,9 +108,13 @@ async def ends_under_way(
     return frozenset(row[0] for row in rows)
 
 
-async def recall(connection: Connection, ids: Sequence[int], due_at: int) -> set[int]:
-    """Delete those of these messages, due at ``due_at``, that were not taken yet; return them."""
-    return {row[0] for row in await connection.fetch(_SQL["recall"], list(ids), due_at)}
+async def recall(connection: Connection, due_at: Mapping[int, int]) -> set[int]:
+    """Delete those of these messages, each due at its instant, that were not taken yet.
+
+    Return the deleted ones.
+    """
+    rows = await connection.fetch(_SQL["recall"], list(due_at), list(due_at.values()))
+    return {row[0] for row in rows}
 
 
 async def delivered(connection: Connection, ids: Sequence[int]) -> None:

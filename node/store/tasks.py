@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -84,9 +84,21 @@ async def keep(
 
     ``limit`` is how the task stands with this host's limits.
     """
+    return bool(await keep_all(connection, [(task, limit)]))
+
+
+async def keep_all(
+    connection: Connection, tasks: Sequence[tuple[StoredTask, LimitStanding | None]]
+) -> set[UUID]:
+    """Write or update tasks as :func:`keep` does each of them; return the ids of those kept."""
+    values = [_values(task, limit) for task, limit in tasks]
+    return {row[0] for row in await connection.fetchmany(_SQL["upsert_task"], values)}
+
+
+def _values(task: StoredTask, limit: LimitStanding | None) -> tuple[Any, ...]:
+    """Return the values of a task in the order of the query that writes it."""
     terms = task.terms
-    kept = await connection.fetchval(
-        _SQL["upsert_task"],
+    return (
         task.id,
         task.lead,
         terms.test,
@@ -113,32 +125,56 @@ async def keep(
         task.limit_address,
         None if limit is None else limit.refusal,
     )
-    return kept is not None
+
+
+@dataclass(frozen=True)
+class FirstPlanning:
+    """When a new task has its first run, and when that is planned.
+
+    Both are None for a task that follows another one: it has nothing to plan yet.
+    """
+
+    next_run_at: int | None
+    plan_at: int | None
 
 
 async def open_planning(
-    connection: Connection, task: UUID, next_run_at: int | None, plan_at: int | None
-) -> bool:
-    """Put a task on the lead's agenda; False if its campaign does not exist.
-
-    A task that follows another one has nothing to plan yet.
-    """
-    kept = await connection.fetchval(_SQL["open_planning"], task, next_run_at, plan_at)
-    return kept is not None
-
-
-async def keep_idempotency(
-    connection: Connection, key: str, digest: str, made: UUID, now: int
-) -> bool:
-    """Claim an Idempotency-Key; False if it was used before."""
-    kept = await connection.fetchval(_SQL["keep_idempotency"], key, digest, made, now)
-    return kept is not None
+    connection: Connection, plannings: Mapping[UUID, FirstPlanning]
+) -> set[UUID]:
+    """Put tasks on the lead's agenda; return them without those whose campaign does not exist."""
+    rows = await connection.fetch(
+        _SQL["open_planning"],
+        list(plannings),
+        [it.next_run_at for it in plannings.values()],
+        [it.plan_at for it in plannings.values()],
+    )
+    return {row[0] for row in rows}
 
 
-async def find_idempotency(connection: Connection, key: str) -> tuple[str, UUID] | None:
-    """Return the digest of the request with this key, and what it created; None if new."""
-    row = await connection.fetchrow(_SQL["find_idempotency"], key)
-    return None if row is None else (row[0], row[1])
+@dataclass(frozen=True)
+class Made:
+    """What the request with an Idempotency-Key made, and the digest of the request."""
+
+    digest: str
+    made: UUID
+
+
+async def keep_idempotency(connection: Connection, made: Mapping[str, Made], now: int) -> set[str]:
+    """Claim Idempotency-Keys; return them without those that were used before."""
+    rows = await connection.fetch(
+        _SQL["keep_idempotency"],
+        list(made),
+        [it.digest for it in made.values()],
+        [it.made for it in made.values()],
+        now,
+    )
+    return {row[0] for row in rows}
+
+
+async def find_idempotency(connection: Connection, keys: Sequence[str]) -> dict[str, Made]:
+    """Return by Idempotency-Key what was made with it; new keys are missing."""
+    rows = await connection.fetch(_SQL["find_idempotency"], list(keys))
+    return {row[0]: Made(row[1], row[2]) for row in rows}
 
 
 async def lock(connection: Connection, task: UUID) -> StoredTask | None:

@@ -16,7 +16,7 @@ import asyncio
 import contextlib
 import hashlib
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 from uuid import UUID
 
@@ -29,7 +29,6 @@ from node.model.errors import (
     DatabaseUnavailable,
     LimitRefused,
     ParleyError,
-    PeerUnreachable,
     RefusedByParticipant,
     in_words_of,
 )
@@ -43,13 +42,14 @@ from node.peers.directory import Directory
 from node.results.archives import Archives
 from node.sharing.campaigns import Campaigns
 from node.sharing.host_limits import LimitKeeper
-from node.store import bookings, outbox, tasks
-from node.store.database import Connection
+from node.store import bookings, outbox
 from node.store.nodes import KnownNode
+from node.store.outbox import OutgoingMessage
 from node.store.tasks import StoredTask
 from node.tasks.dependencies import check_followed
 from node.tasks.drafting import TaskDrafter
-from node.tasks.pool_tasks import PoolTaskChecker, PoolTaskRequest
+from node.tasks.pool_tasks import PoolTaskChecker
+from node.tasks.storing import NewTask, NewTaskStore, Withdrawal
 
 Introduce = Callable[[KnownNode, Introduction], Awaitable[IntroductionAnswer]]
 """Introduces a task to a node, which may be this one, or only asks whether it would take part.
@@ -70,14 +70,6 @@ class _Request(NamedTuple):
     digest: str
 
 
-@dataclass(frozen=True)
-class _Withdrawal:
-    """Messages that end a task at its participants, unless it is stored before they are due."""
-
-    messages: Sequence[int]
-    due_at: int
-
-
 class Admission:
     """Creates tasks led by this node."""
 
@@ -96,7 +88,6 @@ class Admission:
         consider: Introduce,
     ) -> None:
         """``consider`` asks whether a node would take part, ``introduce`` makes the task known."""
-        self._horizon = core.settings.horizon
         self._identity = core.identity
         self._name = core.settings.name
         # A request whose signature has become stale is sent a second time.
@@ -107,6 +98,7 @@ class Admission:
         self._capabilities = capabilities
         self._campaigns = campaigns
         self._archives = archives
+        self._store = NewTaskStore(core, limits, archives, seating)
         self._seating = seating
         self._directory = directory
         self._limits = limits
@@ -148,7 +140,8 @@ class Admission:
         task, limits = await self._ask_all(draft.task, self._introduce)
         try:
             task = self._agreed(task, limits)
-            if await self._store(task, draft.first_slot, request, archived, prepared):
+            new = self._new_task(task, draft.first_slot, request, archived)
+            if await self._store.keep(replace(new, prepared=prepared)):
                 return task.id, True
         except ParleyError as error:
             with contextlib.suppress(DatabaseUnavailable):  # what was prepared is sent later
@@ -164,11 +157,24 @@ class Admission:
         """Create a pool task; the lead chooses the nodes for its seats later."""
         sought = await self._seating.find_nodes(document, seats)
         draft = self._drafter.draft_pool_task(document, sought)
-        task = draft.task
-        archived = document.archives
-        if await self._store(task, draft.first_slot, request, archived, sought=sought):
-            return task.id, True
-        return await self._created_with(request) or task.id, False
+        new = self._new_task(draft.task, draft.first_slot, request, document.archives)
+        if await self._store.keep(replace(new, sought=sought)):
+            return new.task.id, True
+        return await self._created_with(request) or new.task.id, False
+
+    def _new_task(
+        self, task: StoredTask, slot: int, request: _Request, archived: Sequence[ArchiveChoice]
+    ) -> NewTask:
+        """Return the task of a request as it is stored."""
+        task = replace(
+            task,
+            requester=request.requester,
+            limit_user=request.requester,
+            limit_address=request.address,
+        )
+        return NewTask(
+            task, self._limits.standing(task), slot, request.key, request.digest, archived
+        )
 
     async def check_followed_task(self, document: TaskDocument, task: UUID | None = None) -> None:
         """Check that a task, None for a new one, can follow the one that its document names.
@@ -183,17 +189,16 @@ class Admission:
         """Return the task that was created with this Idempotency-Key, if there is one."""
         if request.key is None:
             return None
-        async with self._database.connection() as connection:
-            earlier = await tasks.find_idempotency(connection, request.key)
+        earlier = await self._store.made_with(request.key)
         if earlier is None:
             return None
-        if earlier[0] != request.digest:
+        if earlier.digest != request.digest:
             msg = (
                 "this Idempotency-Key was used for another document, or by another user; use a new "
                 "one"
             )
             raise Conflict(msg)
-        return earlier[1]
+        return earlier.made
 
     async def ask(self, document: TaskDocument, known: StoredTask) -> StoredTask:
         """Return a known task as an edited document would make it; nothing is stored anywhere.
@@ -278,19 +283,15 @@ class Admission:
         limit = answer.limit and answer.limit.model_copy(update={"node": participant.name})
         return answered, limit
 
-    async def _prepare_withdrawal(self, task: StoredTask) -> _Withdrawal | None:
+    async def _prepare_withdrawal(self, task: StoredTask) -> Withdrawal | None:
         """Write the messages that end a task that is about to be introduced, due later."""
         others = {p.node for p in task.terms.participants} - {self._identity}
         if not others:
             return None
-        now, reason = self._clock.now(), f"{self._name} did not finish creating it"
-        async with self._database.connection() as connection:
-            messages = await self._post_end(
-                connection, task, others, reason, now, self._withdrawn_after
-            )
-        return _Withdrawal(messages, now + self._withdrawn_after)
+        ends = _ends(task, others, f"{self._name} did not finish creating it")
+        return await self._store.prepare_withdrawal(ends, self._withdrawn_after)
 
-    async def _withdraw(self, task: StoredTask, prepared: _Withdrawal | None, reason: str) -> None:
+    async def _withdraw(self, task: StoredTask, prepared: Withdrawal | None, reason: str) -> None:
         """Tell every participant that did not refuse that the task has ended.
 
         A participant without an answer is told as well, and again when its answer can no longer be
@@ -302,24 +303,11 @@ class Admission:
         now = self._clock.now()
         async with self._database.transaction() as connection:
             if prepared is not None:
-                await outbox.recall(connection, prepared.messages, prepared.due_at)
-            await self._post_end(connection, task, accepted, reason, now)
-            await self._post_end(connection, task, silent, reason, now, self._withdrawn_after)
+                await outbox.recall(connection, dict.fromkeys(prepared.messages, prepared.due_at))
+            await outbox.post_all(connection, _ends(task, accepted, reason), now)
+            later = _ends(task, silent, reason)
+            await outbox.post_all(connection, later, now, self._withdrawn_after)
             await bookings.notify(connection, "task", task.id, TaskState.REFUSED)
-
-    @staticmethod
-    async def _post_end(
-        connection: Connection,
-        task: StoredTask,
-        nodes: Collection[str],
-        reason: str,
-        now: int,
-        delay: int = 0,
-    ) -> list[int]:
-        end = TaskEnd(task=task.id, state=TaskState.REFUSED, reason=reason[:1000])
-        body = end.model_dump(mode="json")
-        kind = outbox.MessageKind.TASK_END
-        return await outbox.post(connection, sorted(nodes), kind, body, now, delay)
 
     def _with_tool(self, task: StoredTask) -> StoredTask:
         terms = task.terms
@@ -327,64 +315,9 @@ class Admission:
         tool, duration = self._capabilities.agree(terms.test, terms.tools, offers, terms.spec)
         return replace(task, terms=replace(terms, tool=tool, duration=duration))
 
-    async def _store(
-        self,
-        task: StoredTask,
-        slot: int,
-        request: _Request,
-        archived: Sequence[ArchiveChoice],
-        prepared: _Withdrawal | None = None,
-        sought: PoolTaskRequest | None = None,
-    ) -> bool:
-        """Store the task, and return False if another request used its key in the meantime."""
-        now = self._clock.now()
-        async with self._database.transaction() as connection:
-            if request.key is not None and not await tasks.keep_idempotency(
-                connection, request.key, request.digest, task.id, now
-            ):
-                return False
-            await _cancel_withdrawal(connection, task, prepared)
-            task = replace(
-                task,
-                requester=request.requester,
-                limit_user=request.requester,
-                limit_address=request.address,
-            )
-            standing = self._limits.standing(task)
-            await self._limits.require_room(connection, task, standing)
-            await tasks.keep(connection, task, standing)
-            if archived:
-                await self._archives.keep_of_task(connection, task.id, archived)
-            first: tuple[int | None, int | None]
-            first = slot, max(now, slot - self._horizon + task.terms.duration)
-            if task.terms.recurrence.follows:
-                first = None, None
-            if not await tasks.open_planning(connection, task.id, *first):
-                msg = (
-                    f"the campaign {task.terms.campaign} was removed a moment ago; name another one"
-                )
-                raise Conflict(msg)
-            if sought is not None:
-                await self._seating.keep(connection, task, sought, slot, now)
-                await bookings.notify(connection, "seats", task.id, "wanted")
-            await bookings.notify(connection, "task", task.id, TaskState.ACTIVE)
-        return True
 
-
-async def _cancel_withdrawal(
-    connection: Connection, task: StoredTask, prepared: _Withdrawal | None
-) -> None:
-    """Delete the messages that would end the task.
-
-    :raises PeerUnreachable: some are being sent already, so that the task cannot be stored.
-    """
-    if prepared is None:
-        return
-    recalled = await outbox.recall(connection, prepared.messages, prepared.due_at)
-    if len(recalled) < len(prepared.messages):
-        names = ", ".join(p.name for p in task.terms.participants)
-        msg = (
-            f"{names}: some of them took too long to answer, and have been told by now that this "
-            "task does not exist; post the task again"
-        )
-        raise PeerUnreachable(msg)
+def _ends(task: StoredTask, nodes: Collection[str], reason: str) -> list[OutgoingMessage]:
+    """Return the messages that tell these nodes that a task was refused."""
+    end = TaskEnd(task=task.id, state=TaskState.REFUSED, reason=reason[:1000])
+    body, kind = end.model_dump(mode="json"), outbox.MessageKind.TASK_END
+    return [OutgoingMessage(node, kind, body) for node in sorted(nodes)]

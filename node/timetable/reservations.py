@@ -44,6 +44,7 @@ from node.sharing.campaigns import no_such
 from node.store import bookings, campaigns, pools, reservations, seats, tasks
 from node.store.database import Connection, Record
 from node.store.reservations import ReservationFilter, ReservationTerms
+from node.store.tasks import Made
 from node.tasks.pool_tasks import no_pool
 from node.tasks.termination import TaskTerminator
 
@@ -89,14 +90,14 @@ class Reservations:
         await self._check(document)
 
         async def make(connection: Connection) -> UUID:
-            known = None if key is None else await tasks.find_idempotency(connection, key)
-            if known is not None and known[0] != digest:
-                msg = "this Idempotency-Key was used for another document; use a new one"
-                raise Conflict(msg)
-            if known is not None:
-                return known[1]
+            keys = [] if key is None else [key]
+            for known in (await tasks.find_idempotency(connection, keys)).values():
+                if known.digest != digest:
+                    msg = "this Idempotency-Key was used for another document; use a new one"
+                    raise Conflict(msg)
+                return known.made
             if key is not None:
-                await tasks.keep_idempotency(connection, key, digest, new_id, now)
+                await tasks.keep_idempotency(connection, {key: Made(digest, new_id)}, now)
             await self._stop_seating(connection, document.pool)
             await reservations.keep(connection, new_id, document.pool, terms, now)
             await self._set_apart(connection, new_id, terms, now)

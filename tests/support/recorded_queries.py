@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -86,6 +86,12 @@ class _Recorded:
     async def fetchval(self, query: str, *args: Any) -> Any:
         self._asked((query, args))
         return await self._connection.fetchval(query, *args)
+
+    async def fetchmany(self, query: str, args: Iterable[Sequence[Any]]) -> list[Record]:
+        each = [tuple(one) for one in args]
+        for one in each:
+            self._asked((query, one))
+        return await self._connection.fetchmany(query, each)
 
     async def execute(self, query: str, *args: Any) -> None:
         self._asked((query, args))

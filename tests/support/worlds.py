@@ -298,7 +298,8 @@ class Site:
                 nominal = introduction.schedule.start or introduction.created_at
                 if introduction.schedule == EVERY_INSTANT:
                     nominal = times.LATEST - 1
-                await tasks.open_planning(connection, made.id, nominal, self.clock.now())
+                first = tasks.FirstPlanning(nominal, self.clock.now())
+                await tasks.open_planning(connection, {made.id: first})
 
 
 class World:

@@ -8,7 +8,7 @@ transaction except its commit rolls it back, including a crash of the simulated 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any, cast
@@ -167,6 +167,9 @@ class _Connection:
     async def fetchval(self, query: str, *args: Any) -> Any:
         rows = await self._answer(TWIN_OF[query], args)
         return rows[0][0] if rows else None
+
+    async def fetchmany(self, query: str, args: Iterable[Sequence[Any]]) -> list[Record]:
+        return [row for each in args for row in await self.fetch(query, *each)]
 
     async def execute(self, query: str, *args: Any) -> None:
         await self._answer(TWIN_OF[query], args)

@@ -78,10 +78,13 @@ def ends_under_way(tables: Tables, node: str, tasks: Sequence[UUID]) -> Answer:
 
 
 @TWINS.of("id")
-def recall(tables: Tables, ids: Sequence[int], next_at: int) -> Answer:
+def recall(tables: Tables, ids: Sequence[int], due_at: Sequence[int]) -> Answer:
     """Delete messages that nobody has taken since they were written."""
-    found = (tables.outbox.rows.get(number) for number in ids)
-    recalled = {row.id: row for row in found if row is not None and row.next_at == next_at}
+    recalled = {}
+    for number, at in zip(ids, due_at, strict=True):
+        row = tables.outbox.rows.get(number)
+        if row is not None and row.next_at == at:
+            recalled[row.id] = row
     for row in recalled.values():
         tables.outbox.delete(row)
     return [(number,) for number in recalled]

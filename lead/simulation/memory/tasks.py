@@ -197,33 +197,43 @@ def count_open_of(tables: Tables, lead: str, rule: str | None) -> Answer:
 
 @TWINS.of("task_id")
 def open_planning(
-    tables: Tables, task: UUID, next_run_at: int | None, plan_at: int | None
+    tables: Tables,
+    tasks: Sequence[UUID],
+    next_run_at: Sequence[int | None],
+    plan_at: Sequence[int | None],
 ) -> Answer:
-    """Put a task on the lead's agenda, if its campaign exists."""
-    row = tables.tasks.rows.get(task)
-    campaign = None if row is None else tables.campaigns.of(row.campaign)
-    if row is None or campaign is None:
-        return ()
-    planning = PlanningRow(task, campaign.id, next_run_at, plan_at, row.created_at)
-    planning.follower = row.follows is not None
-    tables.plannings.insert(planning)
-    return [(task,)]
+    """Put tasks on the lead's agenda, those whose campaigns exist."""
+    opened = []
+    for task, run_at, at in zip(tasks, next_run_at, plan_at, strict=True):
+        row = tables.tasks.rows.get(task)
+        campaign = None if row is None else tables.campaigns.of(row.campaign)
+        if row is None or campaign is None:
+            continue
+        planning = PlanningRow(task, campaign.id, run_at, at, row.created_at)
+        planning.follower = row.follows is not None
+        tables.plannings.insert(planning)
+        opened.append((task,))
+    return opened
 
 
-@TWINS.of("made")
-def keep_idempotency(tables: Tables, key: str, digest: str, made: UUID, now: int) -> Answer:
-    """Claim an idempotency key."""
-    if key in tables.idempotencies.rows:
-        return ()
-    tables.idempotencies.insert(IdempotencyRow(key, digest, made, now))
-    return [(made,)]
+@TWINS.of("key")
+def keep_idempotency(
+    tables: Tables, keys: Sequence[str], digests: Sequence[str], made: Sequence[UUID], now: int
+) -> Answer:
+    """Claim idempotency keys."""
+    claimed = []
+    for key, digest, each in sorted(zip(keys, digests, made, strict=True)):
+        if key not in tables.idempotencies.rows:
+            tables.idempotencies.insert(IdempotencyRow(key, digest, each, now))
+            claimed.append((key,))
+    return claimed
 
 
-@TWINS.of("request_digest", "made")
-def find_idempotency(tables: Tables, key: str) -> Answer:
-    """Return the digest of the request and the task created under this key."""
-    row = tables.idempotencies.rows.get(key)
-    return () if row is None else [(row.request_digest, row.made)]
+@TWINS.of("key", "request_digest", "made")
+def find_idempotency(tables: Tables, keys: Sequence[str]) -> Answer:
+    """Return the digests of requests, and what they created, by their keys."""
+    found = (tables.idempotencies.rows.get(key) for key in dict.fromkeys(keys))
+    return [(row.key, row.request_digest, row.made) for row in found if row is not None]
 
 
 @TWINS.of("id")

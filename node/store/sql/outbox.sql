@@ -40,7 +40,10 @@ WHERE kind = 'task-end' AND node = $1 AND message ->> 'task' = ANY($2::uuid []::
 
 -- recall --
 -- Deletes those of these messages that nobody has taken for delivery since they were written.
-DELETE FROM outbox WHERE id = ANY($1::bigint []) AND next_at = $2 RETURNING id;
+DELETE FROM outbox
+USING unnest($1::bigint [], $2::timestamptz []) AS given (id, due_at)
+WHERE outbox.id = given.id AND outbox.next_at = given.due_at
+RETURNING outbox.id;
 
 -- delivered --
 DELETE FROM outbox WHERE id = ANY($1::bigint []);

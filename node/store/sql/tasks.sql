@@ -33,21 +33,25 @@ WHERE task.lead = excluded.lead AND task.revision <= excluded.revision
 RETURNING id;
 
 -- open_planning --
--- Inserts nothing if the campaign does not exist (any more).
+-- Inserts nothing for a task whose campaign does not exist (any more).
 INSERT INTO planning (task_id, campaign_id, next_run_at, plan_at, added_at, follower)
-SELECT task.id, campaign.id, $2::timestamptz, $3::timestamptz, task.created_at, task.follows IS NOT NULL
-FROM task
+SELECT task.id, campaign.id, given.next_run_at, given.plan_at, task.created_at, task.follows IS NOT NULL
+FROM unnest($1::uuid [], $2::timestamptz [], $3::timestamptz []) AS given (task, next_run_at, plan_at)
+INNER JOIN task ON given.task = task.id
 INNER JOIN campaign ON campaign.name = coalesce(task.campaign, 'default')
-WHERE task.id = $1
 RETURNING task_id;
 
 -- keep_idempotency --
-INSERT INTO idempotency (key, request_digest, made, created_at) VALUES ($1, $2, $3, $4)
+-- In the order of the keys, as everybody inserts them: nobody waits in a circle.
+INSERT INTO idempotency (key, request_digest, made, created_at)
+SELECT given.key, given.digest, given.made, $4
+FROM unnest($1::text [], $2::text [], $3::uuid []) AS given (key, digest, made)
+ORDER BY given.key, given.digest, given.made
 ON CONFLICT (key) DO NOTHING
-RETURNING made;
+RETURNING key;
 
 -- find_idempotency --
-SELECT request_digest, made FROM idempotency WHERE key = $1;
+SELECT key, request_digest, made FROM idempotency WHERE key = ANY($1::text []);
 
 -- lock_task --
 -- Serialises changes of a task with holds, decisions, its end, and other changes.

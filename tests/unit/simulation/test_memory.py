@@ -20,7 +20,7 @@ from node.model.wire.tasks import Participant, Schedule
 from node.store import bookings, nodes, outbox, runs, tasks
 from node.store.database import BrokenKey, Connection, Notice
 from node.store.outbox import MessageKind
-from node.store.tasks import StoredTask
+from node.store.tasks import FirstPlanning, Made, StoredTask
 from tests.support.clocks import START, ManualClock
 
 TASK = UUID(int=1)
@@ -80,7 +80,7 @@ async def test_what_fails_has_not_happened(database: MemoryDatabase) -> None:
 
     async def both(connection: Connection) -> None:
         await keep_task(connection)
-        await tasks.open_planning(connection, TASK, START, START)
+        await tasks.open_planning(connection, {TASK: FirstPlanning(START, START)})
 
     with pytest.raises(Crash):
         await crash_after(database, both)
@@ -125,9 +125,9 @@ async def test_a_statement_of_its_own_is_done_when_it_is_over(database: MemoryDa
     database.point = point
     with pytest.raises(Crash):
         async with database.connection() as connection:
-            await tasks.keep_idempotency(connection, "key", "digest", TASK, START)
+            await tasks.keep_idempotency(connection, {"key": Made("digest", TASK)}, START)
     async with database.connection() as connection:
-        assert await tasks.find_idempotency(connection, "key") is not None
+        assert await tasks.find_idempotency(connection, ["key"])
 
 
 async def test_nobody_sees_what_is_not_committed(database: MemoryDatabase) -> None:
@@ -147,23 +147,23 @@ async def test_two_may_read_before_either_writes(database: MemoryDatabase) -> No
 
     async def check_then_write(name: str) -> None:
         async with database.transaction() as connection:
-            reads.append((name, await tasks.find_idempotency(connection, "key")))
+            reads.append((name, await tasks.find_idempotency(connection, ["key"])))
             await ManualClock().sleep(0)
-            await tasks.keep_idempotency(connection, "key", name, TASK, START)
+            await tasks.keep_idempotency(connection, {"key": Made(name, TASK)}, START)
 
     await asyncio.gather(check_then_write("one"), check_then_write("other"))
-    assert reads == [("one", None), ("other", None)]
+    assert reads == [("one", {}), ("other", {})]
 
 
 async def test_after_a_broken_constraint_nothing_more_is_done(database: MemoryDatabase) -> None:
     """A transaction in which a statement failed can only be rolled back."""
     async with database.transaction() as connection:
         await keep_task(connection)
-        await tasks.open_planning(connection, TASK, START, START)
+        await tasks.open_planning(connection, {TASK: FirstPlanning(START, START)})
     async with database.transaction() as connection:
         await keep_task(connection, priority=7)
         with pytest.raises(BrokenKey):
-            await tasks.open_planning(connection, TASK, START, START)
+            await tasks.open_planning(connection, {TASK: FirstPlanning(START, START)})
         with pytest.raises(RuntimeError, match="rolled back"):
             await tasks.fetch(connection, TASK)
     task = await fetch_committed(database)
@@ -224,7 +224,7 @@ async def test_only_so_many_are_claimed(database: MemoryDatabase) -> None:
     async with database.transaction() as connection:
         for number in range(1, 4):
             task = await _numbered(connection, number)
-            await tasks.open_planning(connection, task, START - number, START)
+            await tasks.open_planning(connection, {task: FirstPlanning(START - number, START)})
         claims = await planning.claim(
             connection, planning.LeaseRequest("worker", START, START + 1), START + 1, 2
         )
