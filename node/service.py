@@ -651,7 +651,7 @@ class NodeService:
         :raises NotFound: it is not known here.
         """
         known = self.directory.by_identity(identity)
-        return self.peers.to(known.identity, known.name, known.url)
+        return self.peers.to(known.identity, known.name, known.url, known.attributes)
 
     def participant(self, identity: str) -> LocalParticipant | Peer:
         """Return the client of a participant: this node itself, or another one over HTTP."""

@@ -13,7 +13,7 @@ import math
 import random
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import Context
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
@@ -259,7 +259,13 @@ class SimulatedPeers(Peers):
 
         return await self._network.ask(self._here, station, "card", card)
 
-    def to(self, identity: str, name: str, url: str | None) -> Peer:
+    def to(
+        self,
+        identity: str,
+        name: str,
+        url: str | None,
+        attributes: Mapping[str, Any] | None = None,  # noqa: ARG002 - all have one version
+    ) -> Peer:
         """Return a client for one other node."""
         return SimulatedPeer(
             self, identity, name, url, self._network, self._here, self._stations[identity]

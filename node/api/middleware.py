@@ -37,7 +37,6 @@ BODY_MAX = 1_000_000
 PEER_BODY_MAX = 8_000_000
 _BODY_MAX = {Access.OPEN: 65_536, Access.PEER: PEER_BODY_MAX}
 """By access, the maximum bytes of a body where it is not ``BODY_MAX``."""
-OWN_FAULT = "an internal error occurred; see the log of the node"
 
 log = structlog.get_logger()
 
@@ -70,7 +69,7 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
         explained = fault_of(error)
         if explained is None:
             log.exception("request failed", method=request.method, path=request.path)
-        problem = explained or ParleyError(OWN_FAULT)
+        problem = explained or ParleyError(responses.OWN_FAULT)
     answer = _refusal(request, problem)
     if not request.content.is_eof():
         answer.force_close()  # the rest of the body is not awaited

@@ -21,9 +21,11 @@ def describe(routes: Sequence[Route], version: str) -> dict[str, Any]:
     public = [route for route in routes if route.access is not Access.PEER]
     models: set[type[Document]] = {Problem}
     for route in public:
-        models |= {model for model in (route.body, route.answer) if model is not None}
+        kinds = (route.body, route.answer, *(route.several or ()))
+        models |= {model for model in kinds if model is not None}
+    received = {route.body for route in public} | {r.several[0] for r in public if r.several}
     pairs: list[tuple[type[Document], Any]] = [
-        (model, "serialization" if model not in {r.body for r in public} else "validation")
+        (model, "validation" if model in received else "serialization")
         for model in sorted(models, key=lambda model: model.__name__)
     ]
     references, schemas = models_json_schema(pairs, ref_template=_REFERENCE)
@@ -73,9 +75,13 @@ def _operation(route: Route, named: dict[type[Document], Any]) -> dict[str, Any]
         if route.access.reads:
             operation["security"].append({})
     if route.body is not None:
+        schema: dict[str, Any] = named[route.body]
+        if route.several is not None:
+            listed = {"type": "array", "minItems": 1, "items": named[route.several[0]]}
+            schema = {"oneOf": [schema, listed]}
         operation["requestBody"] = {
             "required": True,
-            "content": {"application/json": {"schema": named[route.body]}},
+            "content": {"application/json": {"schema": schema}},
         }
     return operation
 
@@ -103,7 +109,14 @@ def _responses(route: Route, named: dict[type[Document], Any]) -> dict[str, Any]
     success: dict[str, Any] = {"description": route.summary}
     if route.status != 204:  # noqa: PLR2004 - no content
         success["content"] = {route.media_type: _content(route, named)}
-    return {str(route.status): success, "default": problem}
+    responses = {str(route.status): success, "default": problem}
+    if route.several is not None:
+        items = _page_of(named[route.several[1]])
+        responses["200"] = {
+            "description": "For a list: the answers to its items, in their order.",
+            "content": {"application/json": {"schema": items}},
+        }
+    return responses
 
 
 def _content(route: Route, named: dict[type[Document], Any]) -> dict[str, Any]:
@@ -111,13 +124,15 @@ def _content(route: Route, named: dict[type[Document], Any]) -> dict[str, Any]:
         return {}
     if not route.listed:
         return {"schema": named[route.answer]}
+    return {"schema": _page_of(named[route.answer])}
+
+
+def _page_of(item: dict[str, Any]) -> dict[str, Any]:
     return {
-        "schema": {
-            "type": "object",
-            "required": ["items"],
-            "properties": {
-                "items": {"type": "array", "items": named[route.answer]},
-                "next": {"type": ["string", "null"]},
-            },
-        }
+        "type": "object",
+        "required": ["items"],
+        "properties": {
+            "items": {"type": "array", "items": item},
+            "next": {"type": ["string", "null"]},
+        },
     }

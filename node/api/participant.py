@@ -6,19 +6,15 @@ import asyncio
 from collections.abc import Awaitable, Iterable
 
 import orjson
-import structlog
 from aiohttp import web
 
 from node.api import requests, responses
-from node.api.middleware import OWN_FAULT
 from node.api.routing import NODE, PROBLEM, SENDER, THING, Handler, Route
 from node.model.errors import (
     LimitRefused,
     NotAllowed,
-    ParleyError,
     RefusedByParticipant,
     TooLarge,
-    fault_of,
 )
 from node.model.wire.comparisons import NodeComparison
 from node.model.wire.fields import Document
@@ -53,8 +49,6 @@ from node.model.wire.problems import problem_of
 from node.model.wire.work import ForwardedQuestion, Reply, WorkRequest, WorkResponse
 from node.timetable.booking import TimeLine
 
-log = structlog.get_logger()
-
 
 async def introduce(request: web.Request) -> web.StreamResponse:
     """PUT: introduce a task; this host accepts it or refuses it with a reason."""
@@ -66,6 +60,14 @@ async def introduce(request: web.Request) -> web.StreamResponse:
     if not answer.accepted:
         request[PROBLEM] = (LimitRefused if answer.limit else RefusedByParticipant).code
     return responses.one(answer)
+
+
+async def introduce_several(request: web.Request) -> web.StreamResponse:
+    """POST: introduce several tasks; each is accepted or refused as if it came alone."""
+    batch = requests.document(request, Batch[Introduction])
+    acceptance, sender = request.app[NODE].acceptance, request[SENDER]
+    request[THING] = f"{len(batch.items)} tasks"
+    return await _each(acceptance.consider(sender, item) for item in batch.items)
 
 
 async def limits(request: web.Request) -> web.StreamResponse:
@@ -135,21 +137,13 @@ async def _each(answers: Iterable[Awaitable[Document]]) -> web.Response:
     replies = []
     for outcome in outcomes:
         if isinstance(outcome, Exception):
-            replies.append({"problem": problem_of(_explained(outcome)).model_dump(mode="json")})
+            problem = problem_of(responses.explained(outcome))
+            replies.append({"problem": problem.model_dump(mode="json")})
         elif isinstance(outcome, BaseException):
             raise outcome
         else:
             replies.append({"answer": outcome.model_dump(mode="json")})
     return web.Response(body=orjson.dumps({"items": replies}), content_type="application/json")
-
-
-def _explained(error: Exception) -> ParleyError:
-    if isinstance(error, ParleyError):
-        return error
-    if (explained := fault_of(error)) is not None:
-        return explained
-    log.error("one item of a batch failed", exc_info=error)
-    return ParleyError(OWN_FAULT)
 
 
 async def decision(request: web.Request) -> web.StreamResponse:
@@ -271,6 +265,14 @@ ROUTES = (
         Introduction,
         IntroductionAnswer,
         INTRODUCTION_BYTES_MAX,
+    ),
+    _route(
+        "POST",
+        "introductions",
+        introduce_several,
+        "Introduce several tasks",
+        Batch[Introduction],
+        BatchReplies[IntroductionAnswer],
     ),
     _route(
         "GET",

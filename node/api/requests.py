@@ -61,16 +61,42 @@ def document(request: web.Request, kind: type[T]) -> T:
         msg = "the request body is empty; send a JSON document"
         raise MalformedRequest(msg)
     values_max = PEER_VALUES_MAX if SENDER in request else VALUES_MAX
-    if _has_more_containers(body, values_max):
-        raise _too_many(values_max)
-    try:
-        parsed = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        msg = f"the request body is not JSON: {error}"
-        raise MalformedRequest(msg) from None
+    parsed = _loaded(body, values_max)
     if isinstance(parsed, dict) and (unknown := many_unknown(parsed, kind, len(body) > _LARGE)):
         raise InvalidDocument(unknown)
     _check(parsed, body, values_max)
+    try:
+        return kind.model_validate(parsed, context=FROM_OUTSIDE)
+    except ValidationError as error:
+        raise InvalidDocument(faults_of(error, kind)) from None
+
+
+def is_list(request: web.Request) -> bool:
+    """Return whether the request body is a JSON list."""
+    return request[BODY].lstrip()[:1] == b"["
+
+
+def listed(request: web.Request, most: int) -> list[Any]:
+    """Parse the request body as a list; its items are checked one by one (:func:`item`).
+
+    :raises MalformedRequest: it is not JSON.
+    :raises InvalidDocument: it is empty or too long.
+    """
+    items = _loaded(request[BODY], VALUES_MAX)
+    if not 1 <= len(items) <= most:
+        reason = f"has {len(items)} items; send from 1 to {most} in one list"
+        raise InvalidDocument([FieldFault("", reason)])
+    _check(items, request[BODY], VALUES_MAX)
+    return list(items)
+
+
+def item(parsed: Any, kind: type[T]) -> T:
+    """Return one item of a list as a document.
+
+    :raises InvalidDocument: fields are wrong; each fault has a pointer, from the item on.
+    """
+    if isinstance(parsed, dict) and (unknown := many_unknown(parsed, kind)):
+        raise InvalidDocument(unknown)
     try:
         return kind.model_validate(parsed, context=FROM_OUTSIDE)
     except ValidationError as error:
@@ -94,6 +120,21 @@ def quick(request: web.Request, kind: type[T]) -> T:
         if error.error_count() == 1 and error.errors()[0]["type"] == "json_invalid":
             return document(request, kind)
         raise InvalidDocument(faults_of(error, kind)) from None
+
+
+def _loaded(body: bytes, values_max: int) -> Any:
+    """Return what a body says.
+
+    :raises MalformedRequest: it is not JSON.
+    :raises InvalidDocument: it has more lists and objects than a document may have values.
+    """
+    if _has_more_containers(body, values_max):
+        raise _too_many(values_max)
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        msg = f"the request body is not JSON: {error}"
+        raise MalformedRequest(msg) from None
 
 
 def _has_more_containers(body: bytes, most: int) -> bool:

@@ -6,11 +6,16 @@ import json
 from collections.abc import Sequence
 
 import orjson
+import structlog
 from aiohttp import web
 
-from node.model.errors import LimitUsedUp, Overloaded, ParleyError, TooManyRequests
+from node.model.errors import LimitUsedUp, Overloaded, ParleyError, TooManyRequests, fault_of
 from node.model.wire.fields import Document
 from node.model.wire.problems import MEDIA_TYPE, problem_of
+
+OWN_FAULT = "an internal error occurred; see the log of the node"
+
+log = structlog.get_logger()
 
 
 def one(answer: Document, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
@@ -24,6 +29,21 @@ def many(items: Sequence[Document], following: str | None = None) -> web.Respons
     documents = [item.model_dump(mode="json") for item in items]
     body = orjson.dumps({"items": documents, "next": following})
     return web.Response(body=body, content_type="application/json")
+
+
+def explained(error: BaseException) -> ParleyError:
+    """Return the error that explains why one item of several failed.
+
+    :raises BaseException: it is no error, as when the process ends.
+    """
+    if isinstance(error, ParleyError):
+        return error
+    if not isinstance(error, Exception):
+        raise error
+    if (fault := fault_of(error)) is not None:
+        return fault
+    log.error("one item of several failed", exc_info=error)
+    return ParleyError(OWN_FAULT)
 
 
 def problem(error: ParleyError, path: str) -> web.Response:

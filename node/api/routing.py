@@ -64,6 +64,8 @@ class Route:
     query: tuple[Query, ...] = ()
     media_type: str = "application/json"
     headers: tuple[Query, ...] = ()
+    several: tuple[type[Document], type[Document]] | None = None
+    """The item of a list that the body may be, too, and of the list that then answers, with 200."""
     body_max: int | None = None
     """Maximum bytes of the body, if it is less than the access rule allows."""
 

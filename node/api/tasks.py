@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Mapping
 from typing import Any
@@ -21,6 +22,7 @@ from node.api.routing import (
     PRINCIPAL,
     REQUESTER,
     TEXT,
+    THING,
     TRIAL,
     Query,
     Route,
@@ -34,8 +36,10 @@ from node.model.task_terms import TaskTerms, take_terms
 from node.model.taskstate import TaskState
 from node.model.wire.campaigns import DEFAULT
 from node.model.wire.plans import Outcome, PlanRequest
+from node.model.wire.problems import problem_of
 from node.model.wire.runs import Explanation, Run
 from node.model.wire.seats import NOT_SEARCHED, Seat, SeatCount, SeatRequest, SeatState
+from node.model.wire.task_lists import KEY_MAX, TASKS_MAX, ListedTask, TaskCreation
 from node.model.wire.tasks import (
     Task,
     TaskDocument,
@@ -50,7 +54,6 @@ from node.store.database import Record
 from node.tasks.explanation import explain_task
 
 STATES = frozenset(TaskState)
-_KEY_MAX = 200
 _SOON = 5_000_000
 _REASONS = 3
 _WITHOUT_TIME = {Outcome.NO_TIME, Outcome.UNREACHABLE, Outcome.CLOCK}
@@ -144,21 +147,63 @@ def _tool_reason(node: NodeService, task: Task) -> str | None:
 async def create(request: web.Request) -> web.StreamResponse:
     """POST: 201 with the task; a repeated Idempotency-Key gives the existing task.
 
-    429 where so many wait that this one would wait too long.
+    For a list of tasks 200, with the id or the problem of each. 429 where so many wait that this
+    one would wait too long.
     """
     node = request.app[NODE]
+    if requests.is_list(request):
+        return await _create_several(request)
     requests.only(request, "if_time")
-    document, user = requests.document(request, TaskDocument), request[PRINCIPAL]
+    document = requests.document(request, TaskDocument)
     async with node.creation_gate.place():
-        await require_may_post(node, user, document)
-        await node.user_limits.require(user_of(request, document.campaign), document)
         if requests.flag(request, "if_time"):
+            await _require_allowed(request, document)
             await _require_time(node, document, user_of(request, document.campaign))
-        task, _ = await node.admission.create(
-            document, idempotency_key(request), user.label, request.remote
-        )
+        task = await _create_one(request, document, idempotency_key(request))
         answer = await fetch(node, task)
     return responses.one(answer, 201, {"Location": f"/v1/tasks/{task}"})
+
+
+async def _create_one(request: web.Request, document: TaskDocument, key: str | None) -> UUID:
+    await _require_allowed(request, document)
+    admission, user = request.app[NODE].admission, request[PRINCIPAL]
+    task, _ = await admission.create(document, key, user.label, request.remote)
+    return task
+
+
+async def _require_allowed(request: web.Request, document: TaskDocument) -> None:
+    """Return if the user may post this task by their role, and by the limits of this host."""
+    node, user = request.app[NODE], request[PRINCIPAL]
+    await require_may_post(node, user, document)
+    await node.user_limits.require(user_of(request, document.campaign), document)
+
+
+async def _create_several(request: web.Request) -> web.StreamResponse:
+    """Create the tasks of a list; each is created or refused as if it came alone."""
+    node = request.app[NODE]
+    requests.only(request)
+    if "Idempotency-Key" in request.headers:
+        reason = "is for one task; in a list each has its own: idempotency_key"
+        raise InvalidDocument([FieldFault("Idempotency-Key", reason)])
+    items = requests.listed(request, TASKS_MAX)
+    request[THING] = f"{len(items)} tasks"
+    async with node.creation_gate.place(len(items)):
+        outcomes = await asyncio.gather(
+            *(_create_listed(request, item) for item in items), return_exceptions=True
+        )
+    creations = []
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException):
+            creations.append(TaskCreation(problem=problem_of(responses.explained(outcome))))
+        else:
+            creations.append(TaskCreation(task=outcome))
+    return responses.many(creations)
+
+
+async def _create_listed(request: web.Request, item: Any) -> UUID:
+    key = item.pop("idempotency_key", None) if isinstance(item, dict) else None
+    document = requests.item(item, TaskDocument)
+    return await _create_one(request, document, None if key is None else _checked(key))
 
 
 def user_of(request: web.Request, campaign: str | None) -> User:
@@ -208,10 +253,14 @@ async def _require_time(node: NodeService, document: TaskDocument, user: User) -
 def idempotency_key(request: web.Request) -> str | None:
     """Return the key by which a repeated POST is recognised."""
     key = request.headers.get("Idempotency-Key")
-    if key is not None and not (1 <= len(key) <= _KEY_MAX and key.isascii() and key.isprintable()):
-        fault = FieldFault("Idempotency-Key", f"must have 1 to {_KEY_MAX} ASCII characters")
-        raise InvalidDocument([fault])
-    return key
+    return None if key is None else _checked(key, "Idempotency-Key")
+
+
+def _checked(key: Any, place: str = "/idempotency_key") -> str:
+    text = key if isinstance(key, str) else ""
+    if not (1 <= len(text) <= KEY_MAX and text.isascii() and text.isprintable()):
+        raise InvalidDocument([FieldFault(place, f"must have 1 to {KEY_MAX} ASCII characters")])
+    return text
 
 
 async def list_(request: web.Request) -> web.StreamResponse:
@@ -416,10 +465,11 @@ ROUTES = (
         "POST",
         "/v1/tasks",
         create,
-        "Create a task",
+        "Create a task, or those of a list",
         TaskDocument,
         Task,
         status=201,
+        several=(ListedTask, TaskCreation),
         headers=(KEY,),
         query=(IF_TIME,),
     ),

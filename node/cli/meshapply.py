@@ -51,8 +51,11 @@ class MeshWorker:
         items: Sequence[T],
         name: Callable[[T], str],
         act: Callable[[T], Awaitable[Any]],
+        at_once: int | None = None,
     ) -> None:
         """Apply ``act`` to all items; count failures by cause, and stop only at hopeless ones.
+
+        ``at_once`` is how many are acted on at the same time, if that is not as usual.
 
         ``act`` is repeated after growing pauses while the node does not answer, so it must be
         idempotent. All work stops when the node did not answer one item after the last pause, and
@@ -73,7 +76,7 @@ class MeshWorker:
                     self._failed(verb, name(item), error)
                 meter.tick()
 
-        await asyncio.gather(*(worker() for _ in range(self.at_once)))
+        await asyncio.gather(*(worker() for _ in range(at_once or self.at_once)))
         self.progress.clear()
 
     async def _retry(self, act: Callable[[T], Awaitable[Any]], item: T) -> None:

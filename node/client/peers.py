@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
 import aiohttp
@@ -35,6 +35,7 @@ from node.model.errors import (
     UnknownToPeer,
 )
 from node.model.exchangestate import NegotiationState
+from node.model.features import Feature, has
 from node.model.wire.comparisons import NodeComparison
 from node.model.wire.fields import Document
 from node.model.wire.host_limits import GrantedLimits
@@ -153,9 +154,14 @@ class Peers:
         _check(answer, card.identity, nonce, url)
         return card
 
-    def to(self, identity: str, name: str, url: str | None) -> Peer:
-        """Return a client of one other node; a node without a URL fetches its requests."""
-        return Peer(self, identity, name, url and url.rstrip("/"))
+    def to(
+        self, identity: str, name: str, url: str | None, attributes: Mapping[str, Any] | None = None
+    ) -> Peer:
+        """Return a client of one other node; a node without a URL fetches its requests.
+
+        The ``attributes`` of its card say what its version understands.
+        """
+        return Peer(self, identity, name, url and url.rstrip("/"), attributes)
 
     async def send(
         self, peer: Peer, method: str, path: str, document: Document | None, wait_s: float = 0.0
@@ -360,6 +366,11 @@ class PeerBatches:
             items_max=BATCH_ITEMS_MAX,
             at_once=_MESSAGES_AT_ONCE,
         )
+        self.introductions: Batcher[Introduction, IntroductionAnswer] = Batcher(
+            partial(peer.ask_together, "introductions", BatchReplies[IntroductionAnswer]),
+            items_max=BATCH_ITEMS_MAX,
+            at_once=_MESSAGES_AT_ONCE,
+        )
         self.rulings: Batcher[Ruling, CommitAnswer] = Batcher(
             partial(peer.ask_together, "rulings", BatchReplies[CommitAnswer]),
             weight=lambda asked: len(asked.commit.runs) if asked.commit else 1,
@@ -372,8 +383,16 @@ class PeerBatches:
 class Peer:
     """A client of one other node: requests of a lead to participants, and the other way round."""
 
-    def __init__(self, peers: Peers, identity: str, name: str, url: str | None) -> None:
+    def __init__(
+        self,
+        peers: Peers,
+        identity: str,
+        name: str,
+        url: str | None,
+        attributes: Mapping[str, Any] | None = None,
+    ) -> None:
         """Use :meth:`Peers.to` instead."""
+        self._introduces_together = has(attributes or {}, Feature.INTRODUCTIONS)
         self.identity = identity
         self.name = name
         self.url = url
@@ -386,6 +405,8 @@ class Peer:
 
     async def introduce(self, introduction: Introduction) -> IntroductionAnswer:
         """Introduce a task."""
+        if self._introduces_together:
+            return await self._peers.batches_of(self).introductions.ask(introduction)
         return await self._ask(
             IntroductionAnswer, "PUT", f"tasks/{introduction.task}", introduction
         )

@@ -54,10 +54,11 @@ from node.model.wire.reservations import Reservation, ReservedSpan
 from node.model.wire.runs import Explanation, Run, RunInterval, ScheduleEntry
 from node.model.wire.seats import Seat
 from node.model.wire.shares import LeadShare
+from node.model.wire.task_lists import TaskCreation
 from node.model.wire.tasks import Task
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
     from types import TracebackType
     from uuid import UUID
 
@@ -160,6 +161,20 @@ class UserClient(MeshesApi, ArchivesApi, AuditApi, TokensApi):
         """
         query = {"if_time": "true" if if_time else None}
         return read(Task, await self._ask("POST", "/tasks", query=query, body=document, key=key))
+
+    async def create_tasks(
+        self, documents: Sequence[tuple[Mapping[str, Any], str]]
+    ) -> list[UUID | ParleyError]:
+        """Post task documents, each with its Idempotency-Key, in one list of at most TASKS_MAX.
+
+        Return the id of each task, or why it was not created.
+        """
+        body = [{**document, "idempotency_key": key} for document, key in documents]
+        answers = page(TaskCreation, await self._ask("POST", "/tasks", body=body)).items
+        if len(answers) != len(body):
+            msg = f"{self.server} answered {len(answers)} of {len(body)} tasks"
+            raise PeerAnswered(msg)
+        return [_created(answer, self.server) for answer in answers]
 
     async def plan(self, document: Mapping[str, Any]) -> Plan:
         """Preview a task document; nothing is booked or stored."""
@@ -448,7 +463,7 @@ class UserClient(MeshesApi, ArchivesApi, AuditApi, TokensApi):
         path: str,
         *,
         query: Mapping[str, object] | None = None,
-        body: Mapping[str, Any] | None = None,
+        body: Mapping[str, Any] | Sequence[Any] | None = None,
         wait_s: int = 0,
         key: str | None = None,
     ) -> Any:
@@ -462,7 +477,9 @@ class UserClient(MeshesApi, ArchivesApi, AuditApi, TokensApi):
         url = URL(f"{self.server}/v1{path}", encoded=True).with_query(
             {key: str(value) for key, value in parameters.items() if value is not None}
         )
-        headers = {"Idempotency-Key": key or str(uuid4())} if method == "POST" else {}
+        # Each item of a list has its own.
+        keyed = method == "POST" and not isinstance(body, list)
+        headers = {"Idempotency-Key": key or str(uuid4())} if keyed else {}
         timeout = aiohttp.ClientTimeout(
             total=self._patience_s + wait_s, sock_connect=min(_CONNECT_S, self._patience_s)
         )
@@ -550,3 +567,11 @@ def _readable(server: str) -> str:
 
 def _instant(instant: int | None) -> str | None:
     return None if instant is None else times.format_instant(instant)
+
+
+def _created(answer: TaskCreation, server: str) -> UUID | ParleyError:
+    if answer.task is not None:
+        return answer.task
+    if answer.problem is not None:
+        return error_of(answer.problem)
+    return PeerAnswered(f"{server} gave neither a task nor a reason")

@@ -139,6 +139,7 @@ PERMISSIONS: Mapping[str, Access] = {
     "GET /metrics": Access.READ_WHOLE,
     "GET /v1/openapi.json": Access.OPEN,
     "PUT /v1/participant/tasks/{id}": Access.PEER,
+    "POST /v1/participant/introductions": Access.PEER,
     "GET /v1/participant/limits": Access.PEER,
     "POST /v1/participant/considerations": Access.PEER,
     "POST /v1/participant/outlooks": Access.PEER,

@@ -14,6 +14,8 @@ from node.capability.catalog import Capabilities, program_version
 from node.core import Core
 from node.model.contexts import ATTRIBUTE
 from node.model.errors import FieldFault, InvalidDocument
+from node.model.features import ATTRIBUTE as FEATURE
+from node.model.features import Feature
 from node.model.wire.nodes import ATTRIBUTES_MAX, DERIVED, NodeCard
 from node.store import nodes
 from node.store.database import Connection
@@ -21,7 +23,10 @@ from node.store.database import Connection
 TOOL = "tool:"
 """Prefix of the attributes that say whether a tool is installed."""
 
-_SHOWN = (TOOL, ATTRIBUTE)
+VERSION = "version"
+"""The attribute with the version of the program."""
+
+_SHOWN = (TOOL, ATTRIBUTE, FEATURE, VERSION)
 
 
 class OwnCard:
@@ -64,6 +69,8 @@ class OwnCard:
         return {
             **{f"{TOOL}{name}": is_there for name, is_there in there.items()},
             **{f"{ATTRIBUTE}{name}": address for name, address in self._contexts().items()},
+            **{f"{FEATURE}{name}": True for name in Feature},
+            VERSION: program_version(),
         }
 
     async def look_again(self) -> None:
@@ -103,5 +110,5 @@ class OwnCard:
 
 _WHERE = (
     "name and lanes are settings of the node, tool:… follows what is installed, context:… what its "
-    "owner allows (PARLEY_CONTEXTS)"
+    "owner allows (PARLEY_CONTEXTS), version and feature:… the program"
 )

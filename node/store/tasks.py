@@ -129,7 +129,7 @@ def _values(task: StoredTask, limit: LimitStanding | None) -> tuple[Any, ...]:
 
 @dataclass(frozen=True)
 class FirstPlanning:
-    """When a new task has its first run, and when that is planned.
+    """The first slot of a new task, and the instant at which it is planned.
 
     Both are None for a task that follows another one: it has nothing to plan yet.
     """
@@ -153,7 +153,7 @@ async def open_planning(
 
 @dataclass(frozen=True)
 class Made:
-    """What the request with an Idempotency-Key made, and the digest of the request."""
+    """The thing that the request with an Idempotency-Key made, and the digest of the request."""
 
     digest: str
     made: UUID

@@ -6,11 +6,12 @@ rate of new ones are limited, and each task must agree with its own spec.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+from node.batching import Batcher
 from node.capability.catalog import Capabilities
 from node.core import Core
 from node.execution.targets import ForeignTargets
@@ -20,6 +21,7 @@ from node.model.errors import (
     Conflict,
     InvalidDocument,
     LimitUsedUp,
+    ParleyError,
     TooManyRequests,
     UnknownPeer,
 )
@@ -66,6 +68,32 @@ class _Assessment:
         return IntroductionAnswer(accepted=False, reason=reason[:1000], limit=limit_on_wire)
 
 
+@dataclass(frozen=True)
+class _Word:
+    """An introduction by another node, with what this host makes of it.
+
+    ``misplaced`` says which address is not that of a participant's card.
+    """
+
+    lead: str
+    introduction: Introduction
+    assessment: _Assessment
+    misplaced: str | None
+
+
+@dataclass
+class _Room:
+    """The number of open tasks of a lead here, and of those under its rules that were counted."""
+
+    lead: str
+    open: int
+    under: dict[str, int] = field(default_factory=dict)
+
+
+class _NotTogether(Exception):
+    """One of several introduced tasks is known here: each is to be heard alone."""
+
+
 class Acceptance:
     """Accepts or refuses the tasks that other leads introduce to this node, and stores these."""
 
@@ -97,6 +125,9 @@ class Acceptance:
         self._tasks_max = core.settings.peer_tasks
         per_s = core.settings.peer_introductions
         self._new_tasks = RateLimit(times.SECOND // per_s, _BURST_S * per_s)
+        self._words: Batcher[_Word, tuple[StoredTask | None, str | None]] = Batcher(
+            self._hear_all, apart=lambda word: [word.introduction.task], at_once=2
+        )
 
     async def consider(self, lead: str, introduction: Introduction) -> IntroductionAnswer:
         """Check that this host can do its part, and store the task if it can.
@@ -111,9 +142,8 @@ class Acceptance:
         known, reason = None, assessment.reason
         if lead != self._identity:
             misplaced = None if reason else await self._misaddressed(introduction)
-            known, reason = await self._database.settle(
-                lambda connection: self._hear(connection, lead, introduction, assessment, misplaced)
-            )
+            word = _Word(lead, introduction, assessment, misplaced)
+            known, reason = await self._words.ask(word)
         if (
             known is not None
             and known.lead == lead
@@ -126,22 +156,53 @@ class Acceptance:
             raise Conflict(msg)
         return assessment.answer(reason or _not_open(lead, known))
 
+    async def _hear_all(
+        self, words: Sequence[_Word]
+    ) -> list[tuple[StoredTask | None, str | None] | ParleyError]:
+        """Apply introductions that came at the same time; several only if all tasks are new."""
+        if len(words) == 1:
+            return [await self._database.settle(lambda connection: self._hear(connection, *words))]
+        return await self._database.settle(lambda connection: self._hear_new(connection, words))
+
+    async def _hear_new(
+        self, connection: Connection, words: Sequence[_Word]
+    ) -> list[tuple[StoredTask | None, str | None] | ParleyError]:
+        """Store the new tasks of several introductions in one transaction.
+
+        :raises _NotTogether: one of them is known here.
+        """
+        if await tasks.fetch_all(connection, [word.introduction.task for word in words]):
+            raise _NotTogether
+        wanted = [word for word in words if _refusal(word, None) is None]
+        leads = sorted({word.lead for word in wanted})  # everybody locks them in this order
+        rooms = {lead: await self._room_of(connection, lead) for lead in leads}
+        kept: list[tuple[StoredTask, LimitStanding]] = []
+        full: dict[UUID, TooManyRequests] = {}
+        for word in wanted:
+            try:
+                await self._make_room(connection, rooms[word.lead], word.assessment.judged)
+                task = stored_task(word.introduction, word.lead)
+                kept.append((task, _standing(word.assessment)))
+            except TooManyRequests as error:
+                full[word.introduction.task] = error
+        await tasks.keep_all(connection, kept)
+        for introduction in (word.introduction for word in wanted):
+            if introduction.paused_at is not None:
+                revisions = {introduction.task: introduction.revision}
+                await changes.stand(connection, revisions, introduction.paused_at)
+        return [full.get(word.introduction.task) or (None, _refusal(word, None)) for word in words]
+
     async def _hear(
-        self,
-        connection: Connection,
-        lead: str,
-        introduction: Introduction,
-        assessment: _Assessment,
-        misplaced: str | None,
+        self, connection: Connection, word: _Word
     ) -> tuple[StoredTask | None, str | None]:
         """Apply the lead's introduction, unless this host refuses it.
 
-        Returns the task as it was known before, and why it is refused. ``misplaced`` says which
-        address is not that of a participant's card.
+        Returns the task as it was known before, and why it is refused.
         """
+        lead, introduction, assessment = word.lead, word.introduction, word.assessment
         task, now = introduction.task, self._clock.now()
         known = await tasks.lock(connection, task)
-        reason = assessment.reason or _address_refusal(introduction, known, misplaced)
+        reason = _refusal(word, known)
         if known is not None and known.lead != lead:
             return known, reason
         if known is not None and introduction.freeing is not None:
@@ -150,7 +211,8 @@ class Acceptance:
             return known, reason
         kept = reason is None
         if kept and known is None:
-            await self._make_room(connection, lead, assessment.judged)
+            room = await self._room_of(connection, lead)
+            await self._make_room(connection, room, assessment.judged)
         elif kept and known is not None:
             await self._make_room_under(connection, introduction, known, assessment.judged)
         if kept:
@@ -175,26 +237,34 @@ class Acceptance:
         counted = self._limits.counted_priority(task.terms.priority, standing.rule)
         await store_task(connection, task, known, self._clock.now(), standing, counted)
 
-    async def _make_room(self, connection: Connection, lead: str, judged: Judgement | None) -> None:
-        """Count a new task of another node, which is locked until the transaction ends.
+    @staticmethod
+    async def _room_of(connection: Connection, lead: str) -> _Room:
+        """Count the open tasks of another node, which is locked until the transaction ends.
 
         :raises UnknownPeer: the node was removed a moment ago.
-        :raises LimitUsedUp: it has as many tasks here as its rule allows.
-        :raises TooManyRequests: it has as many tasks here as it may, or adds them too fast.
         """
         if not await nodes.lock(connection, lead):
             msg = "the owner of this node has just removed the one that leads the task"
             raise UnknownPeer(msg)
-        count = await tasks.count_open_of(connection, lead)
-        if count >= self._tasks_max:
+        return _Room(lead, await tasks.count_open_of(connection, lead))
+
+    async def _make_room(
+        self, connection: Connection, room: _Room, judged: Judgement | None
+    ) -> None:
+        """Count a new task of another node.
+
+        :raises LimitUsedUp: it has as many tasks here as its rule allows.
+        :raises TooManyRequests: it has as many tasks here as it may, or adds them too fast.
+        """
+        if room.open >= self._tasks_max:
             msg = (
-                f"its lead has {count} open tasks here, and this host takes at most "
+                f"its lead has {room.open} open tasks here, and this host takes at most "
                 f"{self._tasks_max} of another node (PARLEY_PEER_TASKS); end some, or ask again "
                 "later"
             )
             raise TooManyRequests(msg, TASKS_RETRY_S)
-        await self._require_room_under(connection, lead, judged)
-        wait = self._new_tasks.wait(lead, self._clock.monotonic())
+        await self._require_room_under(connection, room, judged)
+        wait = self._new_tasks.wait(room.lead, self._clock.monotonic())
         if wait:
             retry_s = -(-wait // times.SECOND)
             msg = (
@@ -202,6 +272,9 @@ class Acceptance:
                 f"(PARLEY_PEER_INTRODUCTIONS a second); ask again in {retry_s} s"
             )
             raise TooManyRequests(msg, retry_s)
+        room.open += 1
+        if judged is not None and judged.rule is not None and judged.rule.name in room.under:
+            room.under[judged.rule.name] += 1
 
     async def _make_room_under(
         self,
@@ -224,7 +297,8 @@ class Acceptance:
             await nodes.lock(connection, known.lead)
             stood = await self._limits.standings(connection, [known.id])
             if stood[known.id].rule != rule.name:
-                await self._require_room_under(connection, known.lead, judged)
+                room = _Room(known.lead, 0)
+                await self._require_room_under(connection, room, judged)
         if self._limits.counts_named and _redirects(introduction, known):
             keeping = (introduction.spec, introduction.tool) != (terms.spec, terms.tool)
             if await host_limits.any_booked(connection, known.id, own_spec=not keeping):
@@ -237,12 +311,15 @@ class Acceptance:
 
     @staticmethod
     async def _require_room_under(
-        connection: Connection, lead: str, judged: Judgement | None
+        connection: Connection, room: _Room, judged: Judgement | None
     ) -> None:
         rule = judged.rule if judged else None
         if rule is None or rule.tasks_max is None:
             return
-        count = await tasks.count_open_of(connection, lead, rule.name)
+        if rule.name not in room.under:
+            counted = await tasks.count_open_of(connection, room.lead, rule.name)
+            room.under[rule.name] = counted
+        count = room.under[rule.name]
         if count >= rule.tasks_max:
             msg = (
                 f"limit '{rule.name}': its lead has {count} of {rule.tasks_max} open tasks here; "
@@ -355,6 +432,18 @@ class Acceptance:
             return "the introduction is addressed to another node; check its URL and key"
         context = _context(introduction)
         return None if context is None else self._context_refusal(context)
+
+
+def _standing(assessment: _Assessment) -> LimitStanding:
+    """Return how an accepted task stands with the limits of this host."""
+    return assessment.judged.standing if assessment.judged else LimitStanding()
+
+
+def _refusal(word: _Word, known: StoredTask | None) -> str | None:
+    """Return why an introduction is refused; ``known`` is the task as it is known here."""
+    if word.assessment.reason is not None:
+        return word.assessment.reason
+    return _address_refusal(word.introduction, known, word.misplaced)
 
 
 def _address_refusal(

@@ -35,26 +35,26 @@ class CreationGate:
         self._each_s = 0.0
 
     @contextlib.asynccontextmanager
-    async def place(self) -> AsyncIterator[None]:
-        """Wait for a place, in the order of arrival, and have it meanwhile.
+    async def place(self, tasks: int = 1) -> AsyncIterator[None]:
+        """Wait for a place, in the order of arrival, and have it while ``tasks`` are created.
 
         :raises TooManyRequests: the wait would be too long; the error says when to come again.
         """
         if (wait_s := self._waiting * self._each_s) > PATIENCE_S:
             msg = (
-                f"this node is creating tasks for others: {self._waiting} requests wait, for "
+                f"this node is creating tasks for others: {self._waiting} of them wait, for "
                 f"about {wait_s:.1f} s; send it again after the time in Retry-After"
             )
             raise TooManyRequests(msg, math.ceil(wait_s))
-        self._waiting += 1
+        self._waiting += tasks
         try:
             await self._places.acquire()
         finally:
-            self._waiting -= 1
+            self._waiting -= tasks
         began = self._clock.monotonic()
         try:
             yield
         finally:
             self._places.release()
-            each_s = (self._clock.monotonic() - began) / SECOND / self._at_once
+            each_s = (self._clock.monotonic() - began) / SECOND / self._at_once / tasks
             self._each_s += _NEWEST * (each_s - self._each_s)

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from node.api.middleware import OWN_FAULT
+from node.api.responses import OWN_FAULT
 from node.model.wire.problems import MEDIA_TYPE
 from tests.hostile.messages import Message
 

@@ -37,7 +37,7 @@ async def test_those_who_would_wait_long_are_told_when_to_come_again() -> None:
         await inside.wait()
         group.create_task(second())
         await clock.sleep(0)
-        with pytest.raises(TooManyRequests, match="1 requests wait") as refused:
+        with pytest.raises(TooManyRequests, match="1 of them wait") as refused:
             async with gate.place():
                 order.append("third")
         assert refused.value.retry_after_s == 1

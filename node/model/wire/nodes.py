@@ -40,7 +40,7 @@ NodeName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9.-]{0,61}
 LANES = 8
 ATTRIBUTES_MAX = 100
 _LARGEST = 2**53
-DERIVED = frozenset({"name", "lanes"})
+DERIVED = frozenset({"name", "lanes", "version"})
 """Attributes that the node itself defines, apart from those called ``tool:…``."""
 
 

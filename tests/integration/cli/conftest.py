@@ -196,16 +196,31 @@ async def _run(request: web.Request) -> web.Response:
 
 
 async def _create(request: web.Request) -> web.Response:
-    node = request.app[STAND_IN]
-    node.posted.append((await request.json(), request.headers["Idempotency-Key"]))
+    node, body = request.app[STAND_IN], await request.json()
+    several = body if isinstance(body, list) else []
+    for task in several:
+        key = task.pop("idempotency_key")
+        node.posted.append((task, key))
+    if not several:
+        node.posted.append((body, request.headers["Idempotency-Key"]))
     if node.drop_posts:
         node.drop_posts -= 1
         assert request.transport is not None
         request.transport.close()
         return web.Response()
+    if several:
+        return web.json_response({"items": [_creation(node.created) for _ in several]})
     if isinstance(node.created, ParleyError):
         raise node.created
     return web.json_response(node.created, status=201)
+
+
+def _creation(created: Document | ParleyError | None) -> Document:
+    """Return the answer for one task of a list."""
+    if isinstance(created, ParleyError):
+        return {"problem": problem_of(created).model_dump(mode="json")}
+    assert created is not None
+    return {"task": created["id"]}
 
 
 async def _campaign(request: web.Request) -> web.Response:

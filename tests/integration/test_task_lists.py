@@ -1,0 +1,148 @@
+"""A list of tasks in one request: each is created or refused as if it came alone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from node.model.permissions import Access
+from tests.conftest import NewDatabase
+from tests.support.clocks import ManualClock
+from tests.support.served_nodes import Asker, Served, asker, know, served
+
+
+@dataclass
+class Two:
+    """Node a, to which a user sends lists, and node b, which takes part."""
+
+    a: Asker
+    b: Served
+
+    async def post(self, tasks: list[Any]) -> list[Any]:
+        """Post a list, and return its answers."""
+        status, answer = await self.a.ask("POST", "/v1/tasks", tasks)
+        assert status == 200, answer
+        return list(answer["items"])
+
+    async def at_b(self, query: str) -> list[Any]:
+        """Return rows of the tables of b."""
+        async with self.b.database.connection() as connection:
+            return list(await connection.fetch(query))
+
+
+@pytest.fixture(name="two")
+async def _two(new_database: NewDatabase, clock: ManualClock, tmp_path: Path) -> AsyncIterator[Two]:
+    own, other = await new_database(), await new_database()
+    (tmp_path / "b").mkdir()
+    async with (
+        asker("a", own, clock, tmp_path) as a,
+        served("b", other, clock, tmp_path / "b", peer_introductions=1000) as b,
+    ):
+        for node in (a.node, b):
+            async with node.database.transaction() as connection:
+                await node.own_card.write(connection)
+        await know(a.node, b)
+        await know(b, a.node)
+        yield Two(a, b)
+
+
+def _task(*participants: str, key: str | None = None, **fields: Any) -> dict[str, Any]:
+    spec = {"duration": "PT5S", "participants": list(participants)}
+    keyed = {} if key is None else {"idempotency_key": key}
+    return {"test": {"type": "idle", "spec": spec}, **keyed, **fields}
+
+
+async def test_each_is_created_or_refused_for_itself(two: Two) -> None:
+    """A wrong field, an unknown node and a used key refuse their own tasks only."""
+    items = await two.post(
+        [
+            _task("a", "b", key="one"),
+            _task("a", priority="high"),
+            _task("a", "nowhere"),
+            _task("b"),
+            "no task",
+            _task("a", key="é"),
+        ]
+    )
+    made = [item["task"] for item in items]
+    assert [task is not None for task in made] == [True, False, False, True, False, False]
+    problems = [item["problem"]["type"].rsplit("/")[-1] for item in items if item["problem"]]
+    assert problems == ["invalid-document"] * 4
+    pointers = [item["problem"]["errors"][0]["pointer"] for item in items if item["problem"]]
+    assert pointers == ["/priority", "/test/spec/participants/1", "", "/idempotency_key"]
+    rows = await two.a.rows("SELECT id::text FROM task ORDER BY id")
+    assert [row[0] for row in rows] == sorted(filter(None, made))
+    assert len(await two.at_b("SELECT FROM task")) == 2
+    [other] = await two.post([_task("b", key="one")])
+    assert other["problem"]["type"].endswith("conflict")
+
+
+async def test_the_same_list_twice_makes_its_tasks_once(two: Two) -> None:
+    """A repeated list, even at the same time, answers with the tasks that are there."""
+    tasks = [_task("a", "b", key=f"key {number}") for number in range(70)]
+    one, other = await asyncio.gather(two.post(tasks), two.post(tasks))
+    assert [item["task"] for item in one] == [item["task"] for item in other]
+    assert len(await two.a.rows("SELECT FROM task WHERE state = 'active'")) == 70
+    assert [item["task"] for item in await two.post(tasks)] == [item["task"] for item in one]
+
+
+async def test_a_list_travels_in_few_messages_and_transactions(two: Two) -> None:
+    """Fifty tasks of two nodes share what each of them would take alone."""
+    before = two.b.served[Access.PEER]
+    items = await two.post([_task("a", "b") for _ in range(50)])
+    assert all(item["task"] for item in items)
+    assert two.b.served[Access.PEER] - before < 10
+    assert len(await two.at_b("SELECT FROM task")) == 50
+    assert len(await two.at_b("SELECT DISTINCT xmin::text FROM task")) < 10
+    assert len(await two.a.rows("SELECT DISTINCT xmin::text FROM task")) < 10
+    assert await two.a.rows("SELECT FROM outbox") == []
+
+
+async def test_a_node_of_an_earlier_version_is_introduced_to_one_by_one(two: Two) -> None:
+    """A card without the feature gets the requests that 0.1 understands, with the same outcome."""
+    await two.a.rows(
+        "UPDATE node SET attributes = attributes - 'feature:introductions' WHERE name = 'b'"
+    )
+    await two.a.node.directory.refresh()
+    before = two.b.served[Access.PEER]
+    items = await two.post([_task("a", "b") for _ in range(20)])
+    assert all(item["task"] for item in items)
+    assert two.b.served[Access.PEER] - before == 20
+    assert len(await two.at_b("SELECT FROM task")) == 20
+
+
+async def test_those_beyond_the_limit_of_a_participant_are_refused_alone(two: Two) -> None:
+    """A participant that has room for three takes three, and the others say why they do not."""
+    two.b.acceptance._tasks_max = 3
+    items = await two.post([_task("a", "b", key=f"{number}") for number in range(8)])
+    rows = await two.at_b("SELECT FROM task")
+    assert len(rows) == 3
+    taken = [item["task"] for item in items if item["task"]]
+    waiting = await two.a.rows(
+        "SELECT participants -> 1 ->> 'reason' FROM task WHERE participants -> 1 ->> 'reason' "
+        "IS NOT NULL"
+    )
+    refused = [item["problem"]["detail"] for item in items if item["problem"]]
+    reasons = refused + [row[0] for row in waiting]
+    assert len(taken) + len(refused) == 8
+    assert len(reasons) == 5
+    assert all("takes at most 3" in reason for reason in reasons)
+
+
+async def test_a_list_has_no_key_of_its_own(two: Two) -> None:
+    """The header for one task, and a list that is empty or too long, are refused in words."""
+    url = f"{two.a.node.card.url}/v1/tasks"
+    header = {"Idempotency-Key": "one"}
+    async with two.a.session.post(url, json=[_task("a")], headers=header) as response:
+        assert response.status == 422
+        assert "idempotency_key" in (await response.json())["errors"][0]["detail"]
+    for many in (0, 501):
+        status, answer = await two.a.ask("POST", "/v1/tasks", [_task("a")] * many)
+        assert status == 422
+        assert "from 1 to 500" in answer["errors"][0]["detail"]
+    assert await two.a.rows("SELECT FROM task") == []
