@@ -137,7 +137,7 @@ async def analyse_mesh(session: Session, path: str) -> MeshAnalysis:
     analysis = MeshAnalysis(path, text, (*unknown, *findings), document, fleet, expansion)
     if analysis.stopped:
         return analysis
-    terms = tuple(terms_of(document, n, fleet.tests) for n in range(len(document.measure)))
+    terms = terms_of(document, fleet.tests)
     what = f"reading the tasks of mesh {document.name}"
     session.progress.status(what, "reading")
     page = partial(session.client.mesh_tasks, document.name)

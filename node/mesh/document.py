@@ -213,11 +213,17 @@ def depths_of(document: MeshDocument) -> dict[str, int]:
     A chain that leads back to an entry is cut after as many steps as there are entries.
     """
     depths = {measure.label: 0 for measure in document.measure}
+    following = [
+        (measure.label, measure.after.label)
+        for measure in document.measure
+        if measure.after is not None and measure.after.label in depths
+    ]
     for _ in document.measure:
-        for measure in document.measure:
-            if measure.after is not None and measure.after.label in depths:
-                after = depths[measure.after.label] + 1
-                depths[measure.label] = max(depths[measure.label], after)
+        before = dict(depths)
+        for label, after in following:
+            depths[label] = max(depths[label], depths[after] + 1)
+        if depths == before:
+            break
     return depths
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from node.mesh.document import MeshDependency, MeshDocument, depths_of
+from node.mesh.document import Measure, MeshDependency, MeshDocument, depths_of
 from node.model import times
 from node.model.scheduling import default_slip
 from node.model.wire.campaigns import DEFAULT
@@ -100,10 +100,18 @@ class MeshEntryTerms:
 
 
 def terms_of(
-    document: MeshDocument, number: int, schemas: Mapping[str, Mapping[str, Any]]
+    document: MeshDocument, schemas: Mapping[str, Mapping[str, Any]]
+) -> tuple[MeshEntryTerms, ...]:
+    """Return the terms of the entries, whose tests and schedules are known."""
+    depths = depths_of(document)
+    return tuple(
+        _terms_of(document, measure, depths[measure.label], schemas) for measure in document.measure
+    )
+
+
+def _terms_of(
+    document: MeshDocument, measure: Measure, depth: int, schemas: Mapping[str, Mapping[str, Any]]
 ) -> MeshEntryTerms:
-    """Return the terms of an entry whose test and schedule are known."""
-    measure = document.measure[number]
     test = document.tests[measure.test]
     schedule = (
         ScheduleDocument() if measure.schedule is None else (document.schedules[measure.schedule])
@@ -134,7 +142,7 @@ def terms_of(
         priority=test.priority if measure.priority is None else measure.priority,
         campaign=document.campaign,
         after=measure.after,
-        depth=depths_of(document)[measure.label],
+        depth=depth,
     )
 
 

@@ -70,7 +70,7 @@ def pairs_of(document: MeshDocument) -> Mapping[str, MeasurementPair]:
 
 def all_terms(document: MeshDocument) -> list[MeshEntryTerms]:
     """Return the terms of each entry."""
-    return [terms_of(document, number, SCHEMAS) for number in range(len(document.measure))]
+    return list(terms_of(document, SCHEMAS))
 
 
 def kept(document: Mapping[str, Any], created_at: int = NOW, **changes: Any) -> MeshTask:
