@@ -19,6 +19,7 @@ from node.cli.failures import INTERRUPTED, print_error_lines, report
 from node.cli.groups import CommandGroup
 from node.cli.invocation import Invocation, global_options
 from node.cli.output import OutputWriter, RecordLayout, pairs
+from node.cli.transfer import export, import_
 from node.model.errors import HostError, ParleyError
 from node.model.times import SECOND
 
@@ -42,10 +43,14 @@ MIGRATION = RecordLayout(columns=(), fields=("version", "steps", "done"), empty=
 
 @click.group("admin", cls=CommandGroup)
 def admin_group() -> None:
-    """Migrate, back up and restore the database of this host's node.
+    """Migrate, back up, restore and move what a node has.
 
     Root need not name it where systemd runs the node: its settings are in /etc/parley/parley.env.
     """
+
+
+admin_group.add_command(export)
+admin_group.add_command(import_)
 
 
 def _names_database(command: AnyCommand) -> AnyCommand:

@@ -124,7 +124,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "admin": (
         "node.cli.admin:admin_group",
-        "Migrate, back up and restore the database of this host's node.",
+        "Migrate, back up, restore and move what a node has.",
     ),
     "test": ("node.cli.nodes:test_group", "List and show what can be measured."),
     "tool": ("node.cli.nodes:tool_group", "List the programs that measure."),

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from node.batching import Batcher
 from node.cli.failures import print_error_lines
 from node.cli.groups import CommandGroup
 from node.cli.listing import collect_all, limit_option, print_list
@@ -18,6 +16,7 @@ from node.cli.meshfile import CONCURRENCY, MeshAnalysis, analyse_mesh, forecast_
 from node.cli.meshplan import PLAN, difference, plan_view, record_of, sentence
 from node.cli.meshstatus import PAIR, not_applied_view, status_view, total_delivery
 from node.cli.output import Column, Record, RecordLayout, printable, records_of
+from node.cli.posting import LIST, posting
 from node.cli.retrying import retry_while_silent
 from node.cli.session import Session, asks_node
 from node.cli.times import DURATION, local
@@ -26,24 +25,13 @@ from node.model.errors import (
     Conflict,
     InvalidDocument,
     NotFound,
-    ParleyError,
-    TooManyRequests,
 )
 from node.model.taskstate import OPEN
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from uuid import UUID
-
     from node.mesh.comparison import Cancellation, Creation, Edit
     from node.model.wire.meshes import MeshTask
 
-_NewTask = tuple[dict[str, Any], str]
-"""The document of a task, and its Idempotency-Key."""
-
-_LIST = 64
-"""Number of tasks in one request at most: as many as a node stores in one transaction."""
-_LIST_BYTES = 500_000
 _EDITED = ("test", "schedule", "after", "tools", "priority", "campaign", "reference")
 
 
@@ -139,15 +127,7 @@ async def _create(session: Session, analysis: MeshAnalysis, work: MeshWorker) ->
     """Create tasks, those that follow others after these."""
     present = dict(analysis.comparison.present)
 
-    async def post(tasks: Sequence[_NewTask]) -> Sequence[UUID | ParleyError]:
-        try:
-            return await session.client.create_tasks(tasks)
-        except TooManyRequests as error:  # of the whole list: each item comes again
-            return [error] * len(tasks)
-
-    posting: Batcher[_NewTask, UUID] = Batcher(
-        post, weight=_length, weight_max=_LIST_BYTES, items_max=_LIST, at_once=work.at_once
-    )
+    posts = posting(session.client, work.at_once)
 
     async def create(creation: Creation) -> None:
         key, pair, predecessor = creation
@@ -158,13 +138,13 @@ async def _create(session: Session, analysis: MeshAnalysis, work: MeshWorker) ->
             raise Conflict(msg)
         document = terms.document(key, pair.source, pair.dest, present.get(followed or ""))
         new = document, idempotency_key(document, predecessor)
-        present[key] = await posting.ask(new)
+        present[key] = await posts.ask(new)
 
     by_depth: dict[int, list[Creation]] = {}
     for creation in analysis.comparison.create:
         by_depth.setdefault(analysis.terms[creation.pair.measure].depth, []).append(creation)
     for _, creations in sorted(by_depth.items()):
-        await work.each("created", creations, lambda it: it.key, create, _LIST * work.at_once)
+        await work.each("created", creations, lambda it: it.key, create, LIST * work.at_once)
 
 
 async def _is_as_edited(session: Session, edit: Edit) -> bool:
@@ -174,11 +154,6 @@ async def _is_as_edited(session: Session, edit: Edit) -> bool:
     patch = {**edit.patch, "revision": current.revision}
     edited = await client.edit_task(task, patch, dry_run=True)
     return all(getattr(edited, name) == getattr(current, name) for name in _EDITED)
-
-
-def _length(new: _NewTask) -> int:
-    """Return about how many bytes a task has in a request."""
-    return len(json.dumps(new[0]))
 
 
 def _record(name: str, work: MeshWorker, unchanged: int) -> dict[str, Any]:

@@ -1,0 +1,112 @@
+"""``parley admin export`` and ``import``: what one node leads goes to another one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import NewDatabase
+from tests.support.clocks import ManualClock
+from tests.support.served_nodes import Asker, Command, asker, know
+
+HOURLY = {"repeat": "PT1H", "slip": "PT10M"}
+
+
+def _task(name: str, **fields: Any) -> dict[str, Any]:
+    spec = {"duration": "PT5S", "participants": ["a"]}
+    return {"test": {"type": "idle", "spec": spec}, "reference": {"name": name}, **fields}
+
+
+@pytest.fixture(name="heir")
+async def _heir(
+    new_database: NewDatabase, clock: ManualClock, tmp_path: Path
+) -> AsyncIterator[Asker]:
+    """Serve a new node of the same name, on another host as it were."""
+    async with asker("a", await new_database(), clock, tmp_path / "heir") as heir:
+        await know(heir.node)
+        yield heir
+
+
+async def _made(a: Asker) -> None:
+    for path, document in (
+        ("/v1/campaigns", {"name": "ops", "weight": 0.5, "description": "day and night"}),
+        ("/v1/campaigns", {"name": "lab", "parent": "ops"}),
+        ("/v1/pools", {"name": "all", "match": {}}),
+    ):
+        status, answer = await a.ask("POST", path, document)
+        assert status == 201, answer
+    status, first = await a.ask("POST", "/v1/tasks", _task("first", schedule=HOURLY))
+    assert status == 201, first
+    follower = _task("follower", after={"task": first["id"]}, campaign="lab", priority=3)
+    status, answer = await a.ask("POST", "/v1/tasks", follower)
+    assert status == 201, answer
+    status, gone = await a.ask("POST", "/v1/tasks", _task("gone", schedule=HOURLY))
+    await a.ask("DELETE", f"/v1/tasks/{gone['id']}")
+    status, paused = await a.ask("POST", "/v1/tasks", _task("paused", schedule=HOURLY))
+    await a.ask("POST", f"/v1/tasks/{paused['id']}/pause")
+
+
+async def _led(a: Asker) -> dict[str, Any]:
+    _, page = await a.ask("GET", "/v1/tasks?state=active,paused")
+    return {task["reference"]["name"]: task for task in page["items"]}
+
+
+async def test_a_node_leads_what_another_one_led(
+    ask: Command, a: Asker, heir: Asker, tmp_path: Path
+) -> None:
+    """Campaigns, pools and open tasks come over, a second import changes nothing."""
+    await _made(a)
+    file = tmp_path / "a.json"
+    exported = await ask("admin", "export", str(file), "-o", "table")
+    assert (exported.code, exported.out) == (0, f"{file}: 3 tasks, 2 campaigns, 1 pools\n")
+    there = ("--server", heir.node.card.url or "", "--token", "secret")
+    imported = await ask(*there, "admin", "import", str(file), "-o", "table")
+    assert (imported.code, imported.out) == (0, exported.out)
+    before, after = await _led(a), await _led(heir)
+    assert after.keys() == {"first", "follower", "paused"}
+    for name, task in after.items():
+        kept = ("test", "schedule", "priority", "campaign", "tools", "state")
+        assert {it: task[it] for it in kept} == {it: before[name][it] for it in kept}
+    assert after["follower"]["after"]["task"] == after["first"]["id"]
+    _, campaign = await heir.ask("GET", "/v1/campaigns/ops")
+    assert (campaign["weight"], campaign["description"]) == (0.5, "day and night")
+    again = await ask(*there, "admin", "import", str(file), "-o", "table")
+    assert again.code == 0
+    assert {name: task["id"] for name, task in (await _led(heir)).items()} == {
+        name: task["id"] for name, task in after.items()
+    }
+
+
+async def test_what_cannot_come_over_is_told(
+    ask: Command, a: Asker, heir: Asker, tmp_path: Path
+) -> None:
+    """A refused task, and those that follow it, are named; the others are created."""
+    await _made(a)
+    file = tmp_path / "a.json"
+    await ask("admin", "export", str(file))
+    content = json.loads(file.read_text())
+    first = next(it for it in content["tasks"] if it["document"]["reference"]["name"] == "first")
+    first["document"]["test"]["spec"]["participants"] = ["elsewhere"]
+    file.write_text(json.dumps(content))
+    there = ("--server", heir.node.card.url or "", "--token", "secret")
+    imported = await ask(*there, "admin", "import", str(file), "-o", "table")
+    assert imported.code != 0
+    assert "elsewhere is not a node known here" in imported.out
+    assert "which it follows, could not be created" in imported.out
+    assert (await _led(heir)).keys() == {"paused"}
+
+
+async def test_a_file_that_is_no_export_is_refused(ask: Command, tmp_path: Path) -> None:
+    """Neither an existing file is overwritten, nor one of another form read."""
+    file = tmp_path / "a.json"
+    file.write_text("{}")
+    exported = await ask("admin", "export", str(file))
+    assert exported.code != 0
+    assert "name a new file" in exported.err
+    imported = await ask("admin", "import", str(file))
+    assert imported.code != 0
+    assert "see parley admin export" in imported.err
