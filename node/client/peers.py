@@ -79,6 +79,8 @@ Answer = TypeVar("Answer", bound=Document)
 
 _ANSWER_BYTES_MAX = 8_000_000
 _MESSAGES_AT_ONCE = 2
+_INTRODUCTIONS_LENGTH = 1_000_000
+"""Maximum length of several introductions in one message; a single one is much shorter."""
 _NOWHERE = "http://node.invalid"
 """The placeholder URL of a node without one; only path and query are signed."""
 _COMPARISON_S = 15.0
@@ -368,6 +370,8 @@ class PeerBatches:
         )
         self.introductions: Batcher[Introduction, IntroductionAnswer] = Batcher(
             partial(peer.ask_together, "introductions", BatchReplies[IntroductionAnswer]),
+            weight=lambda asked: len(asked.model_dump_json()),
+            weight_max=_INTRODUCTIONS_LENGTH,
             items_max=BATCH_ITEMS_MAX,
             at_once=_MESSAGES_AT_ONCE,
         )
