@@ -63,7 +63,7 @@ fleets: $(DEVELOPMENT) ## shares, guarantees, deadlines of simulated fleets, ten
 points: $(DEVELOPMENT) ## kill a process at each await point of what books, in simulated worlds; ARGS="--visits 3 --down 3 40"
 	$(BIN)/python -m tests.points $(ARGS)
 
-bench: $(DEVELOPMENT) ## benchmarks of real nodes, also into bench.json (35 min); ARGS="single claim" chooses
+bench: $(DEVELOPMENT) ## benchmarks of real nodes, beside the last figures (35 min); ARGS="single claim" chooses
 	$(BIN)/python -m tests.bench $(ARGS)
 
 accuracy: $(DEVELOPMENT) ## each test over WANs of known delay, loss and rate, as root (9 min); writes node/plugins/ACCURACY.md

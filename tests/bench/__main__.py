@@ -1,20 +1,18 @@
 """``make bench``: figures of real nodes on this machine, including signatures.
 
-The program prints each figure with how it was measured and writes all to ``bench.json``. Figures
-compare only with figures from the same machine, so no durations are asserted; it is asserted that
-everything requested took place. ``python -m tests.bench WORD…`` runs only the benchmarks of these
-names, and ``python -m tests.bench archive NAME…`` only these archivers.
+The program prints each figure, its ratio to the last one on such a machine, and how it was
+measured, and appends the figures to ``tests/bench/history.jsonl``. Figures compare only with
+figures from the same machine, so no durations are asserted; it is asserted that everything
+requested took place. ``python -m tests.bench WORD…`` runs only the benchmarks of these names, and
+``python -m tests.bench archive NAME…`` only these archivers.
 """
 
 from __future__ import annotations
 
 import asyncio
-import dataclasses
-import json
 import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
-from pathlib import Path
 
 from tests.bench import (
     agendas,
@@ -22,6 +20,7 @@ from tests.bench import (
     archives,
     booking,
     episodes,
+    history,
     lists,
     promises,
     proposals,
@@ -91,13 +90,13 @@ async def _archivers(names: list[str], _: Fleet) -> list[Figure]:
 
 async def main(words: list[str]) -> None:
     """Run the selected benchmarks, print the figures and write them to the file."""
-    figures: list[Figure] = []
+    machine, before = history.this_machine(), history.read()
     for count, benchmark in selected(words):
-        for figure in await measure(count, benchmark):
-            print(f"{figure.name:26} {figure.value:10.3f} {figure.unit:4} {figure.how}", flush=True)
-            figures.append(figure)
-    documents = [dataclasses.asdict(figure) for figure in figures]
-    Path("bench.json").write_text(json.dumps(documents, indent=1) + "\n")
+        figures = await measure(count, benchmark)
+        for figure in figures:
+            value = f"{figure.name:26} {figure.value:10.3f} {figure.unit:4}"
+            print(f"{value} {history.ratio(figure, machine, before):26} {figure.how}", flush=True)
+        history.keep(machine, figures)  # at once: a later benchmark may fail
 
 
 if __name__ == "__main__":
