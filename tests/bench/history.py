@@ -24,7 +24,7 @@ FILE = Path(__file__).with_name("history.jsonl")
 
 @dataclass(frozen=True)
 class Machine:
-    """What the figures depend on, besides the program."""
+    """The machine on which figures were measured: they depend on it, besides the program."""
 
     processor: str
     cores: int
@@ -34,7 +34,7 @@ class Machine:
 
     @property
     def kind(self) -> tuple[str, int, str]:
-        """What two machines must have in common for their figures to be compared."""
+        """The values that two machines have in common if their figures are compared."""
         return self.processor, self.cores, self.python
 
 
