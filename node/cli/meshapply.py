@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from node.cli.output import Record, printable
 from node.cli.retrying import PAUSES_S, RETRYABLE_ERRORS, announce_retry, come_again
 from node.cli.times import duration_in_words
 from node.model import times
@@ -124,6 +125,20 @@ class MeshWorker:
              "example": self.examples[cause]}
             for cause, count in self.failed.most_common()
         ]  # fmt: skip
+
+
+def unfinished_lines(done: Record, in_words: Callable[[Record], str], again: str) -> Iterator[str]:
+    """Yield lines on the failures by cause, on what was not attempted, and how to continue.
+
+    ``in_words`` says what has failed, ``again`` is the verb of the command.
+    """
+    for failure in done["failed"]:
+        count = f"{failure['count']} {in_words(failure)}, {failure['example']} for example"
+        yield printable(f"✗ {count}: {failure['detail']}")
+    if done["left"]:
+        yield f"✗ {done['left']} were not attempted"
+    if done["failed"]:
+        yield f"  To continue, {again} it again: only what is left is done"
 
 
 class _Meter:

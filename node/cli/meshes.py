@@ -11,11 +11,11 @@ import click
 from node.cli.failures import print_error_lines
 from node.cli.groups import CommandGroup
 from node.cli.listing import collect_all, limit_option, print_list
-from node.cli.meshapply import MeshWorker
+from node.cli.meshapply import MeshWorker, unfinished_lines
 from node.cli.meshfile import CONCURRENCY, MeshAnalysis, analyse_mesh, forecast_mesh
 from node.cli.meshplan import PLAN, difference, plan_view, record_of, sentence
 from node.cli.meshstatus import PAIR, not_applied_view, status_view, total_delivery
-from node.cli.output import Column, Record, RecordLayout, printable, records_of
+from node.cli.output import Column, Record, RecordLayout, records_of
 from node.cli.posting import LIST, posting
 from node.cli.retrying import retry_while_silent
 from node.cli.session import Session, asks_node
@@ -166,15 +166,8 @@ def done_view(done: Record) -> str:
     """Describe what was done, and the failures by cause."""
     parts = [f"{done[verb]} {verb}" for verb in ("created", "edited", "ended") if done[verb]]
     head = ", ".join([*parts, f"{done['unchanged']} unchanged"])
-    lines = [f"mesh {done['mesh']}: {head}"]
-    for failure in done["failed"]:
-        count = f"{failure['count']} not {failure['verb']}, {failure['example']} for example"
-        lines.append(printable(f"✗ {count}: {failure['detail']}"))
-    if done["left"]:
-        lines.append(f"✗ {done['left']} were not attempted")
-    if done["failed"]:
-        lines.append("  To continue, run it again: only what is left is done")
-    return "\n".join(lines)
+    unfinished = unfinished_lines(done, lambda failure: f"not {failure['verb']}", "run")
+    return "\n".join([f"mesh {done['mesh']}: {head}", *unfinished])
 
 
 @mesh_group.command("list")

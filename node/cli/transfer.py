@@ -17,8 +17,8 @@ from uuid import UUID
 import click
 
 from node.cli.listing import collect_all
-from node.cli.meshapply import MeshWorker
-from node.cli.output import Record, RecordLayout, printable
+from node.cli.meshapply import MeshWorker, unfinished_lines
+from node.cli.output import Record, RecordLayout
 from node.cli.posting import LIST, posting
 from node.cli.session import Session, asks_node
 from node.model.errors import (
@@ -93,7 +93,7 @@ async def export(session: Session, file: Path) -> None:
             each.model_dump(mode="json", include=set(PoolDocument.model_fields) - {"lead"})
             for each in pools
         ],
-        "tasks": [exported_task(tasks[task.id]) for task in led if task.id in tasks],
+        "tasks": [exported_task(tasks[task.id]) for task in led],
     }
     head = {"parley_export": FORMAT, "exported_at": format_instant(session.clock.now())}
     text = json.dumps({**head, **content}, indent=1, ensure_ascii=False) + "\n"
@@ -166,12 +166,8 @@ async def import_(session: Session, file: Path) -> int:
     work = MeshWorker(session.progress, session.clock, _AT_ONCE)
     client = session.client
     for what, add in (("campaigns", client.add_campaign), ("pools", client.add_pool)):
-        one_by_one = MeshWorker(session.progress, session.clock, 1)  # parents come first
-        await one_by_one.each(what, content[what], lambda it: str(it.get("name")), add)
-        work.done[what] = one_by_one.done[what]
-        work.failed += one_by_one.failed
-        work.examples |= one_by_one.examples
-        work.exit_codes += one_by_one.exit_codes
+        # One at a time: parents come first.
+        await work.each(what, content[what], lambda it: str(it.get("name")), add, 1)
     await _create_tasks(session, content["tasks"], work)
     done = {what: work.done[what] for what in ("campaigns", "pools", "tasks")}
     record = {"file": str(file), **done, "left": work.left, "failed": work.failures()}
@@ -242,14 +238,5 @@ def _generations(tasks: Sequence[dict[str, Any]]) -> Iterator[list[dict[str, Any
 
 def _imported_view(done: Record) -> str:
     """Describe what was created, and the failures by cause."""
-    lines = [_counted_view(done)]
-    for failure in done["failed"]:
-        count = (
-            f"{failure['count']} {failure['verb']} not created, {failure['example']} for example"
-        )
-        lines.append(printable(f"✗ {count}: {failure['detail']}"))
-    if done["left"]:
-        lines.append(f"✗ {done['left']} were not attempted")
-    if done["failed"]:
-        lines.append("  To continue, import it again: only what is left is done")
-    return "\n".join(lines)
+    unfinished = unfinished_lines(done, lambda failure: f"{failure['verb']} not created", "import")
+    return "\n".join([_counted_view(done), *unfinished])

@@ -182,7 +182,7 @@ class Acceptance:
             try:
                 await self._make_room(connection, rooms[word.lead], word.assessment.judged)
                 task = stored_task(word.introduction, word.lead)
-                kept.append((task, _standing(word.assessment)))
+                kept.append((task, _standing(word.assessment.judged)))
             except TooManyRequests as error:
                 full[word.introduction.task] = error
         await tasks.keep_all(connection, kept)
@@ -233,7 +233,7 @@ class Acceptance:
         judged: Judgement | None,
     ) -> None:
         """Write the new version of another node's task."""
-        standing = judged.standing if judged else LimitStanding()
+        standing = _standing(judged)
         counted = self._limits.counted_priority(task.terms.priority, standing.rule)
         await store_task(connection, task, known, self._clock.now(), standing, counted)
 
@@ -434,9 +434,9 @@ class Acceptance:
         return None if context is None else self._context_refusal(context)
 
 
-def _standing(assessment: _Assessment) -> LimitStanding:
+def _standing(judged: Judgement | None) -> LimitStanding:
     """Return how an accepted task stands with the limits of this host."""
-    return assessment.judged.standing if assessment.judged else LimitStanding()
+    return judged.standing if judged else LimitStanding()
 
 
 def _refusal(word: _Word, known: StoredTask | None) -> str | None:
