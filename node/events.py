@@ -36,6 +36,7 @@ class Event:
     number: int
     kind: str
     body: dict[str, str]
+    """The words of the event; its first reader adds the headline of its task."""
 
     @cached_property
     def text(self) -> bytes:
@@ -53,6 +54,8 @@ class EventHub:
         self.listeners = 0
         self.looks = asyncio.Semaphore(LOOKS_AT_ONCE)
         """Taken by those who look again whether what they wait for has come."""
+        self.describing = asyncio.Lock()
+        """Taken by the reader that adds the headlines of new events."""
         self._closed = asyncio.Event()
         self._history: deque[Event] = deque(maxlen=HISTORY)
         self._changed = asyncio.Event()

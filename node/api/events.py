@@ -11,6 +11,7 @@ from aiohttp import web
 from node.api import requests
 from node.api.connections import giving_way
 from node.api.routing import NODE, PRINCIPAL, TEXT, Query, Route
+from node.api.tasks import headline_of
 from node.events import Event
 from node.model.permissions import EVENTS
 from node.model.principals import Principal
@@ -50,12 +51,30 @@ async def stream(request: web.Request) -> web.StreamResponse:
                 break
             if events:
                 place = events[-1].number
+                await describe(node, events)
                 seen = await visible(node, principal, events)
                 await response.write(b"".join(event.text for event in seen))
                 await hub.pause(_PAUSE_S)
             elif not await hub.change(_BEAT_S):
                 await response.write(b": still here\n\n")
     return response
+
+
+async def describe(node: NodeService, events: Sequence[Event]) -> None:
+    """Add the headline of its task to each event that is about one, once for all readers."""
+    async with node.hub.describing:
+        new = [
+            (task, event)
+            for event in events
+            if "headline" not in event.body and (task := _task_of(event)) is not None
+        ]
+        if not new:
+            return
+        async with node.database.connection() as connection:
+            rows = await tasks.measured(connection, sorted({task for task, _ in new}))
+        headlines = {row["id"]: headline_of(row) for row in rows}
+        for task, event in new:
+            event.body["headline"] = headlines.get(task, "")
 
 
 def _has_ended(principal: Principal, events: Sequence[Event], now: int) -> bool:

@@ -27,9 +27,11 @@ from node.api.routing import (
 )
 from node.model import times
 from node.model.errors import NotFound
+from node.model.headline import headline
 from node.model.principals import Principal
 from node.model.reservations import ReservationSpan
 from node.model.runstate import OVER, RunState
+from node.model.total_loss import is_total_loss
 from node.model.verdict import Level
 from node.model.wire.archives import Archiving
 from node.model.wire.bundles import RunBundle
@@ -38,19 +40,30 @@ from node.model.wire.runs import Decision, Explanation, MetricView, PartView, Ru
 from node.service import NodeService
 from node.store import archives, reservations, runs
 from node.store.database import Connection, Record
+from node.store.runs import MeasuredSpec
 from node.tasks.explanation import without_ids
 
 STATES = frozenset({"held", "scheduled"} | set(RunState) - {RunState.BOOKED})
 _DECISIONS_SHOWN = 20
+_GONE = MeasuredSpec({}, None)
+"""In place of the spec of a run that was purged between two queries."""
 
 
-def run_of(node: NodeService, row: Record, parts: tuple[PartView, ...] | None = None) -> Run:
-    """Return a row of the view ``run_known`` as the API's document."""
+def run_of(
+    node: NodeService,
+    row: Record,
+    measured: MeasuredSpec,
+    parts: tuple[PartView, ...] | None = None,
+) -> Run:
+    """Return a row of the view ``run_known``, and what it measures, as the API's document."""
     started = row["started_at"]
+    metrics = _metrics(node, row)
     error = None if started is None else (started - row["starts_at"]) / times.MILLISECOND
     return Run(
         id=row["run_id"],
         task=row["task_id"],
+        headline=_headline(row, measured),
+        mesh=measured.mesh,
         test=row["test"],
         tool=row["tool"],
         state=row["state"],
@@ -73,9 +86,14 @@ def run_of(node: NodeService, row: Record, parts: tuple[PartView, ...] | None = 
         verdict=row["verdict"],
         verdict_reasons=tuple(row["verdict_reasons"]),
         requester=row["requester"],
-        metrics=_metrics(node, row),
+        metrics=metrics,
+        total_loss=is_total_loss((metric.name, metric.value) for metric in metrics),
         parts=parts,
     )
+
+
+def _headline(row: Record, measured: MeasuredSpec) -> str:
+    return headline(row["test"], row["participants"], measured.spec)
 
 
 def _metrics(node: NodeService, row: Record) -> tuple[MetricView, ...]:
@@ -97,7 +115,9 @@ async def fetch(node: NodeService, run: UUID) -> Run:
             msg = f"there is no run {run} on this node"
             raise NotFound(msg)
         parts = await runs.parts(connection, run)
-    return run_of(node, row, tuple(PartView.model_validate(vars(part)) for part in parts))
+        specs = await runs.specs(connection, [row])
+    views = tuple(PartView.model_validate(vars(part)) for part in parts)
+    return run_of(node, row, specs.get(run, _GONE), views)
 
 
 def _as_seen(run: Run, user: Principal) -> Run:
@@ -142,7 +162,10 @@ async def page(request: web.Request, task: UUID | None) -> web.StreamResponse:
         return rows, bool(rows)
 
     rows = await until(node, some, requests.seconds(request))
-    seen = [_as_seen(run_of(node, row), request[PRINCIPAL]) for row in rows]
+    async with node.database.connection() as connection:
+        specs = await runs.specs(connection, rows)
+    every = (run_of(node, row, specs.get(row["run_id"], _GONE)) for row in rows)
+    seen = [_as_seen(run, request[PRINCIPAL]) for run in every]
     return responses.many(seen, _following(rows, wanted.limit))
 
 
@@ -193,6 +216,7 @@ async def explain(request: web.Request) -> web.StreamResponse:
         Explanation(
             task=run.task,
             run=run.id,
+            headline=run.headline,
             state=run.state,
             sentence="; ".join([_sentence(run), *map(_delivery, reversed(archivings))]),
             requester=run.requester,
@@ -265,10 +289,11 @@ async def schedule(request: web.Request) -> web.StreamResponse:
     reserved: Sequence[ReservationSpan] = ()
     async with node.database.connection() as connection:
         rows = await runs.listed(connection, wanted)
+        specs = await runs.specs(connection, rows)
         if at is None:
             reserved = await reservations.between(connection, since, max(since, until_))
     following = _following(rows, wanted.limit)
-    items = [_entry(row).model_dump(mode="json") for row in rows]
+    items = [_entry(row, specs.get(row["run_id"], _GONE)).model_dump(mode="json") for row in rows]
     body = {
         "now": times.format_instant(now),
         "from": times.format_instant(since),
@@ -281,10 +306,11 @@ async def schedule(request: web.Request) -> web.StreamResponse:
     return web.Response(body=orjson.dumps(body), content_type="application/json")
 
 
-def _entry(row: Record) -> ScheduleEntry:
+def _entry(row: Record, measured: MeasuredSpec) -> ScheduleEntry:
     return ScheduleEntry(
         run=row["run_id"],
         task=row["task_id"],
+        headline=_headline(row, measured),
         test=row["test"],
         state=row["state"],
         scheduling_class=row["scheduling_class"],

@@ -29,6 +29,7 @@ from node.api.routing import (
     waits,
 )
 from node.model.errors import FieldFault, InvalidDocument, NotFound, NoTime
+from node.model.headline import headline
 from node.model.host_limits.rules import User
 from node.model.permissions import require_own, require_role
 from node.model.principals import Principal, Role
@@ -49,6 +50,7 @@ from node.model.wire.tasks import (
 from node.plugins import choice
 from node.plugins.choice import ToolOffer
 from node.service import NodeService
+from node.store import runs as runs_store
 from node.store import seats, tasks
 from node.store.database import Record
 from node.tasks.explanation import explain_task
@@ -59,12 +61,17 @@ _REASONS = 3
 _WITHOUT_TIME = {Outcome.NO_TIME, Outcome.UNREACHABLE, Outcome.CLOCK}
 
 
-def task_of(row: Record) -> Task:
-    """Return a row of the query ``tasks`` as the API shows it."""
+def task_of(row: Record, waiting: str | None = None) -> Task:
+    """Return a row of the query ``tasks`` as the API shows it.
+
+    ``waiting`` is why its next run has no time yet.
+    """
     values = dict(row)
     terms = take_terms(values)
+    pool = None if values["pool"] is None else SeatRequest.model_validate(values["pool"])
     return Task(
-        **_shown(terms),
+        **_shown(terms, pool),
+        waiting=waiting,
         reference_left_out=values["reference_left_out"],
         id=values["id"],
         state=values["state"],
@@ -79,11 +86,17 @@ def task_of(row: Record) -> Task:
         planned=values["planned"],
         plan_at=values["plan_at"],
         runs=values["runs"],
-        pool=None if values["pool"] is None else SeatRequest.model_validate(values["pool"]),
+        pool=pool,
         seats=None if values["seats"] is None else _seat_count(values["seats"]),
         parent=values["parent"],
         requester=values["requester"],
     )
+
+
+def headline_of(row: Record) -> str:
+    """Return the headline of a row of the query ``measured_tasks``."""
+    pool = None if row["pool"] is None else SeatRequest.model_validate(row["pool"])
+    return headline(row["test"], row["participants"], row["spec"], pool)
 
 
 def _seat_count(stored: Mapping[str, Any]) -> SeatCount:
@@ -93,9 +106,11 @@ def _seat_count(stored: Mapping[str, Any]) -> SeatCount:
     return count.model_copy(update={"reason": NOT_SEARCHED})
 
 
-def _shown(terms: TaskTerms) -> dict[str, Any]:
+def _shown(terms: TaskTerms, pool: SeatRequest | None) -> dict[str, Any]:
     """Return the fields of the API's task that an edit may change."""
+    names = [participant.name for participant in terms.participants]
     return {
+        "headline": headline(terms.test, names, terms.spec, pool),
         "revision": terms.revision,
         "test": TestChoice(type=terms.test, spec=terms.spec),
         "tool": terms.tool,
@@ -118,10 +133,11 @@ async def fetch(node: NodeService, task: UUID) -> Task:
     now = node.clock.now()
     async with node.database.connection() as connection:
         rows = await tasks.listed(connection, tasks.TaskFilter(task=task), now)
+        waiting = await runs_store.waiting_reasons(connection, [task])
     if not rows:
         msg = f"there is no task {task} on this node"
         raise NotFound(msg)
-    stored = task_of(rows[0])
+    stored = task_of(rows[0], waiting.get(task))
     plan_at = None if stored.plan_at is None else max(stored.plan_at, now)  # overdue means now
     return stored.model_copy(
         update={
@@ -283,8 +299,9 @@ async def list_(request: web.Request) -> web.StreamResponse:
     )
     async with node.database.connection() as connection:
         rows = await tasks.listed(connection, wanted, node.clock.now())
+        waiting = await runs_store.waiting_reasons(connection, [row["id"] for row in rows])
     following = requests.next_cursor(rows, wanted.limit, lambda row: (row["created_at"], row["id"]))
-    return responses.many([task_of(row) for row in rows], following)
+    return responses.many([task_of(row, waiting.get(row["id"])) for row in rows], following)
 
 
 async def show(request: web.Request) -> web.StreamResponse:
@@ -359,7 +376,7 @@ async def edit(request: web.Request) -> web.StreamResponse:
                 "archives": current.archives if archives_change is None else archives_change.after
             }
         )
-    return responses.one(current.model_copy(update=_shown(would_be.terms)))
+    return responses.one(current.model_copy(update=_shown(would_be.terms, current.pool)))
 
 
 async def cancel(request: web.Request) -> web.StreamResponse:
@@ -427,6 +444,7 @@ async def explain(request: web.Request) -> web.StreamResponse:
         Explanation(
             task=task.id,
             run=None,
+            headline=task.headline,
             state=task.state,
             sentence=explain_task(task, newest, waits, before, node.clock.now(), followed),
             requester=task.requester,

@@ -17,12 +17,12 @@ import click
 from node.cli.failures import print_error_lines, report
 from node.cli.follow import NO_RESULT, OPEN, follow_run, follow_task, verdict
 from node.cli.invocation import Invocation
-from node.cli.output import OutputWriter, aligned, printable
+from node.cli.output import OutputWriter, aligned, readable
 from node.cli.progress import Progress
-from node.cli.references import route, short
-from node.cli.serving import LabHandle, lab_of, with_lab
+from node.cli.references import short
+from node.cli.serving import LabHandle, lab_of, usage_lines, with_lab
 from node.cli.session import Session
-from node.cli.times import clock_time
+from node.cli.times import clock_time, spell
 from node.model.errors import ParleyError
 
 if TYPE_CHECKING:
@@ -53,14 +53,6 @@ WISHES = (
     DemoMeasurement("latency", 1, 2, "PT30S", {"count": 50, "interval": "PT0.02S"}),
     DemoMeasurement("throughput", 2, 0, "PT1M", {"duration": "PT3S", "omit": "PT0S"}),
 )
-
-
-@dataclass(frozen=True)
-class DemoResult:
-    """A finished run, and the nodes it was between, including a target that takes no part."""
-
-    run: Run
-    between: str
 
 
 @click.command("demo")
@@ -96,25 +88,23 @@ async def show(
     try:
         async with limit:
             created = await _create(session, lab)
-            results = [
-                DemoResult(await follow_task(session, task), between) for task, between in created
-            ]
+            runs = [await follow_task(session, task) for task in created]
     except TimeoutError:
         if not limit.expired():
             raise
         print_error_lines(f"✗ the first runs did not finish within {_CHECK_S} s")
         return NO_RESULT
-    session.output.text(results_table(results))
-    session.output.text(f"\nThe page of {lab.nodes[0].name}: {lab.nodes[0].url}/")
+    session.output.text(results_table(runs))
+    session.output.text("\n".join(["", *usage_lines(lab.nodes[0])]))
     if check:
-        return _checked(lab, [result.run for result in results])
+        return _checked(lab, runs)
     print_error_lines("\nPrinting new results until Ctrl-C:")
-    await asyncio.gather(*(_print_new(session, task, between) for task, between in created))
+    await asyncio.gather(*(_print_new(session, task) for task in created))
     return 0
 
 
-async def _create(session: Session, lab: LabHandle) -> list[tuple[Task, str]]:
-    """Create the tasks; return each with the nodes it is between."""
+async def _create(session: Session, lab: LabHandle) -> list[Task]:
+    """Create the tasks."""
     tools = (await session.client.tools()).items
     campaign = {"name": CAMPAIGN, "description": "the tasks of the demo"}
     await session.client.add_campaign(campaign)
@@ -129,9 +119,8 @@ async def _create(session: Session, lab: LabHandle) -> list[tuple[Task, str]]:
         task = await session.client.create_task(document_of(wish, source, dest))
         # Plan one after the other: three batches at once would compete for the same times.
         task = await session.client.until_planned(task.id)
-        between = route((source, dest))
-        session.progress.note(f"{wish.test} {between} every {wish.repeat}: task {short(task.id)}")
-        created.append((task, between))
+        session.progress.note(f"{task.headline} every {spell(wish.repeat)}: task {short(task.id)}")
+        created.append(task)
     return created
 
 
@@ -144,25 +133,24 @@ def document_of(wish: DemoMeasurement, source: str, dest: str) -> dict[str, Any]
     }
 
 
-def results_table(results: Sequence[DemoResult]) -> str:
+def results_table(runs: Sequence[Run]) -> str:
     """Format the results of the first round."""
-    return aligned([("test", "between", "start", "result"), *map(_row, results)])
+    return aligned([("what", "start", "result"), *map(_row, runs)])
 
 
-def _row(result: DemoResult) -> tuple[str, ...]:
-    run = result.run
+def _row(run: Run) -> tuple[str, ...]:
     outcome = run.summary or run.reason or run.state
     if verdict(run) != 0:
-        outcome = f"{run.state}: {run.reason or 'no reason given'}"
-    cells = (run.test, result.between, clock_time(run.starts_at), outcome)
-    return tuple(map(printable, cells))
+        outcome = f"{run.state}: {run.reason or run.summary or 'no reason given'}"
+    return tuple(map(readable, (run.headline, clock_time(run.starts_at), outcome)))
 
 
 def _checked(lab: LabHandle, runs: Sequence[Run]) -> int:
     """Print the outcome of the check, and return the exit code."""
     failed = [run for run in runs if verdict(run) != 0]
     for run in failed:
-        print_error_lines(f"✗ {run.test} {run.state}: {run.reason or 'no reason given'}")
+        why = readable(run.reason or run.summary or "no reason given")
+        print_error_lines(f"✗ {run.headline}: {run.state}: {why}")
     if not runs:
         print_error_lines("✗ nothing could be measured")
     finished = len(runs) - len(failed)
@@ -173,9 +161,9 @@ def _checked(lab: LabHandle, runs: Sequence[Run]) -> int:
     return NO_RESULT if failed or not runs else 0
 
 
-async def _print_new(session: Session, task: Task, between: str) -> None:
+async def _print_new(session: Session, task: Task) -> None:
     """Print every further result of a task."""
     silent = Session(session.client, session.clock, session.output, Progress(quiet=True))
     while (run := await session.client.until_run(task.id, OPEN)) is not None:
         over = await follow_run(silent, run)
-        session.output.text("  ".join(_row(DemoResult(over, between))))
+        session.output.text("  ".join(_row(over)))

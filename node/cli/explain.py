@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from node.cli.output import Column, Record, RecordLayout, printable, sanitise_line
+from node.cli.output import Column, Record, RecordLayout, printable, readable, sanitise_line
 from node.cli.references import find_either, find_task, short
 from node.cli.session import Session, asks_node
 from node.cli.times import clock_time, duration_in_words, local
@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from node.model.wire.runs import Explanation
 
 EXPLANATION = RecordLayout(
+    model="node.model.wire.runs:Explanation",
     columns=(Column("sentence", lambda explanation: explanation["sentence"]),),
-    fields=("task", "run", "state", "sentence"),
+    fields=("task", "run", "headline", "state", "sentence"),
     empty="",
     key="task",
 )
@@ -66,10 +67,13 @@ def explanation_view(explanation: Record, shown: int) -> str:
     subject += f"task {short(explanation['task'])}"
     if explanation.get("requester"):
         subject += f" of {printable(explanation['requester'])}"
-    lines = [printable(explanation["sentence"]), f"({subject}, {explanation['state']})"]
+    lines = [
+        f"{printable(explanation['headline'])}: {readable(explanation['sentence'])}",
+        f"({subject}, {explanation['state']})",
+    ]
     if explanation.get("tool_reason"):
         tool = f"{explanation['tool']}: {explanation['tool_reason']}"
-        lines.append(f"  tool     {printable(tool)}")
+        lines.append(f"  tool     {readable(tool)}")
     decisions = explanation["decisions"]
     for decision in decisions[:shown]:
         lines += ["", *decision_lines(decision)]
@@ -88,9 +92,9 @@ def decision_lines(decision: Record) -> list[str]:
         often = f", {decision['times']} times since {local(decision['first_at'])}"
     lines = [
         f"{local(decision['decided_at'])}  {printable(decision['outcome'])}, {count}{often}",
-        f"  {printable(decision['sentence'])}",
+        f"  {readable(decision['sentence'])}",
     ]
-    lines += [f"  before   {printable(why)}" for why in _items(trace.get("before"))[:_SPANS_SHOWN]]
+    lines += [f"  before   {readable(why)}" for why in _items(trace.get("before"))[:_SPANS_SHOWN]]
     if windows := _spans(trace.get("windows")):
         lines.append(f"  asked    {_listed(windows)}")
     for offer in _objects(trace.get("offers")):
@@ -100,7 +104,7 @@ def decision_lines(decision: Record) -> list[str]:
     lines += _seat_lines(trace)
     refusals = trace.get("refusals")
     if isinstance(refusals, Mapping):
-        lines += [f"  refused  {name}: {printable(why)}" for name, why in refusals.items()]
+        lines += [f"  refused  {name}: {readable(why)}" for name, why in refusals.items()]
     return [sanitise_line(line) for line in lines]
 
 
@@ -116,7 +120,7 @@ def _seat_lines(trace: Mapping[str, Any]) -> list[str]:
         lines.append(f"  by       {printable(trace['policies'])}, pool {printable(trace['pool'])}")
     for verdict in _objects(trace.get("verdicts")):
         rule = f"{verdict.get('axis', '?')}/{verdict.get('rule', '?')}"
-        lines.append(f"  no       {printable(verdict.get('sentence', ''))} ({printable(rule)})")
+        lines.append(f"  no       {readable(verdict.get('sentence', ''))} ({printable(rule)})")
     return lines
 
 
@@ -126,7 +130,7 @@ def _offer_lines(offer: Mapping[str, Any]) -> list[str]:
         displacing = _free(offer["free_displacing"])
         lines.append(f"    free   {displacing}, if lower priorities give way")
     if offer.get("reason"):
-        lines.append(f"    why    {printable(offer['reason'])}")
+        lines.append(f"    why    {readable(offer['reason'])}")
     descriptions = (_obstacle(obstacle) for obstacle in _objects(offer.get("obstacles")))
     obstacles = list(dict.fromkeys(descriptions))  # a reservation is in the way of many windows
     lines += [f"    {obstacle}" for obstacle in obstacles[:_OBSTACLES_SHOWN]]
@@ -150,7 +154,7 @@ def _obstacle(obstacle: Mapping[str, Any]) -> str:
         by = f"{what} by {obstacle.get('owner', '?')}, {short(obstacle['reservation'])}"
         return f"closed {printable(by)} {_listed(span)}".rstrip()
     if obstacle.get("sentence"):
-        return f"closed {printable(obstacle['sentence'])} {_listed(span)}".rstrip()
+        return f"closed {readable(obstacle['sentence'])} {_listed(span)}".rstrip()
     if obstacle.get("percent") is not None:
         return f"closed kept for other leads {_listed(span)}".rstrip()
     if obstacle.get("run") is None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from node.cli.intervals import STREAMED, note_new
+from node.cli.output import readable
 from node.cli.references import short
 from node.cli.times import clock_time, duration_in_words, local
 from node.model import times
@@ -40,28 +41,26 @@ _PAUSE_S = 0.1
 
 def verdict(run: Run) -> int:
     """Return the exit code for the final state of a run."""
-    return _VERDICTS.get(run.state, NO_RESULT)
+    return NO_RESULT if run.total_loss else _VERDICTS.get(run.state, NO_RESULT)
 
 
 def situation(run: Run, now: int) -> str:
     """Describe the state of a run in one line."""
-    on = ", ".join(run.participants)
     if run.state == "waiting":
-        return f"{run.test}: no time yet, {run.reason or 'still being tried'}"
+        return f"{run.headline}: no time yet, {readable(run.reason or 'still being tried')}"
     if run.state == "running":
         left = run.ends_at - now
-        return f"{run.test} running on {on}" + (
+        return f"{run.headline}: running" + (
             f", {duration_in_words(left)} left" if left > 0 else ""
         )
     if run.state == "merging":
-        return f"{run.test}: waiting for the parts of the other participants"
+        return f"{run.headline}: waiting for the parts of the other participants"
     if run.state in OPEN:
-        when = f"planned for {clock_time(run.starts_at)} on {on}"
         left = run.starts_at - now
-        return f"{run.test} {when}, " + (
+        return f"{run.headline}: planned for {clock_time(run.starts_at)}, " + (
             f"starts in {duration_in_words(left)}" if left > 0 else "starting"
         )
-    return f"{run.test} {run.state}" + (f": {run.reason}" if run.reason else "")
+    return f"{run.headline}: {run.state}" + (f": {readable(run.reason)}" if run.reason else "")
 
 
 @dataclass
@@ -83,7 +82,8 @@ async def follow_run(session: Session, run: Run) -> Run:
         successor = await _successor(session, run)
         if successor is None:
             return run
-        session.progress.note(f"displaced: {run.reason}; placed again as {short(successor.id)}")
+        why = readable(run.reason)
+        session.progress.note(f"displaced: {why}; placed again as {short(successor.id)}")
         run = successor
 
 
@@ -94,11 +94,11 @@ async def follow_task(session: Session, task: Task) -> Run:
     :raises NotFound: the task ended without a run.
     """
     session.followed = f"task {short(task.id)}"
-    session.progress.status(f"{task.test.type}: asking the participants for a time", "planning")
+    session.progress.status(f"{task.headline}: asking the participants for a time", "planning")
     task = await session.client.until_planned(task.id)
     if task.state == TaskState.ACTIVE and not task.planned:
         later = f"its first run will be planned from {local(task.plan_at)} on, closer to its start"
-        session.progress.status(f"{task.test.type}: {later}", "far")
+        session.progress.status(f"{task.headline}: {later}", "far")
     run = await session.client.until_run(task.id, OPEN)
     if run is None:
         run = await _last_run(session, task)

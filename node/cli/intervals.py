@@ -21,6 +21,7 @@ STREAMED = "background-multi"
 """The class of all tests that give results repeatedly while a run lasts."""
 
 INTERVAL = RecordLayout(
+    model="node.model.wire.runs:RunInterval",
     columns=(
         Column("interval", lambda interval: str(interval["number"]), whole=True),
         Column("start", lambda interval: local(interval["starts_at"]), whole=True),

@@ -16,9 +16,8 @@ from node.cli.groups import CommandGroup
 from node.cli.invocation import Invocation
 from node.cli.output import aligned
 from node.cli.progress import Progress
-from node.cli.serving import LabHandle, LabNodeHandle, lab_of, with_lab
+from node.cli.serving import LabHandle, lab_of, protection, usage_lines, with_lab
 from node.model.errors import NotAllowed, ParleyError
-from node.model.loopback import is_exposed
 
 if TYPE_CHECKING:
     from node.lab.wan import WanSettings
@@ -156,13 +155,6 @@ def ready_line(lab: LabHandle) -> str:
     return json.dumps({"nodes": nodes})
 
 
-def _protection(node: LabNodeHandle) -> str:
-    """Return the variables by which commands trust a node over TLS, or do without."""
-    if node.url.startswith("https:"):
-        return f" PARLEY_IDENTITY={node.identity}"
-    return " PARLEY_PLAIN_HTTP=1" if is_exposed(node.url) else ""
-
-
 def ready_text(lab: LabHandle) -> str:
     """Describe the nodes and how to use them."""
     first = lab.nodes[0]
@@ -173,12 +165,10 @@ def ready_text(lab: LabHandle) -> str:
         [
             aligned(rows),
             "",
-            f"The page of {first.name}: {first.url}/",
-            "In another terminal:",
-            f"  export PARLEY_SERVER={first.url} PARLEY_TOKEN={first.token}{_protection(first)}",
+            *usage_lines(first),
             f"  parley latency {last.name}",
             "Attributes are set on the node itself, with its own token:",
-            f"  PARLEY_SERVER={last.url}{_protection(last)} \\",
+            f"  PARLEY_SERVER={last.url}{protection(last)} \\",
             f"    PARLEY_TOKEN=$(cat {last.state}/token) \\",
             "    parley node set site=two",
         ]

@@ -41,6 +41,7 @@ def _tasks(counts: Record) -> str:
 
 
 MESH = RecordLayout(
+    model="node.model.wire.meshes:Mesh",
     columns=(
         Column("mesh", lambda mesh: mesh["name"], whole=True),
         Column("tasks", lambda mesh: _tasks(mesh["tasks"])),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from node.cli.meshfile import MeshAnalysis, MeshForecast, analyse_mesh, forecast_mesh
-from node.cli.output import Record, RecordLayout, aligned, plural, printable
+from node.cli.output import Record, RecordLayout, aligned, plural, printable, readable
 from node.cli.session import Session, asks_node
 from node.cli.times import local
 from node.mesh.sampling import covering_keys
@@ -200,7 +200,7 @@ def _why_partly(plans: Sequence[Record]) -> list[str]:
     lines = []
     for reason, keys in list(waiting.items())[:_LISTED]:
         more = f" and {len(keys) - 1} more" if len(keys) > 1 else ""
-        lines.append("  " + printable(f"partly: {keys[0]}{more}: {reason}"))
+        lines.append("  " + readable(f"partly: {keys[0]}{more}: {reason}"))
     return lines
 
 

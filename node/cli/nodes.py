@@ -54,6 +54,7 @@ def _percent(value: float | None) -> str:
 
 
 NODE = RecordLayout(
+    model="node.model.wire.nodes:Node",
     columns=(
         Column("node", lambda node: node["name"] + (" (this)" if node["is_self"] else "")),
         Column("address", lambda node: node["address"]),

@@ -8,15 +8,26 @@ of the API; a :class:`RecordLayout` says what a table shows of them.
 from __future__ import annotations
 
 import csv
+import importlib
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, TextIO
+
+import click
+
+from node.cli.times import with_local_times
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
+
+_FIGURES = "metrics"
+_OTHER_SPACE = re.compile(r"\s*[^\S ]\s*")
+"""White space that is not just spaces: headlines have two."""
 
 Record = Mapping[str, Any]
 Cell = Callable[[Record], str]
@@ -30,6 +41,15 @@ class Column:
     cell: Cell
     whole: bool = False
     """True for cells that are never wrapped, such as an id that will be typed again."""
+    optional: bool = False
+    """True for a column that is left out of a table in which all its cells are empty."""
+    exact: bool = False
+    """True for a cell whose times stay as the API has them."""
+
+    def text(self, record: Record) -> str:
+        """Return the cell as printed."""
+        written = self.cell(record)
+        return printable(written) if self.exact else readable(written)
 
 
 @dataclass(frozen=True)
@@ -42,6 +62,16 @@ class RecordLayout:
     empty: str
     """The text in place of an empty table: what to do next."""
     key: str = "id"
+    model: str = ""
+    """The wire model of the records, ``module:Class``, whose fields ``--fields`` may name."""
+
+    def members(self) -> tuple[str, ...]:
+        """Return the names that the wire model and the fields of CSV lines have at the top."""
+        heads = tuple(path.partition(".")[0] for path in self.fields)
+        if not self.model:
+            return heads
+        module, _, name = self.model.partition(":")
+        return (*getattr(importlib.import_module(module), name).model_fields, *heads)
 
 
 def sanitise_line(line: str) -> str:
@@ -56,15 +86,72 @@ def sanitise_text(text: str) -> str:
 
 def printable(value: object) -> str:
     """Return a value as text on one line, without control characters."""
-    return sanitise_line(" ".join(str(value).split()))
+    return sanitise_line(_OTHER_SPACE.sub(" ", str(value)).strip())
+
+
+def readable(value: object) -> str:
+    """Return a sentence or a time of the API as people read it: on one line, with local times."""
+    return with_local_times(printable(value))
 
 
 def pick(record: Record, path: str) -> Any:
-    """Return the value at a dotted path; ``None`` if there is none."""
+    """Return the value at a dotted path; ``None`` if there is none.
+
+    ``metrics.NAME`` is the figure of this name (:func:`figures`).
+    """
     value: Any = record
-    for step in path.split("."):
+    steps = path.split(".")
+    for at, step in enumerate(steps):
+        if at == 1 and steps[0] == _FIGURES:
+            return figures(record).get(".".join(steps[1:]))
         value = value.get(step) if isinstance(value, Mapping) else None
     return value
+
+
+def figures(record: Record) -> dict[str, float]:
+    """Return the figures of a run by name, those of one name by their labels, too.
+
+    >>> figures({"metrics": [{"name": "loss", "labels": {"direction": "forward"}, "value": 0.5}]})
+    {'loss.forward': 0.5}
+    """
+    return {
+        ".".join((figure["name"], *figure["labels"].values())): figure["value"]
+        for figure in record.get(_FIGURES) or ()
+    }
+
+
+def unknown_field(path: str, known: Iterable[str]) -> click.UsageError:
+    """Return the refusal of a field of ``--fields``, with similar names, or with all of them."""
+    names = sorted(set(known))
+    near = get_close_matches(path, names, n=3)
+    hint = f"near: {', '.join(near)}" if near else f"there are: {', '.join(names)}"
+    return click.UsageError(f"--fields: there is no field {path}; {hint}")
+
+
+def _check_field(path: str, records: Sequence[Record], kind: RecordLayout) -> None:
+    """Return if records of this kind have, or may have, a value at this path.
+
+    :raises click.UsageError: they cannot have one.
+    """
+    if not records and not kind.model:
+        return  # nothing tells what they have
+    head, dot, rest = path.partition(".")
+    members = {*kind.members(), *(name for record in records for name in record)}
+    if head not in members:
+        named = {f"{_FIGURES}.{name}" for record in records for name in figures(record)}
+        raise unknown_field(path, named | members)
+    inside = {
+        name
+        for record in records
+        for name in (figures(record) if head == _FIGURES else _keys(record.get(head)))
+    }
+    step = rest if head == _FIGURES else rest.partition(".")[0]
+    if dot and inside and step not in inside:
+        raise unknown_field(path, {f"{head}.{name}" for name in inside})
+
+
+def _keys(value: object) -> Iterable[str]:
+    return value if isinstance(value, Mapping) else ()
 
 
 def flat(value: object) -> str:
@@ -105,8 +192,19 @@ class OutputWriter:
         self.format = chosen or ("table" if self.terminal else "json")
         self._fields = tuple(fields)
 
+    def require_fields(self, kind: RecordLayout, records: Sequence[Record] = ()) -> None:
+        """Return if ``--fields`` names only fields that records of this kind can have.
+
+        A command that changes something calls it before, when there are no records yet.
+
+        :raises click.UsageError: it names another one.
+        """
+        for path in self._fields:
+            _check_field(path, records, kind)
+
     def many(self, records: Sequence[Record], kind: RecordLayout) -> None:
         """Print a list."""
+        self.require_fields(kind, records)
         if self.format == "json":
             self._json([self._picked(record) for record in records], indent=2)
         elif self.format == "table":
@@ -120,10 +218,12 @@ class OutputWriter:
         """Print a single record or wire model; ``view`` formats it for a person."""
         if not isinstance(record, Mapping):
             record = record.model_dump(mode="json")
+        self.require_fields(kind, [record])
         if self.format == "json":
             self._json(self._picked(record), indent=2)
         elif self.format == "table":
-            self.text(view(record) if not self._fields else pairs(self._picked(record).items()))
+            picked = pairs(self._picked(record).items(), exact=True) if self._fields else None
+            self.text(view(record) if picked is None else picked)
         else:
             self._lines([record], kind)
 
@@ -158,22 +258,35 @@ class OutputWriter:
             for record in records:
                 self.text(str(record[kind.key]))
         else:
-            fields = self._fields or kind.fields
-            writer = csv.writer(self._stream, lineterminator="\n")
-            writer.writerow(fields)
-            writer.writerows([flat(pick(record, path)) for path in fields] for record in records)
-            self._stream.flush()
+            self._csv(records, self._fields or kind.fields)
+
+    def _csv(self, records: Sequence[Record], fields: Sequence[str]) -> None:
+        """Print a line for each record; unless ``--fields`` names others, with all its figures."""
+        measured = [{} if self._fields else figures(record) for record in records]
+        names = list(dict.fromkeys(name for found in measured for name in found))
+        writer = csv.writer(self._stream, lineterminator="\n")
+        writer.writerow([*fields, *names])
+        writer.writerows(
+            [flat(pick(record, path)) for path in fields] + [flat(found.get(n)) for n in names]
+            for record, found in zip(records, measured, strict=True)
+        )
+        self._stream.flush()
 
     def _table(self, records: Sequence[Record], kind: RecordLayout) -> None:
         columns = kind.columns
         if self._fields:
-            columns = tuple(Column(path, _at(path), whole=True) for path in self._fields)
+            columns = tuple(
+                Column(path, _at(path), whole=True, exact=True) for path in self._fields
+            )
+        columns = tuple(
+            column for column in columns if not column.optional or any(map(column.text, records))
+        )
         if not records:
             self.text(kind.empty)
         elif self.terminal:
             self._rich_table(records, columns)
         else:
-            rows = [[printable(column.cell(record)) for column in columns] for record in records]
+            rows = [[column.text(record) for column in columns] for record in records]
             self.text(aligned([[column.heading for column in columns], *rows]))
 
     def _rich_table(self, records: Sequence[Record], columns: Sequence[Column]) -> None:
@@ -185,7 +298,7 @@ class OutputWriter:
         for column in columns:
             table.add_column(column.heading, no_wrap=column.whole, overflow="fold")
         for record in records:
-            cells = (printable(column.cell(record)) for column in columns)
+            cells = (column.text(record) for column in columns)
             table.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in cells))
         Console(file=self._stream, highlight=False, no_color=not colour_wanted()).print(table)
 
@@ -224,7 +337,11 @@ def aligned(rows: Sequence[Sequence[str]], indent: str = "") -> str:
     return "\n".join(indent + line for line in lines)
 
 
-def pairs(items: Iterable[tuple[str, object]], indent: str = "") -> str:
-    """Format names and values in two columns, without those that have no value."""
-    rows = [(name, printable(flat(value))) for name, value in items if flat(value)]
+def pairs(items: Iterable[tuple[str, object]], indent: str = "", *, exact: bool = False) -> str:
+    """Format names and values in two columns, without those that have no value.
+
+    ``exact``: times stay as the API has them.
+    """
+    form = printable if exact else readable
+    rows = [(name, form(flat(value))) for name, value in items if flat(value)]
     return aligned(rows, indent) if rows else ""

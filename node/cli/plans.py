@@ -15,10 +15,10 @@ from node.cli.documents import document_options, task_document
 from node.cli.follow import NO_TIME
 from node.cli.groups import CommandGroup
 from node.cli.meshplan import mesh
-from node.cli.output import Column, Record, RecordLayout, aligned, printable
+from node.cli.output import Column, Record, RecordLayout, aligned, printable, readable
 from node.cli.references import route, short
 from node.cli.session import Session, asks_node
-from node.cli.times import duration_in_words, local
+from node.cli.times import duration_in_words, local, spell
 from node.model import times
 from node.model.byte_quotas import bytes_text
 from node.model.errors import NotFound, PeerUnreachable, RefusedByParticipant
@@ -101,8 +101,8 @@ def plan_view(plan: Record) -> str:
     """Describe a plan: starts, displaced runs, participants, occupancy, and alternatives."""
     names = printable(route(participant["name"] for participant in plan["participants"]))
     who = "" if plan["seats"] else f" {names}"
-    head = f"{plan['test']}{who}: {printable(plan['sentence'])}"
-    takes = f"takes {plan['duration']} on each participant, {plan['scheduling_class']}"
+    head = f"{plan['test']}{who}: {readable(plan['sentence'])}"
+    takes = f"takes {spell(plan['duration'])} on each participant, {plan['scheduling_class']}"
     if plan["tool"]:
         takes += f", with {plan['tool']}"
     if plan.get("expected_bytes"):
@@ -129,7 +129,7 @@ def _seats(plan: Record) -> list[str]:
     for seat in plan["seats"]:
         if seat["term"] == first["term"]:
             time = f"time for {seat['placed']} of {seat['asked']}" if seat["asked"] else ""
-            who, why = printable(seat["node"] or "nobody"), printable(seat["reason"] or "")
+            who, why = printable(seat["node"] or "nobody"), readable(seat["reason"] or "")
             rows.append([str(seat["number"]), who, time, why])
     lines = [f"Seats from {local(first['term'])} on", *_columns(rows)]
     for term in dict.fromkeys(seat["term"] for seat in plan["seats"][len(rows) :]):
@@ -164,7 +164,7 @@ def _unplaced(plan: Record) -> list[str]:
     if waiting <= 0 or plan["asked"] == 1:
         return []
     lines = [
-        f"  {local(lost['slot'])}  {printable(lost['reason'])}"
+        f"  {local(lost['slot'])}  {readable(lost['reason'])}"
         for lost in plan["unplaced"][:_REASONS]
     ]
     if waiting > len(lines):
@@ -211,7 +211,7 @@ def _participants(plan: Record) -> list[str]:
             time = f"time for {participant['windows_free']} of {plan['asked']}"
         # The obstacles of a run are described beside the run.
         accepts = participant["answer"] == "accepts"
-        reason = "" if accepts else printable(participant["reason"] or "")
+        reason = "" if accepts else readable(participant["reason"] or "")
         rows.append(
             [
                 printable(participant["name"]),
@@ -273,7 +273,7 @@ def _alternatives(plan: Record) -> list[str]:
             outcome += f", {other['displacing']} displacing"
         rows.append([str(number), printable(other["differs"]), outcome])
     none = [
-        f"  none {_NONE[other['kind']]}: {printable(other['reason'])}"
+        f"  none {_NONE[other['kind']]}: {readable(other['reason'])}"
         for other in plan["no_alternatives"]
     ]
     if not rows:

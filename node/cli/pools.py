@@ -19,6 +19,7 @@ from node.cli.output import (
     flat,
     pairs,
     printable,
+    readable,
     records_of,
 )
 from node.cli.session import Session, asks_node
@@ -237,5 +238,5 @@ def pool_view(pool: Record) -> str:
             *(("warning", printable(warning)) for warning in pool["warnings"]),
         )
     )
-    rows = [(other["node"], printable(other["reason"])) for other in pool["others"]]
+    rows = [(other["node"], readable(other["reason"])) for other in pool["others"]]
     return f"{head}\nnot in it:\n{aligned(rows, '  ')}" if rows else head

@@ -22,7 +22,7 @@ from node.cli.options import AnyCommand, apply_options, clear_option, require_ch
 from node.cli.output import Column, Record, RecordLayout, pairs, plural, printable
 from node.cli.references import find_reservation, short
 from node.cli.session import Session, asks_node
-from node.cli.times import DURATION, MOMENT, local
+from node.cli.times import DURATION, MOMENT, local, spell
 from node.model import times
 from node.model.errors import AnswerLost, PeerUnreachable
 
@@ -41,10 +41,10 @@ def when(reservation: Record) -> str:
     schedule = reservation["schedule"]
     words = [local(schedule["start"])]
     if schedule["repeat"]:
-        words = [f"every {schedule['repeat']} from {words[0]}"]
+        words = [f"every {spell(schedule['repeat'])} from {words[0]}"]
     elif schedule["cron"]:
         words = [f"cron {schedule['cron']} ({schedule['timezone'] or 'UTC'})"]
-    words.append(f"for {reservation['duration']}")
+    words.append(f"for {spell(reservation['duration'])}")
     if schedule["until"]:
         words.append(f"until {local(schedule['until'])}")
     return " ".join(words)

@@ -20,9 +20,10 @@ from node.cli.output import (
     flat,
     pairs,
     printable,
+    readable,
     sanitise_text,
 )
-from node.cli.references import find_either, find_run, find_task, route, short
+from node.cli.references import find_either, find_run, find_task, short
 from node.cli.results import in_order, result_view
 from node.cli.session import Session, asks_node
 from node.cli.times import MOMENT, Moment, local
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 def _outcome(run: Record) -> str:
     """Return the result or the reason, and the verdict if it is not clean."""
-    text = run["summary"] or run["reason"] or ""
+    text = f"{'✗ ' if run['total_loss'] else ''}{run['summary'] or run['reason'] or ''}"
     if run["verdict"] in {None, "clean"}:
         return text
     # A verdict explains a doubtful result, but not why a run failed, so it follows a reason.
@@ -42,17 +43,18 @@ def _outcome(run: Record) -> str:
 
 
 RUN = RecordLayout(
+    model="node.model.wire.runs:Run",
     columns=(
         Column("run", lambda run: short(run["id"]), whole=True),
         Column("state", lambda run: run["state"], whole=True),
-        Column("test", lambda run: run["test"], whole=True),
+        Column("what", lambda run: run["headline"]),
         Column("start", lambda run: local(run["starts_at"]), whole=True),
-        Column("participants", lambda run: route(run["participants"])),
+        Column("mesh", lambda run: run["mesh"] or "", optional=True),
         Column("result or reason", _outcome),
     ),
     fields=(
-        "id", "task", "test", "tool", "state", "starts_at", "ends_at", "participants", "summary",
-        "reason", "verdict",
+        "id", "task", "headline", "test", "tool", "state", "starts_at", "ends_at",
+        "participants", "summary", "reason", "verdict",
     ),
     empty=(
         "No such runs. Measure something: parley rtt HOST, "
@@ -240,23 +242,27 @@ async def _sorted_result(session: Session, run: Run, measured: Run | RunInterval
 
 
 def run_view(run: Record) -> str:
-    """Describe a run for a person: outcome, figures, then the particulars."""
-    mark = _MARKS.get(run["state"], "·")
-    head = printable(run["summary"] or run["reason"] or run["state"])
-    lines = [f"{mark} {run['test']} {printable(route(run['participants']))}: {head}"]
+    """Describe a run for a person: outcome, state, time and tool, figures, then the rest."""
+    mark = _MARKS["failed"] if run["total_loss"] else _MARKS.get(run["state"], "·")
+    head = readable(run["summary"] or run["reason"] or run["state"])
+    lines = [f"{mark} {printable(run['headline'])}: {head}"]
     if run["summary"] and run["reason"]:
-        lines.append(f"  {printable(run['reason'])}")
+        lines.append(f"  {readable(run['reason'])}")
     lines += [f"  {line}" for line in _doubts(run)]
+    first = (
+        ("state", run["state"]),
+        ("started", local(run["started_at"])),
+        ("planned", f"{local(run['starts_at'])} to {local(run['ends_at'])}"),
+        ("tool", _tool(run)),
+    )
+    lines.append(pairs(first, indent="  "))
     if run["result"]:
-        lines.append(result_view(run["result"]))
+        lines += ["", result_view(run["result"])]
     particulars = (
         ("run", run["id"]),
         ("task", run["task"]),
-        ("state", run["state"]),
-        ("tool", _tool(run)),
+        ("mesh", run["mesh"]),
         ("class", _class_and_priority(run)),
-        ("planned", f"{local(run['starts_at'])} to {local(run['ends_at'])}"),
-        ("started", local(run["started_at"])),
         ("attempt", "" if run["attempt"] == 1 else run["attempt"]),
         ("lead", run["lead"]),
         ("displaced by", run["displaced_by"]),
@@ -284,7 +290,7 @@ def _doubts(run: Record) -> list[str]:
     """Return the reasons why the result is not clean; none if it is."""
     if run["verdict"] in {None, "clean"}:
         return []
-    return [f"{run['verdict']}: {printable(reason)}" for reason in run["verdict_reasons"]]
+    return [f"{run['verdict']}: {readable(reason)}" for reason in run["verdict_reasons"]]
 
 
 def _print_raw(session: Session, run: Run, only: str | None) -> int:
@@ -331,7 +337,7 @@ def _parts(run: Record) -> list[str]:
     lines = []
     for part in run["parts"] or ():
         outcome = "delivered its part" if part["reason"] is None else part["reason"]
-        lines.append(f"  {printable(part['name'])}: {printable(outcome)}")
+        lines.append(f"  {printable(part['name'])}: {readable(outcome)}")
         if part["command"]:
             lines.append(f"    {printable(flat(part['command']))}")
         if part["circumstances"]:

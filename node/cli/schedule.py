@@ -9,7 +9,7 @@ import click
 
 from node.cli.lanes import LEGEND, Bar, Frame, lanes
 from node.cli.output import Column, RecordLayout, records_of
-from node.cli.references import route, short
+from node.cli.references import short
 from node.cli.session import Session, asks_node
 from node.cli.times import MOMENT, Moment, local
 from node.model import times
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from node.model.wire.reservations import ReservedSpan
 
 ENTRY = RecordLayout(
+    model="node.model.wire.runs:ScheduleEntry",
     columns=(
         Column("run", lambda entry: short(entry["run"] or entry["reservation"]), whole=True),
         Column("state", lambda entry: entry["state"], whole=True),
         Column("class", lambda entry: entry["scheduling_class"], whole=True),
-        Column("test", lambda entry: entry["test"], whole=True),
+        Column("what", lambda entry: entry["headline"]),
         Column("start", lambda entry: local(entry["starts_at"]), whole=True),
         Column("end", lambda entry: local(entry["ends_at"])[11:], whole=True),
-        Column("participants", lambda entry: route(entry["participants"])),
         Column("result or reason", lambda entry: entry["summary"] or entry["reason"] or ""),
     ),
     fields=(
-        "run", "task", "test", "state", "scheduling_class", "priority", "starts_at", "ends_at",
-        "participants", "summary", "reason",
+        "run", "task", "headline", "test", "state", "scheduling_class", "priority",
+        "starts_at", "ends_at", "participants", "summary", "reason",
     ),
     empty=(
         "Nothing in this time. Show more: parley schedule --from -1d --to +1d, "
@@ -73,6 +73,7 @@ def _reserved(span: ReservedSpan) -> dict[str, Any]:
     entry = dict.fromkeys(("run", "task", "priority", "summary"))
     return entry | {
         "reservation": str(span.reservation),
+        "headline": f"{span.kind.value}  {span.name}",
         "test": span.kind.value,
         "state": "reserved",
         "scheduling_class": "all",

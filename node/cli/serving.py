@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from node.cli.failures import INTERRUPTED, print_error_lines
 from node.cli.progress import Progress
 from node.model.errors import ParleyError
+from node.model.loopback import is_exposed
 
 if TYPE_CHECKING:
     from node.lab.wan import WanSettings
@@ -78,6 +79,22 @@ class LabHandle(Protocol):
     async def restart_ended(self) -> None:
         """Restart the nodes that have ended."""
         ...
+
+
+def protection(node: LabNodeHandle) -> str:
+    """Return the variables by which commands trust a node over TLS, or do without."""
+    if node.url.startswith("https:"):
+        return f" PARLEY_IDENTITY={node.identity}"
+    return " PARLEY_PLAIN_HTTP=1" if is_exposed(node.url) else ""
+
+
+def usage_lines(node: LabNodeHandle) -> list[str]:
+    """Tell how to use a node: its page, logged in by the link, and the exports of a terminal."""
+    return [
+        f"The page of {node.name}: {node.url}/#token={node.token}",
+        "In another terminal:",
+        f"  export PARLEY_SERVER={node.url} PARLEY_TOKEN={node.token}{protection(node)}",
+    ]
 
 
 def lab_of(

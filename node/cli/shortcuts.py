@@ -23,7 +23,7 @@ from node.cli.documents import (
 from node.cli.follow import follow_task
 from node.cli.options import AnyCommand, apply_options
 from node.cli.references import short
-from node.cli.runs import conclude
+from node.cli.runs import RUN, conclude
 from node.cli.seats import seat_options
 from node.cli.session import Session, asks_node
 from node.cli.tasks import announce, schedule_text
@@ -457,6 +457,7 @@ def continuous_options(given: Mapping[str, Any]) -> Mapping[str, Any]:
 
 async def _measure(session: Session, test: str, given: Mapping[str, Any]) -> int:
     given = continuous_options(given)
+    session.output.require_fields(RUN)
     body = {"test": {"type": test, "spec": spec_of(test, given)}}
     document = counted(await with_plan(session, body, given))
     task = await session.client.create_task(document)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,12 +14,22 @@ from node.cli.follow import follow_task
 from node.cli.groups import CommandGroup
 from node.cli.listing import change_all, limit_option, print_list
 from node.cli.options import require_change
-from node.cli.output import Column, Record, RecordLayout, flat, pairs, printable, records_of
-from node.cli.references import find_task, route, short
-from node.cli.runs import conclude
+from node.cli.output import (
+    Column,
+    Record,
+    RecordLayout,
+    flat,
+    pairs,
+    printable,
+    readable,
+    records_of,
+)
+from node.cli.references import find_task, short
+from node.cli.runs import RUN, conclude
 from node.cli.seats import request_rows, request_text, seats_view
 from node.cli.session import Session, asks_node
-from node.cli.times import local
+from node.cli.times import local, spell
+from node.model import times
 from node.model.errors import RefusedByParticipant
 from node.model.taskstate import TaskState
 
@@ -29,14 +40,14 @@ if TYPE_CHECKING:
 def schedule_text(task: Record) -> str:
     """Describe when a task runs: ``every PT5M until …``, ``after 1f2e3d4c``."""
     if after := task["after"]:
-        return f"after {short(after['task'])} {after['outcome']}, within {after['within']}"
+        return f"after {short(after['task'])} {after['outcome']}, within {spell(after['within'])}"
     schedule = task["schedule"]
     words = ["once"]
     if schedule["repeat"]:
-        words = [f"every {schedule['repeat']}"]
+        words = [f"every {spell(schedule['repeat'])}"]
     elif schedule["cron"]:
         words = [f"cron {schedule['cron']} ({schedule['timezone'] or 'UTC'})"]
-    if schedule["start"]:
+    if schedule["start"] and _is_later(schedule["start"], task["created_at"]):
         words.append(f"from {local(schedule['start'])}")
     if schedule["until"]:
         words.append(f"until {local(schedule['until'])}")
@@ -45,10 +56,20 @@ def schedule_text(task: Record) -> str:
     return " ".join(words)
 
 
-def _names(task: Record) -> str:
-    if task["pool"]:
-        return request_text(task["pool"])
-    return route(participant["name"] for participant in task["participants"])
+def _is_later(start: str, created_at: str) -> bool:
+    """Return whether the first run is not due at once; an earlier start is only an anchor."""
+    return times.parse_instant(start) > times.parse_instant(created_at)
+
+
+def _reference(task: Record) -> str:
+    """Return the mesh of a task, or else its reference as JSON."""
+    reference = task["reference"]
+    if task["reference_left_out"]:
+        return "(long)"
+    if isinstance(reference, Mapping) and isinstance(reference.get("mesh"), str):
+        return f"mesh {reference['mesh']}"
+    text = flat(reference)
+    return text if len(text) <= _REFERENCE_SHOWN else f"{text[: _REFERENCE_SHOWN - 1]}…"
 
 
 def _counts(task: Record) -> str:
@@ -56,11 +77,21 @@ def _counts(task: Record) -> str:
 
 
 def _news(task: Record) -> str:
-    """Describe the state of a task for a list."""
+    """Describe the state of a task for a list: counts, and why a run or a participant waits."""
     if task["reason"]:
         return str(task["reason"])
     since = f"paused since {local(task['paused_at'])}" if task["paused_at"] else ""
-    return "; ".join(filter(None, (since, _seats(task), _counts(task))))
+    waits = task["waiting"] or ("" if task["planned"] else _unanswered(task))
+    return "; ".join(filter(None, (since, _seats(task), _counts(task), waits)))
+
+
+def _unanswered(task: Record) -> str:
+    """Return why participants have not accepted a task yet."""
+    return "; ".join(
+        f"{participant['name']}: {participant['reason']}"
+        for participant in task["participants"]
+        if participant["reason"]
+    )
 
 
 def _seats(task: Record) -> str:
@@ -72,21 +103,24 @@ def _seats(task: Record) -> str:
     return f"{taken} ({seats['reason']})" if seats["reason"] else taken
 
 
+_REFERENCE_SHOWN = 40
+
 TASK = RecordLayout(
+    model="node.model.wire.tasks:Task",
     columns=(
         Column("task", lambda task: short(task["id"]), whole=True),
         Column("state", lambda task: task["state"], whole=True),
-        Column("test", lambda task: task["test"]["type"], whole=True),
+        Column("what", lambda task: task["headline"]),
         Column("when", schedule_text),
-        Column("participants", _names),
-        Column("requester", lambda task: task["requester"] or ""),
+        Column("reference", _reference, optional=True),
+        Column("requester", lambda task: task["requester"] or "", optional=True),
         Column("next run", lambda task: local(task["next_run_at"]), whole=True),
         Column("runs or reason", _news),
     ),
     fields=(
-        "id", "state", "test.type", "tool", "schedule.repeat", "schedule.cron", "priority",
-        "campaign", "lead", "next_run_at", "created_at", "reason", "revision", "paused_at",
-        "requester",
+        "id", "headline", "state", "test.type", "tool", "schedule.repeat", "schedule.cron",
+        "priority", "campaign", "lead", "next_run_at", "created_at", "reason", "revision",
+        "paused_at", "requester",
     ),
     empty=(
         "No such tasks. Create one: parley rtt HOST --repeat 5m, "
@@ -123,6 +157,7 @@ async def create(session: Session, /, wait: bool | None, if_time: bool, **given:
       parley task create trace --spec dest=192.0.2.7 --after @-1 --after-within 10m
       parley task create --file task.json
     """  # noqa: D301 - click's mark for lines to keep
+    session.output.require_fields(RUN if wait else TASK)
     document = await task_document(session, given)
     task = await session.client.create_task(document, if_time=if_time)
     if wait:
@@ -135,7 +170,7 @@ async def create(session: Session, /, wait: bool | None, if_time: bool, **given:
         session.progress.clear()
     session.output.one(task, TASK, task_view)
     if task.state == TaskState.REFUSED:
-        print_error_lines(f"✗ {task.reason}")
+        print_error_lines(f"✗ {readable(task.reason)}")
         return RefusedByParticipant.exit_code
     if task.planned and task.next_run_at is None:
         await _say_why_waiting(session, task)
@@ -145,7 +180,7 @@ async def create(session: Session, /, wait: bool | None, if_time: bool, **given:
 async def _say_why_waiting(session: Session, task: Task) -> None:
     waiting = await session.client.runs(task=task.id, states=("waiting",), limit=1)
     for run in waiting.items:
-        session.progress.note(f"no time yet, will be retried: {printable(run.reason)}")
+        session.progress.note(f"no time yet, will be retried: {readable(run.reason)}")
 
 
 @task_group.command("list")
@@ -252,13 +287,13 @@ async def cancel(session: Session, tasks: tuple[str, ...]) -> None:
 def announce(session: Session, task: Task) -> None:
     """Note which task was created, before its run is followed."""
     when = schedule_text(task.model_dump(mode="json"))
-    session.progress.note(f"task {short(task.id)}: {task.test.type} {when}")
+    session.progress.note(f"task {short(task.id)}: {task.headline}, {when}")
 
 
 def task_view(task: Record) -> str:
     """Describe a task for a person."""
-    head = f"{task['test']['type']} {printable(_names(task))}: {task['state']}"
-    reason = f", {printable(task['reason'])}" if task["reason"] else ""
+    head = f"{printable(task['headline'])}: {task['state']}"
+    reason = f", {readable(task['reason'])}" if task["reason"] else ""
     spec = [(f"  {name}", value) for name, value in task["test"]["spec"].items()]
     particulars = (
         ("task", task["id"]),
@@ -273,6 +308,7 @@ def task_view(task: Record) -> str:
         ("next run", local(task["next_run_at"])),
         ("planned next", "" if task["next_run_at"] else local(task["plan_at"])),
         ("runs", _counts(task)),
+        ("waits", task["waiting"]),
         ("tool", _tool(task)),
         ("class", task["scheduling_class"]),
         ("takes", task["duration"]),
@@ -289,7 +325,7 @@ def task_view(task: Record) -> str:
     )
     lines = [head + reason, pairs(particulars, indent="  ")]
     lines += [
-        f"  {printable(participant['name'])}: {printable(participant['reason'])}"
+        f"  {printable(participant['name'])}: {readable(participant['reason'])}"
         for participant in task["participants"]
         if participant["reason"]
     ]
@@ -318,4 +354,4 @@ def _archive(archive: Record) -> str:
 def _slip(schedule: Record) -> str:
     if not schedule["slip"]:
         return ""
-    return f"{schedule['slip']}{', at random' if schedule['slip_random'] else ''}"
+    return f"{spell(schedule['slip'])}{', at random' if schedule['slip_random'] else ''}"

@@ -8,6 +8,7 @@ offset, which can be typed again.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -144,6 +145,48 @@ def local(instant: int | str | None) -> str:
         instant = times.parse_instant(instant)
     moment = times.to_datetime(instant).astimezone().replace(microsecond=0)
     return moment.isoformat(" ").replace("+00:00", "Z")
+
+
+def spell(duration: int | str) -> str:
+    """Format a duration completely: ``5 min``, ``1 h 30 min``, ``11.7 s``, ``200 ms``.
+
+    A text is a duration of the API. What is printed can be typed again.
+    """
+    rest = times.parse_duration(duration) if isinstance(duration, str) else duration
+    if 0 < rest < times.SECOND:
+        return f"{rest / times.MILLISECOND:g} ms"
+    words = []
+    for size, unit in ((times.DAY, "d"), (times.HOUR, "h"), (times.MINUTE, "min")):
+        count, rest = divmod(rest, size)
+        words += [f"{count} {unit}"] if count else []
+    if rest or not words:
+        words.append(f"{rest / times.SECOND:.6f}".rstrip("0").rstrip(".") + " s")
+    return " ".join(words)
+
+
+_INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:\d\d)", re.ASCII)
+_ISO_DURATION = re.compile(
+    r"(?<![\w:.-])P(?=\d|T\d)(?:\d+W)?(?:\d+D)?(?:T(?:\d+H)?(?:\d+M)?(?:\d+(?:\.\d+)?S)?)?(?![\w-])",
+    re.ASCII,
+)
+
+
+def with_local_times(sentence: str) -> str:
+    """Write the instants and durations inside a sentence of the API as people read them.
+
+    >>> with_local_times("no PT16.25S free, asked again in PT5M")
+    'no 16.25 s free, asked again in 5 min'
+    """
+    with_instants = _INSTANT.sub(lambda match: _kept(local, match[0]), sentence)
+    return _ISO_DURATION.sub(lambda match: _kept(spell, match[0]), with_instants)
+
+
+def _kept(form: Callable[[str], str], text: str) -> str:
+    """Return a time in this form; unchanged if it only looks like one."""
+    try:
+        return form(text)
+    except ValueError:
+        return text
 
 
 def clock_time(instant: int) -> str:

@@ -394,6 +394,35 @@ async def listed(connection: Connection, wanted: RunFilter) -> list[Record]:
     return rows
 
 
+@dataclass(frozen=True)
+class MeasuredSpec:
+    """The spec of a run, and the mesh of its task, if it is of one."""
+
+    spec: dict[str, Any]
+    mesh: str | None
+
+
+async def specs(connection: Connection, rows: Sequence[Record]) -> dict[UUID, MeasuredSpec]:
+    """Return by run what each of these rows of the view ``run_known`` measures."""
+    ids = [row["run_id"] for row in rows]
+    tasks = list({row["task_id"] for row in rows})
+    found = {row["id"]: row for row in await connection.fetch(_SQL["specs"], tasks, ids)}
+    return {
+        row["run_id"]: MeasuredSpec(
+            (found.get(row["run_id"]) or found[row["task_id"]])["spec"],
+            found[row["task_id"]]["mesh"],
+        )
+        for row in rows
+        if row["task_id"] in found
+    }
+
+
+async def waiting_reasons(connection: Connection, tasks: Sequence[UUID]) -> dict[UUID, str]:
+    """Return by task why its next run has no time yet, for those where a run waits."""
+    rows = await connection.fetch(_SQL["waiting_reasons"], list(tasks))
+    return {row["task_id"]: row["reason"] for row in rows if row["reason"] is not None}
+
+
 async def decisions(
     connection: Connection, task: UUID, slot: int | None, limit: int
 ) -> list[Record]:

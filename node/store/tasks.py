@@ -211,6 +211,12 @@ async def requested(connection: Connection, tasks: Sequence[UUID], by: str) -> s
     return {row[0] for row in await connection.fetch(_SQL["requested"], list(tasks), by)}
 
 
+async def measured(connection: Connection, tasks: Sequence[UUID]) -> list[Record]:
+    """Return what is needed to name these tasks: rows of the query ``measured_tasks``."""
+    rows: list[Record] = await connection.fetch(_SQL["measured_tasks"], list(tasks))
+    return rows
+
+
 async def count_open_of(connection: Connection, lead: str, rule: str | None = None) -> int:
     """Return how many open tasks of this lead there are here, or only those under this rule."""
     return int(await connection.fetchval(_SQL["count_open_of"], lead, rule))

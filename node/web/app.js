@@ -13,9 +13,9 @@ import { DAY, Model } from "./model.js";
 import { tick } from "./parts.js";
 import { go, leave, place } from "./place.js";
 import { Stream } from "./stream.js";
-import { drawTasks, partsPath, TASK_PATHS, taskWords } from "./tasks.js";
+import { drawTasks, partsPath, TASK_PATHS } from "./tasks.js";
 import { spanTitle, Timeline } from "./timeline.js";
-import { between, stateOf } from "./words.js";
+import { readable, stateOf } from "./words.js";
 
 const HOUR = 3_600_000;
 // Maximum number of changed runs to fetch one by one; for more, the whole span is fetched again.
@@ -237,8 +237,7 @@ function announce(ids) {
   const bad = model.lists.last.filter(({ id, kind }) => ids.includes(id) && kind !== "done");
   if (!bad.length) return;
   const sentences = bad.map((entry) => {
-    const whom = between(entry.participants, model.specOf(entry));
-    return `${entry.test} ${whom} ${stateOf(entry.state).word}: ${entry.reason ?? ""}`;
+    return `${entry.headline} ${stateOf(entry.state).word}: ${readable(entry.reason ?? "", model.now())}`;
   });
   setText(byId("announcer"), sentences.join(" "));
 }
@@ -254,7 +253,7 @@ function drawPlace() {
   const filter = byId("filter");
   const known = model.tasks.get(task);
   filter.hidden = !task;
-  setText(byId("filter-name"), known ? `${known.test.type} ${taskWords(known)}` : `task ${task ?? ""}`);
+  setText(byId("filter-name"), known ? known.headline : `task ${task ?? ""}`);
   timeline.show(task);
   if (!run && !list) return closeDrawer();
   if (run && byId("drawer").dataset.shown !== `run ${run}`) showMessage(`run ${run}`, "Loading …");

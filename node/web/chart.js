@@ -3,7 +3,7 @@
 import { element } from "./dom.js";
 import { courseOf, layOut, namesOf, valueText, wordsOf } from "./chart-layout.js";
 import { hrefOf } from "./place.js";
-import { momentOf, stateOf } from "./words.js";
+import { momentOf, readable, stateOf } from "./words.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const HEIGHT = 200;
@@ -107,7 +107,7 @@ function dotOf({ x, y, value, run }, title, unit, { now, shown }) {
 
 // Failed runs are drawn below the figures, so that a gap shows its cause.
 function crossOf(x, y, run, now) {
-  const words = `${stateOf(run.state).word}: ${run.reason ?? "no figure"}, ${momentOf(run.starts, now)}`;
+  const words = `${stateOf(run.state).word}: ${readable(run.reason ?? "no figure", now)}, ${momentOf(run.starts, now)}`;
   return linked(run, words, vector("path", { class: "cross", d: `M${x - 3} ${y - 3}l6 6m-6 0l6 -6` }));
 }
 

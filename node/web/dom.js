@@ -31,7 +31,7 @@ export function icon(name) {
 
 /** Splits host names, so that they wrap between each other first, and only then after a dot. */
 export function hosts(text) {
-  return text.split(/( → |, )/u).map((piece, index) => (index % 2 ? piece : host(piece)));
+  return text.split(/( [→←] |, )/u).map((piece, index) => (index % 2 ? piece : host(piece)));
 }
 
 function host(name) {

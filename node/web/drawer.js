@@ -3,10 +3,10 @@
 import { chart, intervalsMeasured } from "./chart.js";
 import { byId, element, icon } from "./dom.js";
 import { drawRuns } from "./lists.js";
-import { apiCall, runName, stateBadge, timeElement } from "./parts.js";
+import { apiCall, headlineOf, stateBadge, timeElement } from "./parts.js";
 import { hrefOf } from "./place.js";
 import { known, tree } from "./tree.js";
-import { momentOf, spell, stateOf } from "./words.js";
+import { momentOf, readable, spell, stateOf } from "./words.js";
 
 // Number of intervals in the chart that are also listed.
 const INTERVALS_LISTED = 20;
@@ -49,10 +49,10 @@ export function showRun(run, task, explanation, { course, intervals }, now) {
   const signature = JSON.stringify([run, explanation, course, intervals]);
   if (drawer.dataset.signature === signature) return;
   const spec = task?.test.spec;
-  show(`run ${run.id}`, runName(run, spec), [
+  show(`run ${run.id}`, headlineOf(run), [
     element("p", { class: "overview" }, stateBadge(run.state), " ", span(run, now)),
-    verdict(run, explanation),
-    trust(run),
+    verdict(run, explanation, now),
+    trust(run, now),
     section("Course up to this run", chart(course, { now, shown: run.id })),
     section("Result", treeOf(run.result)),
     section("Course of its intervals", chart(intervalsMeasured(intervals, run), { now, what: "intervals" })),
@@ -82,17 +82,17 @@ function span(run, now) {
 }
 
 // The sentence about the outcome: the reason, else the result, else the explanation.
-function verdict(run, explanation) {
+function verdict(run, explanation, now) {
   const { kind, icon: picture } = stateOf(run.state);
   const sentence = run.reason ?? run.summary ?? explanation?.sentence;
-  return sentence && element("p", { class: `verdict ${kind}` }, icon(picture), element("span", {}, sentence));
+  return sentence && element("p", { class: `verdict ${kind}` }, icon(picture), element("span", {}, readable(sentence, now)));
 }
 
 // The verdict on the result, with its reasons.
-function trust(run) {
+function trust(run, now) {
   if (!run.verdict) return null;
   if (run.verdict === "clean") return element("p", { class: "hint" }, "Clean: no known disturbance.");
-  const reasons = run.verdict_reasons.map((reason) => element("li", {}, reason));
+  const reasons = run.verdict_reasons.map((reason) => element("li", {}, readable(reason, now)));
   const head = element("p", { class: `doubt ${run.verdict}` }, icon("alert"), `${run.verdict}, because`);
   return element("section", { class: "trust" }, head, element("ul", {}, reasons));
 }
@@ -150,9 +150,9 @@ function intervalOf(interval, now) {
       icon(gap ? "cross" : "check"),
       timeElement(Date.parse(interval.starts_at), now),
       " ",
-      interval.summary ?? interval.reason,
+      interval.summary ?? readable(interval.reason ?? "", now),
     ),
-    !gap && interval.reason ? element("p", { class: "reason" }, interval.reason) : null,
+    !gap && interval.reason ? element("p", { class: "reason" }, readable(interval.reason, now)) : null,
     interval.result && folded(`Interval ${interval.number}`, tree(known(interval.result))),
   ].filter(Boolean);
 }
@@ -169,7 +169,7 @@ function partOf(part, now) {
       element("b", {}, part.name),
       ` participant ${part.participant}, ${words}`,
     ),
-    failed ? element("p", { class: "reason" }, part.reason) : null,
+    failed ? element("p", { class: "reason" }, readable(part.reason, now)) : null,
     part.command && element("pre", {}, part.command.join(" ")),
     part.output && folded("Program output", element("pre", {}, part.output)),
     part.result && folded("Result of this part", tree(known(part.result))),
@@ -187,7 +187,7 @@ function why(explanation, now) {
   return element(
     "div",
     {},
-    element("p", {}, explanation.sentence),
+    element("p", {}, readable(explanation.sentence, now)),
     decisions.length ? element("ol", { class: "decisions" }, decisions) : null,
     apiCall(explanation.run ? `/v1/runs/${explanation.run}/explain` : `/v1/tasks/${explanation.task}/explain`),
   );
@@ -202,7 +202,7 @@ function decisionOf(decision, now) {
     "li",
     {},
     element("p", {}, element("b", {}, decision.outcome), " ", timeElement(decided, now), often),
-    element("p", {}, decision.sentence),
+    element("p", {}, readable(decision.sentence, now)),
     element("p", { class: "hint" }, `${decision.placed} of ${decision.asked} ${decision.trace.pool ? "seats given" : "runs placed"}${reach}`),
     folded(decision.trace.pool ? "Seats, refusals and verdicts" : "Windows, offers and obstacles", tree(decision.trace)),
   );

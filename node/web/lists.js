@@ -1,9 +1,9 @@
 // Now, Next and Last: three tables of runs. A run that did not take place has its reason in its row.
 
 import { byId, element, reconcile } from "./dom.js";
-import { doubt, progressBar, runName, stateBadge, ticking, timeElement } from "./parts.js";
+import { doubt, progressBar, headlineOf, stateBadge, ticking, timeElement } from "./parts.js";
 import { hrefOf } from "./place.js";
-import { dateOf } from "./words.js";
+import { dateOf, readable } from "./words.js";
 
 const OVER = "finished,failed,missed,cancelled,displaced,unplaced";
 
@@ -51,7 +51,7 @@ export function drawList(name, entries, model) {
     empty,
     row: (entry) => runRow(entry, model, cells),
     // The signature has the date, because times of another day are shown with it.
-    sign: (entry) => JSON.stringify([entry, model.specOf(entry), hrefOf({}), dateOf(model.now())]),
+    sign: (entry) => JSON.stringify([entry, hrefOf({}), dateOf(model.now())]),
   });
 }
 
@@ -86,19 +86,19 @@ function runRow(entry, model, cells) {
   return element("tr", { class: `run ${entry.kind}`, role: "row", ...marks }, made);
 }
 
-function runLink(entry, model) {
-  return element("a", { href: hrefOf({ run: entry.id }) }, runName(entry, model.specOf(entry)));
+function runLink(entry) {
+  return element("a", { href: hrefOf({ run: entry.id }) }, headlineOf(entry));
 }
 
-function reasonLine(entry) {
-  return entry.reason ? element("p", { class: "reason" }, entry.reason) : null;
+function reasonLine(entry, now) {
+  return entry.reason ? element("p", { class: "reason" }, readable(entry.reason, now)) : null;
 }
 
 function nowCells(entry, model) {
   const now = model.now();
   const left = entry.state === "merging" ? "collecting results" : ticking("left", entry.ends, now);
   return [
-    ["what", runLink(entry, model), reasonLine(entry)],
+    ["what", runLink(entry), reasonLine(entry, now)],
     ["progress", element("div", {}, progressBar(entry, now), element("span", { class: "left" }, left))],
     ["when", timeElement(entry.starts, now)],
   ];
@@ -107,7 +107,7 @@ function nowCells(entry, model) {
 function nextCells(entry, model) {
   const now = model.now();
   return [
-    ["what", runLink(entry, model), reasonLine(entry)],
+    ["what", runLink(entry), reasonLine(entry, now)],
     ["when", ticking("distance", entry.starts, now), timeElement(entry.starts, now)],
     ["badge", stateBadge(entry.state)],
   ];
@@ -118,8 +118,8 @@ function lastCells(entry, model) {
   const summary = entry.summary ? element("p", { class: "summary" }, entry.summary) : null;
   return [
     ["badge", stateBadge(entry.state)],
-    ["outcome", reasonLine(entry), summary, doubt(entry.verdict, entry.doubts ?? [])],
-    ["what", runLink(entry, model)],
+    ["outcome", reasonLine(entry, now), summary, doubt(entry.verdict, entry.doubts ?? [], now)],
+    ["what", runLink(entry)],
     ["when", ticking("age", entry.starts, now), timeElement(entry.starts, now)],
   ];
 }
@@ -131,6 +131,6 @@ export function drawRuns(box, entries, model) {
     columns: LISTS.last.columns,
     empty: () => ["None."],
     row: (entry) => runRow(entry, model, lastCells),
-    sign: (entry) => JSON.stringify([entry, model.specOf(entry)]),
+    sign: (entry) => JSON.stringify([entry, dateOf(model.now())]),
   });
 }

@@ -11,6 +11,7 @@ function entryOf(document) {
     id: document.run ?? document.id,
     task: document.task,
     test: document.test,
+    headline: document.headline,
     state: document.state,
     kind: stateOf(document.state).kind,
     lane: document.scheduling_class,
@@ -120,10 +121,5 @@ export class Model {
       else if (kind === "missed" && past) counts.missed += 1;
     }
     return counts;
-  }
-
-  /** Returns the spec of a run's task, if the task is known. */
-  specOf(entry) {
-    return (this.tasks.get(entry.task) ?? this.parts.get(entry.task))?.test.spec;
   }
 }

@@ -1,7 +1,7 @@
 // Elements that lists, drawer and timeline share: a state, a time, a run's name.
 
 import { element, hosts, icon } from "./dom.js";
-import { age, between, distance, momentOf, spell, stateOf, utcOf } from "./words.js";
+import { age, distance, momentOf, partsOf, readable, spell, stateOf, utcOf } from "./words.js";
 
 /** Creates icon and word of a state; the colour is redundant. */
 export function stateBadge(name) {
@@ -10,9 +10,10 @@ export function stateBadge(name) {
 }
 
 /** Creates a mark for a result that is not clean, with all reasons in its title; null for others. */
-export function doubt(verdict, reasons) {
+export function doubt(verdict, reasons, now) {
   if (!verdict || verdict === "clean") return null;
-  return element("p", { class: `doubt ${verdict}`, title: reasons.join("; ") }, icon("alert"), `${verdict}: ${reasons[0]}`);
+  const sentences = reasons.map((reason) => readable(reason, now));
+  return element("p", { class: `doubt ${verdict}`, title: sentences.join("; ") }, icon("alert"), `${verdict}: ${sentences[0]}`);
 }
 
 /** Creates a local time, with UTC in its title. */
@@ -51,10 +52,10 @@ export function progressBar(entry, now) {
   return bar;
 }
 
-/** Creates one line with a test and its ends. */
-export function runName(entry, spec) {
-  const whom = between(entry.participants, spec);
-  return [element("b", { class: "test" }, entry.test), " ", element("span", { class: "whom" }, hosts(whom))];
+/** Creates the headline of a run or a task. */
+export function headlineOf({ headline }) {
+  const { test, ends } = partsOf(headline);
+  return [element("b", { class: "test" }, test), " ", element("span", { class: "whom" }, hosts(ends))];
 }
 
 /** Creates a link to a document of the API, and the command that fetches it. */

@@ -1,10 +1,10 @@
 // The list of tasks: what they measure, when, and the counts of their runs.
 
-import { byId, element, hosts } from "./dom.js";
+import { byId, element } from "./dom.js";
 import { drawTable } from "./lists.js";
-import { stateBadge, ticking, timeElement } from "./parts.js";
+import { headlineOf, stateBadge, ticking, timeElement } from "./parts.js";
 import { hrefOf } from "./place.js";
-import { between, dateOf, scheduleWords, stateOf } from "./words.js";
+import { dateOf, readable, scheduleWords, stateOf } from "./words.js";
 
 const COLUMNS = ["State", "Task", "Schedule", "Next run", "Runs so far", ""];
 const ENDED_SHOWN = 12;
@@ -51,11 +51,11 @@ function byNextRun(one, other) {
 function taskRow(task, now) {
   const cells = [
     ["badge", stateBadge(task.state)],
-    ["what", name(task), ...whyNot(task).map((why) => element("p", { class: "reason" }, why))],
+    ["what", name(task), ...whyNot(task).map((why) => element("p", { class: "reason" }, readable(why, now)))],
     ["schedule", scheduleWords(task.schedule, now, task.after)],
     ["when", ...nextRun(task, now)],
     ["runs", seatCount(task.seats), runCounts(task.runs)],
-    ["more", element("a", { href: `#task=${task.id}`, "aria-label": `Runs of ${task.test.type}, task ${task.id}` }, "its runs")],
+    ["more", element("a", { href: `#task=${task.id}`, "aria-label": `its runs: ${task.headline}, task ${task.id}` }, "its runs")],
   ];
   return element(
     "tr",
@@ -64,31 +64,20 @@ function taskRow(task, now) {
   );
 }
 
-/** Describes the ends of a task, or how many nodes of which pool it uses. */
-export function taskWords(task) {
-  if (task.pool) {
-    const { k, pool } = task.pool;
-    return between([`${k} node${k === 1 ? "" : "s"} of ${pool}`], task.test.spec);
-  }
-  return between(task.participants.map((participant) => participant.name), task.test.spec);
-}
-
 function name(task) {
   return element(
     "span",
     { title: `task ${task.id}, revision ${task.revision}, led by ${task.lead}` },
-    element("b", { class: "test" }, task.test.type),
-    " ",
-    element("span", { class: "whom" }, hosts(taskWords(task))),
+    ...headlineOf(task),
     task.campaign ? element("small", {}, ` for ${task.campaign}`) : null,
     task.requester ? element("small", {}, ` by ${task.requester}`) : null,
   );
 }
 
-/** Returns the reason of a task, and why seats of a pool task are empty. */
-function whyNot({ reason, seats }) {
+/** Returns the reason of a task, why a run waits for time, and why seats of a pool task are empty. */
+function whyNot({ reason, waiting, seats }) {
   const empty = seats && seats.taken < seats.wanted ? seats.reason : null;
-  return [...new Set([reason, empty])].filter(Boolean);
+  return [...new Set([reason, waiting, empty])].filter(Boolean);
 }
 
 function seatCount(seats) {

@@ -218,8 +218,7 @@ function paintDot(pen, box, colour) {
 }
 
 function paintLabel(pen, box, theme, solid) {
-  const { test, participants, kind } = box.entry;
-  const text = `${test} ${participants.join(" → ")}`;
+  const { headline: text, kind } = box.entry;
   const ground = kind === "failed" || kind === "missed" ? theme.surface : null;
   paintText(pen, box, theme, { text, ground, ink: solid ? theme["on-bar"] : theme.ink });
 }

@@ -1,11 +1,11 @@
 // The timeline: past and future runs of this node, one lane per scheduling class.
 
 import { byId, element } from "./dom.js";
-import { stateBadge, timeElement } from "./parts.js";
+import { headlineOf, stateBadge, timeElement } from "./parts.js";
 import { go } from "./place.js";
 import { axisTicks, boxAt, KINDS, layOut, LANES } from "./timeline-layout.js";
 import { paint, readTheme } from "./timeline-paint.js";
-import { between, shortTimeOf, spell, stateOf, timeOf } from "./words.js";
+import { readable, shortTimeOf, spell, stateOf, timeOf } from "./words.js";
 
 const SPAN_KEY = "parley-ahead";
 const AHEAD = 6 * 3_600_000;
@@ -156,16 +156,15 @@ export class Timeline {
 
   #tipOf(box) {
     if (box.closure) return closureTip(box.closure, this.#model.now());
-    return box.entry ? this.#runTip(box.entry) : columnTip(box);
+    return box.entry ? this.#runTip(box.entry) : columnTip(box, this.#model.now());
   }
 
   #runTip(entry) {
     const now = this.#model.now();
-    const whom = between(entry.participants, this.#model.specOf(entry));
     const times = [timeElement(entry.starts, now), " – ", timeElement(entry.ends, now)];
-    const sentence = entry.reason ?? entry.summary;
+    const sentence = entry.reason ? readable(entry.reason, now) : entry.summary;
     return [
-      element("p", {}, element("b", {}, entry.test), ` ${whom}`),
+      element("p", {}, ...headlineOf(entry)),
       element("p", {}, stateBadge(entry.state), " ", ...times),
       sentence && element("p", { class: entry.reason ? "reason" : "summary" }, sentence),
     ].filter(Boolean);
@@ -214,14 +213,14 @@ function closureTip({ id, kind, name, owner, starts, ends }, now) {
 
 const WORDS = { done: "finished", future: "planned", gone: "cancelled or displaced" };
 
-function columnTip(box) {
+function columnTip(box, now) {
   const counts = [...KINDS].reverse().filter((kind) => box.counts[kind]);
   const words = counts.map((kind) => `${box.counts[kind]} ${WORDS[kind] ?? stateOf(kind).word}`);
   const reason = box.entries.find(({ kind }) => kind === "failed")?.reason;
   return [
     element("p", {}, element("b", {}, spanTitle(box.lane, box.from, box.to, box.entries.length))),
     element("p", {}, words.join(", ")),
-    reason && element("p", { class: "reason" }, reason),
+    reason && element("p", { class: "reason" }, readable(reason, now)),
   ].filter(Boolean);
 }
 

@@ -103,13 +103,18 @@ export function scheduleWords(schedule, now, after = null) {
   return words.join(", ");
 }
 
-// The fields of specs that name the target of a test without a second participant.
-const TARGETS = ["dest", "host", "url", "query"];
+/** Splits a headline of the API, "rtt  a → 192.0.2.7", into the test and the ends. */
+export function partsOf(headline) {
+  const [test, ends = ""] = headline.split("  ");
+  return { test, ends };
+}
 
-/** Joins the ends of a run: "a → b", or "a, b, c"; a target that is not a node is in the task's spec. */
-export function between(participants, spec) {
-  const names = [...participants];
-  const target = TARGETS.map((field) => spec?.[field]).find((value) => typeof value === "string");
-  if (names.length === 1 && target && target !== names[0]) names.push(target);
-  return names.join(names.length > 2 ? ", " : " → ");
+const INSTANT = /\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:\d\d)/gu;
+const LENGTH = /(?<![\w:.-])P(?=\d|T\d)(?:\d+W)?(?:\d+D)?(?:T(?:\d+H)?(?:\d+M)?(?:\d+(?:\.\d+)?S)?)?(?![\w-])/gu;
+
+/** Writes the instants and durations inside a sentence of the API as the rest of the page does. */
+export function readable(sentence, now) {
+  return sentence
+    .replaceAll(INSTANT, (instant) => momentOf(Date.parse(instant), now))
+    .replaceAll(LENGTH, (length) => spell(parseDuration(length) ?? 0));
 }

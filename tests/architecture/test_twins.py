@@ -14,6 +14,8 @@ WITHOUT = {
         "recorded_run",
         "runs_backward",
         "runs_forward",
+        "specs",
+        "waiting_reasons",
         "decisions",
         "counts",
         "coming_with",
@@ -23,6 +25,7 @@ WITHOUT = {
     # No simulated node is silent for days, and nobody asks who wants a task.
     "node.store/tasks": {
         "tasks",
+        "measured_tasks",
         "requested",
         "count_open_for",
     },

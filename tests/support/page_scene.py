@@ -9,6 +9,7 @@ from uuid import UUID, uuid5
 
 from node.model import ids, times
 from node.model.classes import SchedulingClass
+from node.model.headline import headline
 from node.model.wire.archives import Backlog
 from node.model.wire.campaigns import Campaign, Used, Waiting
 from node.model.wire.runs import Decision, Explanation, MetricView, PartView, Run
@@ -65,6 +66,7 @@ def task_of(test: str, *names: str, **fields: Any) -> Task:
     )
     base: dict[str, Any] = {
         "id": uuid5(NAMESPACE, f"{test} {names} {sorted(spec.items())}"),
+        "headline": headline(test, names, spec, fields.get("pool")),
         "state": "active",
         "reason": None,
         "test": TestChoice(type=test, spec=spec),
@@ -95,6 +97,7 @@ def run_of(task: Task, starts_at: int, state: str, **fields: Any) -> Run:
     base: dict[str, Any] = {
         "id": ids.run_id(ids.TaskId(task.id), starts_at, 1),
         "task": task.id,
+        "headline": task.headline,
         "test": task.test.type,
         "tool": task.tool,
         "state": state,
@@ -332,7 +335,12 @@ def explanation_of(run: Run) -> Explanation:
     )
     sentence = "It was booked at its nominal start and failed while it ran."
     return Explanation(
-        task=run.task, run=run.id, state=run.state, sentence=sentence, decisions=(decision,)
+        task=run.task,
+        run=run.id,
+        headline=run.headline,
+        state=run.state,
+        sentence=sentence,
+        decisions=(decision,),
     )
 
 

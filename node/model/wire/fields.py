@@ -23,6 +23,9 @@ from pydantic import (
 
 from node.model import times
 
+HEADLINE = "Test and ends in one line, the same everywhere: rtt  a → 192.0.2.7"
+"""The description of the headline of a task or a run (:mod:`node.model.headline`)."""
+
 
 class Document(BaseModel):
     """Base of all documents: frozen, with unknown fields refused."""

@@ -11,7 +11,7 @@ from node.model.classes import SchedulingClass
 from node.model.verdict import Level
 from node.model.wire.archives import Archiving
 from node.model.wire.circumstances import Circumstances
-from node.model.wire.fields import Document, Instant
+from node.model.wire.fields import HEADLINE, Document, Instant
 
 
 class PartView(Document):
@@ -50,6 +50,8 @@ class Run(Document):
 
     id: UUID
     task: UUID
+    headline: str = Field(description=HEADLINE)
+    mesh: str | None = Field(None, description="The mesh of its task, if it is of one.")
     test: str
     tool: str | None
     state: str = Field(
@@ -82,6 +84,11 @@ class Run(Document):
     )
     metrics: tuple[MetricView, ...] = Field(
         (), description="The figures of a finished run's result, in the order for charts."
+    )
+    total_loss: bool = Field(
+        default=False,
+        description="Whether all packets were lost, in one direction at least. The run is finished "
+        "and has a result, but a command that follows it tells a failure.",
     )
     requester: str | None = Field(None, description="Who requested its task, as there.")
     parts: tuple[PartView, ...] | None = Field(
@@ -125,6 +132,7 @@ class Explanation(Document):
 
     task: UUID
     run: UUID | None
+    headline: str = Field(description=HEADLINE)
     state: str
     sentence: str
     requester: str | None = Field(None, description="Who requested the task, as there.")
@@ -141,6 +149,7 @@ class ScheduleEntry(Document):
 
     run: UUID
     task: UUID
+    headline: str = Field(description=HEADLINE)
     test: str
     state: str
     scheduling_class: SchedulingClass

@@ -13,6 +13,7 @@ from node.model.classes import SchedulingClass
 from node.model.contexts import ContextWord
 from node.model.wire.archives import ArchiveChoice
 from node.model.wire.fields import (
+    HEADLINE,
     KIND,
     Count,
     Document,
@@ -263,8 +264,12 @@ class Task(Document):
     """A task as the API shows it."""
 
     id: UUID
+    headline: str = Field(description=HEADLINE)
     state: str
     reason: str | None
+    waiting: str | None = Field(
+        None, description="Why its next run has no time yet, if one waits for time."
+    )
     revision: int = Field(1, description="Counts its changes: edits, pauses, resumptions.")
     paused_at: Instant | None = Field(None, description="When it was paused, if it is paused.")
     test: TestChoice

@@ -271,6 +271,19 @@ WHERE
 ORDER BY run_known.starts_at, run_known.run_id
 LIMIT $9;
 
+-- specs --
+-- What these tasks and runs measure, and of which mesh the tasks are. Only a run of an earlier revision has a spec of its own.
+SELECT id, spec, CASE WHEN jsonb_typeof(reference -> 'mesh') = 'string' THEN reference ->> 'mesh' END AS mesh
+FROM task WHERE id = ANY($1::uuid [])
+UNION ALL
+SELECT id, spec, NULL::text FROM run WHERE id = ANY($2::uuid []) AND spec IS NOT NULL;
+
+-- waiting_reasons --
+-- Why the next run of each of these tasks has no time yet, if one waits.
+SELECT DISTINCT ON (task_id) task_id, reason
+FROM run_known WHERE task_id = ANY($1::uuid []) AND state = 'waiting'
+ORDER BY task_id, starts_at, run_id;
+
 -- decisions --
 SELECT id, task_id, first_at, decided_at, times, outcome, sentence, asked, placed, first_slot, last_slot, trace
 FROM decision

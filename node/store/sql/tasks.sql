@@ -68,6 +68,17 @@ FROM task
 WHERE id = ANY($1::uuid [])
 ORDER BY id;
 
+-- measured_tasks --
+-- What is needed to name these tasks in a headline.
+SELECT
+    task.id, task.test, task.spec, pool_task.request AS pool,
+    ARRAY(SELECT participant.value ->> 'name'
+        FROM jsonb_array_elements(task.participants) WITH ORDINALITY AS participant
+        ORDER BY participant.ordinality) AS participants
+FROM task
+LEFT JOIN pool_task ON task.id = pool_task.task_id
+WHERE task.id = ANY($1::uuid []);
+
 -- requester --
 SELECT requester FROM task WHERE id = $1;
 

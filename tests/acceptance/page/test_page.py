@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from uuid import UUID
@@ -10,7 +11,9 @@ import pytest
 from aiohttp import ClientSession
 from aiohttp.test_utils import TestServer
 
+from node.cli.times import with_local_times
 from node.model import times
+from node.model.headline import headline
 from node.model.verdict import Level
 from node.model.wire.problems import Problem
 from node.model.wire.reservations import Purpose, ReservedSpan
@@ -366,6 +369,25 @@ async def test_fits_a_phone(browser: str, ordinary: StandIn) -> None:
         await page.resize(360, 740)
         await page.until(DRAWN)
         assert await page.evaluate("document.documentElement.scrollWidth <= 360")
+
+
+async def test_headlines_and_reasons_are_those_of_the_command(browser: str) -> None:
+    """The page splits the headline that the API made, and writes times in reasons in words."""
+    line = headline("rtt", ["a.example"], {"dest": "192.0.2.7"})
+    reason = "no PT16S free until 2026-12-01T10:00:00Z; P1M ed25519:PT5M stay"
+    async with opened(browser, StandIn()) as page:
+        words = await page.evaluate(
+            f"""import('/web/words.js').then((w) => [
+                Object.values(w.partsOf({json.dumps(line)})),
+                w.readable({json.dumps(reason)}, Date.parse("2026-12-01T09:00:00Z")),
+            ])"""
+        )
+    assert words == [
+        ["rtt", "a.example → 192.0.2.7"],
+        "no 16 s free until 11:00:00; P1M ed25519:PT5M stay",
+    ]
+    assert "  ".join(words[0]) == line
+    assert with_local_times(reason).startswith("no 16 s free until 2026-12-01 ")
 
 
 async def test_words_for_times_and_schedules(browser: str) -> None:

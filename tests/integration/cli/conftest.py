@@ -35,6 +35,7 @@ def a_task(identifier: str, **changes: Any) -> Document:
     participant = {"node": "ed25519:a", "url": "http://a:1", "address": "192.0.2.1"}
     return {
         "id": identifier,
+        "headline": "rtt  a → b",
         "state": "active",
         "reason": None,
         "test": {"type": "rtt", "spec": {"dest": "b"}},
@@ -63,6 +64,7 @@ def a_run(identifier: str, task: str, **changes: Any) -> Document:
     return {
         "id": identifier,
         "task": task,
+        "headline": "rtt  a → b",
         "test": "rtt",
         "tool": "ping",
         "state": "finished",

@@ -45,12 +45,12 @@ async def test_a_shortcut_creates_follows_and_prints(parley: Any, planned: Any) 
     assert document == {"test": {"type": "rtt", "spec": spec}}
     assert key
     lines = ended.err.splitlines()
-    assert lines[0] == f"task {TASK[:8]}: rtt every PT5M"
+    assert lines[0] == f"task {TASK[:8]}: rtt  a → b, every 5 min"
     phases = (
-        "rtt planned for 10:00:00 on a, b, start",
-        "rtt running on a, b",
-        "rtt: waiting for the parts of the other participants",
-        "rtt finished",
+        "rtt  a → b: planned for 10:00:00, start",
+        "rtt  a → b: running",
+        "rtt  a → b: waiting for the parts of the other participants",
+        "rtt  a → b: finished",
     )
     for line, phase in zip(lines[2:], phases, strict=True):
         assert line.startswith(phase)
@@ -62,7 +62,7 @@ async def test_a_result_for_a_person(parley: Any, planned: Any) -> None:
     assert planned.created
     ended = await parley("latency", "a", "b", "-o", "table", "-q")
     lines = ended.out.splitlines()
-    assert lines[0] == "✓ rtt a → b: 20.41 ms, loss 0 %"
+    assert lines[0] == "✓ rtt  a → b: 20.41 ms, loss 0 %"
     assert "  rtt median  20.41 ms" in lines
     assert "  loss        0 %" in lines
     assert ended.err == ""

@@ -78,7 +78,8 @@ async def test_a_round(lab: PlainLab, node: Any, capsys: pytest.CaptureFixture[s
     ]
     assert between == [("a", "b"), ("b", "c"), ("c", "a")]
     assert any("a → b" in line and "20.41 ms" in line for line in out)
-    assert f"The page of a: {node.url}/" in out
+    assert f"The page of a: {node.url}/#token={node.token}" in out
+    assert f"  export PARLEY_SERVER={node.url} PARLEY_TOKEN={node.token}" in out
 
 
 async def test_a_missing_tool(lab: PlainLab, node: Any, capsys: pytest.CaptureFixture[str]) -> None:

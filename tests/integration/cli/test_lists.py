@@ -44,7 +44,7 @@ async def test_a_table_has_the_reason_in_the_list(parley: Any, runs: list[dict[s
     """The list shows the reason of a run that did not take place."""
     ended = await parley("run", "list", "-o", "table")
     lines = ended.out.splitlines()
-    assert lines[0].split()[:3] == ["run", "state", "test"]
+    assert lines[0].split()[:3] == ["run", "state", "what"]
     assert lines[1].split()[:2] == [ONE[:8], "finished"]
     assert lines[1].endswith("20.41 ms, loss 0 %")
     assert lines[2].endswith(runs[1]["reason"])
@@ -144,10 +144,10 @@ async def test_task_list_and_show(parley: Any, node: Any) -> None:
     """A task is shown with its schedule, participants, and counts of runs."""
     node.add_task(TASK)
     line = (await parley("task", "list", "-o", "table")).out.splitlines()[1]
-    assert "every PT5M" in line
+    assert "rtt  a → b  every 5 min" in line
     assert "2 scheduled" in line
     shown = (await parley("task", "show", "aa", "-o", "table")).out
-    assert shown.startswith("rtt a: active")
+    assert shown.startswith("rtt  a → b: active")
     assert "dest" in shown
 
 
@@ -277,3 +277,74 @@ async def test_a_terminal_gets_a_table(bare: Any, node: Any) -> None:
         assert ONE[:8] in shown
         assert not shown.startswith("[")
         assert ("\x1b[32m" in shown) is coloured
+
+
+FIGURES = [
+    {"name": "rtt_median_ms", "value": 20.41, "unit": "ms", "labels": {}},
+    {"name": "loss", "value": 0.5, "unit": "1", "labels": {"direction": "forward"}},
+]
+
+
+async def test_csv_has_the_figures_as_columns(parley: Any, node: Any) -> None:
+    """Each figure is a column of CSV, with its labels; a run without it has an empty cell."""
+    node.add_task(TASK)
+    node.add_run(ONE, TASK, metrics=FIGURES)
+    node.add_run(TWO, TASK, state="failed", summary=None, result=None, reason="no route")
+    ended = await parley("run", "list", "-o", "csv")
+    heads, *rows = csv.reader(io.StringIO(ended.out))
+    assert heads[-2:] == ["rtt_median_ms", "loss.forward"]
+    assert [row[-2:] for row in rows] == [["20.41", "0.5"], ["", ""]]
+    fields = "id,metrics.loss.forward"
+    chosen = await parley("run", "list", "-o", "csv", "--fields", fields)
+    assert list(csv.reader(io.StringIO(chosen.out))) == [fields.split(","), [ONE, "0.5"], [TWO, ""]]
+
+
+@pytest.mark.parametrize(
+    ("field", "near"),
+    [
+        ("stat", "near: state"),
+        ("result.los", "near: result.loss"),
+        ("rtt_median_ms", "near: metrics.rtt_median_ms"),
+        ("metrics.nope", "there are: metrics.loss.forward, metrics.rtt_median_ms"),
+    ],
+)
+async def test_unknown_fields_are_refused(parley: Any, node: Any, field: str, near: str) -> None:
+    """A field that no run has is refused with similar ones, in every form of output."""
+    node.add_task(TASK)
+    node.add_run(ONE, TASK, metrics=FIGURES)
+    for form in ("csv", "json", "table", "jsonl"):
+        ended = await parley("run", "list", "-o", form, "--fields", f"id,{field}")
+        assert (ended.code, ended.out) == (2, "")
+        assert f"there is no field {field}; {near}" in ended.err
+
+
+async def test_unknown_fields_are_refused_before_anything_is_created(
+    parley: Any, node: Any
+) -> None:
+    """A mistyped field of a shortcut or of task create leaves no task behind."""
+    for command in (("rtt", "b"), ("task", "create", "rtt", "--spec", "dest=b")):
+        assert (await parley(*command, "--fields", "nope")).code == 2
+    assert (await parley("run", "list", "--fields", "nope")).code == 2  # an empty list, too
+    assert node.posted == []
+
+
+async def test_a_list_of_tasks_says_why_runs_wait(parley: Any, node: Any) -> None:
+    """A task whose run has no time is listed with the reason, in local times; and its mesh."""
+    why = "c cannot be reached since 2026-12-01T09:00:00Z; asked again in PT5M"
+    node.add_task(TASK, runs={"waiting": 1}, waiting=why, reference={"mesh": "lab", "key": "k"})
+    heads, line = (await parley("task", "list", "-o", "table")).out.splitlines()
+    local = "c cannot be reached since 2026-12-01 09:00:00Z; asked again in 5 min"
+    assert line.endswith(f"1 waiting; {local}")
+    assert "mesh lab" in line
+    assert "requester" not in heads
+    assert json.loads((await parley("task", "list")).out)[0]["waiting"] == why
+
+
+async def test_total_loss_is_marked(parley: Any, node: Any) -> None:
+    """A run that lost all packets is marked as failed, though it is finished and has a result."""
+    node.add_task(TASK)
+    node.add_run(ONE, TASK, total_loss=True, summary="no answer, loss 100 %")
+    assert "✗ no answer, loss 100 %" in (await parley("run", "list", "-o", "table")).out
+    shown = (await parley("run", "show", ONE, "-o", "table")).out.splitlines()
+    assert shown[0] == "✗ rtt  a → b: no answer, loss 100 %"
+    assert [line.split()[0] for line in shown[1:5]] == ["state", "started", "planned", "tool"]

@@ -41,7 +41,7 @@ def _participant(name: str, **changes: Any) -> dict[str, Any]:
 def a_plan(**changes: Any) -> dict[str, Any]:
     """Return a plan of the API in which one run displaces and one would wait."""
     lost = {"scheduling_class": "normal", "priority": -1, "starts_at": START, "ends_at": START}
-    busy = "b: no PT10S free: busy with an exclusive idle run of priority 7"
+    busy = "b: no 10 s free: busy with an exclusive idle run of priority 7"
     return {
         "outcome": "partly",
         "sentence": "1 of 2 runs would be booked",
@@ -124,7 +124,7 @@ async def test_the_view_of_a_plan(parley: Any, planning: Any) -> None:
     starts = sections["Starts"]
     assert "10:02:00Z  2 min after its nominal start, displacing lower priorities" in starts
     assert "the task will draw others" in starts
-    assert "11:00:00Z  b: no PT10S free" in sections["Would wait"]
+    assert "11:00:00Z  b: no 10 s free" in sections["Would wait"]
     displaced = sections["Would give way to priority 3"]
     assert "b  idle of task aaaaaaaa  run 11111111  normal  priority -1" in displaced
     assert "and 13 more" in displaced

@@ -31,14 +31,14 @@ async def test_explain(parley: Any, node: Any) -> None:
         "last_slot": None, "trace": {"windows": [[hour, hour + 300_000_000]], "offers": [offer]},
     }  # fmt: skip
     explanation = {
-        "task": TASK, "run": RUN, "state": "unplaced", "sentence": "It found no time.",
-        "decisions": [decision] * 5,
+        "task": TASK, "run": RUN, "headline": "rtt  a → b", "state": "unplaced",
+        "sentence": "It found no PT10S until 2026-12-01T11:00:00Z.", "decisions": [decision] * 5,
     }  # fmt: skip
     node.documents[f"/v1/runs/{RUN}/explain"] = explanation
     ended = await parley("explain", "11", "-o", "table")
     assert ended.code == 0
     lines = ended.out.splitlines()
-    assert lines[0] == "It found no time."
+    assert lines[0] == "rtt  a → b: It found no 10 s until 2026-12-01 11:00:00Z."
     assert "throughput 11111111 (exclusive, priority 5) 2026-12-01 10:00:00Z to 10:01:00" in (
         ended.out
     )
@@ -51,7 +51,7 @@ async def test_explain(parley: Any, node: Any) -> None:
 async def test_schedule(parley: Any, node: Any) -> None:
     """The schedule is a list of spans in the requested time."""
     entry = {
-        "run": RUN, "task": TASK, "test": "rtt", "state": "scheduled",
+        "run": RUN, "task": TASK, "headline": "rtt  a → b", "test": "rtt", "state": "scheduled",
         "scheduling_class": "background", "priority": 0, "starts_at": "2026-12-01T10:00:00Z",
         "ends_at": "2026-12-01T10:00:03Z", "participants": ["a"], "reason": None, "summary": None,
     }  # fmt: skip

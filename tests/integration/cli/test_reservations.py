@@ -35,7 +35,7 @@ async def test_a_life_from_the_command_line(ask: Command) -> None:
     assert (changed["schedule"]["repeat"], changed["schedule"]["cron"]) == ("P1D", None)
     assert (changed["access"]["campaigns"], changed["access"]["tests"]) == ([], ["rtt"])
     table = (await ask("reservation", "list", "-o", "table")).out
-    assert "every P1D from" in table
+    assert "every 1 d from" in table
     assert (await ask("reservation", "list", "-o", "ids")).out == f"{created['id']}\n"
     removed = await ask("reservation", "remove", created["id"])
     assert (removed.code, f"SC26 ({created['id'][:8]}) was removed." in removed.err) == (0, True)

@@ -22,6 +22,7 @@ def a_run(**changes: Any) -> Run:
     fields: dict[str, Any] = {
         "id": UUID(int=1),
         "task": UUID(int=2),
+        "headline": "rtt  a → b",
         "test": "rtt",
         "tool": None,
         "state": "scheduled",
@@ -48,12 +49,12 @@ def a_run(**changes: Any) -> Run:
 @pytest.mark.parametrize(
     ("state", "before_noon", "text"),
     [
-        ("scheduled", 90 * SECOND, "on a, b, starts in 1 min 30 s"),
-        ("held", 0, "on a, b, starting"),
+        ("scheduled", 90 * SECOND, "rtt  a → b: planned for 12:00:00, starts in 1 min 30 s"),
+        ("held", 0, "starting"),
         ("set-aside", SECOND, "starts in 1 s"),
         ("waiting", 0, "no time yet, because"),
-        ("running", -20 * SECOND, "running on a, b, 40 s left"),
-        ("running", -2 * MINUTE, "running on a, b"),
+        ("running", -20 * SECOND, "rtt  a → b: running, 40 s left"),
+        ("running", -2 * MINUTE, "rtt  a → b: running"),
         ("merging", 0, "waiting for the parts"),
         ("failed", 0, "failed: because"),
     ],
@@ -64,9 +65,10 @@ def test_situations(state: str, before_noon: int, text: str) -> None:
 
 
 def test_only_finished_is_success() -> None:
-    """Only a finished run exits with 0; displaced and unplaced runs exit with 4, others with 1."""
+    """Only a finished run that did not lose all exits with 0; one without a place exits with 4."""
     ends = ("finished", "failed", "missed", "cancelled", "displaced", "unplaced")
     assert [verdict(a_run(state=state)) for state in ends] == [0, 1, 1, 1, 4, 4]
+    assert verdict(a_run(state="finished", total_loss=True)) == 1
     assert not set(ends) & set(OPEN)
 
 

@@ -136,12 +136,13 @@ def test_an_explanation_survives_an_unknown_trace() -> None:
     explanation = {
         "task": "a" * 36,
         "run": None,
+        "headline": "rtt  a → b",
         "state": "active",
         "sentence": "Fine.",
         "decisions": [decision],
     }
     text = explanation_view(explanation, 3)
-    assert text.startswith("Fine.\n(task aaaaaaaa, active)")
+    assert text.startswith("rtt  a → b: Fine.\n(task aaaaaaaa, active)")
     assert "and 1 more" in text
     assert "5 s after its nominal start, displacing lower priorities" in text
     assert "  refused  b: busy" in text
@@ -220,5 +221,5 @@ def test_a_verdict_is_not_why_a_run_failed(
 ) -> None:
     """In lists a verdict stands before a result, and after a reason."""
     outcome = next(column for column in RUN.columns if column.heading == "result or reason")
-    run = {"summary": summary, "reason": reason, "verdict": "contaminated"}
+    run = {"summary": summary, "reason": reason, "verdict": "contaminated", "total_loss": False}
     assert outcome.cell(run) == cell
