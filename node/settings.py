@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ipaddress
 import os
+from collections.abc import Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Final, Self
 
@@ -54,6 +56,24 @@ def _bounded_retention(value: int) -> int:
 
 Retention = Annotated[int, BeforeValidator(_retention), AfterValidator(_bounded_retention)]
 """The time for which records are kept: microseconds in memory, ISO 8601 in the environment."""
+
+
+_OTHERS = frozenset(
+    {"PARLEY_SERVER", "PARLEY_TOKEN", "PARLEY_IDENTITY", "PARLEY_TOOL_SOCKET", "PARLEY_PART"}
+)
+"""Variables that are no settings of a node: those of commands, and those of our own programs."""
+
+
+def unknown_settings(environment: Mapping[str, str]) -> list[str]:
+    """Return a sentence for each ``PARLEY_…`` variable that is no setting, with similar ones."""
+    known = {f"PARLEY_{name.upper()}" for name in Settings.model_fields} | _OTHERS
+    found = sorted(name for name in environment if name.startswith("PARLEY_") and name not in known)
+    sentences = []
+    for name in found:
+        near = get_close_matches(name, known, n=1, cutoff=0.8)
+        hint = f"; did you mean {near[0]}?" if near else ", and has no effect"
+        sentences.append(f"{name} is not a setting{hint}")
+    return sentences
 
 
 class Settings(BaseSettings):

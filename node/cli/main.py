@@ -6,16 +6,19 @@ module is imported only when it is called. A test compares these lines with the 
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import json
 import sys
-from typing import TYPE_CHECKING, Any, TextIO
+from difflib import get_close_matches
+from typing import IO, TYPE_CHECKING, Any, TextIO
 
 import click
 
 from node.cli.invocation import global_options
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "up": (
@@ -141,14 +144,120 @@ COMMANDS: dict[str, tuple[str, str]] = {
 
 _EPILOG = """\b
 Ids may be shortened to their first digits; @-1 is the newest task or run.
-Exit codes: 0 done, 1 run without a result, 2 usage, 3 refused, 4 no time,
-5 node unreachable, 6 not found, 7 timed out, 8 server fault, 130 Ctrl-C.
+Exit codes: 0 done, 1 run without a result or with total loss, 2 usage, 3 refused,
+4 no time, 5 node unreachable, 6 not found, 7 timed out, 8 server fault, 130 Ctrl-C.
 With -o json an error is a problem document on the last line of standard error.
 """
 
 
+FOREIGN = {
+    "ping": "rtt",
+    "traceroute": "trace",
+    "tracepath": "mtu",
+    "mtr": "trace",
+    "dig": "dns",
+    "curl": "http",
+    "iperf": "throughput",
+    "iperf3": "throughput",
+    "owping": "latency",
+    "twping": "latency",
+    "powstream": "latencybg",
+    "result": "run result",
+    "results": "run list",
+    "troubleshoot": "explain",
+    "why": "explain",
+    "peer": "node",
+    "project": "campaign",
+    "serve": "up",
+    "start": "up",
+    "backup": "admin backup",
+    "restore": "admin restore",
+    "migrate": "admin migrate",
+}
+"""Words of other programs and papers, and the command that does it here."""
+
+
+def did_you_mean(word: str) -> str:
+    """Return a question that names the commands probably meant by a word; empty if none is near."""
+    if (meant := FOREIGN.get(word.lower())) is not None:
+        return f" Did you mean {meant!r}?"
+    near = get_close_matches(word.lower(), COMMANDS, n=3, cutoff=0.6)
+    return f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+
+
+def wants_json(arguments: Sequence[str]) -> bool:
+    """Return whether the last ``-o`` of a command line asks for JSON, and so for problems in it.
+
+    The arguments are not parsed, because it is their parsing that may fail.
+    """
+    form = None
+    for number, word in enumerate(arguments):
+        if word in {"-o", "--output"}:
+            form = next(iter(arguments[number + 1 : number + 2]), None)
+        elif word.startswith("--output="):
+            form = word.partition("=")[2]
+        elif word.startswith("-o") and not word.startswith("--"):
+            form = word[2:].removeprefix("=")
+        elif word == "--":
+            break
+    return form in {"json", "jsonl"}
+
+
+class _ProblemError(click.ClickException):
+    """A wrong command line, reported as a problem document on one line."""
+
+    def __init__(self, error: click.ClickException) -> None:
+        super().__init__(error.format_message())
+        self.exit_code = error.exit_code  # type: ignore[misc]  # click's own differ, too
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Print the document on standard error."""
+        from node.model.errors import RequestError
+        from node.model.wire.problems import problem_of  # loads pydantic
+
+        document = problem_of(RequestError(self.message)).model_dump(mode="json")
+        line = json.dumps({**document, "exit_code": self.exit_code})
+        click.echo(line, file=file, err=file is None)
+
+
+_MACHINE = "parley.machine"
+"""The key of a context for whether errors are to be problem documents."""
+
+
+@contextlib.contextmanager
+def _problems(*, machine: bool) -> Iterator[None]:
+    """Report a wrong command line as a problem document, for a program that reads JSON."""
+    try:
+        yield
+    except click.exceptions.NoArgsIsHelpError:
+        raise
+    except click.ClickException as error:
+        if not machine or isinstance(error, _ProblemError):
+            raise
+        raise _ProblemError(error) from None
+
+
 class LazyGroup(click.Group):
     """A group whose commands are imported when they are called."""
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        """Parse the options before the command."""
+        machine = wants_json(args)
+        with _problems(machine=machine):
+            context = super().make_context(info_name, args, parent, **extra)
+        context.meta[_MACHINE] = machine
+        return context
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Parse the rest, and run the command."""
+        with _problems(machine=ctx.meta[_MACHINE]):
+            return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """Return the names in the order of the help page."""
@@ -162,6 +271,18 @@ class LazyGroup(click.Group):
         module, _, name = place[0].partition(":")
         command: click.Command = getattr(importlib.import_module(module), name)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that the arguments name.
+
+        :raises click.UsageError: there is none; the message names what was probably meant.
+        """
+        word = args[0] if args else ""
+        if word in COMMANDS or word.startswith("-"):
+            return super().resolve_command(ctx, args)
+        raise click.UsageError(f"No such command {word!r}.{did_you_mean(word)}", ctx)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """Write the list of the help page without importing any command."""

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from node.cli.documents import document_options, task_document
-from node.cli.follow import NO_TIME
+from node.cli.failures import NO_TIME
 from node.cli.groups import CommandGroup
 from node.cli.meshplan import mesh
 from node.cli.output import Column, Record, RecordLayout, aligned, printable, readable

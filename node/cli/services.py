@@ -34,7 +34,7 @@ from node.model.errors import HostError, ParleyError
 from node.model.loopback import is_exposed, is_loopback
 from node.postgres.access import served_database
 from node.service import NodeService, assemble
-from node.settings import Settings
+from node.settings import Settings, unknown_settings
 from node.store import readiness
 from node.trust.private_files import prepare_directory
 from node.web.routes import routes as page_routes
@@ -358,6 +358,8 @@ async def _await_node(node: NodeService) -> None:
 def _ready(node: NodeService, *, with_node: bool) -> None:
     settings = node.settings
     _notify("READY=1")
+    for sentence in unknown_settings(os.environ):
+        log.warning(sentence)
     if with_node:
         warn_of_contexts(node.contexts, settings.allowed_contexts)
         if (plain := settings.plain_warning) is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import os
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 import click
 
 from node.cli.failures import INTERRUPTED, print_error_lines, report, report_timeout
+from node.cli.giving_up import Followed, KnownReason, known_by_now
 from node.cli.invocation import Invocation, global_options
 from node.cli.output import OutputWriter
 from node.cli.progress import Progress
@@ -26,6 +28,12 @@ if TYPE_CHECKING:
 CommandParameters = ParamSpec("CommandParameters")
 
 
+_VARIABLES = frozenset(
+    f"PARLEY_{name}" for name in ("SERVER", "TOKEN", "IDENTITY", "PLAIN_HTTP", "STATE_DIR")
+)
+"""The variables of the environment that commands read."""
+
+
 @dataclass
 class Session:
     """The client, clock, output and progress of one command."""
@@ -34,8 +42,8 @@ class Session:
     clock: Clock
     output: OutputWriter
     progress: Progress
-    followed: str | None = None
-    """The run or task that is followed, such as ``run 7c1e90ab``, to name on an interruption."""
+    followed: Followed | None = None
+    """The run or task that is followed, to name on an interruption."""
 
 
 def asks_node(
@@ -74,6 +82,8 @@ def _converse(
     from node.clock import SystemClock
 
     clock = SystemClock()
+    if not invocation.quiet:
+        _warn_of_settings()
     try:
         tls = asyncio.run(tls_of(invocation, server))
     except ParleyError as error:
@@ -97,10 +107,12 @@ def _converse(
     seconds = None if invocation.timeout is None else invocation.timeout / times.SECOND
     try:
         return asyncio.run(_limited(session, seconds, command)) or 0
-    except _TimedOutError:
+    except _TimedOutError as error:
         session.progress.clear()
-        detail = f"not finished within {duration_in_words(invocation.timeout or 0)}"
-        return report_timeout(detail, _how_to_resume(session), invocation)
+        known = error.known or KnownReason("")
+        reason = f": {known.sentence}" if known.sentence else ""
+        detail = f"not finished within {duration_in_words(invocation.timeout or 0)}{reason}"
+        return report_timeout(detail, _how_to_resume(session), invocation, known.exit_code)
     except ParleyError as error:
         session.progress.clear()
         return report(error, invocation)
@@ -110,8 +122,22 @@ def _converse(
         return INTERRUPTED
 
 
+def _warn_of_settings() -> None:
+    """Warn of variables of the environment that look like settings and are none."""
+    if all(name in _VARIABLES for name in os.environ if name.startswith("PARLEY_")):
+        return
+    from node.settings import unknown_settings  # loads much, and hardly any command has others
+
+    for sentence in unknown_settings(os.environ):
+        print_error_lines(f"! {sentence}")
+
+
 class _TimedOutError(Exception):
-    """The time of ``--timeout`` has passed."""
+    """The time of ``--timeout`` has passed; ``known`` is why, as far as it is known."""
+
+    def __init__(self, known: KnownReason | None) -> None:
+        super().__init__()
+        self.known = known
 
 
 async def _limited(
@@ -120,13 +146,14 @@ async def _limited(
     command: Callable[[Session], Coroutine[Any, Any, int | None]],
 ) -> int | None:
     limit = asyncio.timeout(seconds)
-    try:
-        async with limit, session.client:
-            return await command(session)
-    except TimeoutError:
-        if limit.expired():
-            raise _TimedOutError from None
-        raise
+    async with session.client:
+        try:
+            async with limit:
+                return await command(session)
+        except TimeoutError:
+            if limit.expired():
+                raise _TimedOutError(await known_by_now(session.client, session.followed)) from None
+            raise
 
 
 def _interruption(session: Session) -> str:
@@ -139,7 +166,7 @@ def _how_to_resume(session: Session) -> str:
     """Return the commands that follow the run or task again, and that cancel it."""
     if session.followed is None:
         return ""
-    noun, _, identifier = session.followed.partition(" ")
+    noun, identifier = session.followed.noun, session.followed.digits
     return (
         f"\n  follow it again:  parley run follow {identifier}"
         f"\n  cancel it:        parley {noun} cancel {identifier}"

@@ -26,7 +26,7 @@ from node.cli.references import short
 from node.cli.runs import RUN, conclude
 from node.cli.seats import seat_options
 from node.cli.session import Session, asks_node
-from node.cli.tasks import announce, schedule_text
+from node.cli.tasks import TASK, announce, schedule_text, task_view
 from node.cli.times import DURATION
 from node.model import times
 
@@ -86,6 +86,33 @@ class _Shortcut(click.Command):
         return super().parse_args(ctx, args)
 
 
+_EXAMPLES = {
+    "rtt": ("192.0.2.7", "b.example --count 100 --interval 100ms --repeat 5m --no-wait"),
+    "latency": ("b", "a b --count 600 --repeat 1h"),
+    "throughput": ("b", "a b --duration 30s --streams 4 --congestion host", "b --udp --rate 50M"),
+    "latencybg": ("a b --continuous --no-wait",),
+    "interface": ("a --interface eth0 --continuous --no-wait",),
+    "trace": ("192.0.2.7", "b.example --tcp --port 443 --as-numbers"),
+    "mtu": ("192.0.2.7", "b.example --source b"),
+    "dns": ("www.example.org", "example.org --type MX --ask 192.0.2.53 --repeat 10m"),
+    "http": ("https://www.example.org/ --status 200 --text Welcome",),
+    "tcp": ("b.example 443", "192.0.2.7 22 --banner"),
+    "tls": ("www.example.org --days 14 --repeat 1d",),
+    "clock": ("b", "a b --count 100"),
+}
+"""By shortcut, the arguments of examples."""
+
+
+def _examples(name: str) -> str:
+    """Return the end of the help of a shortcut: its examples, each on its line."""
+    return "\n".join(("\b", "Examples:", *(f"  parley {name} {a}" for a in _EXAMPLES[name])))
+
+
+_wait_option = click.option(
+    "--wait/--no-wait",
+    default=True,
+    help="Follow the first run to its end, or only create the task. Default: follow.",
+)
 _hosts_argument = click.argument("hosts", metavar="[A] B", nargs=-1, required=True)
 _source_option = click.option("--source", metavar="NODE", help="The node that measures [this one].")
 _udp_port_option = click.option(
@@ -110,6 +137,7 @@ def _task_options(*, contexts: bool = False) -> Callable[[_Command], Callable[..
         label_options,
         dependency_options,
         schedule_options,
+        _wait_option,
     )
 
     def add(command: _Command) -> Callable[..., None]:
@@ -153,7 +181,7 @@ def _packet_options(count: int, interval: str, length: int) -> Callable[[AnyComm
     return add
 
 
-@click.command("rtt", cls=_Shortcut)
+@click.command("rtt", cls=_Shortcut, epilog=_examples("rtt"))
 @click.argument("dest", metavar="HOST")
 @_source_option
 @_packet_options(10, "200ms", 56)
@@ -165,7 +193,7 @@ async def rtt(session: Session, /, **given: Any) -> int:
     return await _measure(session, "rtt", given)
 
 
-@click.command("latency", cls=_Shortcut)
+@click.command("latency", cls=_Shortcut, epilog=_examples("latency"))
 @_hosts_argument
 @_packet_options(100, "100ms", 44)
 @_udp_port_option
@@ -176,7 +204,7 @@ async def latency(session: Session, /, hosts: tuple[str, ...], **given: Any) -> 
     return await _measure(session, "latency", {**given, **_ends(hosts)})
 
 
-@click.command("throughput", cls=_Shortcut)
+@click.command("throughput", cls=_Shortcut, epilog=_examples("throughput"))
 @_hosts_argument
 @click.option("--duration", type=DURATION, help="How long to measure, whole seconds [10s].")
 @click.option("--omit", type=DURATION, help="Time to leave out at the start [a fifth, at most 2s].")
@@ -206,7 +234,7 @@ def _stream_options(command: AnyCommand) -> AnyCommand:
     )
 
 
-@click.command("latencybg", cls=_Shortcut)
+@click.command("latencybg", cls=_Shortcut, epilog=_examples("latencybg"))
 @_hosts_argument
 @_stream_options
 @click.option("--interval", type=DURATION, help="Time from packet to packet [100ms].")
@@ -223,7 +251,7 @@ async def latencybg(session: Session, /, hosts: tuple[str, ...], **given: Any) -
     return await _measure(session, "latencybg", {**given, **_ends(hosts)})
 
 
-@click.command("interface", cls=_Shortcut)
+@click.command("interface", cls=_Shortcut, epilog=_examples("interface"))
 @click.argument("host", metavar="[NODE]", required=False)
 @click.option(
     "--interface", metavar="NAME", help="The interface, such as eth0 [that of the default route]."
@@ -238,7 +266,7 @@ async def interface(session: Session, /, **given: Any) -> int:
     return await _measure(session, "interface", given)
 
 
-@click.command("trace", cls=_Shortcut)
+@click.command("trace", cls=_Shortcut, epilog=_examples("trace"))
 @click.argument("dest", metavar="HOST")
 @_source_option
 @click.option("--icmp", "protocol", flag_value="icmp", help="Use ICMP echo instead of UDP.")
@@ -262,7 +290,7 @@ async def trace(session: Session, /, **given: Any) -> int:
     return await _measure(session, "trace", given)
 
 
-@click.command("mtu", cls=_Shortcut)
+@click.command("mtu", cls=_Shortcut, epilog=_examples("mtu"))
 @click.argument("dest", metavar="HOST")
 @_source_option
 @click.option("--max", "mtu_max_bytes", type=int, help="Largest size to try [the interface's MTU].")
@@ -280,7 +308,7 @@ def _patience(what: str, default: str) -> Callable[[AnyCommand], AnyCommand]:
     return click.option("--within", "packet_timeout", type=DURATION, help=f"{what} [{default}].")
 
 
-@click.command("dns", cls=_Shortcut)
+@click.command("dns", cls=_Shortcut, epilog=_examples("dns"))
 @click.argument("name")
 @click.option(
     "--type", "type", metavar="TYPE", help="Record type: A, AAAA, MX, TXT, PTR and others [A]."
@@ -306,7 +334,7 @@ async def dns(session: Session, /, **given: Any) -> int:
     return await _measure(session, "dns", spec)
 
 
-@click.command("http", cls=_Shortcut)
+@click.command("http", cls=_Shortcut, epilog=_examples("http"))
 @click.argument("url")
 @_source_option
 @click.option("--head", "method", flag_value="HEAD", help="Use HEAD instead of GET.")
@@ -344,7 +372,7 @@ def _headers(lines: tuple[str, ...]) -> dict[str, str] | None:
     return headers or None
 
 
-@click.command("tcp", cls=_Shortcut)
+@click.command("tcp", cls=_Shortcut, epilog=_examples("tcp"))
 @click.argument("dest", metavar="HOST")
 @click.argument("port", type=_PORT)
 @_source_option
@@ -359,7 +387,7 @@ async def tcp(session: Session, /, **given: Any) -> int:
     return await _measure(session, "tcp", given)
 
 
-@click.command("tls", cls=_Shortcut)
+@click.command("tls", cls=_Shortcut, epilog=_examples("tls"))
 @click.argument("dest", metavar="HOST")
 @click.option("--port", type=_PORT, help="The TCP port [443].")
 @_source_option
@@ -375,7 +403,7 @@ async def tls(session: Session, /, **given: Any) -> int:
     return await _measure(session, "tls", {**given, "alpn": list(given["alpn"]) or None})
 
 
-@click.command("clock", cls=_Shortcut)
+@click.command("clock", cls=_Shortcut, epilog=_examples("clock"))
 @_hosts_argument
 @click.option("--count", type=click.IntRange(1, 1000), help="Packets [20].")
 @click.option("--interval", type=DURATION, help="Time from packet to packet [100ms].")
@@ -457,10 +485,13 @@ def continuous_options(given: Mapping[str, Any]) -> Mapping[str, Any]:
 
 async def _measure(session: Session, test: str, given: Mapping[str, Any]) -> int:
     given = continuous_options(given)
-    session.output.require_fields(RUN)
+    session.output.require_fields(RUN if given["wait"] else TASK)
     body = {"test": {"type": test, "spec": spec_of(test, given)}}
     document = counted(await with_plan(session, body, given))
     task = await session.client.create_task(document)
+    if not given["wait"]:
+        session.output.one(task, TASK, task_view)
+        return 0
     announce(session, task)
     if task.after is not None:
         return 0  # nobody knows when the first run that it follows ends

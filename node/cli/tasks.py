@@ -11,6 +11,7 @@ import click
 from node.cli.documents import document_options, patch_options, task_document, task_patch
 from node.cli.failures import print_error_lines
 from node.cli.follow import follow_task
+from node.cli.giving_up import Followed
 from node.cli.groups import CommandGroup
 from node.cli.listing import change_all, limit_option, print_list
 from node.cli.options import require_change
@@ -164,7 +165,7 @@ async def create(session: Session, /, wait: bool | None, if_time: bool, **given:
         announce(session, task)
         return await conclude(session, await follow_task(session, task))
     if wait is None and not task.planned:
-        session.followed = f"task {short(task.id)}"
+        session.followed = Followed("task", task.id)
         session.progress.status("asking the participants for a time", "planning")
         task = await session.client.until_planned(task.id)
         session.progress.clear()

@@ -176,5 +176,6 @@ def test_a_congestion_control_must_be_there_and_allowed(
     lacks = here.offers("throughput", spec("throughput", congestion=wanted))[1].get("iperf3")
     assert (lacks is None) == (said is None)
     assert (said or "") in (lacks or "")
+    assert lacks is None or "--congestion host" in lacks
     for harmless in ({"congestion": "host"}, {"protocol": "udp"}):
         assert here.offers("throughput", spec("throughput", **harmless))[0] == ("iperf3",)

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from node.cli.services import settings_of, warn_of_contexts
 from node.execution.contexts import Contexts
 from node.model import times
-from node.settings import Settings
+from node.settings import Settings, unknown_settings
 
 
 def test_a_node_is_reached_or_fetches() -> None:
@@ -97,4 +97,14 @@ def test_contexts_that_are_of_no_use_are_told_at_the_start() -> None:
     assert [(each["context"], each["why"].partition(";")[0]) for each in logged] == [
         ("interface:nosuch0", "this host has no interface nosuch0"),
         ("namespace:noNs", "this host has no network namespace noNs"),
+    ]
+
+
+def test_unknown_settings_are_told() -> None:
+    """Each variable that is no setting is told with a similar one, and settings are not."""
+    known = {"PARLEY_PORT_FIRST": "1", "PARLEY_TOKEN": "x", "PARLEY_STATE_DIR": "/x", "PATH": "/"}
+    assert unknown_settings(known) == []
+    assert unknown_settings({**known, "PARLEY_PROT_FIRST": "1", "PARLEY_QX": ""}) == [
+        "PARLEY_PROT_FIRST is not a setting; did you mean PARLEY_PORT_FIRST?",
+        "PARLEY_QX is not a setting, and has no effect",
     ]

@@ -71,7 +71,10 @@ class NuttcpTool:
     def can(self, spec: ThroughputSpec) -> str | None:
         """Refuse a choice of congestion control, UDP with several streams, and odd units."""
         if spec.control is not None:
-            return f"nuttcp cannot choose {spec.control}, only the host's own congestion control"
+            return (
+                f"nuttcp cannot choose {spec.control}, only the host's own congestion control:"
+                " --congestion host"
+            )
         if spec.streams > 1 and spec.protocol == "udp":
             return "nuttcp counts the datagrams of a single stream only"
         if (spec.rate_bps or 0) % _UNIT_BPS:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -241,6 +242,93 @@ async def test_timeout(parley: Any, planned: Any) -> None:
     assert json.loads(ended.err)["exit_code"] == 7
 
 
+@pytest.mark.parametrize(
+    ("outcome", "placed", "code"),
+    [("unreachable", 0, 5), ("no time", 0, 4), ("partly booked", 1, 7), ("lease lost", 0, 7)],
+)
+async def test_whoever_gives_up_is_told_the_reason(
+    parley: Any, planned: Any, outcome: str, placed: int, code: int
+) -> None:
+    """After --timeout the reason known by then is printed, and the exit code says the same."""
+    planned.stories[RUN] = []
+    planned.documents[f"/v1/tasks/{TASK}/explain"] = explained(outcome, placed)
+    ended = await parley("latency", "a", "b", "--timeout", "0.5", "-q")
+    assert (ended.code, ended.out) == (code, "")
+    why = "c cannot be reached; asked again at 2026-12-01 09:00:00Z"
+    assert ended.err.splitlines()[0].endswith(f": {why} (exit code {code})")
+    ended = await parley("latency", "a", "b", "--timeout", "0.5", "-q", "-o", "json")
+    problem = json.loads(ended.err)
+    assert problem["exit_code"] == code
+    assert problem["detail"].endswith("asked again at 2026-12-01T09:00:00Z")
+
+
+def explained(outcome: str, placed: int) -> dict[str, Any]:
+    """An explanation of the task, with one attempt to plan it."""
+    decision = {
+        "id": 1, "task": TASK, "decided_at": "2026-12-01T08:00:00Z", "outcome": outcome,
+        "first_at": "2026-12-01T08:00:00Z", "times": 1, "sentence": "c does not answer",
+        "asked": 1, "placed": placed, "first_slot": None, "last_slot": None, "trace": {},
+    }  # fmt: skip
+    return {
+        "task": TASK, "run": None, "headline": "latency  a → b", "state": "active",
+        "sentence": "c cannot be reached; asked again at 2026-12-01T09:00:00Z",
+        "decisions": [decision],
+    }  # fmt: skip
+
+
+async def test_total_loss_is_a_failure(parley: Any, planned: Any) -> None:
+    """A shortcut whose packets were all lost exits with 1, and says so with its mark."""
+    planned.stories[RUN][-1].update(total_loss=True, summary="no answer, loss 100 %")
+    ended = await parley("rtt", "b", "-o", "table", "-q")
+    assert ended.code == 1
+    assert ended.out.startswith("✗ rtt  a → b: no answer, loss 100 %\n")
+
+
+async def test_a_shortcut_need_not_wait(parley: Any, planned: Any) -> None:
+    """With --no-wait a shortcut prints the task that it has created, and follows no run."""
+    planned.stories[RUN] = []
+    ended = await parley("rtt", "b", "--repeat", "5m", "--no-wait")
+    assert ended.code == 0
+    assert json.loads(ended.out)["id"] == TASK
+    assert not any("wait" in query for _, _, query in planned.asked)
+
+
+async def test_usage_errors_are_problem_documents(parley: Any) -> None:
+    """With -o json a wrong command line is a problem document on standard error, too."""
+    for line in (("rtt", "b", "--cout", "3"), ("rrt",), ("task", "lst"), ("run", "show")):
+        ended = await parley(*line, "-o", "json")
+        assert (ended.code, ended.out) == (2, "")
+        assert json.loads(ended.err)["exit_code"] == 2
+        plain = await parley(*line)
+        assert plain.code == 2
+        assert json.loads(ended.err)["detail"] in plain.err
+
+
+async def test_a_refused_token_is_told_once_with_its_place(
+    parley: Any, planned: Any, tmp_path: Path
+) -> None:
+    """A refusal of a token names the place of the token, or the places without one."""
+    assert planned.tasks
+    wrong = await parley("task", "cancel", "aa", PARLEY_TOKEN="wrong")
+    assert len(wrong.err.splitlines()) == 2
+    assert "it is that of PARLEY_TOKEN" in wrong.err
+    (tmp_path / "token").write_text("other\n")
+    places = {"PARLEY_TOKEN": "", "PARLEY_STATE_DIR": str(tmp_path), "HOME": str(tmp_path)}
+    stale = await parley("task", "cancel", "aa", **places)
+    assert (stale.code, f"it is that of {tmp_path}/token" in stale.err) == (3, True)
+    (tmp_path / "token").unlink()
+    absent = await parley("task", "cancel", "aa", **places)
+    assert f"none can be read in {tmp_path}/token or " in absent.err
+
+
+async def test_unknown_settings_are_told(parley: Any, planned: Any) -> None:
+    """A variable that looks like a setting and is none is told, with what was probably meant."""
+    assert planned.tasks
+    ended = await parley("task", "list", PARLEY_SEVER="http://x", PARLEY_STATE_DIR="/nowhere")
+    assert ended.code == 0
+    assert ended.err == "! PARLEY_SEVER is not a setting; did you mean PARLEY_SERVER?\n"
+
+
 async def test_cancelling(parley: Any, planned: Any) -> None:
     """Several tasks and runs are cancelled at once by shortened ids."""
     planned.add_run(NEXT, TASK, state="running")
@@ -249,7 +337,7 @@ async def test_cancelling(parley: Any, planned: Any) -> None:
     assert json.loads((await parley("task", "cancel", "aa")).out)[0]["state"] == "cancelled"
     ended = await parley("task", "cancel", "aa", PARLEY_TOKEN="wrong")
     assert ended.code == 3
-    assert "--token" in ended.err
+    assert "PARLEY_TOKEN" in ended.err
 
 
 async def test_results_alone(parley: Any, planned: Any) -> None:

@@ -12,15 +12,14 @@ import pytest
 from node.cli.failures import sentence
 from node.cli.invocation import DEFAULT_SERVER, Invocation
 from node.cli.lab import WanOptions, _Loss, wan_of
-from node.cli.main import COMMANDS, parley
-from node.cli.shortcuts import spec_of
+from node.cli.main import COMMANDS, FOREIGN, did_you_mean, parley, wants_json
+from node.cli.shortcuts import _FIELDS, spec_of
 from node.client.users import UserClient
 from node.clock import SystemClock
 from node.model.errors import (
     FieldFault,
     InvalidDocument,
     NotAllowed,
-    NotAuthenticated,
     RefusedByParticipant,
 )
 
@@ -179,7 +178,6 @@ def test_sentences() -> None:
     """An error is printed as the cause on one line and the remedy on the next."""
     assert sentence(NotAllowed("no; ask the owner")) == "✗ no\n  ask the owner"
     assert sentence(InvalidDocument([FieldFault("/a", "is wrong")])) == "✗ /a: is wrong"
-    assert "PARLEY_TOKEN" in sentence(NotAuthenticated("who are you"))
 
 
 def test_each_refusal_has_a_line() -> None:
@@ -275,3 +273,44 @@ def test_borrowed_tokens(
     monkeypatch.setenv("PARLEY_SERVER", meant)
     monkeypatch.setenv("PARLEY_TOKEN", "environment")
     assert Invocation(server=server, token=token).borrowed is borrowed
+
+
+def test_every_shortcut_has_examples() -> None:
+    """The help of each shortcut ends with examples that its own parser accepts."""
+    context = click.Context(parley)
+    for name in _FIELDS:
+        command = parley.get_command(context, name)
+        assert command is not None
+        lines = (command.epilog or "").splitlines()
+        assert lines[:2] == ["\b", "Examples:"]
+        for line in lines[2:]:
+            program, called, *arguments = line.split()
+            assert (program, called) == ("parley", name)
+            command.make_context(name, arguments, parent=click.Context(parley))
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("rrt", "rtt"), ("tasks", "task"), ("ping", "rtt"), ("Traceroute", "trace"),
+        ("result", "run result"), ("runs", "run"),
+    ],
+)  # fmt: skip
+def test_suggestions_at_the_top(word: str, meant: str) -> None:
+    """A mistyped command, or that of another program, is answered with the one probably meant."""
+    assert f"Did you mean {meant!r}" in did_you_mean(word)
+    assert did_you_mean("zzzz") == ""
+    assert all(known.split()[0] in COMMANDS for known in FOREIGN.values())
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ("-o json rrt", True), ("rtt b -ojsonl", True), ("rtt --output=json", True),
+        ("-o json run list -o csv", False), ("run list", False), ("run list -o", False),
+        ("rtt -- -o json", False),
+    ],
+)  # fmt: skip
+def test_who_wants_problem_documents(line: str, *, wanted: bool) -> None:
+    """The last output format of a command line decides in which form its errors are."""
+    assert wants_json(line.split()) is wanted

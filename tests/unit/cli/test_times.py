@@ -155,14 +155,15 @@ def test_a_duration_is_not_a_time(text: str) -> None:
     [
         ("no PT16.25S free", "no 16.25 s free"),
         ("every PT1H30M, P1DT2H or PT0.2S.", "every 1 h 30 min, 1 d 2 h or 200 ms."),
-        ("until 2026-12-01T10:00:00Z;", f"until {local('2026-12-01T10:00:00Z')};"),
+        ("until 2026-12-01T10:00:00Z;", "until LOCAL;"),
         ("P, PT and P1M are none; nor ed25519:P1D or run-P1D", None),
         ("since 2026-13-01T10:00:00Z", None),
     ],
 )
 def test_times_inside_sentences(sentence: str, wanted: str | None) -> None:
     """Instants and durations inside a sentence are written for people, all else stays."""
-    assert with_local_times(sentence) == (wanted or sentence)
+    here = local("2026-12-01T10:00:00Z")
+    assert with_local_times(sentence) == (wanted or sentence).replace("LOCAL", here)
 
 
 @pytest.mark.parametrize("duration", [0, 1, 250_000, 1_000_000, 11_700_000, 90 * 60_000_000])

@@ -89,7 +89,10 @@ def test_udp_in_reverse_goes_to_a_port_of_the_client() -> None:
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
-        ({}, "nuttcp cannot choose cubic, only the host's own congestion control"),
+        (
+            {},
+            "nuttcp cannot choose cubic, only the host's own congestion control: --congestion host",
+        ),
         (UDP | {"streams": 2}, "nuttcp counts the datagrams of a single stream only"),
         ({"rate_bps": 1500}, "nuttcp supports rates in whole kb/s only"),
         ({"window_bytes": 1500}, "nuttcp supports windows in whole KiB only"),
