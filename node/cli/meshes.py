@@ -13,7 +13,7 @@ from node.cli.groups import CommandGroup
 from node.cli.listing import collect_all, limit_option, print_list
 from node.cli.meshapply import MeshWorker, unfinished_lines
 from node.cli.meshfile import CONCURRENCY, MeshAnalysis, analyse_mesh, forecast_mesh
-from node.cli.meshplan import PLAN, difference, plan_view, record_of, sentence
+from node.cli.meshplan import PLAN, difference, mesh, plan_view, record_of, sentence
 from node.cli.meshstatus import PAIR, not_applied_view, status_view, total_delivery
 from node.cli.output import Column, Record, RecordLayout, records_of
 from node.cli.posting import LIST, posting
@@ -75,14 +75,22 @@ def mesh_group() -> None:
     """Apply, list and remove meshes, and see what they deliver."""
 
 
+mesh_group.add_command(mesh, "plan")
+
+
 @mesh_group.command("apply")
 @click.argument("file")
 @click.option(
-    "--dry-run", is_flag=True, help="Only show what would be done; see also: parley plan mesh."
+    "--dry-run", is_flag=True, help="Only show what would be done; see also: parley mesh plan."
+)
+@click.option(
+    "--spread",
+    is_flag=True,
+    help="Also spread tasks that an earlier version let start together; their runs move.",
 )
 @jobs_option
 @asks_node
-async def apply(session: Session, file: str, dry_run: bool, jobs: int) -> int:
+async def apply(session: Session, file: str, *, dry_run: bool, spread: bool, jobs: int) -> int:
     """Apply a mesh file: create, edit and cancel tasks until they match it.
 
     \b
@@ -91,8 +99,9 @@ async def apply(session: Session, file: str, dry_run: bool, jobs: int) -> int:
 
     Apply it again to do what is left, for example after an interruption. Other tasks of the
     nodes are not changed: a task belongs to a mesh by its reference, {"mesh": NAME, "key": …}.
+    Tasks of a schedule with an interval and no start are spread over the interval.
     """  # noqa: D301 - click's mark for lines to keep
-    forecast = await forecast_mesh(session, await analyse_mesh(session, file), ())
+    forecast = await forecast_mesh(session, await analyse_mesh(session, file, spread=spread), ())
     analysis = forecast.analysis
     if dry_run or analysis.stopped:
         session.output.one(record_of(forecast), PLAN, plan_view)
@@ -100,6 +109,8 @@ async def apply(session: Session, file: str, dry_run: bool, jobs: int) -> int:
     session.progress.note("\n".join(analysis.sentences()))
     work = MeshWorker(session.progress, session.clock, jobs)
     await _apply(session, analysis, work)
+    if analysis.comparison.together:
+        session.progress.note(f"! {sentence(analysis)}")
     record = _record(analysis.name, work, analysis.comparison.unchanged)
     session.output.one(record, DONE, done_view)
     return work.exit_code

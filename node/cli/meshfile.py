@@ -26,6 +26,7 @@ from node.mesh.demand import (
     count_tasks,
     interval_of,
     loads,
+    meeting_starts,
     overbooked,
     short_slips,
 )
@@ -120,8 +121,11 @@ def read(path: str) -> str:
         raise click.BadParameter(msg, param_hint="FILE") from error
 
 
-async def analyse_mesh(session: Session, path: str) -> MeshAnalysis:
-    """Read a file, lint it against the node's inventory, and compare it with its tasks."""
+async def analyse_mesh(session: Session, path: str, *, spread: bool = False) -> MeshAnalysis:
+    """Read a file, lint it against the node's inventory, and compare it with its tasks.
+
+    ``spread``: tasks that start together, as versions before 0.3 created them, are to be spread.
+    """
     text = read(path)
     try:
         parsed = parse(text, toml=is_toml(path))
@@ -142,7 +146,7 @@ async def analyse_mesh(session: Session, path: str) -> MeshAnalysis:
     session.progress.status(what, "reading")
     page = partial(session.client.mesh_tasks, document.name)
     existing = tuple(await collect_all(session, page, what))
-    comparison = compare(expansion.pairs, terms, existing)
+    comparison = compare(expansion.pairs, terms, existing, spread=spread)
     return replace(analysis, terms=terms, existing=existing, comparison=comparison)
 
 
@@ -338,4 +342,6 @@ def _load(
     nodes = loads(tasks, demands, intervals, analysis.fleet.nodes, bookings)
     labels = [measure.label for measure in document.measure]
     overload = overbooked(nodes, intervals, labels)
-    return overload + short_slips(tasks, demands, schedules, now), nodes
+    slips = short_slips(tasks, demands, schedules, now)
+    meeting = meeting_starts(analysis.expansion.pairs, demands, schedules, document.name)
+    return overload + slips + meeting, nodes

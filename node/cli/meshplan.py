@@ -66,6 +66,7 @@ def record_of(forecast: MeshForecast) -> dict[str, Any]:
         **difference(analysis),
         "unchanged": compared.unchanged,
         "paused": compared.paused,
+        "together": compared.together,
         "asked": len(forecast.answers),
         "sampled": len(forecast.answers) < len(compared.create),
         "plans": [_plan(answer) for answer in forecast.answers],
@@ -94,8 +95,15 @@ def sentence(analysis: MeshAnalysis) -> str:
     if analysis.stopped:
         return "the file has errors that must be corrected first"
     compared = analysis.comparison
+    together = (
+        f"; {compared.together} start together, as an earlier version created them: "
+        "parley mesh apply --spread spreads them over their interval"
+        if compared.together
+        else ""
+    )
     if compared.nothing:
-        return f"the existing tasks match the file: {plural(compared.unchanged, 'task')}"
+        matching = plural(compared.unchanged, "task")
+        return f"the existing tasks match the file: {matching}{together}"
     parts = [
         f"{len(tasks)} to {verb}"
         for verb, tasks in (
@@ -103,7 +111,7 @@ def sentence(analysis: MeshAnalysis) -> str:
         )
         if tasks
     ]  # fmt: skip
-    return f"{', '.join(parts)}, {compared.unchanged} unchanged"
+    return f"{', '.join(parts)}, {compared.unchanged} unchanged{together}"
 
 
 def _plan(answer: TaskForecast) -> dict[str, Any]:

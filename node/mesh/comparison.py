@@ -55,6 +55,8 @@ class Comparison:
     """Number of unchanged or edited tasks that are paused, and stay paused."""
     present: Mapping[str, UUID] = field(default_factory=dict)
     """The tasks that stay, by key."""
+    together: int = 0
+    """Number of unchanged or edited tasks that start together, as an earlier version made them."""
 
     @property
     def nothing(self) -> bool:
@@ -66,17 +68,20 @@ def compare(
     pairs: Mapping[str, MeasurementPair],
     terms: Sequence[MeshEntryTerms],
     existing: Iterable[MeshTask],
+    *,
+    spread: bool = False,
 ) -> Comparison:
     """Compare the file's tasks with the existing ones; ``terms`` are by the number of the entry.
 
     A task that is over because of its schedule counts as existing: it is not created again. A
-    task that was cancelled or refused does not.
+    task that was cancelled or refused does not. Versions before 0.3 did not spread starts; the
+    tasks that they created start as they did, unless ``spread``.
     """
     edit: list[Edit] = []
     end: list[Cancellation] = []
     present: dict[str, UUID] = {}
     over: dict[str, UUID] = {}
-    unchanged = paused = 0
+    unchanged = paused = together = 0
     depths = {key: terms[pair.measure].depth for key, pair in pairs.items()}
     # Tasks that others follow come first, so that it is known which of them stay.
     order = sorted(existing, key=lambda it: (depths.get(it.key, 0), it.state not in OPEN))
@@ -89,7 +94,7 @@ def compare(
             pair is not None
             and wanted is not None
             and not why
-            and _same(task, pair, wanted)
+            and _same(task, pair, wanted, spread=spread)
             and _kept_dependency(task) == after
         )
         if task.state not in OPEN:
@@ -106,12 +111,13 @@ def compare(
             present[task.key] = task.id
             paused += task.state == TaskState.PAUSED
             unchanged += same
+            together += _starts_with_others(task, wanted) and not spread
             if not same:
-                edit.append(_edit(task, pair, wanted, after))
+                edit.append(_edit(task, pair, wanted, after, spread=spread))
     create = tuple(
         Creation(key, pair, over.get(key)) for key, pair in pairs.items() if key not in present
     )
-    return Comparison(create, tuple(edit), tuple(end), unchanged, paused, present)
+    return Comparison(create, tuple(edit), tuple(end), unchanged, paused, present, together)
 
 
 def _why_not(
@@ -142,14 +148,29 @@ def _kept_dependency(task: MeshTask) -> dict[str, Any] | None:
     return None if task.after is None else task.after.model_dump(mode="json")
 
 
-def _same(task: MeshTask, pair: MeasurementPair, wanted: MeshEntryTerms) -> bool:
+def _starts_with_others(task: MeshTask, wanted: MeshEntryTerms) -> bool:
+    """Return whether a task of an entry whose tasks are spread was created when none were."""
+    return wanted.spread_over is not None and task.schedule.start is None
+
+
+def _other_times(task: MeshTask, wanted: MeshEntryTerms, *, spread: bool) -> list[str]:
+    """Return the fields of the schedule that differ, except for moments."""
     schedule = task.schedule_kept
+    stays = {"start"} if _starts_with_others(task, wanted) and not spread else set()
+    return [
+        name
+        for name, value in wanted.kept_schedule(task.key).items()
+        if schedule.get(name) != value and name not in stays
+    ]
+
+
+def _same(task: MeshTask, pair: MeasurementPair, wanted: MeshEntryTerms, *, spread: bool) -> bool:
     return (
         task.priority == wanted.priority
         and task.tools == wanted.tools
         and task.campaign == wanted.kept_campaign
         and task.reference == wanted.reference(task.key)
-        and all(schedule.get(name) == value for name, value in wanted.kept.items())
+        and not _other_times(task, wanted, spread=spread)
         and not _other_fields(task, pair, wanted)
     )
 
@@ -161,7 +182,12 @@ def _other_fields(task: MeshTask, pair: MeasurementPair, wanted: MeshEntryTerms)
 
 
 def _edit(
-    task: MeshTask, pair: MeasurementPair, wanted: MeshEntryTerms, dependency: dict[str, Any] | None
+    task: MeshTask,
+    pair: MeasurementPair,
+    wanted: MeshEntryTerms,
+    dependency: dict[str, Any] | None,
+    *,
+    spread: bool,
 ) -> Edit:
     patch: dict[str, Any] = {}
     before: dict[str, Any] = {}
@@ -172,16 +198,15 @@ def _edit(
         full = {**wanted.filled, **wanted.named(pair.source, pair.dest)}
         before["spec"] = {name: task.spec.get(name) for name in fields}
         after["spec"] = {name: full[name] for name in fields}
-    schedule = task.schedule_kept
-    fields = [name for name, value in wanted.kept.items() if schedule.get(name) != value]
+    schedule, kept = task.schedule_kept, wanted.kept_schedule(task.key)
+    fields = _other_times(task, wanted, spread=spread)
     written = (task.reference or {}).get("moments", {})
     fields += [name for name, value in wanted.moments.items() if written.get(name) != value]
     if fields:
-        patch["schedule"] = {name: wanted.schedule.get(name) for name in fields}
+        posted = wanted.posted_schedule(task.key)
+        patch["schedule"] = {name: posted.get(name) for name in fields}
         before["schedule"] = {name: written.get(name, schedule.get(name)) for name in fields}
-        after["schedule"] = {
-            name: wanted.moments.get(name, wanted.kept.get(name)) for name in fields
-        }
+        after["schedule"] = {name: wanted.moments.get(name, kept.get(name)) for name in fields}
     plain: dict[str, tuple[Any, Any]] = {
         "tools": (list(task.tools), list(wanted.tools)),
         "priority": (task.priority, wanted.priority),

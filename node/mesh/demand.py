@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 
 from node.mesh.expansion import MeasurementPair
 from node.mesh.findings import Finding, FindingKind
+from node.mesh.spreading import is_spread, longest_wait, phase_of
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.recurrence import nominal_starts, slip_of
-from node.model.scheduling import recurrence_of
+from node.model.scheduling import default_slip, recurrence_of
 from node.model.wire.tasks import ScheduleDocument
 
 FULL = 1.0
@@ -195,7 +196,8 @@ def short_slips(
 ) -> list[Finding]:
     """Return schedules whose slip is too short for the exclusive runs of one node at one start.
 
-    They share their nominal start and run one at a time, so the last waits for all others. A
+    They share their nominal start and run one at a time, so the last waits for all others; those
+    whose starts are spread do not (:func:`meeting_starts`). A
     schedule whose interval itself is too short is left to :func:`overbooked`.
     """
     worst: dict[str, tuple[int, str, int, int]] = {}
@@ -203,7 +205,11 @@ def short_slips(
         by_schedule: dict[str, list[tuple[int, int]]] = defaultdict(list)
         for measure, count in counts.items():
             shape = shapes[measure]
-            if measure in schedules and shape.scheduling_class is SchedulingClass.EXCLUSIVE:
+            if (
+                measure in schedules
+                and not is_spread(schedules[measure][1])
+                and shape.scheduling_class is SchedulingClass.EXCLUSIVE
+            ):
                 by_schedule[schedules[measure][0]].append((count, shape.duration))
         for name, runs in by_schedule.items():
             number, longest = sum(count for count, _ in runs), max(each for _, each in runs)
@@ -212,6 +218,52 @@ def short_slips(
     documents = dict(schedules.values())
     findings = (_short_slip(name, documents[name], *of, now) for name, of in sorted(worst.items()))
     return [finding for finding in findings if finding is not None]
+
+
+def meeting_starts(
+    pairs: Mapping[str, MeasurementPair],
+    shapes: Mapping[int, EntryDemand],
+    schedules: Mapping[int, tuple[str, ScheduleDocument]],
+    mesh: str,
+) -> list[Finding]:
+    """Return schedules whose slip is too short where spread exclusive runs of a node meet.
+
+    The waits are the same in each interval, so a run that finds no time now never finds any. An
+    interval that is too short for all runs is left to :func:`overbooked`.
+    """
+    by_node: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
+    for key, pair in pairs.items():
+        shape = shapes.get(pair.measure)
+        name, schedule = schedules.get(pair.measure, ("", ScheduleDocument()))
+        if shape is None or schedule.repeat is None or not is_spread(schedule):
+            continue
+        if shape.scheduling_class is SchedulingClass.EXCLUSIVE:
+            run = phase_of(mesh, key, schedule.repeat), shape.duration
+            for node, takes_part in ((pair.source, shape.source), (pair.dest, shape.dest)):
+                if takes_part:
+                    by_node[name, node].append(run)
+    worst: dict[str, tuple[int, str]] = {}
+    documents = dict(schedules.values())
+    for (name, node), runs in by_node.items():
+        interval = documents[name].repeat or 0
+        if sum(duration for _, duration in runs) <= interval:
+            worst[name] = max(worst.get(name, (0, "")), (longest_wait(runs, interval), node))
+    return [
+        _meeting(name, documents[name], wait, node)
+        for name, (wait, node) in sorted(worst.items())
+        if wait > (default_slip(documents[name].at(0)))
+    ]
+
+
+def _meeting(name: str, schedule: ScheduleDocument, wait: int, node: str) -> Finding:
+    slip = times.format_duration(default_slip(schedule.at(0)))
+    return Finding(
+        FindingKind.NO_TIME,
+        f"/schedules/{name}/slip",
+        f"exclusive runs of {node} meet, although their starts are spread: one begins "
+        f"{times.format_duration(wait)} later than its start, and the slip is {slip}",
+        f'slip = "{times.format_duration(round_up_interval(wait * _SPARE_SLIP))}"',
+    )
 
 
 def _short_slip(  # noqa: PLR0913, PLR0917 - one row of figures

@@ -83,10 +83,12 @@ def _groups(
         if name in fleet.nodes:
             detail = f"{name} is the name of a group and of a node"
             yield _invalid(at, detail, "give the group another name")
-        if not groups[name] and name not in fleet.unresolved:
+        empty = not groups[name] and name not in fleet.unresolved
+        if empty and name in used:
             yield _invalid(at, "is empty", _remedy_for_empty(group))
         if name not in used:
-            yield _idle(at, "is not used", "remove it, or name it in a [[measure]]")
+            detail = "is not used, and empty" if empty else "is not used"
+            yield _idle(at, detail, "remove it, or name it in a [[measure]]")
         yield from _written(at, group, fleet)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from node.mesh.document import Measure, MeshDependency, MeshDocument, depths_of
+from node.mesh.spreading import is_spread, start_of
 from node.model import times
 from node.model.scheduling import default_slip
 from node.model.wire.campaigns import DEFAULT
@@ -46,6 +47,8 @@ class MeshEntryTerms:
     campaign: str | None
     after: MeshDependency | None = None
     """The tasks that its tasks follow, instead of a schedule."""
+    spread_over: int | None = None
+    """The interval over which its tasks are spread; None if the file says when they start."""
     depth: int = 0
     """The number of entries that its tasks follow, one after the other: these are created first."""
 
@@ -59,6 +62,20 @@ class MeshEntryTerms:
         if self.ends == _ENDS:
             return {"source": source, "dest": dest}
         return {_BOTH: [source, dest]} if self.ends else {}
+
+    def _spread(self, schedule: Mapping[str, Any], key: str) -> dict[str, Any]:
+        """Return a schedule with the start that the task of a key gets, if it is spread."""
+        if self.spread_over is None:
+            return dict(schedule)
+        return {**schedule, "start": start_of(self.mesh, key, self.spread_over)}
+
+    def posted_schedule(self, key: str) -> dict[str, Any]:
+        """Return the schedule of the task of a key as posted."""
+        return self._spread(self.schedule, key)
+
+    def kept_schedule(self, key: str) -> dict[str, Any]:
+        """Return the schedule of the task of a key as a node stores it, without moments."""
+        return self._spread(self.kept, key)
 
     def reference(self, key: str) -> dict[str, Any]:
         """Return the reference by which a task of this key is found again."""
@@ -88,8 +105,8 @@ class MeshEntryTerms:
             document[_BOTH] = [source, dest]
         if (after := self.dependency(followed)) is not None:
             document["after"] = after
-        if self.schedule:
-            document["schedule"] = dict(self.schedule)
+        if schedule := self.posted_schedule(key):
+            document["schedule"] = schedule
         if self.tools:
             document["tools"] = list(self.tools)
         if self.priority:
@@ -142,6 +159,7 @@ def _terms_of(
         priority=test.priority if measure.priority is None else measure.priority,
         campaign=document.campaign,
         after=measure.after,
+        spread_over=schedule.repeat if is_spread(schedule) else None,
         depth=depth,
     )
 

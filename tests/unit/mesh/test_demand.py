@@ -12,11 +12,13 @@ from node.mesh.demand import (
     count_tasks,
     interval_of,
     loads,
+    meeting_starts,
     overbooked,
     round_up_interval,
     short_slips,
 )
 from node.mesh.expansion import MeasurementPair
+from node.mesh.spreading import longest_wait, phase_of
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.wire.tasks import ScheduleDocument
@@ -95,7 +97,7 @@ def test_a_slip_for_all_that_want_to_start_at_once() -> None:
     exclusive = EntryDemand(20 * times.SECOND, SchedulingClass.EXCLUSIVE)
     pairs = [MeasurementPair(0, "a", dest) for dest in "bcdefghijk"]
     tasks = count_tasks(pairs, {0: exclusive})
-    short = ScheduleDocument(repeat=times.HOUR, slip=times.MINUTE)
+    short = ScheduleDocument(start=NOW, repeat=times.HOUR, slip=times.MINUTE)
     [finding] = short_slips(tasks, {0: exclusive}, {0: ("hourly", short)}, NOW)
     assert finding.pointer == "/schedules/hourly/slip"
     assert finding.detail == (
@@ -103,12 +105,29 @@ def test_a_slip_for_all_that_want_to_start_at_once() -> None:
         "and the slip is PT1M"
     )
     assert finding.remedy == 'slip = "PT5M"'
-    enough = ScheduleDocument(repeat=times.HOUR, slip=3 * times.MINUTE)
+    enough = ScheduleDocument(start=NOW, repeat=times.HOUR, slip=3 * times.MINUTE)
     assert short_slips(tasks, {0: exclusive}, {0: ("hourly", enough)}, NOW) == []
     normal = EntryDemand(20 * times.SECOND, SchedulingClass.NORMAL)
     assert short_slips(tasks, {0: normal}, {0: ("hourly", short)}, NOW) == []
-    never = ScheduleDocument(repeat=3 * times.MINUTE)
+    never = ScheduleDocument(start=NOW, repeat=3 * times.MINUTE)
     assert short_slips(tasks, {0: exclusive}, {0: ("hourly", never)}, NOW) == []
+    spread = ScheduleDocument(repeat=times.HOUR, slip=times.MINUTE)
+    assert short_slips(tasks, {0: exclusive}, {0: ("hourly", spread)}, NOW) == []
+
+
+def test_a_slip_for_spread_runs_that_meet() -> None:
+    """A slip is too short if spread exclusive runs of a node meet for longer than that."""
+    exclusive = EntryDemand(20 * times.SECOND, SchedulingClass.EXCLUSIVE)
+    pairs = {f"fill/a/{dest}": MeasurementPair(0, "a", dest) for dest in "bcdefghijk"}
+    runs = [(phase_of("lab", key, 5 * times.MINUTE), exclusive.duration) for key in pairs]
+    wait = longest_wait(runs, 5 * times.MINUTE)
+    short = ScheduleDocument(repeat=5 * times.MINUTE, slip=wait - 1)
+    [finding] = meeting_starts(pairs, {0: exclusive}, {0: ("often", short)}, "lab")
+    assert finding.pointer == "/schedules/often/slip"
+    enough = ScheduleDocument(repeat=5 * times.MINUTE, slip=wait)
+    assert meeting_starts(pairs, {0: exclusive}, {0: ("often", enough)}, "lab") == []
+    normal = EntryDemand(20 * times.SECOND, SchedulingClass.NORMAL)
+    assert meeting_starts(pairs, {0: normal}, {0: ("often", short)}, "lab") == []
 
 
 def test_intervals_of_schedules() -> None:

@@ -109,6 +109,7 @@ def test_a_sound_file() -> None:
         ),
         (MESH + '[tests.more]\ntype = "rtt"', "/tests/more", "is not used", "remove it"),
         (MESH + '[schedules.more]\nrepeat = "PT1H"', "/schedules/more", "is not used", "remove"),
+        (MESH.replace("[tests", "x = []\n[tests"), "/groups/x", "not used, and empty", "remove it"),
         (MESH.replace("[tests", 'x = ["b"]\n[tests'), "/groups/x", "is not used", "remove it"),
         ('name = "lab"', "/measure", "is empty", "[[measure]]"),
     ],
@@ -118,6 +119,13 @@ def test_each_fault_is_found(text: str, pointer: str, text_of_detail: str, remed
     found = [each for each in _found(text) if each[0] == pointer]
     assert len(found) >= 1, _found(text)
     assert any(text_of_detail in d and remedy in r for _, d, r in found), found
+
+
+def test_an_empty_group_that_nothing_uses_does_not_stop_a_mesh() -> None:
+    """A mesh is applied although a group is empty, as long as no entry names the group."""
+    text = MESH.replace("[tests", 'edge = { match = { tier = "edge" } }\n[tests')
+    _, findings = lint(a_mesh(text), a_fleet(groups={"edge": ()}), NOW)
+    assert [(it.pointer, it.stops) for it in findings] == [("/groups/edge", False)]
 
 
 def test_hosts_that_are_no_nodes_are_far_ends() -> None:

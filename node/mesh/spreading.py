@@ -1,0 +1,44 @@
+"""The starts of a mesh's tasks, spread over their interval. Pure.
+
+Tasks of one schedule would all begin at the same instant, run into each other, and leave the rest
+of the interval idle. So each has a phase of its own, which a hash of its key decides: it is the
+same whenever and by whomever the file is applied, and no other task's coming or going changes it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from itertools import chain
+
+from node.model import times
+from node.model.wire.tasks import ScheduleDocument
+
+
+def is_spread(schedule: ScheduleDocument) -> bool:
+    """Return whether tasks of a schedule are spread: it has an interval, and names no start."""
+    return schedule.repeat is not None and schedule.start is None
+
+
+def phase_of(mesh: str, key: str, interval: int) -> int:
+    """Return how much later than whole intervals the runs of a task start: whole seconds, in µs."""
+    digest = hashlib.sha256(f"{mesh}/{key}".encode()).digest()
+    return int.from_bytes(digest[:8]) % max(1, interval // times.SECOND) * times.SECOND
+
+
+def start_of(mesh: str, key: str, interval: int) -> str:
+    """Return the start of a task as its document has it: an instant long ago, as an anchor."""
+    return times.format_instant(times.EARLIEST + phase_of(mesh, key, interval))
+
+
+def longest_wait(runs: Sequence[tuple[int, int]], interval: int) -> int:
+    """Return how long a run waits at most, if runs take place one at a time, again and again.
+
+    ``runs`` are phases and durations. There is no limit if they take longer than the interval.
+    """
+    free_at = waited = 0
+    laps = chain(sorted(runs), ((phase + interval, each) for phase, each in sorted(runs)))
+    for phase, duration in laps:
+        waited = max(waited, free_at - phase)
+        free_at = max(free_at, phase) + duration
+    return waited
