@@ -26,6 +26,7 @@ from node.model.wire.nodes import (
     ToolDescription,
 )
 from node.model.wire.nodes import Node as NodeDocument
+from node.model.wire.problems import unknown_to
 from node.plugins.contracts import StreamingTest, Test
 from node.readiness import missing_lead
 from node.service import NodeService
@@ -35,8 +36,21 @@ from node.trust.signatures import nonce_wanted
 
 def _document(node: NodeService, known: KnownNode) -> NodeDocument:
     """Return a node as a document; the version is known only of this node."""
-    version = program_version() if known.is_self else ""
-    return NodeDocument(version=version, lease_until=node.leases.end_of(known), **vars(known))
+    return NodeDocument(
+        version=program_version() if known.is_self else "",
+        lease_until=node.leases.end_of(known),
+        knows_this=_knows_this(known),
+        **vars(known),
+    )
+
+
+def _knows_this(known: KnownNode) -> bool | None:
+    """Return whether a node knows this one, by the last look at it; None if that is not known."""
+    if known.is_self or known.seen_at is None:
+        return None
+    if known.unreachable_since is None:
+        return True
+    return False if (known.last_error or "").startswith(unknown_to(known.name)) else None
 
 
 async def self_(request: web.Request) -> web.StreamResponse:
@@ -73,10 +87,12 @@ async def edit(request: web.Request) -> web.StreamResponse:
 
 
 async def add(request: web.Request) -> web.StreamResponse:
-    """POST: fetch a node's card and pin its key."""
+    """POST: fetch a node's card, pin its key, and look whether it knows this node."""
     node = request.app[NODE]
     known = await node.registration.add(requests.document(request, NodeAddition))
     request[THING] = known.name
+    await node.peer_monitor.look_at(known.identity)
+    known = node.directory.by_identity(known.identity)
     return responses.one(_document(node, known), 201, {"Location": "/v1/nodes"})
 
 

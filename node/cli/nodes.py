@@ -30,7 +30,7 @@ from node.model.loopback import is_exposed, is_loopback
 
 if TYPE_CHECKING:
     from node.model.wire.comparisons import NodeComparison
-    from node.model.wire.nodes import NodeAddition, NodeRemoval
+    from node.model.wire.nodes import Node, NodeAddition, NodeRemoval
 
 _COUNTS = ("tasks", "runs", "found")
 
@@ -38,6 +38,8 @@ _COUNTS = ("tasks", "runs", "found")
 def _reached(node: Record) -> str:
     if node["is_self"]:
         return "here"
+    if node["knows_this"] is False:
+        return f"known here, not there, since {local(node['unreachable_since'])}"
     if node["unreachable_since"]:
         return f"unreachable since {local(node['unreachable_since'])}: {node['last_error'] or ''}"
     return local(node["seen_at"]) or ("has not asked yet" if node["url"] is None else "not yet")
@@ -221,6 +223,21 @@ async def add(session: Session, url: str, identity: str | None) -> None:
         session.progress.note(f"{node.name} has yet to fetch its work; parley node list says when.")
     elif addition.identity is None:
         session.progress.note(f"Trusted the key found at {url}; verify it with its owner.")
+    here = next(each for each in (await session.client.nodes()).items if each.is_self)
+    session.progress.note(other_side(node, here))
+
+
+def other_side(added: Node, here: Node) -> str:
+    """Tell whether a node that was added knows this one, and what its owner types if not."""
+    if added.knows_this:
+        return f"{added.name} knows {here.name}, too: they can measure together."
+    known_by = here.identity if here.url is None else f"{here.url} --identity {here.identity}"
+    denied = added.knows_this is False
+    why = "! Known here, not there" if denied else "Both have to know each other"
+    return (
+        f"{why}: they measure together once the owner of {added.name} has typed there\n"
+        f"  parley node add {known_by}"
+    )
 
 
 async def _confirmed_identity(url: str) -> str | None:

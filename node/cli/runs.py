@@ -35,11 +35,12 @@ if TYPE_CHECKING:
 
 def _outcome(run: Record) -> str:
     """Return the result or the reason, and the verdict if it is not clean."""
-    text = f"{'✗ ' if run['total_loss'] else ''}{run['summary'] or run['reason'] or ''}"
+    text = run["summary"] or run["reason"] or ""
+    mark = f"{_MARKS['failed']} " if run["total_loss"] else ""
     if run["verdict"] in {None, "clean"}:
-        return text
+        return f"{mark}{text}"
     # A verdict explains a doubtful result, but not why a run failed, so it follows a reason.
-    return f"{run['verdict']}: {text}" if run["summary"] else f"{text} ({run['verdict']})"
+    return f"{mark}{run['verdict']}: {text}" if run["summary"] else f"{text} ({run['verdict']})"
 
 
 RUN = RecordLayout(

@@ -10,7 +10,7 @@ as it polls.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,9 +69,18 @@ class PeerMonitor:
     async def run_once(self) -> None:
         """Ask all nodes at once, and store which ones answered."""
         await self._directory.refresh()
-        others = [
-            known for known in self._directory.all if not known.is_self and not _unseen(known)
-        ]
+        await self._look_at(
+            [known for known in self._directory.all if not known.is_self and not _unseen(known)]
+        )
+
+    async def look_at(self, identity: str) -> None:
+        """Ask one node now, and store whether it answered, and knows this one."""
+        known = self._directory.by_identity(identity)
+        if known.url is not None:
+            await self._look_at([known])
+            await self._directory.refresh()
+
+    async def _look_at(self, others: Sequence[KnownNode]) -> None:
         looks = await asyncio.gather(*(self._look_and_greet(known) for known in others))
         faults = [look.fault for look in looks]
         now = self._clock.now()

@@ -109,6 +109,11 @@ class Node(NodeCard):
     seen_at: Instant | None
     unreachable_since: Instant | None
     last_error: str | None
+    knows_this: bool | None = Field(
+        None,
+        description="Whether it knows this node, too: false if it is known here, but not there; "
+        "null for this node itself, and while that is not known.",
+    )
     busy_until: Instant | None = Field(
         None, description="The end of its bookings in a row from now on, as it told last."
     )

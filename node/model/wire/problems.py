@@ -92,6 +92,11 @@ def error_of(problem: Problem) -> ParleyError:
     return base(problem.detail)
 
 
+def unknown_to(name: str) -> str:
+    """Return how a sentence about a node begins that does not know this one."""
+    return f"{name} does not know this node"
+
+
 def peer_error_of(problem: Problem, name: str) -> ParleyError:
     """Return the error with which another node answered: what its host cannot do is its fault.
 
@@ -100,10 +105,8 @@ def peer_error_of(problem: Problem, name: str) -> ParleyError:
     """
     error = error_of(problem)
     if isinstance(error, UnknownPeer):
-        return UnknownToPeer(
-            f"{name} does not know this node: its database was lost, or this node was never added "
-            "there, or removed"
-        )
+        why = "its database was lost, or this node was never added there, or removed"
+        return UnknownToPeer(f"{unknown_to(name)}: {why}")
     if isinstance(error, RequestError | PeerError):
         return error
     return PeerFailed(f"{name} cannot do it: {error.detail}")

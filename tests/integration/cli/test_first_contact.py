@@ -91,6 +91,30 @@ async def test_the_identity_given_is_that_of_the_new_node(
         assert (added.code, await _known(a)) == (0, [key]), added.err
 
 
+async def test_who_adds_a_node_is_told_what_the_other_side_types(
+    bare: Parley, a: Asker, new_database: NewDatabase, clock: ManualClock, tmp_path: Path
+) -> None:
+    """A node that is known here and not there is shown as such, until its owner adds this one."""
+    async with served("b", await new_database(), clock, tmp_path) as b:
+        await give_token(b)
+        here = {"PARLEY_SERVER": str(a.node.card.url), "PARLEY_TOKEN": "secret"}
+        there = {"PARLEY_SERVER": str(b.card.url), "PARLEY_TOKEN": "secret"}
+        added = await bare("node", "add", str(b.card.url), **here)
+        assert added.code == 0, added.err
+        typed = f"parley node add {a.node.card.url} --identity {a.node.card.identity}"
+        assert "! Known here, not there" in added.err
+        assert typed in added.err
+        for line in (("node", "list"), ("node", "show", "b")):
+            assert "known here, not there, since " in (await bare(*line, "-o", "table", **here)).out
+        mutual = await bare(*typed.split()[1:], **there)
+        assert "a knows b, too: they can measure together." in mutual.err
+        await a.node.peer_monitor.run_once()
+        listed = await bare("node", "list", "-o", "table", **here)
+        assert "known here, not there" not in listed.out
+        again = await bare("node", "add", str(b.card.url), **here)
+        assert "b knows a, too: they can measure together." in again.err
+
+
 @pytest.fixture
 async def secured(new_database: NewDatabase, tmp_path: Path) -> AsyncIterator[Served]:
     """Return a node with TLS and a token."""
