@@ -371,7 +371,8 @@ def _ready(node: NodeService, *, with_node: bool) -> None:
         f"{name} ✗ ({reason})" if (reason := node.capabilities.missing(tool)) else f"{name} ✓"
         for name, tool in sorted(node.capabilities.tools.items())
     ]
-    click.echo(f"Node      {node.card.name}, {node.card.identity}", err=True)
+    unnamed = "" if "name" in settings.model_fields_set else " (give it a name: --name a.example)"
+    click.echo(f"Node      {node.card.name}{unnamed}, {node.card.identity}", err=True)
     token = (settings.state_dir / "token").read_text().strip()
     click.echo(f"API       {settings.public_url}", err=True)
     click.echo(f"Page      {settings.public_url}/#token={token}", err=True)

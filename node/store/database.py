@@ -194,6 +194,7 @@ class PostgresDatabase(Database):
         self._size = size
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
         self._full: tuple[float, str] | None = None
+        self._interrupted = False
         self._hang_limits = hang_limits or HangLimits()
         self._hangs = HangDetector(self._probe, self._hang_limits)
 
@@ -214,7 +215,8 @@ class PostgresDatabase(Database):
             )
         except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, ValueError) as error:
             msg = (
-                f"no connection to Postgres: {error}; check --dsn or PARLEY_DSN, "
+                f"no connection to Postgres at {schema.place_of(self._dsn)}: {error}; check --dsn "
+                "or PARLEY_DSN, "
                 "or leave both out for a private cluster"
             )
             raise DatabaseUnavailable(msg) from error
@@ -349,7 +351,9 @@ class PostgresDatabase(Database):
             try:
                 await self._listen_once(on_notice)
             except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
-                log.warning("notifications interrupted", error=reason_of(error))
+                self._interrupted = True
+                at = schema.place_of(self._dsn)
+                log.warning("notifications interrupted", error=reason_of(error), database=at)
             await clock.sleep(pause)
 
     async def _listen_once(self, on_notice: Callable[[Notice], None]) -> None:
@@ -361,6 +365,9 @@ class PostgresDatabase(Database):
                 CHANNEL, lambda _c, _pid, _channel, payload: on_notice(parse_notice(str(payload)))
             )
             on_notice(Notice("wake", "", ()))
+            if self._interrupted:
+                self._interrupted = False
+                log.info("the database is back", database=schema.place_of(self._dsn))
             with self._hangs.waiting(closed.set):
                 await closed.wait()
         finally:

@@ -95,7 +95,8 @@ async def connected(dsn: str) -> AsyncIterator[asyncpg.Connection[asyncpg.Record
     try:
         connection = await asyncpg.connect(dsn, server_settings=schema.connection_settings())
     except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, ValueError) as error:
-        msg = f"no connection to Postgres: {error}; check --dsn or PARLEY_DSN"
+        place = schema.place_of(dsn)
+        msg = f"no connection to Postgres at {place}: {error}; check --dsn or PARLEY_DSN"
         raise DatabaseUnavailable(msg) from error
     try:
         yield connection

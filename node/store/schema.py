@@ -13,6 +13,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
+from urllib.parse import parse_qsl, urlsplit
 
 from node.model.errors import SchemaMismatch
 
@@ -93,6 +94,22 @@ def migration_of(name: str, text: str) -> Migration:
 def schema_version() -> int:
     """Return the version of this program's schema."""
     return migrations()[-1].version
+
+
+def place_of(dsn: str) -> str:
+    """Return where a server of Postgres listens: a socket's file, or host and port.
+
+    >>> place_of("postgresql:///parley?host=/run/postgresql")
+    '/run/postgresql/.s.PGSQL.5432'
+    """
+    try:
+        parts = urlsplit(dsn)
+        query = dict(parse_qsl(parts.query))
+        host = query.get("host") or parts.hostname or "the default socket"
+        port = query.get("port") or parts.port or 5432
+    except ValueError:  # it is no address of a database, which its driver reports
+        return "the given address"
+    return f"{host}/.s.PGSQL.{port}" if host.startswith("/") else f"{host}:{port}"
 
 
 def connection_settings() -> dict[str, str]:

@@ -12,6 +12,7 @@ import time
 import zlib
 from collections.abc import AsyncIterator
 from pathlib import Path
+from uuid import UUID
 
 import orjson
 import pytest
@@ -353,8 +354,8 @@ async def test_a_burst_of_events_delays_nobody(a: Asker) -> None:
             await reader.readuntil(b"retry: 2000")
         began = time.process_time()
         for number in range(events.HISTORY):
-            a.node.hub.on_notice(Notice("task", str(number), ("active",)))
-        last = f'"id":"{events.HISTORY - 1}"'.encode()
+            a.node.hub.on_notice(Notice("task", str(UUID(int=number)), ("active",)))
+        last = f'"id":"{UUID(int=events.HISTORY - 1)}"'.encode()
         async with asyncio.timeout(PATIENCE_S):
             for reader in readers:
                 seen = b""
@@ -362,9 +363,11 @@ async def test_a_burst_of_events_delays_nobody(a: Asker) -> None:
                     seen = seen[-len(last) :] + await reader.read(65_536)
         assert time.process_time() - began < 2 * PROMPT_S
         for number in range(events.HISTORY + 1):
-            a.node.hub.on_notice(Notice("task", str(number), ("active",)))
+            a.node.hub.on_notice(Notice("task", str(UUID(int=number)), ("active",)))
         for reader in readers:
-            assert b'"id":"5"' not in await ended(reader), "this one was lost, so the stream ends"
+            assert f'"id":"{UUID(int=5)}"'.encode() not in await ended(reader), (
+                "this one was lost, so the stream ends"
+            )
 
 
 async def test_many_notices_of_one_kind_are_read_together(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from itertools import product
+from pathlib import Path
 from typing import get_args
 from uuid import UUID, uuid4
 
@@ -17,7 +19,7 @@ from node.model.runstate import RunState
 from node.model.wire.archives import ArchivingState, RunsKept
 from node.store.database import PostgresDatabase
 from node.store.queries import PostgresConnection
-from node.store.schema import digest_of, digest_of_schema, schema_text, schema_version
+from node.store.schema import digest_of, digest_of_schema, place_of, schema_text, schema_version
 from tests.conftest import NewDatabase
 from tests.support.clocks import START
 from tests.support.patience import PATIENCE_S
@@ -157,6 +159,18 @@ async def test_a_foreign_database_is_refused_and_left_alone(empty_dsn: str) -> N
     tables = await connection.fetch("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
     await connection.close()
     assert [row[0] for row in tables] == ["theirs"]
+
+
+async def test_a_database_that_is_away_is_named_by_its_address(tmp_path: Path) -> None:
+    """The refusal names the socket or the host and the port that were tried."""
+    for dsn, place in (
+        (f"postgresql:///x?host={tmp_path}&user=y", f"{tmp_path}/.s.PGSQL.5432"),
+        ("postgresql://y@127.0.0.1:1/x", "127.0.0.1:1"),
+    ):
+        with pytest.raises(DatabaseUnavailable, match=f"at {re.escape(place)}: "):
+            await PostgresDatabase(dsn, size=1).open()
+    assert place_of("postgresql:///x") == "the default socket:5432"
+    assert place_of("postgresql://[::") == "the given address"
 
 
 async def test_a_refused_database_is_not_open(dsn: str) -> None:

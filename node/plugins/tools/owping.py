@@ -88,10 +88,10 @@ class OwpingTool:
     preference = -100
     requirement: Requirement | None = Requirement(
         "owping",
-        "owamp-client",
+        "owamp-client, from perfSONAR's archive: Debian has none",
         ("owping", "-h"),
         r"[Vv]ersion:? (\d+(?:\.\d+)+)",
-        others=(("owampd", "owamp-server"),),
+        others=(("owampd", "owamp-server, from perfSONAR's archive: Debian has none"),),
     )
     tried: tuple[str, ...] = ()
 

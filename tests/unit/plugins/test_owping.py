@@ -107,8 +107,14 @@ def test_unsupported_specs(fields: dict[str, Any], reason: str) -> None:
     ("there", "lacks"),
     [
         ({"owping", "owampd"}, None),
-        ({"owping"}, "owampd is not installed; apt install owamp-server"),
-        ({"owampd"}, "owping is not installed; apt install owamp-client"),
+        (
+            {"owping"},
+            "owampd is not installed; apt install owamp-server, from perfSONAR's archive: Debian has none",
+        ),
+        (
+            {"owampd"},
+            "owping is not installed; apt install owamp-client, from perfSONAR's archive: Debian has none",
+        ),
     ],
 )
 def test_a_host_has_both_programs(there: set[str], lacks: str | None) -> None:
