@@ -13,6 +13,7 @@ from node.api.connections import giving_way
 from node.api.routing import NODE, PRINCIPAL, TEXT, Query, Route
 from node.api.tasks import headline_of
 from node.events import Event
+from node.model.errors import DatabaseUnavailable
 from node.model.permissions import EVENTS
 from node.model.principals import Principal
 from node.service import NodeService
@@ -61,7 +62,10 @@ async def stream(request: web.Request) -> web.StreamResponse:
 
 
 async def describe(node: NodeService, events: Sequence[Event]) -> None:
-    """Add the headline of its task to each event that is about one, once for all readers."""
+    """Add the headline of its task to each event that is about one, once for all readers.
+
+    While the database is away, events go without.
+    """
     async with node.hub.describing:
         new = [
             (task, event)
@@ -70,8 +74,11 @@ async def describe(node: NodeService, events: Sequence[Event]) -> None:
         ]
         if not new:
             return
-        async with node.database.connection() as connection:
-            rows = await tasks.measured(connection, sorted({task for task, _ in new}))
+        try:
+            async with node.database.connection() as connection:
+                rows = await tasks.measured(connection, sorted({task for task, _ in new}))
+        except DatabaseUnavailable:
+            return
         headlines = {row["id"]: headline_of(row) for row in rows}
         for task, event in new:
             event.body["headline"] = headlines.get(task, "")

@@ -70,7 +70,7 @@ async def test_after_each_run_another_task_runs(nodes: list[Outsider]) -> None:
     why = (await parley(lead, "explain", then["id"], "-o", "table")).out
     assert f"it follows runs that succeed of task {first['id']} (idle, active)" in why
     shown = (await parley(lead, "task", "show", then["id"], "-o", "table")).out
-    assert f"after {first['id'][:8]} succeeded, within PT1M" in shown
+    assert f"after {first['id'][:8]} succeeded, within 1 min" in shown
 
     path = f"/v1/tasks/{then['id']}"
     over = await lead.until(path, lambda task: task["state"] == "finished")

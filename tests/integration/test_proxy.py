@@ -11,6 +11,7 @@ import ssl
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
+from uuid import uuid4
 
 import aiohttp
 import pytest
@@ -139,7 +140,7 @@ async def test_events_come_through_at_once(proxied: Proxied) -> None:
         proxied.http.get(f"{proxied.url}/v1/events", headers=TOKEN) as response,
     ):
         assert await response.content.readline() == b"retry: 2000\n"
-        proxied.node.hub.on_notice(Notice("task", "x", ("active",)))
+        proxied.node.hub.on_notice(Notice("task", str(uuid4()), ("active",)))
         seen = b""
         while b'"state":"active"' not in seen:
             seen += await response.content.readany()

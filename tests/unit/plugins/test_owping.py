@@ -103,17 +103,20 @@ def test_unsupported_specs(fields: dict[str, Any], reason: str) -> None:
     assert TOOL.can(spec("latency")) is None
 
 
+ELSEWHERE = "from perfSONAR's archive: Debian has none"
+
+
 @pytest.mark.parametrize(
     ("there", "lacks"),
     [
         ({"owping", "owampd"}, None),
         (
             {"owping"},
-            "owampd is not installed; apt install owamp-server, from perfSONAR's archive: Debian has none",
+            f"owampd is not installed; apt install owamp-server, {ELSEWHERE}",
         ),
         (
             {"owampd"},
-            "owping is not installed; apt install owamp-client, from perfSONAR's archive: Debian has none",
+            f"owping is not installed; apt install owamp-client, {ELSEWHERE}",
         ),
     ],
 )
