@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import random
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, takewhile
 
+from lead.planning.slot_gaps import closed_slots, split
 from lead.planning.unreachable import jittered_pause
 from node.model import times
-from node.model.recurrence import Recurrence, next_nominal, nominal_starts, slip_of
+from node.model.recurrence import Recurrence, SlotRange, next_nominal, nominal_starts, slip_of
 
 PAUSE_FIRST = 250 * times.MILLISECOND
 PAUSE_MAX = 5 * times.MINUTE
@@ -50,7 +51,8 @@ class Agenda:
     """The slots to plan now (by start), those that are too late, and the first slot for later.
 
     ``beyond`` are waiting slots whose windows are no longer within the horizon: they are planned
-    when they enter it again.
+    when they enter it again. ``gaps`` are the slots that are too late and were never planned, if
+    there are many of them.
     """
 
     slots: tuple[Slot, ...]
@@ -61,6 +63,7 @@ class Agenda:
     beyond: tuple[Slot, ...] = ()
     found: Sequence[int] = ()
     """Start instants found before, as in the progress."""
+    gaps: tuple[SlotRange, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -95,19 +98,24 @@ def agenda(
     entered = [slot for slot in all_waiting if entry.at(slot) <= now]
     waiting = entered[: limits.batch]
     room = max(0, limits.batch - len(waiting))
-    after = standing.first_slot - 1 if standing.planned_to is None else standing.planned_to
-    reached = list(islice(_entered(recurrence, entry, limits.batch, after, now), room))
-    fresh = list(_untouched(reached, standing.touched))
-    last = reached[-1].nominal if reached else after
+    begin = standing.first_slot - 1 if standing.planned_to is None else standing.planned_to
     remaining = standing.remaining
     if remaining is not None:
         remaining += _late(waiting, duration, soonest)
+    waiting_starts = {slot.nominal for slot in all_waiting}
+    after, gaps = begin, ()
+    if remaining != 0:
+        known = {*waiting_starts, *(at for at, again in standing.touched.items() if again is None)}
+        after, gaps = _past_gaps(recurrence, duration, begin, known, soonest, now)
+    reached = list(islice(_entered(recurrence, entry, limits.batch, after, now), room))
+    fresh = list(_untouched(reached, standing.touched))
+    last = reached[-1].nominal if reached else after
+    if remaining is not None:
         allowed = remaining + _late(fresh, duration, soonest)
         if allowed < len(fresh):
             fresh = fresh[:allowed]
             last = fresh[-1].nominal if fresh else after
         remaining -= len(fresh) - _late(fresh, duration, soonest)
-    waiting_starts = {slot.nominal for slot in all_waiting}
     slots = waiting + [slot for slot in fresh if slot.nominal not in waiting_starts]
     following = None if remaining == 0 else next_nominal(recurrence, last)
     return Agenda(
@@ -115,13 +123,22 @@ def agenda(
             sorted((s for s in slots if s.latest_start(duration) >= soonest), key=_by_start)
         ),
         too_late=tuple(s for s in slots if s.latest_start(duration) < soonest),
-        planned_to=standing.planned_to if last == after else last,
+        planned_to=standing.planned_to if last == begin else last,
         next_slot=following,
         full=len(entered) > len(waiting)
         or (following is not None and entry.at(_slot(recurrence, duration, following, 1)) <= now),
         beyond=tuple(slot for slot in all_waiting if entry.at(slot) > now),
         found=standing.found,
+        gaps=gaps,
     )
+
+
+def _past_gaps(
+    recurrence: Recurrence, duration: int, after: int, known: Collection[int], soonest: int, now: int
+) -> tuple[int, tuple[SlotRange, ...]]:
+    """Return the slot after which to go on, and the gaps before it."""
+    closed = closed_slots(recurrence, duration, after, soonest, now)
+    return (after, ()) if closed is None else (closed.last, split(recurrence, closed, known))
 
 
 def _entered(

@@ -175,10 +175,12 @@ def _missing(world: SimulatedWorld, host: Host, tasks: Iterable[TaskRow]) -> Ite
             continue
         known = world.history.slots.get(task.id, {})
         rows = {run.slot for run in tables.runs.by_task.of(task.id)}
+        gaps = tables.gaps.by_task.of(task.id)
         for slot in nominal_starts(recurrence, first - 1, world.end, _SLOTS_MAX):
             if not _is_over(recurrence, task, slot, host):
                 break
-            if slot not in known and slot not in rows:
+            told = any(gap.first_slot <= slot <= gap.last_slot for gap in gaps)
+            if slot not in known and slot not in rows and not told:
                 instant = times.format_instant(slot)
                 yield f"{host.name}: slot {instant} of task {task.id} is missing without a reason"
 

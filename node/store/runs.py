@@ -412,6 +412,11 @@ async def purge(connection: Connection, before: int, at_most: int, *, finished: 
     return int(await connection.fetchval(_SQL["purge_runs"], before, finished, at_most))
 
 
+async def purge_gaps(connection: Connection, before: int, at_most: int) -> int:
+    """Delete gaps whose last slot was before; return how many."""
+    return int(await connection.fetchval(_SQL["purge_gaps"], before, at_most))
+
+
 async def purge_decisions(connection: Connection, before: int, at_most: int) -> int:
     """Delete old planning attempts; return how many."""
     return int(await connection.fetchval(_SQL["purge_decisions"], before, at_most))

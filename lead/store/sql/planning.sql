@@ -199,6 +199,41 @@ WHERE
         AND EXISTS (SELECT FROM exchange WHERE exchange.id = run.exchange_id AND exchange.state = 'held')
     );
 
+-- keep_gaps --
+-- Slots that were never planned, as ranges. What overlaps a gap that is told already is told already. The tasks that follow
+-- these have gaps where runs of these would have ended.
+WITH told AS (
+    INSERT INTO gap (id, task_id, first_slot, last_slot, slots, reason, told_at)
+    SELECT
+        given.id, given.task_id, given.first_slot, given.last_slot, given.slots,
+        coalesce(absence.sentence, given.reason) || $7, $1
+    FROM
+        unnest($2::uuid [], $3::uuid [], $4::timestamptz [], $5::timestamptz [], $6::bigint [], $8::text [])
+            WITH ORDINALITY AS given (id, task_id, first_slot, last_slot, slots, reason, number)
+    LEFT JOIN LATERAL (
+        SELECT absence_sentence(lead_absence.since, lead_absence.until) AS sentence
+        FROM lead_absence
+        WHERE lead_absence.since <= given.last_slot AND lead_absence.until >= given.first_slot
+        ORDER BY least(lead_absence.until, given.last_slot) - greatest(lead_absence.since, given.first_slot) DESC
+        LIMIT 1
+    ) AS absence ON TRUE
+    ORDER BY given.number
+    ON CONFLICT DO NOTHING
+    RETURNING *
+)
+
+INSERT INTO gap (id, task_id, first_slot, last_slot, slots, reason, told_at)
+SELECT
+    md5(format('%s follows %s', follower.id, told.id))::uuid, follower.id, told.first_slot + followed.duration,
+    told.last_slot + followed.duration, told.slots, format('task %s, which it follows, has a gap: %s', told.task_id, told.reason),
+    told.told_at
+FROM told
+INNER JOIN task AS followed ON told.task_id = followed.id
+INNER JOIN task AS follower ON told.task_id = follower.follows AND follower.state IN ('active', 'paused')
+INNER JOIN node ON follower.lead = node.identity AND node.is_self
+ORDER BY follower.id, told.first_slot
+ON CONFLICT DO NOTHING;
+
 -- keep_decisions --
 -- A repeated outcome with the same reason is counted instead of stored; the trace is that of the last attempt.
 WITH made AS (

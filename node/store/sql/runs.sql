@@ -312,6 +312,20 @@ WITH gone AS (
 
 SELECT count(*) FROM gone;
 
+-- purge_gaps --
+WITH gone AS (
+    DELETE FROM gap
+    WHERE id IN (
+        SELECT old.id FROM gap AS old
+        WHERE old.first_slot < $1 AND old.last_slot < $1
+        ORDER BY old.first_slot, old.id
+        LIMIT $2
+    )
+    RETURNING id
+)
+
+SELECT count(*) FROM gone;
+
 -- purge_decisions --
 WITH gone AS (
     DELETE FROM decision
