@@ -24,6 +24,7 @@ from lead.planning.agenda import (
     try_again_at,
 )
 from lead.planning.limited_time import NAME
+from lead.planning.slot_gaps import WINDOWS_OVER, given_up
 from lead.planning.unreachable import UnreachablePeriod
 from lead.store import ledger, planning
 from node.batching import Batcher
@@ -33,10 +34,8 @@ from node.model.outcomes import PlanningOutcome
 from node.model.recurrence import Recurrence
 from node.model.runstate import RunState
 from node.model.seat_weights import SeatWeights
-from node.model.times import to_the_second
 from node.store.database import Connection, Database
 
-WINDOWS_OVER = "their windows were over before they could be planned"
 _FORGOTTEN = (
     ", or it was booked, and measured on its participants, and its lead forgot that when its "
     "database was restored from a backup"
@@ -354,10 +353,7 @@ def _nominals(agenda: Agenda) -> list[int]:
 def _given_up(agenda: Agenda) -> str | None:
     """Describe the slots that are given up; None if there are none."""
     count = len(agenda.too_late) + sum(gap.slots for gap in agenda.gaps)
-    if not count:
-        return None
-    since = f" from {to_the_second(agenda.gaps[0].first)} on" if agenda.gaps else ""
-    return f"{count} given up{since}: the window is over"
+    return given_up(count, agenda.gaps) if count else None
 
 
 def _decision(attempt: PlanningAttempt) -> PlanningDecision:
@@ -367,8 +363,8 @@ def _decision(attempt: PlanningAttempt) -> PlanningDecision:
     again = {slot.slot: slot.reason for slot in attempt.waiting if slot.attempt > 1 and slot.reason}
     before = [again[slot.nominal] for slot in agenda.slots if slot.nominal in again]
     outcome = exchange.outcome
-    if (given_up := _given_up(agenda)) is not None:
-        sentence = f"{sentence}; {given_up}" if agenda.slots else given_up
+    if (lost := _given_up(agenda)) is not None:
+        sentence = f"{sentence}; {lost}" if agenda.slots else lost
         outcome = outcome if agenda.slots else PlanningOutcome.GIVEN_UP
     return PlanningDecision(
         outcome=outcome,

@@ -339,7 +339,13 @@ def out_of_time(attempt: PlanningAttempt) -> str | None:
     slots = due.slots
     if claimed.parent is None or exchange.outcome is not PlanningOutcome.NO_TIME:
         return None
-    if due.next_slot is not None or due.too_late or due.gaps or due.beyond or not exchange.proposals:
+    if (
+        due.next_slot is not None
+        or due.too_late
+        or due.gaps
+        or due.beyond
+        or not exchange.proposals
+    ):
         return None
     if exchange.runs or any(slot.attempt > 1 for slot in slots):
         return None

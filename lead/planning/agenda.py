@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from bisect import bisect_left
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, takewhile
 
@@ -103,10 +103,9 @@ def agenda(
     if remaining is not None:
         remaining += _late(waiting, duration, soonest)
     waiting_starts = {slot.nominal for slot in all_waiting}
-    after, gaps = begin, ()
-    if remaining != 0:
-        known = {*waiting_starts, *(at for at, again in standing.touched.items() if again is None)}
-        after, gaps = _past_gaps(recurrence, duration, begin, known, soonest, now)
+    known = {*waiting_starts, *(at for at, again in standing.touched.items() if again is None)}
+    closed = closed_slots(recurrence, duration, begin, soonest, now) if remaining != 0 else None
+    after = begin if closed is None else closed.last
     reached = list(islice(_entered(recurrence, entry, limits.batch, after, now), room))
     fresh = list(_untouched(reached, standing.touched))
     last = reached[-1].nominal if reached else after
@@ -129,16 +128,8 @@ def agenda(
         or (following is not None and entry.at(_slot(recurrence, duration, following, 1)) <= now),
         beyond=tuple(slot for slot in all_waiting if entry.at(slot) > now),
         found=standing.found,
-        gaps=gaps,
+        gaps=() if closed is None else split(recurrence, closed, known),
     )
-
-
-def _past_gaps(
-    recurrence: Recurrence, duration: int, after: int, known: Collection[int], soonest: int, now: int
-) -> tuple[int, tuple[SlotRange, ...]]:
-    """Return the slot after which to go on, and the gaps before it."""
-    closed = closed_slots(recurrence, duration, after, soonest, now)
-    return (after, ()) if closed is None else (closed.last, split(recurrence, closed, known))
 
 
 def _entered(

@@ -8,10 +8,14 @@ arguments.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from node.model.recurrence import Recurrence, SlotRange, nominal_range, slip_of
+from node.model.times import to_the_second
+
+WINDOWS_OVER = "their windows were over before they could be planned"
+"""The reason of a gap where nothing is known of an absence."""
 
 GAP_MIN = 4
 """Fewer slots than these are told one by one, as runs.
@@ -44,3 +48,9 @@ def split(recurrence: Recurrence, closed: SlotRange, known: Iterable[int]) -> tu
     ends = [closed.first - 1, *left_out, closed.last + 1]
     ranges = (nominal_range(recurrence, after, before) for after, before in pairwise(ends))
     return tuple(each for each in ranges if each is not None)
+
+
+def given_up(count: int, gaps: Sequence[SlotRange]) -> str:
+    """Return the sentence that so many slots are given up; those of ``gaps`` are among them."""
+    since = f" from {to_the_second(gaps[0].first)} on" if gaps else ""
+    return f"{count} given up{since}: the window is over"

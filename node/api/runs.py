@@ -45,7 +45,7 @@ _DECISIONS_SHOWN = 20
 
 
 def run_of(node: NodeService, row: Record, parts: tuple[PartView, ...] | None = None) -> Run:
-    """Return a row of the view ``run_known`` as the API's document."""
+    """Return a row of the view ``run_known``, or a gap, as the API's document."""
     started = row["started_at"]
     error = None if started is None else (started - row["starts_at"]) / times.MILLISECOND
     return Run(
@@ -61,6 +61,8 @@ def run_of(node: NodeService, row: Record, parts: tuple[PartView, ...] | None = 
         ends_at=row["ends_at"],
         slot=row["slot"],
         attempt=row["attempt"],
+        slots=row["slots"],
+        last_slot=row["last_slot"] if row["attempt"] == 0 else None,
         participants=tuple(row["participants"]),
         participant=row["participant"],
         lead=row["lead"] or "",
@@ -181,24 +183,25 @@ async def explain(request: web.Request) -> web.StreamResponse:
     """GET: why this run is in its state, or did not take place."""
     node = request.app[NODE]
     run = await fetch(node, requests.identifier(request))
+    return responses.one(await explained(node, run, run.slot, request[PRINCIPAL]))
+
+
+async def explained(node: NodeService, run: Run, slot: int, user: Principal) -> Explanation:
+    """Return why a run is in its state, with the planning of a slot; of a gap it has several."""
     async with node.database.connection() as connection:
-        attempts = await decisions(
-            connection, run.task, run.slot, _DECISIONS_SHOWN, request[PRINCIPAL]
-        )
+        attempts = await decisions(connection, run.task, slot, _DECISIONS_SHOWN, user)
         rows = await archives.deliveries(
             connection, archives.DeliveryFilter(run=run.id, whole_runs=True)
         )
     archivings = tuple(Archiving.model_validate(dict(row)) for row in rows)
-    return responses.one(
-        Explanation(
-            task=run.task,
-            run=run.id,
-            state=run.state,
-            sentence="; ".join([_sentence(run), *map(_delivery, reversed(archivings))]),
-            requester=run.requester,
-            decisions=attempts,
-            archivings=archivings,
-        )
+    return Explanation(
+        task=run.task,
+        run=run.id,
+        state=run.state,
+        sentence="; ".join([_sentence(run), *map(_delivery, reversed(archivings))]),
+        requester=run.requester,
+        decisions=attempts,
+        archivings=archivings,
     )
 
 

@@ -28,6 +28,7 @@ from node.api.routing import (
     Route,
     waits,
 )
+from node.model import times
 from node.model.errors import FieldFault, InvalidDocument, NotFound, NoTime
 from node.model.host_limits.rules import User
 from node.model.permissions import require_own, require_role
@@ -49,6 +50,7 @@ from node.model.wire.tasks import (
 from node.plugins import choice
 from node.plugins.choice import ToolOffer
 from node.service import NodeService
+from node.store import runs as stored_runs
 from node.store import seats, tasks
 from node.store.database import Record
 from node.tasks.explanation import explain_task
@@ -409,9 +411,12 @@ async def runs_of(request: web.Request) -> web.StreamResponse:
 
 
 async def explain(request: web.Request) -> web.StreamResponse:
-    """GET: why the task's runs are in their states."""
+    """GET: why the task's runs are in their states; with ``slot``, why that one is."""
     node = request.app[NODE]
+    requests.only(request, "slot", "limit")
     task = await fetch(node, requests.identifier(request))
+    if (slot := requests.instant(request, "slot")) is not None:
+        return responses.one(await _explained_slot(node, task.id, slot, request[PRINCIPAL]))
     async with node.database.connection() as connection:
         decisions = await runs.decisions(
             connection, task.id, None, requests.limit(request), request[PRINCIPAL]
@@ -435,6 +440,16 @@ async def explain(request: web.Request) -> web.StreamResponse:
             decisions=decisions,
         )
     )
+
+
+async def _explained_slot(node: NodeService, task: UUID, slot: int, user: Principal) -> Explanation:
+    async with node.database.connection() as connection:
+        run = await stored_runs.at_slot(connection, task, slot)
+    if run is None:
+        at = times.format_instant(slot)
+        msg = f"task {task} has no run with the nominal start {at} here, and no gap then"
+        raise NotFound(msg)
+    return await runs.explained(node, await runs.fetch(node, run), slot, user)
 
 
 _SEATS = Query(
@@ -547,6 +562,9 @@ ROUTES = (
         explain,
         "Explain why the runs of a task are in their states",
         answer=Explanation,
-        query=(LIMIT,),
+        query=(
+            Query("slot", "Only the slot with this nominal start, or the gap it is in.", INSTANT),
+            LIMIT,
+        ),
     ),
 )

@@ -257,7 +257,8 @@ def run_view(run: Record) -> str:
         ("class", _class_and_priority(run)),
         ("planned", f"{local(run['starts_at'])} to {local(run['ends_at'])}"),
         ("started", local(run["started_at"])),
-        ("attempt", "" if run["attempt"] == 1 else run["attempt"]),
+        ("attempt", run["attempt"] if run["attempt"] > 1 else ""),
+        ("slots", f"{run['slots']} to {local(run['last_slot'])}" if run["last_slot"] else ""),
         ("lead", run["lead"]),
         ("displaced by", run["displaced_by"]),
     )

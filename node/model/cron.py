@@ -132,9 +132,7 @@ def _firings_by_day(
             day = (day.replace(day=1) + 31 * _ONE_DAY).replace(day=1)
 
 
-def firing_range(
-    cron: Cron, zone: tzinfo, after: int, before: int
-) -> tuple[int, int, int] | None:
+def firing_range(cron: Cron, zone: tzinfo, after: int, before: int) -> tuple[int, int, int] | None:
     """Return the first firing between two instants (both excluded), the last, and their number.
 
     None means that there is none. The firings of a day are counted together.

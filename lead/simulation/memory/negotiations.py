@@ -299,7 +299,10 @@ def keep_gaps(
 ) -> Answer:
     """Store gaps, and those of the tasks that follow; no absence of a lead is known here."""
     given = zip(gaps, tasks, first_slots, last_slots, slot_counts, reasons, strict=True)
-    rows = [GapRow(*values, reason + remark, now) for *values, reason in given]
+    rows = [
+        GapRow(gap, task, first, last, slots, reason + remark, now)
+        for gap, task, first, last, slots, reason in given
+    ]
     told = [row for row in rows if tables.gaps.offer(row)]
     following = [
         _following_gap(tables, row, task)

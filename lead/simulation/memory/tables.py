@@ -473,6 +473,11 @@ class Tables:
             self.delete_term(term)
         for seat in self.seats.of_part.of(task):
             self.seats.delete(seat)
+        self._delete_planning(task)
+        if (pool_task := self.pool_tasks.rows.get(task)) is not None:
+            self.pool_tasks.delete(pool_task)
+
+    def _delete_planning(self, task: UUID) -> None:
         for gap in self.gaps.by_task.of(task):
             self.gaps.delete(gap)
         for decision in self.decisions.by_task.of(task):
@@ -481,8 +486,6 @@ class Tables:
             self.negotiations.delete(negotiation)
         if (agenda := self.plannings.rows.get(task)) is not None:
             self.plannings.delete(agenda)
-        if (pool_task := self.pool_tasks.rows.get(task)) is not None:
-            self.pool_tasks.delete(pool_task)
 
     def delete_term(self, term: TermRow) -> None:
         """Delete a term and its seats."""
