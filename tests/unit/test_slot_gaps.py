@@ -1,4 +1,4 @@
-"""Slots that nobody planned in time, as ranges: the same slots as one by one, at no cost of each."""
+"""Slots that nobody planned in time, as ranges: the same slots as one by one, at no such cost."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_known_slots_split_a_gap(recurrence: Recurrence, places: set[int], now: 
     st.sets(st.integers(0, 50)),
     st.sets(st.integers(0, 50)),
 )
-def test_an_agenda_tells_each_slot_once(  # noqa: PLR0913, PLR0917 - what a task may have before
+def test_an_agenda_tells_each_slot_once(
     recurrence: Recurrence,
     duration: int,
     now: int,
