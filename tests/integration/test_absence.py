@@ -341,7 +341,7 @@ async def test_two_absences_are_two_gaps(world: World) -> None:
 async def test_a_lead_that_dies_while_it_catches_up_tells_nothing_twice(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was not committed is told by the lead that takes over, once."""
+    """The lead that takes over tells once what was not committed."""
     a = await world.site("a", horizon=times.HOUR)
     task = await _led(a)
     world.clock.advance(WEEK)

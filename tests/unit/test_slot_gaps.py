@@ -59,7 +59,7 @@ def test_a_range_is_what_the_slots_are(
 def test_only_slots_that_are_too_late_are_closed(
     recurrence: Recurrence, duration: int, after: int, now: int, margin: int
 ) -> None:
-    """Those up to now whose runs cannot start any more, unless they are too few for a gap."""
+    """Slots up to now whose runs cannot start any more are closed, unless they are too few."""
     late = [
         slot
         for slot in nominal_starts(recurrence, after, now + 1, LATEST)
