@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, takewhile
 
@@ -74,7 +74,8 @@ class PlanningProgress:
     attempt); beside these the task may have ``remaining`` more runs (None: no limit). Waiting slots
     are retried first, a batch at a time. Later slots may have had runs before the task was changed:
     ``touched`` has their next attempt, or None if none may follow. ``found`` are instants (sorted)
-    that an earlier search found possible as starts.
+    that an earlier search found possible as starts. ``told`` are later slots of which a run
+    tells, so that they are in no gap.
     """
 
     first_slot: int
@@ -83,6 +84,7 @@ class PlanningProgress:
     remaining: int | None
     touched: Mapping[int, int | None] = field(default_factory=dict)
     found: Sequence[int] = ()
+    told: Collection[int] = ()
 
 
 def agenda(
@@ -103,7 +105,6 @@ def agenda(
     if remaining is not None:
         remaining += _late(waiting, duration, soonest)
     waiting_starts = {slot.nominal for slot in all_waiting}
-    known = {*waiting_starts, *(at for at, again in standing.touched.items() if again is None)}
     closed = closed_slots(recurrence, duration, begin, soonest, now) if remaining != 0 else None
     after = begin if closed is None else closed.last
     reached = list(islice(_entered(recurrence, entry, limits.batch, after, now), room))
@@ -128,7 +129,7 @@ def agenda(
         or (following is not None and entry.at(_slot(recurrence, duration, following, 1)) <= now),
         beyond=tuple(slot for slot in all_waiting if entry.at(slot) > now),
         found=standing.found,
-        gaps=() if closed is None else split(recurrence, closed, known),
+        gaps=() if closed is None else split(recurrence, closed, {*waiting_starts, *standing.told}),
     )
 
 

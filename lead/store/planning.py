@@ -131,6 +131,15 @@ async def touched(
     return found
 
 
+async def told_slots(connection: Connection, behind: dict[UUID, int]) -> dict[UUID, set[int]]:
+    """Return by task the slots after the given one that a run tells of, so they are in no gap."""
+    rows = await connection.fetch(_SQL["told_slots"], list(behind), list(behind.values()))
+    found: dict[UUID, set[int]] = {task: set() for task in behind}
+    for task, slot in rows:
+        found[task].add(slot)
+    return found
+
+
 async def counted_runs(connection: Connection, tasks: Sequence[UUID]) -> dict[UUID, int]:
     """Return by task how many runs count toward its ``max_runs``; waiting slots do not."""
     rows = await connection.fetch(_SQL["counted_runs"], list(tasks), sorted(runstate.NOT_COUNTED))

@@ -29,7 +29,7 @@ from tests.conftest import NewDatabase
 from tests.support.clocks import START, ManualClock
 from tests.support.pool_worlds import pooled
 from tests.support.served_nodes import Asker, asker, give_token, user
-from tests.support.worlds import ON_ONE_LOOP, Site, World, introduction
+from tests.support.worlds import HOLD_LIFE, ON_ONE_LOOP, Call, Site, World, introduction
 
 WEEK = 7 * times.DAY
 AWAY = WEEK + 20 * times.MINUTE
@@ -381,6 +381,35 @@ async def test_a_lead_that_lost_its_lease_tells_no_gap(world: World) -> None:
     await _all_planned(a)
     assert met.is_set()
     assert await _gaps(a, task) == [(0, 168, 169)]
+
+
+@ON_ONE_LOOP
+async def test_a_slot_that_was_held_when_the_lead_died_is_told_once(world: World) -> None:
+    """Its run waits when the hold ends, and tells of it; the gap begins after it."""
+    a, b = await world.site("a", horizon=3 * times.HOUR), await world.site("b")
+    task = introduction([a, b], schedule=Schedule(start=START, repeat=times.HOUR, slip=0))
+    for site in (a, b):
+        await site.keep(task, a)
+
+    async def die(call: Call, phase: str) -> None:
+        if call[1:] == ("a", "hold") and phase == "answered":
+            raise asyncio.CancelledError
+
+    world.watch = die
+    await a.workers.run_once()
+    await asyncio.gather(*a.workers._busy, return_exceptions=True)
+    world.watch = None
+    held = [row[0] for row in await a.rows("SELECT slot FROM run WHERE task_id = $1", task.task)]
+    assert held
+    world.clock.advance(WEEK)
+    await _all_planned(a, a.new_workers("another"))
+    await world.pass_time(2 * HOLD_LIFE)
+    rows = await a.rows("SELECT slot FROM run WHERE task_id = $1 AND state = 'unplaced'", task.task)
+    inside = [
+        hour for first, last, _ in await _gaps(a, task.task) for hour in range(first, last + 1)
+    ]
+    told = [*inside, *((row[0] - START) // times.HOUR for row in rows)]
+    assert sorted(told) == list(range(169))
 
 
 @ON_ONE_LOOP

@@ -116,6 +116,7 @@ def test_an_agenda_tells_each_slot_once(
         [(slots[place], 2) for place in waiting - done if place < len(slots)],
         max_runs,
         {slots[place]: None for place in done if place < len(slots)},
+        told={slots[place] for place in done if place < len(slots)},
     )
     asked = agenda(recurrence, duration, standing, LIMITS, now)
     in_gaps = [

@@ -100,6 +100,14 @@ FROM unnest($1::uuid [], $2::timestamptz []) AS changed (task_id, planned_to)
 INNER JOIN run ON changed.task_id = run.task_id AND run.slot > changed.planned_to
 ORDER BY run.task_id, run.slot, run.attempt DESC;
 
+-- told_slots --
+-- Unplanned slots that have a run which tells of them: one that is held by a worker that was killed, and
+-- will wait, or one that a change of the task has left.
+SELECT DISTINCT run.task_id, run.slot
+FROM unnest($1::uuid [], $2::timestamptz []) AS behind (task_id, planned_to)
+INNER JOIN run ON behind.task_id = run.task_id AND run.slot > behind.planned_to
+WHERE NOT (run.freed OR run.state = 'displaced');
+
 -- counted_runs --
 -- Runs that count towards the tasks' max_runs.
 SELECT task_id, count(*) FROM run
