@@ -54,6 +54,7 @@ BENCHMARKS: dict[str, tuple[int, Benchmark]] = {
     "hogs": (2, promises.hogged_starts),
     "readers": (1, promises.slow_readers),
     "year": (1, promises.year),
+    "purge": (1, promises.purge),
 }
 """By name: the number of nodes (0 for benchmarks of pure functions) and the benchmark."""
 

@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import Any
 
 import aiohttp
@@ -29,7 +30,7 @@ from node.store.database import PostgresDatabase
 from tests.bench import starts
 from tests.bench.booking import idle
 from tests.bench.figures import Figure
-from tests.bench.fleet import Fleet, rss_mb
+from tests.bench.fleet import Fleet, cpu_seconds, rss_mb
 from tests.support.clocks import ManualClock
 from tests.support.ended_tasks import ENDED_TASKS
 
@@ -47,6 +48,8 @@ MONTHS = 12
 APART = 15 * times.MINUTE
 A_MONTH = 30 * times.DAY // APART
 KEPT = 30 * times.DAY
+RUNS_A_DAY = 100_000
+KEPT_DAYS = 2
 
 _BOOKED = "SELECT count(*) FROM run_known WHERE state = 'scheduled'"
 _PLANNED = "SELECT count(*) FROM planning WHERE planned_to IS NOT NULL"
@@ -62,6 +65,7 @@ _RATE = """
 """
 _BACKENDS = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> $1"
 _SIZE = "SELECT sum(pg_total_relation_size(oid)) FROM pg_class WHERE relkind = 'r' AND oid > 16383"
+_ALL_BACKENDS = "SELECT pid FROM pg_stat_activity WHERE datname = current_database()"
 _NOTIFY = (
     "SELECT pg_notify('parley', 'node ' || n || ' changed') FROM generate_series($1::int, $2) n"
 )
@@ -337,3 +341,43 @@ async def year(fleet: Fleet) -> list[Figure]:
         Figure("year_over_month", sizes[-1] / sizes[1], "", how),
         Figure("month_mb", sizes[1] / 1e6, "MB", "the size of all tables after two months of them"),
     ]
+
+
+async def purge(fleet: Fleet) -> list[Figure]:
+    """Measure ``purge_core_percent``: the part of a processor that deleting each day's runs takes.
+
+    Each run has a task, an exchange, and all else of its own, which is the most there can be.
+    """
+    name = fleet.names[0]
+    clock = ManualClock()
+    database = PostgresDatabase(fleet.node(name).dsn)
+    await database.open()
+    kept = {field: KEPT_DAYS * times.DAY for field in Settings.model_fields if "keep_" in field}
+    purger = Purger(database, clock, rules_of(Settings(name=name).model_copy(update=kept)))
+    identity, apart = fleet.key(name).identity, times.DAY // RUNS_A_DAY
+    async with fleet.database(name) as raw:
+        for _ in range(KEPT_DAYS + 1):
+            at = times.to_datetime(clock.now())
+            await raw.execute(ENDED_TASKS, identity, at, RUNS_A_DAY, timedelta(microseconds=apart))
+            clock.advance(times.DAY)
+        await raw.execute("VACUUM ANALYZE")
+        before = await raw.fetchval("SELECT count(*) FROM run")
+        spent = -await _processor_seconds(raw)
+        await purger.run_once()
+        await raw.execute("VACUUM ANALYZE")  # as autovacuum does
+        spent += await _processor_seconds(raw)
+        gone = before - await raw.fetchval("SELECT count(*) FROM run")
+    await database.close()
+    await fleet.cancel_all()
+    how = f"{gone:,} of {before:,} runs deleted, with all that is theirs; Postgres and the node"
+    percent = spent * (RUNS_A_DAY / gone) / (times.DAY / times.SECOND) * 100
+    return [
+        Figure("purge_s_per_day", spent * RUNS_A_DAY / gone, "s", f"processor time; {how}"),
+        Figure("purge_core_percent", percent, "%", f"of a core, {RUNS_A_DAY:,} runs a day; {how}"),
+    ]
+
+
+async def _processor_seconds(connection: Any) -> float:
+    """Return the processor time of this process and of all connections to the database."""
+    pids = [row[0] for row in await connection.fetch(_ALL_BACKENDS)]
+    return time.process_time() + sum(cpu_seconds(pid) for pid in pids)
