@@ -52,6 +52,7 @@ def rules_of(settings: Settings) -> tuple[RetentionRule, ...]:
     return (
         RetentionRule("finished runs", settings.keep_finished, finished),
         RetentionRule("other runs that are over", settings.keep_failed, others),
+        RetentionRule("gaps", settings.keep_failed, runs.purge_gaps),
         RetentionRule("decisions", settings.keep_decisions, runs.purge_decisions),
         RetentionRule("exchanges", settings.keep_exchanges, runs.purge_exchanges),
         RetentionRule("negotiations", settings.keep_exchanges, runs.purge_negotiations),

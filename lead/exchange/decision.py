@@ -13,7 +13,7 @@ from uuid import UUID
 from lead.exchange.delivery import DecidedExchange, DecisionDelivery, OutboxMessage
 from lead.exchange.negotiation import Exchange
 from lead.exchange.user_limits import LeadLimits
-from lead.model import AgendaUpdate, Claim, PlanningDecision, UnplacedSlot, WaitingSlot
+from lead.model import AgendaUpdate, Claim, Gap, PlanningDecision, UnplacedSlot, WaitingSlot
 from lead.participants import ParticipantClient
 from lead.planning.agenda import (
     Agenda,
@@ -24,6 +24,7 @@ from lead.planning.agenda import (
     try_again_at,
 )
 from lead.planning.limited_time import NAME
+from lead.planning.slot_gaps import WINDOWS_OVER, given_up
 from lead.planning.unreachable import UnreachablePeriod
 from lead.store import ledger, planning
 from node.batching import Batcher
@@ -35,6 +36,10 @@ from node.model.runstate import RunState
 from node.model.seat_weights import SeatWeights
 from node.store.database import Connection, Database
 
+_FORGOTTEN = (
+    ", or it was booked, and measured on its participants, and its lead forgot that when its "
+    "database was restored from a backup"
+)
 BEYOND_HORIZON = "its window does not lie within the horizon of all participants yet"
 
 
@@ -239,9 +244,10 @@ class AttemptRecorder:
             await planning.keep_unplaced(connection, claimed, waiting, now)
             if attempt.exchange.unknown_to:
                 await _forget_acceptance(connection, claimed, attempt.exchange.unknown_to)
-        decisions = [
-            (a.claimed.task, _decision(a)) for a in ours if a.agenda.slots or a.agenda.too_late
-        ]
+        if gaps := [gap for attempt in ours for gap in _gaps(attempt)]:
+            remark = _FORGOTTEN if self._database.was_restored else ""
+            await planning.keep_gaps(connection, gaps, now, remark)
+        decisions = [(a.claimed.task, _decision(a)) for a in ours if _nominals(a.agenda)]
         if decisions:
             await planning.keep_decisions(connection, decisions, now)
         if ours:
@@ -317,12 +323,7 @@ def _waiting(
     def changed(slot: Slot, reason: str) -> bool:
         return known.get((slot.nominal, slot.attempt)) != reason
 
-    over = "its window was over before it could be planned"
-    if forgot:
-        over += (
-            ", or it was booked, and measured on its participants, and its lead forgot that when "
-            "its database was restored from a backup"
-        )
+    over = f"its window was over before it could be planned{_FORGOTTEN if forgot else ''}"
     return [
         *(
             unplaced_slot(slot, RunState.WAITING, reasons[slot.nominal])
@@ -338,16 +339,32 @@ def _waiting(
     ]
 
 
+def _gaps(attempt: PlanningAttempt) -> list[Gap]:
+    """Return the gaps to write; their reason is what can be said without knowing of an absence."""
+    return [Gap(attempt.claimed.task, gap, WINDOWS_OVER) for gap in attempt.agenda.gaps]
+
+
+def _nominals(agenda: Agenda) -> list[int]:
+    """Return slots that the planning was about: of gaps only the ends."""
+    ends = [slot for gap in agenda.gaps for slot in (gap.first, gap.last)]
+    return ends + [slot.nominal for slot in (*agenda.slots, *agenda.too_late)]
+
+
+def _given_up(agenda: Agenda) -> str | None:
+    """Describe the slots that are given up; None if there are none."""
+    count = len(agenda.too_late) + sum(gap.slots for gap in agenda.gaps)
+    return given_up(count, agenda.gaps) if count else None
+
+
 def _decision(attempt: PlanningAttempt) -> PlanningDecision:
     agenda, exchange = attempt.agenda, attempt.exchange
-    nominals = [slot.nominal for slot in (*agenda.slots, *agenda.too_late)]
+    nominals = _nominals(agenda)
     sentence = exchange.sentence()
     again = {slot.slot: slot.reason for slot in attempt.waiting if slot.attempt > 1 and slot.reason}
     before = [again[slot.nominal] for slot in agenda.slots if slot.nominal in again]
     outcome = exchange.outcome
-    if agenda.too_late:
-        given_up = f"{len(agenda.too_late)} given up: the window is over"
-        sentence = f"{sentence}; {given_up}" if agenda.slots else given_up
+    if (lost := _given_up(agenda)) is not None:
+        sentence = f"{sentence}; {lost}" if agenda.slots else lost
         outcome = outcome if agenda.slots else PlanningOutcome.GIVEN_UP
     return PlanningDecision(
         outcome=outcome,

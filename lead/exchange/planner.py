@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
@@ -237,12 +237,16 @@ class Planner:
             counted = await planning.counted_runs(connection, limited) if limited else {}
             changed = {c.task: _planned_to(c) for c in claims if c.terms.revision > 1}
             touched = await planning.touched(connection, changed) if changed else {}
+            now = self._clock.now()
+            behind = {c.task: at for c in claims if (at := _planned_to(c)) < now}
+            told = await planning.told_slots(connection, behind) if behind else {}
         return [
             _standing(
                 claimed,
                 waiting[claimed.task],
                 counted.get(claimed.task, 0),
                 touched.get(claimed.task, {}),
+                told.get(claimed.task, ()),
             )
             for claimed in claims
         ]
@@ -318,13 +322,14 @@ def _standing(
     waiting: list[WaitingSlot],
     counted: int,
     touched: Mapping[int, int | None],
+    told: Collection[int],
 ) -> tuple[list[WaitingSlot], PlanningProgress]:
     max_runs = claimed.terms.schedule.max_runs
     remaining = None if max_runs is None else max(0, max_runs - counted - len(waiting))
     pairs = [(slot.slot, slot.attempt) for slot in waiting]
     starts = claimed.starts or ()
     standing = PlanningProgress(
-        claimed.next_run_at, claimed.planned_to, pairs, remaining, touched, starts
+        claimed.next_run_at, claimed.planned_to, pairs, remaining, touched, starts, told
     )
     return waiting, standing
 
@@ -339,7 +344,13 @@ def out_of_time(attempt: PlanningAttempt) -> str | None:
     slots = due.slots
     if claimed.parent is None or exchange.outcome is not PlanningOutcome.NO_TIME:
         return None
-    if due.next_slot is not None or due.too_late or due.beyond or not exchange.proposals:
+    if (
+        due.next_slot is not None
+        or due.too_late
+        or due.gaps
+        or due.beyond
+        or not exchange.proposals
+    ):
         return None
     if exchange.runs or any(slot.attempt > 1 for slot in slots):
         return None

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import random
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, takewhile
 
+from lead.planning.slot_gaps import closed_slots, split
 from lead.planning.unreachable import jittered_pause
 from node.model import times
-from node.model.recurrence import Recurrence, next_nominal, nominal_starts, slip_of
+from node.model.recurrence import Recurrence, SlotRange, next_nominal, nominal_starts, slip_of
 
 PAUSE_FIRST = 250 * times.MILLISECOND
 PAUSE_MAX = 5 * times.MINUTE
@@ -50,7 +51,8 @@ class Agenda:
     """The slots to plan now (by start), those that are too late, and the first slot for later.
 
     ``beyond`` are waiting slots whose windows are no longer within the horizon: they are planned
-    when they enter it again.
+    when they enter it again. ``gaps`` are the slots that are too late and were never planned, if
+    there are many of them.
     """
 
     slots: tuple[Slot, ...]
@@ -61,6 +63,7 @@ class Agenda:
     beyond: tuple[Slot, ...] = ()
     found: Sequence[int] = ()
     """Start instants found before, as in the progress."""
+    gaps: tuple[SlotRange, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,8 @@ class PlanningProgress:
     attempt); beside these the task may have ``remaining`` more runs (None: no limit). Waiting slots
     are retried first, a batch at a time. Later slots may have had runs before the task was changed:
     ``touched`` has their next attempt, or None if none may follow. ``found`` are instants (sorted)
-    that an earlier search found possible as starts.
+    that an earlier search found possible as starts. ``told`` are later slots of which a run
+    tells, so that they are in no gap.
     """
 
     first_slot: int
@@ -80,6 +84,7 @@ class PlanningProgress:
     remaining: int | None
     touched: Mapping[int, int | None] = field(default_factory=dict)
     found: Sequence[int] = ()
+    told: Collection[int] = ()
 
 
 def agenda(
@@ -95,19 +100,22 @@ def agenda(
     entered = [slot for slot in all_waiting if entry.at(slot) <= now]
     waiting = entered[: limits.batch]
     room = max(0, limits.batch - len(waiting))
-    after = standing.first_slot - 1 if standing.planned_to is None else standing.planned_to
-    reached = list(islice(_entered(recurrence, entry, limits.batch, after, now), room))
-    fresh = list(_untouched(reached, standing.touched))
-    last = reached[-1].nominal if reached else after
+    begin = standing.first_slot - 1 if standing.planned_to is None else standing.planned_to
     remaining = standing.remaining
     if remaining is not None:
         remaining += _late(waiting, duration, soonest)
+    waiting_starts = {slot.nominal for slot in all_waiting}
+    closed = closed_slots(recurrence, duration, begin, soonest, now) if remaining != 0 else None
+    after = begin if closed is None else closed.last
+    reached = list(islice(_entered(recurrence, entry, limits.batch, after, now), room))
+    fresh = list(_untouched(reached, standing.touched))
+    last = reached[-1].nominal if reached else after
+    if remaining is not None:
         allowed = remaining + _late(fresh, duration, soonest)
         if allowed < len(fresh):
             fresh = fresh[:allowed]
             last = fresh[-1].nominal if fresh else after
         remaining -= len(fresh) - _late(fresh, duration, soonest)
-    waiting_starts = {slot.nominal for slot in all_waiting}
     slots = waiting + [slot for slot in fresh if slot.nominal not in waiting_starts]
     following = None if remaining == 0 else next_nominal(recurrence, last)
     return Agenda(
@@ -115,12 +123,13 @@ def agenda(
             sorted((s for s in slots if s.latest_start(duration) >= soonest), key=_by_start)
         ),
         too_late=tuple(s for s in slots if s.latest_start(duration) < soonest),
-        planned_to=standing.planned_to if last == after else last,
+        planned_to=standing.planned_to if last == begin else last,
         next_slot=following,
         full=len(entered) > len(waiting)
         or (following is not None and entry.at(_slot(recurrence, duration, following, 1)) <= now),
         beyond=tuple(slot for slot in all_waiting if entry.at(slot) > now),
         found=standing.found,
+        gaps=() if closed is None else split(recurrence, closed, {*waiting_starts, *standing.told}),
     )
 
 

@@ -21,17 +21,26 @@ import random
 import zlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from uuid import UUID
 
 import structlog
 
 from lead.failures import describe_failure
-from lead.model import HeldSeat, NextTerm, OpenTerm, PlanningDecision, PoolTask, PoolTaskCriteria
+from lead.model import (
+    Gap,
+    HeldSeat,
+    NextTerm,
+    OpenTerm,
+    PlanningDecision,
+    PoolTask,
+    PoolTaskCriteria,
+)
 from lead.participants import ProposalSource
 from lead.planning.agenda import Limits
 from lead.planning.needs import NeedsByTest
+from lead.planning.slot_gaps import WINDOWS_OVER, closed_slots, given_up
 from lead.planning.unreachable import jittered_pause
 from lead.policy.order.pacing import next_pass
 from lead.policy.settings import configured
@@ -44,6 +53,7 @@ from node.clock import Clock
 from node.model import times
 from node.model.errors import ParleyError
 from node.model.outcomes import PlanningOutcome
+from node.model.recurrence import SlotRange, nominal_range
 from node.model.terms import due_at, next_term, slots_in, term_length
 from node.model.wire.seats import SeatRequest
 from node.store import pools
@@ -270,11 +280,20 @@ class EpisodeLoop:
         request = SeatRequest.model_validate(pool_task.request)
         length = term_length(request.choice or pool.choice, pool.term)
         horizon, phase = self._limits.horizon, self._phase
-        terms, on = due_terms(pool_task, request, length, horizon, now, phase)
+        gap, following = without_closed(pool_task, now + self._limits.margin, now)
+        terms, on = due_terms(following, request, length, horizon, now, phase)
         async with self._database.transaction() as connection:
             if await episodes.go_on(connection, pool_task.id, pool_task.next_slot or 0, on):
                 await episodes.open_terms(connection, terms, now)
+                if gap is not None:
+                    await self._tell_gap(connection, pool_task.id, gap, now)
         return False
+
+    async def _tell_gap(self, connection: Connection, task: UUID, gap: SlotRange, now: int) -> None:
+        sentence = given_up(gap.slots, [gap])
+        decision = PlanningDecision(PlanningOutcome.GIVEN_UP, sentence, 0, 0, gap.first, gap.last)
+        await planning.keep_gaps(connection, [Gap(task, gap, WINDOWS_OVER)], now)
+        await planning.keep_decisions(connection, [(task, decision)], now)
 
     async def _run_episodes(self) -> bool:
         """Run an episode for each pool with something due; return whether more is due."""
@@ -421,6 +440,25 @@ def phase_of(lead: str, horizon: int) -> int:
     same time; a moment later the second one sees what the first one has booked.
     """
     return zlib.crc32(lead.encode()) * times.MILLISECOND % min(times.MINUTE, horizon // _PHASES)
+
+
+def without_closed(
+    pool_task: PoolTask, soonest: int, now: int
+) -> tuple[SlotRange | None, PoolTask]:
+    """Return the slots that are in no term and too late for one, and the task from then on.
+
+    Like those of a term without nodes, they use up rounds of the task. None means that they are so
+    few that a term can tell of them.
+    """
+    recurrence, after = pool_task.terms.recurrence, (pool_task.next_slot or 0) - 1
+    gap = closed_slots(recurrence, pool_task.terms.duration, after, soonest, now)
+    rounds = pool_task.rounds_left
+    if gap is not None and rounds is not None:
+        gap = nominal_range(recurrence, after, gap.last + 1, rounds)
+    if gap is None:
+        return None, pool_task
+    left = None if rounds is None else rounds - gap.slots
+    return gap, replace(pool_task, next_slot=gap.last + 1, rounds_left=left)
 
 
 def due_terms(

@@ -62,7 +62,8 @@ async def check(world: SimulatedWorld) -> None:
     for host in world.hosts:
         harvest(world, host)
         tasks = host.database.tables.tasks.rows.values()
-        of_runs = (*_overlaps(host), *_stuck(host), *_missing(world, host, tasks))
+        told = (*_missing(world, host, tasks), *_told_twice(host))
+        of_runs = (*_overlaps(host), *_stuck(host), *told)
         for sentence in (*of_runs, *seats.find_seat_faults(world, host)):
             world.history.violated(sentence)
     unsettled = dict.fromkeys(_unsettled(world))
@@ -175,12 +176,24 @@ def _missing(world: SimulatedWorld, host: Host, tasks: Iterable[TaskRow]) -> Ite
             continue
         known = world.history.slots.get(task.id, {})
         rows = {run.slot for run in tables.runs.by_task.of(task.id)}
+        gaps = tables.gaps.by_task.of(task.id)
         for slot in nominal_starts(recurrence, first - 1, world.end, _SLOTS_MAX):
             if not _is_over(recurrence, task, slot, host):
                 break
-            if slot not in known and slot not in rows:
+            told = any(gap.first_slot <= slot <= gap.last_slot for gap in gaps)
+            if slot not in known and slot not in rows and not told:
                 instant = times.format_instant(slot)
                 yield f"{host.name}: slot {instant} of task {task.id} is missing without a reason"
+
+
+def _told_twice(host: Host) -> Iterator[str]:
+    """Describe slots that are in a gap although they have a run that is over."""
+    tables = host.database.tables
+    for gap in tables.gaps.rows.values():
+        for run in tables.runs.by_task.of(gap.task_id):
+            again = run.freed or run.state == RunState.DISPLACED or run.state not in OVER
+            if gap.first_slot <= run.slot <= gap.last_slot and not again:
+                yield f"{host.name}: run {run.id} is {run.state}, and its slot is in gap {gap.id}"
 
 
 def _is_over(recurrence: Recurrence, task: TaskRow, slot: int, host: Host) -> bool:

@@ -55,7 +55,7 @@ def run_of(
     measured: MeasuredSpec,
     parts: tuple[PartView, ...] | None = None,
 ) -> Run:
-    """Return a row of the view ``run_known``, and what it measures, as the API's document."""
+    """Return a row of ``run_known``, or a gap, and what it measures, as the API's document."""
     started = row["started_at"]
     metrics = _metrics(node, row)
     error = None if started is None else (started - row["starts_at"]) / times.MILLISECOND
@@ -74,6 +74,8 @@ def run_of(
         ends_at=row["ends_at"],
         slot=row["slot"],
         attempt=row["attempt"],
+        slots=row["slots"],
+        last_slot=row["last_slot"] if row["attempt"] == 0 else None,
         participants=tuple(row["participants"]),
         participant=row["participant"],
         lead=row["lead"] or "",
@@ -204,25 +206,26 @@ async def explain(request: web.Request) -> web.StreamResponse:
     """GET: why this run is in its state, or did not take place."""
     node = request.app[NODE]
     run = await fetch(node, requests.identifier(request))
+    return responses.one(await explained(node, run, run.slot, request[PRINCIPAL]))
+
+
+async def explained(node: NodeService, run: Run, slot: int, user: Principal) -> Explanation:
+    """Return why a run is in its state, with the planning of a slot; of a gap it has several."""
     async with node.database.connection() as connection:
-        attempts = await decisions(
-            connection, run.task, run.slot, _DECISIONS_SHOWN, request[PRINCIPAL]
-        )
+        attempts = await decisions(connection, run.task, slot, _DECISIONS_SHOWN, user)
         rows = await archives.deliveries(
             connection, archives.DeliveryFilter(run=run.id, whole_runs=True)
         )
     archivings = tuple(Archiving.model_validate(dict(row)) for row in rows)
-    return responses.one(
-        Explanation(
-            task=run.task,
-            run=run.id,
-            headline=run.headline,
-            state=run.state,
-            sentence="; ".join([_sentence(run), *map(_delivery, reversed(archivings))]),
-            requester=run.requester,
-            decisions=attempts,
-            archivings=archivings,
-        )
+    return Explanation(
+        task=run.task,
+        run=run.id,
+        headline=run.headline,
+        state=run.state,
+        sentence="; ".join([_sentence(run), *map(_delivery, reversed(archivings))]),
+        requester=run.requester,
+        decisions=attempts,
+        archivings=archivings,
     )
 
 

@@ -28,6 +28,7 @@ from node.api.routing import (
     Route,
     waits,
 )
+from node.model import times
 from node.model.errors import FieldFault, InvalidDocument, NotFound, NoTime
 from node.model.headline import headline
 from node.model.host_limits.rules import User
@@ -426,9 +427,12 @@ async def runs_of(request: web.Request) -> web.StreamResponse:
 
 
 async def explain(request: web.Request) -> web.StreamResponse:
-    """GET: why the task's runs are in their states."""
+    """GET: why the task's runs are in their states; with ``slot``, why that one is."""
     node = request.app[NODE]
+    requests.only(request, "slot", "limit")
     task = await fetch(node, requests.identifier(request))
+    if (slot := requests.instant(request, "slot")) is not None:
+        return responses.one(await _explained_slot(node, task.id, slot, request[PRINCIPAL]))
     async with node.database.connection() as connection:
         decisions = await runs.decisions(
             connection, task.id, None, requests.limit(request), request[PRINCIPAL]
@@ -453,6 +457,16 @@ async def explain(request: web.Request) -> web.StreamResponse:
             decisions=decisions,
         )
     )
+
+
+async def _explained_slot(node: NodeService, task: UUID, slot: int, user: Principal) -> Explanation:
+    async with node.database.connection() as connection:
+        run = await runs_store.at_slot(connection, task, slot)
+    if run is None:
+        at = times.format_instant(slot)
+        msg = f"task {task} has no run with the nominal start {at} here, and no gap then"
+        raise NotFound(msg)
+    return await runs.explained(node, await runs.fetch(node, run), slot, user)
 
 
 _SEATS = Query(
@@ -565,6 +579,9 @@ ROUTES = (
         explain,
         "Explain why the runs of a task are in their states",
         answer=Explanation,
-        query=(LIMIT,),
+        query=(
+            Query("slot", "Only the slot with this nominal start, or the gap it is in.", INSTANT),
+            LIMIT,
+        ),
     ),
 )

@@ -15,7 +15,7 @@ import click
 from node.cli.output import Column, Record, RecordLayout, printable, readable, sanitise_line
 from node.cli.references import find_either, find_task, short
 from node.cli.session import Session, asks_node
-from node.cli.times import clock_time, duration_in_words, local
+from node.cli.times import MOMENT, Moment, clock_time, duration_in_words, local
 
 if TYPE_CHECKING:
     from node.model.wire.runs import Explanation
@@ -39,10 +39,15 @@ _SPAN = 2
 @click.option(
     "--all", "everything", is_flag=True, help="Show every attempt, not only the newest three."
 )
+@click.option("--slot", type=MOMENT, help="Only the slot of a task with this nominal start.")
 @asks_node
-async def explain(session: Session, what: str, everything: bool) -> None:
-    """Explain why a task or a run is in its state, or why a run has no time."""
-    explanation = await _explanation(session, what)
+async def explain(session: Session, what: str, *, everything: bool, slot: Moment | None) -> None:
+    """Explain why a task or a run is in its state, or why a run has no time.
+
+    With --slot, explain why one slot of a task was measured or not; many slots that were never
+    planned, because no lead was running, are one gap.
+    """
+    explanation = await _explanation(session, what, slot)
     shown = len(explanation.decisions) if everything else _DECISIONS_SHOWN
 
     def view(record: Record) -> str:
@@ -51,9 +56,12 @@ async def explain(session: Session, what: str, everything: bool) -> None:
     session.output.one(explanation, EXPLANATION, view)
 
 
-async def _explanation(session: Session, what: str) -> Explanation:
+async def _explanation(session: Session, what: str, slot: Moment | None) -> Explanation:
     from node.model.wire.runs import Run  # loads pydantic
 
+    if slot is not None:
+        task = await find_task(session, what)
+        return await session.client.explain_task(task.id, slot.at(session.clock.now()))
     # @-1 means the newest task: its author just created it, and a run of a seat may be newer.
     subject = await (find_task if what.startswith("@") else find_either)(session, what)
     if isinstance(subject, Run):

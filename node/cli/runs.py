@@ -264,7 +264,8 @@ def run_view(run: Record) -> str:
         ("task", run["task"]),
         ("mesh", run["mesh"]),
         ("class", _class_and_priority(run)),
-        ("attempt", "" if run["attempt"] == 1 else run["attempt"]),
+        ("attempt", run["attempt"] if run["attempt"] > 1 else ""),
+        ("slots", f"{run['slots']} to {local(run['last_slot'])}" if run["last_slot"] else ""),
         ("lead", run["lead"]),
         ("displaced by", run["displaced_by"]),
     )

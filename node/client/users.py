@@ -227,9 +227,10 @@ class UserClient(MeshesApi, ArchivesApi, AuditApi, TokensApi):
         query = {"dry_run": "true" if dry_run else None}
         return read(Task, await self._ask("PATCH", f"/tasks/{task}", query=query, body=patch))
 
-    async def explain_task(self, task: UUID) -> Explanation:
-        """Explain why a task is in its state."""
-        return read(Explanation, await self._ask("GET", f"/tasks/{task}/explain"))
+    async def explain_task(self, task: UUID, slot: int | None = None) -> Explanation:
+        """Explain why a task is in its state, or why its slot with this nominal start is."""
+        query = {} if slot is None else {"slot": times.format_instant(slot)}
+        return read(Explanation, await self._ask("GET", f"/tasks/{task}/explain", query=query))
 
     # Runs
 

@@ -23,7 +23,7 @@ database from 2000 on.)
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
@@ -110,14 +110,42 @@ def zone_of(name: str | None) -> tzinfo:
 
 def firings(cron: Cron, zone: tzinfo, after: int) -> Iterator[int]:
     """Yield instants strictly later than ``after``, ascending, distinct, up to the year 2100."""
-    day = times.to_datetime(after).astimezone(zone).date()
-    while day <= _LAST_DAY:
-        of_day = _firings_of(cron, zone, day)
+    for of_day in _firings_by_day(cron, zone, after, _LAST_DAY):
         yield from of_day[bisect_right(of_day, after) :]
+
+
+def _local_day(zone: tzinfo, instant: int) -> date:
+    """Return the local day of an instant."""
+    return times.to_datetime(instant).astimezone(zone).date()
+
+
+def _firings_by_day(
+    cron: Cron, zone: tzinfo, after: int, last_day: date
+) -> Iterator[tuple[int, ...]]:
+    """Yield the firings of the local day of ``after`` and of later ones, up to the last day."""
+    day = _local_day(zone, after)
+    while day <= min(last_day, _LAST_DAY):
+        yield _firings_of(cron, zone, day)
         day += _ONE_DAY
         # Visit the first of each month: a time skipped at the end of the last month may move there.
         if day.day > 1 and day.month not in cron.calendar.months:
             day = (day.replace(day=1) + 31 * _ONE_DAY).replace(day=1)
+
+
+def firing_range(cron: Cron, zone: tzinfo, after: int, before: int) -> tuple[int, int, int] | None:
+    """Return the first firing between two instants (both excluded), the last, and their number.
+
+    None means that there is none. The firings of a day are counted together.
+    """
+    first = last = None
+    count = 0
+    for of_day in _firings_by_day(cron, zone, after, _local_day(zone, before)):
+        begin, end = bisect_right(of_day, after), bisect_left(of_day, before)
+        if begin < end:
+            first = of_day[begin] if first is None else first
+            last = of_day[end - 1]
+            count += end - begin
+    return None if first is None or last is None else (first, last, count)
 
 
 @lru_cache(maxsize=128)  # the lead asks for the runs of a day one after another

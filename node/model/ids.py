@@ -16,6 +16,7 @@ from uuid import UUID, uuid5
 
 TaskId = NewType("TaskId", UUID)
 RunId = NewType("RunId", UUID)
+GapId = NewType("GapId", UUID)
 ExchangeId = NewType("ExchangeId", UUID)
 Generation = NewType("Generation", UUID)
 Identity = NewType("Identity", str)
@@ -25,6 +26,11 @@ Identity = NewType("Identity", str)
 def run_id(task: TaskId, slot: int, attempt: int) -> RunId:
     """Return the id of the ``attempt``-th run (from 1) of the slot with this nominal start."""
     return RunId(uuid5(task, f"run {slot} {attempt}"))
+
+
+def gap_id(task: TaskId, first_slot: int) -> GapId:
+    """Return the id of the gap of a task that begins with this slot."""
+    return GapId(uuid5(task, f"gap {first_slot}"))
 
 
 def exchange_id(task: TaskId, lease_epoch: int) -> ExchangeId:

@@ -16,11 +16,12 @@ after ``until``, nor after the year 2099.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, pairwise, takewhile
 
 from node.model import times
-from node.model.cron import firings, parse_cron, zone_of
+from node.model.cron import firing_range, firings, parse_cron, zone_of
 from node.model.errors import FieldFault
 
 
@@ -52,6 +53,11 @@ def nominal_starts(recurrence: Recurrence, after: int, before: int, limit: int) 
     Both bounds are excluded, so that the last nominal start planned is the next ``after``. The cost
     depends on ``limit``, not on the distance of the anchor or of ``before``.
     """
+    return list(_starts(recurrence, after, before, limit))
+
+
+def _starts(recurrence: Recurrence, after: int, before: int, limit: int) -> Sequence[int]:
+    """Return what :func:`nominal_starts` does; of an interval as a ``range``, at no cost."""
     if recurrence.follows:
         return []
     before = min(before, times.LATEST)
@@ -66,8 +72,35 @@ def nominal_starts(recurrence: Recurrence, after: int, before: int, limit: int) 
     if recurrence.repeat is not None:
         behind = (earliest - recurrence.anchor) % recurrence.repeat
         first = earliest + (recurrence.repeat - behind if behind else 0)
-        return list(range(first, before, recurrence.repeat)[:limit])
+        return range(first, before, recurrence.repeat)[:limit]
     return [recurrence.anchor] if earliest == recurrence.anchor else []
+
+
+@dataclass(frozen=True)
+class SlotRange:
+    """All nominal starts of a task from the first to the last one, and their number."""
+
+    first: int
+    last: int
+    slots: int
+
+
+def nominal_range(
+    recurrence: Recurrence, after: int, before: int, limit: int | None = None
+) -> SlotRange | None:
+    """Return the nominal starts ``n`` with ``after < n < before`` as a range; None if none is.
+
+    With ``limit`` these are the first ones only, at most so many. The cost does not depend on the
+    number of nominal starts of an interval. A cron expression is walked through day by day.
+    """
+    if recurrence.cron is not None and limit is None and not recurrence.follows:
+        until = times.LATEST if recurrence.until is None else recurrence.until
+        earliest = max(after, recurrence.anchor - 1)
+        cron, zone = parse_cron(recurrence.cron), zone_of(recurrence.timezone)
+        found = firing_range(cron, zone, earliest, min(before, until, times.LATEST))
+        return None if found is None else SlotRange(*found)
+    starts = _starts(recurrence, after, before, times.LATEST if limit is None else limit)
+    return SlotRange(starts[0], starts[-1], len(starts)) if starts else None
 
 
 def next_nominal(recurrence: Recurrence, after: int) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from node.model.readiness import LEAD_SILENT
 from node.store.database import Connection
 from node.store.queries import Queries
 
@@ -19,8 +20,11 @@ class PlanningFacts(NamedTuple):
 
 
 async def keep_lead(connection: Connection, owner: str, now: int, forget_before: int) -> None:
-    """Store that a process plans at ``now``, and forget those last heard before an instant."""
-    await connection.execute(_SQL["keep_lead"], owner, now, forget_before)
+    """Store that a process plans at ``now``, and forget those last heard before an instant.
+
+    If no process was heard for :data:`LEAD_SILENT` or longer, store that as an absence.
+    """
+    await connection.execute(_SQL["keep_lead"], owner, now, forget_before, now - LEAD_SILENT)
 
 
 async def facts(connection: Connection, heard_after: int, slots_before: int) -> PlanningFacts:

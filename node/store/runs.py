@@ -365,9 +365,17 @@ async def wait_again(
 
 
 async def shown(connection: Connection, run: UUID) -> Record | None:
-    """Return a row of the view ``run_known``; None if the run is unknown here."""
+    """Return a run, or a gap in the form of one; None if it is unknown here."""
     row: Record | None = await connection.fetchrow(_SQL["run"], run)
+    if row is None:
+        row = await connection.fetchrow(_SQL["gap"], run)
     return row
+
+
+async def at_slot(connection: Connection, task: UUID, slot: int) -> UUID | None:
+    """Return the run of a task that tells of a slot, or the gap in which this is; None if none."""
+    found: UUID | None = await connection.fetchval(_SQL["at_slot"], task, slot)
+    return found
 
 
 async def recorded(connection: Connection, run: UUID) -> Record | None:
@@ -377,9 +385,9 @@ async def recorded(connection: Connection, run: UUID) -> Record | None:
 
 
 async def listed(connection: Connection, wanted: RunFilter) -> list[Record]:
-    """Return rows of the view ``run_known`` for users."""
-    rows: list[Record] = await connection.fetch(
-        _SQL["runs_forward" if wanted.ascending else "runs_backward"],
+    """Return runs for users, and gaps in the form of runs; both in one order, by start."""
+    forward = wanted.ascending
+    arguments = (
         wanted.task,
         None if wanted.states is None else list(wanted.states),
         wanted.test,
@@ -391,7 +399,14 @@ async def listed(connection: Connection, wanted: RunFilter) -> list[Record]:
         wanted.limit,
         wanted.requester,
     )
-    return rows
+    rows: list[Record] = await connection.fetch(
+        _SQL["runs_forward" if forward else "runs_backward"], *arguments
+    )
+    if wanted.states is not None and RunState.UNPLACED not in wanted.states:
+        return rows
+    rows += await connection.fetch(_SQL["gaps_forward" if forward else "gaps_backward"], *arguments)
+    rows.sort(key=lambda row: (row["starts_at"], row["run_id"]), reverse=not forward)
+    return rows[: wanted.limit]
 
 
 @dataclass(frozen=True)
@@ -439,6 +454,11 @@ async def counts(connection: Connection) -> list[tuple[str, str, int]]:
 async def purge(connection: Connection, before: int, at_most: int, *, finished: bool) -> int:
     """Delete runs that ended before, the finished ones or all others; return how many."""
     return int(await connection.fetchval(_SQL["purge_runs"], before, finished, at_most))
+
+
+async def purge_gaps(connection: Connection, before: int, at_most: int) -> int:
+    """Delete gaps whose last slot was before; return how many."""
+    return int(await connection.fetchval(_SQL["purge_gaps"], before, at_most))
 
 
 async def purge_decisions(connection: Connection, before: int, at_most: int) -> int:

@@ -101,6 +101,7 @@ function facts(run, task, now) {
   const when = (text) => timeElement(Date.parse(text), now);
   const rows = [
     ["Nominal start", when(run.slot)],
+    ["Slots", run.last_slot && `${run.slots}, the last one at ${momentOf(Date.parse(run.last_slot), now)}`],
     ["Started", run.started_at && when(run.started_at)],
     ["Start error", run.start_error_ms !== null && `${run.start_error_ms.toFixed(2)} ms`],
     ["Finished", run.finished_at && when(run.finished_at)],

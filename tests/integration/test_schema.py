@@ -29,6 +29,8 @@ VIEWS = (
     "run_now",
     "run_upcoming",
     "run_missed",
+    "run_gap",
+    "mesh_gap",
     "run_history",
     "interval_history",
     "node_occupancy",

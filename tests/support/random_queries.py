@@ -51,6 +51,7 @@ SMALL = {
     **dict.fromkeys(("limit", "at_most"), (1, 50)),
     **dict.fromkeys(("seats", "counts", "place", "places"), (1, 2, 3)),
     **dict.fromkeys(("rounds_left", "patience", "tries"), (1, 5)),
+    "slot_counts": (4, 5, 100),
     "was_tries": (0, 1),
     "was_seats": (1, 2, 3),
     "held": (0, 0, 1),
@@ -123,6 +124,7 @@ SELDOM = {
         "runs.purge_runs",
         "runs.purge_exchanges",
         "runs.purge_decisions",
+        "runs.purge_gaps",
         "campaigns.purge_charges",
     ),
     *("bookings.take_waiting", "changes.free_led", "tasks.finish_tasks"),
@@ -218,11 +220,19 @@ class RandomQuerier:
             self._fit_slots(made, names)
         if {"since", "until"} <= names:
             made["since"], made["until"] = sorted((made["since"], made["until"]))
-        if "ends" in names:
-            many = len(made["runs"]) if "runs" in made else 3
-            made["starts"] = self._rng.sample(INSTANTS, many)
-            long = self._rng.choice((1, 2, 3)) * times.MINUTE
-            made["ends"] = [start + long for start in made["starts"]]
+        self._fit_spans(made, names)
+
+    def _fit_spans(self, made: dict[str, Any], names: set[str]) -> None:
+        """Choose spans that end after their start: those of gaps, or all of one length."""
+        if "slot_counts" in names:
+            pairs = zip(made["first_slots"], made["last_slots"], strict=True)
+            made["first_slots"], made["last_slots"] = zip(*map(sorted, pairs), strict=True)
+        if "ends" not in names:
+            return
+        many = len(made["runs"]) if "runs" in made else 3
+        made["starts"] = self._rng.sample(INSTANTS, many)
+        long = self._rng.choice((1, 2, 3)) * times.MINUTE
+        made["ends"] = [start + long for start in made["starts"]]
 
     def _fit_slots(self, made: dict[str, Any], names: set[str]) -> None:
         """Choose runs of the given tasks, with the slots that they serve."""

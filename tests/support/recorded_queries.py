@@ -170,6 +170,7 @@ def contents(tables: Tables) -> dict[str, list[str]]:
         "charge_hour": tables.charge_hours,
         "decision": tables.decisions,
         "exchange": tables.exchanges,
+        "gap": tables.gaps,
         "idempotency": tables.idempotencies,
         "lead_question": tables.lead_questions,
         "lead_share": tables.lead_shares,
@@ -243,6 +244,7 @@ ROWS: dict[str, type[TableRow]] = {
     "charge_hour": rows.ChargeHourRow,
     "decision": rows.DecisionRow,
     "exchange": rows.ExchangeRow,
+    "gap": rows.GapRow,
     "idempotency": rows.IdempotencyRow,
     "lead_question": rows.LeadQuestionRow,
     "lead_share": rows.LeadShareRow,
@@ -274,6 +276,7 @@ NOT_SIMULATED = {
     "limit_rate",
     "limit_reached",
     "lead_process",
+    "lead_absence",
     # Simulated nodes have no users.
     "access_token",
     "audit",

@@ -56,12 +56,16 @@ class Lead:
         """Plan once; return when to plan again."""
         self.plannings.append(now)
         asked = self.ask(now)
-        for slot in (*asked.too_late, *asked.slots):
-            assert slot.nominal not in self.booked, "a slot that has its run is planned again"
-            assert slot.nominal not in self.unplaced, "a slot that was given up is planned again"
-            self.first_asked.setdefault(slot.nominal, now)
+        given_up = [
+            *self.in_gaps(asked),
+            *(slot.nominal for slot in asked.too_late),
+        ]
+        for nominal in (*given_up, *(slot.nominal for slot in asked.slots)):
+            assert nominal not in self.booked, "a slot that has its run is planned again"
+            assert nominal not in self.unplaced, "a slot that was given up is planned again"
+            self.first_asked.setdefault(nominal, now)
         missed = [slot for slot in asked.slots if self.rng.random() >= self.luck]
-        self.unplaced += [slot.nominal for slot in asked.too_late]
+        self.unplaced += given_up
         self.booked += [slot.nominal for slot in asked.slots if slot not in missed]
         self.waiting = {slot.nominal: slot.attempt for slot in missed}
         self.planned_to = asked.planned_to
@@ -69,6 +73,14 @@ class Lead:
         self.failures = self.failures + 1 if missed else 0
         regular = plan_next_at(self.recurrence, self.duration, asked, self.limits, len(missed), now)
         return min((at for at in (again, regular) if at is not None), default=None)
+
+    def in_gaps(self, asked: Agenda) -> list[int]:
+        """Return the slots of all gaps, one by one."""
+        return [
+            slot
+            for gap in asked.gaps
+            for slot in nominal_starts(self.recurrence, gap.first - 1, gap.last + 1, gap.slots)
+        ]
 
     def ask(self, now: int) -> Agenda:
         """Return the agenda of now."""

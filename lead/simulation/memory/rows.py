@@ -434,6 +434,19 @@ class PartRow(TableRow):
 
 
 @dataclass(slots=True, eq=False)
+class GapRow(TableRow):
+    """Slots of a task that were never planned, as a range."""
+
+    id: UUID
+    task_id: UUID
+    first_slot: int
+    last_slot: int
+    slots: int
+    reason: str
+    told_at: int
+
+
+@dataclass(slots=True, eq=False)
 class DecisionRow(TableRow):
     """A planning attempt."""
 

@@ -442,6 +442,16 @@ def purge_runs(tables: Tables, before: int, finished: bool, at_most: int) -> Ans
 
 
 @TWINS.of("count")
+def purge_gaps(tables: Tables, before: int, at_most: int) -> Answer:
+    """Delete old gaps."""
+    old = [row for row in tables.gaps.rows.values() if row.last_slot < before]
+    gone = sorted(old, key=lambda row: (row.first_slot, row.id))[:at_most]
+    for row in gone:
+        tables.gaps.delete(row)
+    return [(len(gone),)]
+
+
+@TWINS.of("count")
 def purge_decisions(tables: Tables, before: int, at_most: int) -> Answer:
     """Delete old planning attempts."""
     over = {row.id: row for row in tables.decisions.over_before(before)}  # some come twice

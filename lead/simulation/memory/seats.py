@@ -212,11 +212,18 @@ def finish_pool_tasks(tables: Tables, now: int) -> Answer:
             for term in terms
         )
         if over and not any(part.state in _OPEN for part in tables.tasks.parts.of(task.id)):
-            ended.append((task, None if used or not terms else terms[-1].reason))
+            ended.append((task, None if used else _last_reason(tables, terms, task.id)))
     for task, reason in ended:
         state = "finished" if reason is None else "unplaced"
         tables.tasks.change(task, state=state, reason=reason or task.reason, ended_at=now)
     return [(task.id, task.state) for task, _ in ended]
+
+
+def _last_reason(tables: Tables, terms: Sequence[TermRow], task: UUID) -> str | None:
+    """Return why the last slots of a pool task got no nodes: those of a term, or of a gap."""
+    lost = [(-term.starts_at, term.reason is None, term.reason) for term in terms]
+    lost += [(-gap.first_slot, False, gap.reason) for gap in tables.gaps.by_task.of(task)]
+    return min(lost)[2] if lost else None
 
 
 @TWINS.of("id")

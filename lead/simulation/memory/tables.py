@@ -15,6 +15,7 @@ from lead.simulation.memory.rows import (
     CampaignRow,
     ChargeRow,
     DecisionRow,
+    GapRow,
     IdempotencyRow,
     LeadQuestionRow,
     LeadShareRow,
@@ -133,6 +134,44 @@ class PartTable(Table[tuple[UUID, int], PartRow]):
 
     def _leave(self, row: PartRow) -> None:
         self.by_run.remove(row.run_id, row)
+
+
+class GapTable(Table[UUID, GapRow]):
+    """The gaps of tasks, which do not overlap."""
+
+    def __init__(self, journal: Journal, tasks: TaskTable) -> None:
+        """Create an empty table; gaps belong to tasks."""
+        super().__init__(journal)
+        self._tasks = tasks
+        self.by_task: GroupedRows[UUID, GapRow] = GroupedRows()
+
+    def key(self, row: GapRow) -> UUID:
+        """Return the id."""
+        return row.id
+
+    def offer(self, row: GapRow) -> bool:
+        """Insert a gap unless its id or one of its slots is taken: ``ON CONFLICT DO NOTHING``."""
+        if row.slots <= 0 or row.first_slot > row.last_slot:
+            msg = "a gap has slots, from the first to the last one"
+            raise BrokenCheck(msg)
+        if row.id in self.rows or any(
+            gap.first_slot <= row.last_slot and gap.last_slot >= row.first_slot
+            for gap in self.by_task.of(row.task_id)
+        ):
+            return False
+        self.insert(row)
+        return True
+
+    def _check(self, row: GapRow) -> None:
+        if row.task_id not in self._tasks.rows:
+            msg = f"there is no task {row.task_id}"
+            raise BrokenReference(msg)
+
+    def _enter(self, row: GapRow) -> None:
+        self.by_task.add(row.task_id, row)
+
+    def _leave(self, row: GapRow) -> None:
+        self.by_task.remove(row.task_id, row)
 
 
 class DecisionTable(Table[int, DecisionRow]):
@@ -287,6 +326,7 @@ class Tables:
         self.exchanges = ExchangeTable(journal, self.tasks)
         self.runs = RunTable(journal, self.tasks, self.exchanges, self._give_back, self._tell_room)
         self.parts = PartTable(journal, self.runs)
+        self.gaps = GapTable(journal, self.tasks)
         self.decisions = DecisionTable(journal, self.tasks)
         self.pools = PoolTable(journal)
         self.pool_tasks = PoolTaskTable(journal, self.tasks)
@@ -433,14 +473,19 @@ class Tables:
             self.delete_term(term)
         for seat in self.seats.of_part.of(task):
             self.seats.delete(seat)
+        self._delete_planning(task)
+        if (pool_task := self.pool_tasks.rows.get(task)) is not None:
+            self.pool_tasks.delete(pool_task)
+
+    def _delete_planning(self, task: UUID) -> None:
+        for gap in self.gaps.by_task.of(task):
+            self.gaps.delete(gap)
         for decision in self.decisions.by_task.of(task):
             self.decisions.delete(decision)
         for negotiation in self.negotiations.by_task.of(task):
             self.negotiations.delete(negotiation)
         if (agenda := self.plannings.rows.get(task)) is not None:
             self.plannings.delete(agenda)
-        if (pool_task := self.pool_tasks.rows.get(task)) is not None:
-            self.pool_tasks.delete(pool_task)
 
     def delete_term(self, term: TermRow) -> None:
         """Delete a term and its seats."""

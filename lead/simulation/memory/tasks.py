@@ -149,8 +149,8 @@ def requester(tables: Tables, task: UUID) -> Answer:
 
 @TWINS.of("requester")
 def requester_of_run(tables: Tables, run: UUID) -> Answer:
-    """Return who created the task of a run."""
-    row = tables.runs.rows.get(run)
+    """Return who created the task of a run or a gap."""
+    row = tables.runs.rows.get(run) or tables.gaps.rows.get(run)
     return () if row is None else requester(tables, row.task_id)
 
 

@@ -64,7 +64,12 @@ class Run(Document):
     starts_at: Instant
     ends_at: Instant
     slot: Instant = Field(description="Nominal start.")
-    attempt: int
+    attempt: int = Field(description="Counted from 1; 0 for a gap.")
+    slots: int = Field(
+        1,
+        description="More than 1 only for a gap: slots that were never planned, told as one.",
+    )
+    last_slot: Instant | None = Field(None, description="The last slot of a gap; null for a run.")
     participants: tuple[str, ...]
     participant: int | None = Field(description="This node's index among them.")
     lead: str

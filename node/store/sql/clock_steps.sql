@@ -62,4 +62,9 @@ SET
 WHERE greatest(seen_at, heard_at, unreachable_since) > $1;
 
 -- see_leads_now --
+-- What seemed to be an absence until later than now was none.
+WITH undone AS (
+    DELETE FROM lead_absence WHERE until > $1
+)
+
 UPDATE lead_process SET seen_at = $1 WHERE seen_at > $1;

@@ -64,15 +64,25 @@ ORDER BY key, created_at DESC, task_id DESC
 LIMIT $3;
 
 -- mesh_outcomes --
--- How often each outcome occurred, over the whole mesh.
+-- How often each outcome occurred, over the whole mesh. Of gaps, only the slots in the span count.
 SELECT
     outcome,
     CASE WHEN outcome = 'missing' THEN state END AS state,
     CASE WHEN outcome = 'missing' THEN cause END AS cause,
-    count(*) AS slots,
+    sum(slots)::bigint AS slots,
     (array_agg(reason ORDER BY slot DESC) FILTER (WHERE outcome = 'missing'))[1] AS example
-FROM mesh_delivery
-WHERE mesh = $1 AND slot >= $2 AND slot < $3 AND ($4::text IS NULL OR requester = $4)
+FROM (
+    SELECT outcome, state, cause, 1 AS slots, reason, slot
+    FROM mesh_delivery
+    WHERE mesh = $1 AND slot >= $2 AND slot < $3 AND ($4::text IS NULL OR requester = $4)
+    UNION ALL
+    SELECT
+        'missing', 'unplaced', cause,
+        slots_before($3, first_slot, last_slot, slots) - slots_before($2, first_slot, last_slot, slots), reason, first_slot
+    FROM mesh_gap
+    WHERE mesh = $1 AND last_slot >= $2 AND first_slot < $3 AND ($4 IS NULL OR requester = $4)
+) AS told
+WHERE slots > 0
 GROUP BY 1, 2, 3
 ORDER BY slots DESC, outcome, state, cause;
 
@@ -84,11 +94,23 @@ SELECT
     outcome,
     CASE WHEN outcome = 'missing' THEN state END AS state,
     CASE WHEN outcome = 'missing' THEN cause END AS cause,
-    count(*) AS slots,
+    sum(slots)::bigint AS slots,
     (array_agg(reason ORDER BY slot DESC) FILTER (WHERE outcome = 'missing'))[1] AS example
-FROM mesh_delivery
-WHERE
-    mesh = $1 AND key >= $4 AND key <= $5 AND slot >= $2 AND slot < $3
-    AND ($6::text IS NULL OR requester = $6)
+FROM (
+    SELECT key, outcome, state, cause, 1 AS slots, reason, slot
+    FROM mesh_delivery
+    WHERE
+        mesh = $1 AND key >= $4 AND key <= $5 AND slot >= $2 AND slot < $3
+        AND ($6::text IS NULL OR requester = $6)
+    UNION ALL
+    SELECT
+        key, 'missing', 'unplaced', cause,
+        slots_before($3, first_slot, last_slot, slots) - slots_before($2, first_slot, last_slot, slots), reason, first_slot
+    FROM mesh_gap
+    WHERE
+        mesh = $1 AND key >= $4 AND key <= $5 AND last_slot >= $2 AND first_slot < $3
+        AND ($6 IS NULL OR requester = $6)
+) AS told
+WHERE slots > 0
 GROUP BY 1, 2, 3, 4
 ORDER BY slots DESC, outcome, state, cause;

@@ -1,7 +1,18 @@
 -- keep_lead --
--- A process that plans says that it is there; those that said so long ago are forgotten.
+-- A process that plans says that it is there; those that said so long ago are forgotten, and old absences. If none was heard
+-- for a while, since before $4, that was an absence.
 WITH forgotten AS (
     DELETE FROM lead_process WHERE seen_at < $3 AND owner <> $1
+),
+
+past AS (
+    DELETE FROM lead_absence WHERE until < $3
+),
+
+absent AS (
+    INSERT INTO lead_absence (since, until)
+    SELECT max(seen_at), $2 FROM lead_process HAVING max(seen_at) < $4
+    ON CONFLICT DO NOTHING
 )
 
 INSERT INTO lead_process (owner, seen_at) VALUES ($1, $2)

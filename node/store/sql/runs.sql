@@ -216,7 +216,7 @@ SELECT
     run_known.scheduling_class::text, run_known.priority, run_known.starts_at, run_known.ends_at,
     run_known.slot, run_known.attempt, run_known.participants, run_known.participant, run_known.lead,
     run_known.started_at, run_known.finished_at, run_known.displaced_by, run_known.summary, run_known.result,
-    run_known.verdict, run_known.verdict_reasons, run_known.requester
+    run_known.verdict, run_known.verdict_reasons, run_known.requester, 1::bigint AS slots, run_known.slot AS last_slot
 FROM run_known
 WHERE run_known.run_id = $1;
 
@@ -236,7 +236,7 @@ SELECT
     run_known.scheduling_class::text, run_known.priority, run_known.starts_at, run_known.ends_at,
     run_known.slot, run_known.attempt, run_known.participants, run_known.participant, run_known.lead,
     run_known.started_at, run_known.finished_at, run_known.displaced_by, run_known.summary, run_known.result,
-    run_known.verdict, run_known.verdict_reasons, run_known.requester
+    run_known.verdict, run_known.verdict_reasons, run_known.requester, 1::bigint AS slots, run_known.slot AS last_slot
 FROM run_known
 WHERE
     ($1::uuid IS NULL OR run_known.task_id = ANY(ARRAY(SELECT task.id FROM task WHERE task.id = $1 OR task.parent = $1)))
@@ -257,7 +257,7 @@ SELECT
     run_known.scheduling_class::text, run_known.priority, run_known.starts_at, run_known.ends_at,
     run_known.slot, run_known.attempt, run_known.participants, run_known.participant, run_known.lead,
     run_known.started_at, run_known.finished_at, run_known.displaced_by, run_known.summary, run_known.result,
-    run_known.verdict, run_known.verdict_reasons, run_known.requester
+    run_known.verdict, run_known.verdict_reasons, run_known.requester, 1::bigint AS slots, run_known.slot AS last_slot
 FROM run_known
 WHERE
     ($1::uuid IS NULL OR run_known.task_id = ANY(ARRAY(SELECT task.id FROM task WHERE task.id = $1 OR task.parent = $1)))
@@ -284,6 +284,67 @@ SELECT DISTINCT ON (task_id) task_id, reason
 FROM run_known WHERE task_id = ANY($1::uuid []) AND state = 'waiting'
 ORDER BY task_id, starts_at, run_id;
 
+-- gap --
+-- A gap in the form of a run.
+SELECT
+    run_id, task_id, test, tool, state, reason, scheduling_class::text, priority, starts_at, ends_at, slot, 0::smallint AS attempt,
+    participants, participant, lead, NULL::timestamptz AS started_at, changed_at AS finished_at, NULL::uuid AS displaced_by,
+    NULL::text AS summary, NULL::jsonb AS result, NULL::text AS verdict, '{}'::text [] AS verdict_reasons, requester, slots,
+    last_slot
+FROM run_gap
+WHERE run_id = $1;
+
+-- gaps_backward --
+-- Gaps in the form of runs, to be listed among these.
+SELECT
+    run_id, task_id, test, tool, state, reason, scheduling_class::text, priority, starts_at, ends_at, slot, 0::smallint AS attempt,
+    participants, participant, lead, NULL::timestamptz AS started_at, changed_at AS finished_at, NULL::uuid AS displaced_by,
+    NULL::text AS summary, NULL::jsonb AS result, NULL::text AS verdict, '{}'::text [] AS verdict_reasons, requester, slots,
+    last_slot
+FROM run_gap
+WHERE
+    ($1::uuid IS NULL OR task_id = ANY(ARRAY(SELECT task.id FROM task WHERE task.id = $1 OR task.parent = $1)))
+    AND ($2::text [] IS NULL OR state = ANY($2))
+    AND ($3::text IS NULL OR test = $3)
+    AND ($4::text IS NULL OR run_id::text LIKE $4 || '%')
+    AND ($5::timestamptz IS NULL OR ends_at > $5)
+    AND ($6::timestamptz IS NULL OR starts_at < $6)
+    AND ($7::timestamptz IS NULL OR (starts_at, run_id) < ($7, $8::uuid))
+    AND ($10::text IS NULL OR requester = $10)
+ORDER BY starts_at DESC, run_id DESC
+LIMIT $9;
+
+-- gaps_forward --
+SELECT
+    run_id, task_id, test, tool, state, reason, scheduling_class::text, priority, starts_at, ends_at, slot, 0::smallint AS attempt,
+    participants, participant, lead, NULL::timestamptz AS started_at, changed_at AS finished_at, NULL::uuid AS displaced_by,
+    NULL::text AS summary, NULL::jsonb AS result, NULL::text AS verdict, '{}'::text [] AS verdict_reasons, requester, slots,
+    last_slot
+FROM run_gap
+WHERE
+    ($1::uuid IS NULL OR task_id = ANY(ARRAY(SELECT task.id FROM task WHERE task.id = $1 OR task.parent = $1)))
+    AND ($2::text [] IS NULL OR state = ANY($2))
+    AND ($3::text IS NULL OR test = $3)
+    AND ($4::text IS NULL OR run_id::text LIKE $4 || '%')
+    AND ($5::timestamptz IS NULL OR ends_at > $5)
+    AND ($6::timestamptz IS NULL OR starts_at < $6)
+    AND ($7::timestamptz IS NULL OR (starts_at, run_id) > ($7, $8::uuid))
+    AND ($10::text IS NULL OR requester = $10)
+ORDER BY starts_at, run_id
+LIMIT $9;
+
+-- at_slot --
+-- The last run of a task for a slot, or else the gap in which it is.
+SELECT id FROM (
+    SELECT id, 1 AS place, attempt FROM run WHERE task_id = $1 AND slot = $2 AND NOT (freed OR state = 'displaced')
+    UNION ALL
+    SELECT id, 2, 0 FROM gap WHERE task_id = $1 AND first_slot <= $2 AND last_slot >= $2
+    UNION ALL
+    SELECT id, 3, attempt FROM run WHERE task_id = $1 AND slot = $2
+) AS known
+ORDER BY place, attempt DESC
+LIMIT 1;
+
 -- decisions --
 SELECT id, task_id, first_at, decided_at, times, outcome, sentence, asked, placed, first_slot, last_slot, trace
 FROM decision
@@ -292,8 +353,16 @@ ORDER BY id DESC
 LIMIT $3;
 
 -- counts --
--- Figures for /metrics.
-SELECT state, scheduling_class::text, count(*) FROM run_known GROUP BY state, scheduling_class;
+-- Figures for /metrics. Each slot of a gap counts.
+SELECT each.state, each.scheduling_class, sum(each.runs)::bigint
+FROM (
+    SELECT state, scheduling_class::text, count(*) AS runs FROM run_known GROUP BY state, scheduling_class
+    UNION ALL
+    SELECT 'unplaced', task.scheduling_class::text, sum(gap.slots)
+    FROM gap INNER JOIN task ON gap.task_id = task.id
+    GROUP BY task.scheduling_class
+) AS each
+GROUP BY each.state, each.scheduling_class;
 
 -- purge_runs --
 -- Runs that are over, either the finished ones or all others. A run that ended before then also started before then.
@@ -319,6 +388,20 @@ WITH gone AS (
             )
         ORDER BY old.starts_at, old.id
         LIMIT $3
+    )
+    RETURNING id
+)
+
+SELECT count(*) FROM gone;
+
+-- purge_gaps --
+WITH gone AS (
+    DELETE FROM gap
+    WHERE id IN (
+        SELECT old.id FROM gap AS old
+        WHERE old.first_slot < $1 AND old.last_slot < $1
+        ORDER BY old.first_slot, old.id
+        LIMIT $2
     )
     RETURNING id
 )

@@ -111,7 +111,14 @@ FROM (
     SELECT
         pool_task.task_id,
         CASE WHEN NOT EXISTS (SELECT FROM seat WHERE seat.pool_task = pool_task.task_id) THEN (
-            SELECT term.reason FROM term WHERE term.pool_task = pool_task.task_id ORDER BY term.starts_at DESC LIMIT 1
+            SELECT lost.reason
+            FROM (
+                SELECT term.starts_at, term.reason FROM term WHERE term.pool_task = pool_task.task_id
+                UNION ALL
+                SELECT gap.first_slot, gap.reason FROM gap WHERE gap.task_id = pool_task.task_id
+            ) AS lost
+            ORDER BY lost.starts_at DESC, lost.reason
+            LIMIT 1
         ) END AS reason
     FROM pool_task
     INNER JOIN task AS whole ON pool_task.task_id = whole.id
@@ -238,8 +245,11 @@ SELECT
     coalesce((
         SELECT jsonb_object_agg(counted.state, counted.runs)
         FROM (
-            SELECT run_known.state, count(*) AS runs FROM run_known
-            WHERE run_known.task_id = seat.task_id GROUP BY run_known.state
+            SELECT known.state, sum(known.runs) AS runs FROM (
+                SELECT run_known.state, 1 AS runs FROM run_known WHERE run_known.task_id = seat.task_id
+                UNION ALL
+                SELECT 'unplaced', gap.slots FROM gap WHERE gap.task_id = seat.task_id
+            ) AS known GROUP BY known.state
         ) AS counted
     ), '{}') AS runs
 FROM term

@@ -83,7 +83,10 @@ WHERE task.id = ANY($1::uuid []);
 SELECT requester FROM task WHERE id = $1;
 
 -- requester_of_run --
-SELECT task.requester FROM run INNER JOIN task ON run.task_id = task.id WHERE run.id = $1;
+-- Also of a gap, which is shown as a run.
+SELECT task.requester FROM run INNER JOIN task ON run.task_id = task.id WHERE run.id = $1
+UNION ALL
+SELECT task.requester FROM gap INNER JOIN task ON gap.task_id = task.id WHERE gap.id = $1;
 
 -- requested --
 SELECT id FROM task WHERE id = ANY($1::uuid []) AND requester = $2;
@@ -171,8 +174,11 @@ SELECT
     coalesce((
         SELECT jsonb_object_agg(counted.state, counted.runs)
         FROM (
-            SELECT run_known.state, count(*) AS runs FROM run_known
-            WHERE run_known.task_id = ANY(part.ids) GROUP BY run_known.state
+            SELECT known.state, sum(known.runs) AS runs FROM (
+                SELECT run_known.state, 1 AS runs FROM run_known WHERE run_known.task_id = ANY(part.ids)
+                UNION ALL
+                SELECT 'unplaced', gap.slots FROM gap WHERE gap.task_id = ANY(part.ids)
+            ) AS known GROUP BY known.state
         ) AS counted
     ), '{}') AS runs
 FROM task

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+from uuid import UUID
 
+from lead.model import Gap
+from lead.store import planning
 from node.model import times
+from node.model.recurrence import SlotRange
 from node.model.times import format_instant
 from tests.support.booking import HOUR
+from tests.support.clocks import START
 from tests.support.served_nodes import Asker, Command
 
 
@@ -99,6 +104,23 @@ async def test_counting_back_explains_the_task_and_not_a_run(ask: Command) -> No
     created = json.loads((await ask("task", "create", "idle", "--repeat", "1h", "--no-wait")).out)
     explained = json.loads((await ask("explain", "@-1")).out)
     assert (explained["task"], explained["run"]) == (created["id"], None)
+
+
+async def test_a_slot_in_a_gap_is_listed_and_explained(ask: Command, a: Asker) -> None:
+    """The list has the range as one line, and each instant in it has the same explanation."""
+    created = json.loads((await ask("task", "create", "idle", "--repeat", "1h", "--no-wait")).out)
+    gap = Gap(UUID(created["id"]), SlotRange(START, START + 9 * times.HOUR, 10), "it was late")
+    async with a.node.database.transaction() as connection:
+        await planning.keep_gaps(connection, [gap], START)
+    words = "10 slots from 2026-12-01T00:00:00Z to 2026-12-01T09:00:00Z: it was late"
+    listed = json.loads((await ask("run", "list", "--task", "@-1", "--state", "unplaced")).out)
+    assert [(run["reason"], run["slots"]) for run in listed] == [(words, 10)]
+    slot = ("--slot", "2026-12-01T04:00:00Z")
+    explained = json.loads((await ask("explain", "@-1", *slot)).out)
+    assert explained["sentence"] == f"unplaced: {words}"
+    shown = await ask("run", "show", listed[0]["id"], "-o", "table")
+    assert "slots 10 to 2026-12-01" in " ".join(shown.out.split())
+    assert (await ask("explain", "@-1", "--slot", "2026-12-02T04:00:00Z")).code == 6
 
 
 async def test_a_pool_that_has_become_empty_is_to_be_widened(ask: Command) -> None:

@@ -18,7 +18,9 @@ from node.model.times import DAY, HOUR
 def test_the_built_in_scenarios_are_valid() -> None:
     """Each built-in scenario is valid and has a title and tasks."""
     scenarios = built_in()
-    assert {"contention", "faults", "leads", "mesh", "pools", "shares", "small"} <= set(scenarios)
+    assert {"absence", "contention", "faults", "leads", "mesh", "pools", "shares", "small"} <= set(
+        scenarios
+    )
     assert all(scenario.title and scenario.tasks for scenario in scenarios.values())
 
 
