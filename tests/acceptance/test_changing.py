@@ -52,7 +52,8 @@ async def _tells(node: Outsider, task: Json, state: str) -> None:
     """Return when the event stream, from its beginning, has this state of the task."""
     async with asyncio.timeout(PATIENCE_S):
         async for event in node.events(after="0"):
-            if event["event"] == "task" and event["data"] == {"id": task["id"], "state": state}:
+            data = event["data"]
+            if event["event"] == "task" and (data["id"], data["state"]) == (task["id"], state):
                 return
 
 

@@ -201,7 +201,8 @@ def test_the_scenarios_are_listed_and_shown() -> None:
     """Every listed scenario can be printed as a file."""
     result = simulated("--list", "-o", "json")
     names = [record["name"] for record in json.loads(result.stdout)]
-    assert names == ["contention", "faults", "leads", "mesh", "pools", "shares", "small", "fleet"]
+    rounds = ["absence", "contention", "faults", "leads", "mesh", "pools", "shares", "small"]
+    assert names == [*rounds, "fleet"]
     assert all("title = " in simulated(name, "--show").stdout for name in names)
 
 
