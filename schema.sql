@@ -588,10 +588,18 @@ EXECUTE FUNCTION keep_following();
 
 CREATE TABLE lead_process (
     owner text PRIMARY KEY,
-    seen_at timestamptz NOT NULL
+    seen_at timestamptz NOT NULL,
+    started_at timestamptz,
+    stopped_at timestamptz,
+    version text,
+    workers integer,
+    takeovers bigint NOT NULL DEFAULT 0,
+    took_over_at timestamptz
 );
 COMMENT ON TABLE lead_process IS
 'The processes that plan the tasks led here. Each writes when it was last alive, several times a minute.';
+COMMENT ON COLUMN lead_process.stopped_at IS 'When it was told to stop; null while it works, and if it was killed.';
+COMMENT ON COLUMN lead_process.takeovers IS 'Number of tasks that it took over from other processes whose leases had run out.';
 
 ---------------------------------------------------------------------------------------------------
 -- Pool tasks (at the lead): a number of nodes of a pool, chosen for some slots at a time

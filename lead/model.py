@@ -49,8 +49,8 @@ class Claim:
     """The level of its campaign."""
     limit: LimitStanding = field(default_factory=LimitStanding)
     """Its standing with the limits of this host, which may bind the user whose task it is."""
-    taken_over: bool = False
-    """True if another worker's lease on it ran out, so that what that one held is still held."""
+    taken_from: str | None = None
+    """The process whose lease on it ran out, so that what that one held is still held."""
 
 
 @dataclass(frozen=True)

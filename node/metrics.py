@@ -11,8 +11,9 @@ from prometheus_client.registry import Collector
 
 from node.model import times
 from node.model.host_limits.quotas import Quantity
+from node.model.leads import LeadState
 from node.model.readiness import Readiness
-from node.readiness import readiness_of
+from node.readiness import leads_of, readiness_of
 from node.service import NodeService
 from node.store import archives, host_limits, outbox, pools, runs
 from node.store.database import Record
@@ -68,6 +69,7 @@ async def registry_of(node: NodeService) -> CollectorRegistry:
     steps.inc(node.clock_steps.watcher.count)
     _add_archives(registry, node, archived)
     _add_readiness(registry, await readiness_of(node))
+    await _add_leads(registry, node)
     _add_transport(registry, node)
     _add_backups(registry, node)
     registry.register(_Results(node))
@@ -126,6 +128,38 @@ def _add_readiness(registry: CollectorRegistry, facts: Readiness) -> None:
         ),
     ):
         Gauge(name, text, registry=registry).set(value)
+
+
+async def _add_leads(registry: CollectorRegistry, node: NodeService) -> None:
+    """Add each lead that plans here, or did until lately: its age, leases, and takeovers."""
+    now = node.clock.now()
+    family = {
+        name: Gauge(f"parley_lead_{name}", text, ["lead"], registry=registry)
+        for name, text in (
+            ("heartbeat_age_seconds", "Time since the last sign of this lead"),
+            ("workers", "Tasks that this lead plans at once"),
+            ("leases", "Tasks that this lead plans now"),
+            ("lease_age_seconds", "Age of the oldest lease of this lead, 0 without one"),
+        )
+    }
+    takeovers = Counter(
+        "parley_lead_takeovers",
+        "Tasks that this lead took over from others, whose leases had run out",
+        ["lead"],
+        registry=registry,
+    )
+    for lead, state in await leads_of(node):
+        takeovers.labels(lead.owner).inc(lead.takeovers)
+        if state in {LeadState.STOPPED, LeadState.REPLACED}:
+            continue  # nobody misses it
+        oldest = lead.oldest_lease_age(now, node.settings.lease) or 0
+        for name, value in (
+            ("heartbeat_age_seconds", lead.age(now) / times.SECOND),
+            ("workers", lead.workers or 0),
+            ("leases", lead.leases),
+            ("lease_age_seconds", oldest / times.SECOND),
+        ):
+            family[name].labels(lead.owner).set(value)
 
 
 def _add_transport(registry: CollectorRegistry, node: NodeService) -> None:

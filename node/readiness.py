@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 
+from node.model.leads import LeadProcess, LeadState, leads_shown
 from node.model.readiness import LEAD_SILENT, Readiness
 from node.service import NodeService
 from node.store import readiness
@@ -35,6 +36,14 @@ async def readiness_of(node: NodeService) -> Readiness:
         refused_write=node.database.refused_write(_FULL_S),
         warnings=_warnings(node),
     )
+
+
+async def leads_of(node: NodeService) -> list[tuple[LeadProcess, LeadState]]:
+    """Return the processes that plan the tasks led here, and those that did until lately."""
+    now = node.clock.now()
+    async with node.database.connection() as connection:
+        processes = await readiness.lead_processes(connection, now + 2 * node.settings.lease)
+    return leads_shown(processes, now)
 
 
 def _warnings(node: NodeService) -> tuple[str, ...]:

@@ -94,7 +94,7 @@ class Planner:
 
     async def plan(self, claimed: Claim) -> None:
         """Plan a task up to the horizon; every slot is booked or gets a stored reason."""
-        if claimed.taken_over:
+        if claimed.taken_from is not None:
             await self._release_of_predecessor(claimed)
         if claimed.state is not TaskState.ACTIVE:
             await self._nothing_more(claimed)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -155,6 +155,11 @@ class Workers:
             restricted = self._reachability.restricted()
             left = idle - len(claims)
             claims += await planning.claim(connection, lease, before, left, restricted=restricted)
+            taken = Counter(c.taken_from for c in claims if c.taken_from not in {None, self._owner})
+            if taken:
+                await planning.count_takeovers(connection, self._owner, taken.total(), now)
+        for owner, count in taken.items():
+            log.warning("took tasks over, whose lease had run out", lead=owner, tasks=count)
         return claims
 
     def _start_all(self, claims: Sequence[Claim]) -> None:

@@ -95,6 +95,11 @@ async def _put_off_unreadable(
     await notify_planned(connection, {task: False})
 
 
+async def count_takeovers(connection: Connection, owner: str, count: int, now: int) -> None:
+    """Count that a process took so many tasks over from others, whose leases had run out."""
+    await connection.execute(_SQL["count_takeovers"], owner, now, count)
+
+
 async def next_due(
     connection: Connection, before: int, restricted: Sequence[str]
 ) -> tuple[int | None, int | None]:

@@ -26,6 +26,7 @@ from node.api import (
     reservations,
     runs,
     shares,
+    status,
     tasks,
     tokens,
 )
@@ -59,6 +60,7 @@ ROUTES = (
     *tokens.ROUTES,
     *events.ROUTES,
     *audit.ROUTES,
+    *status.ROUTES,
     *operations.ROUTES,
     *participant.ROUTES,
 )

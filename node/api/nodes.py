@@ -11,10 +11,9 @@ from pydantic import BaseModel
 from node.api import requests, responses
 from node.api.routing import ANSWER_NONCE, NODE, TEXT, THING, Query, Route
 from node.capability.catalog import program_version
-from node.clock import synchronisation
+from node.diagnosis.status import clock_of
 from node.model import predicates
 from node.model.errors import NotAllowed, NotFound, NotReady
-from node.model.times import MILLISECOND
 from node.model.wire.comparisons import NodeComparison
 from node.model.wire.nodes import (
     ClockState,
@@ -121,15 +120,7 @@ async def pardon(request: web.Request) -> web.StreamResponse:
 
 async def clock(request: web.Request) -> web.StreamResponse:
     """GET: this node's clock, and its synchronisation as the kernel reports it."""
-    state = synchronisation()
-    bound = None if state.error_bound is None else state.error_bound / MILLISECOND
-    return responses.one(
-        ClockState(
-            now=request.app[NODE].clock.now(),
-            synchronised=state.synchronised,
-            error_bound_ms=bound,
-        )
-    )
+    return responses.one(clock_of(request.app[NODE]))
 
 
 def _test(node: NodeService, test: Test) -> TestDescription:

@@ -113,6 +113,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "node.cli.nodes:node_group",
         "List, show, add, remove, pardon and compare the nodes known here; own attributes, shares.",
     ),
+    "status": (
+        "node.cli.status:status",
+        "Show how the node is, and what needs attention.",
+    ),
     "limits": (
         "node.cli.limits:limits_group",
         "Check and show the limits of what other nodes may have of this host.",
@@ -144,7 +148,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
 
 _EPILOG = """\b
 Ids may be shortened to their first digits; @-1 is the newest task or run.
-Exit codes: 0 done, 1 run without a result or with total loss, 2 usage, 3 refused,
+Exit codes: 0 done, 1 run without a result or with total loss, something needs attention
+(status), 2 usage, 3 refused,
 4 no time, 5 node unreachable, 6 not found, 7 timed out, 8 server fault, 130 Ctrl-C.
 With -o json an error is a problem document on the last line of standard error.
 """
@@ -165,6 +170,8 @@ FOREIGN = {
     "result": "run result",
     "results": "run list",
     "troubleshoot": "explain",
+    "health": "status",
+    "info": "status",
     "why": "explain",
     "peer": "node",
     "project": "campaign",

@@ -36,6 +36,7 @@ from node.postgres.access import served_database
 from node.service import NodeService, assemble
 from node.settings import Settings, unknown_settings
 from node.store import readiness
+from node.store.readiness import LeadProgram
 from node.trust.private_files import prepare_directory
 from node.web.routes import routes as page_routes
 
@@ -335,6 +336,9 @@ async def _leading(node: NodeService, owner: str, *, alone: bool) -> AsyncIterat
         yield
     finally:
         await lead.stop()
+        with contextlib.suppress(ParleyError):  # then it is missed, as if it had been killed
+            async with node.database.connection() as connection:
+                await readiness.stop_lead(connection, owner, node.clock.now())
         if listening is not None:
             listening.cancel()
             await asyncio.gather(listening, return_exceptions=True)
@@ -343,8 +347,9 @@ async def _leading(node: NodeService, owner: str, *, alone: bool) -> AsyncIterat
 async def _show_lead(node: NodeService, owner: str) -> None:
     """Write that this process plans; forget those of which nothing was heard for a week."""
     now = node.clock.now()
+    program = LeadProgram(node.started, program_version(), node.settings.workers)
     async with node.database.connection() as connection:
-        await readiness.keep_lead(connection, owner, now, now - 7 * times.DAY)
+        await readiness.keep_lead(connection, owner, now, now - 7 * times.DAY, program)
 
 
 async def _await_node(node: NodeService) -> None:

@@ -21,6 +21,7 @@ from yarl import URL
 from node.client.archives import ArchivesApi
 from node.client.audit import AuditApi
 from node.client.causes import cause_of
+from node.client.diagnosis import DiagnosisApi
 from node.client.meshes import MeshesApi
 from node.client.responses import Page as Page  # noqa: PLC0414 - the client's callers name it
 from node.client.responses import not_finite, page, read
@@ -91,7 +92,7 @@ class TimeSpan:
     reserved: tuple[ReservedSpan, ...] = ()
 
 
-class UserClient(MeshesApi, ArchivesApi, AuditApi, TokensApi):
+class UserClient(MeshesApi, ArchivesApi, AuditApi, DiagnosisApi, TokensApi):
     """A session with one node; use it as an asynchronous context manager."""
 
     def __init__(  # noqa: PLR0913 - the last four have defaults

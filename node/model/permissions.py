@@ -122,6 +122,7 @@ PERMISSIONS: Mapping[str, Access] = {
     "POST /v1/nodes/{name}/compare": Access.OPERATE,
     "POST /v1/nodes/{name}/pardon": Access.OPERATE,
     "GET /v1/clock": Access.READ,
+    "GET /v1/status": Access.READ_WHOLE,
     "GET /v1/tests": Access.READ,
     "GET /v1/tests/{name}": Access.READ,
     "GET /v1/tools": Access.READ,

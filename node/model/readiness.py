@@ -42,10 +42,12 @@ class Readiness:
     @property
     def faults(self) -> list[str]:
         """The sentences on what keeps the node from working; none if it is ready."""
-        faults = [self._lead_fault(), self._due_fault(), self._write_fault(), self._room_fault()]
+        faults = [self.lead_fault, self.due_fault, self.write_fault, self.room_fault]
         return [fault for fault in faults if fault is not None]
 
-    def _lead_fault(self) -> str | None:
+    @property
+    def lead_fault(self) -> str | None:
+        """Why nobody plans; None if somebody does, or nobody needs to."""
         if self.leads:
             return None
         if self.lead_seen_at is not None:
@@ -56,18 +58,24 @@ class Readiness:
             return None  # a node that only takes part needs none
         return f"no lead plans the tasks of this node: {since}; start parley-lead, or see its log"
 
-    def _due_fault(self) -> str | None:
+    @property
+    def due_fault(self) -> str | None:
+        """What is known of a task that nobody plans; None if there is none."""
         if self.due_for <= DUE_MAX:
             return None
         waited = times.format_duration(self.due_for // times.SECOND * times.SECOND)
         return f"the oldest due task has waited {waited} to be planned; see the log of the lead"
 
-    def _write_fault(self) -> str | None:
+    @property
+    def write_fault(self) -> str | None:
+        """Why the database took no write; None if it did."""
         if self.refused_write is None:
             return None
         return f"the database has no room: {self.refused_write}; make room on its disk"
 
-    def _room_fault(self) -> str | None:
+    @property
+    def room_fault(self) -> str | None:
+        """Why the disk is too full; None if it is not."""
         if self.free_bytes >= FREE_BYTES_MIN:
             return None
         left = self.free_bytes / _MIB

@@ -17,6 +17,7 @@ from node.model import times
 from node.model.errors import HostError, ParleyError
 from node.postgres import backups
 from node.postgres.backups import BackupDirectory
+from node.store.schema import place_of
 
 log = structlog.get_logger()
 
@@ -42,6 +43,11 @@ class ScheduledBackups:
         """The reason why the last attempt failed; None if it did not."""
         self.latest: int | None = None
         """The time of the latest backup (µs since 1970), as far as known."""
+
+    @property
+    def place(self) -> str:
+        """Tell where the server of the database listens; empty if that is not known."""
+        return "" if self._dsn is None else place_of(self._dsn)
 
     @property
     def wanted(self) -> bool:

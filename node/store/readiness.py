@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from node.model.leads import LeadProcess
 from node.model.readiness import LEAD_SILENT
 from node.store.database import Connection
 from node.store.queries import Queries
@@ -19,12 +20,58 @@ class PlanningFacts(NamedTuple):
     due_at: int | None
 
 
-async def keep_lead(connection: Connection, owner: str, now: int, forget_before: int) -> None:
+class LeadProgram(NamedTuple):
+    """What a process that plans is: when it started, its program's version, and its workers."""
+
+    started_at: int | None = None
+    version: str | None = None
+    workers: int | None = None
+
+
+async def keep_lead(
+    connection: Connection,
+    owner: str,
+    now: int,
+    forget_before: int,
+    program: LeadProgram = LeadProgram(),  # noqa: B008 - it cannot be changed
+) -> None:
     """Store that a process plans at ``now``, and forget those last heard before an instant.
 
     If no process was heard for :data:`LEAD_SILENT` or longer, store that as an absence.
     """
-    await connection.execute(_SQL["keep_lead"], owner, now, forget_before, now - LEAD_SILENT)
+    heard_after = now - LEAD_SILENT
+    await connection.execute(_SQL["keep_lead"], owner, now, forget_before, heard_after, *program)
+
+
+async def stop_lead(connection: Connection, owner: str, now: int) -> None:
+    """Store that a process was told to plan no longer."""
+    await connection.execute(_SQL["stop_lead"], owner, now)
+
+
+async def lead_processes(connection: Connection, leased_until: int) -> list[LeadProcess]:
+    """Return the processes that were heard last, with their leases up to an instant."""
+    rows = await connection.fetch(_SQL["lead_processes"], leased_until)
+    return [LeadProcess(*row) for row in rows]
+
+
+class Standing(NamedTuple):
+    """What a database has, and what waits in it."""
+
+    server_version: str
+    size_bytes: int
+    schema_version: int
+    planned_at: int | None
+    due: int
+    waiting_for_nodes: int
+    outbox: int
+    running: int
+    next_start: int | None
+
+
+async def standing(connection: Connection, now: int, slots_before: int) -> Standing:
+    """Return it; a task is due if it is to be planned by ``now``, and its slot is that near."""
+    [row] = await connection.fetch(_SQL["standing"], now, slots_before)
+    return Standing(*row)
 
 
 async def facts(connection: Connection, heard_after: int, slots_before: int) -> PlanningFacts:

@@ -95,7 +95,7 @@ WITHOUT = {
     },
     "node.store/impacts": {"giving_way", "hours"},
     # Simulated nodes are not asked whether they are ready.
-    "node.store/readiness": {"keep_lead", "facts", "leads"},
+    "node.store/readiness": set(Queries("node.store", "readiness")),
     # Simulated clocks are set by seconds.
     "node.store/clock_steps": set(Queries("node.store", "clock_steps")),
     # Nothing in a simulation authenticates with a token.

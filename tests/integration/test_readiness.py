@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import random
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import asyncpg
 import pytest
 
+from lead.assembly import lead_of
+from lead.store import planning
+from lead.store.planning import LeaseRequest
 from node.cli.services import _show_lead
 from node.model.errors import NoRoom
 from node.model.readiness import LEAD_SILENT
-from node.model.times import MINUTE, SECOND
+from node.model.times import HOUR, MINUTE, SECOND
+from node.store import readiness
+from node.store.readiness import LeadProgram
 from tests.conftest import NewDatabase
 from tests.support.clocks import ManualClock
 from tests.support.served_nodes import Asker, asker
@@ -77,3 +84,60 @@ async def test_a_full_disk_is_told(a: Asker) -> None:
     status, problem = await a.ask("GET", "/readyz")
     assert (status, "could not extend file" in problem["detail"]) == (503, True)
     assert (await _metrics(a))["parley_database_full"] == "1.0"
+
+
+async def test_leads_are_told_one_by_one(a: Asker, clock: ManualClock) -> None:
+    """Status and metrics have each lead, the age of its last sign, and what it took over."""
+    await _show_lead(a.node, "host:1")
+    document = {"test": {"type": "idle", "spec": {"duration": "PT1S"}}}
+    await a.ask("POST", "/v1/tasks", document)
+    dead = LeaseRequest("host:1", clock.now(), clock.now() + a.node.settings.lease)
+    async with a.node.database.connection() as connection:
+        [claimed] = await planning.claim(connection, dead, clock.now() + HOUR, 1)
+    assert claimed.taken_from is None
+    clock.advance(12 * SECOND)
+    _, status = await a.ask("GET", "/v1/status")
+    [lead] = status["leads"]
+    assert (lead["state"], lead["heartbeat_age"], lead["leases"], lead["oldest_lease_age"]) == (
+        "planning",
+        "PT12S",
+        1,
+        "PT12S",
+    )
+    clock.advance(MINUTE)
+    await _show_lead(a.node, "other:2")
+    living = lead_of(a.node, owner="other:2", rng=random.Random(1))
+    await living.workers.run_once()
+    await asyncio.gather(*living.workers._busy)
+    _, status = await a.ask("GET", "/v1/status")
+    assert [
+        (lead["owner"], lead["state"], lead["takeovers"], lead["leases"])
+        for lead in status["leads"]
+    ] == [("other:2", "planning", 1, 0), ("host:1", "silent", 0, 0)]
+    assert status["planning"]["plan_age"] == "PT0S"
+    sentences = [each["what"] for each in status["attention"]]
+    assert "the lead host:1 was not told to stop, and has not been heard for PT1M12S" in sentences
+    figures = await _metrics(a)
+    assert figures['parley_lead_takeovers_total{lead="other:2"}'] == "1.0"
+    assert figures['parley_lead_heartbeat_age_seconds{lead="host:1"}'] == "72.0"
+    assert figures['parley_lead_leases{lead="other:2"}'] == "0.0"
+
+
+async def test_a_lead_that_was_stopped_is_not_missed(a: Asker, clock: ManualClock) -> None:
+    """A lead that was told to stop, or was started anew on its host, needs no attention."""
+    await _show_lead(a.node, "host:1")
+    async with a.node.database.connection() as connection:
+        await readiness.stop_lead(connection, "host:1", clock.now())
+        program = LeadProgram(clock.now() - HOUR, "0.3", 5)
+        await readiness.keep_lead(connection, "other:1", clock.now(), 0, program)
+    clock.advance(5 * MINUTE)
+    async with a.node.database.connection() as connection:
+        again = LeadProgram(clock.now(), "0.3", 5)
+        await readiness.keep_lead(connection, "other:2", clock.now(), 0, again)
+    _, status = await a.ask("GET", "/v1/status")
+    assert {lead["owner"]: lead["state"] for lead in status["leads"]} == {
+        "other:2": "planning",
+        "other:1": "replaced",
+        "host:1": "stopped",
+    }
+    assert "lead" not in " ".join(each["what"] for each in status["attention"])

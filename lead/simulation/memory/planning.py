@@ -58,7 +58,7 @@ _TO_COME = frozenset({"booked", "set-aside", "running", "merging"})
     "limited",
     "privileged",
     "level",
-    "taken_over",
+    "taken_from",
     "limit_rule",
     "limit_refusal",
     "run_bytes",
@@ -85,7 +85,7 @@ def claim(
         and only in {None, row.waits_for}
     ]
     claims = [row for *_, row in sorted(due)[:limit]]
-    taken_over = [row.lease_until is not None for row in claims]
+    taken_from = [row.lease_owner for row in claims]
     for row in claims:
         tables.plannings.change(
             row,
@@ -96,8 +96,14 @@ def claim(
         )
     return [
         (*_claim_row(tables, row, tables.tasks.rows[row.task_id]), lost, *_limit(tables, row))
-        for row, lost in zip(claims, taken_over, strict=True)
+        for row, lost in zip(claims, taken_from, strict=True)
     ]
+
+
+@TWINS.of()
+def count_takeovers(_: Tables, _owner: str, _now: int, _count: int) -> Answer:
+    """Count nothing: nobody asks who leads a simulated node."""
+    return ()
 
 
 def _limit(tables: Tables, row: PlanningRow) -> tuple[Any, ...]:

@@ -18,7 +18,7 @@ suspended AS (
 ),
 
 due AS (
-    SELECT task_id, lease_until IS NOT NULL AS taken_over
+    SELECT task_id, lease_owner AS taken_from
     FROM planning
     WHERE
         plan_at <= $1 AND next_run_at < $2 AND (lease_until IS NULL OR lease_until <= $1)
@@ -55,8 +55,14 @@ RETURNING
     EXISTS (SELECT FROM limited WHERE limited.id = planning.campaign_id) AS limited,
     campaign.level = 10 OR campaign.preemptor AS privileged,
     campaign.level,
-    due.taken_over,
+    due.taken_from,
     task.limit_rule, task.limit_refusal, task.run_bytes, task.limit_user;
+
+-- count_takeovers --
+-- A process took tasks over from others, whose leases had run out.
+INSERT INTO lead_process (owner, seen_at, takeovers, took_over_at) VALUES ($1, $2, $3, $2)
+ON CONFLICT (owner) DO UPDATE SET
+    takeovers = lead_process.takeovers + excluded.takeovers, took_over_at = excluded.took_over_at;
 
 -- next_due --
 -- A task that waits for a participant in the list is due when it can wait no longer. Also the first slot beyond those that

@@ -178,6 +178,16 @@ COMMENT ON VIEW mesh_gap IS
 'The gaps of a mesh''s tasks (at the lead): all their slots are missing, as "unplaced", and none of them is in mesh_delivery.
 slots_before() tells how many of them are before an instant.';
 
+ALTER TABLE lead_process
+    ADD COLUMN started_at timestamptz,
+    ADD COLUMN stopped_at timestamptz,
+    ADD COLUMN version text,
+    ADD COLUMN workers integer,
+    ADD COLUMN takeovers bigint NOT NULL DEFAULT 0,
+    ADD COLUMN took_over_at timestamptz;
+COMMENT ON COLUMN lead_process.stopped_at IS 'When it was told to stop; null while it works, and if it was killed.';
+COMMENT ON COLUMN lead_process.takeovers IS 'Number of tasks that it took over from other processes whose leases had run out.';
+
 DO $$
 BEGIN
     IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'parley_reader') THEN

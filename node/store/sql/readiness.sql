@@ -15,8 +15,52 @@ absent AS (
     ON CONFLICT DO NOTHING
 )
 
-INSERT INTO lead_process (owner, seen_at) VALUES ($1, $2)
-ON CONFLICT (owner) DO UPDATE SET seen_at = excluded.seen_at;
+INSERT INTO lead_process (owner, seen_at, started_at, version, workers) VALUES ($1, $2, $5, $6, $7)
+ON CONFLICT (owner) DO UPDATE SET
+    seen_at = excluded.seen_at, started_at = excluded.started_at, version = excluded.version, workers = excluded.workers,
+    stopped_at = NULL;
+
+-- stop_lead --
+UPDATE lead_process SET stopped_at = $2 WHERE owner = $1;
+
+-- lead_processes --
+-- The processes that plan here, with the leases that they have, up to $1: those that end later are of a clock that was ahead.
+SELECT
+    lead_process.owner, lead_process.seen_at, lead_process.started_at, lead_process.stopped_at, lead_process.version,
+    lead_process.workers, lead_process.takeovers, lead_process.took_over_at, coalesce(leased.tasks, 0) AS leases,
+    leased.first_until
+FROM lead_process
+LEFT JOIN
+    (
+        SELECT lease_owner, count(*) AS tasks, min(lease_until) AS first_until
+        FROM planning
+        WHERE plan_at IS NOT NULL AND greatest(plan_at, lease_until) <= $1 AND lease_owner IS NOT NULL
+        GROUP BY lease_owner
+    ) AS leased
+    ON lead_process.owner = leased.lease_owner
+ORDER BY lead_process.seen_at DESC, lead_process.owner
+LIMIT 200;
+
+-- standing --
+-- For the status: what is stored, what waits, and what is measured. The latest decision is that of the thousand newest rows.
+SELECT
+    current_setting('server_version') AS server_version,
+    pg_database_size(current_database()) AS size_bytes,
+    (SELECT max(version) FROM schema_version) AS schema_version,
+    (SELECT max(latest.decided_at) FROM (SELECT decided_at FROM decision ORDER BY id DESC LIMIT 1000) AS latest) AS planned_at,
+    (
+        SELECT count(*)
+        FROM (
+            SELECT FROM planning
+            WHERE
+                plan_at IS NOT NULL AND greatest(plan_at, lease_until) <= $1 AND next_run_at < $2 AND waits_for IS NULL
+            LIMIT 100000
+        ) AS due
+    ) AS due,
+    (SELECT count(*) FROM planning WHERE waits_for IS NOT NULL) AS waiting_for_nodes,
+    (SELECT count(*) FROM outbox) AS outbox,
+    (SELECT count(*) FROM run WHERE state = 'running') AS running,
+    (SELECT min(starts_at) FROM run WHERE state = 'booked' AND starts_at > $1) AS next_start;
 
 -- facts --
 -- The task that has been due longest, unless it waits for a participant.

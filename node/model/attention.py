@@ -1,0 +1,128 @@
+"""What needs the attention of a node's owner, and what to type next. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from node.model import times
+from node.model.leads import LeadState
+from node.model.readiness import Readiness
+from node.model.wire.nodes import ClockState
+from node.model.wire.problems import unknown_to
+from node.model.wire.status import (
+    Attention,
+    BacklogStatus,
+    DatabaseStatus,
+    LeadStatus,
+    PeerAway,
+)
+
+SEE_LEAD = "journalctl -u parley-lead -n 50"
+SEE_NODE = "journalctl -u parley-node -n 50"
+
+
+@dataclass(frozen=True)
+class Condition:
+    """The facts of which some may need attention.
+
+    ``lease`` is how long a lease lasts, ``error_limit`` the difference between clocks with which
+    nodes still plan together, both in microseconds.
+    """
+
+    readiness: Readiness
+    clock: ClockState
+    database: DatabaseStatus
+    leads: Sequence[LeadStatus]
+    peers_away: Sequence[PeerAway]
+    backlog: BacklogStatus
+    lease: int
+    error_limit: int
+
+
+def attention(condition: Condition) -> list[Attention]:
+    """Return what needs attention, the most urgent first."""
+    return [
+        *_of_readiness(condition.readiness),
+        *_of_database(condition.database),
+        *_of_leads(condition.leads, condition.lease, condition.readiness.leads),
+        *_of_clock(condition.clock, condition.error_limit),
+        *(_of_peer(peer) for peer in condition.peers_away),
+        *_of_backlog(condition.backlog),
+        *(Attention(what=text, command=SEE_NODE) for text in condition.readiness.warnings),
+    ]
+
+
+def _of_readiness(facts: Readiness) -> Iterator[Attention]:
+    for what, command in (
+        (facts.lead_fault, "systemctl start parley-lead"),
+        (facts.due_fault, SEE_LEAD),
+        (facts.write_fault, f"df -h {facts.directory}"),
+        (facts.room_fault, f"df -h {facts.directory}"),
+    ):
+        if what is not None:
+            yield Attention(what=what, command=command)
+
+
+def _of_database(database: DatabaseStatus) -> Iterator[Attention]:
+    own, there = database.program_schema_version, database.schema_version
+    if there > own:
+        yield Attention(
+            what=f"the database has schema version {there}, and this program's is {own}: it is "
+            "older than the one that migrated",
+            command="systemctl restart parley-node parley-lead",
+        )
+
+
+def _of_leads(leads: Sequence[LeadStatus], lease: int, planning: int) -> Iterator[Attention]:
+    """Yield what is wrong with leads, unless none of them plans, which is told already."""
+    for lead in leads if planning else ():
+        if lead.oldest_lease_age is not None and lead.oldest_lease_age > 2 * lease:
+            yield Attention(
+                what=f"nobody takes over {_tasks(lead.leases)} of the lead {lead.owner}, whose "
+                "leases have run out",
+                command=SEE_LEAD,
+            )
+        if lead.state is LeadState.SILENT:
+            age = times.format_duration(lead.heartbeat_age // times.SECOND * times.SECOND)
+            yield Attention(
+                what=f"the lead {lead.owner} was not told to stop, and has not been heard for "
+                f"{age}",
+                command="systemctl status parley-lead",
+            )
+
+
+def _tasks(count: int) -> str:
+    return f"{count} task{'' if count == 1 else 's'}"
+
+
+def _of_clock(clock: ClockState, limit: int) -> Iterator[Attention]:
+    if clock.synchronised is False:
+        yield Attention(
+            what="the clock of this host is not synchronised; one-way delays cannot be trusted, "
+            "and nodes whose clocks differ too much do not plan together",
+            command="timedatectl timesync-status || chronyc tracking",
+        )
+    elif (clock.error_bound_ms or 0) * times.MILLISECOND > limit:
+        yield Attention(
+            what=f"the clock of this host may be wrong by {clock.error_bound_ms:g} ms",
+            command="chronyc tracking || timedatectl timesync-status",
+        )
+
+
+def _of_peer(peer: PeerAway) -> Attention:
+    command = f"parley doctor {peer.name}"
+    if (peer.reason or "").startswith(unknown_to(peer.name)):
+        return Attention(what=str(peer.reason), command=command)
+    since = "" if peer.since is None else f" since {times.to_the_second(peer.since)}"
+    why = f": {peer.reason}" if peer.reason else ""
+    return Attention(what=f"{peer.name} does not answer{since}{why}", command=command)
+
+
+def _of_backlog(backlog: BacklogStatus) -> Iterator[Attention]:
+    if backlog.results_parked:
+        yield Attention(
+            what=f"{backlog.results_parked} results could not be delivered, and are not tried "
+            "again by themselves",
+            command="parley archive backlog",
+        )
