@@ -1,1 +1,1 @@
-"""What operators ask about a node: how it is, and what is wrong between it and another one."""
+"""Diagnosis: how a node is, and what is wrong between it and another one."""

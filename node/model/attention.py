@@ -1,4 +1,4 @@
-"""What needs the attention of a node's owner, and what to type next. Pure."""
+"""The things that need the attention of a node's owner, with the next commands. Pure."""
 
 from __future__ import annotations
 

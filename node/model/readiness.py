@@ -47,7 +47,7 @@ class Readiness:
 
     @property
     def lead_fault(self) -> str | None:
-        """Why nobody plans; None if somebody does, or nobody needs to."""
+        """The reason why nobody plans; None if somebody does, or nobody needs to."""
         if self.leads:
             return None
         if self.lead_seen_at is not None:
@@ -60,7 +60,7 @@ class Readiness:
 
     @property
     def due_fault(self) -> str | None:
-        """What is known of a task that nobody plans; None if there is none."""
+        """The sentence on a task that nobody plans; None if there is none."""
         if self.due_for <= DUE_MAX:
             return None
         waited = times.format_duration(self.due_for // times.SECOND * times.SECOND)
@@ -68,14 +68,14 @@ class Readiness:
 
     @property
     def write_fault(self) -> str | None:
-        """Why the database took no write; None if it did."""
+        """The reason why the database took no write; None if it did."""
         if self.refused_write is None:
             return None
         return f"the database has no room: {self.refused_write}; make room on its disk"
 
     @property
     def room_fault(self) -> str | None:
-        """Why the disk is too full; None if it is not."""
+        """The sentence on a disk that is too full; None if it is not."""
         if self.free_bytes >= FREE_BYTES_MIN:
             return None
         left = self.free_bytes / _MIB

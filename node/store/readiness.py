@@ -21,7 +21,7 @@ class PlanningFacts(NamedTuple):
 
 
 class LeadProgram(NamedTuple):
-    """What a process that plans is: when it started, its program's version, and its workers."""
+    """A process that plans: its start, its program's version, and the number of its workers."""
 
     started_at: int | None = None
     version: str | None = None
@@ -55,7 +55,7 @@ async def lead_processes(connection: Connection, leased_until: int) -> list[Lead
 
 
 class Standing(NamedTuple):
-    """What a database has, and what waits in it."""
+    """The contents of a database: its size, and the work that waits in it."""
 
     server_version: str
     size_bytes: int

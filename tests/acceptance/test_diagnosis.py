@@ -1,4 +1,4 @@
-"""What operators ask first: how a node is, and what is wrong."""
+"""Operators learn how a node is, and what is wrong."""
 
 from __future__ import annotations
 

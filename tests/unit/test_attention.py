@@ -1,4 +1,4 @@
-"""What needs attention is told with the next command, and a node that is well needs none."""
+"""Each thing that needs attention is told with the next command."""
 
 from __future__ import annotations
 

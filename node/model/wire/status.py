@@ -66,7 +66,7 @@ class PeerAway(Document):
 
 
 class BacklogStatus(Document):
-    """What waits to be sent."""
+    """The messages and results that wait to be sent."""
 
     messages: int = Field(description="Messages to other nodes, not yet acknowledged.")
     results_waiting: int = Field(description="Results to be delivered to archives.")
