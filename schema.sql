@@ -1839,7 +1839,7 @@ SELECT
     gap.last_slot,
     gap.slots,
     format(
-        '%s slots from %s to %s: %s', gap.slots,
+        '%s slot%s from %s to %s: %s', gap.slots, CASE WHEN gap.slots > 1 THEN 's' END,
         to_char(gap.first_slot AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
         to_char(gap.last_slot AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'), gap.reason
     ) AS reason,

@@ -9,7 +9,6 @@ from uuid import UUID
 
 from node.model.host_limits.standing import LimitStanding
 from node.model.outcomes import PlanningOutcome
-from node.model.recurrence import SlotRange
 from node.model.runstate import RunState
 from node.model.task_terms import TaskTerms
 from node.model.taskstate import TaskState
@@ -61,15 +60,6 @@ class UnplacedSlot:
     slot: int
     attempt: int
     state: RunState
-    reason: str
-
-
-@dataclass(frozen=True)
-class Gap:
-    """Slots of a task that were never planned, told as a range, with the reason."""
-
-    task: UUID
-    range: SlotRange
     reason: str
 
 

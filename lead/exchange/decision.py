@@ -13,7 +13,7 @@ from uuid import UUID
 from lead.exchange.delivery import DecidedExchange, DecisionDelivery, OutboxMessage
 from lead.exchange.negotiation import Exchange
 from lead.exchange.user_limits import LeadLimits
-from lead.model import AgendaUpdate, Claim, Gap, PlanningDecision, UnplacedSlot, WaitingSlot
+from lead.model import AgendaUpdate, Claim, PlanningDecision, UnplacedSlot, WaitingSlot
 from lead.participants import ParticipantClient
 from lead.planning.agenda import (
     Agenda,
@@ -24,22 +24,19 @@ from lead.planning.agenda import (
     try_again_at,
 )
 from lead.planning.limited_time import NAME
-from lead.planning.slot_gaps import WINDOWS_OVER, given_up
 from lead.planning.unreachable import UnreachablePeriod
 from lead.store import ledger, planning
 from node.batching import Batcher
 from node.clock import Clock
+from node.model.gaps import FORGOTTEN, WINDOWS_OVER, Gap, given_up
 from node.model.ids import TaskId, run_id
 from node.model.outcomes import PlanningOutcome
 from node.model.recurrence import Recurrence
 from node.model.runstate import RunState
 from node.model.seat_weights import SeatWeights
 from node.store.database import Connection, Database
+from node.store.gaps import keep_gaps
 
-_FORGOTTEN = (
-    ", or it was booked, and measured on its participants, and its lead forgot that when its "
-    "database was restored from a backup"
-)
 BEYOND_HORIZON = "its window does not lie within the horizon of all participants yet"
 
 
@@ -245,8 +242,7 @@ class AttemptRecorder:
             if attempt.exchange.unknown_to:
                 await _forget_acceptance(connection, claimed, attempt.exchange.unknown_to)
         if gaps := [gap for attempt in ours for gap in _gaps(attempt)]:
-            remark = _FORGOTTEN if self._database.was_restored else ""
-            await planning.keep_gaps(connection, gaps, now, remark)
+            await keep_gaps(connection, gaps, now, restored=self._database.was_restored)
         decisions = [(a.claimed.task, _decision(a)) for a in ours if _nominals(a.agenda)]
         if decisions:
             await planning.keep_decisions(connection, decisions, now)
@@ -323,7 +319,7 @@ def _waiting(
     def changed(slot: Slot, reason: str) -> bool:
         return known.get((slot.nominal, slot.attempt)) != reason
 
-    over = f"its window was over before it could be planned{_FORGOTTEN if forgot else ''}"
+    over = f"its window was over before it could be planned{FORGOTTEN if forgot else ''}"
     return [
         *(
             unplaced_slot(slot, RunState.WAITING, reasons[slot.nominal])

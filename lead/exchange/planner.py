@@ -29,12 +29,14 @@ from node.batching import Batcher
 from node.clock import Clock
 from node.model import times
 from node.model.errors import NotFound, ParleyError, ToolUnavailable, in_words_of
+from node.model.gaps import closed_slots
 from node.model.outcomes import UNANSWERED, PlanningOutcome
 from node.model.recurrence import nominal_starts
 from node.model.task_terms import TaskTerms, introduction_with
 from node.model.taskstate import TaskState
 from node.model.wire.participants import Introduction, IntroductionAnswer
 from node.store.database import Connection, Database
+from node.store.gaps import told_slots
 
 WAITING_MAX = 10_000
 """Maximum number of waiting slots of a task that are considered in one planning attempt."""
@@ -238,8 +240,9 @@ class Planner:
             changed = {c.task: _planned_to(c) for c in claims if c.terms.revision > 1}
             touched = await planning.touched(connection, changed) if changed else {}
             now = self._clock.now()
-            behind = {c.task: at for c in claims if (at := _planned_to(c)) < now}
-            told = await planning.told_slots(connection, behind) if behind else {}
+            soonest = now + self._limits.margin
+            behind = {c.task: _planned_to(c) for c in claims if _is_behind(c, soonest, now)}
+            told = await told_slots(connection, behind) if behind else {}
         return [
             _standing(
                 claimed,
@@ -368,6 +371,12 @@ def out_of_time(attempt: PlanningAttempt) -> str | None:
 def _planned_to(claimed: Claim) -> int:
     """Return the instant up to which the slots of a task are planned."""
     return claimed.next_run_at - 1 if claimed.planned_to is None else claimed.planned_to
+
+
+def _is_behind(claimed: Claim, soonest: int, now: int) -> bool:
+    """Return whether slots have passed unplanned, which may be told as a gap."""
+    terms, after = claimed.terms, _planned_to(claimed)
+    return closed_slots(terms.recurrence, terms.duration, after, soonest, now, least=1) is not None
 
 
 def _introduction(claimed: Claim, place: int) -> Introduction:

@@ -12,9 +12,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, takewhile
 
-from lead.planning.slot_gaps import closed_slots, split
 from lead.planning.unreachable import jittered_pause
 from node.model import times
+from node.model.gaps import closed_slots, split
 from node.model.recurrence import Recurrence, SlotRange, next_nominal, nominal_starts, slip_of
 
 PAUSE_FIRST = 250 * times.MILLISECOND

@@ -29,7 +29,6 @@ import structlog
 
 from lead.failures import describe_failure
 from lead.model import (
-    Gap,
     HeldSeat,
     NextTerm,
     OpenTerm,
@@ -40,7 +39,6 @@ from lead.model import (
 from lead.participants import ProposalSource
 from lead.planning.agenda import Limits
 from lead.planning.needs import NeedsByTest
-from lead.planning.slot_gaps import WINDOWS_OVER, closed_slots, given_up
 from lead.planning.unreachable import jittered_pause
 from lead.policy.order.pacing import next_pass
 from lead.policy.settings import configured
@@ -52,12 +50,14 @@ from lead.store import episodes, planning
 from node.clock import Clock
 from node.model import times
 from node.model.errors import ParleyError
+from node.model.gaps import WINDOWS_OVER, Gap, closed_slots, given_up
 from node.model.outcomes import PlanningOutcome
 from node.model.recurrence import SlotRange, nominal_range
 from node.model.terms import due_at, next_term, slots_in, term_length
 from node.model.wire.seats import SeatRequest
 from node.store import pools
 from node.store.database import Connection, Database, Notice
+from node.store.gaps import keep_gaps
 from node.store.pools import StoredPool
 
 POLL_S = 5.0
@@ -292,7 +292,8 @@ class EpisodeLoop:
     async def _tell_gap(self, connection: Connection, task: UUID, gap: SlotRange, now: int) -> None:
         sentence = given_up(gap.slots, [gap])
         decision = PlanningDecision(PlanningOutcome.GIVEN_UP, sentence, 0, 0, gap.first, gap.last)
-        await planning.keep_gaps(connection, [Gap(task, gap, WINDOWS_OVER)], now)
+        told, restored = Gap(task, gap, WINDOWS_OVER), self._database.was_restored
+        await keep_gaps(connection, [told], now, restored=restored)
         await planning.keep_decisions(connection, [(task, decision)], now)
 
     async def _run_episodes(self) -> bool:

@@ -13,7 +13,6 @@ from lead.failures import describe_failure
 from lead.model import (
     AgendaUpdate,
     Claim,
-    Gap,
     PlanningDecision,
     UnplacedSlot,
     WaitingSlot,
@@ -21,7 +20,7 @@ from lead.model import (
 from node.model import runstate
 from node.model.digests import starts_of
 from node.model.host_limits.standing import LimitStanding
-from node.model.ids import Generation, TaskId, gap_id
+from node.model.ids import Generation
 from node.model.runstate import RunState
 from node.model.task_terms import take_terms
 from node.model.taskstate import TaskState
@@ -133,15 +132,6 @@ async def touched(
     found: dict[UUID, dict[int, int | None]] = {task: {} for task in changed}
     for task, slot, attempt, again in rows:
         found[task][slot] = attempt + 1 if again else None
-    return found
-
-
-async def told_slots(connection: Connection, behind: dict[UUID, int]) -> dict[UUID, set[int]]:
-    """Return by task the slots after the given one that a run tells of, so they are in no gap."""
-    rows = await connection.fetch(_SQL["told_slots"], list(behind), list(behind.values()))
-    found: dict[UUID, set[int]] = {task: set() for task in behind}
-    for task, slot in rows:
-        found[task].add(slot)
     return found
 
 
@@ -293,27 +283,6 @@ async def keep_unplaced(
     )
     unplaced = [slot.run for slot in slots if slot.state is RunState.UNPLACED]
     await dependencies.follow(connection, unplaced, now)
-
-
-async def keep_gaps(
-    connection: Connection, gaps: Sequence[Gap], now: int, remark: str = ""
-) -> None:
-    """Write gaps of any number of tasks, and of the tasks that follow them.
-
-    Where no lead was heard in that time, the stored reason says so instead of the given one. It
-    ends with the remark.
-    """
-    await connection.execute(
-        _SQL["keep_gaps"],
-        now,
-        [gap_id(TaskId(gap.task), gap.range.first) for gap in gaps],
-        [gap.task for gap in gaps],
-        [gap.range.first for gap in gaps],
-        [gap.range.last for gap in gaps],
-        [gap.range.slots for gap in gaps],
-        remark,
-        [gap.reason for gap in gaps],
-    )
 
 
 async def keep_decisions(

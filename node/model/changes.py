@@ -105,26 +105,38 @@ def position_after_edit(
     recurrence: Recurrence,
     current: PlanningPosition,
     freed: Sequence[int],
+    open_from: int,
     now: int,
     *,
     anew: bool,
 ) -> PlanningPosition:
     """Return where planning goes on after an edit that gave up the slots ``freed`` (ascending).
 
-    With ``anew`` the nominal starts have changed: planning goes on with the future ones, and with
-    those of the freed slots whose nominal start has passed but still is one.
+    Nothing before ``open_from`` can run any more, nor is it told of by the new terms. With ``anew``
+    the nominal starts have changed: planning goes on with the future ones, and with those of the
+    freed slots whose nominal start has passed but still is one.
     """
     if anew:
         coming = first_slot(recurrence, now)
-        passed = [slot for slot in freed if slot <= now and _is_nominal(recurrence, slot)]
+        passed = [slot for slot in freed if open_from <= slot <= now]
+        passed = [slot for slot in passed if _is_nominal(recurrence, slot)]
         start = min([*passed[:1], *([] if coming is None else [coming])], default=None)
         return PlanningPosition(current.planned_to if start is None else start - 1, start)
     planned_to = current.planned_to
     if planned_to is not None and freed:
         planned_to = min(planned_to, freed[0] - 1)
+    if _planned_before(open_from, PlanningPosition(planned_to, current.next_slot)):
+        planned_to = open_from - 1
     following = None if planned_to is None else next_nominal(recurrence, planned_to)
     candidates = [slot for slot in (current.next_slot, following) if slot is not None]
     return PlanningPosition(planned_to, min(candidates, default=None))
+
+
+def _planned_before(open_from: int, position: PlanningPosition) -> bool:
+    """Return whether the next slot to plan may be one before ``open_from``."""
+    if position.planned_to is not None:
+        return position.planned_to < open_from - 1
+    return position.next_slot is not None and position.next_slot < open_from
 
 
 def _is_nominal(recurrence: Recurrence, slot: int) -> bool:

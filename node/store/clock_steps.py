@@ -25,6 +25,7 @@ async def repair(connection: Connection, now: int, lease: int) -> None:
     """
     # Negotiations before the agenda, as decisions lock them: otherwise one waits for the other.
     await connection.execute(_SQL["begin_negotiations_now"], now)
+    await connection.execute(_SQL["plan_gaps_again"], now)
     await connection.execute(_SQL["plan_now"], now)
     await connection.execute(_SQL["shorten_leases"], now, now + lease)
     await connection.execute(_SQL["open_terms_now"], now)

@@ -38,7 +38,7 @@ from node.model.wire.validation import faults_of
 from node.results.archives import Archives
 from node.results.archives import ArchivesEdit as Archived
 from node.sharing.host_limits import LimitKeeper
-from node.store import bookings, campaigns, changes, dependencies, outbox, seats, tasks
+from node.store import bookings, campaigns, changes, dependencies, gaps, outbox, seats, tasks
 from node.store.changes import TaskChange
 from node.store.database import Connection
 from node.store.outbox import MessageKind, OutgoingMessage
@@ -109,6 +109,7 @@ class TaskEditor:
     async def _pause(self, connection: Connection, founds: Sequence[StoredTask], now: int) -> None:
         """Pause tasks that are locked and active."""
         ids = [found.id for found in founds]
+        await self._tell_passed(connection, founds, now)
         sentence = f"paused on {self._name}"
         freed = await self._free(connection, ids, changed.EVERY_SLOT, sentence, now)
         await changes.stand(
@@ -282,6 +283,8 @@ class TaskEditor:
         differences = _differences(before, after, archived)
         if not differences:
             return
+        if edited.anew:
+            await self._tell_passed(connection, [found], now)
         standing = await self._limited(connection, found, edited.task)
         await tasks.keep(connection, edited.task, standing)
         if archived is not None:
@@ -336,6 +339,7 @@ class TaskEditor:
     ) -> None:
         """Edit locked tasks, given as pairs of the present and the new version."""
         now = self._clock.now()
+        await self._tell_passed(connection, [found for found, _ in edits], now)
         sentences: dict[UUID, str] = {}
         alike: dict[tuple[int, str], list[UUID]] = {}
         for found, new in edits:
@@ -367,6 +371,12 @@ class TaskEditor:
         await dependencies.follow_again(connection, _within(open_ones), now)
         await self._tell(connection, list(task_changes), now)
         await bookings.notify_all(connection, [("task", task, "edited") for task in task_changes])
+
+    async def _tell_passed(
+        self, connection: Connection, founds: Sequence[StoredTask], now: int
+    ) -> None:
+        restored = self._database.was_restored
+        await gaps.tell_passed(connection, founds, now, restored=restored)
 
     async def _limited(
         self, connection: Connection, found: StoredTask, new: StoredTask
@@ -403,8 +413,15 @@ class TaskEditor:
         for task, new in active.items():
             standing = standings.get(task, PlanningPosition(None, None))
             anew = given_up[task] == changed.EVERY_SLOT
+            recurrence, duration = new.terms.recurrence, new.terms.duration
+            open_from = changed.first_open(recurrence, duration, now)
             then = changed.position_after_edit(
-                new.terms.recurrence, standing, freed[task], now, anew=anew
+                recurrence,
+                standing,
+                freed[task],
+                now if open_from is None else open_from,
+                now,
+                anew=anew,
             )
             next_slot = now if then.next_slot is None else then.next_slot
             on[task] = PlanningPosition(then.planned_to, next_slot)

@@ -22,7 +22,7 @@ from node.model.runstate import OVER, RunState
 from node.model.taskstate import TaskState
 from node.model.wire.participants import RunEnd, TaskEnd
 from node.model.wire.tasks import Participant
-from node.store import bookings, dependencies, outbox, runs, seats, tasks
+from node.store import bookings, dependencies, gaps, outbox, runs, seats, tasks
 from node.store.database import Connection
 from node.store.outbox import OutgoingMessage
 from node.store.runs import LockedRun, NextAttempt
@@ -435,6 +435,9 @@ class TaskTerminator:
         if not over:
             return EndedTasks()
         ids = [task.id for task in over]
+        if over[0].lead == self._identity and state is not TaskState.FINISHED:
+            restored = self._database.was_restored
+            await gaps.tell_passed(connection, over, now, restored=restored)
         if open_runs := await self._runs_to_end(connection, over, state):
             why = f"the task was {state}: {reason}"
             await runs.move(connection, open_runs, RunState.CANCELLED, why, now)

@@ -61,6 +61,8 @@ OPEN_TO_LEAD = (
     "node.store.tasks",
     # What follows a run is created in the transaction that ends it, also if it found no time.
     "node.store.dependencies",
+    # Whoever ends or changes a task tells what its lead would have told.
+    "node.store.gaps",
     # Policies need the settings of pools, and of the campaigns that share them.
     "node.store.campaigns",
     "node.store.pools",

@@ -14,17 +14,19 @@ import pytest
 
 from lead.assembly import lead_of
 from lead.exchange.workers import Workers
-from lead.model import Gap
 from lead.service import Lead
 from lead.store import planning
 from node.model import times
+from node.model.gaps import Gap
 from node.model.principals import Role
 from node.model.recurrence import SlotRange, nominal_starts
 from node.model.scheduling import recurrence_of
 from node.model.times import format_instant
 from node.model.wire.tasks import Schedule, TaskPatch
 from node.store import clock_steps, readiness, runs
+from node.store import gaps as gaps_store
 from node.store.database import BrokenOverlap
+from node.tasks.editing import CHANGE_ACKNOWLEDGEMENT_TIMEOUT
 from tests.conftest import NewDatabase
 from tests.support.clocks import START, ManualClock
 from tests.support.pool_worlds import pooled
@@ -273,7 +275,7 @@ def _gap(task: UUID, first: int, last: int) -> Gap:
 
 async def _tell(database: Any, gaps: list[Gap], now: int = START) -> None:
     async with database.transaction() as connection:
-        await planning.keep_gaps(connection, gaps, now)
+        await gaps_store.keep_gaps(connection, gaps, now)
 
 
 async def _led(site: Site, **schedule: Any) -> UUID:
@@ -442,6 +444,148 @@ async def test_a_paused_task_has_no_gap(world: World) -> None:
     world.clock.advance(WEEK)
     await a.node.editing.resume(task)
     await _all_planned(a)
+    assert await _gaps(a, task) == []
+
+
+@ON_ONE_LOOP
+async def test_an_edit_changes_nothing_that_has_passed(world: World) -> None:
+    """Slots of an absence are told by the schedule that they had, before another one holds."""
+    a = await world.site("a", horizon=times.HOUR)
+    task = await _led(a)
+    await _all_planned(a)
+    booked = await a.rows("SELECT slot FROM run WHERE task_id = $1", task)
+    await _show_lead(a)
+    world.clock.advance(WEEK + times.MINUTE)
+    every = {"schedule": {"repeat": "PT6M"}}
+    await a.node.editing.edit(task, TaskPatch.model_validate(every))
+    world.clock.advance(CHANGE_ACKNOWLEDGEMENT_TIMEOUT)
+    first = (max(row[0] for row in booked) - START) // times.HOUR + 1
+    assert await _gaps(a, task) == [(first, 168, 169 - first)]
+    [(reason,)] = await a.rows("SELECT reason FROM gap")
+    assert reason == RECENT.replace("00:20:00", "00:01:00")
+    await _all_planned(a)
+    assert len(await _gaps(a, task)) == 1
+    runs_of_it = "SELECT count(*), min(slot) FROM run WHERE task_id = $1 AND slot > $2"
+    [(count, soonest)] = await a.rows(runs_of_it, task, START + WEEK)
+    assert (count > 5, soonest > world.clock.now()) == (True, True)
+
+
+@ON_ONE_LOOP
+@pytest.mark.parametrize(
+    "patch", [{"priority": 3}, {"schedule": {"until": "2026-12-15T00:00:00Z"}}]
+)
+async def test_an_edit_after_an_absence_tells_each_slot_once(
+    world: World, patch: dict[str, Any]
+) -> None:
+    """What is over when the edit comes is told by the edit, and not once more by the lead."""
+    a = await world.site("a", horizon=times.HOUR)
+    task = await _led(a, until=START + times.DAY)
+    world.clock.advance(WEEK + times.MINUTE)
+    await a.node.editing.edit(task, TaskPatch.model_validate(patch))
+    world.clock.advance(CHANGE_ACKNOWLEDGEMENT_TIMEOUT)
+    await _all_planned(a)
+    assert await _gaps(a, task) == [(0, 23, 24)]
+    sentences = await a.rows("SELECT sentence FROM decision WHERE outcome = 'given up'")
+    assert [row[0] for row in sentences] == [
+        "24 given up from 2026-12-01T00:00:00Z on: the window is over"
+    ]
+
+
+@ON_ONE_LOOP
+@pytest.mark.parametrize("end", ["pause", "cancel", "refuse"])
+async def test_slots_before_an_end_or_a_pause_are_told(world: World, end: str) -> None:
+    """What has passed unplanned is told when nobody will plan the task any more, or not for now."""
+    a = await world.site("a", horizon=times.HOUR)
+    task = await _led(a)
+    await _all_planned(a)
+    world.clock.advance(times.DAY + times.MINUTE)
+    if end == "pause":
+        await a.node.editing.pause(task)
+    elif end == "cancel":
+        await a.node.termination.cancel_task(task)
+    else:
+        await a.node.termination.refuse_task(task, "no more")
+    [(first, last, slots)] = await _gaps(a, task)
+    told = [row[0] for row in await a.rows("SELECT slot FROM run WHERE task_id = $1", task)]
+    assert (last, slots, first) == (24, 25 - len(told), len(told))
+    world.clock.advance(times.DAY)
+    if end == "pause":
+        await a.node.editing.resume(task)
+        world.clock.advance(CHANGE_ACKNOWLEDGEMENT_TIMEOUT)
+    await _all_planned(a)
+    assert len(await _gaps(a, task)) == 1
+
+
+@ON_ONE_LOOP
+async def test_a_task_with_all_its_runs_has_no_gap(world: World) -> None:
+    """Nothing is missing of a schedule that goes on after the last run that is wanted."""
+    a = await world.site("a", horizon=4 * times.HOUR)
+    task = await _led(a, max_runs=2)
+    await _all_planned(a)
+    world.clock.advance(times.DAY)
+    await a.node.termination.cancel_task(task)
+    assert await _gaps(a, task) == []
+
+
+@ON_ONE_LOOP
+@pytest.mark.parametrize("end", ["edit", "pause", "cancel"])
+async def test_slots_of_a_pool_task_are_told_before_it_changes(world: World, end: str) -> None:
+    """As with other tasks: by the schedule that they had."""
+    pool = await pooled(world, [{}, {}])
+    task = await pool.create(1, seat=False)
+    world.clock.advance(times.DAY + times.MINUTE)
+    if end == "edit":
+        await pool.edit(task, schedule={"repeat": "PT2H"})
+    elif end == "pause":
+        await pool.lead.node.editing.pause(task)
+    else:
+        await pool.lead.node.termination.cancel_task(task)
+    told = await _gaps(pool.lead, task)
+    assert [(last, slots - last + first) for first, last, slots in told] == [(23, 1)]
+    await pool.seat()
+    assert await _gaps(pool.lead, task) == told
+
+
+@ON_ONE_LOOP
+async def test_a_task_has_no_gap_from_before_it_was_created(world: World) -> None:
+    """A task that follows another one lacks what would have ended since then."""
+    a = await world.site("a", horizon=times.HOUR)
+    task, then = await _led(a), await _led(a)
+    await a.execute(
+        "UPDATE task SET created_at = $3, schedule = "
+        "jsonb_build_object('after', jsonb_build_object('task', $1::text)) WHERE id = $2",
+        str(task), then, START + times.DAY,
+    )  # fmt: skip
+    await a.execute("UPDATE planning SET plan_at = NULL WHERE task_id = $1", then)
+    world.clock.advance(WEEK)
+    await _all_planned(a)
+    [(first, last, slots)] = await a.rows(
+        "SELECT first_slot, last_slot, slots FROM gap WHERE task_id = $1", then
+    )
+    [duration] = [row[0] for row in await a.rows("SELECT duration FROM task WHERE id = $1", task)]
+    assert (first, last) == (START + times.DAY + duration, START + WEEK + duration)
+    assert slots == 145
+
+
+@ON_ONE_LOOP
+async def test_a_clock_that_was_ahead_leaves_no_gap(world: World) -> None:
+    """Slots that seemed to have passed are planned when they come."""
+    a = await world.site("a", horizon=4 * times.HOUR)
+    task = await _led(a)
+    await _all_planned(a)
+    world.clock.advance(WEEK)
+    await _all_planned(a)
+    [(first, _, slots)] = await _gaps(a, task)
+    assert slots > 160
+    now = START + times.HOUR
+    world.clock.step(now - world.clock.now())
+    async with a.database.transaction() as connection:
+        await clock_steps.repair(connection, now, a.node.settings.lease)
+    assert await _gaps(a, task) == []
+    world.clock.advance(first * times.HOUR)
+    await _all_planned(a)
+    rows = await a.rows("SELECT slot FROM run WHERE task_id = $1 AND state = 'booked'", task)
+    assert START + (first + 2) * times.HOUR in {row[0] for row in rows}
     assert await _gaps(a, task) == []
 
 

@@ -134,14 +134,18 @@ def test_other_measurements_give_up_everything(recurrence: Recurrence) -> None:
     assert given_up_from(old, replace(old, slip_random=True), None) == EVERY_SLOT
 
 
-@given(RECURRENCES, INSTANTS, st.lists(INSTANTS, max_size=5).map(sorted))
+@given(
+    RECURRENCES, INSTANTS, st.lists(INSTANTS, max_size=5).map(sorted), st.integers(0, 60 * MINUTE)
+)
 def test_a_new_grid_is_planned_from_now_on(
-    recurrence: Recurrence, now: int, freed: list[int]
+    recurrence: Recurrence, now: int, freed: list[int], slip: int
 ) -> None:
-    """No future slot is left out, and of the past only slots that were given up come again."""
-    on = position_after_edit(recurrence, PlanningPosition(FAR, FAR), freed, now, anew=True)
+    """No future slot is left out, and of the past only open ones that were given up come again."""
+    on = position_after_edit(
+        recurrence, PlanningPosition(FAR, FAR), freed, now - slip, now, anew=True
+    )
     every = nominal_starts(recurrence, 0, FAR, 2000)
-    wanted = [slot for slot in every if slot > now or slot in freed]
+    wanted = [slot for slot in every if slot > now or (slot in freed and slot >= now - slip)]
     assert on.next_slot == (wanted[0] if wanted else None)
     assert on.planned_to == (wanted[0] - 1 if wanted else FAR)
 
@@ -155,11 +159,13 @@ def test_on_the_same_grid_planning_continues(
     planned = every[: data.draw(st.integers(0, len(every)))]
     freed = sorted(data.draw(st.sets(st.sampled_from(planned), max_size=4))) if planned else []
     standing = PlanningPosition(planned[-1] if planned else every[0] - 1, None)
-    on = position_after_edit(recurrence, standing, freed, now, anew=False)
+    open_from = data.draw(st.integers(0, now))
+    on = position_after_edit(recurrence, standing, freed, open_from, now, anew=False)
     assert on.planned_to is not None
     behind = [slot for slot in every if slot > on.planned_to]
-    assert set(freed) <= set(behind)
-    assert set(every) - set(planned) <= set(behind)
+    wanted = {*freed, *(set(every) - set(planned))}
+    assert {slot for slot in wanted if slot >= open_from} <= set(behind)
+    assert min(behind, default=open_from) >= open_from
     if behind:
         assert on.next_slot == behind[0]
     else:  # there may be one behind those listed here

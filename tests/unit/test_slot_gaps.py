@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lead.planning.agenda import Agenda, Limits, PlanningProgress, agenda
-from lead.planning.slot_gaps import GAP_MIN, closed_slots, split
+from node.model.gaps import GAP_MIN, closed_slots, split
 from node.model.recurrence import Recurrence, SlotRange, nominal_range, nominal_starts, slip_of
 from node.model.times import DAY, HOUR, LATEST, MINUTE, SECOND, parse_instant
 

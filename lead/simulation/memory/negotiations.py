@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from hashlib import md5
 from typing import Any
 from uuid import UUID
 
@@ -13,10 +12,8 @@ from lead.simulation.memory.planning import TWINS
 from lead.simulation.memory.rows import (
     DecisionRow,
     ExchangeRow,
-    GapRow,
     NegotiationRow,
     RunRow,
-    TaskRow,
     pack,
     unpack,
 )
@@ -282,50 +279,6 @@ def _keep_waiting(tables: Tables, run: RunRow, state: str, reason: str, now: int
         reason=run.reason if over and run.reason else reason,
         changed_at=now,
         finished_at=now if over else None,
-    )
-
-
-@TWINS.of()
-def keep_gaps(
-    tables: Tables,
-    now: int,
-    gaps: Sequence[UUID],
-    tasks: Sequence[UUID],
-    first_slots: Sequence[int],
-    last_slots: Sequence[int],
-    slot_counts: Sequence[int],
-    remark: str,
-    reasons: Sequence[str],
-) -> Answer:
-    """Store gaps, and those of the tasks that follow; no absence of a lead is known here."""
-    given = zip(gaps, tasks, first_slots, last_slots, slot_counts, reasons, strict=True)
-    rows = [
-        GapRow(gap, task, first, last, slots, reason + remark, now)
-        for gap, task, first, last, slots, reason in given
-    ]
-    told = [row for row in rows if tables.gaps.offer(row)]
-    following = [
-        _following_gap(tables, row, task)
-        for row in told
-        for task in tables.tasks.followers.of(row.task_id)
-        if task.state in {"active", "paused"} and tables.led_here(task.id)
-    ]
-    for row in sorted(following, key=lambda row: (row.task_id, row.first_slot)):
-        tables.gaps.offer(row)
-    return ()
-
-
-def _following_gap(tables: Tables, gap: GapRow, follower: TaskRow) -> GapRow:
-    duration = tables.tasks.rows[gap.task_id].duration
-    return GapRow(
-        # As in Postgres: from a digest, because a namespace for ids is an extension there.
-        UUID(md5(f"{follower.id} follows {gap.id}".encode(), usedforsecurity=False).hexdigest()),
-        follower.id,
-        gap.first_slot + duration,
-        gap.last_slot + duration,
-        gap.slots,
-        f"task {gap.task_id}, which it follows, has a gap: {gap.reason}",
-        gap.told_at,
     )
 
 

@@ -206,18 +206,6 @@ def touched(tables: Tables, tasks: Sequence[UUID], planned_to: Sequence[int | No
     ]
 
 
-@TWINS.of("task_id", "slot")
-def told_slots(tables: Tables, tasks: Sequence[UUID], planned_to: Sequence[int | None]) -> Answer:
-    """Return the unplanned slots that have a run which tells of them."""
-    found = {
-        (task, run.slot)
-        for task, since in zip(tasks, planned_to, strict=True)
-        for run in (() if since is None else tables.runs.by_task.after(task, since))
-        if not (run.freed or run.state == "displaced")
-    }
-    return sorted(found)
-
-
 @TWINS.of("task_id", "count")
 def counted_runs(tables: Tables, tasks: Sequence[UUID], not_counted: Sequence[str]) -> Answer:
     """Return by task the number of runs that count towards its ``max_runs``."""

@@ -106,14 +106,6 @@ FROM unnest($1::uuid [], $2::timestamptz []) AS changed (task_id, planned_to)
 INNER JOIN run ON changed.task_id = run.task_id AND run.slot > changed.planned_to
 ORDER BY run.task_id, run.slot, run.attempt DESC;
 
--- told_slots --
--- Unplanned slots that have a run which tells of them: one that is held by a worker that was killed, and
--- will wait, or one that a change of the task has left.
-SELECT DISTINCT run.task_id, run.slot
-FROM unnest($1::uuid [], $2::timestamptz []) AS behind (task_id, planned_to)
-INNER JOIN run ON behind.task_id = run.task_id AND run.slot > behind.planned_to
-WHERE NOT (run.freed OR run.state = 'displaced');
-
 -- counted_runs --
 -- Runs that count towards the tasks' max_runs.
 SELECT task_id, count(*) FROM run
@@ -212,41 +204,6 @@ WHERE
         run.state IN ('booked', 'set-aside')
         AND EXISTS (SELECT FROM exchange WHERE exchange.id = run.exchange_id AND exchange.state = 'held')
     );
-
--- keep_gaps --
--- Slots that were never planned, as ranges. What overlaps a gap that is told already is told already. The tasks that follow
--- these have gaps where runs of these would have ended.
-WITH told AS (
-    INSERT INTO gap (id, task_id, first_slot, last_slot, slots, reason, told_at)
-    SELECT
-        given.id, given.task_id, given.first_slot, given.last_slot, given.slots,
-        coalesce(absence.sentence, given.reason) || $7, $1
-    FROM
-        unnest($2::uuid [], $3::uuid [], $4::timestamptz [], $5::timestamptz [], $6::bigint [], $8::text [])
-            WITH ORDINALITY AS given (id, task_id, first_slot, last_slot, slots, reason, number)
-    LEFT JOIN LATERAL (
-        SELECT absence_sentence(lead_absence.since, lead_absence.until) AS sentence
-        FROM lead_absence
-        WHERE lead_absence.since <= given.last_slot AND lead_absence.until >= given.first_slot
-        ORDER BY least(lead_absence.until, given.last_slot) - greatest(lead_absence.since, given.first_slot) DESC
-        LIMIT 1
-    ) AS absence ON TRUE
-    ORDER BY given.number
-    ON CONFLICT DO NOTHING
-    RETURNING *
-)
-
-INSERT INTO gap (id, task_id, first_slot, last_slot, slots, reason, told_at)
-SELECT
-    md5(format('%s follows %s', follower.id, told.id))::uuid, follower.id, told.first_slot + followed.duration,
-    told.last_slot + followed.duration, told.slots, format('task %s, which it follows, has a gap: %s', told.task_id, told.reason),
-    told.told_at
-FROM told
-INNER JOIN task AS followed ON told.task_id = followed.id
-INNER JOIN task AS follower ON told.task_id = follower.follows AND follower.state IN ('active', 'paused')
-INNER JOIN node ON follower.lead = node.identity AND node.is_self
-ORDER BY follower.id, told.first_slot
-ON CONFLICT DO NOTHING;
 
 -- keep_decisions --
 -- A repeated outcome with the same reason is counted instead of stored; the trace is that of the last attempt.

@@ -61,6 +61,36 @@ SET
     seen_at = least(seen_at, $1), heard_at = least(heard_at, $1), unreachable_since = least(unreachable_since, $1)
 WHERE greatest(seen_at, heard_at, unreachable_since) > $1;
 
+-- plan_gaps_again --
+-- Slots that seemed to have passed unplanned. With a new revision the lead looks which of them have runs already.
+WITH undone AS (
+    DELETE FROM gap USING planning, task
+    WHERE
+        gap.told_at > $1 AND planning.task_id = gap.task_id AND task.id = gap.task_id AND task.state = 'active'
+    RETURNING gap.task_id, gap.first_slot
+),
+
+again AS (
+    SELECT undone.task_id, min(undone.first_slot) AS slot
+    FROM undone INNER JOIN planning ON undone.task_id = planning.task_id
+    WHERE NOT planning.follower
+    GROUP BY undone.task_id
+),
+
+revised AS (
+    UPDATE task SET revision = task.revision + 1
+    FROM again
+    WHERE task.id = again.task_id
+)
+
+UPDATE planning
+SET
+    planned_to = least(planning.planned_to, again.slot - interval '1 microsecond'),
+    next_run_at = least(planning.next_run_at, again.slot),
+    plan_at = least(planning.plan_at, $1)
+FROM again
+WHERE planning.task_id = again.task_id;
+
 -- see_leads_now --
 -- What seemed to be an absence until later than now was none.
 WITH undone AS (

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from uuid import UUID
 
-from lead.model import Gap
-from lead.store import planning
 from node.model import times
+from node.model.gaps import Gap
 from node.model.recurrence import SlotRange
 from node.model.times import format_instant
+from node.store import gaps as gaps_store
 from tests.support.booking import HOUR
 from tests.support.clocks import START
 from tests.support.served_nodes import Asker, Command
@@ -111,7 +111,7 @@ async def test_a_slot_in_a_gap_is_listed_and_explained(ask: Command, a: Asker) -
     created = json.loads((await ask("task", "create", "idle", "--repeat", "1h", "--no-wait")).out)
     gap = Gap(UUID(created["id"]), SlotRange(START, START + 9 * times.HOUR, 10), "it was late")
     async with a.node.database.transaction() as connection:
-        await planning.keep_gaps(connection, [gap], START)
+        await gaps_store.keep_gaps(connection, [gap], START)
     words = "10 slots from 2026-12-01T00:00:00Z to 2026-12-01T09:00:00Z: it was late"
     listed = json.loads((await ask("run", "list", "--task", "@-1", "--state", "unplaced")).out)
     assert [(run["reason"], run["slots"]) for run in listed] == [(words, 10)]

@@ -9,13 +9,31 @@ arguments.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
+from uuid import UUID
 
 from node.model.recurrence import Recurrence, SlotRange, nominal_range, slip_of
 from node.model.times import to_the_second
 
+
+@dataclass(frozen=True)
+class Gap:
+    """Slots of a task that were never planned, told as a range, with the reason."""
+
+    task: UUID
+    range: SlotRange
+    reason: str
+
+
 WINDOWS_OVER = "their windows were over before they could be planned"
 """The reason of a gap where nothing is known of an absence."""
+
+FORGOTTEN = (
+    ", or it was booked, and measured on its participants, and its lead forgot that when its "
+    "database was restored from a backup"
+)
+"""How the reason goes on after a restore of the lead's database."""
 
 GAP_MIN = 4
 """Fewer slots than these are told one by one, as runs.
@@ -26,17 +44,22 @@ of these slots is found where runs are looked for.
 
 
 def closed_slots(
-    recurrence: Recurrence, duration: int, after: int, soonest: int, now: int
+    recurrence: Recurrence,
+    duration: int,
+    after: int,
+    soonest: int,
+    now: int,
+    least: int = GAP_MIN,
 ) -> SlotRange | None:
     """Return the slots in ``(after, now]`` of which no run can start at ``soonest`` or later.
 
-    None means that they are fewer than :data:`GAP_MIN`. Windows do not overlap, so only that of the
+    None means that they are fewer than ``least``. Windows do not overlap, so only that of the
     last slot may still be open.
     """
     past = nominal_range(recurrence, after, now + 1)
     if past is not None and past.last + slip_of(recurrence, duration, past.last) >= soonest:
         past = nominal_range(recurrence, after, past.last)
-    return None if past is None or past.slots < GAP_MIN else past
+    return None if past is None or past.slots < least else past
 
 
 def split(recurrence: Recurrence, closed: SlotRange, known: Iterable[int]) -> tuple[SlotRange, ...]:
