@@ -25,6 +25,7 @@ from node.model.times import format_instant
 from node.model.wire.tasks import Schedule, TaskPatch
 from node.store import clock_steps, readiness, runs
 from node.store import gaps as gaps_store
+from node.store import tasks as tasks_store
 from node.store.database import BrokenOverlap
 from node.tasks.editing import CHANGE_ACKNOWLEDGEMENT_TIMEOUT
 from tests.conftest import NewDatabase
@@ -635,8 +636,11 @@ async def test_old_gaps_are_deleted(world: World) -> None:
     world.clock.move_to(START + 15 * times.HOUR + keep)
     await a.node.purger.run_once()
     assert await _gaps(a, task) == [(11, 20, 10)]
+    await a.node.termination.cancel_task(task)
     async with a.database.transaction() as connection:
+        assert await tasks_store.purge(connection, times.LATEST - 1, 10) == 0
         assert await runs.purge_gaps(connection, times.LATEST - 1, 10) == 1
+        assert await tasks_store.purge(connection, times.LATEST - 1, 10) == 1
 
 
 @ON_ONE_LOOP

@@ -284,7 +284,11 @@ def _needed(tables: Tables, term: TermRow) -> bool:
         return True
     for seat in _of_term(tables, term):
         part = tables.tasks.rows[seat.task_id]
-        if part.state in _OPEN or tables.runs.by_task.of(part.id):
+        if (
+            part.state in _OPEN
+            or tables.runs.by_task.of(part.id)
+            or tables.gaps.by_task.of(part.id)
+        ):
             return True
         if goes_on and _is_last(tables, seat):
             return True

@@ -413,6 +413,7 @@ def purge_tasks(tables: Tables, before: int, at_most: int) -> Answer:
         and row.parent is None
         and not tables.tasks.parts.of(row.id)
         and not tables.runs.by_task.of(row.id)
+        and not tables.gaps.by_task.of(row.id)
         and str(row.id) not in pending
     ]
     purged = [task for _, task in sorted(old)[:at_most]]

@@ -168,8 +168,8 @@ SET
 WHERE pool_task = $1 AND over_at > $3;
 
 -- purge_terms --
--- Old terms with their seats, and the ordinary tasks of these, once no runs of theirs are left. While the pool task goes on,
--- the last seat of each node and the last holder of each seat (which cannot be lost any more) are kept, because the choice of
+-- Old terms with their seats, and the ordinary tasks of these, once no runs and gaps of theirs are left. While the pool task
+-- goes on, the last seat of each node and the last holder of each seat (which cannot be lost any more) are kept, because the choice of
 -- nodes depends on them. A term is deleted as a whole; otherwise seats of it would seem to have stayed empty.
 WITH old AS (
     SELECT term.pool_task, term.starts_at
@@ -187,6 +187,7 @@ WITH old AS (
                 AND (
                     part.state IN ('active', 'paused')
                     OR EXISTS (SELECT FROM run WHERE run.task_id = part.id)
+                    OR EXISTS (SELECT FROM gap WHERE gap.task_id = part.id)
                     OR (
                         whole.state IN ('active', 'paused')
                         AND (

@@ -297,8 +297,8 @@ WHERE
 RETURNING task.id, task.participants, task.state::text, task.reason;
 
 -- purge_tasks --
--- Tasks that ended long ago, with all that depends on them, once no runs of theirs are left here and all messages about them
--- have been acknowledged. The tasks of seats are deleted with their terms, and a pool task after the last of these.
+-- Tasks that ended long ago, with all that depends on them, once no runs and gaps of theirs are left here and all messages
+-- about them have been acknowledged. The tasks of seats are deleted with their terms, and a pool task after the last of these.
 WITH gone AS (
     DELETE FROM task
     WHERE id IN (
@@ -307,6 +307,7 @@ WITH gone AS (
             old.parent IS NULL
             AND old.state NOT IN ('active', 'paused') AND old.ended_at < $1
             AND NOT EXISTS (SELECT FROM run WHERE run.task_id = old.id)
+            AND NOT EXISTS (SELECT FROM gap WHERE gap.task_id = old.id)
             AND NOT EXISTS (SELECT FROM task AS part WHERE part.parent = old.id)
             AND NOT EXISTS (SELECT FROM outbox WHERE outbox.message ->> 'task' = old.id::text)
         ORDER BY old.ended_at, old.id
