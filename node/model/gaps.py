@@ -33,7 +33,7 @@ FORGOTTEN = (
     ", or it was booked, and measured on its participants, and its lead forgot that when its "
     "database was restored from a backup"
 )
-"""How the reason goes on after a restore of the lead's database."""
+"""The rest of a reason after a restore of the lead's database."""
 
 GAP_MIN = 4
 """Fewer slots than these are told one by one, as runs.

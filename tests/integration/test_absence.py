@@ -478,7 +478,7 @@ async def test_an_edit_changes_nothing_that_has_passed(world: World) -> None:
 async def test_an_edit_after_an_absence_tells_each_slot_once(
     world: World, patch: dict[str, Any]
 ) -> None:
-    """What is over when the edit comes is told by the edit, and not once more by the lead."""
+    """Passed slots are told by the edit, and not once more by the lead."""
     a = await world.site("a", horizon=times.HOUR)
     task = await _led(a, until=START + times.DAY)
     world.clock.advance(WEEK + times.MINUTE)
@@ -495,7 +495,7 @@ async def test_an_edit_after_an_absence_tells_each_slot_once(
 @ON_ONE_LOOP
 @pytest.mark.parametrize("end", ["pause", "cancel", "refuse"])
 async def test_slots_before_an_end_or_a_pause_are_told(world: World, end: str) -> None:
-    """What has passed unplanned is told when nobody will plan the task any more, or not for now."""
+    """Passed slots are told when nobody plans the task any more, or not for now."""
     a = await world.site("a", horizon=times.HOUR)
     task = await _led(a)
     await _all_planned(a)
@@ -531,7 +531,7 @@ async def test_a_task_with_all_its_runs_has_no_gap(world: World) -> None:
 @ON_ONE_LOOP
 @pytest.mark.parametrize("end", ["edit", "pause", "cancel"])
 async def test_slots_of_a_pool_task_are_told_before_it_changes(world: World, end: str) -> None:
-    """As with other tasks: by the schedule that they had."""
+    """The schedule that they had decides, as with other tasks."""
     pool = await pooled(world, [{}, {}])
     task = await pool.create(1, seat=False)
     world.clock.advance(times.DAY + times.MINUTE)

@@ -52,6 +52,7 @@ SMALL = {
     **dict.fromkeys(("seats", "counts", "place", "places"), (1, 2, 3)),
     **dict.fromkeys(("rounds_left", "patience", "tries"), (1, 5)),
     "slot_counts": (4, 5, 100),
+    "heard_before": (0,),  # lead processes are not simulated
     "was_tries": (0, 1),
     "was_seats": (1, 2, 3),
     "held": (0, 0, 1),
