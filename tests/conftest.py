@@ -28,6 +28,7 @@ from node.store.schema import digest_of_schema, schema_version
 from tests.support.booking import BookingLead
 from tests.support.clocks import ManualClock
 from tests.support.databases import copy_database
+from tests.support.manual_releases import follow_manual_clocks
 from tests.support.patience import BUSY
 from tests.support.worlds import World
 
@@ -306,11 +307,14 @@ def own_lender(cluster: PrivateCluster) -> Lender:
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def world(lender: Lender, clock: ManualClock, tmp_path: Path) -> AsyncIterator[World]:
+async def world(
+    lender: Lender, clock: ManualClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[World]:
     """Nodes in this process, each with its own database; they communicate without HTTP.
 
     Their connections outlive the test, so its module says ``pytestmark = ON_ONE_LOOP``.
     """
+    follow_manual_clocks(monkeypatch)
     async with World(lender.lend, clock, tmp_path) as made:
         yield made
     for site in made.sites:

@@ -16,6 +16,7 @@ import ctypes
 import errno
 import os
 import resource
+import signal
 import stat
 import struct
 import sys
@@ -27,6 +28,7 @@ SETGID, SETUID, NET_BIND_SERVICE, NET_ADMIN, NET_RAW = 6, 7, 10, 12, 13  # linux
 SYS_CHROOT, SYS_ADMIN = 18, 21
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_KEEPCAPS = 1, 4, 8
+_PR_SET_NAME, _PR_SET_TIMERSLACK = 15, 29
 _PR_SET_SECCOMP, _SECCOMP_FILTER = 22, 2
 _PR_CAPBSET_DROP, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 24, 36, 38
 _PR_CAP_AMBIENT, _AMBIENT_RAISE, _AMBIENT_CLEAR_ALL = 47, 2, 4
@@ -52,12 +54,14 @@ _ABI_REFER, _ABI_TRUNCATE, _ABI_SCOPES = 2, 3, 6
 SCOPED_SIGNALS_ABI = _ABI_SCOPES
 """The Landlock version since which a tool cannot signal processes outside."""
 
-# linux/audit.h; then shmget, semget, msgget, memfd_create
-_UNCOUNTED = {
-    "x86_64": (0xC000_003E, (29, 64, 68, 319)),
-    "aarch64": (0xC000_00B7, (194, 190, 186, 279)),
+_PTRACE_TRACEME, _PTRACE_DETACH = 0, 17
+
+# linux/audit.h; then shmget, semget, msgget, memfd_create, ptrace
+_FORBIDDEN = {
+    "x86_64": (0xC000_003E, (29, 64, 68, 319, 101)),
+    "aarch64": (0xC000_00B7, (194, 190, 186, 279, 117)),
 }
-"""By machine, its number and those of the calls that :func:`forbid_uncounted_memory` forbids."""
+"""By machine, its number and those of the calls that :func:`forbid_calls` forbids."""
 _FOREIGN_CALLS = 0x4000_0000
 """On x86_64, the first number of calls of another kind (x32)."""
 _LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
@@ -99,6 +103,37 @@ def die_with_parent(parent: int, number: int) -> None:
     _prctl(_PR_SET_PDEATHSIG, number)
     if os.getppid() != parent:
         os._exit(1)
+
+
+def take_name(name: bytes) -> None:
+    """Appear as ``name`` in lists of processes, of at most 15 bytes."""
+    buffer = ctypes.create_string_buffer(name)
+    _prctl(_PR_SET_NAME, ctypes.addressof(buffer))
+
+
+def wake_exactly() -> None:
+    """Let waits of this process end as exactly as the kernel can, instead of 50 µs later."""
+    _prctl(_PR_SET_TIMERSLACK, 1)
+
+
+def trace_me() -> bool:
+    """Let the parent stop this process once it has loaded its program; False if that is forbidden.
+
+    A file's capabilities are void then, so this is for processes that get none from a file.
+    """
+    return int(_libc.ptrace(_PTRACE_TRACEME, 0, None, None)) == 0
+
+
+def stop_loaded(pid: int) -> None:
+    """Wait until a child has loaded its program, and leave it stopped before its first instruction.
+
+    It has called :func:`trace_me`, or stops itself; SIGCONT lets it go on. Return as well if it has
+    exited, without reaping it.
+    """
+    state = os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+    if state is not None and state.si_code == os.CLD_TRAPPED:
+        # Traced no more, but stopped: a signal that comes before the stop prevents it.
+        _libc.ptrace(_PTRACE_DETACH, pid, None, ctypes.c_void_p(signal.SIGSTOP))
 
 
 def close_at_exec() -> None:
@@ -212,14 +247,14 @@ def forbid_new_privileges() -> None:
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
 
 
-def forbid_uncounted_memory() -> None:
-    """Refuse what takes memory that belongs to no process: System V's, and files without a name.
+def forbid_calls() -> None:
+    """Refuse tracing, and memory that belongs to no process: System V's, and files without a name.
 
-    It would not count where memory is looked at, and System V's would outlive the tool. Programs
-    for another machine, whose calls have other numbers, cannot run then. Needs
+    Such memory would not count where memory is looked at, and System V's would outlive the tool.
+    Programs for another machine, whose calls have other numbers, cannot run then. Needs
     :func:`forbid_new_privileges` before it; does nothing on machines that are not listed.
     """
-    machine, calls = _UNCOUNTED.get(os.uname().machine, (0, ()))
+    machine, calls = _FORBIDDEN.get(os.uname().machine, (0, ()))
     if not machine or sys.maxsize < 2**32:
         return
     to_refuse = len(calls) + 2  # from the first comparison of a number

@@ -1,10 +1,10 @@
 """Launches this node's part of each run at the agreed instant and ends it at the agreed end.
 
-Each run that starts soon has an asyncio task, which prepares it, holds the program ready, releases
-it at the instant, watches it, ends it (TERM shortly before the booked end, KILL at it), parses the
-output, and gives the part to the collector. Starting a program takes 2 ms and releasing it almost
-nothing, which matters when fifty are due at once. Notifications announce new and cancelled runs;
-a regular look at the table is the safety net.
+Each run that starts soon has an asyncio task, which prepares it, has the program loaded and held,
+watches it, ends it (TERM shortly before the booked end, KILL at it), parses the output, and gives
+the part to the collector. The program begins at the instant without this process, by the releaser
+(:mod:`.releaser`), so that hundreds that are due at once begin within milliseconds. Notifications
+announce new and cancelled runs; a regular look at the table is the safety net.
 """
 
 from __future__ import annotations
@@ -83,6 +83,8 @@ HOST_SAMPLE_LEAD_TIME = 50 * times.MILLISECOND
 The sample must not delay the release: for fifty parts that begin together, all samples take 2 ms,
 so 50 ms are ample, and still close enough to the start to leave out what happened before it.
 """
+BEGUN_TIMEOUT_S = 10.0
+"""Longest time after its instant until this process knows whether a program has begun."""
 OUTPUT_READ_MAX = BYTES_MAX + 1
 """One byte more than the longest valid output, to tell a flood of output from it."""
 OUTPUT_READ_AT_ONCE = 50_000
@@ -413,18 +415,20 @@ class Launcher:
         observation: PartObservation,
         cancelled: LatchedEvent,
     ) -> LaunchOutcome | None:
-        """Release a held program at its instant; return None, or the outcome if it is not released.
+        """Have a held program begin at its instant; return None, or the outcome if it does not.
 
         A program is too late if its own preparation took too long, on an overloaded host.
         """
+        running.release(self._clock.now, begins, late_runs.latest_start(begins))
         await self._until(begins - HOST_SAMPLE_LEAD_TIME, cancelled)
         observation.begin()
         if not await self._until(begins, cancelled):
             return self._stopped(None)
-        if (unbegun := _unbegun(begins, self._clock.now())) is not None:
-            return unbegun
-        running.release(self._clock.now)
-        return None
+        if await running.begun(self._clock.now, BEGUN_TIMEOUT_S):
+            return None
+        if (unbegun := _unbegun(begins, self._clock.now())) is None:
+            await running.end(0)  # tells what is known of its end
+        return unbegun or LaunchOutcome(None, "its program could not be begun", None)
 
     async def _start(
         self, tool: Tool, command: Command, context: PartContext, duration_s: float

@@ -43,6 +43,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Protocol
 
+from node.clock import SystemClock
 from node.execution import process_marks, proctable
 from node.execution.descriptors import check_spare, explain_exhaustion
 from node.execution.leftovers import KILL_TIMEOUT_S, kill_group
@@ -60,9 +61,7 @@ _POPEN_DESCRIPTORS = 8
 """More than Popen opens at a time: three pipes, and /dev/null."""
 DRAIN_S = 1.0
 """Seconds that a child may hold a stream open after the leader's exit."""
-
-_GATE = 'read -r _ && exec "$@" <"$0"'
-"""Shell code: wait for a line, then become the program, with the file ``$0`` as its input."""
+_HOST_CLOCK = SystemClock()
 
 
 @dataclass(frozen=True)
@@ -131,6 +130,18 @@ class Child(Protocol):
         ...
 
 
+class HeldChild(Child, Protocol):
+    """A child that a runner has started, and that may be held: loaded, but not begun."""
+
+    def release(self, at: int, latest: int) -> None:
+        """Let it begin at an instant of the host's clock (µs), but not later than ``latest``."""
+        ...
+
+    async def begun(self) -> int | None:
+        """Return when it began, once that is known; None if it will not begin any more."""
+        ...
+
+
 @dataclass(frozen=True)
 class Program:
     """A program to start: what it is called with, and the network namespace to start it in."""
@@ -160,8 +171,10 @@ class Needs:
 class Confining(Protocol):
     """A starter of programs that are not trusted (:class:`.tool_runner.ToolRunner`)."""
 
-    async def start(self, program: Program, descriptors: Sequence[int], needs: Needs) -> Child:
-        """Start a program with its three streams, and its gate if it has one."""
+    async def start(
+        self, program: Program, descriptors: Sequence[int], needs: Needs, *, held: bool
+    ) -> HeldChild:
+        """Start a program with its three streams; one that is ``held`` waits for its release."""
         ...
 
 
@@ -229,14 +242,14 @@ class _OwnChild:
 
 
 class _Begun:
-    """A program that :func:`start` has begun: its output to read, and its gate to write."""
+    """A program that :func:`start` has begun, and its output to read."""
 
     child: Child
+    held: HeldChild | None = None
     started_at = 0
 
     def __init__(self) -> None:
         self.outputs: list[IO[bytes]] = []
-        self.gate: int | None = None
 
 
 class RunningProcess:
@@ -252,7 +265,7 @@ class RunningProcess:
         self.started_at = begun.started_at
         self._name = name
         self._child = begun.child
-        self._gate = begun.gate
+        self._held = begun.held
         stdout_type = RecordStream if streams else OutputStream
         outputs = begun.outputs
         self._stdout = stdout_type(outputs[0], output_bytes_max) if outputs else None
@@ -265,18 +278,24 @@ class RunningProcess:
         """The start tick (:mod:`.proctable`), by which :mod:`.leftovers` recognises the process."""
         return self._child.started_ticks
 
-    def release(self, now: Callable[[], int]) -> None:
-        """Let a program begin that was started ``held``; this takes almost no time."""
-        if self._gate is not None:
-            with contextlib.suppress(BrokenPipeError):  # it has ended; wait() reports that
-                os.write(self._gate, b"\n")
-            self._close_gate()
-        self.started_at = now()
+    def release(self, now: Callable[[], int], at: int, latest: int) -> None:
+        """Let a program that is ``held`` begin at an instant, exactly, but not after ``latest``."""
+        if self._held is not None:
+            ahead = _HOST_CLOCK.now() - now()
+            self._held.release(at + ahead, latest + ahead)
 
-    def _close_gate(self) -> None:
-        if self._gate is not None:
-            os.close(self._gate)
-            self._gate = None
+    async def begun(self, now: Callable[[], int], timeout_s: float) -> bool:
+        """Return whether a program has begun that was released, once that is known.
+
+        From then on ``started_at`` is the instant at which it began.
+        """
+        at: int | None = None
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                at = None if self._held is None else await self._held.begun()
+        if at is not None:
+            self.started_at = at - (_HOST_CLOCK.now() - now())
+        return at is not None
 
     @property
     def ended(self) -> bool:
@@ -362,7 +381,6 @@ class RunningProcess:
                         await stream.ended.wait()
             end = await self._child.reap()
         finally:
-            self._close_gate()
             for stream in self._streams:
                 stream.close()
             if not self._child.reaped:  # cancelled because the event loop is closing
@@ -414,9 +432,9 @@ async def start(  # noqa: PLR0913 - independent facts about the program, all but
     namespace: str | None = None,
     streams: bool = False,
     chased: bool = False,
-    held: bool = False,
     channel: int | None = None,
     confinement: Confinement | None = None,
+    held: bool = False,
 ) -> RunningProcess:
     """Start a program in its own session and return while it runs.
 
@@ -427,9 +445,9 @@ async def start(  # noqa: PLR0913 - independent facts about the program, all but
     ``namespace`` names the network namespace to start it in (needs CAP_SYS_ADMIN).
     ``streams``: lines that begin with RS are not output but :meth:`RunningProcess.records`.
     ``chased``: when it has ended, also kill descendants that left its group.
-    ``held``: prepare everything; the program begins with :meth:`RunningProcess.release`.
     ``channel`` is a descriptor that becomes its standard input, instead of ``stdin``.
     ``confinement``: a runner starts it, and chases it; what is for our own children is ignored.
+    ``held``: the runner prepares everything; it begins after :meth:`RunningProcess.release`.
 
     :raises HostError: the program is not installed, or cannot be started.
     """
@@ -437,11 +455,11 @@ async def start(  # noqa: PLR0913 - independent facts about the program, all but
     with contextlib.ExitStack() as failing, contextlib.ExitStack() as stack:
         if confinement is not None:
             program = Program(tuple(argv), _environment(env, None), namespace)
-            begun.child = await confinement.runner.start(
-                program,
-                _open_streams(begun, stdin, failing, stack, held=held),
-                confinement.needs,
+            streams_of_it = _open_streams(begun, stdin, failing, stack)
+            child = await confinement.runner.start(
+                program, streams_of_it, confinement.needs, held=held
             )
+            begun.child, begun.held = child, child if held else None
         else:
             mark = process_marks.new_mark() if chased else None
             mark_entry = {} if mark is None else {process_marks.VARIABLE: mark}
@@ -449,11 +467,7 @@ async def start(  # noqa: PLR0913 - independent facts about the program, all but
             output = subprocess.PIPE if log is None else stack.enter_context(_open_log(log))
             given = _input(stdin, stack) if channel is None else channel
             options |= {"stdin": given, "stdout": output, "stderr": output}
-            words = [*argv]
-            if held:
-                words, begun.gate = _held(argv, options, stack)
-                failing.callback(os.close, begun.gate)
-            popen = _spawn([*_setpriv(user, owner_death), *_nsenter(namespace), *words], options)
+            popen = _spawn([*_setpriv(user, owner_death), *_nsenter(namespace), *argv], options)
             begun.outputs = [pipe for pipe in (popen.stdout, popen.stderr) if pipe is not None]
             begun.child = _OwnChild(popen, mark)
         begun.started_at = now() if now else 0
@@ -462,12 +476,7 @@ async def start(  # noqa: PLR0913 - independent facts about the program, all but
 
 
 def _open_streams(
-    begun: _Begun,
-    stdin: bytes,
-    failing: contextlib.ExitStack,
-    stack: contextlib.ExitStack,
-    *,
-    held: bool,
+    begun: _Begun, stdin: bytes, failing: contextlib.ExitStack, stack: contextlib.ExitStack
 ) -> list[int]:
     """Return the descriptors for a runner to pass on, which ``stack`` closes here."""
     check_spare(_POPEN_DESCRIPTORS, "the pipes of a program")
@@ -480,11 +489,6 @@ def _open_streams(
         ours, theirs = os.pipe()
         stack.callback(os.close, theirs)
         begun.outputs.append(failing.enter_context(os.fdopen(ours, "rb", buffering=0)))
-        descriptors.append(theirs)
-    if held:
-        theirs, begun.gate = os.pipe()
-        stack.callback(os.close, theirs)
-        failing.callback(os.close, begun.gate)
         descriptors.append(theirs)
     return descriptors
 
@@ -640,24 +644,6 @@ def _input(content: bytes, stack: contextlib.ExitStack) -> int:
         file.write(content)
     os.lseek(descriptor, 0, os.SEEK_SET)
     return descriptor
-
-
-def _held(
-    argv: Sequence[str], options: dict[str, Any], stack: contextlib.ExitStack
-) -> tuple[list[str], int]:
-    """Return a shell command that waits to become the program, and the pipe end to write to.
-
-    When this process ends, the pipe closes and the shell ends as well.
-    """
-    source = os.devnull
-    if options["stdin"] != subprocess.DEVNULL:
-        source = f"/dev/fd/{options['stdin']}"
-        options["pass_fds"] = (options["stdin"],)
-    with explain_exhaustion("the pipe that holds a program"):
-        theirs, ours = os.pipe()
-    stack.callback(os.close, theirs)
-    options["stdin"] = theirs
-    return ["/bin/sh", "-c", _GATE, source, *argv], ours
 
 
 def _open_log(log: Path) -> IO[bytes]:

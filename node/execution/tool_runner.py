@@ -22,7 +22,7 @@ from typing import Any
 from node.capability.privileges import ProcessPrivileges, needs_network_rights, privileges_in
 from node.execution import confinement, process, process_marks
 from node.execution.descriptors import explain_exhaustion
-from node.execution.process import Child, ChildEnd, Needs, Program
+from node.execution.process import ChildEnd, HeldChild, Needs, Program
 from node.execution.tool_runner_program import KILL_TIMEOUT_S, MESSAGE_BYTES_MAX
 from node.model.errors import HostError
 from node.model.tool_limits import ToolLimits
@@ -89,7 +89,10 @@ class _RunnerChild:
     pid: int = 0
     started_ticks: int = 0
     reaped: bool = False
+    released: bool = False
+    begun_at: int | None = None
     started: asyncio.Event = field(default_factory=asyncio.Event)
+    has_begun: asyncio.Event = field(default_factory=asyncio.Event)
     has_exited: asyncio.Event = field(default_factory=asyncio.Event)
     has_ended: asyncio.Event = field(default_factory=asyncio.Event)
     failed: str | None = None
@@ -110,9 +113,15 @@ class _RunnerChild:
             self._close()
             return
         [(verb, content)] = json.loads(packet).items()
+        self._note(verb, content)
+
+    def _note(self, verb: str, content: Any) -> None:
         if verb == "started":
             self.pid, self.started_ticks = content["pid"], content["ticks"]
             self.started.set()
+        elif verb == "begun" and not self.has_begun.is_set():
+            self.begun_at = content
+            self.has_begun.set()
         elif verb == "exited":
             self.has_exited.set()
         elif verb == "ended":
@@ -126,12 +135,20 @@ class _RunnerChild:
         if self.connection.fileno() >= 0:
             asyncio.get_running_loop().remove_reader(self.connection.fileno())
             self.connection.close()
-        for event in (self.started, self.has_exited, self.has_ended):
+        for event in (self.started, self.has_begun, self.has_exited, self.has_ended):
             event.set()
 
     def _tell(self, message: dict[str, Any]) -> None:
         with contextlib.suppress(OSError):  # it is gone, which is noticed on the connection
             self.connection.send(json.dumps(message).encode())
+
+    def release(self, at: int, latest: int) -> None:
+        self.released = True
+        self._tell({"release": {"at": at, "latest": latest}})
+
+    async def begun(self) -> int | None:
+        await self.has_begun.wait()
+        return self.begun_at
 
     async def exited(self) -> None:
         await self.has_exited.wait()
@@ -146,6 +163,8 @@ class _RunnerChild:
         try:
             async with asyncio.timeout(2 * KILL_TIMEOUT_S):
                 await self.has_ended.wait()
+                if self.released:  # told by another process, so perhaps later
+                    await self.has_begun.wait()
         except TimeoutError:
             raise HostError(f"process {self.pid} did not end although it was killed") from None
         finally:
@@ -189,8 +208,10 @@ class ToolRunner:
                 self._rights = await self._ask_rights()
             return self._rights
 
-    async def start(self, program: Program, descriptors: Sequence[int], needs: Needs) -> Child:
-        """Start a tool with these descriptors: its three streams, and its gate if it has one.
+    async def start(
+        self, program: Program, descriptors: Sequence[int], needs: Needs, *, held: bool
+    ) -> HeldChild:
+        """Start a tool with its three streams; if it is ``held``, load it, and leave it stopped.
 
         :raises HostError: it cannot be started.
         """
@@ -199,6 +220,7 @@ class ToolRunner:
             "argv": list(program.argv),
             "env": dict(program.env) | {process_marks.VARIABLE: mark},
             "namespace": program.namespace,
+            "held": held,
             "privilege": needs.privilege,
             "network": needs_network_rights(needs.congestion, standing),
             "by_file": not (needs.privilege is Privilege.ECHO and standing.echo),

@@ -13,11 +13,12 @@ three places:
 Every tool has a connection of its own and a *keeper*: a child of the runner that starts the tool,
 watches what it takes, and ends it with all its descendants, at the latest when the node is gone.
 Whatever a descendant does to its session or environment, the keeper becomes its parent in the end.
-So the runner itself only forks, and no two tools have anything in common.
+So the runner itself only forks, and no two tools have anything in common but the releaser
+(:mod:`.releaser`), which begins those that are held.
 
 Messages are JSON, one a packet. The node sends ``start`` (with the tool's descriptors), then
-``signal`` and ``reap``; it gets ``started`` or ``failed``, ``exited``, ``ended``. For ``describe``
-it gets ``described``.
+``release`` if the tool is held, ``signal`` and ``reap``; it gets ``started`` or ``failed``,
+``begun``, ``exited``, ``ended``. For ``describe`` it gets ``described``.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from node.execution import confinement
+from node.execution import confinement, releaser
+from node.execution.releaser import Handover, Release
 
 MESSAGE_BYTES_MAX = 150_000
 """Longest message; a socket takes 200 kB by default."""
@@ -52,7 +54,7 @@ LOOK_S = 0.25
 """Pause between two looks at what a tool takes."""
 
 _LISTENING = 3  # sd_listen_fds(3)
-_DESCRIPTORS_MAX = 4
+_DESCRIPTORS_MAX = 3
 _STOPS_MAX = 50
 _PAUSE_S = 0.005
 _PREFIX = "parley-tool-"
@@ -63,8 +65,8 @@ _ADDRESS_SPACE = 8
 _TOOLS_AT_ONCE = 16
 """Multiple of a tool's processes that all tools of an account cannot exceed."""
 _STACK = 8 * 2**20
-_GATE = 'read -r _ && exec "$@" <&3 3<&-'
-"""Shell code: wait for a line, then become the program, with descriptor 3 as its input."""
+_WAIT = 'kill -STOP $$ && exec "$@"'
+"""Shell code: stop, and become the program after SIGCONT."""
 
 _READABLE = (
     *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix", "/proc"),
@@ -96,9 +98,11 @@ Account = tuple[int, int]
 class Keeper:
     """The keeper of one tool."""
 
-    def __init__(self, connection: socket.socket) -> None:
-        """Take over a connection; its first message is still to come."""
+    def __init__(self, connection: socket.socket, channel: socket.socket | None) -> None:
+        """Take over a connection, whose first message is to come, and the channel to a releaser."""
         self._connection = connection
+        self._channel = channel
+        self._handover: Handover | None = None
         self._pid = os.getpid()
         self._directory: Path | None = None
         self._bounded = False
@@ -153,6 +157,8 @@ class Keeper:
             self._become(content, path, account, descriptors, others)
         for descriptor in (*descriptors, telling):
             os.close(descriptor)
+        if content["held"]:
+            confinement.stop_loaded(pid)
         self._send("started", {"pid": pid, "ticks": int(os.read(told, 32) or 0)})
         os.close(told)
         try:
@@ -167,20 +173,45 @@ class Keeper:
         looking.register(exited, select.POLLIN)
         looking.register(self._connection, select.POLLIN)
         while True:
-            ready = [descriptor for descriptor, _ in looking.poll(LOOK_S * 1000)]
+            pause = LOOK_S if self._handover is None else self._handover.pause(LOOK_S)
+            ready = [descriptor for descriptor, _ in looking.poll(pause * 1000)]
             if self._connection.fileno() in ready:
-                message, _ = self._receive()
-                if "signal" not in message:
+                if not self._obey(pid, exited):
                     break
-                _signal(pid, **message["signal"])
             elif exited in ready:
                 looking.unregister(exited)
-                self._exited = True
-                self._send("exited", None)
-            elif self._killed is None and (excess := self._excess(deadline)) is not None:
-                self._killed = excess
-                _kill_all(lambda: _below(self._pid))
+                self._note_exit()
+            else:
+                self._look(pid, deadline)
         os.close(exited)
+
+    def _obey(self, pid: int, exited: int) -> bool:
+        """Do what a message asks for; return False if the tool is to be ended."""
+        message, _ = self._receive()
+        if "signal" in message:
+            _signal(pid, **message["signal"])
+        elif "release" in message:
+            release = Release(**message["release"])
+            self._handover = Handover(self._channel, release, exited, self._connection)
+            if self._exited:
+                self._handover.exited()
+        else:
+            return False
+        return True
+
+    def _look(self, pid: int, deadline: float) -> None:
+        """Begin the tool if nobody else has, and kill it if it takes too much."""
+        if self._handover is not None:
+            self._handover.look(pid)
+        if self._killed is None and (excess := self._excess(deadline)) is not None:
+            self._killed = excess
+            _kill_all(lambda: _below(self._pid))
+
+    def _note_exit(self) -> None:
+        self._exited = True
+        if self._handover is not None:
+            self._handover.exited()
+        self._send("exited", None)
 
     def _excess(self, deadline: float) -> str | None:
         """Return the limit that a tool and its descendants exceed together, if any."""
@@ -252,8 +283,13 @@ class Keeper:
             os.setsid()
             for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM):
                 signal.signal(number, signal.SIG_DFL)
-            self._confine(content, account, others)
-            path, argv = _placed(descriptors, path, content["argv"])
+            stops = self._confine(content, account, others)
+            argv = content["argv"]
+            if (
+                content["held"] and not stops
+            ):  # from a shell it becomes the tool faster than from here
+                path, argv = "/bin/sh", ["sh", "-c", _WAIT, "sh", *argv]
+            _place(descriptors)
             own = dict.fromkeys(("HOME", "TMPDIR"), str(self._directory))
             os.execve(path, argv, content["env"] | own)
         except BaseException as fault:  # noqa: BLE001 - nothing may get out of the child
@@ -262,8 +298,12 @@ class Keeper:
         finally:
             os._exit(CANNOT_START)
 
-    def _confine(self, content: dict[str, Any], account: Account | None, others: int) -> None:
-        """Give up all that the tool does not need."""
+    def _confine(self, content: dict[str, Any], account: Account | None, others: int) -> bool:
+        """Give up all that the tool does not need.
+
+        Return whether a tool that is held will stop once it is loaded.
+        """
+        stops = False
         confinement.close_at_exec()
         kept, mine = _KEPT[content["privilege"]], confinement.capabilities()
         kept += (confinement.NET_ADMIN,) if content["network"] else ()
@@ -284,8 +324,10 @@ class Keeper:
             confinement.forbid_new_privileges()
             shown = _without(readable, Path(content["hidden"]))
             confinement.restrict_files(shown, [".", *_DEVICES])
-            confinement.forbid_uncounted_memory()
+            stops = bool(content["held"]) and confinement.trace_me()
+            confinement.forbid_calls()
         confinement.die_with_parent(self._pid, signal.SIGKILL)
+        return stops
 
 
 def _without(places: Sequence[str], hidden: Path) -> Iterator[str]:
@@ -300,20 +342,11 @@ def _without(places: Sequence[str], hidden: Path) -> Iterator[str]:
             yield place
 
 
-def _placed(descriptors: Sequence[int], path: str, argv: list[str]) -> tuple[str, list[str]]:
-    """Put the descriptors where the program expects them, and return what to execute.
-
-    With a gate, a shell waits at it, since becoming the tool from there is faster than from here.
-    """
-    places = descriptors
-    if len(descriptors) == _DESCRIPTORS_MAX:
-        given, out, err, gate = descriptors
-        places = [gate, out, err, given]
-        path, argv = "/bin/sh", ["sh", "-c", _GATE, "sh", *argv]
-    spare = [os.dup(descriptor) for descriptor in places]  # none is overwritten before it is read
+def _place(descriptors: Sequence[int]) -> None:
+    """Put the descriptors where the program expects them."""
+    spare = [os.dup(descriptor) for descriptor in descriptors]  # none is overwritten unread
     for at, descriptor in enumerate(spare):
         os.dup2(descriptor, at)
-    return path, argv
 
 
 def _kernel_limits(limits: Mapping[str, int], others: int) -> dict[str, int]:
@@ -550,12 +583,15 @@ def serve(source: socket.socket) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers need not be reaped
     gc.disable()
     gc.freeze()  # keepers share the memory of this process
+    channel = None
     for connection in _connections(source):
+        if channel is None or releaser.is_lost(channel):
+            channel = releaser.start(source, connection)
         if os.fork() == 0:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             source.close()
             try:
-                Keeper(connection).serve()
+                Keeper(connection, channel).serve()
             except BaseException as fault:  # noqa: BLE001 - this is the end of a process
                 os.write(2, f"a tool's keeper failed: {fault!r}\n".encode())
             finally:

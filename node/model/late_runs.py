@@ -39,6 +39,11 @@ def last_missed_start(now: int) -> int:
     return now - START_LATENESS_MAX
 
 
+def latest_start(begins: int) -> int:
+    """Return the last instant (µs) at which a part that should begin at ``begins`` may begin."""
+    return begins + START_LATENESS_MAX
+
+
 def last_lost_end(now: int) -> int:
     """Return the instant (µs) before which a run had to end, to be lost if nobody measures it."""
     return now - LOST_RUN_TIMEOUT

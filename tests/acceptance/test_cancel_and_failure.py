@@ -14,7 +14,7 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
-from node.execution import proctable
+from node.execution import proctable, releaser
 from node.lab.supervisor import Lab
 from tests.acceptance.conftest import Everywhere
 from tests.acceptance.outsider import Json, Outsider, booked, instant
@@ -47,8 +47,15 @@ def below(lab: Lab, *names: str) -> set[int]:
     for name in names or tuple(lab._running):
         node = lab._running[name].pid
         (runner,) = descendants(node, but_below=descendants(node))
-        found |= descendants(runner)
+        found |= {pid for pid in descendants(runner) if not is_releaser(pid)}
     return found
+
+
+def is_releaser(pid: int) -> bool:
+    """Return whether a process begins tools, and lives as long as what starts them."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/comm").read_bytes().strip() == releaser.NAME
+    return False
 
 
 def sleepers(duration_s: int) -> list[int]:

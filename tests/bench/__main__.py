@@ -45,6 +45,7 @@ BENCHMARKS: dict[str, tuple[int, Benchmark]] = {
     "archive": (1, archives.archives),
     "start": (2, starts.start_errors),
     "launch": (1, starts.launches),
+    "crowd": (1, starts.crowds),
     "stream": (2, streams.stream_cost),
     "episode": (0, episodes.episodes),
     "takeover": (2, promises.takeover),

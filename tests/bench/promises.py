@@ -70,6 +70,17 @@ _NOTIFY = (
     "SELECT pg_notify('parley', 'node ' || n || ' changed') FROM generate_series($1::int, $2) n"
 )
 _HOG = "while True: pass"
+_TIMERS = """
+import asyncio
+async def main():
+    await asyncio.gather(*map(turn, range(1000)))
+async def turn(number):
+    await asyncio.sleep(number / 1000)
+    while True:
+        await asyncio.sleep(1)
+asyncio.run(main())
+"""
+"""A program with 1,000 timers, one of which ends each millisecond."""
 
 
 async def takeover(fleet: Fleet) -> list[Figure]:
@@ -260,7 +271,12 @@ async def hogged_starts(fleet: Fleet) -> list[Figure]:
     async with _hogs():
         figures = await starts.start_errors(fleet)
     return [
-        Figure(f"hogged_{it.name}", it.value, it.unit, f"{it.how}; beside {HOGS} busy loops")
+        Figure(
+            f"hogged_{it.name}",
+            it.value,
+            it.unit,
+            f"{it.how}; beside {HOGS} busy loops and a program with 1,000 timers",
+        )
         for it in figures
     ]
 
@@ -269,8 +285,8 @@ async def hogged_starts(fleet: Fleet) -> list[Figure]:
 async def _hogs() -> AsyncIterator[None]:
     hogs: list[RunningProcess] = []
     try:
-        for _ in range(HOGS):
-            hog = await process.start([sys.executable, "-c", _HOG])
+        for code in (*[_HOG] * HOGS, _TIMERS):
+            hog = await process.start([sys.executable, "-c", code])
             hogs.append(hog)
         yield
     finally:

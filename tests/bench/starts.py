@@ -1,4 +1,4 @@
-"""The punctuality of starts: one run a second, and fifty at the same instant."""
+"""The punctuality of starts: one run a second, and fifty or 400 at the same instant."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from tests.bench.fleet import Fleet
 RUNS = 120
 TOGETHER = 50
 ROUNDS = 12
-_AHEAD = {"start": 5, "launch": 30}
+CROWD = 400
+CROWD_ROUNDS = 3
+_AHEAD = {"start": 5, "launch": 30, "crowd": 45}
 """Seconds until the first run, enough to book all runs."""
 
 
@@ -31,14 +33,27 @@ async def start_errors(fleet: Fleet) -> list[Figure]:
 async def launches(fleet: Fleet) -> list[Figure]:
     """Measure ``launch_error_ms_*``: the same with fifty background runs of one node at once."""
     schedule = {**_schedule("launch"), "repeat": "PT5S", "max_runs": ROUNDS}
+    return await _launches(fleet, "launch_error_ms", TOGETHER, schedule)
+
+
+async def crowds(fleet: Fleet) -> list[Figure]:
+    """Measure ``crowd_error_ms_*``: the same with 400 background runs of one node at once."""
+    schedule = {**_schedule("crowd"), "repeat": "PT20S", "max_runs": CROWD_ROUNDS}
+    return await _launches(fleet, "crowd_error_ms", CROWD, schedule)
+
+
+async def _launches(
+    fleet: Fleet, name: str, together: int, schedule: dict[str, Any]
+) -> list[Figure]:
     spec = {"dest": "127.0.0.1", "count": 1}
     task = {"test": {"type": "rtt", "spec": spec}, "tools": ["ping"], "schedule": schedule}
-    errors = await _errors(fleet, [task] * TOGETHER, TOGETHER * ROUNDS)
+    rounds = schedule["max_runs"]
+    errors = await _errors(fleet, [task] * together, together * rounds)
     how = (
-        f"{ROUNDS} times {TOGETHER} runs of ping at the same instant on one node that also leads "
+        f"{rounds} times {together} runs of ping at the same instant on one node that also leads "
         "them; process started minus agreed instant"
     )
-    return _figures("launch_error_ms", errors, how)
+    return _figures(name, errors, how)
 
 
 def _schedule(name: str) -> dict[str, Any]:

@@ -22,15 +22,14 @@ PROGRAM = (
     "from node.execution import descriptors, process\n"
     "async def main():\n"
     "    descriptors.allow_many()\n"
-    "    many = [await process.start(['true'], held=True) for _ in range(40)]\n"
-    "    for one in many: one.release(lambda: 0)\n"
+    "    many = [await process.start(['true']) for _ in range(40)]\n"
     "    print({(await one.wait()).exit_code for one in many})\n"
     "asyncio.run(main())\n"
 )
 
 
 async def test_more_are_allowed_than_a_login_has() -> None:
-    """Forty held programs need more than the soft limit and end without errors."""
+    """Forty programs need more than the soft limit and end without errors."""
     script = 'ulimit -S -n 100; exec "$@"'
     argv = ["sh", "-c", script, "sh", sys.executable, "-c", PROGRAM]
     finished = await process.finish(argv, timeout_s=30, cwd=Path.cwd())
@@ -74,15 +73,13 @@ async def test_where_none_is_left_the_reason_is_told() -> None:
     for soft in range(8, highest + 64):
         with limited(soft):
             try:
-                running = await process.start(["true"], stdin=b"text", held=True)
+                running = await process.start(["true"], stdin=b"text")
                 pids.append(running.pid)
-                running.release(lambda: 0)
                 await running.wait()
             except HostError as error:
                 reasons[error.detail.partition(":")[0].replace("/usr/bin/", "")] = error.detail
     assert {
         "no file descriptor is left for a program's input",
-        "no file descriptor is left for the pipe that holds a program",
         "no file descriptor is left for the pipes of a program",
     } <= reasons.keys()
     assert pids, reasons

@@ -72,22 +72,26 @@ class Booked:
 
 
 @pytest.fixture
-def programs(monkeypatch: pytest.MonkeyPatch) -> Programs:
+def programs(world: World, monkeypatch: pytest.MonkeyPatch) -> Programs:
     """Record the programs of all nodes, and kill each that is released, so that no test waits."""
     programs = Programs([], [])
-    release, start = process.RunningProcess.release, process.start
+    begin, start = process.RunningProcess.begun, process.start
 
-    def released(running: process.RunningProcess, now: Callable[[], int]) -> None:
+    async def begun(
+        running: process.RunningProcess, now: Callable[[], int], timeout_s: float
+    ) -> bool:
+        if not await begin(running, now, timeout_s):
+            return False
         programs.released.append(running._name)
-        release(running, now)
         running.send(signal.SIGKILL)
+        return True
 
     async def started(argv: Any, **options: Any) -> process.RunningProcess:
         if "held" in options:  # a measurement, and not what runs the tools
             programs.started.append(argv[0])
         return await start(argv, **options)
 
-    monkeypatch.setattr(process.RunningProcess, "release", released)
+    monkeypatch.setattr(process.RunningProcess, "begun", begun)
     monkeypatch.setattr(process, "start", started)
     return programs
 

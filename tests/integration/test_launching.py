@@ -178,7 +178,7 @@ def _let_time_pass(stage: Stage, world: World, monkeypatch: pytest.MonkeyPatch) 
 
 
 def _watch_programs(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    start, release, end = process.start, RunningProcess.release, RunningProcess.end
+    start, begin, end = process.start, RunningProcess.begun, RunningProcess.end
 
     async def started(argv: Any, **options: Any) -> RunningProcess:
         running = await start(argv, **options)
@@ -188,9 +188,9 @@ def _watch_programs(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
             stage.note("held" if options["held"] else "started")
         return running
 
-    def released(running: RunningProcess, now: Callable[[], int]) -> None:
+    async def begun(running: RunningProcess, now: Callable[[], int], timeout_s: float) -> bool:
         stage.note("released")
-        release(running, now)
+        return await begin(running, now, timeout_s)
 
     async def ended(running: RunningProcess, grace_s: float) -> None:
         if running in stage.running:
@@ -199,7 +199,7 @@ def _watch_programs(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
         await end(running, grace_s)
 
     monkeypatch.setattr(process, "start", started)
-    monkeypatch.setattr(RunningProcess, "release", released)
+    monkeypatch.setattr(RunningProcess, "begun", begun)
     monkeypatch.setattr(RunningProcess, "end", ended)
 
 
@@ -760,9 +760,9 @@ async def test_between_two_starts_there_is_time_to_release(
     runner = due.site.node.tool_runner
     start = runner.start
 
-    async def noted(*words: Any) -> Any:
+    async def noted(*words: Any, **options: Any) -> Any:
         started.append(turn)
-        return await start(*words)
+        return await start(*words, **options)
 
     monkeypatch.setattr(runner, "start", noted)
     ticking = asyncio.create_task(turning())

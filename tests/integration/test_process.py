@@ -126,41 +126,6 @@ async def test_the_program_leads_its_own_session(start: Start) -> None:
     assert os.getsid(running.pid) == os.getpgid(running.pid) == running.pid
 
 
-async def test_one_that_is_held_begins_when_released(start: Start) -> None:
-    """A held program has its process id at once, and its start is stamped when it is released."""
-    words = ["printf '%s ' $$ \"$1\"; cat", "sh", "$(id) 'x"]
-    running = await start("sh", "-c", *words, stdin=b"input", held=True)
-    assert alive(running.pid)
-    running.release(lambda: 77)
-    finished = await running.wait()
-    assert finished == FinishedProcess(0, f"{running.pid} $(id) 'x input".encode(), b"")
-    assert running.started_at == 77
-
-
-async def test_one_that_is_held_without_input_has_none(start: Start) -> None:
-    """The pipe that holds a program is not its standard input."""
-    running = await start("cat", held=True)
-    running.release(lambda: 1)
-    assert await running.wait() == FinishedProcess(0, b"", b"")
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-async def test_one_that_is_held_can_be_ended(start: Start, number: signal.Signals) -> None:
-    """A held program that is ended never begins, and can still be released without an error."""
-    running = await start("echo", "begun", held=True)
-    running.send(number)
-    finished = await running.wait()
-    running.release(lambda: 77)
-    assert finished == FinishedProcess(-number, b"", b"")
-    assert running.started_at == 77
-
-
-async def test_one_that_is_held_and_missing_is_named(start: Start) -> None:
-    """A missing program is reported when it is held, before its instant."""
-    with pytest.raises(HostError, match="no-such-program was not found"):
-        await start("no-such-program", held=True)
-
-
 async def test_input_larger_than_a_pipe_is_read_to_its_end(start: Start) -> None:
     """Input of any size is accepted whether or not the program reads it."""
     finished = await (await start("wc", "-c", stdin=b"x" * 1_000_000)).wait()
