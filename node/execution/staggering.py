@@ -12,6 +12,12 @@ from node.model import times
 
 STAGGER_INTERVAL = 8 * times.MILLISECOND
 """The time to prepare a run: a transaction, and the start of its program."""
+NEAR_TURNS = 40
+"""Number of turns before the latest one that are all used; of earlier ones every second is.
+
+A few runs are better prepared late. Hundreds would leave nothing of a small host's processors for
+anything else, fall behind, and miss their start, if they were prepared as fast as possible.
+"""
 
 Key = TypeVar("Key")
 
@@ -26,9 +32,9 @@ class StartStaggerer(Generic[Key]):
 
     def take(self, owner: Key, latest: int) -> int:
         """Take the last free turn that begins at ``latest`` or earlier; return its start."""
-        turn = latest // STAGGER_INTERVAL
+        turn = last = latest // STAGGER_INTERVAL
         while turn in self._owners:
-            turn -= 1
+            turn -= 1 if last - turn < NEAR_TURNS else 2
         self._owners[turn] = owner
         self._turns[owner] = turn
         return turn * STAGGER_INTERVAL

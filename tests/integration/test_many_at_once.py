@@ -12,6 +12,7 @@ from node.clock import LatchedEvent
 from node.execution import process
 from node.execution.launcher import PREPARATION_TIME
 from node.execution.observer import PartObservation
+from node.execution.process import Confinement, Needs
 from node.execution.staggering import STAGGER_INTERVAL
 from node.model import times
 from node.model.late_runs import START_LATENESS_MAX
@@ -68,8 +69,9 @@ async def test_who_was_prepared_too_late_does_not_begin(world: World) -> None:
     """A run that was prepared too late is missed, and its program is not released."""
     site, _ = await _due(world)
     launcher, observation = site.node.launcher, cast("PartObservation", NoObservation())
-    for late, state in ((START_LATENESS_MAX, None), (START_LATENESS_MAX + 1, RunState.MISSED)):
-        running = await process.start(["echo", "begun"], held=True)
+    confinement = Confinement(site.node.tool_runner, Needs(60.0))
+    for late, state in ((times.SECOND, None), (START_LATENESS_MAX + 1, RunState.MISSED)):
+        running = await process.start(["echo", "begun"], confinement=confinement, held=True)
         try:
             world.clock.move_to(HOUR + late)
             outcome = await launcher._release(running, HOUR, observation, LatchedEvent())
