@@ -20,7 +20,7 @@ DEPLOY = REPOSITORY / "deploy"
 EXPOSURE_MAX = {
     "parley-node.service": 1.5,
     "parley-lead.service": 1.5,
-    "parley-tools.service": 1.8,  # it needs a capability
+    "parley-tools.service": 2.0,  # it needs a capability, and loads programs before their instant
 }
 UNITS = tuple(EXPOSURE_MAX)
 SERVICES = ("parley-node.service", "parley-lead.service")
@@ -159,3 +159,17 @@ def test_transforms_work_in_the_unit(
     assert found["confined"]
     assert found["document"] == document
     assert found["error"] is said or said in found["error"]
+
+
+@pytest.mark.needs("systemd-analyze")
+@pytest.mark.parametrize(
+    ("forbidden", "loaded"), [((), "echo"), (("ptrace",), Path("/bin/sh").resolve().name)]
+)
+def test_tools_are_held_in_the_unit(forbidden: tuple[str, ...], loaded: str) -> None:
+    """A tool is loaded before its instant, where tracing is allowed; elsewhere a shell waits."""
+    argv = [sys.executable, "-m", "tests.architecture.held", str(DEPLOY / "parley-tools.service")]
+    done = subprocess.run(
+        [*argv, *forbidden], cwd=REPOSITORY, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == [loaded, True, "begun\n"]

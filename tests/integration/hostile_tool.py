@@ -51,6 +51,18 @@ def trace(pid: int) -> None:
         raise PermissionError
 
 
+def trace_child() -> None:
+    """Trace a process of one's own."""
+    child = os.fork()
+    if child == 0:
+        signal.pause()
+    try:
+        trace(child)
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.wait()
+
+
 def fill_memory() -> None:
     """Take memory until there is no more."""
     taken = list[bytearray]()
@@ -176,6 +188,7 @@ def filled() -> dict[str, Any]:
         "nameless": outcome(lambda: os.memfd_create("of-a-tool")),
         "by key": outcome(share_by_key),
         "root": outcome(lambda: os.setuid(0)),
+        "trace": outcome(trace_child),
     }
 
 

@@ -206,7 +206,7 @@ async def test_a_tool_fills_nothing_up(runner: ToolRunner) -> None:
     assert outcomes["long"] == "OSError"
     assert outcomes["files"] <= SETTINGS.tool_disk
     assert outcomes["open"] <= SETTINGS.tool_open_files
-    assert outcomes["root"] == "PermissionError"
+    assert outcomes["root"] == outcomes["trace"] == "PermissionError"
     assert outcomes["nameless"] == outcomes["by key"] == "PermissionError"
     again = await found(runner, {"fill": True})
     assert again["files"] == outcomes["files"]
