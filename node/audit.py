@@ -15,7 +15,7 @@ import structlog
 
 from node.batching import Batcher, act_when_woken
 from node.core import Core
-from node.model.audit import AuditBudget, AuditEntry, Outcome
+from node.model.audit import AuditBudget, AuditEntry, AuditOutcome
 from node.model.errors import ParleyError
 from node.model.principals import Principal, PrincipalKind
 from node.store import audit
@@ -28,7 +28,7 @@ log = structlog.get_logger()
 
 
 def own_entry(
-    core: Core, verb: str, thing: str, outcome: Outcome, problem: str | None = None
+    core: Core, verb: str, thing: str, outcome: AuditOutcome, problem: str | None = None
 ) -> AuditEntry:
     """Return the entry for what this node did by itself, now."""
     this_node = Principal(PrincipalKind.NODE, core.settings.name, key=core.identity)

@@ -23,6 +23,7 @@ from node.api import (
     participant,
     plans,
     pools,
+    problem_types,
     reservations,
     runs,
     shares,
@@ -62,6 +63,7 @@ ROUTES = (
     *audit.ROUTES,
     *status.ROUTES,
     *operations.ROUTES,
+    *problem_types.ROUTES,
     *participant.ROUTES,
 )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from node.api import requests, responses
-from node.api.routing import CURSOR, ID, LIMIT, NODE, TEXT, Query, Route
+from node.api.routing import CURSOR, CURSOR_BY_NAME, ID, LIMIT, NODE, TEXT, Query, Route, words
 from node.model.errors import NotFound
 from node.model.wire.archives import (
     Archive,
@@ -146,7 +146,7 @@ ROUTES = (
         "List the node's archives, by name",
         answer=Archive,
         listed=True,
-        query=(LIMIT, CURSOR),
+        query=(LIMIT, CURSOR_BY_NAME),
     ),
     Route("GET", "/v1/archives/{name}", show, "Show an archive", answer=Archive),
     Route(
@@ -183,7 +183,7 @@ ROUTES = (
             Query("task", "Only results of this task.", ID),
             Query("archive", "Only to this archive of the node.", TEXT),
             Query("destination", "Only to this destination.", _NUMBER),
-            Query("state", "Comma-separated: waiting, delivered, parked.", TEXT),
+            Query("state", "Only in these states, separated by commas.", words(_STATES)),
             LIMIT,
             CURSOR,
         ),

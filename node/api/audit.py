@@ -20,8 +20,9 @@ from node.api.routing import (
     Query,
     Route,
     waits,
+    words,
 )
-from node.model.audit import AuditEntry, Outcome, is_recorded, outcome_of, written
+from node.model.audit import AuditEntry, AuditOutcome, is_recorded, outcome_of, written
 from node.model.principals import STRANGER
 from node.model.wire.audit import AuditRecord
 from node.store import audit
@@ -29,7 +30,7 @@ from node.store.audit import AuditFilter
 from node.store.database import Record
 
 _ID_MAX = 2**63 - 1
-_OUTCOMES = frozenset(map(str, Outcome))
+_OUTCOMES = frozenset(map(str, AuditOutcome))
 
 
 @web.middleware
@@ -106,7 +107,7 @@ FILTERS = (
     Query("principal", "Only of this label, node name, id of a token, or key of a node.", TEXT),
     Query("verb", "Only this operation: an operationId of this document.", TEXT),
     Query("thing", "Only about this: a name, or the first characters of an id.", TEXT),
-    Query("outcome", "Only these, separated by commas: done, refused, failed.", TEXT),
+    Query("outcome", "Only these, separated by commas.", words(_OUTCOMES)),
     Query("since", "Only from this instant on.", INSTANT),
     Query("until", "Only before this instant.", INSTANT),
     Query("order", "By id: desc (default) or asc.", {"type": "string", "enum": ["asc", "desc"]}),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from node.api import requests, responses
-from node.api.routing import CURSOR, INSTANT, LIMIT, NODE, Query, Route
+from node.api.routing import CURSOR_BY_NAME, INSTANT, LIMIT, NODE, Query, Route
 from node.model.errors import NotFound
 from node.model.wire.campaigns import Campaign, CampaignDocument, CampaignPatch, UsageHour
 from node.service import NodeService
@@ -110,7 +110,11 @@ _HOURS = (
         INSTANT,
     ),
     LIMIT,
-    CURSOR,
+    Query(
+        "cursor",
+        "The value of next in the previous page.",
+        {"type": "string", "pattern": "^[0-9]{1,15}_[a-z][a-z0-9-]{0,62}$"},
+    ),
 )
 
 ROUTES = (
@@ -130,7 +134,7 @@ ROUTES = (
         "List campaigns, by name, with their promised and used shares, and their waiting runs",
         answer=Campaign,
         listed=True,
-        query=(LIMIT, CURSOR),
+        query=(LIMIT, CURSOR_BY_NAME),
     ),
     Route("GET", "/v1/campaigns/{name}", show, "Show a campaign", answer=Campaign),
     Route(

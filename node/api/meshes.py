@@ -9,7 +9,16 @@ from uuid import UUID
 from aiohttp import web
 
 from node.api import requests, responses
-from node.api.routing import CURSOR, INSTANT, LIMIT, NODE, PRINCIPAL, Query, Route
+from node.api.routing import (
+    CURSOR_BY_KEY,
+    CURSOR_BY_NAME,
+    INSTANT,
+    LIMIT,
+    NODE,
+    PRINCIPAL,
+    Query,
+    Route,
+)
 from node.model import times
 from node.model.errors import FieldFault, InvalidDocument, NotFound
 from node.model.taskstate import OPEN, TaskState
@@ -211,7 +220,7 @@ ROUTES = (
         "List meshes, by name, with the number of their tasks",
         answer=Mesh,
         listed=True,
-        query=(_REMOVED, LIMIT, CURSOR),
+        query=(_REMOVED, LIMIT, CURSOR_BY_NAME),
     ),
     Route(
         "GET",
@@ -228,7 +237,7 @@ ROUTES = (
         "List what each pair of a mesh has delivered, and why the rest is missing",
         answer=MeshPair,
         listed=True,
-        query=(*_SPAN, LIMIT, CURSOR),
+        query=(*_SPAN, LIMIT, CURSOR_BY_KEY),
     ),
     Route(
         "GET",
@@ -237,6 +246,6 @@ ROUTES = (
         "List the tasks of a mesh, to be compared with its file",
         answer=MeshTask,
         listed=True,
-        query=(LIMIT, CURSOR),
+        query=(LIMIT, CURSOR_BY_KEY),
     ),
 )

@@ -8,11 +8,13 @@ import orjson
 from aiohttp import web
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
+from node.api import responses
 from node.api.routing import NODE, Route
 from node.batching import Batcher
 from node.metrics import registry_of
 from node.model.errors import DatabaseUnavailable, NotReady
 from node.model.readiness import Readiness
+from node.model.wire.health import Health, Ready
 from node.readiness import readiness_of
 from node.service import NodeService
 
@@ -35,7 +37,7 @@ READINESS: web.AppKey[Batcher[None, Readiness]] = web.AppKey("readiness")
 
 async def alive(_request: web.Request) -> web.StreamResponse:
     """GET: 200, because the process answers."""
-    return web.json_response({"status": "ok"})
+    return responses.one(Health())
 
 
 async def ready(request: web.Request) -> web.StreamResponse:
@@ -47,8 +49,7 @@ async def ready(request: web.Request) -> web.StreamResponse:
     facts = await request.app[READINESS].ask(None)
     if faults := facts.faults:
         raise NotReady("; ".join(faults))
-    warnings = {"warnings": facts.warnings} if facts.warnings else {}
-    return web.json_response({"status": "ready", **warnings})
+    return responses.one(Ready(warnings=tuple(facts.warnings)))
 
 
 async def metrics(request: web.Request) -> web.StreamResponse:
@@ -65,8 +66,8 @@ async def description(request: web.Request) -> web.StreamResponse:
 
 
 ROUTES = (
-    Route("GET", "/healthz", alive, "Alive"),
-    Route("GET", "/readyz", ready, "Ready to work"),
+    Route("GET", "/healthz", alive, "Alive", answer=Health),
+    Route("GET", "/readyz", ready, "Ready to work", answer=Ready),
     Route("GET", "/metrics", metrics, "Metrics for Prometheus", media_type="text/plain"),
     Route("GET", "/v1/openapi.json", description, "This description"),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from node.api import requests, responses
-from node.api.routing import CURSOR, LIMIT, NODE, Route
+from node.api.routing import CURSOR_BY_NAME, LIMIT, NODE, Route
 from node.model import policysets
 from node.model.wire.pools import ExpectedMisses, Outside, PolicySet, Pool, PoolDocument, PoolPatch
 from node.service import NodeService
@@ -102,7 +102,7 @@ ROUTES = (
         "List pools, by name, with their nodes, and why the others do not belong to them",
         answer=Pool,
         listed=True,
-        query=(LIMIT, CURSOR),
+        query=(LIMIT, CURSOR_BY_NAME),
     ),
     Route("GET", "/v1/pools/{name}", show, "Show a pool", answer=Pool),
     Route("PATCH", "/v1/pools/{name}", edit, "Edit a pool", PoolPatch, Pool),

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
 from node.model.permissions import PERMISSIONS, Access
-from node.model.principals import Principal
+from node.model.principals import LABEL, Principal
 from node.model.wire.fields import Document
 
 if TYPE_CHECKING:
@@ -86,9 +86,20 @@ class Route:
         return f"{self.method.lower()}_{words or 'page'}"
 
 
+_UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+
 TEXT = {"type": "string"}
 INSTANT = {"type": "string", "format": "date-time"}
-ID = {"type": "string", "format": "uuid"}
+ID: dict[str, Any] = {"type": "string", "format": "uuid"}
+NAME: dict[str, Any] = {"type": "string", "minLength": 1}
+
+WORD = {
+    "type": "string",
+    "pattern": "^[A-Za-z0-9-]*[A-Za-z0-9][A-Za-z0-9-]*$",
+    "maxLength": 500,
+}
+CURSOR_TEXT = {"type": "string", "pattern": f"^[0-9]{{1,15}}_{_UUID}$"}
+NAME_CURSOR = {"type": "string", "maxLength": 63}
 
 LIMIT = Query(
     "limit", "Page size.", {"type": "integer", "minimum": 1, "maximum": 500, "default": 50}
@@ -96,9 +107,20 @@ LIMIT = Query(
 WHOLE_LIMIT = Query(
     "limit", "Page size.", {"type": "integer", "minimum": 1, "maximum": 500, "default": 500}
 )
-CURSOR = Query("cursor", "The value of next in the previous page.", TEXT)
-PREFIX = Query("prefix", "First characters of an id.", TEXT)
-REQUESTER = Query("requester", "Only what this user requested: the label of their token.", TEXT)
+CURSOR = Query("cursor", "The value of next in the previous page.", CURSOR_TEXT)
+CURSOR_BY_KEY = Query("cursor", "The value of next in the previous page.", TEXT)
+CURSOR_BY_NAME = Query("cursor", "The value of next in the previous page.", NAME_CURSOR)
+PREFIX = Query("prefix", "First characters of an id.", WORD)
+REQUESTER = Query(
+    "requester",
+    "Only what this user requested: the label of their token.",
+    {"type": "string", "pattern": f"^{LABEL.pattern}$"},
+)
+
+
+def words(known: Iterable[str]) -> dict[str, Any]:
+    """Return the schema of a query parameter that has known words, separated by commas."""
+    return {"type": "array", "items": {"type": "string", "enum": sorted(known)}}
 
 
 def waits(until: str) -> Query:

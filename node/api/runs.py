@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-import orjson
 from aiohttp import web
 
 from node.api import requests, responses
@@ -19,11 +18,12 @@ from node.api.routing import (
     PREFIX,
     PRINCIPAL,
     REQUESTER,
-    TEXT,
     WHOLE_LIMIT,
+    WORD,
     Query,
     Route,
     waits,
+    words,
 )
 from node.model import times
 from node.model.errors import NotFound
@@ -36,7 +36,15 @@ from node.model.verdict import Level
 from node.model.wire.archives import Archiving
 from node.model.wire.bundles import RunBundle
 from node.model.wire.reservations import Purpose, ReservedSpan
-from node.model.wire.runs import Decision, Explanation, MetricView, PartView, Run, ScheduleEntry
+from node.model.wire.runs import (
+    Decision,
+    Explanation,
+    MetricView,
+    PartView,
+    Run,
+    ScheduleEntry,
+    SchedulePage,
+)
 from node.service import NodeService
 from node.store import archives, reservations, runs
 from node.store.database import Connection, Record
@@ -296,17 +304,17 @@ async def schedule(request: web.Request) -> web.StreamResponse:
         if at is None:
             reserved = await reservations.between(connection, since, max(since, until_))
     following = _following(rows, wanted.limit)
-    items = [_entry(row, specs.get(row["run_id"], _GONE)).model_dump(mode="json") for row in rows]
-    body = {
-        "now": times.format_instant(now),
-        "from": times.format_instant(since),
-        "to": times.format_instant(until_),
-        "complete": following is None,
-        "items": items,
-        "next": following,
-        "reserved": [_reserved(each).model_dump(mode="json") for each in reserved],
-    }
-    return web.Response(body=orjson.dumps(body), content_type="application/json")
+    return responses.one(
+        SchedulePage(
+            now=now,
+            from_=since,
+            to=until_,
+            complete=following is None,
+            items=tuple(_entry(row, specs.get(row["run_id"], _GONE)) for row in rows),
+            next=following,
+            reserved=tuple(map(_reserved, reserved)),
+        )
+    )
 
 
 def _entry(row: Record, measured: MeasuredSpec) -> ScheduleEntry:
@@ -338,8 +346,8 @@ def _reserved(each: ReservationSpan) -> ReservedSpan:
 
 
 FILTERS = (
-    Query("state", "Comma-separated states.", TEXT),
-    Query("test", "Only runs of this test.", TEXT),
+    Query("state", "Only in these states, separated by commas.", words(STATES)),
+    Query("test", "Only runs of this test.", WORD),
     PREFIX,
     Query("from", "Only runs that end after this instant.", INSTANT),
     Query("to", "Only runs that start before this instant.", INSTANT),
@@ -388,8 +396,7 @@ ROUTES = (
         "/v1/schedule",
         schedule,
         "Show this node's timeline",
-        answer=ScheduleEntry,
-        listed=True,
+        answer=SchedulePage,
         query=(
             Query("from", "Default: an hour ago.", INSTANT),
             Query("to", "Default: in six hours.", INSTANT),

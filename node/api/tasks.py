@@ -21,12 +21,13 @@ from node.api.routing import (
     PREFIX,
     PRINCIPAL,
     REQUESTER,
-    TEXT,
     THING,
     TRIAL,
+    WORD,
     Query,
     Route,
     waits,
+    words,
 )
 from node.model import times
 from node.model.errors import FieldFault, InvalidDocument, NotFound, NoTime
@@ -513,8 +514,8 @@ ROUTES = (
         answer=Task,
         listed=True,
         query=(
-            Query("state", "Comma-separated states.", TEXT),
-            Query("test", "Only tasks of this test.", TEXT),
+            Query("state", "Only in these states, separated by commas.", words(STATES)),
+            Query("test", "Only tasks of this test.", WORD),
             PREFIX,
             _SEATS,
             _PARENT,

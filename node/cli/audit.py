@@ -12,7 +12,7 @@ from node.cli.output import Column, Record, RecordLayout, printable
 from node.cli.retrying import retry_while_silent
 from node.cli.session import Session, asks_node
 from node.cli.times import MOMENT, Moment, local
-from node.model.audit import Outcome
+from node.model.audit import AuditOutcome
 from node.model.principals import PrincipalKind
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def _who(row: Record) -> str:
 
 def _outcome(row: Record) -> str:
     words = [row["outcome"]]
-    if row["outcome"] != Outcome.DONE:
+    if row["outcome"] != AuditOutcome.DONE:
         words += [str(row[name]) for name in ("status", "problem") if row[name]]
     return " ".join(words) + (f" ({row['count']} times)" if row["count"] > 1 else "")
 
@@ -71,7 +71,7 @@ ENTRY = RecordLayout(
     "--outcome",
     "outcomes",
     multiple=True,
-    type=click.Choice([str(outcome) for outcome in Outcome]),
+    type=click.Choice([str(outcome) for outcome in AuditOutcome]),
     help="Only with this outcome; several times: any of these.",
 )
 @click.option("--since", type=MOMENT, help="From then on (-1h, RFC 3339).")

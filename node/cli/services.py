@@ -295,7 +295,7 @@ def _check_listen(settings: Settings) -> None:
 
 @contextlib.asynccontextmanager
 async def _serving(node: NodeService) -> AsyncIterator[None]:
-    node.openapi = describe(app.ROUTES, program_version())
+    node.openapi = describe(app.ROUTES, program_version(), node.capabilities.tests)
     runner = app.runner(app.application(node, page_routes()))
     await runner.setup()
     await node.prepare_tools()

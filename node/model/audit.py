@@ -41,7 +41,7 @@ _GROUPS = 64
 own: one that floods hides few others, and neither memory nor disk depends on their number."""
 
 
-class Outcome(StrEnum):
+class AuditOutcome(StrEnum):
     """The end of a request."""
 
     DONE = "done"
@@ -63,7 +63,7 @@ class AuditEntry:
     at: int
     principal: Principal
     verb: str
-    outcome: Outcome
+    outcome: AuditOutcome
     thing: str | None = None
     origin: str | None = None
     status: int | None = None
@@ -73,15 +73,15 @@ class AuditEntry:
     @property
     def is_change_of_user(self) -> bool:
         """Return whether a user has changed something, so that the row must not be lost."""
-        return self.outcome is Outcome.DONE and self.principal.kind is PrincipalKind.TOKEN
+        return self.outcome is AuditOutcome.DONE and self.principal.kind is PrincipalKind.TOKEN
 
 
-def outcome_of(status: int, problem: str | None) -> Outcome:
+def outcome_of(status: int, problem: str | None) -> AuditOutcome:
     """Return how a request ended, by the status of its answer and the code of the error."""
     if status >= _FAILED_MIN:
-        return Outcome.FAILED
+        return AuditOutcome.FAILED
     refused = status >= _REFUSED_MIN or problem is not None
-    return Outcome.REFUSED if refused else Outcome.DONE
+    return AuditOutcome.REFUSED if refused else AuditOutcome.DONE
 
 
 def is_recorded(operation: str, access: Access, status: int, *, trial: bool = False) -> bool:
@@ -140,6 +140,6 @@ class AuditBudget:
         """Return one row for each caller of whom something was left out since the last time."""
         counted, self._left_out = self._left_out, Counter()
         return [
-            AuditEntry(at, principal, LEFT_OUT, Outcome.REFUSED, count=count)
+            AuditEntry(at, principal, LEFT_OUT, AuditOutcome.REFUSED, count=count)
             for principal, count in counted.items()
         ]

@@ -11,7 +11,10 @@
     │   ├── NotAllowed            403  authenticated, but not allowed
     │   ├── NotFound              404
     │   ├── MethodNotAllowed      405
+    │   ├── NotAcceptable         406  no media type that the caller accepts
+    │   ├── UnsupportedMedia      415  the body has another media type than a node reads
     │   ├── Conflict              409  conflicts with the current state
+    │   ├── PreconditionFailed    412  it has changed since it was read
     │   ├── NoTime                409  no run finds time, and one was to
     │   ├── TooSlow               408  the body did not arrive in time
     │   ├── TooLarge              413
@@ -160,6 +163,27 @@ class MethodNotAllowed(RequestError):
     title = "This method is not allowed here"
     status = 405
 
+    def __init__(self, message: str, allowed: Sequence[str] = ()) -> None:
+        """``allowed`` are the methods of the path."""
+        super().__init__(message)
+        self.allowed = allowed
+
+
+class NotAcceptable(RequestError):
+    """The answer has no media type that the caller accepts."""
+
+    code = "not-acceptable"
+    title = "The answer has another media type"
+    status = 406
+
+
+class UnsupportedMedia(RequestError):
+    """The body of the request has a media type that the node does not read."""
+
+    code = "unsupported-media-type"
+    title = "The body has another media type"
+    status = 415
+
 
 class Conflict(RequestError):
     """The request conflicts with the current state."""
@@ -167,6 +191,15 @@ class Conflict(RequestError):
     code = "conflict"
     title = "Conflict with the current state"
     status = 409
+    exit_code = 3
+
+
+class PreconditionFailed(RequestError):
+    """The resource is no longer as the header If-Match says."""
+
+    code = "precondition-failed"
+    title = "It has changed since it was read"
+    status = 412
     exit_code = 3
 
 

@@ -139,6 +139,8 @@ PERMISSIONS: Mapping[str, Access] = {
     "GET /readyz": Access.OPEN,
     "GET /metrics": Access.READ_WHOLE,
     "GET /v1/openapi.json": Access.OPEN,
+    "GET /problems": Access.OPEN,
+    "GET /problems/{name}": Access.OPEN,
     "PUT /v1/participant/tasks/{id}": Access.PEER,
     "POST /v1/participant/introductions": Access.PEER,
     "GET /v1/participant/limits": Access.PEER,

@@ -25,7 +25,7 @@ from node.capability.catalog import Capabilities
 from node.core import Core
 from node.execution.targets import mere_targets
 from node.model import times
-from node.model.audit import Outcome
+from node.model.audit import AuditOutcome
 from node.model.classes import SchedulingClass
 from node.model.errors import HostError, InvalidDocument, LimitUsedUp, NotFound, reason_of
 from node.model.host_limits.caps import Cap, CapAccount, accounts_of, rate_text, run_rate
@@ -182,7 +182,7 @@ class LimitKeeper:
                 self._fault, self._fault_at = error.detail, self._clock.now()
                 log.warning("the limits stay as they were", fault=error.detail)
                 path = str(self._settings.limits)
-                await self._tell("broken", path, Outcome.FAILED, error.code)
+                await self._tell("broken", path, AuditOutcome.FAILED, error.code)
                 return
             self._fault = self._fault_at = None
             self._loaded = loaded
@@ -422,15 +422,15 @@ class LimitKeeper:
         ):
             span = times.format_instant(begins_at), times.format_instant(ends_at)
             await notify(connection, "limit", quote(rule, safe=""), "reached", *span)
-            entry = own_entry(self._core, "limit_reached", rule, Outcome.REFUSED)
+            entry = own_entry(self._core, "limit_reached", rule, AuditOutcome.REFUSED)
             await audit.keep(connection, [entry])
 
     async def tell_loaded(self) -> None:
         """Tell, and record, that the limits in force have been read."""
-        await self._tell("loaded", self._loaded.digest, Outcome.DONE)
+        await self._tell("loaded", self._loaded.digest, AuditOutcome.DONE)
 
     async def _tell(
-        self, state: str, thing: str, outcome: Outcome, problem: str | None = None
+        self, state: str, thing: str, outcome: AuditOutcome, problem: str | None = None
     ) -> None:
         entry = own_entry(self._core, f"limits_{state}", thing, outcome, problem)
         async with self._database.transaction() as connection:

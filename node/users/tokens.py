@@ -14,7 +14,7 @@ from uuid import UUID
 from node.audit import own_entry
 from node.core import Core
 from node.model import times
-from node.model.audit import Outcome
+from node.model.audit import AuditOutcome
 from node.model.errors import DatabaseUnavailable, HostError, NotAuthenticated, NotFound
 from node.model.oidc import is_jwt
 from node.model.principals import Principal, PrincipalKind, Role
@@ -56,7 +56,7 @@ class AccessTokens:
                 return
         request = TokenRequest(label=_OWNER, role=Role.OWN)
         made = await self._make(connection, request, "this node")
-        entry = own_entry(self._core, "token_made", str(made.id), Outcome.DONE)
+        entry = own_entry(self._core, "token_made", str(made.id), AuditOutcome.DONE)
         await audit.keep(connection, [entry])
         write_token(path, made.token)
 

@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 from node.audit import AuditLog
 from node.events import EventHub
 from node.model import times
-from node.model.audit import AuditEntry, Outcome
+from node.model.audit import AuditEntry, AuditOutcome
 from node.model.errors import DatabaseUnavailable, ParleyError
 from node.model.principals import STRANGER, Principal, PrincipalKind, Role
 from node.model.wire.participants import TaskEnd
@@ -399,7 +399,7 @@ async def test_a_stop_in_the_middle_of_writing_loses_nothing(
         await asyncio.Event().wait()
 
     log = AuditLog(a.node.core)
-    log.note(AuditEntry(a.node.clock.now(), STRANGER, "get_tasks", Outcome.REFUSED))
+    log.note(AuditEntry(a.node.clock.now(), STRANGER, "get_tasks", AuditOutcome.REFUSED))
     monkeypatch.setattr(audit, "keep", hang)
     writing = asyncio.create_task(log.flush())
     await begun.wait()
@@ -414,7 +414,7 @@ async def test_entries_are_written_together_and_in_order(a: Asker) -> None:
     """The rows of many changes at once are one statement."""
     log, owner = AuditLog(a.node.core), Principal(PrincipalKind.TOKEN, "alice", Role.RUN, "1")
     entries = [
-        AuditEntry(a.node.clock.now(), owner, "post_tasks", Outcome.DONE, str(number))
+        AuditEntry(a.node.clock.now(), owner, "post_tasks", AuditOutcome.DONE, str(number))
         for number in range(300)
     ]
     await asyncio.gather(*map(log.record, entries))

@@ -11,7 +11,7 @@ from node.model.audit import (
     TEXT_MAX,
     AuditBudget,
     AuditEntry,
-    Outcome,
+    AuditOutcome,
     is_recorded,
     outcome_of,
     written,
@@ -25,7 +25,7 @@ ALICE = Principal(PrincipalKind.TOKEN, "alice", Role.RUN, "1")
 
 def entry(principal: Principal, origin: str = "192.0.2.1") -> AuditEntry:
     """Return the entry of a refused request."""
-    return AuditEntry(0, principal, "post_tasks", Outcome.REFUSED, origin=origin)
+    return AuditEntry(0, principal, "post_tasks", AuditOutcome.REFUSED, origin=origin)
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.operation)
@@ -58,17 +58,17 @@ def test_each_operation_has_a_name_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("status", "problem", "outcome"),
     [
-        (200, None, Outcome.DONE),
-        (201, None, Outcome.DONE),
-        (200, "refused-by-participant", Outcome.REFUSED),
-        (404, "not-found", Outcome.REFUSED),
-        (429, "limit-reached", Outcome.REFUSED),
-        (502, "peer-unreachable", Outcome.FAILED),
-        (503, "database-unavailable", Outcome.FAILED),
+        (200, None, AuditOutcome.DONE),
+        (201, None, AuditOutcome.DONE),
+        (200, "refused-by-participant", AuditOutcome.REFUSED),
+        (404, "not-found", AuditOutcome.REFUSED),
+        (429, "limit-reached", AuditOutcome.REFUSED),
+        (502, "peer-unreachable", AuditOutcome.FAILED),
+        (503, "database-unavailable", AuditOutcome.FAILED),
     ],
 )
 def test_the_outcome_follows_from_the_answer(
-    status: int, problem: str | None, outcome: Outcome
+    status: int, problem: str | None, outcome: AuditOutcome
 ) -> None:
     """An error of the caller is a refusal, one of a host a failure, whatever else is done."""
     assert outcome_of(status, problem) is outcome

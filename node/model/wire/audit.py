@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from node.model.audit import Outcome
+from node.model.audit import AuditOutcome
 from node.model.principals import PrincipalKind, Role
 from node.model.wire.fields import Document, Instant
 
@@ -25,7 +25,7 @@ class AuditRecord(Document):
         description="The operationId of this document, or what the node did by itself."
     )
     thing: str | None = Field(description="The id or name of what it is about.")
-    outcome: Outcome
+    outcome: AuditOutcome
     status: int | None = Field(description="The status of the answer.")
     problem: str | None = Field(description="The last word of the type of the problem.")
     count: int = Field(

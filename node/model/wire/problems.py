@@ -23,25 +23,33 @@ from node.model.wire.fields import Document
 from node.model.wire.host_limits import TaskLimit
 
 MEDIA_TYPE = "application/problem+json"
-_TYPE_PREFIX = "https://parley.invalid/problems/"
+_TYPE_PREFIX = "/problems/"
+
+
+def type_of(code: str) -> str:
+    """Return the type of the problem documents of a code: the path of its page on the node."""
+    return _TYPE_PREFIX + code
 
 
 class Fault(Document):
     """A wrong field of a document."""
 
-    pointer: str
-    detail: str
+    pointer: str = Field(description="A JSON pointer; ?NAME is a parameter of the query.")
+    detail: str = Field(description="What is wrong, and what to write.")
 
 
 class Problem(Document):
     """The body of every answer that is not a success."""
 
-    type: str
-    title: str
+    type: str = Field(
+        description="The path of a page on this node about this type of problem; its last part is "
+        "the code."
+    )
+    title: str = Field(description="The type in a few words.")
     status: int
-    detail: str
-    instance: str | None = None
-    errors: tuple[Fault, ...] = ()
+    detail: str = Field(description="What happened, why, and what to do.")
+    instance: str | None = Field(None, description="The path of the request.")
+    errors: tuple[Fault, ...] = Field((), description="The wrong fields of the document.")
     retry_after: int | None = Field(
         None, ge=0, description="Number of seconds after which to ask again, if that may help."
     )
@@ -62,7 +70,7 @@ def problem_of(error: ParleyError, instance: str | None = None) -> Problem:
     """Return the problem document of an error."""
     faults = error.faults if isinstance(error, InvalidDocument) else []
     return Problem(
-        type=_TYPE_PREFIX + error.code,
+        type=type_of(error.code),
         title=error.title,
         status=error.status,
         detail=error.detail,

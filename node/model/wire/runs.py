@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 from uuid import UUID
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from node.model.classes import SchedulingClass
 from node.model.verdict import Level
 from node.model.wire.archives import Archiving
 from node.model.wire.circumstances import Circumstances
 from node.model.wire.fields import HEADLINE, Document, Instant
+from node.model.wire.reservations import ReservedSpan
 
 
 class PartView(Document):
@@ -164,3 +165,17 @@ class ScheduleEntry(Document):
     participants: tuple[str, ...]
     reason: str | None
     summary: str | None
+
+
+class SchedulePage(Document):
+    """A page of a node's time line; the first one has its reserved time, too."""
+
+    model_config = ConfigDict(serialize_by_alias=True, validate_by_name=True)
+
+    now: Instant = Field(description="The node's time.")
+    from_: Annotated[Instant, Field(alias="from")] = Field(description="Where the span begins.")
+    to: Instant = Field(description="Where the span ends.")
+    complete: bool = Field(description="Whether no page follows.")
+    items: tuple[ScheduleEntry, ...] = Field(description="Runs, in the order of their starts.")
+    next: str | None = Field(description="The cursor of the next page; null on the last one.")
+    reserved: tuple[ReservedSpan, ...] = ()

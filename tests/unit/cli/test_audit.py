@@ -14,7 +14,7 @@ from node.cli.progress import Progress
 from node.cli.session import Session
 from node.client.responses import Page
 from node.client.users import UserClient
-from node.model.audit import Outcome
+from node.model.audit import AuditOutcome
 from node.model.errors import NotAuthenticated
 from node.model.principals import PrincipalKind
 from node.model.wire.audit import AuditRecord
@@ -33,7 +33,7 @@ def record(number: int) -> AuditRecord:
         origin="192.0.2.1",
         verb="post_tasks",
         thing=None,
-        outcome=Outcome.REFUSED,
+        outcome=AuditOutcome.REFUSED,
         status=401,
         problem="not-authenticated",
         count=number,
