@@ -109,6 +109,7 @@ from node.trust.keys import NodeKey
 from node.trust.private_files import prepare_directory
 from node.trust.signatures import Verifier
 from node.trust.signer import Signer
+from node.users.request_rates import RequestRates
 from node.users.tokens import AccessTokens
 
 _MARK_STEP = 2 * times.MINUTE
@@ -175,6 +176,7 @@ class NodeService:
         self.hub = EventHub(core.clock)
         self.audit = AuditLog(core)
         self.tokens = AccessTokens(core, dependencies.new_id)
+        self.request_rates = RequestRates(core)
         self._housekeeper = Housekeeper(core.clock)
         self.clock_steps = ClockStepHandler(core)
         self._loops: list[asyncio.Task[None]] = []

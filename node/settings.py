@@ -118,6 +118,12 @@ class Settings(BaseSettings):
     connections_per_address: int = Field(
         200, ge=1, le=100_000, description="Maximum of them from one address of another host."
     )
+    requests_per_minute: int = Field(
+        6000,
+        ge=1,
+        le=1_000_000,
+        description="Maximum requests of one user in a minute; owners have no limit.",
+    )
     read_local: bool = Field(
         default=False,
         description="Whether every account and program on this host may read without a token.",

@@ -33,6 +33,7 @@ from node.api import (
 )
 from node.api.bodies import BODIES, Bodies, expect_later
 from node.api.connections import ConnectionLimits, keep_connection
+from node.api.media import delivered
 from node.api.middleware import (
     PEER_BODY_MAX,
     add_headers,
@@ -40,6 +41,7 @@ from node.api.middleware import (
     guarded,
     problems,
     signatures,
+    traced,
 )
 from node.api.routing import NODE, ROUTES_SERVED
 from node.service import NodeService
@@ -130,7 +132,15 @@ def tls_of(node: NodeService) -> Callable[[], ssl.SSLContext] | None:
 def application(node: NodeService, page: list[web.RouteDef]) -> web.Application:
     """Return the application that serves the API; ``page`` are the routes of the web page."""
     app = web.Application(
-        middlewares=[keep_connection, signatures, audit.audited, problems, confidential],
+        middlewares=[
+            keep_connection,
+            traced,
+            delivered,
+            signatures,
+            audit.audited,
+            problems,
+            confidential,
+        ],
         client_max_size=PEER_BODY_MAX,
     )
     app[NODE] = node
@@ -140,6 +150,8 @@ def application(node: NodeService, page: list[web.RouteDef]) -> web.Application:
     app.on_response_prepare.append(add_headers)
     for route in ROUTES:
         handler = guarded(route)
-        app.router.add_route(route.method, route.path, handler, expect_handler=expect_later)
+        methods = ("GET", "HEAD") if route.method == "GET" else (route.method,)
+        for method in methods:
+            app.router.add_route(method, route.path, handler, expect_handler=expect_later)
     app.router.add_routes(page)
     return app

@@ -5,6 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from node.api import requests, responses
+from node.api.conditions import require_match
 from node.api.routing import CURSOR, CURSOR_BY_NAME, ID, LIMIT, NODE, TEXT, Query, Route, words
 from node.model.errors import NotFound
 from node.model.wire.archives import (
@@ -74,14 +75,16 @@ async def show(request: web.Request) -> web.StreamResponse:
 
 async def edit(request: web.Request) -> web.StreamResponse:
     """PATCH: the changed archive; deliveries that wait go to the new destination."""
-    patch = requests.document(request, ArchivePatch)
+    patch = requests.patch(request, ArchivePatch)
     name = requests.name(request, "archive")
     return responses.one(await request.app[NODE].archives.edit(name, patch))
 
 
 async def remove(request: web.Request) -> web.StreamResponse:
     """DELETE: remove the archive and its waiting deliveries."""
-    await request.app[NODE].archives.remove(requests.name(request, "archive"))
+    archives_, name = request.app[NODE].archives, requests.name(request, "archive")
+    await require_match(request, lambda: archives_.one(name))
+    await archives_.remove(name)
     return web.Response(status=204)
 
 

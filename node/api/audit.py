@@ -39,7 +39,8 @@ async def audited(request: web.Request, handler: Handler) -> web.StreamResponse:
     answer = await handler(request)
     resource = request.match_info.route.resource
     path = "" if resource is None else resource.canonical
-    route = request.app[ROUTES_SERVED].get(f"{request.method} {path}")
+    method = "GET" if request.method == "HEAD" else request.method
+    route = request.app[ROUTES_SERVED].get(f"{method} {path}")
     if route is None:
         return answer
     trial = request.get(TRIAL, False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from node.api import requests, responses
+from node.api.conditions import require_match
 from node.api.routing import CURSOR_BY_NAME, INSTANT, LIMIT, NODE, Query, Route
 from node.model.errors import NotFound
 from node.model.wire.campaigns import Campaign, CampaignDocument, CampaignPatch, UsageHour
@@ -56,13 +57,15 @@ async def show(request: web.Request) -> web.StreamResponse:
 async def edit(request: web.Request) -> web.StreamResponse:
     """PATCH: the changed campaign."""
     node, name = request.app[NODE], requests.name(request, "campaign")
-    await node.campaigns.edit(name, requests.document(request, CampaignPatch))
+    await node.campaigns.edit(name, requests.patch(request, CampaignPatch))
     return responses.one(await _fetch(node, name))
 
 
 async def remove(request: web.Request) -> web.StreamResponse:
     """DELETE: remove a campaign that was never used."""
-    await request.app[NODE].campaigns.remove(requests.name(request, "campaign"))
+    node, name = request.app[NODE], requests.name(request, "campaign")
+    await require_match(request, lambda: _fetch(node, name))
+    await node.campaigns.remove(name)
     return web.Response(status=204)
 
 

@@ -41,6 +41,8 @@ async def stream(request: web.Request) -> web.StreamResponse:
             "X-Accel-Buffering": "no",
         }
     )
+    if request.method == "HEAD":
+        return response
     known = last.isascii() and last.isdecimal() and len(last) <= _DIGITS
     place = hub.place(int(last) if known else None)
     with contextlib.suppress(ConnectionResetError), hub.listening(), giving_way(request):

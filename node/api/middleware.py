@@ -6,9 +6,13 @@ import structlog
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
+from node import tracing
 from node.api import local_access, requests, responses
 from node.api.bodies import BODIES
+from node.api.conditions import CONDITIONAL
+from node.api.media import require_acceptable, require_readable
 from node.api.routing import (
+    ALLOWANCE,
     ANSWER_NONCE,
     BODY,
     NODE,
@@ -18,12 +22,15 @@ from node.api.routing import (
     Route,
 )
 from node.model.errors import (
+    ChangedSince,
     MalformedRequest,
     MethodNotAllowed,
     NotAllowed,
     NotAuthenticated,
     NotFound,
     ParleyError,
+    PreconditionFailed,
+    TooFast,
     TooLarge,
     fault_of,
 )
@@ -53,12 +60,19 @@ async def signatures(request: web.Request, handler: Handler) -> web.StreamRespon
 
 
 @web.middleware
+async def traced(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Let a request belong to the trace that its header names."""
+    with tracing.within(tracing.trace_of(request.headers.get(tracing.HEADER))):
+        return await handler(request)
+
+
+@web.middleware
 async def problems(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Answer every error with a problem document, never with a traceback."""
     try:
         return await handler(request)
     except ParleyError as error:
-        problem = error
+        problem = _by_tag(error) if "If-Match" in request.headers else error
     except web.HTTPException as error:
         if error.status < web.HTTPBadRequest.status_code:
             raise
@@ -74,6 +88,11 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
     if not request.content.is_eof():
         answer.force_close()  # the rest of the body is not awaited
     return answer
+
+
+def _by_tag(error: ParleyError) -> ParleyError:
+    """Return the error for a request that names by a tag what it changes."""
+    return PreconditionFailed(error.detail) if isinstance(error, ChangedSince) else error
 
 
 def _refusal(request: web.Request, problem: ParleyError) -> web.Response:
@@ -107,17 +126,23 @@ def _is_from_here(request: web.Request) -> bool:
     return bool(local) and local[0] == request.remote
 
 
-async def add_headers(_request: web.Request, response: web.StreamResponse) -> None:
-    """Tell browsers, with every answer, that its media type is what it says."""
+async def add_headers(request: web.Request, response: web.StreamResponse) -> None:
+    """Tell browsers that the media type is what it says, and users how many requests they have."""
     response.headers["X-Content-Type-Options"] = "nosniff"
+    allowance = request.get(ALLOWANCE)
+    if allowance is not None and "RateLimit" not in response.headers:
+        response.headers["RateLimit-Policy"] = f'"requests";q={allowance.most};w=60'
+        left, seconds = allowance.left, allowance.wait_s or 60
+        response.headers["RateLimit"] = f'"requests";r={left};t={seconds}'
 
 
 def _of_http(error: web.HTTPException) -> ParleyError:
     if isinstance(error, web.HTTPNotFound):
         return NotFound("there is nothing at this path; see /v1/openapi.json")
     if isinstance(error, web.HTTPMethodNotAllowed):
-        allowed = ", ".join(sorted(error.allowed_methods))
-        return MethodNotAllowed(f"{error.method} is not allowed here; allowed: {allowed}")
+        allowed = sorted(error.allowed_methods)
+        msg = f"{error.method} is not allowed here; allowed: {', '.join(allowed)}"
+        return MethodNotAllowed(msg, allowed)
     if isinstance(error, web.HTTPRequestEntityTooLarge):
         return TooLarge("the request body is larger than this node accepts")
     return MalformedRequest(error.reason)
@@ -138,9 +163,14 @@ def guarded(route: Route) -> Handler:
                 request[PRINCIPAL] = STRANGER
             case access:
                 request[PRINCIPAL] = await _user(request, access)
+                _spend(request)
+        if signed is None:
+            require_acceptable(request, route)
+            _refuse_ignored_condition(request, route)
         bytes_max = route.body_max or _BODY_MAX.get(route.access, BODY_MAX)
         async with request.app[BODIES].received(request, bytes_max) as body:
             request[BODY] = body
+            require_readable(request, route, body)
             if signed is not None:
                 node = request.app[NODE]
                 sender = node.verifier.check_body(signed, body, node.clock.now())
@@ -153,6 +183,32 @@ def guarded(route: Route) -> Handler:
         return answer
 
     return handle
+
+
+def _spend(request: web.Request) -> None:
+    """Count a request of a user, for which the owner has a limit.
+
+    :raises TooFast: they sent too many.
+    """
+    allowance = request.app[NODE].request_rates.spend(request[PRINCIPAL])
+    request[ALLOWANCE] = allowance
+    if allowance is not None and allowance.wait_s:
+        msg = (
+            f"{request[PRINCIPAL].label} has sent more than {allowance.most} requests within a "
+            f"minute; ask again in {allowance.wait_s} s"
+        )
+        raise TooFast(msg, allowance.wait_s)
+
+
+def _refuse_ignored_condition(request: web.Request, route: Route) -> None:
+    """Refuse a change with If-Match where nothing has a revision: no change may ignore it."""
+    if (
+        "If-Match" in request.headers
+        and route.method != "GET"
+        and route.operation not in CONDITIONAL
+    ):
+        msg = "nothing has a revision here, so that If-Match cannot hold; leave it out"
+        raise PreconditionFailed(msg)
 
 
 def _refuse_other_sites(request: web.Request) -> None:

@@ -10,9 +10,12 @@ from typing import Any
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, models_json_schema
 from pydantic_core import core_schema
 
+from node.api.conditions import CONDITIONAL
 from node.api.examples import EXAMPLES
+from node.api.media import received_types
 from node.api.problem_types import PROBLEM_TYPES
-from node.api.routing import ID, NAME, Query, Route
+from node.api.responses import JSON
+from node.api.routing import ID, NAME, TEXT, Query, Route
 from node.model import times
 from node.model.permissions import Access
 from node.model.wire.fields import Document
@@ -20,8 +23,6 @@ from node.model.wire.problems import MEDIA_TYPE, Problem, type_of
 from node.model.wire.tasks import TestChoice
 from node.plugins.contracts import Test
 
-JSON = "application/json"
-MERGE_PATCH = "application/merge-patch+json"
 _REFERENCE = "#/components/schemas/{model}"
 _NO_CONTENT = 204
 _CREATED = 201
@@ -117,8 +118,11 @@ _DESCRIPTION = (
     "the operation names, or one that includes it: read, run, operate, own. A token with the role "
     "run reaches the tasks and runs of its own label only. With PARLEY_READ_LOCAL, programs on the "
     "node's host read without a token. Times are RFC 3339, durations ISO 8601. Lists come in "
-    "pages: `next` is the `cursor` of the next page, and null on the last one. Whatever is not a "
-    "success is a problem document (RFC 9457), whose `type` is the path of a page about it."
+    "pages: `next` is the `cursor` of the next page, and null on the last one. HEAD is answered "
+    "like GET, answers are compressed for those who accept gzip, and `traceparent` (W3C) is passed "
+    "on to other nodes and into logs. Users who are not owners have a number of requests in a "
+    "minute, which the headers RateLimit and RateLimit-Policy tell. Whatever is not a success is a "
+    "problem document (RFC 9457), whose `type` is the path of a page about it."
 )
 
 
@@ -194,7 +198,7 @@ def _operation(route: Route, named: dict[type[Document], Any]) -> dict[str, Any]
         "parameters": [
             *(_path_parameter(name) for name in re.findall(r"\{(\w+)\}", route.path)),
             *(_parameter(query, "query") for query in route.query),
-            *(_parameter(header, "header") for header in route.headers),
+            *(_parameter(header, "header") for header in (*route.headers, *_conditions(route))),
         ],
         "responses": _responses(route, named),
         "security": [],
@@ -228,8 +232,17 @@ def _received(
     if route.several is not None:
         listed = {"type": "array", "minItems": 1, "items": named[route.several[0]]}
         content["schema"] = {"oneOf": [schema, listed]}
-    media_types = (JSON, MERGE_PATCH) if route.method == "PATCH" else (JSON,)
-    return dict.fromkeys(media_types, content)
+    return dict.fromkeys(received_types(route.method), content)
+
+
+def _conditions(route: Route) -> Iterator[Query]:
+    """Yield the headers by which a request depends on what there is."""
+    if route.method == "GET" and route.media_type == JSON:
+        text = "The ETag of an answer that the caller has; if it is the same still, 304."
+        yield Query("If-None-Match", text, TEXT)
+    if route.operation in CONDITIONAL:
+        text = "The ETag with which it was read; if somebody changed it since, 412."
+        yield Query("If-Match", text, TEXT)
 
 
 def _path_parameter(name: str) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from node.api import requests, responses
+from node.api.conditions import require_match
 from node.api.routing import CURSOR_BY_NAME, LIMIT, NODE, Route
 from node.model import policysets
 from node.model.wire.pools import ExpectedMisses, Outside, PolicySet, Pool, PoolDocument, PoolPatch
@@ -64,13 +65,15 @@ async def show(request: web.Request) -> web.StreamResponse:
 async def edit(request: web.Request) -> web.StreamResponse:
     """PATCH: the changed pool; changes take effect at once."""
     node, name = request.app[NODE], requests.name(request, "pool")
-    await node.pools.edit(name, requests.document(request, PoolPatch))
+    await node.pools.edit(name, requests.patch(request, PoolPatch))
     return responses.one(await _shown(node, name))
 
 
 async def remove(request: web.Request) -> web.StreamResponse:
     """DELETE: remove a pool; its nodes stay."""
-    await request.app[NODE].pools.remove(requests.name(request, "pool"))
+    node, name = request.app[NODE], requests.name(request, "pool")
+    await require_match(request, lambda: _shown(node, name))
+    await node.pools.remove(name)
     return web.Response(status=204)
 
 

@@ -30,6 +30,10 @@ _REMEDIES = {
     "not-acceptable": "Accept the media type that detail names, or leave the header Accept out.",
     "unsupported-media-type": "Send the document with Content-Type: application/json.",
     "conflict": "Read the current state, and send a request that fits to it.",
+    "changed-since": "Read the resource again, apply your change to what it is now, and send it "
+    "with the new revision.",
+    "too-fast": "Wait for the seconds of Retry-After, then ask again; the owner of the node sets "
+    "PARLEY_REQUESTS_PER_MINUTE.",
     "precondition-failed": "Read the resource again, apply your change to what it is now, and send "
     "it with the new ETag.",
     "no-time": "Take one of offers, which would find time, or allow a longer slip.",

@@ -11,12 +11,13 @@ import orjson
 from aiohttp import web
 from pydantic import ValidationError
 
+from node.api.conditions import matched_revision
 from node.api.routing import BODY, PRINCIPAL, SENDER
 from node.model import times
 from node.model.errors import FieldFault, InvalidDocument, MalformedRequest, NotFound
 from node.model.permissions import require_own
 from node.model.principals import LABEL
-from node.model.wire.fields import FROM_OUTSIDE, Document
+from node.model.wire.fields import FROM_OUTSIDE, Document, Patch
 from node.model.wire.validation import faults_of, many_unknown
 
 T = TypeVar("T", bound=Document)
@@ -69,6 +70,26 @@ def document(request: web.Request, kind: type[T]) -> T:
         return kind.model_validate(parsed, context=FROM_OUTSIDE)
     except ValidationError as error:
         raise InvalidDocument(faults_of(error, kind)) from None
+
+
+P = TypeVar("P", bound=Patch)
+
+
+def patch(request: web.Request, kind: type[P]) -> P:
+    """Parse the request body as a change; If-Match has the revision, if the body has none.
+
+    :raises MalformedRequest: it is not JSON.
+    :raises InvalidDocument: fields are wrong; each fault has a pointer.
+    :raises PreconditionFailed: If-Match has no tag of this node.
+    """
+    change = document(request, kind)
+    demanded = matched_revision(request)
+    if demanded is None:
+        return change
+    if change.revision not in (None, demanded):
+        reason = f"is {change.revision}, and If-Match demands revision {demanded}"
+        raise InvalidDocument([FieldFault("/revision", reason)])
+    return change.model_copy(update={"revision": demanded})
 
 
 def is_list(request: web.Request) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from node.api import requests, responses
+from node.api.conditions import require_match
 from node.api.routing import CURSOR, LIMIT, NODE, PREFIX, Route
 from node.api.tasks import KEY, idempotency_key
 from node.model.wire.reservations import Reservation, ReservationDocument, ReservationPatch
@@ -41,14 +42,16 @@ async def show(request: web.Request) -> web.StreamResponse:
 
 async def edit(request: web.Request) -> web.StreamResponse:
     """PATCH: the changed reservation."""
-    patch = requests.document(request, ReservationPatch)
+    patch = requests.patch(request, ReservationPatch)
     reservation = requests.identifier(request)
     return responses.one(await request.app[NODE].reservations.edit(reservation, patch))
 
 
 async def remove(request: web.Request) -> web.StreamResponse:
     """DELETE: remove the reservation; its time is free at once."""
-    await request.app[NODE].reservations.remove(requests.identifier(request))
+    reservations, reservation = request.app[NODE].reservations, requests.identifier(request)
+    await require_match(request, lambda: reservations.one(reservation))
+    await reservations.remove(reservation)
     return web.Response(status=204)
 
 

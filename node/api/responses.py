@@ -9,11 +9,24 @@ import orjson
 import structlog
 from aiohttp import web
 
-from node.model.errors import LimitUsedUp, Overloaded, ParleyError, TooManyRequests, fault_of
+from node.api.conditions import tag_of
+from node.model.errors import (
+    LimitUsedUp,
+    MethodNotAllowed,
+    Overloaded,
+    ParleyError,
+    TooFast,
+    TooManyRequests,
+    UnsupportedMedia,
+    fault_of,
+)
 from node.model.wire.fields import Document
 from node.model.wire.problems import MEDIA_TYPE, problem_of
 
 OWN_FAULT = "an internal error occurred; see the log of the node"
+
+MERGE_PATCH = "application/merge-patch+json"
+JSON = "application/json"
 
 log = structlog.get_logger()
 
@@ -21,7 +34,12 @@ log = structlog.get_logger()
 def one(answer: Document, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
     """Return a response with one document."""
     body = orjson.dumps(answer.model_dump(mode="json"))
-    return web.Response(body=body, status=status, content_type="application/json", headers=headers)
+    made = web.Response(body=body, status=status, content_type="application/json", headers=headers)
+    revision = getattr(answer, "revision", None)
+    if isinstance(revision, int):
+        made.etag = tag_of(body, revision)
+        made.headers["Cache-Control"] = "no-cache"
+    return made
 
 
 def many(items: Sequence[Document], following: str | None = None) -> web.Response:
@@ -52,11 +70,18 @@ def problem(error: ParleyError, path: str) -> web.Response:
     headers = {}
     if error.status == web.HTTPUnauthorized.status_code:
         headers["WWW-Authenticate"] = "Bearer"
+    if isinstance(error, MethodNotAllowed):
+        headers["Allow"] = ", ".join(error.allowed)
+    if isinstance(error, UnsupportedMedia):
+        headers["Accept-Patch" if MERGE_PATCH in error.accepted else "Accept"] = ", ".join(
+            error.accepted
+        )
     if isinstance(error, Overloaded):
         headers["Retry-After"] = "1"
     if isinstance(error, TooManyRequests):
         headers["Retry-After"] = str(error.retry_after_s)
-        headers["RateLimit"] = f'"limit";r=0;t={error.retry_after_s}'
+        if not isinstance(error, TooFast):
+            headers["RateLimit"] = f'"limit";r=0;t={error.retry_after_s}'
     if isinstance(error, LimitUsedUp) and error.most is not None:
         headers["RateLimit-Policy"] = f'"limit";q={error.most}'
     # A reason may quote what the caller wrote, which is not always text.

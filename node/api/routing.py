@@ -12,6 +12,7 @@ from aiohttp import web
 from node.model.permissions import PERMISSIONS, Access
 from node.model.principals import LABEL, Principal
 from node.model.wire.fields import Document
+from node.users.request_rates import Allowance
 
 if TYPE_CHECKING:
     from node.service import NodeService
@@ -34,6 +35,8 @@ PROBLEM: web.RequestKey[str] = web.RequestKey("problem")
 """The code of the error with which the request is answered, or of what is refused in the answer."""
 THING: web.RequestKey[str] = web.RequestKey("thing")
 """The id or name of what the request is about, where neither path nor Location has it."""
+ALLOWANCE: web.RequestKey[Allowance | None] = web.RequestKey("allowance")
+"""The requests that the user has left; None if they have no limit."""
 TRIAL: web.RequestKey[bool] = web.RequestKey("trial")
 """Set by the handler of a change that changes nothing this time."""
 

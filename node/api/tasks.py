@@ -11,6 +11,7 @@ from uuid import UUID
 from aiohttp import web
 
 from node.api import requests, responses, runs
+from node.api.conditions import require_match
 from node.api.long_polling import until
 from node.api.routing import (
     CURSOR,
@@ -333,6 +334,7 @@ async def pause(request: web.Request) -> web.StreamResponse:
     """POST: free the future runs on all nodes, and plan no others; idempotent."""
     node = request.app[NODE]
     task = requests.identifier(request)
+    await require_match(request, lambda: fetch(node, task))
     await node.editing.pause(task)
     return responses.one(await fetch(node, task))
 
@@ -341,6 +343,7 @@ async def resume(request: web.Request) -> web.StreamResponse:
     """POST: plan the task again from now on; idempotent."""
     node = request.app[NODE]
     task = requests.identifier(request)
+    await require_match(request, lambda: fetch(node, task))
     await node.editing.resume(task)
     return responses.one(await fetch(node, task))
 
@@ -349,6 +352,7 @@ async def release(request: web.Request) -> web.StreamResponse:
     """POST: try now what the task waits for, and end a hold by policies; idempotent."""
     node = request.app[NODE]
     task = requests.identifier(request)
+    await require_match(request, lambda: fetch(node, task))
     await node.editing.release(task)
     return responses.one(await fetch(node, task))
 
@@ -359,7 +363,7 @@ async def edit(request: web.Request) -> web.StreamResponse:
     requests.only(request, "dry_run")
     dry_run = request[TRIAL] = requests.flag(request, "dry_run")
     task = requests.identifier(request)
-    patch = requests.document(request, TaskPatch)
+    patch = requests.patch(request, TaskPatch)
     await require_may_post(node, request[PRINCIPAL], patch)
     if node.user_limits.bounds:
         edited = await node.editing.edit(task, patch, dry_run=True)
@@ -385,6 +389,7 @@ async def cancel(request: web.Request) -> web.StreamResponse:
     """DELETE: cancel the task and its runs on every participant; idempotent."""
     node = request.app[NODE]
     task = requests.identifier(request)
+    await require_match(request, lambda: fetch(node, task))
     await node.termination.cancel_task(task)
     return responses.one(await fetch(node, task))
 

@@ -20,6 +20,7 @@ from uuid import UUID
 import aiohttp
 from pydantic import ValidationError
 
+from node import tracing
 from node.batching import Batcher
 from node.client.causes import cause_of
 from node.client.mailboxes import Carry, MailboxOwner
@@ -283,6 +284,7 @@ class Peers:
         """Send a request; over https only to who is proven to be the node, or to have its name."""
         # No proxy is to compress the answer: its digest is that of the bytes as the node sent them.
         headers = {"Content-Type": "application/json", "Accept-Encoding": "identity", **headers}
+        headers |= tracing.headers()
         limit = aiohttp.ClientTimeout(total=self._timeout_s + wait_s, sock_connect=self._timeout_s)
 
         async def send(tls: TlsOptions) -> _RawAnswer:

@@ -14,12 +14,14 @@
     │   ├── NotAcceptable         406  no media type that the caller accepts
     │   ├── UnsupportedMedia      415  the body has another media type than a node reads
     │   ├── Conflict              409  conflicts with the current state
+    │   │   └── ChangedSince      409  it has changed since the revision that was read
     │   ├── PreconditionFailed    412  it has changed since it was read
     │   ├── NoTime                409  no run finds time, and one was to
     │   ├── TooSlow               408  the body did not arrive in time
     │   ├── TooLarge              413
     │   ├── TooManyRequests       429  the same request is in order later
-    │   │   └── LimitUsedUp       429  what the limits of a host allow is used up
+    │   │   ├── LimitUsedUp       429  what the limits of a host allow is used up
+    │   │   └── TooFast           429  more requests than a user may send here
     │   ├── RefusedByParticipant  422  a participant will not take part
     │   └── LimitRefused          403  the limits of a host do not allow it
     ├── PeerError                 another node is at fault
@@ -184,6 +186,11 @@ class UnsupportedMedia(RequestError):
     title = "The body has another media type"
     status = 415
 
+    def __init__(self, message: str, accepted: Sequence[str] = ()) -> None:
+        """``accepted`` are the media types that are read there."""
+        super().__init__(message)
+        self.accepted = accepted
+
 
 class Conflict(RequestError):
     """The request conflicts with the current state."""
@@ -192,6 +199,13 @@ class Conflict(RequestError):
     title = "Conflict with the current state"
     status = 409
     exit_code = 3
+
+
+class ChangedSince(Conflict):
+    """The resource has changed since the revision that the request names."""
+
+    code = "changed-since"
+    title = "It was changed by somebody else"
 
 
 class PreconditionFailed(RequestError):
@@ -235,6 +249,13 @@ class LimitUsedUp(TooManyRequests):
         """``most`` is how much is allowed, if that can be counted in requests."""
         super().__init__(message, retry_after_s)
         self.most = most
+
+
+class TooFast(TooManyRequests):
+    """The user sends more requests than the owner of the node lets one send."""
+
+    code = "too-fast"
+    title = "Too many requests in a short time"
 
 
 class TooSlow(RequestError):

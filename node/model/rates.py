@@ -22,3 +22,8 @@ class RateLimit:
             return due - now - self._slack
         self._due[caller] = due + self._interval
         return 0
+
+    def left(self, caller: str, now: int) -> int:
+        """Return how many events the caller may have at once now."""
+        used = max(0, self._due.get(caller, now) - now)
+        return max(0, (self._slack - used) // self._interval + 1)

@@ -20,6 +20,7 @@ from node.model import archiving
 from node.model.changes import merged
 from node.model.errors import (
     ArchiverFailed,
+    ChangedSince,
     Conflict,
     FieldFault,
     HostError,
@@ -376,4 +377,4 @@ def _check_revision(stored: KeptArchive, read: int | None) -> None:
             f"archive {stored.name} has been changed since revision {read} was read: it is at "
             f"revision {stored.revision}; read it again"
         )
-        raise Conflict(msg)
+        raise ChangedSince(msg)

@@ -21,7 +21,7 @@ from node.clock import Clock
 from node.model import limits, policysets, promises
 from node.model.byte_quotas import BYTES
 from node.model.changes import merged
-from node.model.errors import Conflict, FieldFault, InvalidDocument, NotFound
+from node.model.errors import ChangedSince, Conflict, FieldFault, InvalidDocument, NotFound
 from node.model.promises import CampaignPromise, PoolSize
 from node.model.wire.campaigns import (
     DEFAULT,
@@ -139,14 +139,14 @@ class Campaigns:
             if known is None:
                 raise NotFound(no_such(name, [each.settings.name for each in there]))
             if patch.revision not in (None, known.revision):
-                raise Conflict(_changed(name, patch.revision, known.revision))
+                raise ChangedSince(_changed(name, patch.revision, known.revision))
             new = settings_of(_edited(known.settings, patch))
             if new == known.settings:
                 return
             await self._check(connection, new, there, known.settings)
             now = self._clock.now()
             if not await campaigns.change(connection, new, now, known.revision):
-                raise Conflict(_changed(name, known.revision, None))
+                raise ChangedSince(_changed(name, known.revision, None))
             if new.level != SUSPENDED and _standing(known.settings) != _standing(new):
                 await campaigns.plan_again(connection, name, now)
             if _displaceable(known.settings) != _displaceable(new):

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from node.clock import Clock
 from node.model import predicates, promises, times
 from node.model.changes import merged
-from node.model.errors import Conflict, FieldFault, InvalidDocument, NotFound
+from node.model.errors import ChangedSince, Conflict, FieldFault, InvalidDocument, NotFound
 from node.model.predicates import Attributes
 from node.model.promises import PoolSize
 from node.model.wire.fields import FROM_OUTSIDE
@@ -177,14 +177,14 @@ class Pools:
         async with self._database.transaction() as connection:
             known = _named(await pools.listed(connection), name)
             if patch.revision not in (None, known.revision):
-                raise Conflict(_changed(name, patch.revision))
+                raise ChangedSince(_changed(name, patch.revision))
             document = _edited(known, patch)
             new = stored_pool(document)
             if _settings(new) == _settings(known):
                 return
             await self._check(connection, document, anew=document.match != known.match)
             if not await pools.change(connection, new, self._clock.now(), known.revision):
-                raise Conflict(_changed(name, known.revision))
+                raise ChangedSince(_changed(name, known.revision))
             await pools.notify(connection, name, "changed")
 
     async def remove(self, name: str) -> None:

@@ -21,7 +21,14 @@ from node.core import Core
 from node.model import changes as changed
 from node.model import times
 from node.model.changes import PlacementTerms, PlanningPosition
-from node.model.errors import Conflict, FieldFault, InvalidDocument, NotAllowed, NotFound
+from node.model.errors import (
+    ChangedSince,
+    Conflict,
+    FieldFault,
+    InvalidDocument,
+    NotAllowed,
+    NotFound,
+)
 from node.model.host_limits.rules import User
 from node.model.host_limits.standing import LimitStanding
 from node.model.outcomes import PlanningOutcome
@@ -535,7 +542,7 @@ def _check_revision(found: StoredTask, read: int | None) -> None:
             f"task {found.id} has been changed since revision {read} was read: it is at revision "
             f"{found.terms.revision}; read it again"
         )
-        raise Conflict(msg)
+        raise ChangedSince(msg)
 
 
 def document_of(task: StoredTask, request: SeatRequest | None = None) -> dict[str, Any]:

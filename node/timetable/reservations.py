@@ -24,7 +24,7 @@ from node.capability.catalog import Capabilities
 from node.core import Core
 from node.model import times
 from node.model.changes import merged
-from node.model.errors import Conflict, FieldFault, InvalidDocument, NotFound
+from node.model.errors import ChangedSince, Conflict, FieldFault, InvalidDocument, NotFound
 from node.model.recurrence import Recurrence, next_nominal, validate
 from node.model.reservations import ReservationSpan, in_words, joined, occurrences, split_task
 from node.model.timeline import Booking
@@ -125,7 +125,7 @@ class Reservations:
             await self._stop_seating(connection, known["pool"])
             if not await reservations.change(connection, reservation, revision, terms, now):
                 msg = f"reservation {reservation} has been changed since; read it again"
-                raise Conflict(msg)
+                raise ChangedSince(msg)
             await reservations.drop_spans(connection, reservation, now)
             await self._set_apart(connection, reservation, terms, now)
             await self._notify(connection, reservation, "changed", known["pool"], now)

@@ -14,6 +14,7 @@ from node.model.errors import (
     PeerError,
     PeerFailed,
     RequestError,
+    TooFast,
     TooManyRequests,
     UnknownPeer,
     UnknownToPeer,
@@ -86,7 +87,7 @@ def error_of(problem: Problem) -> ParleyError:
     """Return the error that a problem document was created from, on the client's side."""
     if problem.errors:
         return InvalidDocument([FieldFault(f.pointer, f.detail) for f in problem.errors])
-    for later in (TooManyRequests, LimitUsedUp):
+    for later in (TooManyRequests, LimitUsedUp, TooFast):
         if problem.code == later.code:
             return later(problem.detail, problem.retry_after or 1)
     if problem.code == LimitRefused.code:
