@@ -438,7 +438,7 @@ async def explain(request: web.Request) -> web.StreamResponse:
     requests.only(request, "slot", "limit")
     task = await fetch(node, requests.identifier(request))
     if (slot := requests.instant(request, "slot")) is not None:
-        return responses.one(await _explained_slot(node, task.id, slot, request[PRINCIPAL]))
+        return responses.one(await _explained_slot(node, task, slot, request[PRINCIPAL]))
     async with node.database.connection() as connection:
         decisions = await runs.decisions(
             connection, task.id, None, requests.limit(request), request[PRINCIPAL]
@@ -465,14 +465,25 @@ async def explain(request: web.Request) -> web.StreamResponse:
     )
 
 
-async def _explained_slot(node: NodeService, task: UUID, slot: int, user: Principal) -> Explanation:
+async def _explained_slot(node: NodeService, task: Task, slot: int, user: Principal) -> Explanation:
     async with node.database.connection() as connection:
-        run = await runs_store.at_slot(connection, task, slot)
-    if run is None:
+        found = await runs_store.at_slot(connection, task.id, slot)
+    if found is None:
         at = times.format_instant(slot)
-        msg = f"task {task} has no run with the nominal start {at} here, and no gap then"
-        raise NotFound(msg)
-    return await runs.explained(node, await runs.fetch(node, run), slot, user)
+        msg = f"task {task.id} has no run with the nominal start {at} here, and no gap then"
+        raise NotFound(msg + _where_else(node, task, slot))
+    run, known_slot = found
+    return await runs.explained(node, await runs.fetch(node, run), known_slot, user)
+
+
+def _where_else(node: NodeService, task: Task, slot: int) -> str:
+    """Return where a slot may be known that is unknown here, or why it is known no more."""
+    if not task.led_here:
+        return f"; {task.lead} leads the task, and knows also why there is no run"
+    kept = node.settings.keep_failed
+    if slot + kept > node.clock.now():
+        return ""
+    return f"; what has no result is kept for {times.format_duration(kept)} (PARLEY_KEEP_FAILED)"
 
 
 _SEATS = Query(

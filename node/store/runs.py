@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from node.model import runstate
+from node.model import runstate, times
 from node.model.runstate import RunState
 from node.model.wire.participants import BookedRun
 from node.model.wire.tasks import PARTICIPANTS, Participant
@@ -372,10 +372,14 @@ async def shown(connection: Connection, run: UUID) -> Record | None:
     return row
 
 
-async def at_slot(connection: Connection, task: UUID, slot: int) -> UUID | None:
-    """Return the run of a task that tells of a slot, or the gap in which this is; None if none."""
-    found: UUID | None = await connection.fetchval(_SQL["at_slot"], task, slot)
-    return found
+async def at_slot(connection: Connection, task: UUID, slot: int) -> tuple[UUID, int] | None:
+    """Return the run of a task that tells of a slot, or the gap in which this is; None if none.
+
+    Return the slot as well: people see and write whole seconds of it, which mean all of the second.
+    """
+    end = slot + (1 if slot % times.SECOND else times.SECOND)
+    row = await connection.fetchrow(_SQL["at_slot"], task, slot, end)
+    return None if row is None else (row[0], row[1])
 
 
 async def recorded(connection: Connection, run: UUID) -> Record | None:

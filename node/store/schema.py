@@ -135,7 +135,8 @@ def steps(applied: Sequence[AppliedVersion]) -> tuple[Migration, ...]:
         if step is not None and each.migration not in (None, step.digest):
             _refuse_build(f"step to schema version {each.version}", each.migration, step.digest)
     if latest.version > own:
-        if latest.oldest_program <= own:
+        later = (each.oldest_program for each in applied if each.version > own)
+        if max(later) <= own:
             return ()
         msg = (
             f"the database has schema version {latest.version}, which is newer than this program's "

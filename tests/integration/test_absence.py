@@ -224,7 +224,21 @@ async def test_people_may_ask_for_each_slot(a: Asker) -> None:
     _, explained = await a.ask("GET", f"/v1/tasks/{task}/explain?slot={format_instant(FIRST)}")
     assert explained["sentence"] == "missed: late"
     status, problem = await a.ask("GET", f"/v1/tasks/{task}/explain?slot=2026-12-30T00:00:01Z")
-    assert (status, "no gap then" in problem["detail"]) == (404, True)
+    assert (status, problem["detail"].endswith("no gap then")) == (404, True)
+    _, problem = await a.ask("GET", f"/v1/tasks/{task}/explain?slot=2026-01-01T00:00:00Z")
+    assert problem["detail"].endswith("; what has no result is kept for P90D (PARLEY_KEEP_FAILED)")
+
+
+async def test_a_slot_is_found_by_its_second(a: Asker) -> None:
+    """People see whole seconds of a slot: they mean all of the second."""
+    task = await _create(a, HOURLY)
+    await a.rows(LATE, task, FIRST + 120_000)
+    await _tell(a.node.database, [_gap(task, 3, 9)])
+    for slot, expected in ((FIRST, "missed: late"), (FIRST + 2 * times.HOUR, "unplaced: 7 slots")):
+        _, told = await a.ask("GET", f"/v1/tasks/{task}/explain?slot={format_instant(slot)}")
+        assert told["sentence"].startswith(expected)
+    asked = quote("2026-12-01T01:00:00.000001Z")
+    assert (await a.ask("GET", f"/v1/tasks/{task}/explain?slot={asked}"))[0] == 404
 
 
 async def test_counts_have_each_slot_of_a_gap(a: Asker) -> None:

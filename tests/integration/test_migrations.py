@@ -200,6 +200,15 @@ async def test_another_step_of_the_same_number_is_refused(new_database: NewDatab
         await PostgresDatabase(dsn).open()
 
 
+def test_every_step_must_spare_a_program() -> None:
+    """A database is opened if all of its later steps allow that, not only the last one."""
+    own = schema.schema_version()
+    spared = schema.AppliedVersion(own + 2, None, None, own)
+    assert schema.steps([spared]) == ()
+    with pytest.raises(SchemaMismatch, match="upgrade the program"):
+        schema.steps([schema.AppliedVersion(own + 1, None, None, own + 1), spared])
+
+
 def test_steps_have_consecutive_numbers() -> None:
     """Each step leads from one version to the next one."""
     numbers = [step.version for step in schema.migrations()]

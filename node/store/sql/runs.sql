@@ -334,15 +334,16 @@ ORDER BY starts_at, run_id
 LIMIT $9;
 
 -- at_slot --
--- The last run of a task for a slot, or else the gap in which it is.
-SELECT id FROM (
-    SELECT id, 1 AS place, attempt FROM run WHERE task_id = $1 AND slot = $2 AND NOT (freed OR state = 'displaced')
+-- The last run of a task for the first slot in [$2, $3), or else the gap in which that is; with the slot.
+SELECT id, slot FROM (
+    SELECT id, 1 AS place, attempt, slot FROM run
+    WHERE task_id = $1 AND slot >= $2 AND slot < $3 AND NOT (freed OR state = 'displaced')
     UNION ALL
-    SELECT id, 2, 0 FROM gap WHERE task_id = $1 AND first_slot <= $2 AND last_slot >= $2
+    SELECT id, 2, 0, greatest(first_slot, $2) FROM gap WHERE task_id = $1 AND first_slot < $3 AND last_slot >= $2
     UNION ALL
-    SELECT id, 3, attempt FROM run WHERE task_id = $1 AND slot = $2
+    SELECT id, 3, attempt, slot FROM run WHERE task_id = $1 AND slot >= $2 AND slot < $3
 ) AS known
-ORDER BY place, attempt DESC
+ORDER BY place, slot, attempt DESC
 LIMIT 1;
 
 -- decisions --
