@@ -24,13 +24,16 @@ CREATE TABLE generation (
     made_at timestamptz NOT NULL DEFAULT now(),
     marked_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     clock_at timestamptz,
-    one_row boolean PRIMARY KEY DEFAULT true CHECK (one_row)
+    one_row boolean PRIMARY KEY DEFAULT true CHECK (one_row),
+    successor text
 );
 COMMENT ON TABLE generation IS
 'One row: the name of this history of the data. It is made anew when the database was restored from a backup, so that what is
 asked of other nodes from then on has other names than what was asked after the backup.';
 COMMENT ON COLUMN generation.place IS
 'Server with its time line, database, and table in which it was made. A restored copy is in another place.';
+COMMENT ON COLUMN generation.successor IS
+'A later announcement of this node, signed with its key: it goes on at another host, and begins nothing here any more.';
 COMMENT ON COLUMN generation.marked_at IS
 'Raised every minute, at most up to the clock, and copied to a file and to other nodes. If they have a later one, the database
 went back to an earlier state.';
@@ -106,7 +109,8 @@ CREATE TABLE node (
     lanes smallint NOT NULL DEFAULT 8 CHECK (lanes BETWEEN 1 AND 1000),
     marked_at timestamptz,
     uncompared boolean NOT NULL DEFAULT false,
-    pardoned_at timestamptz
+    pardoned_at timestamptz,
+    announcement text
 );
 COMMENT ON TABLE node IS 'This node and the nodes it knows, each pinned by its public key.';
 COMMENT ON COLUMN node.identity IS 'ed25519:<public key>, as written in every signature.';
@@ -124,6 +128,7 @@ COMMENT ON COLUMN node.marked_at IS '(For other nodes) the latest mark of its da
 COMMENT ON COLUMN node.uncompared IS
 '(For other nodes) this database was restored, and has not been compared with that node since: it may not know what is over.';
 COMMENT ON COLUMN node.pardoned_at IS 'Runs that failed there before this do not count against it.';
+COMMENT ON COLUMN node.announcement IS 'The latest statement where it is, signed with its key (JWS).';
 CREATE UNIQUE INDEX node_self ON node (is_self) WHERE is_self;
 CREATE INDEX node_uncompared ON node (identity) WHERE uncompared;
 

@@ -62,6 +62,7 @@ from node.model.wire.participants import (
 )
 from node.model.wire.plans import Plan, PlanRequest
 from node.outbox import POLL_S, Outbox
+from node.peers.announcer import Announcer
 from node.peers.card import OwnCard
 from node.peers.directory import Directory
 from node.peers.free_time import FreeTimeReader
@@ -251,6 +252,7 @@ class NodeService:
             self.contexts.addresses,
             lambda: self.limits,
         )
+        self.announcer = Announcer(core, self.directory, self.peers)
         self.registration = PeerRegistrar(core, self.directory, self.peers)
         self.peer_monitor = PeerMonitor(
             core,
@@ -376,6 +378,7 @@ class NodeService:
             self.peer,
             self.leases.note_contact,
             self.free_time.read,
+            self.announcer,
         )
         self.reservations = Reservations(
             core, self.directory, self.termination, self.capabilities, dependencies.new_id
@@ -475,11 +478,16 @@ class NodeService:
 
         They know it in a later state, and which tasks are over. If nothing else speaks for a
         restore, those that do not answer at once are not awaited.
+
+        :raises MovedAway: another host has this node.
         """
+        await self.announcer.look()
+        self.announcer.require_here()
         asking = asyncio.create_task(self.confirmer.run_once(), name="confirmation")
         self._readings.add(asking)
         asking.add_done_callback(self._readings.discard)
         await asyncio.wait({asking}, timeout=None if self.database.fresh else _ANSWERED_AT_ONCE_S)
+        self.announcer.require_here()
 
     async def mark_database(self) -> None:
         """Raise the mark of the database; if its data went back, a notification says so.
@@ -557,6 +565,8 @@ class NodeService:
             self._read(self.directory.refresh)
         if notice.kind in {"campaign", "wake"}:
             self._read(self.campaigns.refresh)
+        if notice.kind in {"successor", "wake"}:
+            self._read(self.announcer.look)
 
     async def _greet(self, identity: str) -> tuple[str | None, Shortfall | None]:
         """Return why a node that answers does not serve this one, and how much time it has left.
@@ -638,8 +648,10 @@ class NodeService:
             loop.cancel()
         await asyncio.gather(*ending, return_exceptions=True)
         await self.comparer.stop()
+        await self.announcer.stop()
         await self.audit.catch_up()
-        await self.outbox.deliver_before_shutdown()
+        if not self.announcer.ended.is_set():  # otherwise another host says how its runs ended
+            await self.outbox.deliver_before_shutdown()
         await self.tool_runner.close()
 
     async def watch_clock(self) -> None:

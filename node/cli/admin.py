@@ -38,6 +38,7 @@ BACKUP = RecordLayout(
     empty="",
     key="file",
 )
+RECLAIMED = RecordLayout(columns=(), fields=("identity",), empty="", key="identity")
 MIGRATION = RecordLayout(columns=(), fields=("version", "steps", "done"), empty="", key="version")
 
 
@@ -143,6 +144,23 @@ def restore(context: click.Context, /, file: Path, *, replace: bool, **options: 
     than what other nodes have seen, and compares with them what was agreed meanwhile.
     """  # noqa: D301 - click's mark for lines to keep
     _finish(context, _restore(context.ensure_object(Invocation), options, file, replace=replace))
+
+
+@admin_group.command("reclaim")
+@_names_database
+@global_options
+@click.pass_context
+def reclaim(context: click.Context, /, **options: Any) -> None:
+    """Let this host have the node again that went on at another one.
+
+    \b
+      parley admin reclaim     # while the node does not run; then start it
+
+    A node of which a backup was restored on another host ends here, and other nodes follow it
+    there. Use this if that was a mistake, or a trial. Stop the other host first. At its next start
+    the node here is taken for one that was just restored, and compares with the others.
+    """  # noqa: D301 - click's mark for lines to keep
+    _finish(context, _reclaim(context.ensure_object(Invocation), options))
 
 
 def _finish(context: click.Context, work: Coroutine[Any, Any, None]) -> None:
@@ -255,6 +273,23 @@ async def _restore(
             "The backup has no key: nodes that know another key of this one have to add it again."
         )
         print_error_lines(note)
+
+
+async def _reclaim(invocation: Invocation, options: Mapping[str, Any]) -> None:
+    from node.postgres import backups
+    from node.postgres.access import idle_database
+    from node.store import restoring
+
+    with _node(options) as (settings, _):
+        identity = backups.identity_in(settings.state_dir)
+        async with idle_database(settings) as dsn:
+            await restoring.reclaim(dsn)
+    output = OutputWriter(invocation.output, invocation.picked)
+    output.one({"identity": identity}, RECLAIMED, _reclaimed_view)
+
+
+def _reclaimed_view(record: Mapping[str, Any]) -> str:
+    return f"{record['identity']} goes on here at its next start."
 
 
 def _show(invocation: Invocation, file: Path, manifest: Manifest, what: str) -> None:

@@ -32,6 +32,7 @@ from node.housekeeping import Housekeeper, process_jobs
 from node.model import times
 from node.model.errors import HostError, ParleyError
 from node.model.loopback import is_exposed, is_loopback
+from node.peers.announcer import Announcer
 from node.postgres.access import served_database
 from node.service import NodeService, assemble
 from node.settings import Settings, unknown_settings
@@ -245,7 +246,7 @@ async def _work(
                     )
                 )
                 try:
-                    await _told_to_stop(stop, keeping)
+                    await _told_to_stop(stop, keeping, node.announcer)
                 finally:
                     await housekeeper.stop()
                     _notify("STOPPING=1")
@@ -261,20 +262,25 @@ def _connections() -> aiohttp.TCPConnector:
     return aiohttp.TCPConnector(limit=0, limit_per_host=16, keepalive_timeout=_IDLE_S)
 
 
-async def _told_to_stop(stop: asyncio.Event, keeping: asyncio.Task[None] | None) -> None:
+async def _told_to_stop(
+    stop: asyncio.Event, keeping: asyncio.Task[None] | None, announcer: Announcer
+) -> None:
     """Return when a signal asks this service to stop.
 
     :raises DatabaseUnavailable: its private Postgres ended and could not be started again.
+    :raises MovedAway: the node goes on at another host.
     """
     stopping = asyncio.create_task(stop.wait(), name="stop")
+    moving = asyncio.create_task(announcer.ended.wait(), name="moved away")
+    reasons = {stopping, moving, keeping} if keeping else {stopping, moving}
     try:
-        await asyncio.wait(
-            {stopping, keeping} if keeping else {stopping}, return_when=asyncio.FIRST_COMPLETED
-        )
+        await asyncio.wait(reasons, return_when=asyncio.FIRST_COMPLETED)
         if keeping is not None and keeping.done():
             await keeping
+        announcer.require_here()
     finally:
         stopping.cancel()
+        moving.cancel()
 
 
 def _check_listen(settings: Settings) -> None:

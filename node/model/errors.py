@@ -403,6 +403,14 @@ class NotReady(HostError):
     status = 503
 
 
+class MovedAway(HostError):
+    """Another host has this node's key and a newer generation of its database."""
+
+    code = "moved-away"
+    title = "This node goes on at another host"
+    exit_code = 9
+
+
 class SchemaMismatch(HostError):
     """The database was created by another version of the program."""
 

@@ -19,6 +19,8 @@ class Feature(StrEnum):
 
     INTRODUCTIONS = "introductions"
     """Several introductions in one message."""
+    ANNOUNCEMENTS = "announcements"
+    """It follows a node that was restored on another host."""
 
 
 def has(attributes: Mapping[str, Any], feature: Feature) -> bool:

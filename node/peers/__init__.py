@@ -1,1 +1,1 @@
-"""The other nodes: registration, health, attributes, and pull mode."""
+"""The other nodes: registration, health, attributes, moves, and pull mode."""

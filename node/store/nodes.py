@@ -172,6 +172,33 @@ async def keep_mark(connection: Connection, identity: str, marked_at: int) -> in
     return before
 
 
+async def announcement(connection: Connection, identity: str) -> str | None:
+    """Return what a node has announced, and lock it until the transaction ends."""
+    text: str | None = await connection.fetchval(_SQL["announcement"], identity)
+    return text
+
+
+async def keep_announcement(connection: Connection, identity: str, text: str) -> None:
+    """Store what a node has announced."""
+    await connection.execute(_SQL["keep_announcement"], identity, text)
+
+
+async def move(connection: Connection, card: NodeCard, now: int) -> None:
+    """Know another node, which answers there, at the URL and the address of this card."""
+    await connection.execute(_SQL["move"], card.identity, card.url, card.address, now)
+
+
+async def successor(connection: Connection) -> str | None:
+    """Return what this node has announced at another host, where it goes on; None if nowhere."""
+    text: str | None = await connection.fetchval(_SQL["successor"])
+    return text
+
+
+async def give_up(connection: Connection, generation: UUID, announcement: str) -> None:
+    """Note that another host goes on as this node, later than this ``generation``."""
+    await connection.execute(_SQL["give_up"], generation, announcement)
+
+
 async def uncompared(connection: Connection) -> frozenset[str]:
     """Return the nodes that were not compared since this database was restored."""
     return frozenset(row[0] for row in await connection.fetch(_SQL["uncompared"]))

@@ -42,6 +42,12 @@ async def clear(dsn: str) -> None:
         await connection.execute(_SQL["open_schema"])
 
 
+async def reclaim(dsn: str) -> None:
+    """Have the next start of a node make a new generation, as after a restore."""
+    async with connected(dsn) as connection:
+        await connection.execute(_SQL["reclaim"])
+
+
 async def has_reader(dsn: str) -> bool:
     """Return whether the server has the role that reads views; it is made if that is allowed."""
     async with connected(dsn) as connection:

@@ -16,6 +16,7 @@ import structlog
 
 from node.core import Core
 from node.model.errors import ParleyError
+from node.model.features import Feature, has
 from node.model.shortfall import Shortfall
 from node.model.taskstate import TaskState, why_over
 from node.model.wire.comparisons import Difference, TaskComparison, compared
@@ -25,6 +26,7 @@ from node.model.wire.participants import (
     ConfirmationRequest,
     TaskEnd,
 )
+from node.peers.announcer import Announcer, Heard
 from node.peers.directory import Directory
 from node.store import nodes, outbox, tasks
 from node.tasks.termination import TaskTerminator
@@ -43,7 +45,7 @@ class ConfirmationPeer(Protocol):
 class TaskConfirmer:
     """Ends the tasks here that their leads do not have, and tells others about tasks led here."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - its parts, from the node that is put together
         self,
         core: Core,
         directory: Directory,
@@ -51,11 +53,14 @@ class TaskConfirmer:
         peer: Callable[[str], ConfirmationPeer],
         heard: Callable[[str], None],
         free_time: Callable[[], Awaitable[Shortfall]],
+        announcer: Announcer,
     ) -> None:
         """``peer(identity)`` returns the client of a known node, ``heard(identity)`` notes one.
 
         ``free_time()`` returns how much time this node has left, which its answers tell.
+        ``announcer`` tells others where this node is.
         """
+        self._announcer = announcer
         self._free_time = free_time
         self._database = core.database
         self._identity = core.identity
@@ -105,11 +110,14 @@ class TaskConfirmer:
         return Shortfall(answered.shortfall, answered.busy_until)
 
     async def _confirm(self, lead: str, page: Sequence[UUID]) -> ConfirmationAnswer:
-        mark = self._database.marked_at
+        mark, known = self._database.marked_at, self._directory.by_identity(lead)
+        follows = has(known.attributes, Feature.ANNOUNCEMENTS)
+        announcement = await self._announcer.own() if follows else None
         answered = await self._peer(lead).confirm(
-            ConfirmationRequest(tasks=tuple(page), marked_at=mark)
+            ConfirmationRequest(tasks=tuple(page), marked_at=mark, announcement=announcement)
         )
         self._heard(lead)
+        await self._announcer.learn(known.name, answered)
         # Once for each node and start: a node that tells a wrong mark again changes nothing.
         if mark is not None and answered.marked_at is not None and lead not in self._believed:
             self._believed.add(lead)
@@ -129,7 +137,15 @@ class TaskConfirmer:
         return found
 
     async def answer(self, sender: str, request: ConfirmationRequest) -> ConfirmationAnswer:
-        """Return which of these tasks are over here, for a participant of theirs."""
+        """Return which of these tasks are over here, for a participant of theirs.
+
+        A sender whose key another host has, which was restored later, is told that alone.
+        """
+        heard = Heard()
+        if request.announcement is not None:
+            heard = await self._announcer.hear(sender, request.announcement)
+        if heard.successor is not None:
+            return ConfirmationAnswer(successor=heard.successor)
         async with self._database.connection() as connection:
             # Read before the tasks: a task is introduced before it is stored, and the messages that
             # withdraw it are there from before the one to the other.
@@ -155,5 +171,9 @@ class TaskConfirmer:
         later = before if before is not None and before > (request.marked_at or 0) else None
         left = await self._free_time()
         return ConfirmationAnswer(
-            over=over, marked_at=later, shortfall=left.missing, busy_until=left.busy_until
+            over=over,
+            marked_at=later,
+            shortfall=left.missing,
+            busy_until=left.busy_until,
+            not_followed=heard.not_followed,
         )

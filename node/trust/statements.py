@@ -34,6 +34,7 @@ class StatementKind(StrEnum):
     PART = "parley-part+jws"
     INTERVAL = "parley-interval+jws"
     BUNDLE = "parley-bundle+jws"
+    ANNOUNCEMENT = "parley-announcement+jws"
 
 
 class InvalidStatementError(Exception):

@@ -33,8 +33,20 @@ WITHOUT = {
         "requested",
         "count_open_for",
     },
-    # Databases in memory have no marks: none goes back. Nobody pardons nodes.
-    "node.store/nodes": {"keep_mark", "compared", "uncompared", "heard", "silent_leads", "pardon"},
+    # Databases in memory have no marks: none goes back. Nobody pardons nodes, and none moves.
+    "node.store/nodes": {
+        "keep_mark",
+        "compared",
+        "uncompared",
+        "heard",
+        "silent_leads",
+        "pardon",
+        "announcement",
+        "keep_announcement",
+        "move",
+        "successor",
+        "give_up",
+    },
     # All hosts of a simulated world have one owner, who sets no quotas.
     "node.store/host_limits": {
         "stop_counting",

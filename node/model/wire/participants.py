@@ -479,11 +479,22 @@ class TaskEnd(Document):
     reason: Sentence
 
 
+def _is_absent(value: object) -> bool:
+    """Leave a field out: nodes of earlier versions refuse fields that they do not know."""
+    return value is None
+
+
 class ConfirmationRequest(Document):
     """A participant's question which of these tasks, open there, are still open at their lead."""
 
     tasks: Annotated[tuple[UUID, ...], Field(fail_fast=True, max_length=CONFIRMED_MAX)]
     marked_at: Micros | None = Field(None, description="The mark of the sender's database.")
+    announcement: StatementText | None = Field(
+        None,
+        exclude_if=_is_absent,
+        description="Where the sender is, signed with its key (a JWS); only to nodes that have "
+        "the feature.",
+    )
 
 
 class ConfirmationAnswer(Document):
@@ -498,6 +509,17 @@ class ConfirmationAnswer(Document):
     )
     busy_until: Micros | None = Field(
         None, description="No exclusive run can begin here before, unless it displaces others."
+    )
+    successor: StatementText | None = Field(
+        None,
+        exclude_if=_is_absent,
+        description="A later announcement of the asking node: another host has its key, and this "
+        "node follows that one.",
+    )
+    not_followed: Sentence | None = Field(
+        None,
+        exclude_if=_is_absent,
+        description="Why this node does not reach the asking one where it says that it is.",
     )
 
 

@@ -195,3 +195,10 @@ BEGIN
     END IF;
 END
 $$;
+
+ALTER TABLE generation ADD COLUMN successor text;
+COMMENT ON COLUMN generation.successor IS
+'A later announcement of this node, signed with its key: it goes on at another host, and begins nothing here any more.';
+
+ALTER TABLE node ADD COLUMN announcement text;
+COMMENT ON COLUMN node.announcement IS 'The latest statement where it is, signed with its key (JWS).';

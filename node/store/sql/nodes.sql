@@ -106,5 +106,24 @@ WITH kept AS (
 
 SELECT marked_at FROM node WHERE identity = $1;
 
+-- announcement --
+-- What a node has announced; locked, so that of several announcements the latest one is kept.
+SELECT announcement FROM node WHERE identity = $1 FOR UPDATE;
+
+-- keep_announcement --
+UPDATE node SET announcement = $2 WHERE identity = $1;
+
+-- move --
+UPDATE node SET url = $2, address = $3, seen_at = $4, unreachable_since = NULL, last_error = NULL
+WHERE identity = $1 AND NOT is_self;
+
+-- successor --
+SELECT successor FROM generation;
+
+-- give_up --
+-- Another host has this node. Only in the generation that was announced there is nothing later.
+UPDATE generation SET successor = $2 WHERE id = $1 AND successor IS NULL
+RETURNING pg_notify('parley', 'successor');
+
 -- notify --
 SELECT pg_notify('parley', $1);

@@ -60,8 +60,12 @@ FROM generation;
 UPDATE generation
 SET
     id = gen_random_uuid(), place = $1, made_at = now(),
-    marked_at = greatest($2::timestamptz + interval '1 microsecond', clock_timestamp())
+    marked_at = greatest($2::timestamptz + interval '1 microsecond', clock_timestamp()), successor = NULL
 RETURNING id, marked_at, pg_notify('parley', 'generation');
+
+-- reclaim --
+-- As if the data were in another place: the next start makes a new generation, later than all others.
+UPDATE generation SET place = '', successor = NULL;
 
 -- raise_all_epochs --
 -- Above every epoch that was given after the backup: no lead claims a task once a microsecond. Other nodes refuse lower ones.

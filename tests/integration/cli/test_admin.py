@@ -13,7 +13,7 @@ import asyncpg
 import pytest
 
 from node.postgres import PrivateCluster, ServerBinaries, locate
-from node.store import schema
+from node.store import nodes, schema
 from node.store.database import PostgresDatabase
 from node.trust.keys import NodeKey
 from tests.conftest import NewDatabase
@@ -134,6 +134,26 @@ async def test_a_node_moves_to_another_host(
     await after.open()
     assert after.generation != before.generation
     await after.close()
+
+
+async def test_a_host_takes_a_node_back_on_demand(node: tuple[str, ...]) -> None:
+    """Its next start makes a newer generation than the host has that took it over."""
+    service = PostgresDatabase(node[1])
+    await service.open()
+    before = service.generation
+    async with service.connection() as connection:
+        await nodes.give_up(connection, before, "an announcement")
+        assert await nodes.successor(connection) == "an announcement"
+    refused = await _admin("reclaim", *node)
+    assert (refused.code, "stop them first" in refused.err) == (8, True)
+    await service.close()
+    done = await _admin("reclaim", *node, "-o", "table")
+    assert (done.code, done.out.endswith(" goes on here at its next start.\n")) == (0, True)
+    await service.open()
+    assert service.generation != before
+    async with service.connection() as connection:
+        assert await nodes.successor(connection) is None
+    await service.close()
 
 
 async def test_an_earlier_state_replaces_a_later_one_on_demand_only(

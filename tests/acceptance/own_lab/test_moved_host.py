@@ -1,0 +1,127 @@
+"""A node that was restored on another host: the others follow it there, and the old host ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from dataclasses import asdict, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import aiohttp
+import asyncpg
+import pytest
+import pytest_asyncio
+
+from node.execution import process
+from node.lab import nodes
+from node.lab.nodes import NodePlan, node_command
+from node.lab.supervisor import Lab
+from node.model.errors import HostError
+from tests.acceptance.outsider import Json, Outsider
+from tests.integration.host_leftovers import nothing_left
+from tests.support.command_line import run_command
+from tests.support.patience import PATIENCE_S
+
+pytestmark = [
+    pytest.mark.timeout(120),
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.needs("postgres"),
+]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module", name="lab")
+async def _lab() -> AsyncIterator[Lab]:
+    with nothing_left():
+        async with Lab(3, tls=True) as lab:
+            yield lab
+
+
+async def _admin(node: Outsider, *words: object) -> None:
+    """Run ``parley admin …`` for the database and the key of a node."""
+    options = ("--dsn", node.dsn, "--state-dir", node.state)
+    environment = {name: it for name, it in os.environ.items() if not name.startswith("PARLEY_")}
+    result = await run_command(("admin", *map(str, words), *options), environment)
+    assert result.code == 0, result.err
+
+
+async def _another_host(plan: NodePlan, place: Path) -> NodePlan:
+    """Return the same node with another address, database, and state directory."""
+    connection = await asyncpg.connect(plan.dsn)
+    await connection.execute("CREATE DATABASE moved")
+    await connection.close()
+    address = plan.address.rpartition(".")[0] + ".99"
+    listen = plan.listen.replace(plan.address, address)
+    return replace(
+        plan,
+        listen=listen,
+        url=f"https://{listen}",
+        address=address,
+        dsn=plan.dsn.replace(f"/{plan.name}?", "/moved?"),
+        state=place / "moved",
+        log=place / "moved.log",
+    )
+
+
+async def _finished(task: Json, lead: Outsider, since: datetime) -> None:
+    """Wait until a run of a task that began after this instant has finished."""
+    path = f"/v1/tasks/{task['id']}/runs?state=finished"
+    await lead.until(
+        path,
+        lambda page: any(
+            datetime.fromisoformat(run["starts_at"]) > since for run in page.get("items", ())
+        ),
+    )
+
+
+async def test_a_restored_node_is_followed_to_its_new_host(lab: Lab, tmp_path: Path) -> None:
+    """Tasks that it leads, and those that it takes part in, go on; the old host is refused."""
+    tmp_path.chmod(0o711)
+    waits = aiohttp.ClientTimeout(total=PATIENCE_S)
+    connector = aiohttp.TCPConnector(ssl=False)
+    async with aiohttp.ClientSession(timeout=waits, connector=connector) as session:
+        a, b, c = (Outsider(**asdict(node), session=session) for node in lab.nodes)
+        often = {"repeat": "PT3S", "until": (datetime.now(UTC) + timedelta(minutes=5)).isoformat()}
+        spec = {"duration": "PT1S"}
+        led = await a.create("idle", a, b, spec=spec, schedule=often)
+        joined = await c.create("idle", c, a, spec=spec, schedule=often)
+        await asyncio.gather(a.planned(led), c.planned(joined))
+        await _admin(a, "backup", tmp_path / "a.parley")
+        plan = await _another_host(lab._plans["a"], tmp_path)
+        moved = replace(a, url=plan.url, dsn=plan.dsn, state=str(plan.state))
+        await _admin(moved, "restore", tmp_path / "a.parley")
+        running = await nodes.start(plan, node_command)
+        try:
+            # The old host still runs, and has the key.
+            async with asyncio.timeout(PATIENCE_S):
+                ended = await lab._running["a"].wait()
+            old = process.tail_of(lab._plans["a"].log, 3)
+            assert ended.exit_code == 9, old
+            assert "another host goes on as this node" in old
+            ready = await nodes.ready(plan, running, session, PATIENCE_S)
+            moved = replace(moved, token=ready.token)
+            for other in (b, c):
+                await other.until(
+                    "/v1/nodes",
+                    lambda page: plan.url in [each["url"] for each in page["items"]],
+                )
+            since = datetime.now(UTC)
+            await asyncio.gather(_finished(led, moved, since), _finished(joined, c, since))
+            with pytest.raises(HostError, match="another host goes on as this node"):
+                await lab.restart("a")
+            assert process.tail_of(plan.log, 200).count('"level": "error"') == 0
+        finally:
+            await running.end(PATIENCE_S)
+        # The old host has lost its key, and is to have the node again.
+        (Path(a.state) / "node.pem").unlink()
+        with pytest.raises(HostError, match="this database belongs to the node"):
+            await lab.restart("a")
+        await _admin(a, "restore", "--replace", tmp_path / "a.parley")
+        again = Outsider(**asdict(await lab.restart("a")), session=session)
+        for other in (b, c):
+            await other.until(
+                "/v1/nodes", lambda page: again.url in [each["url"] for each in page["items"]]
+            )
+        since = datetime.now(UTC)
+        await asyncio.gather(_finished(led, again, since), _finished(joined, c, since))

@@ -1,0 +1,125 @@
+"""A node follows another one only to where its key answers, and only to where it went last."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from node.model import times
+from node.model.announcement import Announcement
+from node.model.errors import MovedAway, NotAllowed
+from node.model.wire.participants import ConfirmationAnswer
+from node.trust.statements import StatementKind, sign_statement
+from tests.conftest import NewDatabase
+from tests.support.clocks import START, ManualClock
+from tests.support.served_nodes import Served, asker, served
+from tests.support.served_pairs import Pair, paired
+
+
+@pytest.fixture
+async def pair(
+    new_database: NewDatabase, clock: ManualClock, tmp_path: Path
+) -> AsyncIterator[Pair]:
+    """Serve a and b, which know each other."""
+    async with (
+        asker("a", await new_database(), clock, tmp_path / "a") as a,
+        served("b", await new_database(), clock, tmp_path / "b") as b,
+    ):
+        yield await paired(a, b, clock)
+
+
+def _signed(node: Served, announcement: Announcement) -> str:
+    return sign_statement(node.key, StatementKind.ANNOUNCEMENT, announcement.claims)
+
+
+def _announced(node: Served, url: str | None, at: int = START) -> Announcement:
+    return Announcement(UUID(int=at), at, at, url)
+
+
+async def _url_of_b(pair: Pair) -> str | None:
+    await pair.a.node.directory.refresh()
+    return pair.a.node.directory.by_identity(pair.b.card.identity).url
+
+
+async def _follow(pair: Pair, announcement: Announcement) -> None:
+    """Let a hear b's announcement, and do what it does then."""
+    heard = await pair.a.node.announcer.hear(pair.b.card.identity, _signed(pair.b, announcement))
+    assert heard.successor is None
+    following = list(pair.a.node.announcer._following.values())
+    await pair.clock.sleep(0)
+    pair.clock.advance(5 * times.SECOND)
+    await asyncio.gather(*following)
+
+
+async def test_a_node_is_followed_to_where_its_key_answers(pair: Pair) -> None:
+    """It is known there from then on, though it was known elsewhere, and did not answer."""
+    url = pair.b.card.url
+    await pair.a.rows("UPDATE node SET url = 'http://127.0.0.1:9' WHERE name = 'b'")
+    await pair.a.node.peer_monitor.run_once()
+    await pair.a.node.directory.refresh()
+    assert pair.a.node.directory.by_identity(pair.b.card.identity).unreachable_since
+    await _follow(pair, _announced(pair.b, url))
+    assert await _url_of_b(pair) == url
+    assert pair.a.node.directory.by_identity(pair.b.card.identity).unreachable_since is None
+
+
+@pytest.mark.parametrize(
+    ("where", "why"),
+    [
+        ("http://127.0.0.1:9", "cannot be reached"),
+        ("the other node", "another key answers at"),
+        ("http://localhost:{port}", "calls itself"),
+    ],
+)
+async def test_a_node_is_not_followed_elsewhere(pair: Pair, where: str, why: str) -> None:
+    """A URL where nobody answers, or another node, changes nothing, and the sender is told."""
+    before = pair.b.card.url or ""
+    url = where.format(port=before.rpartition(":")[2])
+    url = pair.a.node.card.url or "" if where == "the other node" else url
+    announcement = _announced(pair.b, url)
+    await _follow(pair, announcement)
+    assert await _url_of_b(pair) == before
+    again = await pair.a.node.announcer.hear(pair.b.card.identity, _signed(pair.b, announcement))
+    assert why in (again.not_followed or "")
+    await pair.a.node.announcer.stop()
+
+
+async def test_an_earlier_generation_is_told_of_the_later_one(pair: Pair) -> None:
+    """Two hosts have the key of b: the one that was restored first is told of the other, and ends.
+
+    Nor does an old announcement of the same host change anything.
+    """
+    hear, identity = pair.a.node.announcer.hear, pair.b.card.identity
+    url = pair.b.card.url
+    later = _announced(pair.b, url, START + 2)
+    text = _signed(pair.b, later)
+    assert await hear(identity, text) == await hear(identity, text)
+    heard = await hear(identity, _signed(pair.b, _announced(pair.b, "http://127.0.0.1:9", START)))
+    assert heard.successor == text
+    replayed = replace(later, announced_at=START, url="http://127.0.0.1:9")
+    assert (await hear(identity, _signed(pair.b, replayed))).successor is None
+    assert await _url_of_b(pair) == url
+    with pytest.raises(NotAllowed):
+        await hear(identity, _signed(pair.a.node, later))
+
+
+async def test_a_node_ends_only_by_what_its_own_key_has_signed(pair: Pair) -> None:
+    """Another node cannot make up that this one goes on elsewhere."""
+    announcer, own = pair.b.announcer, _announced(pair.b, "http://127.0.0.1:9", START + times.DAY)
+    await announcer.own()
+    forged = ConfirmationAnswer(successor=_signed(pair.a.node, own))
+    await announcer.learn("a", forged)
+    earlier = ConfirmationAnswer(successor=_signed(pair.b, _announced(pair.b, None, 1)))
+    await announcer.learn("a", earlier)
+    announcer.require_here()
+    assert not announcer.ended.is_set()
+    with pytest.raises(MovedAway, match="another host goes on as this node"):
+        await announcer.learn("a", ConfirmationAnswer(successor=_signed(pair.b, own)))
+    assert announcer.ended.is_set()
+    await pair.a.node.announcer.look()
+    assert not pair.a.node.announcer.ended.is_set()
