@@ -37,6 +37,7 @@
         │   ├── DatabaseInUse     503  others use it, and have to be stopped first
         │   └── NoRoom            507  a disk is full
         ├── NotReady              503
+        ├── MovedAway             500  another host has this node
         ├── SchemaMismatch        500  program and database differ in version
         ├── ToolUnavailable       422
         ├── ToolOutputError       500  the tool's output is not a result

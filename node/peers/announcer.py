@@ -38,7 +38,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True)
 class Heard:
-    """What is answered to an announcement: a later one, or why this node does not follow."""
+    """The answer to an announcement: a later one, or why this node does not follow."""
 
     successor: str | None = None
     not_followed: str | None = None

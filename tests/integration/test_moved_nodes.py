@@ -90,10 +90,7 @@ async def test_a_node_is_not_followed_elsewhere(pair: Pair, where: str, why: str
 
 
 async def test_an_earlier_generation_is_told_of_the_later_one(pair: Pair) -> None:
-    """Two hosts have the key of b: the one that was restored first is told of the other, and ends.
-
-    Nor does an old announcement of the same host change anything.
-    """
+    """The host that was restored first is told so, and a replayed announcement changes nothing."""
     hear, identity = pair.a.node.announcer.hear, pair.b.card.identity
     url = pair.b.card.url
     later = _announced(pair.b, url, START + 2)

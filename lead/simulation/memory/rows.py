@@ -86,6 +86,7 @@ class NodeRow(TableRow):
     uncompared: bool = False
     pardoned_at: int | None = None
     heard_at: int | None = None
+    announcement: str | None = None
 
 
 @dataclass(slots=True, eq=False)
