@@ -188,6 +188,13 @@ ALTER TABLE lead_process
 COMMENT ON COLUMN lead_process.stopped_at IS 'When it was told to stop; null while it works, and if it was killed.';
 COMMENT ON COLUMN lead_process.takeovers IS 'Number of tasks that it took over from other processes whose leases had run out.';
 
+ALTER TABLE generation ADD COLUMN successor text;
+COMMENT ON COLUMN generation.successor IS
+'A later announcement of this node, signed with its key: it goes on at another host, and begins nothing here any more.';
+
+ALTER TABLE node ADD COLUMN announcement text;
+COMMENT ON COLUMN node.announcement IS 'The latest statement where it is, signed with its key (JWS).';
+
 DO $$
 BEGIN
     IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'parley_reader') THEN
@@ -195,10 +202,3 @@ BEGIN
     END IF;
 END
 $$;
-
-ALTER TABLE generation ADD COLUMN successor text;
-COMMENT ON COLUMN generation.successor IS
-'A later announcement of this node, signed with its key: it goes on at another host, and begins nothing here any more.';
-
-ALTER TABLE node ADD COLUMN announcement text;
-COMMENT ON COLUMN node.announcement IS 'The latest statement where it is, signed with its key (JWS).';
