@@ -58,6 +58,7 @@ _REMEDIES = {
     "database-in-use": "Stop the services that detail names, then repeat the command.",
     "no-room": "Make room on the disk that detail names, then send the request again.",
     "not-ready": "Read detail, which says what the node lacks.",
+    "moved-away": "Ask the host that detail names, or type parley admin reclaim on this one.",
     "schema-mismatch": "Run parley admin migrate, or install the version that detail names.",
     "tool-unavailable": "Install the package that detail names, or choose another tool.",
     "tool-output": "Look at the output of the tool in the part of the run, and report it.",

@@ -57,7 +57,7 @@ async def _follow(pair: Pair, announcement: Announcement) -> None:
 
 
 async def test_a_node_is_followed_to_where_its_key_answers(pair: Pair) -> None:
-    """It is known there from then on, though it was known elsewhere, and did not answer."""
+    """A node is known there from then on, though it was known elsewhere, and did not answer."""
     url = pair.b.card.url
     await pair.a.rows("UPDATE node SET url = 'http://127.0.0.1:9' WHERE name = 'b'")
     await pair.a.node.peer_monitor.run_once()

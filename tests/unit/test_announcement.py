@@ -44,7 +44,7 @@ def test_a_restored_node_is_later_than_its_backup_whatever_the_clock_says(now: i
     [{"generation": "x"}, {"url": "ftp://a"}, {"announced_at": "soon"}],
 )
 def test_claims_of_another_form_are_no_announcement(changed: dict[str, object]) -> None:
-    """What a node signs is read back; anything else is refused."""
+    """Claims are read back as they were signed; anything else is refused."""
     announcement = Announcement(OLD, 100, 100, None)
     assert announcement_of(announcement.claims) == announcement
     assert announcement_of({**announcement.claims, **changed}) is None
