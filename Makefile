@@ -31,10 +31,10 @@ COMPILE := env -u PIP_FIND_LINKS -u PIP_INDEX_URL -u PIP_EXTRA_INDEX_URL PIP_CON
 	--no-emit-index-url --no-emit-trusted-host --no-emit-find-links
 
 .DEFAULT_GOAL := help
-.PHONY: package booted audit sbom help demo test check lint bench soak fleets points chaos hostile accuracy lock clean
+.PHONY: package booted contained playbook audit sbom help demo test check lint bench soak fleets points chaos hostile accuracy lock clean
 
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo: $(RUNTIME) ## three nodes that measure each other, and their page; CHECK=1 stops after one round
 	@$(BIN)/parley lab demo $(if $(CHECK),--check)
@@ -82,6 +82,12 @@ package: ## the Debian package, into dist/; as root it installs what the build n
 
 booted: $(DEVELOPMENT) ## the package in two booted systemds, from install to purge, as root (8 min); needs make package
 	$(BIN)/python -m tests.booted $(ARGS)
+
+contained: $(DEVELOPMENT) $(RELEASE) ## the images, built and run as two nodes by compose, as root (8 min); ARGS=--keep
+	$(BIN)/python -m tests.contained $(ARGS)
+
+playbook: $(DEVELOPMENT) ## the Ansible role on two booted systemds, as root (6 min); needs make package
+	$(BIN)/python -m tests.booted.playbook $(ARGS)
 
 audit: $(RELEASE) ## whether the locked packages have known faults; needs the registry's list of them
 	$(RELEASE)/bin/pip-audit --strict --disable-pip --require-hashes --requirement deploy/requirements.txt

@@ -12,6 +12,8 @@ from tests.support.releases import RELEASES
 
 WORKFLOW = REPOSITORY / ".github/workflows/release.yml"
 PACKAGING = REPOSITORY / "deploy/debian"
+CONTAINER = REPOSITORY / "deploy/container"
+ROLE = REPOSITORY / "deploy/ansible/roles/parley"
 
 
 def test_the_changelog_has_the_version() -> None:
@@ -30,9 +32,9 @@ def test_the_latest_schema_of_a_release_is_kept() -> None:
 
 def test_the_workflow_calls_targets_that_exist() -> None:
     """Each target of make that the release workflow calls is in the Makefile."""
-    called = set(re.findall(r"run: make (\w+)", WORKFLOW.read_text()))
+    called = set(re.findall(r"run: (?:sudo )?make (\w+)", WORKFLOW.read_text()))
     makefile = (REPOSITORY / "Makefile").read_text()
-    assert called >= {"lint", "test", "audit", "sbom", "package"}
+    assert called >= {"lint", "test", "audit", "sbom", "package", "booted", "contained", "playbook"}
     assert called <= set(re.findall(r"^(\w+):", makefile, re.MULTILINE))
 
 
@@ -47,3 +49,32 @@ def test_the_package_has_each_unit() -> None:
     for setting in changed:
         assert re.search(rf"^#?{setting}=", example, re.MULTILINE), setting
         assert setting.removeprefix("PARLEY_").lower() in Settings.model_fields
+
+
+def test_the_images_have_what_they_copy_and_compose_starts() -> None:
+    """Files that the images copy exist, and the images have what compose builds and starts."""
+    recipe = (CONTAINER / "Containerfile").read_text()
+    copied = re.findall(r"^COPY (?!--from)(?:--\S+ )?(.+) \S+$", recipe, re.MULTILINE)
+    assert copied
+    for name in " ".join(copied).split():
+        assert (REPOSITORY / name).exists(), name
+    compose = (CONTAINER / "compose.yml").read_text()
+    targets = set(re.findall(r"target: (\w+)", compose))
+    assert targets == {"node", "database"}
+    assert targets <= set(re.findall(r"^FROM .* AS (\w+)$", recipe, re.MULTILINE))
+    for program in ("parley-net-raw", "parley-tools-listening"):
+        assert program in compose
+        assert f"/usr/local/bin/{program}" in recipe
+
+
+def test_images_and_role_use_settings_that_exist() -> None:
+    """Each setting that the images, their example and the role set is one of the program's."""
+    files = (
+        CONTAINER / "Containerfile",
+        CONTAINER / "parley.env",
+        ROLE / "templates/parley.env.j2",
+    )
+    for file in files:
+        names = re.findall(r"^ *(?:ENV )?PARLEY_(\w+)=", file.read_text(), re.MULTILINE)
+        assert names, file
+        assert {it.lower() for it in names} <= set(Settings.model_fields), file

@@ -13,12 +13,12 @@ import os
 import shlex
 import shutil
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 from deploy.package import REPOSITORY
-from tests.booted.machine import Failed, Machine, lay_cable, make_root, run, wait_until
+from tests.booted.machine import Machine, lay_cable, make_root
+from tests.support.steps import Failed, require, run, step, wait_until
 
 PLACE = REPOSITORY / "build" / "booted"
 COMMANDS_MAX = 6
@@ -233,15 +233,6 @@ FROM pg_type WHERE typnamespace = 'public'::regnamespace AND typtype = 'e' \\gex
 APT = "apt-get install --yes -qq --allow-downgrades"
 
 
-def require(condition: bool, what: str) -> None:  # noqa: FBT001 - like assert
-    """Check a promise.
-
-    :raises Failed: it is broken.
-    """
-    if not condition:
-        raise Failed(f"this is not so: {what}")
-
-
 def install(machine: Machine, package: Path) -> None:
     """Install a package as an administrator would, with nobody to answer a question."""
     shutil.copy2(package, machine.root / "root/parley.deb")
@@ -310,8 +301,8 @@ def main() -> str | None:
     if not packages:
         return "there is no package in dist/; make one: make package"
     step(
-        "a bare Debian root with the packages that an installation fetches",
         lambda: make_root(PLACE / "base", packages[-1]),
+        "a bare Debian root with the packages that an installation fetches",
     )
     return tell(packages[-1], keep=options.keep)
 
@@ -338,7 +329,7 @@ def tell(package: Path, *, keep: bool) -> str | None:
     )
     try:
         for part in parts:
-            step((part.__doc__ or "").rstrip("."), part)
+            step(part)
     except Failed as fault:
         for machine in (a, b):
             machine.show_log()
@@ -349,18 +340,6 @@ def tell(package: Path, *, keep: bool) -> str | None:
             if not keep:
                 machine.remove()
     return None
-
-
-def step(title: str, part: Callable[[], None]) -> None:
-    """Do a step, and print how long it took."""
-    print(f"  ..  {title}", flush=True)
-    began = time.monotonic()
-    try:
-        part()
-    except BaseException:
-        print(f"FAIL  {title}")
-        raise
-    print(f"  ok  {title} ({time.monotonic() - began:.0f} s)")
 
 
 if __name__ == "__main__":

@@ -7,79 +7,32 @@ but the other machine.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
-from node.clock import SystemClock
+from tests.support.steps import Failed, complete, output, run, wait_until
 
 MIRROR = "http://deb.debian.org/debian"
 INCLUDED = "systemd,systemd-sysv,dbus,iproute2,nftables,curl,ca-certificates,procps,locales,debconf"
 _BOOT_S = 120
-_PROGRAM_S = 900
 _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-class Failed(Exception):
-    """A step did not do what is promised."""
+def make_root(base: Path, package: Path, further: str = "") -> None:
+    """Make the root that machines are layers over, with what an installation fetches.
 
-
-def _done(argv: Sequence[str | Path]) -> subprocess.CompletedProcess[str]:
-    """Run a program, which gets no input, to its end."""
-    return subprocess.run(
-        [str(it) for it in argv],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=_PROGRAM_S,
-        stdin=subprocess.DEVNULL,
-    )
-
-
-def _output(done: subprocess.CompletedProcess[str], what: str) -> str:
-    """Return what a program printed.
-
-    :raises Failed: it failed.
+    ``further`` are packages that the machines have before, each after a comma.
     """
-    if done.returncode:
-        said = f"{done.stdout[-2000:]}{done.stderr[-2000:]}"
-        raise Failed(f"{what}\nfailed with {done.returncode}:\n{said}")
-    return done.stdout
-
-
-def run(*argv: str | Path) -> str:
-    """Run a program on this host; return its output.
-
-    :raises Failed: it failed.
-    """
-    return _output(_done(argv), " ".join(map(str, argv)))
-
-
-def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 90) -> None:
-    """Wait for a condition.
-
-    :raises Failed: it does not come true.
-    """
-    began = time.monotonic()
-    while time.monotonic() - began < timeout_s:
-        if condition():
-            return
-        asyncio.run(SystemClock().sleep(0.5))
-    raise Failed(f"not within {timeout_s:.0f} s: {what}")
-
-
-def make_root(base: Path, package: Path) -> None:
-    """Make the root that machines are layers over, with what an installation fetches."""
     if not (base / "etc/debian_version").exists():
         shutil.rmtree(base, ignore_errors=True)
         base.parent.mkdir(parents=True, exist_ok=True)
-        run("debootstrap", "--variant=minbase", f"--include={INCLUDED}", "bookworm", base, MIRROR)
+        included = f"--include={INCLUDED}{further}"
+        run("debootstrap", "--variant=minbase", included, "bookworm", base, MIRROR)
     shutil.copy2(package, base / "root/parley.deb")
     shutil.copy2("/etc/resolv.conf", base / "etc/resolv.conf")
     run("chroot", base, "apt-get", "update", "-qq")
@@ -162,18 +115,18 @@ class Machine:
 
         :raises Failed: the command fails.
         """
-        return _output(_done(self._argv(line)), f"{self.name}# {line}")
+        return output(complete(self._argv(line)), f"{self.name}# {line}")
 
     def try_(self, line: str) -> bool:
         """Type a line; return whether it succeeds."""
-        return not _done(self._argv(line)).returncode
+        return not complete(self._argv(line)).returncode
 
     def show_log(self) -> None:
         """Print the end of what its services said."""
         if self._leader:
             units = "systemctl --no-pager --failed; systemctl --no-pager --lines=0 status 'parley*'"
             log = "journalctl --no-pager --lines=40 --unit='parley*'"
-            done = _done(self._argv(f"{units}; {log}"))
+            done = complete(self._argv(f"{units}; {log}"))
             print(f"--- {self.name}\n{done.stdout}{done.stderr}")
 
     def shut_down(self) -> None:
@@ -198,12 +151,22 @@ class Machine:
     def remove(self) -> None:
         """Remove the layer."""
         if self.place.exists():
-            _done(["umount", self.root])
+            complete(["umount", self.root])
             shutil.rmtree(self.place, ignore_errors=True)
-        _done(["ip", "netns", "delete", self.namespace])
+        complete(["ip", "netns", "delete", self.namespace])
 
 
-def lay_cable(one: Machine, other: Machine) -> None:
+class Networked(Protocol):
+    """What has a network of its own."""
+
+    @property
+    def namespace(self) -> str:
+        """Its network."""
+
+    address: str
+
+
+def lay_cable(one: Networked, other: Networked) -> None:
     """Join two machines by a network that nobody else reaches."""
     for machine in (one, other):
         run("ip", "netns", "add", machine.namespace)
