@@ -274,7 +274,7 @@ async def interface(session: Session, /, **given: Any) -> int:
 @click.option("--port", type=_PORT, help="Port for --tcp [80].")
 @_hops_option
 @click.option("--probes", type=click.IntRange(1, 10), help="Packets for each hop [3].")
-@click.option("--packet-timeout", "wait", type=DURATION, help="A later packet counts as lost [2s].")
+@click.option("--packet-timeout", type=DURATION, help="A later packet counts as lost [2s].")
 @click.option("--length", type=int, help="Bytes of each packet [the tool's].")
 @click.option("--names", is_flag=True, default=None, help="Look up the names of the hops.")
 @click.option(
@@ -294,7 +294,7 @@ async def trace(session: Session, /, **given: Any) -> int:
 @click.argument("dest", metavar="HOST")
 @_source_option
 @click.option("--max", "mtu_max_bytes", type=int, help="Largest size to try [the interface's MTU].")
-@click.option("--packet-timeout", "wait", type=DURATION, help="A later packet counts as lost [1s].")
+@click.option("--packet-timeout", type=DURATION, help="A later packet counts as lost [1s].")
 @_hops_option
 @_address_options
 @_task_options(contexts=True)
@@ -461,8 +461,9 @@ def _ends(hosts: tuple[str, ...]) -> dict[str, str | None]:
 
 def spec_of(test: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the spec that the options describe; it has only the fields that were given."""
-    # --timeout limits the whole command, so a packet's timeout has another name.
-    values = {**given, "timeout": given.get("packet_timeout")}
+    # --timeout and --wait are of the whole command, so a packet's timeout has another name.
+    packet_timeout = given.get("packet_timeout")
+    values = {**given, "timeout": packet_timeout, "wait": packet_timeout}
     return {
         name: times.format_duration(values[name]) if name in _DURATIONS else values[name]
         for name in _FIELDS[test]

@@ -69,3 +69,16 @@ def test_an_option_twice_is_no_contradiction() -> None:
     """An option that is given twice takes the last value."""
     context = shortcuts.trace.make_context("trace", ["b", "--tcp", "--tcp", "--hops", "2"])
     assert (context.params["protocol"], context.params["hops_max"]) == ("tcp", 2)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [([], {}), (["--packet-timeout", "3s"], {"wait": "PT3S"}), (["--no-wait"], {})],
+)
+@pytest.mark.parametrize(("test", "command"), [("trace", shortcuts.trace), ("mtu", shortcuts.mtu)])
+def test_waiting_for_packets_is_not_waiting_for_the_run(
+    test: str, command: click.Command, options: list[str], expected: dict[str, str]
+) -> None:
+    """The spec has how long a packet is waited for if it is given, whether the run is followed."""
+    context = command.make_context(test, ["b", *options])
+    assert shortcuts.spec_of(test, context.params) == {"dest": "b", **expected}
