@@ -36,8 +36,9 @@ def make_root(base: Path, package: Path, further: str = "") -> None:
     shutil.copy2(package, base / "root/parley.deb")
     shutil.copy2("/etc/resolv.conf", base / "etc/resolv.conf")
     run("chroot", base, "apt-get", "update", "-qq")
-    download = ("apt-get", "install", "--yes", "--download-only", "-qq", "/root/parley.deb")
-    run("chroot", base, *download)
+    download = ("apt-get", "install", "--yes", "--download-only", "-qq")
+    # Ansible installs postgresql-client where apt-get is content with what provides it.
+    run("chroot", base, *download, "/root/parley.deb", "postgresql-client")
     (base / "root/parley.deb").unlink()
 
 

@@ -58,7 +58,7 @@ class Story:
         hosts = ""
         for machine in (self.a, self.b):
             keys = machine.root / "root/.ssh/authorized_keys"
-            keys.parent.mkdir(mode=0o700)
+            keys.parent.mkdir(mode=0o700, exist_ok=True)
             shutil.copy2(self.key.with_suffix(".pub"), keys)
             (machine.root / "etc/nftables.conf").write_text(FIREWALL)
             machine.boot()
@@ -77,7 +77,6 @@ class Story:
             **os.environ,
             "ANSIBLE_HOST_KEY_CHECKING": "False",
             "ANSIBLE_NOCOLOR": "1",
-            "ANSIBLE_CONFIG": "/dev/null",
         }
         line: list[str | Path] = [
             *within,

@@ -6,32 +6,49 @@ of the host that runs this.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import resource
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from deploy.package import REPOSITORY
-from tests.support.steps import complete, output, run
+from tests.support.steps import Failed, complete, output, run
 
 PLACE = REPOSITORY / "build" / "contained"
 CONTAINER = REPOSITORY / "deploy" / "container"
+_LIMIT = 16384
 COMPOSE = REPOSITORY / "build/release/bin/podman-compose"
 
 
 def environment() -> dict[str, str]:
-    """Return the environment in which podman uses the storage of these hosts."""
+    """Return the environment in which podman uses the storage of these hosts.
+
+    Containers get limits that every root may set: in a container of its own it may not raise any.
+    """
     PLACE.mkdir(parents=True, exist_ok=True)
-    file = PLACE / "storage.conf"
+    storage, containers = PLACE / "storage.conf", PLACE / "containers.conf"
     places = f'graphroot = "{PLACE}/storage"\nrunroot = "/run/parley-contained"\n'
-    file.write_text(f'[storage]\ndriver = "overlay"\n{places}')
-    return {**os.environ, "CONTAINERS_STORAGE_CONF": str(file)}
+    storage.write_text(f'[storage]\ndriver = "overlay"\n{places}')
+    limits = {"nofile": resource.RLIMIT_NOFILE, "nproc": resource.RLIMIT_NPROC}
+    low = {name: min(_LIMIT, resource.getrlimit(limit)[1]) for name, limit in limits.items()}
+    lines = ", ".join(f'"{name}={value}:{value}"' for name, value in low.items())
+    containers.write_text(f"[containers]\ndefault_ulimits = [{lines}]\n")
+    return {
+        **os.environ,
+        "CONTAINERS_STORAGE_CONF": str(storage),
+        "CONTAINERS_CONF": str(containers),
+    }
 
 
-def podman(*argv: str, given: str = "") -> str:
-    """Run podman; return its output.
+def podman(*argv: str, given: str = "", within: Sequence[str] = ()) -> str:
+    """Run podman, in a network if one is given; return its output.
+
+    A program joins a container in the network where podman is, if the container has the host's.
 
     :raises Failed: it failed.
     """
-    ended = complete(["podman", *argv], given=given, environment=environment())
+    ended = complete([*within, "podman", *argv], given=given, environment=environment())
     return output(ended, f"podman {' '.join(argv)}")
 
 
@@ -92,17 +109,26 @@ class Host:
         """Return what podman knows of the container of a service."""
         return podman("inspect", "--format", what, self.container(service)).strip()
 
+    def check_health(self, service: str) -> None:
+        """Check the health of a service.
+
+        :raises Failed: it is not healthy.
+        """
+        podman("healthcheck", "run", self.container(service), within=self._within())
+
     def type(self, line: str, service: str = "node") -> str:
         """Type a line in a container, as its account; return what it prints.
 
         :raises Failed: the command fails.
         """
-        return podman("exec", self.container(service), "sh", "-c", line)
+        return podman("exec", self.container(service), "sh", "-c", line, within=self._within())
 
     def try_(self, line: str, service: str = "node") -> bool:
         """Type a line in a container; return whether it succeeds."""
-        argv = ["podman", "exec", self.container(service), "sh", "-c", line]
-        return not complete(argv, environment=environment()).returncode
+        with contextlib.suppress(Failed):
+            self.type(line, service)
+            return True
+        return False
 
     def ask(self, statement: str, database: str = "parley") -> str:
         """Return what its Postgres answers."""
