@@ -26,7 +26,7 @@ import orjson
 from node.execution import process
 from node.model import times
 from node.model.errors import DatabaseUnavailable, HostError, SchemaMismatch
-from node.postgres.binaries import ServerBinaries, candidates, inspect
+from node.postgres.binaries import CLIENTS, ServerBinaries, candidates, inspect
 from node.store import migrating, restoring
 from node.store.schema import schema_version
 from node.trust.keys import NodeKey
@@ -217,8 +217,8 @@ def restore_key(file: Path, state_dir: Path) -> None:
 async def _tools(dsn: str) -> ServerBinaries:
     """Return programs of the server's version, or of the next later one that is installed."""
     server = await restoring.server_major(dsn)
-    found = [it for it in map(inspect, candidates()) if isinstance(it, ServerBinaries)]
-    usable = [it for it in found if it.major >= server and (it.directory / "pg_dump").exists()]
+    found = [inspect(it, programs=CLIENTS) for it in candidates()]
+    usable = [it for it in found if isinstance(it, ServerBinaries) and it.major >= server]
     if not usable:
         raise DatabaseUnavailable(
             f"there is no pg_dump of Postgres {server} on this host, the version of the server; "

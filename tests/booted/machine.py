@@ -158,7 +158,7 @@ class Machine:
 
 
 class Networked(Protocol):
-    """What has a network of its own."""
+    """Something with a network of its own."""
 
     @property
     def namespace(self) -> str:

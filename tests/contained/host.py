@@ -68,7 +68,7 @@ class Host:
 
     @property
     def project(self) -> str:
-        """What the names of its containers and volumes begin with."""
+        """The beginning of the names of its containers and volumes."""
         return f"parley-{self.name}"
 
     def write_settings(self) -> None:

@@ -12,10 +12,11 @@ from prometheus_client import generate_latest
 from node.core import Core
 from node.metrics import registry_of
 from node.model import times
-from node.postgres import backups
+from node.postgres import ServerBinaries, backups, binaries
 from node.postgres.scheduled_backups import RETRY, ScheduledBackups
 from node.readiness import readiness_of
 from node.settings import Settings
+from node.store import restoring
 from node.store.database import PostgresDatabase
 from node.trust.keys import NodeKey
 from node.trust.signer import Signer
@@ -95,6 +96,26 @@ async def test_keys_are_left_out_on_demand(site: Site) -> None:
     """Without the key a file may be kept where others read it."""
     await site.backups(backup_with_key=False).run_once()
     assert not backups.read(site.place / site.files[0]).with_key
+
+
+async def test_clients_are_enough_where_the_server_is_elsewhere(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A backup is made with the programs of postgresql-client alone, without those of a server."""
+    server = await restoring.server_major(site.dsn)
+    found = [binaries.inspect(it, programs=binaries.CLIENTS) for it in binaries.candidates()]
+    [own, *_] = [it for it in found if isinstance(it, ServerBinaries) and it.major == server]
+    clients = tmp_path / "versions" / str(server) / "bin"
+    clients.mkdir(parents=True)
+    for name in binaries.CLIENTS:
+        (clients / name).symlink_to(own.directory / name)
+    monkeypatch.setattr(binaries, "HOST_VERSIONS", tmp_path / "versions")
+    monkeypatch.setattr(binaries, "wheel_directories", list)
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    assert isinstance(binaries.inspect(clients), str)
+    await site.backups().run_once()
+    [file] = site.files
+    assert backups.read(site.place / file).with_key
 
 
 async def test_failures_are_metrics_and_warnings(dsn: str, tmp_path: Path) -> None:
