@@ -60,12 +60,18 @@ async def keep_gaps(
 
 
 async def tell_passed(
-    connection: Connection, founds: Sequence[StoredTask], now: int, *, restored: bool
+    connection: Connection,
+    founds: Sequence[StoredTask],
+    now: int,
+    *,
+    restored: bool,
+    patience: int = 0,
 ) -> None:
     """Tell which slots of tasks led here have passed while nobody planned them.
 
     That is done, in the same transaction, before locked tasks are edited, paused or ended: then
-    their schedule is another one, or nobody plans them any more.
+    their schedule is another one, or nobody plans them any more. Tasks whose first such slot was
+    less than ``patience`` ago are left out: their lead is perhaps just planning them.
     """
     active = {found.id: found for found in founds if found.state is TaskState.ACTIVE}
     ranges: dict[UUID, SlotRange] = {}
@@ -75,7 +81,9 @@ async def tell_passed(
         closed = closed_slots(terms.recurrence, terms.duration, after, now, now, least=1)
         if closed is not None and wanted is not None:
             closed = nominal_range(terms.recurrence, after, closed.last + 1, wanted)
-        if closed is not None:
+        if closed is None or closed.first > now - patience:
+            continue
+        if not await _has_all_runs(connection, active[task]):
             ranges[task], behind[task] = closed, after
     if not ranges:
         return
@@ -103,7 +111,7 @@ async def _unplanned(
     """Return how far these tasks are planned, those of which further slots are wanted."""
     found: dict[UUID, _Unplanned] = {}
     for task, position in (await changes.standings(connection, list(active))).items():
-        if position.next_slot is not None and not await _has_all_runs(connection, active[task]):
+        if position.next_slot is not None:
             first = position.next_slot - 1
             after = first if position.planned_to is None else position.planned_to
             found[task] = _Unplanned(after, None)

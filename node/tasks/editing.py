@@ -32,6 +32,7 @@ from node.model.errors import (
 from node.model.host_limits.rules import User
 from node.model.host_limits.standing import LimitStanding
 from node.model.outcomes import PlanningOutcome
+from node.model.readiness import LEAD_SILENT
 from node.model.scheduling import default_slip
 from node.model.task_terms import TaskTerms
 from node.model.taskstate import OPEN, TaskState
@@ -116,7 +117,7 @@ class TaskEditor:
     async def _pause(self, connection: Connection, founds: Sequence[StoredTask], now: int) -> None:
         """Pause tasks that are locked and active."""
         ids = [found.id for found in founds]
-        await self._tell_passed(connection, founds, now)
+        await self._tell_passed(connection, founds, now, LEAD_SILENT)
         sentence = f"paused on {self._name}"
         freed = await self._free(connection, ids, changed.EVERY_SLOT, sentence, now)
         await changes.stand(
@@ -380,10 +381,10 @@ class TaskEditor:
         await bookings.notify_all(connection, [("task", task, "edited") for task in task_changes])
 
     async def _tell_passed(
-        self, connection: Connection, founds: Sequence[StoredTask], now: int
+        self, connection: Connection, founds: Sequence[StoredTask], now: int, patience: int = 0
     ) -> None:
         restored = self._database.was_restored
-        await gaps.tell_passed(connection, founds, now, restored=restored)
+        await gaps.tell_passed(connection, founds, now, restored=restored, patience=patience)
 
     async def _limited(
         self, connection: Connection, found: StoredTask, new: StoredTask

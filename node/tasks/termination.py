@@ -18,6 +18,7 @@ from node.core import Core
 from node.model import times
 from node.model.errors import HostError, NotAllowed, NotFound
 from node.model.ids import TaskId, run_id
+from node.model.readiness import LEAD_SILENT
 from node.model.runstate import OVER, RunState
 from node.model.taskstate import TaskState
 from node.model.wire.participants import RunEnd, TaskEnd
@@ -437,7 +438,7 @@ class TaskTerminator:
         ids = [task.id for task in over]
         if over[0].lead == self._identity and state is not TaskState.FINISHED:
             restored = self._database.was_restored
-            await gaps.tell_passed(connection, over, now, restored=restored)
+            await gaps.tell_passed(connection, over, now, restored=restored, patience=LEAD_SILENT)
         if open_runs := await self._runs_to_end(connection, over, state):
             why = f"the task was {state}: {reason}"
             await runs.move(connection, open_runs, RunState.CANCELLED, why, now)

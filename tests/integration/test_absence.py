@@ -532,6 +532,16 @@ async def test_slots_before_an_end_or_a_pause_are_told(world: World, end: str) -
 
 
 @ON_ONE_LOOP
+async def test_a_task_that_ends_at_once_has_no_gap(world: World) -> None:
+    """Its lead was perhaps just planning it: nobody was absent."""
+    a = await world.site("a")
+    task = await _led(a)
+    world.clock.advance(times.SECOND)
+    await a.node.termination.cancel_task(task)
+    assert await _gaps(a, task) == []
+
+
+@ON_ONE_LOOP
 async def test_a_task_with_all_its_runs_has_no_gap(world: World) -> None:
     """Nothing is missing of a schedule that goes on after the last run that is wanted."""
     a = await world.site("a", horizon=4 * times.HOUR)
