@@ -28,6 +28,7 @@ from node.api import (
     runs,
     shares,
     status,
+    task_changes,
     tasks,
     tokens,
 )
@@ -49,6 +50,7 @@ from node.settings import Settings
 
 ROUTES = (
     *tasks.ROUTES,
+    *task_changes.ROUTES,
     *runs.ROUTES,
     *plans.ROUTES,
     *reservations.ROUTES,

@@ -359,22 +359,26 @@ async def release(request: web.Request) -> web.StreamResponse:
 
 async def edit(request: web.Request) -> web.StreamResponse:
     """PATCH: the changed task; with ``dry_run``, the task as it would be, without changing it."""
-    node = request.app[NODE]
     requests.only(request, "dry_run")
     dry_run = request[TRIAL] = requests.flag(request, "dry_run")
     task = requests.identifier(request)
     patch = requests.patch(request, TaskPatch)
+    return responses.one(await edited(request, task, patch, dry_run=dry_run))
+
+
+async def edited(request: web.Request, task: UUID, patch: TaskPatch, *, dry_run: bool) -> Task:
+    """Edit a task for the user who asks; return it, or with ``dry_run`` as it would be."""
+    node = request.app[NODE]
     await require_may_post(node, request[PRINCIPAL], patch)
     if node.user_limits.bounds:
-        edited = await node.editing.edit(task, patch, dry_run=True)
-        if edited is not None:
-            user = user_of(request, edited.terms.campaign)
-            node.user_limits.require_edited(user, edited)
+        tried = await node.editing.edit(task, patch, dry_run=True)
+        if tried is not None:
+            node.user_limits.require_edited(user_of(request, tried.terms.campaign), tried)
     by = user_of(request, None)
     would_be = await node.editing.edit(task, patch, by=by, dry_run=dry_run)
     current = await fetch(node, task)
     if would_be is None:
-        return responses.one(current)
+        return current
     if "archives" in patch.model_fields_set:
         archives_change = await node.archives.edited(task, patch.archives or ())
         current = current.model_copy(
@@ -382,7 +386,7 @@ async def edit(request: web.Request) -> web.StreamResponse:
                 "archives": current.archives if archives_change is None else archives_change.after
             }
         )
-    return responses.one(current.model_copy(update=_shown(would_be.terms, current.pool)))
+    return current.model_copy(update=_shown(would_be.terms, current.pool))
 
 
 async def cancel(request: web.Request) -> web.StreamResponse:

@@ -71,6 +71,9 @@ def run_group() -> None:
     """List, follow, cancel, export and verify runs, and read their results."""
 
 
+RERUN = RecordLayout(columns=(), fields=("task", "headline"), empty="", key="task")
+
+
 @run_group.command("list")
 @click.option("--state", metavar="A,B", help="Only runs in these states, such as failed,missed.")
 @click.option("--test", help="Only runs of this test.")
@@ -199,6 +202,35 @@ async def _result_of(session: Session, run: Run, measured: Run | RunInterval) ->
     else:
         session.output.raw(measured.result)
     return 0
+
+
+@run_group.command("rerun")
+@click.argument("run")
+@click.option("--wait/--no-wait", default=True, help="Follow it to its end, or only create it.")
+@asks_node
+async def rerun(session: Session, /, run: str, wait: bool) -> int:
+    """Measure once more what a run measured, now, as a task of its own.
+
+    \b
+      parley run rerun @-1
+      parley run rerun 7c1e --no-wait
+
+    The new task has the test, tools, campaign, priority and reference of the task of RUN, as they
+    are now, and runs once, with the same nodes.
+    """  # noqa: D301 - click's mark for lines to keep
+    from node.cli.transfer import one_off
+
+    before = await find_run(session, run)
+    task = await session.client.create_task(one_off(await session.client.task(before.task)))
+    session.progress.note(f"task {short(task.id)}: {printable(task.headline)}, once")
+    if not wait:
+        session.output.one({"task": str(task.id), "headline": task.headline}, RERUN, _rerun_view)
+        return 0
+    return await conclude(session, await follow_task(session, task))
+
+
+def _rerun_view(record: Record) -> str:
+    return f"task {record['task']}: {printable(record['headline'])}"
 
 
 @run_group.command("cancel")

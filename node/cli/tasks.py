@@ -8,6 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from node.cli.bulk import (
+    TaskChoice,
+    change_chosen,
+    change_options,
+    choice_of,
+    choice_options,
+    chosen_tasks,
+)
 from node.cli.documents import document_options, patch_options, task_document, task_patch
 from node.cli.failures import print_error_lines
 from node.cli.follow import follow_task
@@ -29,10 +37,11 @@ from node.cli.references import find_task, short
 from node.cli.runs import RUN, conclude
 from node.cli.seats import request_rows, request_text, seats_view
 from node.cli.session import Session, asks_node
+from node.cli.taskfiles import export, import_
 from node.cli.times import local, spell
 from node.model import times
 from node.model.errors import RefusedByParticipant
-from node.model.taskstate import TaskState
+from node.model.taskstate import OPEN, TaskState
 
 if TYPE_CHECKING:
     from node.model.wire.tasks import Task
@@ -132,7 +141,7 @@ TASK = RecordLayout(
 
 @click.group("task", cls=CommandGroup)
 def task_group() -> None:
-    """Create, list, show, pause, resume, release, edit and cancel tasks."""
+    """Create, list, show, pause, resume, release, edit, cancel, export and import tasks."""
 
 
 @task_group.command("create")
@@ -220,20 +229,50 @@ async def show(session: Session, task: str) -> None:
     session.output.one(record, TASK, task_view)
 
 
+async def _change(session: Session, verb: str, given: Mapping[str, Any], states: set[str]) -> int:
+    """Change the tasks that are named, or those in these states that a filter chooses."""
+    given = dict(given)
+    written, dry_run, yes = given.pop("tasks"), given.pop("dry_run"), given.pop("yes")
+    choice = TaskChoice(**given)
+    tasks = await chosen_tasks(session, written, choice, states)
+    if written and not dry_run:
+        client = session.client
+        changes = {
+            "cancel": client.cancel_task,
+            "pause": client.pause_task,
+            "resume": client.resume_task,
+        }
+        session.output.many(records_of([await changes[verb](task.id) for task in tasks]), TASK)
+        return 0
+    return await change_chosen(session, verb, tasks, dry_run=dry_run, yes=yes)
+
+
 @task_group.command("pause")
-@click.argument("tasks", nargs=-1, required=True, metavar="TASK...")
+@click.argument("tasks", nargs=-1, metavar="TASK...")
+@choice_options
 @asks_node
-async def pause(session: Session, tasks: tuple[str, ...]) -> None:
-    """Free the future runs of tasks on all nodes; runs in progress continue."""
-    await change_all(session, TASK, find_task, tasks, session.client.pause_task)
+async def pause(session: Session, /, **given: Any) -> int:
+    """Free the future runs of tasks on all nodes; runs in progress continue.
+
+    \b
+      parley task pause @-1
+      parley task pause --mesh backbone --participant b --dry-run
+    """  # noqa: D301 - click's mark for lines to keep
+    return await _change(session, "pause", given, {TaskState.ACTIVE})
 
 
 @task_group.command("resume")
-@click.argument("tasks", nargs=-1, required=True, metavar="TASK...")
+@click.argument("tasks", nargs=-1, metavar="TASK...")
+@choice_options
 @asks_node
-async def resume(session: Session, tasks: tuple[str, ...]) -> None:
-    """Plan paused tasks again from now on; runs they missed meanwhile are not made up."""
-    await change_all(session, TASK, find_task, tasks, session.client.resume_task)
+async def resume(session: Session, /, **given: Any) -> int:
+    """Plan paused tasks again from now on; runs they missed meanwhile are not made up.
+
+    \b
+      parley task resume @-1
+      parley task resume --campaign sc26 --test rtt
+    """  # noqa: D301 - click's mark for lines to keep
+    return await _change(session, "resume", given, {TaskState.PAUSED})
 
 
 @task_group.command("release")
@@ -245,18 +284,36 @@ async def release(session: Session, tasks: tuple[str, ...]) -> None:
 
 
 @task_group.command("edit")
-@click.argument("task")
+@click.argument("task", required=False)
 @patch_options
-@click.option("--dry-run", is_flag=True, help="Only show what would change.")
+@click.option(
+    "--where",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Instead of TASK, all open tasks with this mesh, campaign, reference, participant, test, "
+    "or requester.",
+)
+@change_options
 @asks_node
-async def edit(session: Session, /, task: str, dry_run: bool, **given: Any) -> None:
-    """Change a task; future runs that no longer fit are planned again.
+async def edit(
+    session: Session,
+    /,
+    task: str | None,
+    where: tuple[str, ...],
+    dry_run: bool,
+    yes: bool,
+    **given: Any,
+) -> int:
+    """Change a task, or many; future runs that no longer fit are planned again.
 
     \b
       parley task edit @-1 --repeat 30m --priority 10
       parley task edit 7c1e --spec count=20 --clear until --dry-run
+      parley task edit --where mesh=backbone --where test=rtt --priority 5
       echo '{"schedule": {"slip": "PT2M"}}' | parley task edit 7c1e --file -
     """  # noqa: D301 - click's mark for lines to keep
+    if task is None or where:
+        return await _edit_many(session, task, where, given, dry_run=dry_run, yes=yes)
     from node.model.changes import differences
 
     before = await find_task(session, task)
@@ -269,6 +326,27 @@ async def edit(session: Session, /, task: str, dry_run: bool, **given: Any) -> N
     text = f"{verb}: {'; '.join(map(printable, changes))}" if changes else "no change"
     session.progress.note(text)
     session.output.one(after, TASK, task_view)
+    return 0
+
+
+async def _edit_many(
+    session: Session,
+    task: str | None,
+    where: tuple[str, ...],
+    given: Mapping[str, Any],
+    *,
+    dry_run: bool,
+    yes: bool,
+) -> int:
+    """Edit the tasks that a filter chooses, all with the same patch."""
+    tasks = await chosen_tasks(session, [] if task is None else [task], choice_of(where))
+    tests = {each.test.type for each in tasks}
+    if (given["spec"] or given["spec_json"]) and len(tests) > 1:
+        names = ", ".join(sorted(tests))
+        raise click.UsageError(f"the tests {names} have no spec in common; add --where test=TEST")
+    patch = await task_patch(session, min(tests, default=""), given)
+    require_change(patch, "task", "--repeat 30m")
+    return await change_chosen(session, "edit", tasks, patch, dry_run=dry_run, yes=yes)
 
 
 def _editable(task: Task) -> dict[str, Any]:
@@ -278,11 +356,22 @@ def _editable(task: Task) -> dict[str, Any]:
 
 
 @task_group.command("cancel")
-@click.argument("tasks", nargs=-1, required=True, metavar="TASK...")
+@click.argument("tasks", nargs=-1, metavar="TASK...")
+@choice_options
 @asks_node
-async def cancel(session: Session, tasks: tuple[str, ...]) -> None:
-    """Cancel tasks with all their runs; runs in progress are stopped on all nodes."""
-    await change_all(session, TASK, find_task, tasks, session.client.cancel_task)
+async def cancel(session: Session, /, **given: Any) -> int:
+    """Cancel tasks with all their runs; runs in progress are stopped on all nodes.
+
+    \b
+      parley task cancel @-1
+      parley task cancel --requester ada --test throughput --dry-run
+      parley task cancel --reference ticket=4711 --yes
+    """  # noqa: D301 - click's mark for lines to keep
+    return await _change(session, "cancel", given, set(OPEN))
+
+
+task_group.add_command(export)
+task_group.add_command(import_)
 
 
 def announce(session: Session, task: Task) -> None:

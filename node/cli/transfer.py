@@ -7,6 +7,7 @@ among them those of meshes. Importing it again does what is left.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
@@ -149,6 +150,17 @@ def exported_task(task: Task) -> dict[str, Any]:
     return {"id": shown["id"], "paused": task.state == TaskState.PAUSED, "document": document}
 
 
+def one_off(task: Task) -> dict[str, Any]:
+    """Return the document of a task that measures once, now, what another one measures. Pure."""
+    document: dict[str, Any] = exported_task(task)["document"]
+    document.pop("after", None)
+    slip = (document.get("schedule") or {}).get("slip")
+    document["schedule"] = {"slip": slip} if slip else {}
+    if not task.led_here:
+        document["participants"] = [each.name for each in task.participants]
+    return document
+
+
 @click.command("import")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @asks_node
@@ -168,7 +180,7 @@ async def import_(session: Session, file: Path) -> int:
     for what, add in (("campaigns", client.add_campaign), ("pools", client.add_pool)):
         # One at a time: parents come first.
         await work.each(what, content[what], lambda it: str(it.get("name")), add, 1)
-    await _create_tasks(session, content["tasks"], work)
+    await create_tasks(session, content["tasks"], work)
     done = {what: work.done[what] for what in ("campaigns", "pools", "tasks")}
     record = {"file": str(file), **done, "left": work.left, "failed": work.failures()}
     session.output.one(record, IMPORTED, _imported_view)
@@ -181,26 +193,47 @@ def _read(file: Path) -> dict[str, list[dict[str, Any]]]:
     :raises InvalidDocument: it was not written by an export of a version that is understood.
     """
     try:
-        content = json.loads(file.read_text())
+        text = file.read_text()
     except (OSError, ValueError) as error:
         msg = f"{file} cannot be read as an export: {reason_of(error)}"
         raise HostError(msg) from error
+    return read_export(text, str(file))
+
+
+def read_export(text: str, file: str) -> dict[str, list[dict[str, Any]]]:
+    """Return what the text of an export has, or of a list of task documents.
+
+    :raises InvalidDocument: it is none, or of a version that is not understood.
+    """
+    try:
+        content = json.loads(text)
+    except ValueError as error:
+        msg = f"{file} cannot be read as an export: {error}"
+        raise HostError(msg) from error
+    if isinstance(content, list):
+        digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+        tasks = [{"id": f"{digest}-{at}", "document": it} for at, it in enumerate(content)]
+        content = {"parley_export": FORMAT, "tasks": tasks}
     form = content.get("parley_export") if isinstance(content, dict) else None
     if form != FORMAT:
         reason = f"is {form!r} in {file}, and this version reads {FORMAT}; see parley admin export"
         raise InvalidDocument([FieldFault("/parley_export", reason)])
     found = {what: content.get(what) or [] for what in ("campaigns", "pools", "tasks")}
     for number, task in enumerate(found["tasks"]):
-        if not isinstance(task, dict) or not {"id", "document"} <= task.keys():
+        sound = isinstance(task, dict) and {"id", "document"} <= task.keys()
+        if not sound or not isinstance(task["document"], dict):
             reason = f"has no id or no document in {file}"
             raise InvalidDocument([FieldFault(f"/tasks/{number}", reason)])
     return found
 
 
-async def _create_tasks(
+async def create_tasks(
     session: Session, tasks: Sequence[dict[str, Any]], work: MeshWorker
-) -> None:
-    """Create tasks, those that follow others after these; pause those that were paused."""
+) -> dict[str, UUID]:
+    """Create tasks, those that follow others after these; pause those that were paused.
+
+    Returns the new ids by those in the file.
+    """
     client, made = session.client, dict[str, UUID]()
 
     posts = posting(client, _AT_ONCE)
@@ -219,6 +252,7 @@ async def _create_tasks(
 
     for generation in _generations(tasks):
         await work.each("tasks", generation, lambda task: str(task["id"]), create, _AT_ONCE * LIST)
+    return made
 
 
 def _generations(tasks: Sequence[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:

@@ -55,7 +55,7 @@ from node.model.wire.reservations import Reservation, ReservedSpan
 from node.model.wire.runs import Explanation, Run, RunInterval, ScheduleEntry
 from node.model.wire.seats import Seat
 from node.model.wire.shares import LeadShare
-from node.model.wire.task_lists import TaskCreation
+from node.model.wire.task_lists import TaskChange, TaskCreation
 from node.model.wire.tasks import Task
 
 if TYPE_CHECKING:
@@ -227,6 +227,22 @@ class UserClient(MeshesApi, ArchivesApi, AuditApi, DiagnosisApi, TokensApi):
         """Change a task by a merge patch; with ``dry_run``, only return the task as it would be."""
         query = {"dry_run": "true" if dry_run else None}
         return read(Task, await self._ask("PATCH", f"/tasks/{task}", query=query, body=patch))
+
+    async def change_tasks(
+        self,
+        change: str,
+        tasks: Sequence[UUID],
+        patch: Mapping[str, Any] | None = None,
+        *,
+        dry_run: bool = False,
+    ) -> list[TaskChange]:
+        """Cancel, pause, resume or edit at most TASKS_MAX tasks; return the answer for each."""
+        body: dict[str, Any] = {"change": change, "tasks": [str(task) for task in tasks]}
+        if patch is not None:
+            body["patch"] = patch
+        query = {"dry_run": "true" if dry_run else None}
+        answer = await self._ask("POST", "/tasks/changes", query=query, body=body)
+        return list(page(TaskChange, answer).items)
 
     async def explain_task(self, task: UUID, slot: int | None = None) -> Explanation:
         """Explain why a task is in its state, or why its slot with this nominal start is."""

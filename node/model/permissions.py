@@ -64,6 +64,7 @@ _ROLES = {
 PERMISSIONS: Mapping[str, Access] = {
     "POST /v1/tasks": Access.RUN,
     "GET /v1/tasks": Access.READ_OWN,
+    "POST /v1/tasks/changes": Access.RUN,
     "GET /v1/tasks/{id}": Access.READ_OWN,
     "PATCH /v1/tasks/{id}": Access.RUN_OWN,
     "POST /v1/tasks/{id}/pause": Access.RUN_OWN,

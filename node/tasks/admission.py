@@ -17,6 +17,7 @@ import contextlib
 import hashlib
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 from uuid import UUID
 
@@ -46,6 +47,7 @@ from node.store import bookings, outbox
 from node.store.nodes import KnownNode
 from node.store.outbox import OutgoingMessage
 from node.store.tasks import StoredTask
+from node.tasks.away_nodes import AwayNodes
 from node.tasks.dependencies import check_followed
 from node.tasks.drafting import TaskDrafter
 from node.tasks.pool_tasks import PoolTaskChecker
@@ -104,6 +106,7 @@ class Admission:
         self._limits = limits
         self._introduce = introduce
         self._consider = consider
+        self._away = AwayNodes(core)
 
     async def create(
         self,
@@ -268,7 +271,8 @@ class Admission:
         participant = task.terms.participants[place]
         try:
             node = self._directory.by_identity(participant.node)
-            answer = await question(node, task.introduction(place))
+            asked = partial(question, node, task.introduction(place))
+            answer = await self._away.ask(node, asked)
         except ParleyError as error:
             reason = in_words_of(participant.name, error)
             return participant.model_copy(update={"reason": reason}), None

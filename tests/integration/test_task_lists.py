@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from node.model.permissions import Access
+from node.model.principals import Role
 from tests.conftest import NewDatabase
 from tests.support.clocks import ManualClock
-from tests.support.served_nodes import Asker, Served, asker, know, served
+from tests.support.served_nodes import Asker, Served, asker, give_token, know, served, user
 
 
 @dataclass
@@ -146,3 +147,43 @@ async def test_a_list_has_no_key_of_its_own(two: Two) -> None:
         assert status == 422
         assert "from 1 to 500" in answer["errors"][0]["detail"]
     assert await two.a.rows("SELECT FROM task") == []
+
+
+async def _changed(two: Two, change: str, tasks: list[str], query: str = "", **more: Any) -> Any:
+    body = {"change": change, "tasks": tasks, **more}
+    return await two.a.ask("POST", f"/v1/tasks/changes{query}", body)
+
+
+async def test_many_are_changed_in_one_request(two: Two) -> None:
+    """Each task is changed, or refused for itself; a trial changes none."""
+    tasks = [item["task"] for item in await two.post([_task("a", "b"), _task("a"), _task("a")])]
+    nobody = "00000000-0000-4000-8000-000000000000"
+    status, answer = await _changed(two, "pause", [*tasks, nobody], "?dry_run=true")
+    assert (status, [it["state"] for it in answer["items"]]) == (200, ["paused"] * 3 + [None])
+    assert answer["items"][3]["problem"]["type"].endswith("/not-found")
+    rows = "SELECT DISTINCT state::text, priority FROM task"
+    assert [tuple(row) for row in await two.a.rows(rows)] == [("active", 0)]
+    await _changed(two, "pause", tasks)
+    patch = {"priority": 4}
+    _, answer = await _changed(two, "edit", tasks, patch=patch)
+    assert [it["state"] for it in answer["items"]] == ["paused"] * 3
+    assert [tuple(row) for row in await two.a.rows(rows)] == [("paused", 4)]
+    await _changed(two, "resume", tasks[1:])
+    _, answer = await _changed(two, "cancel", tasks)
+    assert [it["state"] for it in answer["items"]] == ["cancelled"] * 3
+    for wrong in ({"change": "edit"}, {"change": "cancel", "patch": patch}, {"tasks": []}):
+        body = {"change": "cancel", "tasks": tasks, **wrong}
+        assert (await two.a.ask("POST", "/v1/tasks/changes", body))[0] == 422
+
+
+async def test_users_change_their_own_tasks_only(two: Two) -> None:
+    """With the role run, the tasks of others in a list are refused, and stay."""
+    [item] = await two.post([_task("a")])
+    await give_token(two.a.node, "guest", "guest", Role.RUN)
+    async with user(two.a, "guest") as guest:
+        status, answer = await guest.ask(
+            "POST", "/v1/tasks/changes", {"change": "cancel", "tasks": [item["task"]]}
+        )
+    assert (status, answer["items"][0]["state"]) == (200, None)
+    assert answer["items"][0]["problem"]["type"].endswith("/not-allowed")
+    assert await two.a.rows("SELECT FROM task WHERE state = 'active'")

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import random
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from lead.assembly import lead_of
+from node.clock import SystemClock
 from tests.conftest import NewDatabase
 from tests.support.clocks import ManualClock
+from tests.support.patience import PATIENCE_S
 from tests.support.served_nodes import Asker, Command, asker, know
+
+CLOCK = SystemClock()
 
 HOURLY = {"repeat": "PT1H", "slip": "PT10M"}
 
@@ -110,3 +117,66 @@ async def test_a_file_that_is_no_export_is_refused(ask: Command, tmp_path: Path)
     imported = await ask("admin", "import", str(file))
     assert imported.code != 0
     assert "see parley admin export" in imported.err
+
+
+async def test_many_tasks_are_changed_by_a_filter(ask: Command, a: Asker) -> None:
+    """A trial shows what would change; a filter and names together, or none, are refused."""
+    await _made(a)
+    shown = await ask("task", "cancel", "--campaign", "lab", "--dry-run")
+    assert [(it["state"], it["problem"]) for it in json.loads(shown.out)] == [("cancelled", None)]
+    assert "1 task would change" in shown.err
+    assert len(await _led(a)) == 3
+    paused = await ask("task", "pause", "--reference", "name=first", "--yes", "-o", "table")
+    assert (paused.code, "1 task changed" in paused.err) == (0, True)
+    edited = await ask("task", "edit", "--where", "test=idle", "--priority", "9")
+    assert len(json.loads(edited.out)) == 3
+    assert {task["priority"] for task in (await _led(a)).values()} == {9}
+    states = {name: task["state"] for name, task in (await _led(a)).items()}
+    assert states == {"first": "paused", "follower": "active", "paused": "paused"}
+    assert (await ask("task", "resume", "--participant", "a")).code == 0
+    assert {task["state"] for task in (await _led(a)).values()} == {"active"}
+    for wrong in (["cancel"], ["cancel", "@-1", "--test", "idle"], ["edit", "--where", "x=1"]):
+        assert (await ask("task", *wrong)).code == 2
+    done = await ask("task", "cancel", "--test", "idle", "--requester", "owner")
+    assert len(json.loads(done.out)) == 3
+    assert await _led(a) == {}
+    nothing = await ask("task", "cancel", "--test", "idle", "-o", "table")
+    assert (nothing.code, "No such tasks." in nothing.out + nothing.err) == (0, True)
+
+
+async def test_tasks_are_exported_and_created_again(ask: Command, a: Asker, tmp_path: Path) -> None:
+    """A file of tasks, or of documents written by hand, becomes tasks once."""
+    await _made(a)
+    exported = await ask("task", "export", "--where", "reference=name=first")
+    file = tmp_path / "tasks.json"
+    file.write_text(exported.out)
+    [task] = json.loads(exported.out)["tasks"]
+    assert task["document"]["schedule"]["repeat"] == "PT1H"
+    tried = await ask("task", "import", str(file), "--dry-run")
+    assert [(it["was"], it["id"]) for it in json.loads(tried.out)] == [(task["id"], "")]
+    made = json.loads((await ask("task", "import", str(file))).out)
+    again = json.loads((await ask("task", "import", str(file))).out)
+    assert made == again
+    assert made[0]["id"] not in {task["id"], ""}
+    file.write_text(json.dumps([_task("by hand"), {**_task("wrong"), "priority": "high"}]))
+    by_hand = await ask("task", "import", str(file))
+    assert by_hand.code != 0
+    assert "by hand" in await _led(a)
+    whole = json.loads((await ask("task", "export", "--all")).out)["tasks"]
+    assert len(whole) == len((await a.ask("GET", "/v1/tasks?state=active,paused"))[1]["items"])
+
+
+async def test_a_run_is_measured_once_more(ask: Command, a: Asker) -> None:
+    """The new task is like that of the run, and runs once."""
+    await _made(a)
+    first = (await _led(a))["first"]["id"]
+    await lead_of(a.node, owner="worker", rng=random.Random(1)).workers.run_once()
+    async with asyncio.timeout(PATIENCE_S):
+        while not (await a.ask("GET", f"/v1/tasks/{first}/runs"))[1]["items"]:
+            await CLOCK.sleep(0.05)
+    run = (await a.ask("GET", f"/v1/tasks/{first}/runs"))[1]["items"][0]["id"]
+    done = await ask("run", "rerun", run, "--no-wait")
+    assert done.code == 0, done.err
+    _, task = await a.ask("GET", f"/v1/tasks/{json.loads(done.out)['task']}")
+    assert (task["schedule"]["repeat"], task["schedule"]["slip"]) == (None, "PT10M")
+    assert task["reference"] == {"name": "first"}

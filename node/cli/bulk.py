@@ -1,0 +1,217 @@
+"""Change many tasks at once: those that a filter chooses, after a look at them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from node.cli.failures import print_error_lines
+from node.cli.listing import collect_all
+from node.cli.output import Column, Record, RecordLayout, flat, printable
+from node.cli.references import find_task, short
+from node.model.taskstate import OPEN
+from node.model.wire.problems import error_of
+
+if TYPE_CHECKING:
+    from node.cli.session import Session
+    from node.client.responses import Page
+    from node.model.wire.tasks import Task
+
+AnyCommand = TypeVar("AnyCommand", bound=Callable[..., Any])
+
+_LIST = 200
+"""Number of tasks in one request: its answer does not take long."""
+
+_SHOWN = 10
+"""Number of tasks to name before a person is asked."""
+
+CHANGE = RecordLayout(
+    columns=(
+        Column("task", lambda change: short(change["id"]), whole=True),
+        Column("state", lambda change: change["state"], whole=True),
+        Column("what", lambda change: change["headline"]),
+        Column("problem", lambda change: change["problem"] or ""),
+    ),
+    fields=("id", "headline", "state", "problem"),
+    empty="No such tasks.",
+)
+
+
+@dataclass(frozen=True)
+class TaskChoice:
+    """The conditions of a filter: a task meets all that are given."""
+
+    mesh: str | None = None
+    campaign: str | None = None
+    reference: str | None = None
+    participant: str | None = None
+    test: str | None = None
+    requester: str | None = None
+
+    @property
+    def is_given(self) -> bool:
+        """Return whether there is a condition."""
+        return any(value is not None for value in vars(self).values())
+
+    def chooses(self, task: Record) -> bool:
+        """Return whether a task, as the API shows it, meets all conditions."""
+        wanted = {
+            "mesh": (task["reference"] or {}).get("mesh")
+            if isinstance(task["reference"], Mapping)
+            else None,
+            "campaign": task["campaign"] or "default",
+            "test": task["test"]["type"],
+            "requester": task["requester"],
+        }
+        return (
+            all(getattr(self, name) in {None, value} for name, value in wanted.items())
+            and self._takes_part(task)
+            and (self.reference is None or _refers(task["reference"], self.reference))
+        )
+
+    def _takes_part(self, task: Record) -> bool:
+        return self.participant is None or self.participant in {
+            participant["name"] for participant in task["participants"]
+        }
+
+
+def _refers(reference: Any, written: str) -> bool:
+    """Return whether a reference is what was written, or has the member ``KEY=VALUE``."""
+    name, given, value = written.partition("=")
+    if given and isinstance(reference, Mapping):
+        return name in reference and value in {str(reference[name]), flat(reference[name])}
+    return written in {str(reference), flat(reference), json.dumps(reference)}
+
+
+_CONDITIONS = {
+    "mesh": "Tasks of this mesh.",
+    "campaign": "Tasks of this campaign.",
+    "reference": "Tasks with this reference, or this member of it: KEY=VALUE.",
+    "participant": "Tasks in which this node takes part.",
+    "test": "Tasks of this test.",
+    "requester": "Tasks that this user created: the label of their token.",
+}
+
+
+def choice_options(command: AnyCommand) -> AnyCommand:
+    """Add an option for each condition of a filter, and those of a change of many tasks."""
+    for name, text in reversed(_CONDITIONS.items()):
+        command = click.option(f"--{name}", help=text)(command)
+    return change_options(command)
+
+
+def change_options(command: AnyCommand) -> AnyCommand:
+    """Add the options of a change of many tasks."""
+    command = click.option("--dry-run", is_flag=True, help="Only show what would change.")(command)
+    return click.option("--yes", is_flag=True, help="Do not ask.")(command)
+
+
+def choice_of(conditions: Sequence[str]) -> TaskChoice:
+    """Return the filter of conditions that are written as ``NAME=VALUE``.
+
+    :raises click.BadParameter: a condition is none.
+    """
+    choice = TaskChoice()
+    for written in conditions:
+        name, given, value = written.partition("=")
+        if not given or name not in _CONDITIONS:
+            names = ", ".join(_CONDITIONS)
+            msg = f"{written!r} is not NAME=VALUE with one of the names {names}"
+            raise click.BadParameter(msg, param_hint="--where")
+        choice = replace(choice, **{name: value})
+    return choice
+
+
+async def chosen_tasks(
+    session: Session,
+    written: Sequence[str],
+    choice: TaskChoice,
+    states: Collection[str] = OPEN,
+) -> list[Task]:
+    """Return the tasks that were typed, or else those in these states that a filter chooses.
+
+    :raises click.UsageError: neither is given, or both are.
+    """
+    if bool(written) is choice.is_given:
+        msg = "give TASK…, or a filter such as --mesh NAME, and not both"
+        raise click.UsageError(msg)
+    if written:
+        return [await find_task(session, each) for each in written]
+    listed = await listed_tasks(session, states, choice.test)
+    return [task for task in listed if choice.chooses(task.model_dump(mode="json"))]
+
+
+async def listed_tasks(
+    session: Session, states: Collection[str] = OPEN, test: str | None = None
+) -> list[Task]:
+    """Return all tasks in these states, of this test if one is given."""
+    fetch = partial(session.client.tasks, state=",".join(sorted(states)), test=test, limit=500)
+
+    async def page(cursor: str | None) -> Page[Task]:
+        return await fetch(cursor=cursor)
+
+    return await collect_all(session, page, "reading tasks")
+
+
+async def change_chosen(
+    session: Session,
+    verb: str,
+    tasks: Sequence[Task],
+    patch: Mapping[str, Any] | None = None,
+    *,
+    dry_run: bool,
+    yes: bool,
+) -> int:
+    """Change tasks in as few requests as possible, once a person has agreed; print the outcome.
+
+    Returns the exit code: that of the first problem.
+    """
+    if tasks and not dry_run and not yes and not _agreed(verb, tasks):
+        session.progress.note("nothing was changed")
+        return 0
+    by_id = {task.id: task for task in tasks}
+    ids, records, code = list(by_id), list[dict[str, Any]](), 0
+    change = partial(session.client.change_tasks, verb, patch=patch, dry_run=dry_run)
+    for first in range(0, len(ids), _LIST):
+        for answer in await change(ids[first : first + _LIST]):
+            task = by_id[answer.task]
+            detail = None
+            if answer.problem is not None:
+                detail, code = answer.problem.detail, code or error_of(answer.problem).exit_code
+            records.append(
+                {
+                    "id": str(task.id),
+                    "headline": task.headline,
+                    "state": str(answer.state or task.state),
+                    "problem": detail,
+                }
+            )
+        session.progress.status(f"{verb}: {len(records)} of {len(ids)} tasks", verb)
+    session.progress.clear()
+    session.output.many(records, CHANGE)
+    failed = sum(record["problem"] is not None for record in records)
+    done = "would change" if dry_run else "changed"
+    more = f", {failed} have a problem" if failed else ""
+    session.progress.note(f"{len(records) - failed} {_tasks(len(records) - failed)} {done}{more}")
+    return code
+
+
+def _agreed(verb: str, tasks: Sequence[Task]) -> bool:
+    """Return whether a person agrees to a change of these tasks; True if nobody can be asked."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return True
+    lines = [f"  {short(task.id)}  {printable(task.headline)}" for task in tasks[:_SHOWN]]
+    if len(tasks) > _SHOWN:
+        lines.append(f"  and {len(tasks) - _SHOWN} more (--dry-run shows all)")
+    print_error_lines("\n".join([f"{len(tasks)} {_tasks(len(tasks))} to {verb}:", *lines]))
+    return click.confirm(f"{verb.capitalize()} them?", err=True)
+
+
+def _tasks(count: int) -> str:
+    return "task" if count == 1 else "tasks"
