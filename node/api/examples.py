@@ -17,7 +17,7 @@ from node.model.wire.plans import PlanRequest
 from node.model.wire.pools import PoolDocument, PoolPatch
 from node.model.wire.reservations import ReservationDocument, ReservationPatch
 from node.model.wire.runs import Explanation, Run, RunInterval
-from node.model.wire.task_lists import ListedTask
+from node.model.wire.task_lists import ListedTask, TaskChanges
 from node.model.wire.tasks import Task, TaskDocument, TaskPatch
 from node.model.wire.tokens import NewToken, Token, TokenRequest
 
@@ -69,6 +69,7 @@ _METRIC = {"name": "rtt_median", "value": 20.4, "unit": "ms", "labels": {}}
 EXAMPLES: Mapping[type[Document], Any] = {
     TaskDocument: _POSTED,
     ListedTask: {"test": _RTT, "idempotency_key": "rtt-a-192.0.2.7"},
+    TaskChanges: {"change": "pause", "tasks": [_TASK_ID]},
     TaskPatch: {"schedule": {"repeat": "PT30M"}, "priority": 20},
     PlanRequest: {**_POSTED, "runs": 3},
     ReservationDocument: {

@@ -70,7 +70,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "task": (
         "node.cli.tasks:task_group",
-        "Create, list, show, pause, resume, release, edit and cancel tasks.",
+        "Create, list, show, pause, resume, release, edit, cancel, export, import tasks.",
     ),
     "plan": ("node.cli.plans:plan_group", "Preview tasks and meshes; nothing is booked or stored."),
     "run": (

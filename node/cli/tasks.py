@@ -141,7 +141,7 @@ TASK = RecordLayout(
 
 @click.group("task", cls=CommandGroup)
 def task_group() -> None:
-    """Create, list, show, pause, resume, release, edit, cancel, export and import tasks."""
+    """Create, list, show, pause, resume, release, edit, cancel, export, import tasks."""
 
 
 @task_group.command("create")

@@ -171,7 +171,12 @@ async def test_many_are_changed_in_one_request(two: Two) -> None:
     await _changed(two, "resume", tasks[1:])
     _, answer = await _changed(two, "cancel", tasks)
     assert [it["state"] for it in answer["items"]] == ["cancelled"] * 3
-    for wrong in ({"change": "edit"}, {"change": "cancel", "patch": patch}, {"tasks": []}):
+    wrongs: tuple[dict[str, Any], ...] = (
+        {"change": "edit"},
+        {"change": "cancel", "patch": patch},
+        {"tasks": []},
+    )
+    for wrong in wrongs:
         body = {"change": "cancel", "tasks": tasks, **wrong}
         assert (await two.a.ask("POST", "/v1/tasks/changes", body))[0] == 422
 

@@ -26,7 +26,7 @@ def _node(unreachable_since: int | None) -> KnownNode:
 
 
 class _Line:
-    """What answers questions, once it is told to, and counts them."""
+    """A node that answers questions once it is told to, and counts them."""
 
     def __init__(self) -> None:
         self.asked = 0
