@@ -30,6 +30,7 @@ from node.execution.agreement import ParticipantAgreement
 from node.execution.contexts import Contexts
 from node.execution.launcher import Launcher
 from node.execution.parts import PartCollector
+from node.execution.port_probes import PortProbes
 from node.execution.restores import PARTS_SENT_AGAIN_WITHIN, RestoreWatcher
 from node.execution.targets import ForeignTargets
 from node.execution.tool_runner import ToolRunner
@@ -309,6 +310,7 @@ class NodeService:
             core, self.capabilities, self.foreign_targets, self.peer
         )
         self.restores = RestoreWatcher(core.database, core.clock)
+        self.port_probes = PortProbes(core, dependencies.rng)
         self.launcher = dependencies.launcher(
             core,
             self.capabilities,
@@ -652,6 +654,7 @@ class NodeService:
         await self.audit.catch_up()
         if not self.announcer.ended.is_set():  # otherwise another host says how its runs ended
             await self.outbox.deliver_before_shutdown()
+        await self.port_probes.close()
         await self.tool_runner.close()
 
     async def watch_clock(self) -> None:

@@ -14,6 +14,7 @@ from node.api import (
     archives,
     audit,
     campaigns,
+    diagnosis,
     events,
     intervals,
     limits,
@@ -45,6 +46,7 @@ from node.api.middleware import (
     traced,
 )
 from node.api.routing import NODE, ROUTES_SERVED
+from node.diagnosis.pair import PairChecker
 from node.service import NodeService
 from node.settings import Settings
 
@@ -66,6 +68,7 @@ ROUTES = (
     *events.ROUTES,
     *audit.ROUTES,
     *status.ROUTES,
+    *diagnosis.ROUTES,
     *operations.ROUTES,
     *problem_types.ROUTES,
     *participant.ROUTES,
@@ -148,6 +151,7 @@ def application(node: NodeService, page: list[web.RouteDef]) -> web.Application:
     app[NODE] = node
     app[ROUTES_SERVED] = {route.operation: route for route in ROUTES}
     app[BODIES] = Bodies()
+    app[diagnosis.CHECKER] = PairChecker(node)
     app[operations.READINESS] = operations.readiness_checks(node)
     app.on_response_prepare.append(add_headers)
     for route in ROUTES:

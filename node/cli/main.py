@@ -117,6 +117,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "node.cli.status:status",
         "Show how the node is, and what needs attention.",
     ),
+    "doctor": (
+        "node.cli.doctor:doctor",
+        "Find what is wrong with the node, or between two nodes, and what to type next.",
+    ),
     "limits": (
         "node.cli.limits:limits_group",
         "Check and show the limits of what other nodes may have of this host.",
@@ -149,7 +153,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 _EPILOG = """\b
 Ids may be shortened to their first digits; @-1 is the newest task or run.
 Exit codes: 0 done, 1 run without a result or with total loss, something needs attention
-(status), 2 usage, 3 refused,
+(status, doctor), 2 usage, 3 refused,
 4 no time, 5 node unreachable, 6 not found, 7 timed out, 8 server fault, 130 Ctrl-C.
 With -o json an error is a problem document on the last line of standard error.
 """
@@ -169,7 +173,9 @@ FOREIGN = {
     "powstream": "latencybg",
     "result": "run result",
     "results": "run list",
-    "troubleshoot": "explain",
+    "troubleshoot": "doctor",
+    "check": "doctor",
+    "diagnose": "doctor",
     "health": "status",
     "info": "status",
     "why": "explain",

@@ -37,6 +37,13 @@ from node.model.errors import (
 )
 from node.model.exchangestate import NegotiationState
 from node.model.features import Feature, has
+from node.model.wire.checks import (
+    Diagnosis,
+    PeerCheckRequest,
+    PeerFacts,
+    ProbeOffer,
+    ProbeRequest,
+)
 from node.model.wire.comparisons import NodeComparison
 from node.model.wire.fields import Document
 from node.model.wire.host_limits import GrantedLimits
@@ -86,6 +93,8 @@ _NOWHERE = "http://node.invalid"
 """The placeholder URL of a node without one; only path and query are signed."""
 _COMPARISON_S = 15.0
 """Extra time in seconds in which the other node compares: it asks this one in its turn."""
+_CHECK_S = 18.0
+"""Extra time in seconds in which the other node checks the way to a third one."""
 _ERRAND_S = 2.0
 """Extra time in seconds for a forwarded question to travel through this node's own API."""
 
@@ -424,6 +433,20 @@ class Peer:
     async def limits(self) -> GrantedLimits:
         """Ask what its limits allow this node, and what is left."""
         return await self._ask(GrantedLimits, "GET", "limits")
+
+    async def check(self, towards: str) -> Diagnosis:
+        """Have the way from there to a node checked."""
+        request = PeerCheckRequest(towards=towards)
+        answer = await self._peers.send(self, "POST", "checks", request, _CHECK_S)
+        return _parsed(Diagnosis, answer, self.name)
+
+    async def facts(self) -> PeerFacts:
+        """Ask for the state of its host, and for its clock."""
+        return await self._ask(PeerFacts, "GET", "facts")
+
+    async def probe(self, request: ProbeRequest) -> ProbeOffer:
+        """Have it answer at a port of its tools for some seconds."""
+        return await self._ask(ProbeOffer, "POST", "probes", request)
 
     async def impact(self, request: ImpactRequest) -> Impact:
         """Ask for the impact of runs."""

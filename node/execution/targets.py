@@ -173,6 +173,13 @@ class ForeignTargets:
     def _cards(self) -> dict[str, KnownNode]:
         return {node.identity: node for node in self._known()}
 
+    def node_refusal(self, host: str, addresses: Sequence[str]) -> str | None:
+        """Return why a check that another node asks for is not made with a node at these addresses.
+
+        ``host`` is what they were looked up from. None if it is made.
+        """
+        return targets.addresses_refusal(host, addresses, None, self._rules(None))
+
     async def checked(
         self, test: Test, tool: Tool, context: PartContext, patience_s: float
     ) -> PartContext:

@@ -49,25 +49,29 @@ def attention(condition: Condition) -> list[Attention]:
         *_of_clock(condition.clock, condition.error_limit),
         *(_of_peer(peer) for peer in condition.peers_away),
         *_of_backlog(condition.backlog),
-        *(Attention(what=text, command=SEE_NODE) for text in condition.readiness.warnings),
+        *(
+            Attention(subject="node", what=text, command=SEE_NODE)
+            for text in condition.readiness.warnings
+        ),
     ]
 
 
 def _of_readiness(facts: Readiness) -> Iterator[Attention]:
-    for what, command in (
-        (facts.lead_fault, "systemctl start parley-lead"),
-        (facts.due_fault, SEE_LEAD),
-        (facts.write_fault, f"df -h {facts.directory}"),
-        (facts.room_fault, f"df -h {facts.directory}"),
+    for subject, what, command in (
+        ("lead", facts.lead_fault, "systemctl start parley-lead"),
+        ("planning", facts.due_fault, SEE_LEAD),
+        ("database", facts.write_fault, f"df -h {facts.directory}"),
+        ("disk", facts.room_fault, f"df -h {facts.directory}"),
     ):
         if what is not None:
-            yield Attention(what=what, command=command)
+            yield Attention(subject=subject, what=what, command=command)
 
 
 def _of_database(database: DatabaseStatus) -> Iterator[Attention]:
     own, there = database.program_schema_version, database.schema_version
     if there > own:
         yield Attention(
+            subject="schema",
             what=f"the database has schema version {there}, and this program's is {own}: it is "
             "older than the one that migrated",
             command="systemctl restart parley-node parley-lead",
@@ -79,6 +83,7 @@ def _of_leads(leads: Sequence[LeadStatus], lease: int, planning: int) -> Iterato
     for lead in leads if planning else ():
         if lead.oldest_lease_age is not None and lead.oldest_lease_age > 2 * lease:
             yield Attention(
+                subject="lead",
                 what=f"nobody takes over {_tasks(lead.leases)} of the lead {lead.owner}, whose "
                 "leases have run out",
                 command=SEE_LEAD,
@@ -86,6 +91,7 @@ def _of_leads(leads: Sequence[LeadStatus], lease: int, planning: int) -> Iterato
         if lead.state is LeadState.SILENT:
             age = times.format_duration(lead.heartbeat_age // times.SECOND * times.SECOND)
             yield Attention(
+                subject="lead",
                 what=f"the lead {lead.owner} was not told to stop, and has not been heard for "
                 f"{age}",
                 command="systemctl status parley-lead",
@@ -99,12 +105,14 @@ def _tasks(count: int) -> str:
 def _of_clock(clock: ClockState, limit: int) -> Iterator[Attention]:
     if clock.synchronised is False:
         yield Attention(
+            subject="clock",
             what="the clock of this host is not synchronised; one-way delays cannot be trusted, "
             "and nodes whose clocks differ too much do not plan together",
             command="timedatectl timesync-status || chronyc tracking",
         )
     elif (clock.error_bound_ms or 0) * times.MILLISECOND > limit:
         yield Attention(
+            subject="clock",
             what=f"the clock of this host may be wrong by {clock.error_bound_ms:g} ms",
             command="chronyc tracking || timedatectl timesync-status",
         )
@@ -113,15 +121,18 @@ def _of_clock(clock: ClockState, limit: int) -> Iterator[Attention]:
 def _of_peer(peer: PeerAway) -> Attention:
     command = f"parley doctor {peer.name}"
     if (peer.reason or "").startswith(unknown_to(peer.name)):
-        return Attention(what=str(peer.reason), command=command)
+        return Attention(subject="nodes", what=str(peer.reason), command=command)
     since = "" if peer.since is None else f" since {times.to_the_second(peer.since)}"
     why = f": {peer.reason}" if peer.reason else ""
-    return Attention(what=f"{peer.name} does not answer{since}{why}", command=command)
+    return Attention(
+        subject="nodes", what=f"{peer.name} does not answer{since}{why}", command=command
+    )
 
 
 def _of_backlog(backlog: BacklogStatus) -> Iterator[Attention]:
     if backlog.results_parked:
         yield Attention(
+            subject="archives",
             what=f"{backlog.results_parked} results could not be delivered, and are not tried "
             "again by themselves",
             command="parley archive backlog",

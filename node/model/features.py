@@ -22,6 +22,9 @@ class Feature(StrEnum):
     ANNOUNCEMENTS = "announcements"
     """It follows a node that was restored on another host."""
 
+    CHECKS = "checks"
+    """Checks of the way to another node: facts of the host, probes of ports, and the other view."""
+
 
 def has(attributes: Mapping[str, Any], feature: Feature) -> bool:
     """Return whether a node with these attributes has a feature."""

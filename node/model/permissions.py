@@ -124,6 +124,7 @@ PERMISSIONS: Mapping[str, Access] = {
     "POST /v1/nodes/{name}/pardon": Access.OPERATE,
     "GET /v1/clock": Access.READ,
     "GET /v1/status": Access.READ_WHOLE,
+    "POST /v1/checks": Access.OPERATE,
     "GET /v1/tests": Access.READ,
     "GET /v1/tests/{name}": Access.READ,
     "GET /v1/tools": Access.READ,
@@ -160,6 +161,9 @@ PERMISSIONS: Mapping[str, Access] = {
     "POST /v1/participant/parts": Access.PEER,
     "POST /v1/participant/digests": Access.PEER,
     "POST /v1/participant/comparisons": Access.PEER,
+    "POST /v1/participant/checks": Access.PEER,
+    "GET /v1/participant/facts": Access.PEER,
+    "POST /v1/participant/probes": Access.PEER,
     "POST /v1/participant/work": Access.PEER,
     "POST /v1/participant/errands": Access.PEER,
 }

@@ -12,6 +12,7 @@ from node.model.wire.nodes import ClockState, Identity, NodeName
 class Attention(Document):
     """Something that needs the attention of the node's owner."""
 
+    subject: str = Field(description="One word for what it is about: lead, disk, clock, …")
     what: str = Field(description="What is wrong, in one sentence.")
     command: str = Field(description="The command to type next on the node's host.")
 

@@ -1,0 +1,327 @@
+"""The checks of the way from this node to another one, and the other node's checks of its way."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict
+
+from node.client.peers import Peer
+from node.clock import Clock
+from node.diagnosis.host import host_checks
+from node.diagnosis.status import clock_of, load_of_host, status_of
+from node.execution import path_mtu, port_probes
+from node.model import times
+from node.model.diagnosis import (
+    SYNCHRONISATION,
+    ClockReading,
+    MtuFinding,
+    TestTools,
+    checks_of_peer,
+    clock_check,
+    clock_reading,
+    host_check,
+    limit_check,
+    mtu_check,
+    ok,
+    port_check,
+    skipped,
+    tool_check,
+)
+from node.model.errors import (
+    HostError,
+    NotAuthenticated,
+    NotFound,
+    ParleyError,
+    TooManyRequests,
+    UnknownToPeer,
+)
+from node.model.features import Feature, has
+from node.model.wire.checks import (
+    Check,
+    CheckState,
+    Diagnosis,
+    DiagnosisAnswer,
+    DiagnosisRequest,
+    PeerFacts,
+    ProbeRequest,
+)
+from node.peers.card import TOOL
+from node.plugins import registry
+from node.service import NodeService
+from node.store.nodes import KnownNode
+
+_MTU_S = 12.0
+_REACH_S = 2.0
+_EXCHANGES = 3
+_PAUSE = 2 * times.SECOND
+"""Least time between two checks that other nodes ask for."""
+
+
+class PairChecker:
+    """Checks the way to other nodes, for users and for these nodes."""
+
+    def __init__(self, node: NodeService) -> None:
+        """One check for another node is made at a time, because it sends packets."""
+        self._node = node
+        self._checking = asyncio.Lock()
+        self._not_before = 0
+
+    async def answer(self, request: DiagnosisRequest) -> DiagnosisAnswer:
+        """Check this node, or a pair of nodes in both directions.
+
+        :raises NotFound: one of the two is not known here.
+        """
+        if request.to is None and request.from_ is None:
+            return DiagnosisAnswer(views=(await host_checks(self._node),))
+        one, other = self._known(request.from_), self._known(request.to)
+        if one.identity == other.identity:
+            return DiagnosisAnswer(views=(await host_checks(self._node),))
+        return DiagnosisAnswer(
+            views=tuple(await asyncio.gather(self._view(one, other), self._view(other, one)))
+        )
+
+    def _known(self, name: str | None) -> KnownNode:
+        if name is None:
+            return self._node.directory.self
+        known = self._node.directory.find(name)
+        if known is None:
+            names = ", ".join(each.name for each in self._node.directory.all)
+            msg = f"no node is called {name}; this node knows {names}"
+            raise NotFound(msg)
+        return known
+
+    async def answer_peer(self, towards: str) -> Diagnosis:
+        """Check the way to a node, for another node.
+
+        :raises NotFound: it is not known here.
+        :raises TooManyRequests: a check is being made, or was a moment ago.
+        """
+        known, clock = self._node.directory.by_identity(towards), self._node.clock
+        if self._checking.locked() or clock.monotonic() < self._not_before:
+            msg = f"{self._node.card.name} checks the way to another node at the moment"
+            raise TooManyRequests(msg, _PAUSE // times.SECOND)
+        async with self._checking:
+            try:
+                return await self._own_view(known, foreign=True)
+            finally:
+                self._not_before = clock.monotonic() + _PAUSE
+
+    async def _view(self, one: KnownNode, other: KnownNode) -> Diagnosis:
+        """Return the view of one node of the way to another one; that node is asked for it."""
+        if one.is_self:
+            return await self._own_view(other)
+        checks: tuple[Check, ...]
+        if not has(one.attributes, Feature.CHECKS):
+            version = one.attributes.get("version", "of another version")
+            why = (
+                f"{one.name} ({version}) cannot be asked to check yet; "
+                f"there, its owner types: parley node list"
+            )
+            checks = (skipped("view", why),)
+        else:
+            try:
+                found = await self._node.peer(one.identity).check(other.identity)
+                checks = checks_of_peer(found.checks, one.name, _known_by(one.url, one.identity))
+            except UnknownToPeer as error:
+                checks = (self._unknown(one, error),)
+            except ParleyError as error:
+                why = f"{one.name} was not asked for its view of {other.name}: {error.detail}"
+                checks = (skipped("view", why),)
+        return Diagnosis(node=one.name, towards=other.name, checks=checks)
+
+    async def _own_view(self, other: KnownNode, *, foreign: bool = False) -> Diagnosis:
+        checks: list[Check] = []
+        name, towards = self._node.card.name, other.name
+        here = self._node.directory.self
+        peering, usable = await self._peering(other)
+        checks.append(peering)
+        if usable:
+            checks += await self._with(other, foreign=foreign)
+        checks += tool_check(_tests_of_pairs(), _tools(here), _tools(other), towards)
+        return Diagnosis(node=name, towards=towards, checks=tuple(checks))
+
+    async def _peering(self, other: KnownNode) -> tuple[Check, bool]:
+        """Check whether a node answers with the key that is known, and knows this one."""
+        node, clock = self._node, self._node.clock
+        began = clock.monotonic()
+        try:
+            if other.url is not None:
+                await node.peers.card(other.url, other.identity)
+            took = clock.monotonic() - began
+            await node.peer(other.identity).limits()
+        except UnknownToPeer as error:
+            return self._unknown(other, error), False
+        except ParleyError as error:
+            return _no_answer(other, error), False
+        way = "it fetches its work here" if other.url is None else f"{_ms(took)} at {other.url}"
+        what = f"{other.name} answers with the key that is known here ({way}), and knows this node"
+        return ok("peering", what), True
+
+    def _unknown(self, other: KnownNode, error: ParleyError) -> Check:
+        card = self._node.card
+        known_by = _known_by(card.url, card.identity)
+        return Check(
+            subject="peering",
+            state=CheckState.FAULT,
+            what=error.detail.partition("; ")[0],
+            cause=f"each of two nodes has to add the other one, and {other.name} has not",
+            command=f"parley node add {known_by}",
+            where=other.name,
+        )
+
+    async def _with(self, other: KnownNode, *, foreign: bool) -> list[Check]:
+        """Return the checks for which another node has to answer."""
+        peer, name = self._node.peer(other.identity), other.name
+        try:
+            address = await self._address(other, foreign=foreign)
+        except ParleyError as error:
+            refused = skipped("address", f"no packets are sent to {name}: {error.detail}")
+            return [refused, *await self._of_peer(peer, other)]
+        found = await asyncio.gather(
+            self._of_peer(peer, other),
+            _safely("mtu", lambda: self._mtu(name, address)),
+            _safely("ports", lambda: self._ports(peer, other, address)),
+        )
+        return [check for several in found for check in several]
+
+    async def _of_peer(self, peer: Peer, other: KnownNode) -> list[Check]:
+        """Return the checks for which no packets of measurements are needed."""
+        limits = _safely("limits", lambda: self._limits(peer))
+        if not has(other.attributes, Feature.CHECKS):
+            return [skipped("clock", _older(other)), *await limits]
+        found = await asyncio.gather(_safely("clock", lambda: self._facts(peer)), limits)
+        return [check for several in found for check in several]
+
+    async def _address(self, other: KnownNode, *, foreign: bool) -> str:
+        """Return the address to which the packets of a check go.
+
+        For another node (``foreign``) they go only where its tasks might.
+
+        :raises HostError: there is none, or it is refused.
+        """
+        loop, host = asyncio.get_running_loop(), other.address
+        try:
+            async with asyncio.timeout(_REACH_S):
+                answers = await loop.getaddrinfo(host, 0)
+        except (OSError, TimeoutError) as error:
+            why = getattr(error, "strerror", None) or "no answer"
+            msg = f"no address was found for {host}: {why}"
+            raise HostError(msg) from error
+        addresses = list(dict.fromkeys(str(place[0]) for *_, place in answers))
+        if foreign and (refusal := self._node.foreign_targets.node_refusal(host, addresses)):
+            raise HostError(refusal)
+        return addresses[0]
+
+    async def _facts(self, peer: Peer) -> list[Check]:
+        """Compare the clocks by a few exchanges, of which the shortest tells most."""
+        clock, limit = self._node.clock, self._node.settings.clock_limit
+        exchanges = [await _exchange(peer, clock) for _ in range(_EXCHANGES)]
+        facts, best = min(exchanges, key=lambda exchange: exchange[1].uncertain)
+        return [clock_check(peer.name, best, limit), *host_check(peer.name, facts)]
+
+    async def _mtu(self, name: str, address: str) -> list[Check]:
+        found = await path_mtu.find(address, self._node.tool_runner, _MTU_S)
+        return [mtu_check(name, address, MtuFinding(**asdict(found)))]
+
+    async def _ports(self, peer: Peer, other: KnownNode, address: str) -> list[Check]:
+        if not has(other.attributes, Feature.CHECKS):
+            return [skipped("ports", _older(other))]
+        nonce, settings = secrets.token_hex(16), self._node.settings
+        offer = await peer.probe(ProbeRequest(nonce=nonce))
+        reached = await port_probes.reach(address, offer.port, nonce, _REACH_S)
+        reasons = {"TCP": reached.tcp, "UDP": reached.udp}
+        ports = f"{settings.port_first}-{settings.port_last}"
+        return port_check(peer.name, address, offer.port, reasons, ports)
+
+    async def _limits(self, peer: Peer) -> list[Check]:
+        return limit_check(await peer.limits(), self._node.card.name)
+
+
+async def _exchange(peer: Peer, clock: Clock) -> tuple[PeerFacts, ClockReading]:
+    sent_at = clock.now()
+    facts = await peer.facts()
+    return facts, clock_reading(sent_at, facts, clock.now())
+
+
+async def facts_of(node: NodeService, received_at: int) -> PeerFacts:
+    """Return the state of this host for another node."""
+    status = await status_of(node)
+    load = load_of_host()
+    return PeerFacts(
+        received_at=received_at,
+        clock=clock_of(node),
+        processors=load.processors,
+        load=load.one_minute,
+        needs_attention=len(status.attention),
+        answered_at=node.clock.now(),
+    )
+
+
+async def _safely(subject: str, check: Callable[[], Awaitable[Sequence[Check]]]) -> Sequence[Check]:
+    """Return the result of a check; what keeps it from being made is its result, too."""
+    try:
+        return await check()
+    except ParleyError as error:
+        return [skipped(subject, f"it was not checked: {error.detail}")]
+
+
+def _known_by(url: str | None, identity: str) -> str:
+    """Return what is typed to add a node."""
+    return identity if url is None else f"{url} --identity {identity}"
+
+
+def _older(other: KnownNode) -> str:
+    return f"{other.name} has an older version, which does not answer for this"
+
+
+def _no_answer(other: KnownNode, error: ParleyError) -> Check:
+    """Return the check of a node that does not answer, or does not accept what this one signs."""
+    where = None
+    if isinstance(error, NotAuthenticated):
+        cause = "the clocks of the two differ by more than a signature may be old"
+        command = SYNCHRONISATION
+    elif other.url is not None:
+        cause = "its service or host is down, its address has changed, or a firewall is between"
+        command = f"curl -sk {other.url}/healthz"
+    else:
+        cause = (
+            "it does not fetch its work here: its service is down, or it does not know this node"
+        )
+        command, where = "systemctl status parley-node", other.name
+    return Check(
+        subject="peering",
+        state=CheckState.FAULT,
+        what=error.detail,
+        cause=cause,
+        command=command,
+        where=where,
+    )
+
+
+def _tools(known: KnownNode) -> dict[str, bool]:
+    return {
+        name.removeprefix(TOOL): value is True
+        for name, value in known.attributes.items()
+        if name.startswith(TOOL)
+    }
+
+
+def _tests_of_pairs() -> list[TestTools]:
+    """Return the tests that two nodes make together, with their tools."""
+    pairs = []
+    for name, test in sorted(registry.tests().items()):
+        spec = test.spec_model.model_validate(test.example)
+        tools = registry.tools_for(name)
+        if len(test.participants(spec)) > 1 and tools:
+            named = [
+                (tool.name, None if tool.requirement is None else tool.requirement.package)
+                for tool in tools
+            ]
+            pairs.append(TestTools(name, named))
+    return pairs
+
+
+def _ms(duration: int) -> str:
+    return f"{duration / times.MILLISECOND:.3g} ms"
