@@ -121,6 +121,18 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "node.cli.doctor:doctor",
         "Find what is wrong with the node, or between two nodes, and what to type next.",
     ),
+    "top": (
+        "node.cli.top:top",
+        "Show what the node does now and next, who takes its time, and its load.",
+    ),
+    "events": (
+        "node.cli.events:events",
+        "Print the changes on the node as they happen, until Ctrl-C.",
+    ),
+    "open": (
+        "node.cli.open:open_page",
+        "Open the page of the node in a browser, logged in, or print its link.",
+    ),
     "limits": (
         "node.cli.limits:limits_group",
         "Check and show the limits of what other nodes may have of this host.",
@@ -176,6 +188,10 @@ FOREIGN = {
     "troubleshoot": "doctor",
     "check": "doctor",
     "diagnose": "doctor",
+    "monitor": "top",
+    "watch": "events",
+    "page": "open",
+    "browse": "open",
     "health": "status",
     "info": "status",
     "why": "explain",

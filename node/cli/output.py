@@ -227,6 +227,11 @@ class OutputWriter:
         else:
             self._lines([record], kind)
 
+    def line(self, record: Record, kind: RecordLayout) -> None:
+        """Print one record of a stream as JSON on a line of its own."""
+        self.require_fields(kind, [record])
+        self._json(self._picked(record), indent=None)
+
     def raw(self, document: object) -> None:
         """Print a document as JSON in any format: indented, or on one line for ``jsonl``."""
         self._json(document, indent=None if self.format == "jsonl" else 2)

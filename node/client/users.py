@@ -22,6 +22,7 @@ from node.client.archives import ArchivesApi
 from node.client.audit import AuditApi
 from node.client.causes import cause_of
 from node.client.diagnosis import DiagnosisApi
+from node.client.events import ServerEvent, parsed
 from node.client.meshes import MeshesApi
 from node.client.responses import Page as Page  # noqa: PLC0414 - the client's callers name it
 from node.client.responses import not_finite, page, read
@@ -59,7 +60,7 @@ from node.model.wire.task_lists import TaskChange, TaskCreation
 from node.model.wire.tasks import Task
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
     from types import TracebackType
     from uuid import UUID
 
@@ -69,6 +70,9 @@ if TYPE_CHECKING:
 _CARD = "/nodes/self"
 _CONNECT_S = 5
 _POLL_S = 20
+_SILENT_S = 40
+"""Seconds after which a stream of events is broken: a node sends something every 15 s."""
+_CLOSED = "a UserClient is used as an asynchronous context manager"
 _PAUSE_S = 0.1
 _SOON = 5 * times.SECOND
 _SERVER_FAULT = 500
@@ -473,6 +477,33 @@ class UserClient(MeshesApi, ArchivesApi, AuditApi, DiagnosisApi, TokensApi):
             await self._clock.sleep(_PAUSE_S)
             wait_s = _POLL_S
 
+    async def events(self, after: int | None = None) -> AsyncIterator[ServerEvent]:
+        """Yield the events of the node as they happen; with ``after`` those since that one, too.
+
+        Of earlier ones the node keeps some. The stream ends with the validity of the token, and if
+        the reader is too slow.
+
+        :raises PeerUnreachable: the connection was lost; the last number resumes the stream.
+        """
+        if self._http is None:
+            raise RuntimeError(_CLOSED)
+        headers = {} if after is None else {"Last-Event-ID": str(after)}
+        timeout = aiohttp.ClientTimeout(sock_connect=_CONNECT_S, sock_read=_SILENT_S)
+        url = f"{self.server}/v1/events"
+        try:
+            async with self._http.get(
+                url, headers=headers, timeout=timeout, allow_redirects=False, **self._tls
+            ) as response:
+                if response.content_type != "text/event-stream":
+                    self._answer(response, await response.read())
+                    raise self._not_ours(response, b"")
+                async for event in parsed(response.content):
+                    yield event
+        except TimeoutError as error:
+            raise self._unreachable(f"it sent nothing for {_SILENT_S} s") from error
+        except aiohttp.ClientError as error:
+            raise self._unreachable(cause_of(error)) from error
+
     # The exchange of messages
 
     async def _ask(
@@ -523,8 +554,7 @@ class UserClient(MeshesApi, ArchivesApi, AuditApi, DiagnosisApi, TokensApi):
 
     async def _send(self, method: str, url: URL, **options: Any) -> Any:
         if self._http is None:
-            msg = "a UserClient is used as an asynchronous context manager"
-            raise RuntimeError(msg)
+            raise RuntimeError(_CLOSED)
         async with self._http.request(method, url, **self._tls, **options) as response:
             return self._answer(response, await response.read())
 

@@ -1,0 +1,135 @@
+"""``parley events``: the changes on the node as they happen."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from node.cli.output import Column, Record, RecordLayout
+from node.cli.references import find_task, short
+from node.cli.retrying import PAUSES_S, RETRYABLE_ERRORS, announce_retry
+from node.cli.session import Session, asks_node
+from node.cli.times import clock_time
+
+if TYPE_CHECKING:
+    from node.client.events import ServerEvent
+
+KINDS = (
+    "run", "interval", "task", "exchange", "node", "campaign", "pool", "misses", "reservation",
+    "archive", "limits", "limit", "token", "certificate", "audit",
+)  # fmt: skip
+_WORDS = ("state", "outcome", "verb", "by", "number", "campaign")
+
+
+def _thing(event: Record) -> str:
+    """Return an id in short, or a name."""
+    about_id = event["event"] in {"run", "interval", "task", "exchange", "reservation", "token"}
+    return short(event["id"]) if about_id else str(event["id"])
+
+
+EVENT = RecordLayout(
+    columns=(
+        Column("event", lambda event: event["event"], whole=True),
+        Column("id", _thing, whole=True),
+        Column("change", lambda event: " ".join(str(event[w]) for w in _WORDS if w in event)),
+        Column("what", lambda event: event.get("headline", "")),
+    ),
+    fields=("number", "event", "id", "task", "state", "headline"),
+    empty="",
+    key="number",
+)
+
+
+def _kinds(_: click.Context, __: click.Parameter, written: str | None) -> frozenset[str]:
+    words = frozenset(filter(None, (word.strip() for word in (written or "").split(","))))
+    if unknown := words - set(KINDS):
+        msg = f"there is no event {min(unknown)!r}; there are {', '.join(KINDS)}"
+        raise click.BadParameter(msg)
+    return words
+
+
+@click.command("events")
+@click.option("--kind", "kinds", callback=_kinds, metavar="A,B", help="Only events of these kinds.")
+@click.option("--task", "written", metavar="TASK", help="Only events of this task and its runs.")
+@click.option("--state", metavar="A,B", help="Only changes to these states.")
+@click.option("--kept", is_flag=True, help="Begin with the events that the node has kept.")
+@click.option("--after", type=click.IntRange(0), help="Begin after the event of this number.")
+@click.option("--count", type=click.IntRange(1), help="End after so many events.")
+@asks_node
+async def events(
+    session: Session,
+    kinds: frozenset[str],
+    written: str | None,
+    state: str | None,
+    kept: bool,
+    after: int | None,
+    count: int | None,
+) -> None:
+    """Print the changes on the node as they happen, until Ctrl-C.
+
+    With -o json or jsonl each event is a JSON object on a line of its own. If the connection is
+    lost, it is made again, and what happened meanwhile is printed, as far as the node has kept it:
+    its latest 2,000 events.
+
+    \b
+      parley events
+      parley events --kind run --state failed,missed -o jsonl
+      parley events --task @-1 --kept
+      parley events --kind node --count 1 --timeout 10m     # wait for a node to come or go
+    """  # noqa: D301 - click's mark for lines to keep
+    if session.output.format == "csv":
+        msg = "events are printed as they come; use -o jsonl, ids or table"
+        raise click.UsageError(msg)
+    task = None if written is None else str((await find_task(session, written)).id)
+    states = frozenset(filter(None, (state or "").split(",")))
+
+    def wanted(record: Record) -> bool:
+        return (
+            (not kinds or record["event"] in kinds)
+            and (task is None or task in {record.get("task"), record["id"]})
+            and (not states or record.get("state") in states)
+        )
+
+    first = 0 if kept and after is None else after
+    left = count
+    async for record in _records(session, first, wanted):
+        _print(session, record)
+        if left is not None and (left := left - 1) == 0:
+            return
+
+
+async def _records(
+    session: Session, after: int | None, wanted: Callable[[Record], bool]
+) -> AsyncIterator[dict[str, Any]]:
+    """Yield the events that are wanted, also those after a lost connection."""
+    attempt = 0
+    while True:
+        try:
+            async for event in session.client.events(after):
+                attempt, after = 0, event.number
+                session.progress.clear()
+                record = _record(event)
+                if wanted(record):
+                    yield record
+        except RETRYABLE_ERRORS as error:
+            if after is None or attempt == len(PAUSES_S):
+                raise
+            await announce_retry(session.progress, session.clock, error, PAUSES_S[attempt])
+            attempt += 1
+
+
+def _record(event: ServerEvent) -> dict[str, Any]:
+    return {"number": event.number, "event": event.kind, **event.body}
+
+
+def _print(session: Session, record: Record) -> None:
+    output = session.output
+    if output.format == "table":
+        cells = filter(None, (column.text(record) for column in EVENT.columns))
+        output.text("  ".join([clock_time(session.clock.now()), *cells]))
+    elif output.format == "ids":
+        output.many([record], EVENT)
+    else:
+        output.line(record, EVENT)
