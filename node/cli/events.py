@@ -36,9 +36,9 @@ EVENT = RecordLayout(
         Column("change", lambda event: " ".join(str(event[w]) for w in _WORDS if w in event)),
         Column("what", lambda event: event.get("headline", "")),
     ),
-    fields=("number", "event", "id", "task", "state", "headline"),
+    fields=("event_id", "event", "id", "task", "state", "headline"),
     empty="",
-    key="number",
+    key="event_id",
 )
 
 
@@ -55,7 +55,7 @@ def _kinds(_: click.Context, __: click.Parameter, written: str | None) -> frozen
 @click.option("--task", "written", metavar="TASK", help="Only events of this task and its runs.")
 @click.option("--state", metavar="A,B", help="Only changes to these states.")
 @click.option("--kept", is_flag=True, help="Begin with the events that the node has kept.")
-@click.option("--after", type=click.IntRange(0), help="Begin after the event of this number.")
+@click.option("--after", type=click.IntRange(0), metavar="ID", help="Begin after this event.")
 @click.option("--count", type=click.IntRange(1), help="End after so many events.")
 @asks_node
 async def events(
@@ -121,7 +121,7 @@ async def _records(
 
 
 def _record(event: ServerEvent) -> dict[str, Any]:
-    return {"number": event.number, "event": event.kind, **event.body}
+    return {"event_id": event.number, "event": event.kind, **event.body}
 
 
 def _print(session: Session, record: Record) -> None:

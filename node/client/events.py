@@ -9,9 +9,6 @@ from typing import Any
 
 from node.model.errors import PeerAnswered
 
-LINE_MAX = 1_000_000
-"""Maximum length of a line of the stream."""
-
 
 @dataclass(frozen=True)
 class ServerEvent:

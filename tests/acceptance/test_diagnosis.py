@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -59,3 +60,50 @@ async def test_the_doctor_checks_one_node(a: Outsider) -> None:
     assert told.code == 0
     unknown = await parley(a, "doctor", "nobody")
     assert (unknown.code, "no node is called nobody" in unknown.err) == (6, True)
+
+
+async def test_events_are_printed_as_they_happen(a: Outsider, b: Outsider) -> None:
+    """Each event is a line; filters choose, --count ends, and an id resumes the stream."""
+    task = await a.create("idle", a, b)
+    await a.over(await a.run(task))
+    told = await parley(
+        a, "events", "--kept", "--task", task["id"], "--kind", "run", "--count", "2", "-o", "json"
+    )
+    first, second = map(json.loads, told.out.splitlines())
+    assert [each["state"] for each in (first, second)] == ["running", "merging"]
+    assert first["headline"] == "idle  a, b"
+    after = str(first["event_id"])
+    again = await parley(
+        a, "events", "--after", after, "--task", task["id"], "--count", "1", "-o", "jsonl"
+    )
+    assert json.loads(again.out)["event_id"] > first["event_id"]
+    line = await parley(a, "events", "--kept", "--state", "finished", "--count", "1", "-o", "table")
+    assert "run  " in line.out
+    assert "  finished  " in line.out
+    unknown = await parley(a, "events", "--kind", "walk")
+    assert (unknown.code, "there is no event 'walk'" in unknown.err) == (2, True)
+
+
+async def test_top_tells_who_takes_the_node(a: Outsider, b: Outsider) -> None:
+    """It has what comes next and who takes the time, and prints once where no terminal is."""
+    later = {"start": (datetime.now(UTC) + timedelta(minutes=20)).isoformat()}
+    task = await a.create("idle", a, b, schedule=later)
+    run = await a.until_state(await a.run(task), "scheduled")
+    await b.until_state(run, "scheduled")
+    told = json.loads((await parley(a, "top", "-o", "json")).out)
+    assert task["id"] in {run["task"] for run in told["next"]}
+    assert "owner" in {taker["who"] for taker in told["takers"]}
+    screen = await parley(a, "top", "--once", "-o", "table")
+    for line in ("now", "who takes the node, an hour before and after now"):
+        assert line in screen.out.splitlines()
+    seen_at_b = json.loads((await parley(b, "top", "-o", "json")).out)
+    assert "a" in {taker["who"] for taker in seen_at_b["takers"]}, "b knows the lead only"
+    await a.cancel(task)
+
+
+async def test_the_page_opens_logged_in(a: Outsider) -> None:
+    """The link has the token, and a token that is not accepted gives none."""
+    told = await parley(a, "open", "--print", "-o", "ids")
+    assert told.out.strip() == f"{a.url}/#token={a.token}"
+    refused = await parley(a, "open", "--token", "parley_wrong", "--print")
+    assert (refused.code, refused.out) == (3, "")

@@ -65,6 +65,33 @@ SILENT = LEAD.model_copy(
 )
 
 
+STATUS = NodeStatus(
+    name="a",
+    identity="ed25519:" + "A" * 43,
+    url=None,
+    version="0.3.0",
+    started_at=START - 90 * MINUTE,
+    clock=CLOCK,
+    database=DATABASE,
+    leads=(LEAD, SILENT),
+    planning=PlanningStatus(
+        due_tasks=2,
+        oldest_due=3 * SECOND,
+        waiting_for_nodes=1,
+        planned_at=START,
+        plan_age=4 * SECOND,
+    ),
+    runs=RunsStatus(running=1, next_start=START + 20 * SECOND),
+    peers=2,
+    peers_away=(PeerAway(name="b", since=START, reason="no route"),),
+    backlog=SOUND.backlog,
+    disk=DiskStatus(directory="/var/lib/parley", free_bytes=10**9, total_bytes=10**11),
+    load=LoadStatus(processors=4, one_minute=0.5),
+    backup=BackupStatus(wanted=True, latest_at=START - 3 * MINUTE, fault=None),
+    attention=tuple(attention(replace(SOUND, leads=[LEAD, SILENT]))),
+)
+
+
 def test_a_node_that_is_well_needs_nothing() -> None:
     """Nothing is told of a node without faults."""
     assert attention(SOUND) == []
@@ -145,32 +172,7 @@ def test_a_silent_lead_is_not_told_twice() -> None:
 
 def test_the_screen_has_it_all() -> None:
     """People see each part on a line, and what needs attention at the end."""
-    status = NodeStatus(
-        name="a",
-        identity="ed25519:" + "A" * 43,
-        url=None,
-        version="0.3.0",
-        started_at=START - 90 * MINUTE,
-        clock=CLOCK,
-        database=DATABASE,
-        leads=(LEAD, SILENT),
-        planning=PlanningStatus(
-            due_tasks=2,
-            oldest_due=3 * SECOND,
-            waiting_for_nodes=1,
-            planned_at=START,
-            plan_age=4 * SECOND,
-        ),
-        runs=RunsStatus(running=1, next_start=START + 20 * SECOND),
-        peers=2,
-        peers_away=(PeerAway(name="b", since=START, reason="no route"),),
-        backlog=SOUND.backlog,
-        disk=DiskStatus(directory="/var/lib/parley", free_bytes=10**9, total_bytes=10**11),
-        load=LoadStatus(processors=4, one_minute=0.5),
-        backup=BackupStatus(wanted=True, latest_at=START - 3 * MINUTE, fault=None),
-        attention=tuple(attention(replace(SOUND, leads=[LEAD, SILENT]))),
-    )
-    lines = status_view(status.model_dump(mode="json")).splitlines()
+    lines = status_view(STATUS.model_dump(mode="json")).splitlines()
     for line in (
         "node        a, version 0.3.0, up 1 h 30 min",
         "reached at  nowhere: it fetches its work itself",
