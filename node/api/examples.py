@@ -10,6 +10,7 @@ from typing import Any
 
 from node.model.wire.archives import ArchiveDocument, ArchivePatch, RetryRequest
 from node.model.wire.campaigns import CampaignDocument, CampaignPatch
+from node.model.wire.checks import DiagnosisRequest
 from node.model.wire.fields import Document
 from node.model.wire.host_limits import LimitTrialRequest
 from node.model.wire.nodes import ClockState, Node, NodeAddition, NodeCard, NodePatch
@@ -94,6 +95,7 @@ EXAMPLES: Mapping[type[Document], Any] = {
     NodeAddition: {"url": "https://b.example:8642", "identity": _IDENTITY},
     NodePatch: {"attributes": {"country": "DE", "rack": None}},
     LimitTrialRequest: {"as": "b", "task": {"test": _RTT}},
+    DiagnosisRequest: {"from": "b", "to": "c"},
     TokenRequest: {"label": "alice", "role": "run", "expires_in": "P90D"},
     Task: {
         "id": _TASK_ID,

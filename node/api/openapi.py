@@ -53,6 +53,7 @@ TAGS = {
     "healthz": ("Operation", "Health, metrics, and descriptions."),
     "readyz": ("Operation", ""),
     "status": ("Operation", ""),
+    "checks": ("Operation", ""),
     "metrics": ("Operation", ""),
     "openapi": ("Operation", ""),
     "problems": ("Operation", ""),
