@@ -6,6 +6,7 @@ import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict
+from typing import TypeVar
 
 from node.client.peers import Peer
 from node.clock import Clock
@@ -52,6 +53,10 @@ from node.plugins import registry
 from node.service import NodeService
 from node.store.nodes import KnownNode
 
+T = TypeVar("T")
+
+_TRIES = 3
+_BUSY_S = 2
 _MTU_S = 12.0
 _REACH_S = 2.0
 _EXCHANGES = 3
@@ -122,7 +127,8 @@ class PairChecker:
             checks = (skipped("view", why),)
         else:
             try:
-                found = await self._node.peer(one.identity).check(other.identity)
+                asked = self._node.peer(one.identity)
+                found = await _patiently(self._node.clock, lambda: asked.check(other.identity))
                 checks = checks_of_peer(found.checks, one.name, _known_by(one.url, one.identity))
             except UnknownToPeer as error:
                 checks = (self._unknown(one, error),)
@@ -229,7 +235,8 @@ class PairChecker:
         if not has(other.attributes, Feature.CHECKS):
             return [skipped("ports", _older(other))]
         nonce, settings = secrets.token_hex(16), self._node.settings
-        offer = await peer.probe(ProbeRequest(nonce=nonce))
+        request = ProbeRequest(nonce=nonce)
+        offer = await _patiently(self._node.clock, lambda: peer.probe(request))
         reached = await port_probes.reach(address, offer.port, nonce, _REACH_S)
         reasons = {"TCP": reached.tcp, "UDP": reached.udp}
         ports = f"{settings.port_first}-{settings.port_last}"
@@ -237,6 +244,19 @@ class PairChecker:
 
     async def _limits(self, peer: Peer) -> list[Check]:
         return limit_check(await peer.limits(), self._node.card.name)
+
+
+async def _patiently(clock: Clock, ask: Callable[[], Awaitable[T]]) -> T:
+    """Return the answer to a question, asked again while the other node is busy with a check.
+
+    :raises TooManyRequests: it is busy for longer than a check takes.
+    """
+    for _ in range(_TRIES - 1):
+        try:
+            return await ask()
+        except TooManyRequests as error:
+            await clock.sleep(min(error.retry_after_s, _BUSY_S))
+    return await ask()
 
 
 async def _exchange(peer: Peer, clock: Clock) -> tuple[PeerFacts, ClockReading]:

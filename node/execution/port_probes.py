@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import random
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import cast
 
@@ -20,11 +20,15 @@ from node.model.errors import HostError, TooManyRequests
 from node.store import bookings
 
 LASTS = 5 * times.SECOND
-"""Time for which a probe is open."""
+"""Longest time for which a probe is open."""
+
+_LINGER_S = 1
+"""Time for which it stays open once it was reached: an answer may be lost, and asked for again."""
 
 _TRIES = 20
 """Maximum number of ports that are tried to find one that no other program has."""
 _DATAGRAMS = 4
+_PROTOCOLS = ("TCP", "UDP")
 _NONCE_BYTES = 32
 
 
@@ -35,6 +39,31 @@ class PortReach:
     port: int
     tcp: str | None
     udp: str | None
+
+
+class _Probe:
+    """A number to be answered, and the protocols over which it has come."""
+
+    def __init__(self, nonce: bytes) -> None:
+        self.nonce = nonce
+        self.over_both = asyncio.Event()
+        self._came: set[str] = set()
+
+    def came(self, protocol: str) -> None:
+        """Note that the number has come."""
+        self._came.add(protocol)
+        if len(self._came) == len(_PROTOCOLS):
+            self.over_both.set()
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Send the number back over TCP."""
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError, TimeoutError):
+            async with asyncio.timeout(LASTS / times.SECOND):
+                if await reader.readexactly(_NONCE_BYTES) == self.nonce:
+                    self.came("TCP")
+                    writer.write(self.nonce)
+                    await writer.drain()
+        writer.close()
 
 
 class PortProbes:
@@ -56,10 +85,9 @@ class PortProbes:
         """
         if self._open is not None and not self._open.done():
             msg = "ports of this host are being probed already"
-            raise TooManyRequests(msg, LASTS // times.SECOND)
-        stack = contextlib.AsyncExitStack()
+            raise TooManyRequests(msg, _LINGER_S)
         bound: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._open = asyncio.create_task(self._serve(nonce.encode(), bound, stack), name="probe")
+        self._open = asyncio.create_task(self._serve(_Probe(nonce.encode()), bound), name="probe")
         return await bound
 
     async def close(self) -> None:
@@ -68,18 +96,26 @@ class PortProbes:
             self._open.cancel()
             await asyncio.gather(self._open, return_exceptions=True)
 
-    async def _serve(
-        self, nonce: bytes, bound: asyncio.Future[int], stack: contextlib.AsyncExitStack
-    ) -> None:
-        async with stack:
+    async def _serve(self, probe: _Probe, bound: asyncio.Future[int]) -> None:
+        async with contextlib.AsyncExitStack() as stack:
             try:
-                bound.set_result(await self._bind(nonce, stack))
+                bound.set_result(await self._bind(probe, stack))
             except Exception as error:  # noqa: BLE001 - raised to who waits for the port
                 bound.set_exception(error)
                 return
-            await self._clock.sleep(LASTS / times.SECOND)
+            finally:
+                bound.cancel()  # no effect if it is done
+            lasting = asyncio.create_task(self._clock.sleep(LASTS / times.SECOND))
+            reached = asyncio.create_task(probe.over_both.wait())
+            try:
+                await asyncio.wait({lasting, reached}, return_when=asyncio.FIRST_COMPLETED)
+                if reached.done():
+                    await self._clock.sleep(_LINGER_S)
+            finally:
+                lasting.cancel()
+                reached.cancel()
 
-    async def _bind(self, nonce: bytes, stack: contextlib.AsyncExitStack) -> int:
+    async def _bind(self, probe: _Probe, stack: contextlib.AsyncExitStack) -> int:
         """Listen at a port of the tools that no run has, and no other program.
 
         :raises HostError: there is none.
@@ -96,7 +132,7 @@ class PortProbes:
         why = "runs have all of them"
         for port in self._rng.sample(free, min(_TRIES, len(free))):
             try:
-                await self._listen(port, nonce, stack)
+                await self._listen(port, probe, stack)
             except OSError as error:
                 why = f"port {port}: {error.strerror or error}"
             else:
@@ -107,49 +143,35 @@ class PortProbes:
         )
         raise HostError(msg)
 
-    async def _listen(self, port: int, nonce: bytes, stack: contextlib.AsyncExitStack) -> None:
+    async def _listen(self, port: int, probe: _Probe, stack: contextlib.AsyncExitStack) -> None:
         loop, address = asyncio.get_running_loop(), self._settings.measurement_address
         family, *_, place = (await loop.getaddrinfo(address, port))[0]
         try:
-            await self._listen_at(str(place[0]), port, nonce, stack)
+            await self._listen_at(str(place[0]), port, probe, stack)
         except OSError:
             # Behind NAT the address is not one of this host.
             everywhere = "::" if family == socket.AF_INET6 else "0.0.0.0"  # noqa: S104
-            await self._listen_at(everywhere, port, nonce, stack)
+            await self._listen_at(everywhere, port, probe, stack)
 
     async def _listen_at(
-        self, host: str, port: int, nonce: bytes, stack: contextlib.AsyncExitStack
+        self, host: str, port: int, probe: _Probe, stack: contextlib.AsyncExitStack
     ) -> None:
         loop = asyncio.get_running_loop()
         async with contextlib.AsyncExitStack() as failing:
-            server = await asyncio.start_server(_answering(nonce), host, port)
+            server = await asyncio.start_server(probe.answer, host, port)
             failing.callback(server.close)
             transport, _ = await loop.create_datagram_endpoint(
-                lambda: _UdpAnswerer(nonce), local_addr=(host, port)
+                lambda: _UdpAnswerer(probe), local_addr=(host, port)
             )
             failing.callback(transport.close)
             stack.push_async_exit(failing.pop_all())
 
 
-def _answering(
-    nonce: bytes,
-) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]:
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError, asyncio.IncompleteReadError, TimeoutError):
-            async with asyncio.timeout(LASTS / times.SECOND):
-                if await reader.readexactly(_NONCE_BYTES) == nonce:
-                    writer.write(nonce)
-                    await writer.drain()
-        writer.close()
-
-    return answer
-
-
 class _UdpAnswerer(asyncio.DatagramProtocol):
     """Sends the right number back to whoever sends it."""
 
-    def __init__(self, nonce: bytes) -> None:
-        self._nonce = nonce
+    def __init__(self, probe: _Probe) -> None:
+        self._probe = probe
         self._transport: asyncio.DatagramTransport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -158,7 +180,8 @@ class _UdpAnswerer(asyncio.DatagramProtocol):
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
         """Answer."""
-        if data == self._nonce and self._transport is not None:
+        if data == self._probe.nonce and self._transport is not None:
+            self._probe.came("UDP")
             self._transport.sendto(data, addr)
 
 

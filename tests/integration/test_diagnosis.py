@@ -109,6 +109,20 @@ async def test_a_port_that_nobody_answers_is_told(a: Asker) -> None:
     assert closed.udp == "Connection refused"
 
 
+async def test_a_probe_ends_once_it_was_reached(a: Asker, clock: ManualClock) -> None:
+    """A moment after it was reached over both protocols, the next probe can be opened."""
+    port = await a.node.port_probes.open(NONCE)
+    assert await port_probes.reach("127.0.0.1", port, NONCE, 5) == port_probes.PortReach(
+        port, None, None
+    )
+    opened = a.node.port_probes._open
+    assert opened is not None
+    while not opened.done():
+        clock.advance(SECOND)
+        await clock.sleep(0)
+    assert await a.node.port_probes.open(NONCE)
+
+
 async def test_a_probe_says_nothing_to_strangers(a: Asker) -> None:
     """Without the number that was agreed on, nothing is answered."""
     port = await a.node.port_probes.open(NONCE)
