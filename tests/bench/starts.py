@@ -18,7 +18,7 @@ TOGETHER = 50
 ROUNDS = 12
 CROWD = 400
 CROWD_ROUNDS = 3
-_AHEAD = {"start": 5, "launch": 30, "crowd": 45}
+_AHEAD = {"start": 15, "launch": 30, "crowd": 45}
 """Seconds until the first run, enough to book all runs."""
 
 
