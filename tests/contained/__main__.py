@@ -123,9 +123,9 @@ class Story:
         """The backup from before the upgrade is restored, and the node finds its way from there."""
         tasks = task_ids(self.a)
         self.a.compose("stop", "lead", "node")
-        line = "parley admin restore --replace $(ls /var/backups/parley/*.parley | head -1)"
+        line = "parley admin restore --replace $(ls -t /var/backups/parley/*.parley | head -1)"
         self.a.compose("run", "--rm", "--no-deps", "-T", "node", "sh", "-c", line)
-        self.a.compose("start", "node", "lead")
+        self.a.compose("up", "--detach", "--no-build")
         wait_until_ready(self.a)
         self._require_kept(tasks)
         finished = finished_runs(self.a)
@@ -158,7 +158,7 @@ class Story:
             code = self.a.inspect(service, "{{.State.ExitCode}}")
             clean = {"0", TERMINATED} if service == "tools" else {"0"}
             require(code in clean, f"{service} ended by itself, not with {code}")
-        self.a.compose("start")
+        self.a.compose("up", "--detach", "--no-build")
         wait_until_ready(self.a)
         self._require_kept(tasks)
 
