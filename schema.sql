@@ -599,12 +599,14 @@ CREATE TABLE lead_process (
     version text,
     workers integer,
     takeovers bigint NOT NULL DEFAULT 0,
-    took_over_at timestamptz
+    took_over_at timestamptz,
+    figures text
 );
 COMMENT ON TABLE lead_process IS
 'The processes that plan the tasks led here. Each writes when it was last alive, several times a minute.';
 COMMENT ON COLUMN lead_process.stopped_at IS 'When it was told to stop; null while it works, and if it was killed.';
 COMMENT ON COLUMN lead_process.takeovers IS 'Number of tasks that it took over from other processes whose leases had run out.';
+COMMENT ON COLUMN lead_process.figures IS 'What it has counted and timed since its start, in the text format of Prometheus.';
 
 ---------------------------------------------------------------------------------------------------
 -- Pool tasks (at the lead): a number of nodes of a pool, chosen for some slots at a time

@@ -129,6 +129,7 @@ def dependencies_of(
         displacement=campaign_displacement_of(node),
         reconciliation=reconciliation_dependencies(node),
         seats=seat_dependencies(node, participant_of),
+        instruments=node.core.instruments,
     )
 
 

@@ -27,6 +27,7 @@ from lead.planning.agenda import Limits
 from lead.pool.episodes import EpisodeLimits, EpisodeLoop, SeatDependencies, phase_of
 from node.clock import Clock
 from node.housekeeping import COMPARE_S, Housekeeper, lead_jobs
+from node.instruments import Instruments
 from node.model.seat_weights import SeatWeights
 from node.outbox import Outbox
 from node.store.database import Database, Notice
@@ -45,6 +46,7 @@ class LeadDependencies:
     displacement: CampaignDisplacement
     reconciliation: ReconciliationDependencies
     seats: SeatDependencies
+    instruments: Instruments
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,9 @@ class Lead:
         self.episodes = EpisodeLoop(database, clock, bounds, dependencies.seats, rng)
         self.freed_room = FreedRoom(database, clock)
         kinds = (MessageKind.COMMIT, MessageKind.RELEASE)
-        self.outbox = Outbox(database, clock, kinds, self.delivery.deliver, poll_s=poll_s)
+        self.outbox = Outbox(
+            database, clock, kinds, self.delivery.deliver, dependencies.instruments, poll_s=poll_s
+        )
         self.reconciler = Reconciler(database, clock, dependencies.reconciliation, horizon)
         self._housekeeper = Housekeeper(clock)
         self._compare_every_s = settings.compare_every_s
@@ -122,6 +126,7 @@ class Lead:
                 choose_tool=dependencies.choose_tool,
                 refuse_task=dependencies.refuse_task,
                 take_back=dependencies.seats.take_back,
+                instruments=dependencies.instruments,
             ),
             rng,
         )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from node.clock import Clock
+from node.instruments import Instruments
 from node.settings import Settings
 from node.store.database import Database
 from node.trust.signer import Signer
@@ -14,7 +15,8 @@ from node.trust.signer import Signer
 class Core:
     """This node's database, clock, identity (its public key), and settings.
 
-    ``signer`` signs with its key; a simulated node has none.
+    ``signer`` signs with its key; a simulated node has none. ``instruments`` are those of this
+    process.
     """
 
     database: Database
@@ -22,3 +24,4 @@ class Core:
     identity: str
     settings: Settings
     signer: Signer | None = None
+    instruments: Instruments = field(default_factory=Instruments)

@@ -1,27 +1,122 @@
-"""Metrics for Prometheus, read from the run table on request."""
+"""Metrics for Prometheus: what this process has counted, and what the tables have now.
+
+They answer while the database does not, without what is in it.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from prometheus_client import CollectorRegistry, Counter, Gauge
+from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
+from node.capability.catalog import program_version
+from node.clock import synchronisation
 from node.model import times
+from node.model.errors import DatabaseUnavailable
 from node.model.host_limits.quotas import Quantity
 from node.model.leads import LeadState
-from node.model.readiness import Readiness
+from node.model.readiness import LEAD_SILENT, Readiness
 from node.readiness import leads_of, readiness_of
 from node.service import NodeService
-from node.store import archives, host_limits, outbox, pools, runs
+from node.store import archives, host_limits, outbox, pools, readiness, runs
 from node.store.database import Record
+from node.store.schema import schema_version
+
+_DATABASE_PATIENCE_S = 2.0
+"""Less than the 10 s after which Prometheus gives a scrape up, so that the rest is told."""
+
+
+async def exposition(node: NodeService) -> bytes:
+    """Return all metrics as text: what this process counted, then what is so now."""
+    counted = generate_latest(node.core.instruments.registry)
+    return counted + generate_latest(await registry_of(node))
 
 
 async def registry_of(node: NodeService) -> CollectorRegistry:
-    """Return a registry filled with the current values."""
+    """Return a registry filled with the current values.
+
+    While the database does not answer, it has those that this process knows without it.
+    """
     registry = CollectorRegistry()
+    _add_process(registry, node)
+    _add_transport(registry, node)
+    _add_backups(registry, node)
+    registry.register(_Results(node))
+    answered = True
+    try:
+        async with asyncio.timeout(_DATABASE_PATIENCE_S):
+            await _add_stored(registry, node)
+    except (DatabaseUnavailable, TimeoutError):
+        answered = False
+    _add_reachability(registry, node)
+    Gauge("parley_database_up", "Whether the database answers", registry=registry).set(answered)
+    return registry
+
+
+def _add_process(registry: CollectorRegistry, node: NodeService) -> None:
+    """Add what this process knows without the database."""
+    build = Gauge(
+        "parley_build_info",
+        "Always 1; the version of the program and of its schema",
+        ["version", "schema"],
+        registry=registry,
+    )
+    build.labels(program_version(), str(schema_version())).set(1)
+    started = Gauge("parley_start_time_seconds", "When this service started", registry=registry)
+    started.set(node.started / times.SECOND)
+    clock = synchronisation()
+    bound = math.nan if clock.error_bound is None else clock.error_bound / times.SECOND
+    for name, text, value in (
+        (
+            "parley_clock_error_seconds",
+            "Bound of the error of this host's clock, as the kernel estimates it",
+            bound,
+        ),
+        (
+            "parley_clock_synchronised",
+            "Whether the kernel says that this host's clock is synchronised",
+            math.nan if clock.synchronised is None else clock.synchronised,
+        ),
+        ("parley_event_streams", "Open event streams", node.hub.listeners),
+    ):
+        Gauge(name, text, registry=registry).set(value)
+    served = Counter(
+        "parley_requests", "Requests served, by who may call", ["access"], registry=registry
+    )
+    for access, count in node.served.items():
+        served.labels(access).inc(count)
+    steps = Counter("parley_clock_steps", "How often this host's clock was set", registry=registry)
+    steps.inc(node.clock_steps.watcher.count)
+    tried = Counter(
+        "parley_archive_deliveries",
+        "Results given to archivers since the start, by outcome",
+        ["archiver", "fate"],
+        registry=registry,
+    )
+    for (archiver, outcome), count in node.result_delivery.counted.items():
+        tried.labels(archiver, outcome).inc(count)
+
+
+def _add_reachability(registry: CollectorRegistry, node: NodeService) -> None:
+    """Add which of the other nodes answer, as far as is known."""
+    reachable = Gauge(
+        "parley_node_reachable",
+        "Whether a known node answered last time",
+        ["node"],
+        registry=registry,
+    )
+    for peer in node.directory.all:
+        if not peer.is_self:
+            reachable.labels(peer.name).set(0 if peer.unreachable_since else 1)
+
+
+async def _add_stored(registry: CollectorRegistry, node: NodeService) -> None:
+    """Add what is read from the database."""
     async with node.database.connection() as connection:
         counted = await runs.counts(connection)
         backlog = await outbox.backlog(connection)
@@ -29,7 +124,7 @@ async def registry_of(node: NodeService) -> CollectorRegistry:
         missed = await pools.expected_misses(connection, node.clock.now())
     by_state = Gauge(
         "parley_runs",
-        "Runs in the table, by state and class",
+        "Runs in the table, by state and class; falls when old runs are deleted",
         ["state", "scheduling_class"],
         registry=registry,
     )
@@ -43,39 +138,12 @@ async def registry_of(node: NodeService) -> CollectorRegistry:
     )
     for each in missed:
         misses.labels(each.pool, each.campaign).set(each.runs)
-    await _add_limits(registry, node)
     Gauge("parley_outbox_messages", "Messages not yet acknowledged", registry=registry).set(backlog)
-    Gauge("parley_event_streams", "Open event streams", registry=registry).set(node.hub.listeners)
-    reachable = Gauge(
-        "parley_node_reachable",
-        "Whether a known node answered last time",
-        ["node"],
-        registry=registry,
-    )
-    await node.directory.refresh()
-    for peer in node.directory.all:
-        if not peer.is_self:
-            reachable.labels(peer.name).set(0 if peer.unreachable_since else 1)
-    served = Counter(
-        "parley_requests", "Requests served, by who may call", ["access"], registry=registry
-    )
-    for access, count in node.served.items():
-        served.labels(access).inc(count)
-    steps = Counter(
-        "parley_clock_steps",
-        "How often this host's clock was set",
-        registry=registry,
-    )
-    steps.inc(node.clock_steps.watcher.count)
     _add_archives(registry, node, archived)
+    await _add_limits(registry, node)
     _add_readiness(registry, await readiness_of(node))
     await _add_leads(registry, node)
-    _add_transport(registry, node)
-    _add_backups(registry, node)
-    registry.register(_Results(node))
-    started = Gauge("parley_start_time_seconds", "When this service started", registry=registry)
-    started.set(node.started / 1_000_000)
-    return registry
+    await node.directory.refresh()
 
 
 async def _add_limits(registry: CollectorRegistry, node: NodeService) -> None:
@@ -148,6 +216,9 @@ async def _add_leads(registry: CollectorRegistry, node: NodeService) -> None:
         ["lead"],
         registry=registry,
     )
+    async with node.database.connection() as connection:
+        figures = await readiness.lead_figures(connection, now - LEAD_SILENT)
+    registry.register(_LeadFigures(figures))
     for lead, state in await leads_of(node):
         takeovers.labels(lead.owner).inc(lead.takeovers)
         if state in {LeadState.STOPPED, LeadState.REPLACED}:
@@ -216,14 +287,25 @@ def _add_archives(registry: CollectorRegistry, node: NodeService, backlog: list[
         since = row["oldest_at"]
         age = 0.0 if since is None else max(0, node.clock.now() - since) / times.SECOND
         oldest.labels(*labels).set(age)
-    tried = Counter(
-        "parley_archive_deliveries",
-        "Results given to archivers since the start, by outcome",
-        ["archiver", "fate"],
-        registry=registry,
-    )
-    for (archiver, outcome), count in node.result_delivery.counted.items():
-        tried.labels(archiver, outcome).inc(count)
+
+
+class _LeadFigures(Collector):
+    """The figures of the leads, each with the name of its lead as a label."""
+
+    def __init__(self, figures: Sequence[tuple[str, str]]) -> None:
+        self._figures = figures
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield one family per name."""
+        families: dict[str, Metric] = {}
+        for lead, text in self._figures:
+            for family in text_string_to_metric_families(text):
+                known = families.setdefault(
+                    family.name, Metric(family.name, family.documentation, family.type)
+                )
+                for sample in family.samples:
+                    known.add_sample(sample.name, {**sample.labels, "lead": lead}, sample.value)
+        yield from families.values()
 
 
 class _Results(Collector):
@@ -238,7 +320,8 @@ class _Results(Collector):
         ended: dict[str, int] = {}
         for at, sample in self._node.collector.latest.samples(self._node.clock.now()):
             if sample.name not in families:
-                text = "A figure of each task's last result"
+                figure = sample.name.removeprefix("parley_result_").replace("_", " ")
+                text = f"Of each task's last result: {figure}"
                 families[sample.name] = GaugeMetricFamily(sample.name, text)
             families[sample.name].add_sample(sample.name, dict(sample.labels), sample.value)
             ended[dict(sample.labels).get("task", "")] = at

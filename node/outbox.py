@@ -16,6 +16,7 @@ from functools import partial
 import structlog
 
 from node.clock import Clock, LatchedEvent
+from node.instruments import Instruments
 from node.model import times
 from node.model.errors import (
     NotAuthenticated,
@@ -51,6 +52,7 @@ class Outbox:
         clock: Clock,
         kinds: Sequence[MessageKind],
         deliver: Deliver,
+        instruments: Instruments,
         *,
         poll_s: float = POLL_S,
     ) -> None:
@@ -59,6 +61,7 @@ class Outbox:
         self._clock = clock
         self._kinds = kinds
         self._deliver = deliver
+        self._instruments = instruments
         self._poll_s = poll_s
         self._woken = LatchedEvent()
         self._busy: dict[str, asyncio.Task[None]] = {}
@@ -139,6 +142,8 @@ class Outbox:
         for number, message in enumerate(queue):
             try:
                 await self._deliver(message)
+                age = self._clock.now() - message.created_at
+                self._instruments.message(message.kind, age)
             except (NotAuthenticated, TooManyRequests) as error:
                 await self._failed(queue[number:], error)
                 break

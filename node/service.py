@@ -25,6 +25,7 @@ from node.client.peers import Peer, Peers, via_own_node
 from node.clock import Clock
 from node.clock_steps import ClockStepHandler
 from node.core import Core
+from node.ended_runs import EndedRunRecorder
 from node.events import EventHub
 from node.execution.agreement import ParticipantAgreement
 from node.execution.contexts import Contexts
@@ -176,6 +177,7 @@ class NodeService:
         self.backups = ScheduledBackups(core, dependencies.dsn)
         self.creation_gate = CreationGate(core.clock)
         self.hub = EventHub(core.clock)
+        self.ended_runs = EndedRunRecorder(core)
         self.audit = AuditLog(core)
         self.tokens = AccessTokens(core, dependencies.new_id)
         self.request_rates = RequestRates(core)
@@ -199,10 +201,17 @@ class NodeService:
             MessageKind.TASK_CHANGE,
         )
         self.outbox = Outbox(
-            core.database, core.clock, kinds, self._deliver, poll_s=dependencies.poll_s
+            core.database,
+            core.clock,
+            kinds,
+            self._deliver,
+            core.instruments,
+            poll_s=dependencies.poll_s,
         )
         self._listeners: list[Callable[[Notice], None]] = [
             self.hub.on_notice,
+            self.ended_runs.on_notice,
+            self.tokens.on_notice,
             self.launcher.on_notice,
             self.outbox.on_notice,
             self.limits.on_notice,
@@ -325,9 +334,7 @@ class NodeService:
         )
         transforms = Transforms(self.tool_runner)
         host = ArchivingHost(core.settings.name, core.settings.archive_places, core.clock.now)
-        self.result_delivery = ResultDeliverer(
-            core.database, core.clock, host, self.capabilities.metrics, transforms
-        )
+        self.result_delivery = ResultDeliverer(core, host, self.capabilities.metrics, transforms)
         self.archives = Archives(
             core.database, core.clock, host, transforms.fault_of, dependencies.new_id
         )
@@ -450,6 +457,7 @@ class NodeService:
             asyncio.create_task(self.outbox.run(), name="outbox"),
             asyncio.create_task(self.freed_time.run(), name="interest"),
             asyncio.create_task(self.audit.run(), name="audit"),
+            asyncio.create_task(self.ended_runs.run(), name="ended runs"),
         ]
         self._housekeeper.start(self._periodic_jobs())
 

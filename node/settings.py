@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Final, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -134,6 +134,10 @@ class Settings(BaseSettings):
     )
     pull_pause_max: Duration = Field(
         times.MINUTE, ge=times.SECOND, description="Maximum pause between fruitless fetches."
+    )
+
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="The least level that is logged; ends of runs and refusals are info."
     )
 
     horizon: Duration = Field(times.DAY, description="How far ahead runs are booked.")

@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
+import structlog
+
 from lead.exchange.decision import AttemptRecorder, PlanningAttempt
 from lead.exchange.delivery import DecidedExchange, DecisionDelivery, OutboxMessage
 from lead.exchange.negotiation import Exchange, Negotiator, is_beyond_booking_horizon
@@ -27,9 +29,11 @@ from lead.planning.unreachable import jittered_pause
 from lead.store import episodes, planning
 from node.batching import Batcher
 from node.clock import Clock
+from node.instruments import Instruments
 from node.model import times
 from node.model.errors import NotFound, ParleyError, ToolUnavailable, in_words_of
 from node.model.gaps import closed_slots
+from node.model.headline import headline
 from node.model.outcomes import UNANSWERED, PlanningOutcome
 from node.model.recurrence import nominal_starts
 from node.model.task_terms import TaskTerms, introduction_with
@@ -49,6 +53,8 @@ ChooseTool = Callable[
 ]
 """``choose(test, preferred, offers, spec)`` returns the tool and the duration of its runs (µs)."""
 
+log = structlog.get_logger()
+
 
 @dataclass(frozen=True)
 class PlannerDependencies:
@@ -66,6 +72,7 @@ class PlannerDependencies:
     choose_tool: ChooseTool
     refuse_task: Callable[[UUID, str], Awaitable[None]]
     take_back: Callable[[UUID, str], Awaitable[bool]]
+    instruments: Instruments
 
 
 class Planner:
@@ -91,6 +98,7 @@ class Planner:
         self._choose_tool = dependencies.choose_tool
         self._refuse_task = dependencies.refuse_task
         self._take_back = dependencies.take_back
+        self._instruments = dependencies.instruments
         self._rng = rng
         self._standings = Batcher(self._standings_of, apart=lambda claimed: (claimed.task,))
 
@@ -111,6 +119,7 @@ class Planner:
             await self.spread()
 
     async def _plan(self, claimed: Claim, guard: ReachabilityGuard) -> None:
+        began = self._clock.monotonic()
         participants, missing = self._participants(claimed)
         if guard.unreachable is not None:
             missing = guard.unreachable.in_words()
@@ -127,6 +136,9 @@ class Planner:
         if unreachable is not None and outcome in UNANSWERED:
             attempt.exchange.fail(unreachable[1].in_words(), outcome)
         await self._recorder.record(replace(attempt, unreachable=unreachable), participants)
+        outcome = attempt.exchange.outcome
+        self._instruments.planned(outcome, self._clock.monotonic() - began)
+        _log_refusal(attempt)
         if unreachable is not None:
             self._reachability.task_waits(unreachable[0])
         elif (why := out_of_time(attempt)) is not None:
@@ -156,9 +168,11 @@ class Planner:
             elif claimed.suspended is not None:
                 exchange.fail(suspended(claimed.suspended), PlanningOutcome.SUSPENDED)
             elif due.slots:
+                began = self._clock.monotonic()
                 exchange = await self._negotiator.exchange(
                     claimed, participants, due.slots, now + ahead if within_all else None
                 )
+                self._instruments.exchanged(exchange.outcome, self._clock.monotonic() - began)
             return PlanningAttempt(claimed, recurrence, limits, waiting, due, exchange)
 
         attempt = await ask(within_all=True)
@@ -313,6 +327,22 @@ class Planner:
         nothing = AgendaUpdate(claimed.planned_to, None, None, 0)
         async with self._database.connection() as connection:
             await planning.finish_claims(connection, [(claimed, nothing)])
+
+
+def _log_refusal(attempt: PlanningAttempt) -> None:
+    """Log why slots of a task got no time in this attempt; they wait, or are given up."""
+    exchange, terms = attempt.exchange, attempt.claimed.terms
+    if not exchange.reasons:
+        return
+    names = [each.name for each in terms.participants]
+    log.info(
+        "not booked",
+        outcome=exchange.outcome,
+        what=headline(terms.test, names, terms.spec),
+        task=str(attempt.claimed.task),
+        slots=len(exchange.reasons),
+        reason=next(iter(exchange.reasons.values())),
+    )
 
 
 def _refusals(terms: TaskTerms) -> str:

@@ -43,6 +43,7 @@ from node.api.middleware import (
     guarded,
     problems,
     signatures,
+    timed,
     traced,
 )
 from node.api.routing import NODE, ROUTES_SERVED
@@ -139,6 +140,7 @@ def application(node: NodeService, page: list[web.RouteDef]) -> web.Application:
     app = web.Application(
         middlewares=[
             keep_connection,
+            timed,
             traced,
             delivered,
             signatures,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import structlog
 from aiohttp import web
 from aiohttp.typedefs import Handler
@@ -23,6 +25,7 @@ from node.api.routing import (
 )
 from node.model.errors import (
     ChangedSince,
+    DatabaseUnavailable,
     MalformedRequest,
     MethodNotAllowed,
     NotAllowed,
@@ -45,7 +48,24 @@ PEER_BODY_MAX = 8_000_000
 _BODY_MAX = {Access.OPEN: 65_536, Access.PEER: PEER_BODY_MAX}
 """By access, the maximum bytes of a body where it is not ``BODY_MAX``."""
 
+_DATABASE_PATIENCE_S = 2.0
+"""Time in which the database has to tell whose token it is, where it may also be away."""
+
 log = structlog.get_logger()
+
+
+@web.middleware
+async def timed(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Time each answer, but for long polls and streams, whose time is the caller's wish."""
+    core = request.app[NODE].core
+    began = core.clock.monotonic()
+    answer = await handler(request)
+    if isinstance(answer, web.Response) and "wait" not in request.query:
+        resource = request.match_info.route.resource
+        route = "" if resource is None else resource.canonical
+        took = core.clock.monotonic() - began
+        core.instruments.request(request.method, route, answer.status, took)
+    return answer
 
 
 @web.middleware
@@ -162,7 +182,7 @@ def guarded(route: Route) -> Handler:
             case Access.OPEN:
                 request[PRINCIPAL] = STRANGER
             case access:
-                request[PRINCIPAL] = await _user(request, access)
+                request[PRINCIPAL] = await _user(request, access, route)
                 _spend(request)
         if signed is None:
             require_acceptable(request, route)
@@ -179,7 +199,7 @@ def guarded(route: Route) -> Handler:
                 request[PRINCIPAL] = _peer(request, sender)
             answer = await route.handler(request)
         if "wait" in request.query and request[PRINCIPAL].kind is PrincipalKind.TOKEN:
-            await _user(request, route.access)  # it may have been revoked in the meantime
+            await _user(request, route.access, route)  # it may have been revoked in the meantime
         return answer
 
     return handle
@@ -250,7 +270,21 @@ def _reads_locally(request: web.Request) -> bool:
     )
 
 
-async def _user(request: web.Request, access: Access) -> Principal:
+async def _principal(request: web.Request, token: str, route: Route) -> Principal | None:
+    tokens = request.app[NODE].tokens
+    if not route.without_database:
+        return await tokens.principal(token)
+    try:
+        async with asyncio.timeout(_DATABASE_PATIENCE_S):
+            return await tokens.principal(token)
+    except (DatabaseUnavailable, TimeoutError) as error:
+        if (principal := tokens.remembered(token)) is None:
+            msg = "the database, which knows whose token this is, does not answer"
+            raise DatabaseUnavailable(msg) from error
+        return principal
+
+
+async def _user(request: web.Request, access: Access, route: Route) -> Principal:
     """Return the user who sends a request, or any program on this host where that may read.
 
     :raises NotAuthenticated: they send no valid token.
@@ -258,7 +292,7 @@ async def _user(request: web.Request, access: Access) -> Principal:
     """
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     given = token.strip() if scheme.lower() == "bearer" else ""
-    principal = await request.app[NODE].tokens.principal(given) if given else None
+    principal = await _principal(request, given, route) if given else None
     if principal is None and access.reads and _reads_locally(request):
         return HOST
     if principal is None and given:

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import orjson
 from aiohttp import web
-from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from node.api import responses
 from node.api.routing import NODE, Route
 from node.batching import Batcher
-from node.metrics import registry_of
+from node.metrics import exposition
 from node.model.errors import DatabaseUnavailable, NotReady
 from node.model.readiness import Readiness
 from node.model.wire.health import Health, Ready
@@ -54,7 +54,7 @@ async def ready(request: web.Request) -> web.StreamResponse:
 
 async def metrics(request: web.Request) -> web.StreamResponse:
     """GET: metrics for Prometheus."""
-    body = generate_latest(await registry_of(request.app[NODE]))
+    body = await exposition(request.app[NODE])
     return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 
@@ -68,6 +68,13 @@ async def description(request: web.Request) -> web.StreamResponse:
 ROUTES = (
     Route("GET", "/healthz", alive, "Alive", answer=Health),
     Route("GET", "/readyz", ready, "Ready to work", answer=Ready),
-    Route("GET", "/metrics", metrics, "Metrics for Prometheus", media_type="text/plain"),
+    Route(
+        "GET",
+        "/metrics",
+        metrics,
+        "Metrics for Prometheus",
+        media_type="text/plain",
+        without_database=True,
+    ),
     Route("GET", "/v1/openapi.json", description, "This description"),
 )

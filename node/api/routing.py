@@ -71,6 +71,8 @@ class Route:
     """The item of a list that the body may be, too, and of the list that then answers, with 200."""
     body_max: int | None = None
     """Maximum bytes of the body, if it is less than the access rule allows."""
+    without_database: bool = False
+    """Whether it answers while the database does not, to callers whose tokens were valid before."""
 
     @property
     def access(self) -> Access:

@@ -145,6 +145,7 @@ def _run(settings: Settings, *, node: bool, lead: bool) -> None:
             if sys.stderr.isatty()
             else structlog.processors.JSONRenderer(),
         ],
+        wrapper_class=structlog.make_filtering_bound_logger(settings.log_level),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
     logs.route()
@@ -353,7 +354,12 @@ async def _leading(node: NodeService, owner: str, *, alone: bool) -> AsyncIterat
 async def _show_lead(node: NodeService, owner: str) -> None:
     """Write that this process plans; forget those of which nothing was heard for a week."""
     now = node.clock.now()
-    program = LeadProgram(node.started, program_version(), node.settings.workers)
+    program = LeadProgram(
+        node.started,
+        program_version(),
+        node.settings.workers,
+        node.core.instruments.lead_figures(),
+    )
     async with node.database.connection() as connection:
         await readiness.keep_lead(connection, owner, now, now - 7 * times.DAY, program)
 

@@ -149,6 +149,7 @@ class Launcher:
         self._stopping = False
         self._tool_runner = tool_runner
         self._observer = PartObserver(core.clock, tool_runner)
+        self._instruments = core.instruments
 
     def on_notice(self, notice: Notice) -> None:
         """Look again after a commit or when a run gets its time back; stop runs that were ended."""
@@ -382,6 +383,8 @@ class Launcher:
             if unbegun is not None:
                 return unbegun
             started_at = max(running.started_at - command.delay, run.starts_at)
+            if not command.waits_itself:
+                self._instruments.start(run.test, running.started_at - begins)
             await self._record(run, running, started_at)
             if command.waits_itself and await self._until(
                 begins - HOST_SAMPLE_LEAD_TIME, cancelled

@@ -247,6 +247,8 @@ class PartCollector:
             figures = self._capabilities.metrics(run.test, outcome.result)
         document = {
             "task": str(run.task),
+            "campaign": run.campaign,
+            "reference": run.reference,
             "test": {"type": run.test, "spec": run.spec},
             "participants": PARTICIPANTS.dump_python(run.participants, mode="json"),
             "succeeded": succeeded,

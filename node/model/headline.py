@@ -35,6 +35,20 @@ def headline(
     return f"{test}  {ends}" if ends else test
 
 
+def direction(names: Sequence[str], spec: Mapping[str, Any]) -> tuple[str, str]:
+    """Return from whom to whom a task measures, each empty if that is not one name.
+
+    >>> direction(["a", "b"], {"dest": "b", "reverse": True})
+    ('b', 'a')
+    """
+    if len(names) == 1:
+        return names[0], _target(spec) or ""
+    if len(names) == _PAIR and "dest" in spec:
+        first, second = names
+        return (second, first) if spec.get("reverse") is True else (first, second)
+    return "", ""
+
+
 def _ends(names: Sequence[str], spec: Mapping[str, Any]) -> str:
     if len(names) == 1:
         target = _target(spec)

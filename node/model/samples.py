@@ -1,8 +1,12 @@
 """Results as samples of time series, for Prometheus and OpenTelemetry. Pure.
 
 A series is identified by its name, ``parley_result_<metric>``, and by labels: ``test``, ``task``,
-``participants`` (their names, with commas), ``target`` (the spec's ``dest``, if it has one), and
+``source`` and ``dest`` (from whom to whom is measured), ``participants`` (names, with commas),
+``target`` (the spec's ``dest``, if it has one), ``mesh`` and ``campaign`` where there are any, and
 the metric's own. Each outcome also has ``parley_result_succeeded``, 1 or 0.
+
+Names and values are in the base units of Prometheus (https://prometheus.io/docs/practices/naming/):
+``rtt_median_ms`` becomes ``rtt_median_seconds``, ``throughput_bps`` ``throughput_bits_per_second``.
 """
 
 from __future__ import annotations
@@ -13,8 +17,20 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from node.model.headline import direction
+from node.model.total_loss import LOSS
+
 _FOREIGN = re.compile(r"[^a-zA-Z0-9_]")
 _VALUE_MAX = 200
+_DAY_S = 86_400
+
+_BASE_UNITS = {
+    "ms": ("_ms", "_seconds", "s", 1e-3),
+    "s": ("_s", "_seconds", "s", 1.0),
+    "days": ("", "_seconds", "s", _DAY_S),
+    "bit/s": ("_bps", "_bits_per_second", "bit/s", 1.0),
+}
+"""By unit of a metric: the end of its name, that of the series, its unit, and the factor."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +69,19 @@ def _common(document: Mapping[str, Any]) -> dict[str, str]:
         for one in (participants if isinstance(participants, list) else ())
         if isinstance(one, Mapping)
     ]
+    spec = spec if isinstance(spec, Mapping) else {}
+    reference = document.get("reference")
+    mesh = reference.get("mesh") if isinstance(reference, Mapping) else None
+    source, dest = direction(names, spec)
     return {
         "test": str(test.get("type") or ""),
         "task": str(document.get("task") or ""),
         "participants": ",".join(names),
-        "target": str(spec.get("dest") or "") if isinstance(spec, Mapping) else "",
+        "source": source,
+        "dest": dest,
+        "target": str(spec.get("dest") or ""),
+        "mesh": mesh if isinstance(mesh, str) else "",
+        "campaign": str(document.get("campaign") or ""),
     }
 
 
@@ -73,10 +97,19 @@ def _sample(metric: object, common: Mapping[str, str]) -> Sample | None:
     own_labels = {
         name_of(key) if key not in common else f"metric_{key}": str(own[key]) for key in own
     }
-    unit = str(metric.get("unit") or "1")
-    return Sample(
-        f"parley_result_{name_of(name)}", _sorted({**own_labels, **common}), float(value or 0), unit
-    )
+    given = name_of(name), float(value or 0), str(metric.get("unit") or "1")
+    base, amount, unit = _in_base_unit(*given)
+    return Sample(f"parley_result_{base}", _sorted({**own_labels, **common}), amount, unit)
+
+
+def _in_base_unit(name: str, value: float, unit: str) -> tuple[str, float, str]:
+    """Return the name, value and unit of a metric as Prometheus wants them."""
+    if name == LOSS:
+        return f"{name}_ratio", value, unit
+    if unit not in _BASE_UNITS:
+        return name, value, unit
+    end, base_end, base_unit, factor = _BASE_UNITS[unit]
+    return name.removesuffix(end) + base_end, value * factor, base_unit
 
 
 def name_of(text: str) -> str:

@@ -95,6 +95,7 @@ class PeerMonitor:
                     await nodes.not_reached(connection, known.identity, now, fault)
                 if (fault is None) is (known.unreachable_since is not None):
                     await notify(connection, "node", known.name, "lost" if fault else "reached")
+                    _log_change(known, fault)
             for known, look in zip(others, looks, strict=True):
                 if look.free_time is not None:
                     await nodes.keep_figures(connection, known.identity, look.free_time)
@@ -193,11 +194,20 @@ class PeerMonitor:
             await nodes.reached(connection, [identity], now)
             await outbox.hasten(connection, [identity], now)
             await notify(connection, "node", known.name, "reached")
+        _log_change(known, None)
         await self._directory.refresh()
 
 
 def _description(node: KnownNode | NodeCard) -> tuple[dict[str, Any], int, str]:
     return node.attributes, node.lanes, node.address
+
+
+def _log_change(known: KnownNode, fault: str | None) -> None:
+    """Log that a node has become unreachable, with the reason, or answers again."""
+    if fault is None:
+        log.info("a node answers again", node=known.name)
+    else:
+        log.warning("a node does not answer", node=known.name, error=fault)
 
 
 def _unseen(known: KnownNode) -> bool:

@@ -18,7 +18,8 @@ from typing import Any, Protocol
 import orjson
 import structlog
 
-from node.clock import Clock, LatchedEvent
+from node.clock import LatchedEvent
+from node.core import Core
 from node.execution.transforming import TransformResult
 from node.model import archiving, times
 from node.model.errors import ArchiverFailed, ParleyError, reason_of
@@ -35,7 +36,7 @@ from node.results.archivers import archivers
 from node.results.transforms import Transforms
 from node.store import archives, bookings
 from node.store.archives import DeliverySettlement
-from node.store.database import Database, Notice, Record
+from node.store.database import Notice, Record
 
 POLL_S = 10.0
 """Interval of polling the table, in case a notification is lost."""
@@ -122,15 +123,15 @@ class ResultDeliverer:
 
     def __init__(
         self,
-        database: Database,
-        clock: Clock,
+        core: Core,
         host: ArchivingHost,
         metrics_of: MetricsExtractor,
         transforms: Transforms,
     ) -> None:
         """Store the dependencies; nothing is delivered before :meth:`run`."""
-        self._database = database
-        self._clock = clock
+        self._database = core.database
+        self._clock = core.clock
+        self._instruments = core.instruments
         self._host = host
         self._metrics_of = metrics_of
         self._transforms = transforms
@@ -372,8 +373,7 @@ class ResultDeliverer:
             if parked:
                 await bookings.notify(connection, "archive", destination, "parked")
         opened.used_at = self._clock.monotonic()
-        for outcome in outcomes.values():
-            self.counted[opened.archiver, outcome.status] += 1
+        self._count(opened.archiver, items, outcomes, now)
         self._log(opened, accepted=accepted, parked=parked, errors=errors)
         if outcomes and all(each.status is DeliveryStatus.AGAIN for each in outcomes.values()):
             opened.failing = True
@@ -383,6 +383,20 @@ class ResultDeliverer:
             )
         elif accepted:
             opened.failing = False
+
+    def _count(
+        self,
+        archiver: str,
+        items: Sequence[_Item],
+        outcomes: Mapping[int, DeliveryOutcome],
+        now: int,
+    ) -> None:
+        for outcome in outcomes.values():
+            self.counted[archiver, outcome.status] += 1
+        for item in items:
+            told = outcomes.get(item.number)
+            if told is not None and told.status is DeliveryStatus.ACCEPTED:
+                self._instruments.archived(archiver, now - item.delivery().at)
 
     def _log(self, opened: _Open, *, accepted: bool, parked: int, errors: Sequence[str]) -> None:
         """Log once that a destination fails, once that it works again, and what is parked."""

@@ -21,11 +21,12 @@ class PlanningFacts(NamedTuple):
 
 
 class LeadProgram(NamedTuple):
-    """A process that plans: its start, its program's version, and the number of its workers."""
+    """A process that plans: its start, its version, the number of its workers, its figures."""
 
     started_at: int | None = None
     version: str | None = None
     workers: int | None = None
+    figures: str | None = None
 
 
 async def keep_lead(
@@ -52,6 +53,11 @@ async def lead_processes(connection: Connection, leased_until: int) -> list[Lead
     """Return the processes that were heard last, with their leases up to an instant."""
     rows = await connection.fetch(_SQL["lead_processes"], leased_until)
     return [LeadProcess(*row) for row in rows]
+
+
+async def lead_figures(connection: Connection, heard_after: int) -> list[tuple[str, str]]:
+    """Return the figures of each lead that was heard after an instant, by its name."""
+    return [(row[0], row[1]) for row in await connection.fetch(_SQL["lead_figures"], heard_after)]
 
 
 class Standing(NamedTuple):

@@ -61,6 +61,8 @@ class LockedRun:
     duration: int
     tool: str | None
     revision: int
+    campaign: str | None
+    reference: dict[str, Any] | None
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,23 @@ class RunStateChange:
 
     id: UUID
     task: UUID
+
+
+@dataclass(frozen=True)
+class EndedRun:
+    """A run that ended; ``cause`` is its reason without times, lengths and ids."""
+
+    id: UUID
+    task: UUID
+    lead: str
+    state: str
+    test: str
+    spec: dict[str, Any]
+    participants: tuple[Participant, ...]
+    campaign: str | None
+    reason: str | None
+    cause: str | None
+    verdict: str | None
 
 
 @dataclass(frozen=True)
@@ -448,6 +467,15 @@ async def decisions(
     """Return the planning attempts of a task, or only those of one slot; newest first."""
     rows: list[Record] = await connection.fetch(_SQL["decisions"], task, slot, limit)
     return rows
+
+
+async def ended(connection: Connection, some: Sequence[UUID]) -> list[EndedRun]:
+    """Return those of some runs that are over."""
+    rows = await connection.fetch(_SQL["ended"], list(some), list(runstate.OVER))
+    return [
+        EndedRun(**{**row, "participants": PARTICIPANTS.validate_python(row["participants"])})
+        for row in rows
+    ]
 
 
 async def counts(connection: Connection) -> list[tuple[str, str, int]]:

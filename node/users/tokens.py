@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import asdict
 from importlib.util import find_spec
@@ -21,7 +22,7 @@ from node.model.principals import Principal, PrincipalKind, Role
 from node.model.wire.tokens import NewToken, Token, TokenRequest
 from node.store import audit, tokens
 from node.store.bookings import notify
-from node.store.database import Connection
+from node.store.database import Connection, Notice
 from node.store.tokens import StoredToken
 from node.trust.tokens import digest, new_token, write_token
 
@@ -31,13 +32,15 @@ if TYPE_CHECKING:
 _OWNER = "owner"
 _USE_STEP = times.MINUTE
 """Minimum time between two records of the use of a token."""
+_REMEMBERED_MAX = 1000
 
 
 class AccessTokens:
     """Makes, lists and revokes the tokens of this node, and finds whose token a request has.
 
-    Tokens are looked up with each request and cached nowhere, so that a revoked one is refused at
-    once, by every process.
+    Tokens are looked up with each request, so that a revoked one is refused at once, by every
+    process. Those that were valid are remembered for what has to be read while the database, which
+    knows them, does not answer.
     """
 
     def __init__(self, core: Core, new_id: Callable[[], UUID]) -> None:
@@ -47,6 +50,22 @@ class AccessTokens:
         self._clock = core.clock
         self._new_id = new_id
         self._oidc = _issuer_of(core)
+        self._remembered: OrderedDict[str, Principal] = OrderedDict()
+
+    def on_notice(self, notice: Notice) -> None:
+        """Forget the tokens if one was revoked, or if that may have been missed."""
+        if notice.kind in {"token", "wake", "generation"}:
+            self._remembered.clear()
+
+    def remembered(self, token: str) -> Principal | None:
+        """Return the user whose token was valid when the database was last asked, if it was.
+
+        This is for a database that does not answer: nobody can revoke a token meanwhile.
+        """
+        principal = self._remembered.get(digest(token))
+        now = self._clock.now()
+        expired = principal is not None and (principal.until or times.LATEST) <= now
+        return None if expired else principal
 
     async def ensure_owner(self, connection: Connection, path: Path) -> None:
         """Make a token for the owner and write it to this file, unless it has a valid one."""
@@ -72,6 +91,7 @@ class AccessTokens:
             known = await tokens.find(connection, digest(token))
             if known is None:
                 return None
+            self._remembered.pop(known_as := digest(token), None)
             principal = Principal(
                 PrincipalKind.TOKEN, known.label, known.role, str(known.id), known.expires_at
             )
@@ -80,6 +100,9 @@ class AccessTokens:
             if known.used_at is None or not known.used_at <= now < known.used_at + _USE_STEP:
                 with contextlib.suppress(DatabaseUnavailable):  # reading goes on with a full disk
                     await tokens.note_use(connection, known.id, now)
+        self._remembered[known_as] = principal
+        if len(self._remembered) > _REMEMBERED_MAX:
+            self._remembered.popitem(last=False)
         return principal
 
     def _why_invalid(self, token: StoredToken) -> str | None:

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from node import outbox as delivering
+from node.instruments import Instruments
 from node.outbox import Outbox
 from node.store import outbox
 from node.store.outbox import Message, MessageKind, OutgoingMessage
@@ -29,5 +30,6 @@ async def test_a_silent_node_is_not_waited_for(
             await asyncio.Event().wait()
 
     monkeypatch.setattr(delivering, "SHUTDOWN_DELIVERY_S", 0.2)
-    await Outbox(a.database, a.clock, (MessageKind.RUN_END,), deliver).deliver_before_shutdown()
+    kinds = (MessageKind.RUN_END,)
+    await Outbox(a.database, a.clock, kinds, deliver, Instruments()).deliver_before_shutdown()
     assert [row[0] for row in await a.rows("SELECT node FROM outbox")] == ["silent"]

@@ -15,12 +15,14 @@ from aiohttp import web
 
 from node.capability.catalog import Capabilities
 from node.clock import Clock
+from node.core import Core
 from node.execution.tool_runner import ToolRunner
 from node.model.wire.archives import ArchiveDocument
 from node.plugins.contracts import ArchivingHost
 from node.results.archives import Archives
 from node.results.delivery import ResultDeliverer
 from node.results.transforms import Transforms
+from node.settings import Settings
 from node.store.database import Database
 
 IDENTITY = "ed25519:a"
@@ -131,7 +133,8 @@ async def office(database: Database, clock: Clock, runner: ToolRunner, *director
     transforms = Transforms(runner)
     host = ArchivingHost("a", tuple(directories), clock.now)
     archives = Archives(database, clock, host, transforms.fault_of, uuid4)
-    archiving = ResultDeliverer(database, clock, host, Capabilities().metrics, transforms)
+    core = Core(database, clock, IDENTITY, Settings())
+    archiving = ResultDeliverer(core, host, Capabilities().metrics, transforms)
     made = Office(database, clock, archives, archiving, UUID(int=0))
     await made.execute(_NODE, IDENTITY, clock.now())
     made.task = await made.add_task()

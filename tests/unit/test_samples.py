@@ -22,7 +22,14 @@ DOCUMENT: dict[str, Any] = {
         {"name": "loss", "value": 0.5, "unit": "1", "labels": {"direction": "forward", "task": "x"}}
     ],
 }
-COMMON = {"participants": "a,b", "target": "b.example", "task": "t", "test": "latency"}
+COMMON = {
+    "participants": "a,b",
+    "source": "a",
+    "dest": "b",
+    "target": "b.example",
+    "task": "t",
+    "test": "latency",
+}
 JSON = st.recursive(
     st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
@@ -38,9 +45,38 @@ def test_each_figure_is_a_sample() -> None:
         COMMON,
         1.0,
     )
-    assert (loss.name, loss.value, loss.unit) == ("parley_result_loss", 0.5, "1")
+    assert (loss.name, loss.value, loss.unit) == ("parley_result_loss_ratio", 0.5, "1")
     assert dict(loss.labels) == {**COMMON, "direction": "forward", "metric_task": "x"}
     assert list(loss.labels) == sorted(loss.labels)
+
+
+@pytest.mark.parametrize(
+    ("metric", "sample"),
+    [
+        (("rtt_median_ms", 12.5, "ms"), ("rtt_median_seconds", 0.0125, "s")),
+        (("throughput_bps", 1e9, "bit/s"), ("throughput_bits_per_second", 1e9, "bit/s")),
+        (("ttl_s", 300, "s"), ("ttl_seconds", 300, "s")),
+        (("days_left", 2, "days"), ("days_left_seconds", 172_800, "s")),
+        (("retransmits", 3, "1"), ("retransmits", 3, "1")),
+    ],
+)
+def test_samples_are_in_base_units(
+    metric: tuple[str, float, str], sample: tuple[str, float, str]
+) -> None:
+    """Names and values are in seconds and bits per second, whatever unit the metric has."""
+    name, value, unit = metric
+    document = {**DOCUMENT, "metrics": [{"name": name, "value": value, "unit": unit}]}
+    made = samples_of(document)[1]
+    assert (made.name, made.value, made.unit) == (f"parley_result_{sample[0]}", *sample[1:])
+
+
+def test_samples_name_mesh_and_campaign() -> None:
+    """A mesh's samples name the mesh, the campaign, and the direction of what is measured."""
+    spec = {"dest": "b", "reverse": True}
+    more = {"reference": {"mesh": "m"}, "campaign": "c", "test": {"type": "rtt", "spec": spec}}
+    labels = dict(samples_of({**DOCUMENT, **more})[0].labels)
+    assert (labels["mesh"], labels["campaign"]) == ("m", "c")
+    assert (labels["source"], labels["dest"]) == ("b", "a")
 
 
 def test_a_run_that_failed_has_one_sample() -> None:
@@ -74,7 +110,9 @@ def test_of_two_values_at_one_instant_the_later_counts() -> None:
     )
     made = prometheus.series_of([(2_000_500, low), (1_000_000, low), (2_000_900, high)], {"x": "y"})
     loss = next(
-        values for series, values in made.items() if ("__name__", "parley_result_loss") in series
+        values
+        for series, values in made.items()
+        if ("__name__", "parley_result_loss_ratio") in series
     )
     assert list(loss.items()) == [(1000, 0.1), (2000, 0.2)]
     assert all(("x", "y") in series for series in made)

@@ -126,6 +126,8 @@ def lock_task_of(tables: Tables, runs: Sequence[UUID]) -> Answer:
     "duration",
     "tool",
     "revision",
+    "campaign",
+    "reference",
 )
 def lock(tables: Tables, runs: Sequence[UUID]) -> Answer:
     """Return runs and lock them until the transaction ends."""
@@ -146,6 +148,8 @@ def lock(tables: Tables, runs: Sequence[UUID]) -> Answer:
             task.duration,
             task.tool if row.tool is None else row.tool,
             task.revision,
+            task.campaign,
+            unpack(task.reference),
         )
         for run in sorted(runs)
         if (row := tables.runs.rows.get(run)) is not None

@@ -184,9 +184,11 @@ ALTER TABLE lead_process
     ADD COLUMN version text,
     ADD COLUMN workers integer,
     ADD COLUMN takeovers bigint NOT NULL DEFAULT 0,
-    ADD COLUMN took_over_at timestamptz;
+    ADD COLUMN took_over_at timestamptz,
+    ADD COLUMN figures text;
 COMMENT ON COLUMN lead_process.stopped_at IS 'When it was told to stop; null while it works, and if it was killed.';
 COMMENT ON COLUMN lead_process.takeovers IS 'Number of tasks that it took over from other processes whose leases had run out.';
+COMMENT ON COLUMN lead_process.figures IS 'What it has counted and timed since its start, in the text format of Prometheus.';
 
 ALTER TABLE generation ADD COLUMN successor text;
 COMMENT ON COLUMN generation.successor IS

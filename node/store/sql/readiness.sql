@@ -15,10 +15,10 @@ absent AS (
     ON CONFLICT DO NOTHING
 )
 
-INSERT INTO lead_process (owner, seen_at, started_at, version, workers) VALUES ($1, $2, $5, $6, $7)
+INSERT INTO lead_process (owner, seen_at, started_at, version, workers, figures) VALUES ($1, $2, $5, $6, $7, $8)
 ON CONFLICT (owner) DO UPDATE SET
     seen_at = excluded.seen_at, started_at = excluded.started_at, version = excluded.version, workers = excluded.workers,
-    stopped_at = NULL;
+    figures = excluded.figures, stopped_at = NULL;
 
 -- stop_lead --
 UPDATE lead_process SET stopped_at = $2 WHERE owner = $1;
@@ -40,6 +40,9 @@ LEFT JOIN
     ON lead_process.owner = leased.lease_owner
 ORDER BY lead_process.seen_at DESC, lead_process.owner
 LIMIT 200;
+
+-- lead_figures --
+SELECT owner, figures FROM lead_process WHERE figures IS NOT NULL AND stopped_at IS NULL AND seen_at > $1 ORDER BY owner;
 
 -- standing --
 -- For the status: what is stored, what waits, and what is measured. The latest decision is that of the thousand newest rows.

@@ -19,6 +19,14 @@ WHERE
     run.id = $1 AND run.state IN ('booked', 'running', 'merging', 'finished', 'failed', 'missed')
     AND (task.lead = $2 OR task.participants @> jsonb_build_array(jsonb_build_object('node', $2::text)));
 
+-- ended --
+SELECT
+    run.id, run.task_id AS task, task.lead, run.state::text, task.test, coalesce(run.spec, task.spec) AS spec, task.participants,
+    task.campaign, run.reason, plain_cause(run.reason) AS cause, run.verdict
+FROM run
+INNER JOIN task ON run.task_id = task.id
+WHERE run.id = ANY($1::uuid []) AND run.state = ANY($2::run_state []);
+
 -- next_start --
 -- The start of the first run after those. It may only be held: checking its exchange would cost more than one superfluous
 -- look.
@@ -66,7 +74,7 @@ SELECT id FROM task WHERE id IN (SELECT task_id FROM run WHERE run.id = ANY($1::
 SELECT
     run.id, run.task_id, run.state::text, run.participant, run.starts_at, run.ends_at, run.slot, run.attempt,
     task.test, coalesce(run.spec, task.spec) AS spec, task.lead, task.participants, task.duration,
-    coalesce(run.tool, task.tool) AS tool, task.revision
+    coalesce(run.tool, task.tool) AS tool, task.revision, task.campaign, task.reference
 FROM run
 INNER JOIN task ON run.task_id = task.id
 WHERE run.id = ANY($1::uuid [])

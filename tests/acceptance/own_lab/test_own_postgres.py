@@ -120,6 +120,7 @@ async def test_postgres_is_started_again_and_may_hang(node: Node) -> None:
         await proctable.wait_for_exits([killed])
     await node.until_ready()
     assert node.postmaster != killed
+    await node.until_measured("parley_database_up 1.0")
     posting = {"json": {"test": {"type": "idle", "spec": {"duration": "PT1S"}}}}
     os.kill(node.postmaster, signal.SIGSTOP)  # first, so that it starts no others meanwhile
     servers = proctable.working_in(node.state / "postgres/data")
@@ -133,6 +134,7 @@ async def test_postgres_is_started_again_and_may_hang(node: Node) -> None:
             )
         assert {status for status, _ in answers} == {503}
         assert all("the database hangs" in text for _, text in answers)
+        await node.until_measured("parley_database_up 0.0", "parley_event_streams 0.0")
     finally:
         for pid in servers:
             os.kill(pid, signal.SIGCONT)
