@@ -1,4 +1,4 @@
-"""What a process counts and times of its own work, for ``/metrics``.
+"""Counters and histograms of the work of a process, for ``/metrics``.
 
 Histograms are in seconds, from :meth:`node.clock.Clock.monotonic` or, between hosts, from the
 clocks that the runs go by. Counters begin at 0 with the process and never fall. The figures of a

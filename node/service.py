@@ -175,17 +175,14 @@ class NodeService:
         self.served: Counter[str] = Counter()
         self.certificates = dependencies.certificates
         self.backups = ScheduledBackups(core, dependencies.dsn)
-        self.creation_gate = CreationGate(core.clock)
         self.hub = EventHub(core.clock)
         self.ended_runs = EndedRunRecorder(core)
-        self.audit = AuditLog(core)
-        self.tokens = AccessTokens(core, dependencies.new_id)
-        self.request_rates = RequestRates(core)
         self._housekeeper = Housekeeper(core.clock)
         self.clock_steps = ClockStepHandler(core)
         self._loops: list[asyncio.Task[None]] = []
         self._readings: set[asyncio.Task[Any]] = set()
         self._rereads: dict[Callable[[], Awaitable[object]], bool] = {}
+        self._build_users(core, dependencies)
         self._build_host(core, dependencies)
         self._build_peers(core, dependencies)
         self.limits = LimitKeeper(core, self.directory, self.capabilities, dependencies.limits)
@@ -231,6 +228,13 @@ class NodeService:
             dependencies.lead.compare_of(self),
             self.peer,
         )
+
+    def _build_users(self, core: Core, dependencies: NodeDependencies) -> None:
+        """Build what knows the users, and bounds and records what they do."""
+        self.creation_gate = CreationGate(core.clock)
+        self.audit = AuditLog(core)
+        self.tokens = AccessTokens(core, dependencies.new_id)
+        self.request_rates = RequestRates(core)
 
     def _build_host(self, core: Core, dependencies: NodeDependencies) -> None:
         """Build what describes this host: its programs, contexts, and card."""

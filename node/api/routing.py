@@ -72,7 +72,7 @@ class Route:
     body_max: int | None = None
     """Maximum bytes of the body, if it is less than the access rule allows."""
     without_database: bool = False
-    """Whether it answers while the database does not, to callers whose tokens were valid before."""
+    """True if it answers while the database does not, to callers whose tokens were valid before."""
 
     @property
     def access(self) -> Access:

@@ -315,11 +315,6 @@ async def _typed(session: Session, test: str, spec: Document) -> Document:
     durations = {
         name: times.format_duration(parse_duration(value))
         for name, value in short.items()
-        if _is_duration(schema.get("properties", {}).get(name, {}))
+        if times.describes_duration(schema.get("properties", {}).get(name, {}))
     }
     return {**spec, **durations}
-
-
-def _is_duration(schema: Mapping[str, Any]) -> bool:
-    choices = (schema, *schema.get("anyOf", ()))
-    return any(choice.get("format") == "duration" for choice in choices)

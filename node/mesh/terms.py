@@ -183,16 +183,12 @@ def fill_defaults(fields: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[st
 
 
 def _canonical(schema: Mapping[str, Any], value: Any) -> Any:
-    if not isinstance(value, str) or not _is_duration(schema):
+    if not isinstance(value, str) or not times.describes_duration(schema):
         return value
     try:
         return times.format_duration(times.parse_duration(value))
     except ValueError:  # the node will report the fault
         return value
-
-
-def _is_duration(schema: Mapping[str, Any]) -> bool:
-    return any(choice.get("format") == "duration" for choice in (schema, *schema.get("anyOf", ())))
 
 
 def idempotency_key(document: Mapping[str, Any], predecessor: UUID | None) -> str:

@@ -8,7 +8,9 @@ minutes and seconds; years and months are refused because their length varies.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND
@@ -26,12 +28,26 @@ _DURATION = re.compile(
     r"(?:T(?=\d)(?:(?P<h>\d{1,8})H)?(?:(?P<m>\d{1,9})M)?(?:(?P<s>\d{1,10}(?:[.,]\d{1,6})?)S)?)?",
     re.ASCII,
 )
+_SECONDS = r"[0-9]{1,10}(?:[.,][0-9]{1,6})?S"
+_MINUTES = rf"[0-9]{{1,9}}M(?:{_SECONDS})?"
+_CLOCK = rf"T(?:[0-9]{{1,8}}H(?:{_MINUTES}|{_SECONDS})?|{_MINUTES}|{_SECONDS})"
+_DAYS = r"(?:[0-9]{1,6}W(?:[0-9]{1,6}D)?|[0-9]{1,6}D)"
+WRITTEN_DURATION = rf"^P(?:{_DAYS}(?:{_CLOCK})?|{_CLOCK})$"
+"""The texts that :func:`parse_duration` reads; JSON Schema's own format has no decimals."""
 _CALENDAR = re.compile(r"P(?:\d+Y|\d+M|\d+Y\d+M).*", re.ASCII)
 # datetime.fromisoformat also takes week dates, basic form and any separator: RFC 3339 does not.
 _INSTANT = re.compile(
     r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?P<offset>Z|[+-]\d\d:\d\d)?",
     re.ASCII | re.IGNORECASE,
 )
+
+
+def describes_duration(schema: Mapping[str, Any]) -> bool:
+    """Return whether a JSON schema is that of a duration; nodes of 0.2 say so by its format."""
+    return any(
+        choice.get("pattern") == WRITTEN_DURATION or choice.get("format") == "duration"
+        for choice in (schema, *schema.get("anyOf", ()))
+    )
 
 
 def parse_duration(text: str, longest: int = LONGEST) -> int:

@@ -12,11 +12,11 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from node.model import times
 from node.plugins.contracts import Result
 
 _TEXTS = {
     "date-time": "2026-12-01T00:00:00Z",
-    "duration": "PT1S",
     "uuid": "00000000-0000-4000-8000-000000000000",
 }
 _DEEPEST = 6
@@ -59,6 +59,8 @@ class _Maker:
             return self._array(schema, depth)
         if kind in ("integer", "number"):
             return _number(schema)
+        if times.describes_duration(schema):
+            return "PT1S"
         text = _TEXTS.get(schema.get("format", ""), "x" * schema.get("minLength", 1))
         return {"string": text, "boolean": self._full}.get(str(kind))
 

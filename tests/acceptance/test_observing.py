@@ -1,4 +1,4 @@
-"""What a node tells those who watch it: the metrics of runs, requests and figures."""
+"""Metrics of runs, requests and figures, as those who watch a node read them."""
 
 from __future__ import annotations
 

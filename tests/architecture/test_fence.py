@@ -51,6 +51,8 @@ OPEN_TO_LEAD = (
     "node.batching",
     # Node and lead have their periodic jobs run in the same way.
     "node.housekeeping",
+    # A lead times its work as its node does, and the node shows both.
+    "node.instruments",
     "node.store.database",
     "node.store.queries",
     # A decision and its messages are written in one transaction, and the messages are sent like

@@ -23,6 +23,8 @@ WITHOUT = {
         "decisions",
         "counts",
         "coming_with",
+        # Nobody reads the log of a simulated node.
+        "ended",
         # Simulated launchers send nothing.
         "booked_with",
     },

@@ -10,8 +10,9 @@ from pydantic import BaseModel, ValidationError
 
 from node.api.app import ROUTES
 from node.api.openapi import describe
+from node.model.times import WRITTEN_DURATION
 from node.model.wire.campaigns import CampaignDocument
-from node.model.wire.fields import FROM_OUTSIDE, WRITTEN_DURATION
+from node.model.wire.fields import FROM_OUTSIDE
 from node.model.wire.nodes import NodeAddition, NodePatch
 from node.model.wire.pools import PoolDocument
 from node.model.wire.reservations import ReservationDocument

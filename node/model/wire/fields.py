@@ -165,18 +165,11 @@ Moment = Annotated[
 ]
 """An :data:`Instant`, or a text relative to the time of reading: see ``times.moment_after``."""
 
-_SECONDS = r"[0-9]{1,10}(?:[.,][0-9]{1,6})?S"
-_MINUTES = rf"[0-9]{{1,9}}M(?:{_SECONDS})?"
-_CLOCK = rf"T(?:[0-9]{{1,8}}H(?:{_MINUTES}|{_SECONDS})?|{_MINUTES}|{_SECONDS})"
-_DAYS = r"(?:[0-9]{1,6}W(?:[0-9]{1,6}D)?|[0-9]{1,6}D)"
-WRITTEN_DURATION = rf"^P(?:{_DAYS}(?:{_CLOCK})?|{_CLOCK})$"
-"""The texts that ``times.parse_duration`` reads; JSON Schema's own format has no decimals."""
-
 Duration = Annotated[
     int,
     BeforeValidator(_duration),
     PlainSerializer(times.format_duration, return_type=str),
-    WithJsonSchema({"type": "string", "pattern": WRITTEN_DURATION, "examples": ["PT10S"]}),
+    WithJsonSchema({"type": "string", "pattern": times.WRITTEN_DURATION, "examples": ["PT10S"]}),
 ]
 """Microseconds in memory, ISO 8601 in JSON."""
 
