@@ -120,6 +120,15 @@ _MARK_STEP = 2 * times.MINUTE
 _ANSWERED_AT_ONCE_S = 2.0
 """Time at the start in which the other nodes tell what they know better."""
 
+_MESSAGES = (
+    MessageKind.PART,
+    MessageKind.INTERVALS,
+    MessageKind.RUN_END,
+    MessageKind.TASK_END,
+    MessageKind.TASK_CHANGE,
+)
+"""The messages that the node delivers; its lead delivers the others."""
+
 log = structlog.get_logger()
 
 Preview = Callable[[PlanRequest, User | None], Awaitable[Plan]]
@@ -190,17 +199,10 @@ class NodeService:
         self._build_sharing(core, dependencies)
         self._build_execution(core, dependencies)
         self._build_tasks(core, dependencies)
-        kinds = (
-            MessageKind.PART,
-            MessageKind.INTERVALS,
-            MessageKind.RUN_END,
-            MessageKind.TASK_END,
-            MessageKind.TASK_CHANGE,
-        )
         self.outbox = Outbox(
             core.database,
             core.clock,
-            kinds,
+            _MESSAGES,
             self._deliver,
             core.instruments,
             poll_s=dependencies.poll_s,
