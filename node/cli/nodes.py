@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 import click
 
 from node.cli.attributes import MATCH_HELP, assignment, predicate
+from node.cli.draining import drain, undrain
 from node.cli.groups import CommandGroup
 from node.cli.invocation import with_scheme
 from node.cli.output import (
@@ -175,6 +176,10 @@ def _settable(attributes: Mapping[str, Any]) -> str:
     """Name the attributes that can be unset; those that the host detects cannot."""
     names = [name for name in sorted(attributes) if ":" not in name]
     return f"the node has {', '.join(names)}" if names else "the node has none"
+
+
+node_group.add_command(drain)
+node_group.add_command(undrain)
 
 
 @node_group.command("show")

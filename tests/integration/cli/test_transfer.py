@@ -13,6 +13,7 @@ import pytest
 
 from lead.assembly import lead_of
 from node.clock import SystemClock
+from node.model import times
 from tests.conftest import NewDatabase
 from tests.support.clocks import ManualClock
 from tests.support.patience import PATIENCE_S
@@ -180,3 +181,35 @@ async def test_a_run_is_measured_once_more(ask: Command, a: Asker) -> None:
     _, task = await a.ask("GET", f"/v1/tasks/{json.loads(done.out)['task']}")
     assert (task["schedule"]["repeat"], task["schedule"]["slip"]) == (None, "PT10M")
     assert task["reference"] == {"name": "first"}
+
+
+async def test_a_drained_node_takes_no_runs_until_it_is_undrained(
+    ask: Command, a: Asker, clock: ManualClock
+) -> None:
+    """Booked runs give way, the reason is told, and the node shows that it is drained."""
+    await _made(a)
+    lead = lead_of(a.node, owner="worker", rng=random.Random(1))
+
+    async def news() -> str:
+        await lead.workers.run_once()
+        await asyncio.gather(*lead.workers._busy)
+        first = (await _led(a))["first"]
+        return f"{first['waiting']} {sorted(first['runs'].items())}"
+
+    assert "'scheduled', 24" in await news()
+    drained = await ask("node", "drain", "new disks", "--from", "2026-12-01T00:00:00Z")
+    assert drained.code == 0, drained.err
+    done = json.loads(drained.out)
+    assert (done["node"], done["staying"]) == ("a", 0)
+    assert done["displaced"] > 20
+    assert "reserved for maintenance 'drained: new disks' by" in await news()
+    listed = (await ask("node", "list", "-o", "table")).out
+    assert "drained=new disks (from " in listed
+    assert (await ask("node", "drain", "--from", "2026-12-01T01:00:00Z", "--keep")).code == 0
+    _, page = await a.ask("GET", "/v1/reservations")
+    assert [it["name"] for it in page["items"]] == ["drained: maintenance"]
+    assert (await ask("node", "undrain", "-o", "table")).out == "a takes runs again.\n"
+    clock.advance(times.HOUR)
+    assert "reserved" not in await news()
+    again = await ask("node", "undrain")
+    assert (again.code != 0, "a is not drained" in again.err) == (True, True)

@@ -1,0 +1,109 @@
+"""``parley node drain`` and ``undrain``: no new runs on a host that is about to be changed.
+
+A drained node has its time reserved, for nobody and without end, and the attribute ``drained``:
+leads hear the reason with each refusal, and others read it in the node's card.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import click
+
+from node.cli.listing import collect
+from node.cli.output import Record, RecordLayout, printable
+from node.cli.session import Session, asks_node
+from node.cli.times import MOMENT, Moment, local
+from node.model.errors import NotFound
+from node.model.times import format_instant
+
+if TYPE_CHECKING:
+    from node.model.wire.reservations import Reservation
+
+ATTRIBUTE = "drained"
+_NAME = "drained: "
+_DAY = "P1D"
+_MOST = 10_000
+
+DRAINED = RecordLayout(
+    columns=(),
+    fields=("node", "from", "reason", "displaced", "staying"),
+    empty="",
+    key="node",
+)
+
+
+@click.command("drain")
+@click.argument("reason", default="maintenance")
+@click.option("--from", "start", type=MOMENT, help="From then on: +10m, RFC 3339 [now].")
+@click.option("--keep", is_flag=True, help="Keep the runs that are booked already.")
+@asks_node
+async def drain(session: Session, /, reason: str, start: Moment | None, keep: bool) -> None:
+    """Take no new runs on this node, until undrain; runs in progress continue to their end.
+
+    \b
+      parley node drain "new disks" --from +30m
+      parley node undrain
+
+    Runs that are booked after that time give way: their leads plan them again, and learn the
+    reason. With --keep they take place. Other nodes see the attribute drained. Draining again
+    changes time and reason.
+    """  # noqa: D301 - click's mark for lines to keep
+    client = session.client
+    before = await _drains(session)
+    at = {} if start is None else {"start": format_instant(start.at(session.clock.now()))}
+    document = {
+        "kind": "maintenance",
+        "name": f"{_NAME}{reason}"[:100],
+        "schedule": {"repeat": _DAY, **at},
+        "duration": _DAY,
+        "displace": not keep,
+    }
+    made = await client.add_reservation(document)
+    await asyncio.gather(*(client.remove_reservation(each.id) for each in before))
+    begins = format_instant(made.schedule.start)
+    node = await client.set_attributes({ATTRIBUTE: f"{reason} (from {begins})"[:200]})
+    displaced = made.displaced_count or 0
+    record = {
+        "node": node.name,
+        "from": begins,
+        "reason": reason,
+        "displaced": displaced,
+        "staying": (made.inside_count or 0) - displaced,
+    }
+    session.output.one(record, DRAINED, _drained_view)
+
+
+def _drained_view(record: Record) -> str:
+    return (
+        f"{record['node']} takes no new runs from {local(record['from'])} on: "
+        f"{printable(record['reason'])}\n"
+        f"  {record['displaced']} booked runs gave way, {record['staying']} stay\n"
+        "  To end this: parley node undrain"
+    )
+
+
+@click.command("undrain")
+@asks_node
+async def undrain(session: Session) -> None:
+    """Take runs on this node again.
+
+    \b
+      parley node undrain
+    """  # noqa: D301 - click's mark for lines to keep
+    client = session.client
+    drains = await _drains(session)
+    node = await client.set_attributes({ATTRIBUTE: None})
+    if not drains:
+        msg = f"{node.name} is not drained; see: parley reservation list"
+        raise NotFound(msg)
+    await asyncio.gather(*(client.remove_reservation(each.id) for each in drains))
+    record = {"node": node.name, "from": None, "reason": None, "displaced": 0, "staying": 0}
+    session.output.one(record, DRAINED, lambda it: f"{it['node']} takes runs again.")
+
+
+async def _drains(session: Session) -> list[Reservation]:
+    """Return the reservations of this node that drain it."""
+    listed, _ = await collect(session.client.reservations, _MOST)
+    return [each for each in listed if each.pool is None and each.name.startswith(_NAME)]
