@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from node.model.wire.reservations import Reservation
 
 ATTRIBUTE = "drained"
-_NAME = "drained: "
+DRAIN_NAME = "drained: "
+"""Prefix of the names of the reservations that drain a node."""
+
 _DAY = "P1D"
 _MOST = 10_000
 
@@ -55,7 +57,7 @@ async def drain(session: Session, /, reason: str, start: Moment | None, keep: bo
     at = {} if start is None else {"start": format_instant(start.at(session.clock.now()))}
     document = {
         "kind": "maintenance",
-        "name": f"{_NAME}{reason}"[:100],
+        "name": f"{DRAIN_NAME}{reason}"[:100],
         "schedule": {"repeat": _DAY, **at},
         "duration": _DAY,
         "displace": not keep,
@@ -106,4 +108,4 @@ async def undrain(session: Session) -> None:
 async def _drains(session: Session) -> list[Reservation]:
     """Return the reservations of this node that drain it."""
     listed, _ = await collect(session.client.reservations, _MOST)
-    return [each for each in listed if each.pool is None and each.name.startswith(_NAME)]
+    return [each for each in listed if each.pool is None and each.name.startswith(DRAIN_NAME)]

@@ -1,7 +1,7 @@
 """``parley admin export`` and ``import``: move what a node leads to another one, without history.
 
-The file has documents as a user posts them: campaigns and pools, and the tasks that are not over,
-among them those of meshes. Importing it again does what is left.
+The file has documents as a user posts them: campaigns, pools, archives, reservations, known nodes,
+and the tasks that are not over, among them those of meshes. Importing it again does what is left.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from uuid import UUID
 
 import click
 
+from node.cli.draining import DRAIN_NAME
 from node.cli.listing import collect_all
 from node.cli.meshapply import MeshWorker, unfinished_lines
 from node.cli.output import Record, RecordLayout
@@ -27,12 +28,16 @@ from node.model.errors import (
     FieldFault,
     HostError,
     InvalidDocument,
+    PeerError,
     reason_of,
 )
 from node.model.taskstate import OPEN, TaskState
 from node.model.times import format_instant
+from node.model.wire.archives import ArchiveDocument
 from node.model.wire.campaigns import DEFAULT, CampaignDocument
+from node.model.wire.nodes import NodeAddition
 from node.model.wire.pools import PoolDocument
+from node.model.wire.reservations import ReservationDocument
 
 if TYPE_CHECKING:
     from node.model.wire.tasks import Task
@@ -42,11 +47,11 @@ FORMAT = 1
 
 _AT_ONCE = 8
 
-EXPORTED = RecordLayout(
-    columns=(), fields=("file", "campaigns", "pools", "tasks"), empty="", key="file"
-)
+KINDS = ("tasks", "campaigns", "pools", "archives", "reservations", "nodes")
+
+EXPORTED = RecordLayout(columns=(), fields=("file", *KINDS), empty="", key="file")
 IMPORTED = RecordLayout(
-    columns=(), fields=("file", "campaigns", "pools", "tasks", "left"), empty="", key="file"
+    columns=(), fields=("file", *KINDS, "left", "dry_run"), empty="", key="file"
 )
 
 
@@ -54,14 +59,15 @@ IMPORTED = RecordLayout(
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @asks_node
 async def export(session: Session, file: Path) -> None:
-    """Write the campaigns, pools and open tasks of a node, without their history, into FILE.
+    """Write what a node has been told, without its history, into FILE.
 
     \b
       parley admin export a.json
       parley --server https://new.example.net:8642 admin import a.json
 
-    Runs and results stay where they are; a backup has them. Secrets of archives are not in the
-    file: write them there before you import it. The tasks that are led by other nodes come back
+    The file has campaigns, pools, open tasks, archives, reservations, the known nodes, and the
+    limits. Runs and results stay where they are; a backup has them. Secrets of archives are not in
+    the file: write them there before you import it. The tasks that are led by other nodes come back
     by themselves as soon as those nodes know the new one.
     """  # noqa: D301 - click's mark for lines to keep
     if await asyncio.to_thread(file.exists):
@@ -95,9 +101,11 @@ async def export(session: Session, file: Path) -> None:
             for each in pools
         ],
         "tasks": [exported_task(tasks[task.id]) for task in led],
+        **await _owners_state(session),
     }
+    limits = (await client.limits()).model_dump(mode="json", include={"text", "digest"})
     head = {"parley_export": FORMAT, "exported_at": format_instant(session.clock.now())}
-    text = json.dumps({**head, **content}, indent=1, ensure_ascii=False) + "\n"
+    text = json.dumps({**head, **content, "limits": limits}, indent=1, ensure_ascii=False) + "\n"
     try:
         await asyncio.to_thread(file.write_text, text)
     except OSError as error:
@@ -106,15 +114,37 @@ async def export(session: Session, file: Path) -> None:
     session.output.one({"file": str(file), **counts}, EXPORTED, _counted_view)
 
 
+async def _owners_state(session: Session) -> dict[str, list[dict[str, Any]]]:
+    """Return the archives, the reservations that are not over, and the other nodes."""
+    client = session.client
+    archives = await collect_all(session, partial(_page, client.archives), "reading archives")
+    listed = partial(_page, client.reservations)
+    reservations = await collect_all(session, listed, "reading reservations")
+    fields = set(ReservationDocument.model_fields) - {"displace"}
+    return {
+        "archives": [
+            each.model_dump(mode="json", include=set(ArchiveDocument.model_fields))
+            for each in archives
+        ],
+        "reservations": [
+            {"id": str(each.id), "document": each.model_dump(mode="json", include=fields)}
+            for each in reservations
+            if each.state != "over" and not each.name.startswith(DRAIN_NAME)
+        ],
+        "nodes": [
+            {"name": node.name, "url": node.url, "identity": node.identity}
+            for node in (await client.nodes()).items
+            if not node.is_self
+        ],
+    }
+
+
 async def _page(fetch: Any, cursor: str | None) -> Any:
     return await fetch(cursor=cursor)
 
 
 def _counted_view(done: Record) -> str:
-    return (
-        f"{done['file']}: {done['tasks']} tasks, {done['campaigns']} campaigns, "
-        f"{done['pools']} pools"
-    )
+    return f"{done['file']}: " + ", ".join(f"{done[what]} {what}" for what in KINDS)
 
 
 def _parents_first(campaigns: Iterable[Any]) -> list[Any]:
@@ -163,28 +193,97 @@ def one_off(task: Task) -> dict[str, Any]:
 
 @click.command("import")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--dry-run", is_flag=True, help="Only count what would be created.")
 @asks_node
-async def import_(session: Session, file: Path) -> int:
-    """Create the campaigns, pools and tasks that FILE has on the node that is asked.
+async def import_(session: Session, file: Path, *, dry_run: bool) -> int:
+    """Create what FILE has on the node that is asked.
 
     \b
+      parley admin import a.json --dry-run
       parley admin import a.json
 
     What is there already stays, so that an import that was interrupted is finished by importing
     again, within a day. The tasks are yours then: their requester is the label of your token. A
-    task with max_runs has all of these runs before it.
+    task with max_runs has all of these runs before it. Limits are a file of the host: the command
+    says where they differ. Other nodes have to add this one, too.
     """  # noqa: D301 - click's mark for lines to keep
     content = _read(file)
     work = MeshWorker(session.progress, session.clock, _AT_ONCE)
-    client = session.client
-    for what, add in (("campaigns", client.add_campaign), ("pools", client.add_pool)):
-        # One at a time: parents come first.
-        await work.each(what, content[what], lambda it: str(it.get("name")), add, 1)
-    await create_tasks(session, content["tasks"], work)
-    done = {what: work.done[what] for what in ("campaigns", "pools", "tasks")}
-    record = {"file": str(file), **done, "left": work.left, "failed": work.failures()}
+    if dry_run:
+        counts = await _missing(session, content)
+    else:
+        await _create_all(session, content, work)
+        counts = {what: work.done[what] for what in KINDS}
+    await _tell_limits(session, file, content["limits"])
+    record = {
+        "file": str(file),
+        **counts,
+        "left": work.left,
+        "failed": work.failures(),
+        "dry_run": dry_run,
+    }
     session.output.one(record, IMPORTED, _imported_view)
     return work.exit_code
+
+
+async def _create_all(
+    session: Session, content: Mapping[str, list[dict[str, Any]]], work: MeshWorker
+) -> None:
+    """Create everything; what needs another thing comes after it."""
+    client = session.client
+
+    async def add_node(node: dict[str, Any]) -> None:
+        known = NodeAddition(url=node.get("url"), identity=node.get("identity"))
+        try:
+            await client.add_node(known)
+        except PeerError as error:  # it is away, or does not know this one: no reason to wait
+            raise Conflict(error.detail) from error
+
+    for what, add in (
+        ("nodes", add_node),
+        ("campaigns", client.add_campaign),
+        ("pools", client.add_pool),
+        ("archives", client.add_archive),
+    ):
+        # One at a time: parents come first.
+        await work.each(what, content[what], lambda it: str(it.get("name")), add, 1)
+    made = await create_tasks(session, content["tasks"], work)
+
+    async def reserve(reservation: dict[str, Any]) -> None:
+        document = dict(reservation["document"])
+        access = dict(document.get("access") or {})
+        admitted = [str(made.get(task, task)) for task in access.get("tasks") or ()]
+        document["access"] = {**access, "tasks": admitted}
+        await client.add_reservation(document, key=f"import-{reservation['id']}")
+
+    await work.each("reservations", content["reservations"], lambda it: str(it["id"]), reserve, 1)
+
+
+async def _missing(session: Session, content: Mapping[str, list[dict[str, Any]]]) -> dict[str, int]:
+    """Return how many of each kind would be created; tasks and reservations have no names."""
+    client = session.client
+    there = {
+        "campaigns": await collect_all(session, partial(_page, client.campaigns), "reading"),
+        "pools": await collect_all(session, partial(_page, client.pools), "reading"),
+        "archives": await collect_all(session, partial(_page, client.archives), "reading"),
+        "nodes": (await client.nodes()).items,
+    }
+    counts = {what: len(content[what]) for what in KINDS}
+    for what, known in there.items():
+        names = {each.identity if what == "nodes" else each.name for each in known}
+        key = "identity" if what == "nodes" else "name"
+        counts[what] = sum(it.get(key) not in names for it in content[what])
+    return counts
+
+
+async def _tell_limits(session: Session, file: Path, limits: Sequence[Mapping[str, Any]]) -> None:
+    """Say where the limits of the host differ from those in the file."""
+    for each in limits:
+        if each.get("digest") != (await session.client.limits()).digest:
+            session.progress.note(
+                f"the limits here are not those in {file}; write them to the file of limits "
+                "(PARLEY_LIMITS), if they are to apply: its member limits.text"
+            )
 
 
 def _read(file: Path) -> dict[str, list[dict[str, Any]]]:
@@ -218,7 +317,8 @@ def read_export(text: str, file: str) -> dict[str, list[dict[str, Any]]]:
     if form != FORMAT:
         reason = f"is {form!r} in {file}, and this version reads {FORMAT}; see parley admin export"
         raise InvalidDocument([FieldFault("/parley_export", reason)])
-    found = {what: content.get(what) or [] for what in ("campaigns", "pools", "tasks")}
+    found = {what: content.get(what) or [] for what in KINDS}
+    found["limits"] = [content["limits"]] if content.get("limits") else []
     for number, task in enumerate(found["tasks"]):
         sound = isinstance(task, dict) and {"id", "document"} <= task.keys()
         if not sound or not isinstance(task["document"], dict):

@@ -21,6 +21,8 @@ from tests.support.served_nodes import Asker, Command, asker, know
 
 CLOCK = SystemClock()
 
+STRANGER = "ed25519:9rX2m0vQmB3pJc7T1wqYd0aZk5LsHnEoU8fGiRtVxyA"
+
 HOURLY = {"repeat": "PT1H", "slip": "PT10M"}
 
 
@@ -52,10 +54,34 @@ async def _made(a: Asker) -> None:
     follower = _task("follower", after={"task": first["id"]}, campaign="lab", priority=3)
     status, answer = await a.ask("POST", "/v1/tasks", follower)
     assert status == 201, answer
+    night = {"cron": "0 22 * * *"}
+    for path, document in (
+        (
+            "/v1/archives",
+            {"name": "shelf", "archiver": "http", "spec": {"url": "http://127.0.0.1:9/"}},
+        ),
+        (
+            "/v1/reservations",
+            {
+                "kind": "quiet",
+                "name": "night",
+                "schedule": night,
+                "duration": "PT8H",
+                "access": {"campaigns": ["lab"], "tasks": [first["id"]]},
+            },
+        ),
+        ("/v1/nodes", {"identity": STRANGER}),
+    ):
+        status, answer = await a.ask("POST", path, document)
+        assert status == 201, answer
     status, gone = await a.ask("POST", "/v1/tasks", _task("gone", schedule=HOURLY))
     await a.ask("DELETE", f"/v1/tasks/{gone['id']}")
     status, paused = await a.ask("POST", "/v1/tasks", _task("paused", schedule=HOURLY))
     await a.ask("POST", f"/v1/tasks/{paused['id']}/pause")
+
+
+def _counts(file: Path, nodes: int) -> str:
+    return f"{file}: 3 tasks, 2 campaigns, 1 pools, 1 archives, 1 reservations, {nodes} nodes\n"
 
 
 async def _led(a: Asker) -> dict[str, Any]:
@@ -70,8 +96,10 @@ async def test_a_node_leads_what_another_one_led(
     await _made(a)
     file = tmp_path / "a.json"
     exported = await ask("admin", "export", str(file), "-o", "table")
-    assert (exported.code, exported.out) == (0, f"{file}: 3 tasks, 2 campaigns, 1 pools\n")
+    assert (exported.code, exported.out) == (0, _counts(file, 1))
     there = ("--server", heir.node.card.url or "", "--token", "secret")
+    tried = await ask(*there, "admin", "import", str(file), "-o", "table", "--dry-run")
+    assert (tried.code, tried.out, await _led(heir)) == (0, exported.out, {})
     imported = await ask(*there, "admin", "import", str(file), "-o", "table")
     assert (imported.code, imported.out) == (0, exported.out)
     before, after = await _led(a), await _led(heir)
@@ -82,8 +110,16 @@ async def test_a_node_leads_what_another_one_led(
     assert after["follower"]["after"]["task"] == after["first"]["id"]
     _, campaign = await heir.ask("GET", "/v1/campaigns/ops")
     assert (campaign["weight"], campaign["description"]) == (0.5, "day and night")
+    _, reserved = await heir.ask("GET", "/v1/reservations")
+    [night] = reserved["items"]
+    assert (night["name"], night["access"]["tasks"]) == ("night", [after["first"]["id"]])
+    _, known = await heir.ask("GET", "/v1/nodes")
+    assert STRANGER in [node["identity"] for node in known["items"]]
     again = await ask(*there, "admin", "import", str(file), "-o", "table")
     assert again.code == 0
+    tried = json.loads((await ask(*there, "admin", "import", str(file), "--dry-run")).out)
+    assert [tried[what] for what in ("campaigns", "pools", "archives", "nodes")] == [0] * 4
+    assert len((await heir.ask("GET", "/v1/reservations"))[1]["items"]) == 1
     assert {name: task["id"] for name, task in (await _led(heir)).items()} == {
         name: task["id"] for name, task in after.items()
     }
@@ -207,7 +243,7 @@ async def test_a_drained_node_takes_no_runs_until_it_is_undrained(
     assert "drained=new disks (from " in listed
     assert (await ask("node", "drain", "--from", "2026-12-01T01:00:00Z", "--keep")).code == 0
     _, page = await a.ask("GET", "/v1/reservations")
-    assert [it["name"] for it in page["items"]] == ["drained: maintenance"]
+    assert {it["name"] for it in page["items"]} == {"drained: maintenance", "night"}
     assert (await ask("node", "undrain", "-o", "table")).out == "a takes runs again.\n"
     clock.advance(times.HOUR)
     assert "reserved" not in await news()
