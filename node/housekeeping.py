@@ -29,6 +29,7 @@ SETTLE_S = 1
 END_S = 2
 FOLLOWERS_S = 10
 PEERS_S = 15
+SUMS_S = 5
 WATCHDOG_S = 10
 CLOCK_S = 1
 MARK_S = 60
@@ -77,6 +78,7 @@ def node_jobs(  # noqa: PLR0913 - one for each job, all by name
     extend_reservations: Action,
     catch_up_audit: Action,
     back_up: Action,
+    sum_up_meshes: Action,
     purge: Action,
 ) -> tuple[PeriodicJob, ...]:
     """Return the housekeeping of a node."""
@@ -99,6 +101,8 @@ def node_jobs(  # noqa: PLR0913 - one for each job, all by name
         PeriodicJob("catch up with the audit", AUDIT_S, catch_up_audit),
         # Makes a backup if the latest one has become too old.
         PeriodicJob("back up", BACKUP_S, back_up),
+        # Sums up what the tasks of meshes have delivered, where that has changed.
+        PeriodicJob("sum up meshes", SUMS_S, sum_up_meshes),
         # Deletes what has been kept long enough, by the table in ``retention.py``.
         PeriodicJob("purge", HOUR_S, purge, HOUR_JITTER_S),
     )

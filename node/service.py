@@ -98,6 +98,7 @@ from node.tasks.drafting import TaskDrafter
 from node.tasks.editing import TaskEditor
 from node.tasks.leases import LeadLeases
 from node.tasks.limit_trials import LimitTrials
+from node.tasks.mesh_counts import MeshCounter
 from node.tasks.node_removal import NodeRemover
 from node.tasks.pool_editing import PoolTaskEditor
 from node.tasks.pool_tasks import PoolTaskChecker
@@ -220,6 +221,7 @@ class NodeService:
             self.result_delivery.on_notice,
         ]
         self.purger = Purger(core.database, core.clock, rules_of(core.settings))
+        self.mesh_counter = MeshCounter(core.database)
         surplus = surplus_rules_of(core.settings)
         self.surplus_purger = Purger(core.database, core.clock, surplus)
         self.preview = dependencies.lead.preview_of(self)
@@ -543,6 +545,7 @@ class NodeService:
             extend_reservations=self.reservations.extend_spans,
             catch_up_audit=self.audit.catch_up,
             back_up=self.backups.run_once,
+            sum_up_meshes=self.mesh_counter.run_once,
             purge=self.purger.run_once,
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import UUID
@@ -34,7 +35,8 @@ from node.model.wire.meshes import (
 from node.model.wire.tasks import Schedule
 from node.service import NodeService
 from node.store import meshes
-from node.store.meshes import MeshTaskCounts, SlotOutcome
+from node.store.database import Connection
+from node.store.meshes import MeshKey, MeshTaskCounts, SlotOutcome
 
 
 async def list_(request: web.Request) -> web.StreamResponse:
@@ -66,15 +68,22 @@ async def show(request: web.Request) -> web.StreamResponse:
     requests.only(request, "from", "to")
     since, until = _span(request, node)
     only = request[PRINCIPAL].only
-    mesh = await _one(node, name, only)
-    outcomes: list[SlotOutcome] = []
-    if since < until:
-        async with node.database.connection() as connection:
-            outcomes = await meshes.outcomes(connection, name, since, until, only)
+    mesh, outcomes = await asyncio.gather(
+        _one(node, name, only), _outcomes(node, name, (since, until), only)
+    )
     answer = MeshDelivery(
         **mesh.model_dump(), since=since, until=until, delivery=_delivery(outcomes)
     )
     return responses.one(answer)
+
+
+async def _outcomes(
+    node: NodeService, name: str, span: tuple[int, int], only: str | None
+) -> list[SlotOutcome]:
+    if span[0] >= span[1]:
+        return []
+    async with node.database.connection() as connection:
+        return await meshes.outcomes(connection, name, *span, only)
 
 
 async def _one(node: NodeService, name: str, only: str | None) -> Mesh:
@@ -90,11 +99,16 @@ def _none(name: str) -> str:
 
 
 def _span(request: web.Request, node: NodeService) -> tuple[int, int]:
-    """Return the span of the request, by default the last 24 hours; it ends now at the latest."""
+    """Return the span of the request, by default about a day; it ends now at the latest.
+
+    By default it begins with a whole hour: these are summed up, and no slot of it need be read.
+    """
     now = node.clock.now()
     since, until = requests.instant(request, "from"), requests.instant(request, "to")
     until = now if until is None else min(until, now)
-    return max(until - times.DAY, times.EARLIEST) if since is None else since, until
+    if since is None:
+        since = max((until - times.DAY) // times.HOUR * times.HOUR, times.EARLIEST)
+    return since, until
 
 
 def _delivery(outcomes: Iterable[SlotOutcome]) -> Delivery:
@@ -121,20 +135,40 @@ def _delivery(outcomes: Iterable[SlotOutcome]) -> Delivery:
 async def pairs(request: web.Request) -> web.StreamResponse:
     """GET: what each pair has delivered, except pairs without a task that had nothing due."""
     node, name = request.app[NODE], requests.name(request, "mesh")
-    requests.only(request, "from", "to", "limit", "cursor")
-    since, until = _span(request, node)
+    requests.only(request, "from", "to", "order", "limit", "cursor")
+    span = _span(request, node)
+    worst = requests.choices(request, "order", frozenset({"key", "worst"})) == ["worst"]
     after, size, only = _key_cursor(request), requests.limit(request), request[PRINCIPAL].only
     async with node.database.connection() as connection:
         if not await meshes.exists(connection, name, only):
             raise NotFound(_none(name))
+        if worst:
+            return responses.many(await _worst(connection, name, span, size, only), None)
         keys = await meshes.keys(connection, name, after, size, only)
         outcomes: dict[str, list[SlotOutcome]] = {}
         if keys:
             ends = keys[0].key, keys[-1].key
-            outcomes = await meshes.outcomes_of(connection, name, (since, until), ends, only)
-    every = [MeshPair(**vars(each), **dict(_delivery(outcomes.get(each.key, ())))) for each in keys]
+            outcomes = await meshes.outcomes_of(connection, name, span, ends, only)
+    every = [_pair(each, outcomes.get(each.key, ())) for each in keys]
     shown = [pair for pair in every if pair.state in OPEN or pair.due or pair.open]
     return responses.many(shown, keys[-1].key if len(keys) == size else None)
+
+
+async def _worst(
+    connection: Connection, name: str, span: tuple[int, int], size: int, only: str | None
+) -> list[MeshPair]:
+    keys = await meshes.worst_keys(connection, name, span, size, only)
+    newest = await meshes.newest_of(connection, name, keys, only)
+    shown = []
+    for key in keys:
+        outcomes = await meshes.outcomes_of(connection, name, span, (key, key), only)
+        if key in newest:
+            shown.append(_pair(newest[key], outcomes.get(key, ())))
+    return shown
+
+
+def _pair(key: MeshKey, outcomes: Iterable[SlotOutcome]) -> MeshPair:
+    return MeshPair(**vars(key), **dict(_delivery(outcomes)))
 
 
 async def tasks(request: web.Request) -> web.StreamResponse:
@@ -196,7 +230,8 @@ def _no_cursor() -> InvalidDocument:
 _SPAN = (
     Query(
         "from",
-        "Only slots at or after this instant; default: 24 hours ago.",
+        "Only slots at or after this instant; default: the begin of the hour 24 hours before the "
+        "end. Whole hours are answered fastest.",
         INSTANT,
     ),
     Query(
@@ -204,6 +239,13 @@ _SPAN = (
         "Only slots before this instant; default, and at the latest, now.",
         INSTANT,
     ),
+)
+
+_ORDER = Query(
+    "order",
+    "By key (default), or the worst first: those with the smallest share of delivered slots. The "
+    "worst ones are one page at most, without pairs that have delivered everything.",
+    {"type": "string", "enum": ["key", "worst"]},
 )
 
 _REMOVED = Query(
@@ -237,7 +279,7 @@ ROUTES = (
         "List what each pair of a mesh has delivered, and why the rest is missing",
         answer=MeshPair,
         listed=True,
-        query=(*_SPAN, LIMIT, CURSOR_BY_KEY),
+        query=(*_SPAN, _ORDER, LIMIT, CURSOR_BY_KEY),
     ),
     Route(
         "GET",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,13 +15,20 @@ from node.cli.listing import collect_all, limit_option, print_list
 from node.cli.meshapply import MeshWorker, unfinished_lines
 from node.cli.meshfile import CONCURRENCY, MeshAnalysis, analyse_mesh, forecast_mesh
 from node.cli.meshplan import PLAN, difference, mesh, plan_view, record_of, sentence
-from node.cli.meshstatus import PAIR, not_applied_view, status_view, total_delivery
+from node.cli.meshstatus import (
+    PAIR,
+    PAIRS_MAX,
+    WORST,
+    not_applied_view,
+    status_view,
+)
 from node.cli.output import Column, Record, RecordLayout, records_of
 from node.cli.posting import LIST, posting
 from node.cli.retrying import retry_while_silent
 from node.cli.session import Session, asks_node
 from node.cli.times import DURATION, local
 from node.mesh.terms import idempotency_key
+from node.model import times
 from node.model.errors import (
     Conflict,
     InvalidDocument,
@@ -199,17 +207,23 @@ async def list_meshes(session: Session, removed: bool, limit: int) -> None:
     type=DURATION,
     default="1d",
     show_default=True,
-    help="How far back to look.",
+    help="How far back to look; from a day on, to the begin of an hour.",
+)
+@click.option(
+    "--all-pairs",
+    is_flag=True,
+    help=f"Show all pairs, also where they are more than {PAIRS_MAX:,}, which takes longer.",
 )
 @asks_node
-async def status(session: Session, mesh: str, since: int) -> int:
+async def status(session: Session, mesh: str, since: int, *, all_pairs: bool) -> int:
     """Show what a mesh has delivered, by pair and cause; for a file also what differs from it.
 
     \b
       parley mesh status lab --since 7d
       parley mesh status lab.toml
 
-    Runs that were taken back before their time (edited, paused, cancelled) were not due. The exit
+    Runs that were taken back before their time (edited, paused, cancelled) were not due. Of very
+    many pairs the worst are shown; -o csv and --all-pairs have all. The exit
     code is 1 if a file differs from the existing tasks, or nothing of it was applied yet.
     """  # noqa: D301 - click's mark for lines to keep
     analysis = await analyse_mesh(session, mesh) if _is_file(mesh) else None
@@ -217,26 +231,39 @@ async def status(session: Session, mesh: str, since: int) -> int:
         print_error_lines("\n".join(analysis.sentences()))
         return InvalidDocument.exit_code
     name = mesh if analysis is None else analysis.name
-    client, now = session.client, session.clock.now()
     if analysis is not None and not analysis.existing:
         return _nothing_yet(session, analysis)
-    ask = partial(client.mesh, name, now, now)
-    first = analysis is None
-    head = await (ask() if first else retry_while_silent(session.progress, session.clock, ask))
-    from_, until = now - since, head.until
-    counting = f"counting the runs delivered by mesh {name}"
-    page = partial(client.mesh_pairs, name, from_, until)
-    pairs = await collect_all(session, page, counting, " pairs")
     drift = None
     if analysis is not None:
         drift = {"sentence": sentence(analysis), **difference(analysis)}
-    whole = head.model_copy(update={"since": from_, "delivery": total_delivery(pairs)})
-    record = {**whole.model_dump(mode="json"), "pairs": records_of(pairs), "drift": drift}
+    every = all_pairs or session.output.format in {"csv", "ids", "jsonl"}
+    delivered = await _delivered(session, name, since, every=every)
+    record = {**delivered, "drift": drift}
     if session.output.format in {"csv", "ids", "jsonl"}:
         session.output.many(record["pairs"], PAIR)
     else:
         session.output.one(record, MESH, status_view)
     return 0 if analysis is None or analysis.comparison.nothing else 1
+
+
+async def _delivered(session: Session, name: str, since: int, *, every: bool) -> dict[str, Any]:
+    """Return a mesh and what it has delivered, with all pairs, or the worst ones of too many."""
+    client, from_ = session.client, session.clock.now() - since
+    if since >= times.DAY:
+        from_ -= from_ % times.HOUR  # whole hours are summed up: no slot of them is read
+    until = session.clock.now()
+    ask = partial(retry_while_silent, session.progress, session.clock)
+    whole, worst = await asyncio.gather(
+        ask(partial(client.mesh, name, from_, until)),
+        ask(partial(client.worst_mesh_pairs, name, from_, until, WORST)),
+    )
+    pairs, left_out = list(worst.items), not every and sum(whole.tasks.values()) > PAIRS_MAX
+    if not left_out:
+        counting = f"counting the runs delivered by mesh {name}"
+        page = partial(client.mesh_pairs, name, from_, whole.until)
+        pairs = await collect_all(session, page, counting, " pairs")
+    record = whole.model_dump(mode="json")
+    return {**record, "pairs": records_of(pairs), "pairs_left_out": left_out}
 
 
 def _nothing_yet(session: Session, analysis: MeshAnalysis) -> int:

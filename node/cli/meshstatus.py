@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections import defaultdict
 from typing import Any
 
 from node.cli.output import Column, Record, RecordLayout, aligned, percent, printable
 from node.cli.times import local
-from node.model.wire.meshes import CAUSES_MAX, Cause, Delivery, MeshPair
 
-_LISTED = 15
+PAIRS_MAX = 2_000
+"""Of a mesh with more tasks, only the worst pairs are read unless all are asked for."""
+WORST = 15
+"""The number of worst pairs that are read then."""
+
+_LISTED = WORST
 _WIDEST = 24
 _LEAST = 2
 _DENSE = 0.5
@@ -47,26 +50,6 @@ PAIR = RecordLayout(
 )
 
 
-def total_delivery(pairs: Iterable[MeshPair]) -> Delivery:
-    """Sum up all pairs; each cause has the example of the pair in which it is most frequent.
-
-    Pairs report only their most frequent causes, and so does the sum.
-    """
-    due = delivered = open_ = 0
-    counts: Counter[tuple[str, str]] = Counter()
-    worst: dict[tuple[str, str], Cause] = {}
-    for pair in pairs:
-        due, delivered, open_ = due + pair.due, delivered + pair.delivered, open_ + pair.open
-        for cause in pair.causes:
-            key = cause.state, cause.cause
-            counts[key] += cause.count
-            if key not in worst or cause.count > worst[key].count:
-                worst[key] = cause
-    first = sorted(counts, key=lambda key: (-counts[key], key))[:CAUSES_MAX]
-    causes = tuple(worst[key].model_copy(update={"count": counts[key]}) for key in first)
-    return Delivery(due=due, delivered=delivered, open=open_, causes=causes)
-
-
 def status_view(mesh: Record) -> str:
     """Describe the delivery of a mesh, and its differences from the file."""
     delivery = mesh["delivery"]
@@ -81,8 +64,12 @@ def status_view(mesh: Record) -> str:
         f"  tasks: {tasks}",
         f"  from {local(mesh['since'])} to {local(mesh['until'])}",
     ]
+    left_out = mesh["pairs_left_out"]
     sections = [head, _drift(mesh["drift"]), _causes(delivery), _worst(mesh["pairs"])]
-    sections += _matrices(mesh["pairs"])
+    if left_out:
+        sections.append(["Only the worst pairs are shown; -o csv or --all-pairs lists all of them"])
+    else:
+        sections += _matrices(mesh["pairs"])
     return "\n\n".join("\n".join(lines) for lines in sections if lines)
 
 

@@ -23,10 +23,7 @@ class MeshesApi(SharingApi):
         return page(Mesh, await self._ask("GET", "/meshes", query=query))
 
     async def mesh(self, name: str, since: int, until: int) -> MeshDelivery:
-        """Return one mesh, and what it has delivered in ``[since, until)``, up to now at most.
-
-        This takes long for a large mesh; :meth:`mesh_pairs` counts the same page by page.
-        """
+        """Return one mesh, and what it has delivered in ``[since, until)``, up to now at most."""
         query = {"from": format_instant(since), "to": format_instant(until)}
         return read(MeshDelivery, await self._ask("GET", _path(name), query=query))
 
@@ -36,6 +33,14 @@ class MeshesApi(SharingApi):
         """Return a page of what each pair of a mesh has delivered, in the order of their keys."""
         span = {"from": format_instant(since), "to": format_instant(until)}
         query = {**span, "limit": _PAGE, "cursor": cursor}
+        return page(MeshPair, await self._ask("GET", f"{_path(name)}/pairs", query=query))
+
+    async def worst_mesh_pairs(
+        self, name: str, since: int, until: int, limit: int
+    ) -> Page[MeshPair]:
+        """Return the pairs of a mesh with the smallest share of delivered slots, worst first."""
+        span = {"from": format_instant(since), "to": format_instant(until)}
+        query = {**span, "order": "worst", "limit": limit}
         return page(MeshPair, await self._ask("GET", f"{_path(name)}/pairs", query=query))
 
     async def mesh_tasks(self, name: str, cursor: str | None = None) -> Page[MeshTask]:

@@ -1,10 +1,12 @@
-"""Read-only queries: the tasks of meshes led here, and the outcomes of their slots.
+"""The tasks of meshes led here, the outcomes of their slots, and the sums of these.
 
-With a ``requester``, only the tasks that this user created count.
+With a ``requester``, only the tasks that this user created count. Outcomes are read from sums by
+task, day and cause, and slot by slot where these are not up to date or a span ends within an hour.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -81,6 +83,40 @@ async def keys(
     """Return a page of the keys of a mesh."""
     rows = await connection.fetch(_SQL["mesh_keys"], mesh, after, limit, requester)
     return [MeshKey(*row) for row in rows]
+
+
+async def worst_keys(
+    connection: Connection,
+    mesh: str,
+    span: tuple[int, int],
+    limit: int,
+    requester: str | None = None,
+) -> list[str]:
+    """Return the keys with the smallest share of delivered slots in a span ``[since, until)``.
+
+    Keys without missing slots are not among them.
+    """
+    rows = await connection.fetch(_SQL["worst_keys"], mesh, *span, limit, requester)
+    return [str(row[0]) for row in rows]
+
+
+async def newest_of(
+    connection: Connection, mesh: str, keys: Sequence[str], requester: str | None = None
+) -> dict[str, MeshKey]:
+    """Return these keys of a mesh, each with its newest task."""
+    rows = await connection.fetch(_SQL["newest_of_keys"], mesh, keys, requester)
+    return {row[0]: MeshKey(*row) for row in rows}
+
+
+async def sum_up(connection: Connection, at_most: int) -> int:
+    """Sum up hours that have changed, in a transaction; return how many changes that were.
+
+    While another process does so, this one does nothing.
+    """
+    if not await connection.fetchval(_SQL["lock_sums"]):
+        return 0
+    taken: int = await connection.fetchval(_SQL["sum_up_hours"], at_most)
+    return taken
 
 
 async def outcomes(

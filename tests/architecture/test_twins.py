@@ -94,6 +94,10 @@ WITHOUT = {
         "mesh_keys",
         "mesh_outcomes",
         "mesh_outcomes_of",
+        "worst_keys",
+        "newest_of_keys",
+        "sum_up_hours",
+        "lock_sums",
     },
     # Simulated runs have no intervals.
     "node.store/intervals": {

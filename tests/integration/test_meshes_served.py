@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
+from itertools import product
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 from node.model import times
 from node.model.times import format_instant
 from node.store import meshes
+from node.tasks.mesh_counts import MeshCounter
 from tests.conftest import NewDatabase
 from tests.support.clocks import START, ManualClock
 from tests.support.served_nodes import Asker, asker
@@ -52,6 +54,11 @@ FROM made, generate_series(1, 5) AS hour,
     LATERAL (SELECT $2::timestamptz + hour * interval '1 hour') AS due (slot)
 """
 OPEN = ("waiting", "booked", "running")
+OWN_READS = {
+    *("task_mesh", "task_pkey", "run_slot_once", "run_open_slot"),
+    *("mesh_day_mesh", "mesh_day_task", "mesh_day_last"),
+}
+"""The indexes through which a page of a mesh is read."""
 MISSING = ("failed", "missed", "unplaced", "displaced", "cancelled")
 
 
@@ -191,7 +198,7 @@ async def test_what_was_delivered_and_why_not(a: Asker, clock: ManualClock) -> N
 
 
 async def test_a_task_that_ended_owes_nothing_more(a: Asker, clock: ManualClock) -> None:
-    """A cancelled task owes its slots before the end only."""
+    """A cancelled task owes its slots before the end only: three of these were never planned."""
     task = await _task(a, "x/a/b")
     clock._now = START + 3 * times.HOUR
     await _run(a, task, 1, "finished")
@@ -199,9 +206,9 @@ async def test_a_task_that_ended_owes_nothing_more(a: Asker, clock: ManualClock)
     await _run(a, task, 4, "cancelled", changed=clock.now())
     clock._now = START + 6 * times.HOUR
     _, mesh = await a.ask("GET", "/v1/meshes/lab")
-    assert (mesh["delivery"]["due"], mesh["delivery"]["delivered"]) == (1, 1)
+    assert (mesh["delivery"]["due"], mesh["delivery"]["delivered"]) == (4, 1)
     [pair] = await _every(a, "/v1/meshes/lab/pairs", 50)
-    assert (pair["state"], pair["due"]) == ("cancelled", 1)
+    assert (pair["state"], pair["due"]) == ("cancelled", 4)
     clock._now = START + 40 * times.HOUR
     assert await _every(a, "/v1/meshes/lab/pairs", 50) == []
 
@@ -259,10 +266,13 @@ async def test_a_page_of_a_large_mesh_reads_what_is_its_own(a: Asker) -> None:
         "mesh_tasks": ("lab", "x/a/n15", START, UUID(int=0), 50, None),
         "mesh_outcomes_of": ("lab", START, until, "x/a/n500", "x/a/n549", None),
     }
-    for name, arguments in queries.items():
+    for summed_up, (name, arguments) in product((False, True), queries.items()):
+        if summed_up:
+            await MeshCounter(a.node.database).run_once()
+            await a.rows("ANALYZE mesh_day")
         explained = await a.rows(f"EXPLAIN (ANALYZE, FORMAT JSON) {meshes._SQL[name]}", *arguments)
         reads = list(_reads(json.loads(explained[0][0])[0]["Plan"]))
-        assert {table for table, _ in reads} <= {"task_mesh", "task_pkey", "run_slot_once"}
+        assert {table for table, _ in reads} <= OWN_READS
         assert max(rows for _, rows in reads) <= 300
 
 

@@ -18,8 +18,15 @@ from node.model.errors import DatabaseInUse, SchemaMismatch
 from node.postgres import ServerBinaries, locate
 from node.store import audit, migrating, schema
 from node.store.database import PostgresDatabase
+from node.tasks.mesh_counts import MeshCounter
 from tests.conftest import NewDatabase
 from tests.support.releases import RELEASES, restore
+
+_TOLD_OF_MESHES = """
+SELECT
+    (SELECT count(*) FROM mesh_delivery WHERE outcome <> 'open'),
+    (SELECT sum(sums[24]) FROM mesh_day)
+"""
 
 Tables = dict[str, list[dict[str, Any]]]
 
@@ -101,6 +108,10 @@ async def test_a_release_is_migrated(new_database: NewDatabase, release: Path) -
     assert await _catalogue(dsn) == await _catalogue(await new_database())
     database = PostgresDatabase(dsn)
     await database.open()
+    await MeshCounter(database).run_once()
+    async with database.connection() as connection:
+        [(told, summed_up)] = await connection.fetch(_TOLD_OF_MESHES)
+    assert told == summed_up > 0
     await database.close()
 
 

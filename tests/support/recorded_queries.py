@@ -277,6 +277,9 @@ NOT_SIMULATED = {
     "limit_reached",
     "lead_process",
     "lead_absence",
+    # Nobody asks what simulated meshes deliver.
+    "mesh_day",
+    "mesh_recount",
     # Simulated nodes have no users.
     "access_token",
     "audit",

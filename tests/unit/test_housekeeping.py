@@ -244,6 +244,7 @@ def test_the_tables_name_each_job_once() -> None:
         "extend_reservations",
         "catch_up_audit",
         "back_up",
+        "sum_up_meshes",
         "purge",
     )
     of_node = node_jobs(**{name: partial(note, name) for name in names})

@@ -178,6 +178,318 @@ COMMENT ON VIEW mesh_gap IS
 'The gaps of a mesh''s tasks (at the lead): all their slots are missing, as "unplaced", and none of them is in mesh_delivery.
 slots_before() tells how many of them are before an instant.';
 
+CREATE INDEX run_open_slot ON run (slot) WHERE state IN ('waiting', 'booked', 'set-aside', 'running', 'merging');
+
+CREATE TABLE mesh_day (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    task_id uuid NOT NULL REFERENCES task ON DELETE CASCADE,
+    day timestamptz NOT NULL,
+    mesh text NOT NULL,
+    key text NOT NULL,
+    requester text,
+    state run_state NOT NULL,
+    cause text,
+    sums integer [] NOT NULL CHECK (cardinality(sums) = 24),
+    last_slot timestamptz NOT NULL
+);
+ALTER TABLE mesh_day ALTER COLUMN sums SET STORAGE PLAIN; -- read in place
+COMMENT ON TABLE mesh_day IS
+'The view mesh_delivery summed up, without open slots: for each task of a mesh, day in UTC, state and cause. The hours in
+mesh_recount have changed since.';
+COMMENT ON COLUMN mesh_day.cause IS 'The cause as in mesh_delivery; null of delivered slots.';
+COMMENT ON COLUMN mesh_day.sums IS 'The number of slots before the end of each hour of the day: a running sum, so that two of them tell any span.';
+COMMENT ON COLUMN mesh_day.last_slot IS 'No slot that is counted here is later.';
+CREATE INDEX mesh_day_mesh ON mesh_day (mesh, day, key);
+CREATE INDEX mesh_day_last ON mesh_day (mesh, last_slot);
+CREATE INDEX mesh_day_task ON mesh_day (task_id, day);
+
+CREATE TABLE mesh_recount (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    task_id uuid NOT NULL,
+    hour timestamptz NOT NULL
+);
+COMMENT ON TABLE mesh_recount IS
+'The hours of tasks whose slots have changed since mesh_day was written: until they are summed up again, their slots are counted
+one by one. Only added to by what changes slots, so that transactions do not wait for each other.';
+
+CREATE FUNCTION recount_run() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO mesh_recount (task_id, hour)
+    SELECT mesh_task.task_id, changed.hour
+    FROM mesh_task
+    CROSS JOIN (
+        SELECT date_bin('1 hour', OLD.slot, 'epoch') AS hour UNION SELECT date_bin('1 hour', NEW.slot, 'epoch')
+    ) AS changed
+    WHERE mesh_task.task_id = NEW.task_id;
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION recount_run() IS 'Lets the hour of a run be summed up again, if its task is one of a mesh.';
+CREATE TRIGGER run_recounted AFTER UPDATE ON run FOR EACH ROW
+WHEN (
+    (
+        old.state <> new.state OR old.reason IS DISTINCT FROM new.reason OR old.slot <> new.slot OR old.attempt <> new.attempt
+        OR old.freed <> new.freed OR (old.freed AND old.changed_at <= old.slot) <> (new.freed AND new.changed_at <= new.slot)
+    )
+    AND NOT ( -- an open slot that stays open
+        old.state IN ('waiting', 'booked', 'set-aside', 'running', 'merging')
+        AND new.state IN ('waiting', 'booked', 'set-aside', 'running', 'merging')
+        AND old.attempt <= 1 AND new.attempt <= 1
+    )
+)
+EXECUTE FUNCTION recount_run();
+
+CREATE FUNCTION recount_runs() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF EXISTS (
+        SELECT FROM changed
+        WHERE attempt > 1 OR state NOT IN ('waiting', 'booked', 'set-aside', 'running', 'merging')
+    ) THEN
+        INSERT INTO mesh_recount (task_id, hour)
+        SELECT DISTINCT mesh_task.task_id, date_bin('1 hour', changed.slot, 'epoch')
+        FROM changed INNER JOIN mesh_task ON changed.task_id = mesh_task.task_id
+        WHERE changed.attempt > 1 OR changed.state NOT IN ('waiting', 'booked', 'set-aside', 'running', 'merging');
+    END IF;
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION recount_runs() IS
+'Lets the hours of new or deleted runs be summed up again, but for first attempts that are open: they are in no sum.';
+CREATE TRIGGER run_counted AFTER INSERT ON run REFERENCING NEW TABLE AS changed FOR EACH STATEMENT
+EXECUTE FUNCTION recount_runs();
+CREATE TRIGGER run_uncounted AFTER DELETE ON run REFERENCING OLD TABLE AS changed FOR EACH STATEMENT
+EXECUTE FUNCTION recount_runs();
+
+CREATE FUNCTION recount_gaps() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO mesh_recount (task_id, hour)
+    SELECT DISTINCT run.task_id, date_bin('1 hour', run.slot, 'epoch')
+    FROM changed
+    INNER JOIN mesh_task ON changed.task_id = mesh_task.task_id
+    INNER JOIN run ON changed.task_id = run.task_id AND run.slot BETWEEN changed.first_slot AND changed.last_slot;
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION recount_gaps() IS 'Lets the hours of the runs in new or deleted gaps be summed up again. The gaps themselves are in no sum.';
+CREATE TRIGGER gap_counted AFTER INSERT ON gap REFERENCING NEW TABLE AS changed FOR EACH STATEMENT
+EXECUTE FUNCTION recount_gaps();
+CREATE TRIGGER gap_uncounted AFTER DELETE ON gap REFERENCING OLD TABLE AS changed FOR EACH STATEMENT
+EXECUTE FUNCTION recount_gaps();
+
+CREATE FUNCTION recount_task() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    since timestamptz = '-infinity';
+BEGIN
+    IF (OLD.reference, OLD.requester, OLD.lead, OLD.parent) IS NOT DISTINCT FROM (NEW.reference, NEW.requester, NEW.lead, NEW.parent) THEN
+        since = least(
+            CASE WHEN OLD.state <> 'finished' THEN OLD.ended_at END, CASE WHEN NEW.state <> 'finished' THEN NEW.ended_at END
+        );
+    END IF;
+    INSERT INTO mesh_recount (task_id, hour)
+    SELECT DISTINCT NEW.id, date_bin('1 hour', run.slot, 'epoch')
+    FROM run
+    WHERE run.task_id = NEW.id AND run.slot >= since;
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION recount_task() IS
+'Lets the hours of a task be summed up again: those since its end, after which it owes nothing, or all if it is another mesh''s.';
+CREATE TRIGGER task_recounted AFTER UPDATE OF state, ended_at, reference, requester, lead, parent ON task FOR EACH ROW
+WHEN (
+    (old.reference ? 'mesh' OR new.reference ? 'mesh')
+    AND (
+        old.reference IS DISTINCT FROM new.reference OR old.requester IS DISTINCT FROM new.requester
+        OR old.lead <> new.lead OR old.parent IS DISTINCT FROM new.parent
+        OR CASE WHEN old.state <> 'finished' THEN old.ended_at END
+        IS DISTINCT FROM CASE WHEN new.state <> 'finished' THEN new.ended_at END
+    )
+)
+EXECUTE FUNCTION recount_task();
+
+CREATE FUNCTION running_sums(hours integer [], slots bigint []) RETURNS integer [] LANGUAGE sql IMMUTABLE
+RETURN (
+    SELECT array_agg(summed.slots ORDER BY summed.hour)
+    FROM (
+        SELECT every.hour, coalesce(sum(given.slots), 0)::integer AS slots
+        FROM generate_series(0, 23) AS every (hour)
+        LEFT JOIN unnest(hours, slots) AS given (hour, slots) ON every.hour >= given.hour
+        GROUP BY every.hour
+    ) AS summed
+);
+COMMENT ON FUNCTION running_sums(integer [], bigint []) IS 'Slots by hour of a day, in any order, as in mesh_day.sums.';
+
+CREATE FUNCTION slots_within(sums integer [], from_hour integer, to_hour integer) RETURNS integer LANGUAGE sql IMMUTABLE
+RETURN coalesce(sums[to_hour], 0) - coalesce(sums[from_hour], 0);
+COMMENT ON FUNCTION slots_within(integer [], integer, integer) IS
+'The slots of a row of mesh_day in these hours of the day, the last one excluded; from 0 to 24.';
+
+CREATE FUNCTION mesh_slots(
+    named text, since timestamptz, until timestamptz, first_key text, last_key text, creator text
+) RETURNS TABLE (task_id uuid, key text, state text, cause text, slots bigint, latest timestamptz) LANGUAGE sql STABLE AS $$
+    WITH looked_at AS (
+        SELECT mesh_recount.task_id, mesh_recount.hour
+        FROM mesh_recount INNER JOIN mesh_task ON mesh_recount.task_id = mesh_task.task_id
+        WHERE
+            mesh_task.mesh = named
+            AND mesh_recount.hour > since - interval '1 hour' AND mesh_recount.hour < until
+            AND (first_key IS NULL OR mesh_task.key >= first_key) AND (last_key IS NULL OR mesh_task.key <= last_key)
+            AND (creator IS NULL OR mesh_task.requester = creator)
+        UNION -- a task that was another mesh's, user's or key's when it was summed up
+        SELECT mesh_recount.task_id, mesh_recount.hour
+        FROM mesh_recount
+        INNER JOIN mesh_day
+            ON mesh_recount.task_id = mesh_day.task_id AND date_bin('1 day', mesh_recount.hour, 'epoch') = mesh_day.day
+        WHERE
+            mesh_day.mesh = named
+            AND mesh_recount.hour > since - interval '1 hour' AND mesh_recount.hour < until
+            AND (first_key IS NULL OR mesh_day.key >= first_key) AND (last_key IS NULL OR mesh_day.key <= last_key)
+            AND (creator IS NULL OR mesh_day.requester = creator)
+        UNION -- the first hour, if only a part of it is in the span
+        SELECT mesh_day.task_id, edge.hour
+        FROM (
+            SELECT
+                date_bin('1 hour', since, 'epoch') AS hour, date_bin('1 day', since, 'epoch') AS day,
+                extract(HOUR FROM since AT TIME ZONE 'UTC')::integer AS number
+        ) AS edge
+        INNER JOIN mesh_day ON edge.day = mesh_day.day
+        WHERE
+            edge.hour < since
+            AND mesh_day.mesh = named AND slots_within(mesh_day.sums, edge.number, edge.number + 1) > 0
+            AND (first_key IS NULL OR mesh_day.key >= first_key) AND (last_key IS NULL OR mesh_day.key <= last_key)
+            AND (creator IS NULL OR mesh_day.requester = creator)
+        UNION -- the last hour likewise, where it has slots after the span
+        SELECT mesh_day.task_id, edge.hour
+        FROM (
+            SELECT
+                date_bin('1 hour', until, 'epoch') AS hour, date_bin('1 day', until, 'epoch') AS day,
+                extract(HOUR FROM until AT TIME ZONE 'UTC')::integer AS number
+        ) AS edge
+        INNER JOIN mesh_day ON edge.day = mesh_day.day
+        WHERE
+            edge.hour < until
+            AND mesh_day.mesh = named AND mesh_day.last_slot >= until
+            AND slots_within(mesh_day.sums, edge.number, edge.number + 1) > 0
+            AND (first_key IS NULL OR mesh_day.key >= first_key) AND (last_key IS NULL OR mesh_day.key <= last_key)
+            AND (creator IS NULL OR mesh_day.requester = creator)
+    ),
+    missed AS (
+        SELECT
+            mesh_gap.task_id, mesh_gap.key, mesh_gap.reason, mesh_gap.last_slot,
+            slots_before(until, mesh_gap.first_slot, mesh_gap.last_slot, mesh_gap.slots)
+            - slots_before(since, mesh_gap.first_slot, mesh_gap.last_slot, mesh_gap.slots) AS slots
+        FROM mesh_gap
+        WHERE
+            mesh_gap.mesh = named AND mesh_gap.last_slot >= since AND mesh_gap.first_slot < until
+            AND (first_key IS NULL OR mesh_gap.key >= first_key) AND (last_key IS NULL OR mesh_gap.key <= last_key)
+            AND (creator IS NULL OR mesh_gap.requester = creator)
+    )
+
+    -- What is summed up …
+    SELECT
+        summed_up.task_id, summed_up.key, summed_up.state::text, summed_up.cause, summed_up.slots::bigint, summed_up.last_slot
+    FROM (
+        SELECT
+            mesh_day.*,
+            slots_within(
+                mesh_day.sums,
+                CASE
+                    WHEN mesh_day.day = date_bin('1 day', since, 'epoch') THEN extract(HOUR FROM since AT TIME ZONE 'UTC')::integer
+                    ELSE 0
+                END,
+                CASE
+                    WHEN mesh_day.day = date_bin('1 day', until - interval '1 microsecond', 'epoch')
+                        THEN extract(HOUR FROM (until - interval '1 microsecond') AT TIME ZONE 'UTC')::integer + 1
+                    ELSE 24
+                END
+            ) AS slots
+        FROM mesh_day
+        WHERE
+            mesh_day.mesh = named AND mesh_day.day >= date_bin('1 day', since, 'epoch') AND mesh_day.day < until
+            AND (first_key IS NULL OR mesh_day.key >= first_key) AND (last_key IS NULL OR mesh_day.key <= last_key)
+            AND (creator IS NULL OR mesh_day.requester = creator)
+    ) AS summed_up
+    WHERE summed_up.slots > 0
+    UNION ALL
+    -- … without the hours that are looked at …
+    SELECT
+        mesh_day.task_id, mesh_day.key, mesh_day.state::text, mesh_day.cause,
+        -slots_within(mesh_day.sums, edge.number, edge.number + 1)::bigint, NULL
+    FROM looked_at
+    CROSS JOIN LATERAL (
+        SELECT
+            date_bin('1 day', looked_at.hour, 'epoch') AS day,
+            (extract(EPOCH FROM looked_at.hour - date_bin('1 day', looked_at.hour, 'epoch')) / 3600)::integer AS number
+    ) AS edge
+    INNER JOIN mesh_day ON looked_at.task_id = mesh_day.task_id AND edge.day = mesh_day.day
+    WHERE
+        mesh_day.mesh = named AND slots_within(mesh_day.sums, edge.number, edge.number + 1) > 0
+        AND (first_key IS NULL OR mesh_day.key >= first_key) AND (last_key IS NULL OR mesh_day.key <= last_key)
+        AND (creator IS NULL OR mesh_day.requester = creator)
+    UNION ALL
+    -- … with their slots instead, …
+    SELECT
+        looked_at.task_id, slot.key, slot.state, CASE WHEN slot.outcome = 'missing' THEN slot.cause END, 1, slot.slot
+    FROM looked_at
+    CROSS JOIN LATERAL (
+        SELECT mesh_delivery.*
+        FROM mesh_delivery
+        WHERE
+            mesh_delivery.task_id = looked_at.task_id AND mesh_delivery.mesh = named
+            AND (first_key IS NULL OR mesh_delivery.key >= first_key) AND (last_key IS NULL OR mesh_delivery.key <= last_key)
+            AND (creator IS NULL OR mesh_delivery.requester = creator)
+            AND mesh_delivery.slot >= greatest(since, looked_at.hour)
+            AND mesh_delivery.slot < least(until, looked_at.hour + interval '1 hour')
+        OFFSET 0
+    ) AS slot
+    WHERE slot.outcome <> 'open'
+    UNION ALL
+    -- … what is open, …
+    SELECT open.task_id, open.key, slot.state, NULL, 1, slot.slot
+    FROM (
+        SELECT DISTINCT mesh_task.task_id, mesh_task.key, run.slot
+        FROM run INNER JOIN mesh_task ON run.task_id = mesh_task.task_id
+        WHERE
+            run.state IN ('waiting', 'booked', 'set-aside', 'running', 'merging') AND run.slot >= since AND run.slot < until
+            AND mesh_task.mesh = named
+            AND (first_key IS NULL OR mesh_task.key >= first_key) AND (last_key IS NULL OR mesh_task.key <= last_key)
+            AND (creator IS NULL OR mesh_task.requester = creator)
+    ) AS open
+    CROSS JOIN LATERAL (
+        SELECT mesh_delivery.* FROM mesh_delivery WHERE mesh_delivery.task_id = open.task_id AND mesh_delivery.slot = open.slot OFFSET 0
+    ) AS slot
+    WHERE slot.outcome = 'open'
+    UNION ALL
+    -- … and the gaps: each reason is shortened once.
+    SELECT missed.task_id, missed.key, 'unplaced', shortened.cause, missed.slots, missed.last_slot
+    FROM missed
+    INNER JOIN (
+        SELECT reasons.reason, plain_cause(reasons.reason) AS cause FROM (SELECT DISTINCT missed.reason FROM missed) AS reasons
+    ) AS shortened ON missed.reason = shortened.reason
+    WHERE missed.slots > 0
+$$;
+COMMENT ON FUNCTION mesh_slots(text, timestamptz, timestamptz, text, text, text) IS
+'The slots of a mesh''s tasks from one instant to another, as mesh_delivery and mesh_gap tell them, as terms of a sum by task, state
+and cause. Whole hours are read from mesh_day, those in mesh_recount and parts of hours slot by slot. All keys if the first
+and the last one are null, the tasks of all users if the creator is.';
+
+INSERT INTO mesh_day (task_id, day, mesh, key, requester, state, cause, sums, last_slot)
+SELECT
+    counted.task_id, counted.day, counted.mesh, counted.key, counted.requester, counted.state::run_state, counted.cause,
+    running_sums(array_agg(counted.hour), array_agg(counted.slots)), max(counted.last_slot)
+FROM (
+    SELECT
+        task_id, mesh, key, requester, state,
+        CASE WHEN outcome = 'missing' THEN cause END AS cause,
+        date_bin('1 day', slot, 'epoch') AS day,
+        (extract(EPOCH FROM date_bin('1 hour', slot, 'epoch') - date_bin('1 day', slot, 'epoch')) / 3600)::integer AS hour,
+        count(*) AS slots,
+        max(slot) AS last_slot
+    FROM mesh_delivery
+    WHERE outcome <> 'open'
+    GROUP BY 1, 2, 3, 4, 5, 6, 7, 8
+) AS counted
+GROUP BY counted.task_id, counted.day, counted.mesh, counted.key, counted.requester, counted.state, counted.cause;
+
 ALTER TABLE lead_process
     ADD COLUMN started_at timestamptz,
     ADD COLUMN stopped_at timestamptz,

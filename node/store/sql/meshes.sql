@@ -66,51 +66,183 @@ LIMIT $3;
 -- mesh_outcomes --
 -- How often each outcome occurred, over the whole mesh. Of gaps, only the slots in the span count.
 SELECT
-    outcome,
-    CASE WHEN outcome = 'missing' THEN state END AS state,
-    CASE WHEN outcome = 'missing' THEN cause END AS cause,
-    sum(slots)::bigint AS slots,
-    (array_agg(reason ORDER BY slot DESC) FILTER (WHERE outcome = 'missing'))[1] AS example
+    counted.outcome, counted.state, counted.cause, counted.slots,
+    CASE WHEN counted.outcome = 'missing' THEN coalesce(example.reason, counted.cause) END AS example
 FROM (
-    SELECT outcome, state, cause, 1 AS slots, reason, slot
-    FROM mesh_delivery
-    WHERE mesh = $1 AND slot >= $2 AND slot < $3 AND ($4::text IS NULL OR requester = $4)
-    UNION ALL
     SELECT
-        'missing', 'unplaced', cause,
-        slots_before($3, first_slot, last_slot, slots) - slots_before($2, first_slot, last_slot, slots), reason, first_slot
-    FROM mesh_gap
-    WHERE mesh = $1 AND last_slot >= $2 AND first_slot < $3 AND ($4 IS NULL OR requester = $4)
-) AS told
-WHERE slots > 0
-GROUP BY 1, 2, 3
-ORDER BY slots DESC, outcome, state, cause;
+        each.outcome, each.state, each.cause,
+        sum(each.slots)::bigint AS slots,
+        (max(ARRAY[each.latest::text, each.task_id::text]) FILTER (WHERE each.outcome = 'missing' AND each.slots > 0))[2]::uuid AS task_id,
+        row_number() OVER (PARTITION BY each.outcome ORDER BY sum(each.slots) DESC) AS place
+    FROM (
+        SELECT
+            CASE
+                WHEN state = 'finished' THEN 'delivered'
+                WHEN state IN ('waiting', 'booked', 'running', 'merging', 'set-aside') THEN 'open'
+                ELSE 'missing'
+            END AS outcome,
+            CASE WHEN state NOT IN ('finished', 'waiting', 'booked', 'running', 'merging', 'set-aside') THEN state END AS state,
+            cause, task_id, slots, latest
+        FROM mesh_slots($1, $2, $3, NULL, NULL, $4)
+    ) AS each
+    GROUP BY each.outcome, each.state, each.cause
+    HAVING sum(each.slots) > 0
+) AS counted
+LEFT JOIN LATERAL (
+    SELECT told.reason
+    FROM (
+        SELECT mesh_delivery.reason, mesh_delivery.slot
+        FROM mesh_delivery
+        WHERE
+            mesh_delivery.task_id = counted.task_id AND mesh_delivery.mesh = $1 AND ($4 IS NULL OR mesh_delivery.requester = $4)
+            AND mesh_delivery.slot >= $2 AND mesh_delivery.slot < $3
+            AND mesh_delivery.state = counted.state AND mesh_delivery.cause = counted.cause
+        UNION ALL
+        SELECT mesh_gap.reason, mesh_gap.first_slot
+        FROM mesh_gap
+        WHERE
+            mesh_gap.task_id = counted.task_id AND mesh_gap.mesh = $1 AND ($4 IS NULL OR mesh_gap.requester = $4)
+            AND mesh_gap.last_slot >= $2 AND mesh_gap.first_slot < $3
+            AND counted.state = 'unplaced' AND mesh_gap.cause = counted.cause
+    ) AS told
+    ORDER BY told.slot DESC
+    LIMIT 1
+) AS example ON counted.outcome = 'missing' AND counted.place <= 20
+ORDER BY counted.slots DESC, counted.outcome, counted.state, counted.cause;
 
 -- mesh_outcomes_of --
 -- The same for each key from one to another. Other keys are not read, whatever the planner's estimates are: read page by
 -- page, a large mesh is read once.
 SELECT
-    key,
-    outcome,
-    CASE WHEN outcome = 'missing' THEN state END AS state,
-    CASE WHEN outcome = 'missing' THEN cause END AS cause,
-    sum(slots)::bigint AS slots,
-    (array_agg(reason ORDER BY slot DESC) FILTER (WHERE outcome = 'missing'))[1] AS example
+    counted.key, counted.outcome, counted.state, counted.cause, counted.slots,
+    CASE WHEN counted.outcome = 'missing' THEN coalesce(example.reason, counted.cause) END AS example
 FROM (
-    SELECT key, outcome, state, cause, 1 AS slots, reason, slot
-    FROM mesh_delivery
+    SELECT
+        each.key, each.outcome, each.state, each.cause,
+        sum(each.slots)::bigint AS slots,
+        (max(ARRAY[each.latest::text, each.task_id::text]) FILTER (WHERE each.outcome = 'missing' AND each.slots > 0))[2]::uuid AS task_id,
+        row_number() OVER (PARTITION BY each.key, each.outcome ORDER BY sum(each.slots) DESC) AS place
+    FROM (
+        SELECT
+            key,
+            CASE
+                WHEN state = 'finished' THEN 'delivered'
+                WHEN state IN ('waiting', 'booked', 'running', 'merging', 'set-aside') THEN 'open'
+                ELSE 'missing'
+            END AS outcome,
+            CASE WHEN state NOT IN ('finished', 'waiting', 'booked', 'running', 'merging', 'set-aside') THEN state END AS state,
+            cause, task_id, slots, latest
+        FROM mesh_slots($1, $2, $3, $4, $5, $6)
+    ) AS each
+    GROUP BY each.key, each.outcome, each.state, each.cause
+    HAVING sum(each.slots) > 0
+) AS counted
+LEFT JOIN LATERAL (
+    SELECT told.reason
+    FROM (
+        SELECT mesh_delivery.reason, mesh_delivery.slot
+        FROM mesh_delivery
+        WHERE
+            mesh_delivery.task_id = counted.task_id AND mesh_delivery.mesh = $1 AND mesh_delivery.key = counted.key
+            AND ($6 IS NULL OR mesh_delivery.requester = $6)
+            AND mesh_delivery.slot >= $2 AND mesh_delivery.slot < $3
+            AND mesh_delivery.state = counted.state AND mesh_delivery.cause = counted.cause
+        UNION ALL
+        SELECT mesh_gap.reason, mesh_gap.first_slot
+        FROM mesh_gap
+        WHERE
+            mesh_gap.task_id = counted.task_id AND mesh_gap.mesh = $1 AND mesh_gap.key = counted.key
+            AND ($6 IS NULL OR mesh_gap.requester = $6)
+            AND mesh_gap.last_slot >= $2 AND mesh_gap.first_slot < $3
+            AND counted.state = 'unplaced' AND mesh_gap.cause = counted.cause
+    ) AS told
+    ORDER BY told.slot DESC
+    LIMIT 1
+) AS example ON counted.outcome = 'missing' AND counted.place <= 20
+ORDER BY counted.slots DESC, counted.outcome, counted.state, counted.cause;
+
+-- worst_keys --
+-- The keys with the smallest share of delivered slots, but for those without missing ones, and whether there are more.
+SELECT key
+FROM mesh_slots($1, $2, $3, NULL, NULL, $5)
+WHERE state NOT IN ('waiting', 'booked', 'running', 'merging', 'set-aside')
+GROUP BY key
+HAVING sum(slots) FILTER (WHERE state <> 'finished') > 0
+ORDER BY coalesce(sum(slots) FILTER (WHERE state = 'finished'), 0)::double precision / sum(slots), key COLLATE "C"
+LIMIT $4;
+
+-- newest_of_keys --
+SELECT DISTINCT ON (key) key, source, dest, test, state
+FROM mesh_task
+WHERE mesh = $1 AND key = ANY($2::text []) AND ($3::text IS NULL OR requester = $3)
+ORDER BY key, created_at DESC, task_id DESC;
+
+-- sum_up_hours --
+-- Sums up the hours of tasks whose slots have changed, and returns how many changes that were. One process at a time does
+-- so (see "lock_sums"), and all of it reads one snapshot: what is committed meanwhile has a mark of its own. Tasks that somebody
+-- changes are left for the next time, so that nothing is waited for.
+WITH chosen AS (
+    SELECT id, task_id, hour FROM mesh_recount ORDER BY id LIMIT $1
+),
+known AS (
+    SELECT id FROM task WHERE id IN (SELECT task_id FROM chosen) ORDER BY id FOR KEY SHARE SKIP LOCKED
+),
+taken AS (
+    DELETE FROM mesh_recount
+    WHERE id IN (
+        SELECT chosen.id FROM chosen
+        WHERE
+            chosen.task_id IN (SELECT known.id FROM known)
+            OR NOT EXISTS (SELECT FROM task WHERE task.id = chosen.task_id)
+    )
+    RETURNING id
+),
+hours AS (
+    SELECT DISTINCT chosen.task_id, chosen.hour, date_bin('1 day', chosen.hour, 'epoch') AS day
+    FROM chosen INNER JOIN known ON chosen.task_id = known.id
+),
+gone AS (
+    DELETE FROM mesh_day USING (SELECT DISTINCT task_id, day FROM hours) AS changed
+    WHERE mesh_day.task_id = changed.task_id AND mesh_day.day = changed.day
+    RETURNING mesh_day.*
+),
+counted AS (
+    SELECT
+        gone.task_id, gone.day, gone.state, gone.cause, every.hour,
+        slots_within(gone.sums, every.hour, every.hour + 1)::bigint AS slots, gone.last_slot
+    FROM gone CROSS JOIN generate_series(0, 23) AS every (hour)
     WHERE
-        mesh = $1 AND key >= $4 AND key <= $5 AND slot >= $2 AND slot < $3
-        AND ($6::text IS NULL OR requester = $6)
+        slots_within(gone.sums, every.hour, every.hour + 1) > 0
+        AND NOT EXISTS (
+            SELECT FROM hours
+            WHERE hours.task_id = gone.task_id AND hours.hour = gone.day + every.hour * interval '1 hour'
+        )
     UNION ALL
     SELECT
-        key, 'missing', 'unplaced', cause,
-        slots_before($3, first_slot, last_slot, slots) - slots_before($2, first_slot, last_slot, slots), reason, first_slot
-    FROM mesh_gap
-    WHERE
-        mesh = $1 AND key >= $4 AND key <= $5 AND last_slot >= $2 AND first_slot < $3
-        AND ($6 IS NULL OR requester = $6)
-) AS told
-WHERE slots > 0
-GROUP BY 1, 2, 3, 4
-ORDER BY slots DESC, outcome, state, cause;
+        hours.task_id, hours.day, slot.state::run_state, CASE WHEN slot.outcome = 'missing' THEN slot.cause END,
+        (extract(EPOCH FROM hours.hour - hours.day) / 3600)::integer, count(*), max(slot.slot)
+    FROM hours
+    CROSS JOIN LATERAL (
+        SELECT mesh_delivery.*
+        FROM mesh_delivery
+        WHERE
+            mesh_delivery.task_id = hours.task_id
+            AND mesh_delivery.slot >= hours.hour AND mesh_delivery.slot < hours.hour + interval '1 hour'
+        OFFSET 0
+    ) AS slot
+    WHERE slot.outcome <> 'open'
+    GROUP BY 1, 2, 3, 4, 5
+),
+added AS (
+    INSERT INTO mesh_day (task_id, day, mesh, key, requester, state, cause, sums, last_slot)
+    SELECT
+        counted.task_id, counted.day, mesh_task.mesh, mesh_task.key, mesh_task.requester, counted.state, counted.cause,
+        running_sums(array_agg(counted.hour), array_agg(counted.slots)), max(counted.last_slot)
+    FROM counted INNER JOIN mesh_task ON counted.task_id = mesh_task.task_id
+    GROUP BY counted.task_id, counted.day, mesh_task.mesh, mesh_task.key, mesh_task.requester, counted.state, counted.cause
+)
+
+SELECT count(*) FROM taken;
+
+-- lock_sums --
+SELECT pg_try_advisory_xact_lock(6427018315);
