@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from functools import lru_cache
 from typing import Annotated, Any
 
 from pydantic import (
@@ -138,7 +139,16 @@ def is_host(value: object) -> bool:
 def is_address(text: str) -> bool:
     """Return whether the text has the form of an IP address."""
     if ":" not in text and not text[:1].isdigit():
-        return False  # parsing costs more than validating the rest of a document
+        return False
+    return len(text) <= _LONGEST_NAME and _is_parsed(text)
+
+
+@lru_cache(maxsize=4096)
+def _is_parsed(text: str) -> bool:
+    """Parse an address once: that costs more than validating the rest of a document.
+
+    A task is validated a dozen times on its way, and tasks of a mesh have the same addresses.
+    """
     try:
         ipaddress.ip_address(text)
     except ValueError:
