@@ -9,7 +9,7 @@ from node.cli.output import Column, Record, RecordLayout, aligned, percent, prin
 from node.cli.times import local
 
 PAIRS_MAX = 2_000
-"""Of a mesh with more tasks, only the worst pairs are read unless all are asked for."""
+"""Maximum number of tasks of a mesh whose pairs are all read without being asked for."""
 WORST = 15
 """The number of worst pairs that are read then."""
 

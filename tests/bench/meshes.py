@@ -1,4 +1,4 @@
-"""What it takes to tell what a large mesh has delivered."""
+"""The time that it takes to tell what a large mesh has delivered."""
 
 from __future__ import annotations
 

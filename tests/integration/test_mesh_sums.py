@@ -1,4 +1,4 @@
-"""What is summed up of meshes is what their slots say, whatever happens to them."""
+"""Sums of meshes are those of their slots, whatever happens to them."""
 
 from __future__ import annotations
 
