@@ -2134,7 +2134,8 @@ mesh_recount have changed since.';
 COMMENT ON COLUMN mesh_day.cause IS 'The cause as in mesh_delivery; null of delivered slots.';
 COMMENT ON COLUMN mesh_day.sums IS 'The number of slots before the end of each hour of the day: a running sum, so that two of them tell any span.';
 COMMENT ON COLUMN mesh_day.last_slot IS 'No slot that is counted here is later.';
-CREATE INDEX mesh_day_mesh ON mesh_day (mesh, day, key);
+CREATE INDEX mesh_day_mesh ON mesh_day (mesh, day);
+CREATE INDEX mesh_day_key ON mesh_day (mesh, key, day);
 CREATE INDEX mesh_day_last ON mesh_day (mesh, last_slot);
 CREATE INDEX mesh_day_task ON mesh_day (task_id, day);
 

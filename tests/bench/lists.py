@@ -55,20 +55,27 @@ test = "%s"
 schedule = "daily"
 """
 
+_CREATED_PER_S = """
+SELECT count(*) / extract(EPOCH FROM max(created_at) - min(created_at)) FROM task
+"""
+
 
 async def lists(fleet: Fleet) -> list[Figure]:
-    """Measure ``mesh_apply_*``: tasks per second of files with few and with many tasks."""
+    """Measure ``mesh_apply_*``: tasks per second of files with few and with many tasks.
+
+    Those with ``_alone`` are without the outlook, which asks for a pair of each entry first.
+    """
     inside = MEASURES * 6
     return [
-        await _applied(fleet, "mesh_apply_one", _MEASURE, "rtt", MEASURES, inside),
-        await _applied(fleet, "mesh_apply_two", _MEASURE, "delay", MEASURES, inside),
-        await _applied(fleet, "mesh_apply_many", _OUTSIDE, "rtt", MANY, MANY * 3 * HOSTS),
+        *await _applied(fleet, "mesh_apply_one", _MEASURE, "rtt", MEASURES, inside),
+        *await _applied(fleet, "mesh_apply_two", _MEASURE, "delay", MEASURES, inside),
+        *await _applied(fleet, "mesh_apply_many", _OUTSIDE, "rtt", MANY, MANY * 3 * HOSTS),
     ]
 
 
 async def _applied(
     fleet: Fleet, name: str, entry: str, test: str, entries: int, expected: int
-) -> Figure:
+) -> list[Figure]:
     node = fleet.node(fleet.names[0])
     hosts = ", ".join(f'"11.0.{n // 250}.{n % 250 + 1}"' for n in range(HOSTS))
     text = _HEAD % hosts + "".join(entry % (number, test) for number in range(entries))
@@ -88,6 +95,10 @@ async def _applied(
     assert made is not None, printed[:2000]
     created = int(made.group(1) or made.group(2))
     assert created == expected, printed[:2000]
+    alone = float(await fleet.value(fleet.names[0], _CREATED_PER_S))
     await fleet.cancel_all()
     how = f"parley mesh apply of {created} {test} tasks of three nodes"
-    return Figure(name, created / seconds, "1/s", how)
+    return [
+        Figure(name, created / seconds, "1/s", how),
+        Figure(f"{name}_alone", alone, "1/s", f"{how}, from the first to the last creation"),
+    ]

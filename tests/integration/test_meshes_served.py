@@ -56,7 +56,7 @@ FROM made, generate_series(1, 5) AS hour,
 OPEN = ("waiting", "booked", "running")
 OWN_READS = {
     *("task_mesh", "task_pkey", "run_slot_once", "run_open_slot"),
-    *("mesh_day_mesh", "mesh_day_task", "mesh_day_last"),
+    *("mesh_day_mesh", "mesh_day_key", "mesh_day_task", "mesh_day_last"),
 }
 """The indexes through which a page of a mesh is read."""
 MISSING = ("failed", "missed", "unplaced", "displaced", "cancelled")
