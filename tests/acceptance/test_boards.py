@@ -1,0 +1,135 @@
+"""The boards and alerts of deploy/, asked of a real Prometheus that scrapes a node of the lab."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from node.execution import process
+from tests.acceptance.outsider import Json, Outsider
+from tests.architecture.sources import REPOSITORY
+from tests.support.patience import PATIENCE_S
+from tests.support.receivers import free_port
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.needs("prometheus")]
+
+BOARDS = sorted((REPOSITORY / "deploy/grafana").glob("*.json"))
+ALERTS = REPOSITORY / "deploy/alerts.yaml"
+VARIABLES = {"$__rate_interval": "1m"}
+"""Values of what Grafana fills in; the boards' own variables match everything."""
+CONFIGURATION = """
+global: {{scrape_interval: 1s, evaluation_interval: 1s}}
+rule_files: [{alerts}]
+scrape_configs:
+  - job_name: parley
+    authorization: {{credentials: {token}}}
+    static_configs: [{{targets: ["{target}"]}}]
+"""
+SHOWN = {"Ready", "Database answers", "Leads", "Free disk", "Requests", "Processor and memory"}
+"""Panels of the board of nodes that have values as soon as a node serves."""
+NAME = re.compile(r"\bparley_[a-z_]+")
+SERIES = re.compile(r"_(bucket|count|sum)$")
+
+
+class Prometheus:
+    """A running server."""
+
+    def __init__(self, node: Outsider, port: int) -> None:
+        self._node = node
+        self._url = f"http://127.0.0.1:{port}"
+
+    async def ask(self, path: str, **query: str) -> Json:
+        """Return the data of an answer."""
+        async with self._node.session.get(f"{self._url}{path}", params=query) as answer:
+            found = await answer.json()
+        assert found["status"] == "success", (query, found)
+        return found["data"]
+
+    async def until(self, expression: str) -> None:
+        """Return once an expression has a value."""
+        async with asyncio.timeout(PATIENCE_S), self._node.changes() as changed:
+            while not await self._has(expression):
+                await changed()
+
+    async def _has(self, expression: str) -> bool:
+        try:
+            return bool((await self.ask("/api/v1/query", query=expression))["result"])
+        except OSError:  # it has not started yet
+            return False
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def prometheus(
+    a: Outsider, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Prometheus]:
+    """Start a Prometheus that scrapes the first node and knows the alerts."""
+    folder: Path = tmp_path_factory.mktemp("prometheus")
+    target = a.url.removeprefix("http://")
+    text = CONFIGURATION.format(alerts=ALERTS, token=a.token, target=target)
+    (folder / "prometheus.yml").write_text(text)
+    port = free_port()
+    command = ["prometheus", f"--config.file={folder}/prometheus.yml", "--log.level=error"]
+    command += [f"--storage.tsdb.path={folder}/data", f"--web.listen-address=127.0.0.1:{port}"]
+    running = await process.start(command, cwd=folder, log=folder / "log")
+    try:
+        server = Prometheus(a, port)
+        await server.until("parley_build_info")
+        yield server
+    finally:
+        await running.end(PATIENCE_S)
+
+
+def _boards() -> Iterator[tuple[str, str, str]]:
+    """Yield each expression of the boards, with its board and panel."""
+    for board in BOARDS:
+        document = json.loads(board.read_text())
+        for panel in document["panels"]:
+            for target in panel["targets"]:
+                yield board.stem, panel["title"], target["expr"]
+
+
+def _filled(expression: str) -> str:
+    for name, value in VARIABLES.items():
+        expression = expression.replace(name, value)
+    return re.sub(r"\$\w+", ".*", expression)
+
+
+async def test_every_panel_asks_what_prometheus_understands(prometheus: Prometheus) -> None:
+    """Each expression of each board is valid, and those of a working node have values."""
+    for board, title, expression in _boards():
+        await prometheus.ask("/api/v1/query", query=_filled(expression))
+        if board == "node" and title in SHOWN:
+            await prometheus.until(_filled(expression))
+
+
+async def test_boards_and_alerts_know_the_metrics(prometheus: Prometheus) -> None:
+    """A metric that no node has would leave a panel or an alert empty for ever."""
+    written: set[str] = set(NAME.findall(ALERTS.read_text()))
+    written |= {name for _, _, expression in _boards() for name in NAME.findall(expression)}
+    known = set(await prometheus.ask("/api/v1/metadata"))
+    sources = [REPOSITORY / "node" / name for name in ("metrics.py", "instruments.py")]
+    known |= {name for source in sources for name in NAME.findall(source.read_text())}
+    unknown = {
+        name
+        for name in written
+        if not name.startswith(("parley_result_", "parley_lead_"))
+        and not {name, SERIES.sub("", name), name.removesuffix("_total")} & known
+    }
+    assert unknown == set()
+
+
+async def test_alerts_are_evaluated(prometheus: Prometheus) -> None:
+    """Prometheus evaluates each alert without an error, and a lab that works raises none."""
+    await prometheus.until("ALERTS or vector(1) and on () parley_ready == 1")
+    [group] = (await prometheus.ask("/api/v1/rules"))["groups"]
+    faults = {rule["name"]: rule["lastError"] for rule in group["rules"] if rule.get("lastError")}
+    assert faults == {}
+    firing: list[dict[str, Any]] = [r for r in group["rules"] if r["state"] == "firing"]
+    assert firing == []
