@@ -144,6 +144,12 @@ async def chosen_tasks(
     if written:
         return [await find_task(session, each) for each in written]
     listed = await listed_tasks(session, states, choice.test)
+    if choice.mesh is not None or choice.reference is not None:
+        # No list has long references.
+        listed = [
+            await session.client.task(task.id) if task.reference_left_out else task
+            for task in listed
+        ]
     return [task for task in listed if choice.chooses(task.model_dump(mode="json"))]
 
 

@@ -14,6 +14,8 @@ from node.model import times
 from node.model.announcement import Announcement
 from node.model.errors import MovedAway, NotAllowed
 from node.model.wire.participants import ConfirmationAnswer
+from node.store import nodes
+from node.store.database import Notice
 from node.trust.statements import StatementKind, sign_statement
 from tests.conftest import NewDatabase
 from tests.support.clocks import START, ManualClock
@@ -120,3 +122,16 @@ async def test_a_node_ends_only_by_what_its_own_key_has_signed(pair: Pair) -> No
     assert announcer.ended.is_set()
     await pair.a.node.announcer.look()
     assert not pair.a.node.announcer.ended.is_set()
+
+
+async def test_every_process_of_a_node_ends_once_one_has_heard_of_it(pair: Pair) -> None:
+    """A lead in a process of its own reads it from the database, and does not start again."""
+    node = pair.b
+    later = _signed(node, _announced(node, "http://127.0.0.1:9", START + times.DAY))
+    async with node.database.connection() as connection:
+        await nodes.give_up(connection, node.database.generation, later)
+    node._refresh_directory(Notice("successor", "", ()))
+    await asyncio.gather(*node._readings)
+    assert node.announcer.ended.is_set()
+    with pytest.raises(MovedAway):
+        await node.ask_others()

@@ -177,6 +177,10 @@ async def test_many_tasks_are_changed_by_a_filter(ask: Command, a: Asker) -> Non
     done = await ask("task", "cancel", "--test", "idle", "--requester", "owner")
     assert len(json.loads(done.out)) == 3
     assert await _led(a) == {}
+    long = {"schedule": HOURLY, "reference": {"mesh": "wide", "note": "x" * 5000}}
+    assert (await a.ask("POST", "/v1/tasks", {**_task("long"), **long}))[0] == 201
+    meshed = await ask("task", "cancel", "--mesh", "wide")
+    assert len(json.loads(meshed.out)) == 1
     nothing = await ask("task", "cancel", "--test", "idle", "-o", "table")
     assert (nothing.code, "No such tasks." in nothing.out + nothing.err) == (0, True)
 
