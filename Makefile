@@ -31,7 +31,7 @@ COMPILE := env -u PIP_FIND_LINKS -u PIP_INDEX_URL -u PIP_EXTRA_INDEX_URL PIP_CON
 	--no-emit-index-url --no-emit-trusted-host --no-emit-find-links
 
 .DEFAULT_GOAL := help
-.PHONY: package booted contained playbook audit sbom help demo test check lint bench soak fleets points chaos hostile accuracy lock clean
+.PHONY: package booted contained playbook audit sbom help docs demo test check lint bench soak fleets points chaos hostile accuracy lock clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -45,6 +45,11 @@ test: $(DEVELOPMENT) ## all tests, with a real Postgres and real processes; ARGS
 
 check: lint ## what must hold before a commit: lint, format, types, layers, fast tests
 	$(BIN)/python -m pytest --quiet $(PARALLEL) tests/architecture tests/unit
+
+docs: $(DEVELOPMENT) ## the documentation: build/docs/html, and man pages in build/docs/man
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --builder html docs build/docs/html
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --builder man docs build/docs/man
+	$(BIN)/python -m deploy.manual build/docs/man
 
 lint: $(DEVELOPMENT) ## lint, format, types, layers, spelling
 	$(BIN)/ruff check

@@ -68,7 +68,7 @@ NEEDS = {
     "sysctl": _program("procps", "sysctl"),  # routers made of namespaces
     "setpriv": _program("util-linux", "setpriv"),  # programs that end with their owner
     "faketime": _program("faketime", "faketime"),  # tests/chaos sets clocks by its library
-    "nginx": _program("nginx-light", "nginx"),  # the proxy of deploy/README.md
+    "nginx": _program("nginx-light", "nginx"),  # the proxy of docs/how-to/proxy.md
     "jq": _program("jq", "jq"),  # transforms of archives
     "rsyslogd": _program("rsyslog", "rsyslogd"),  # the archiver syslog
     "rabbitmq": _file("rabbitmq-server", "/usr/lib/rabbitmq/bin/rabbitmq-server"),

@@ -144,29 +144,7 @@ def _page(title: str, body: str) -> web.Response:
     )
 
 
-def markdown() -> str:
-    """Return the page of the documentation about all problem types (docs/problems.md)."""
-    sections = [
-        f"## {each.code}\n\n`{each.type}`, status {each.status}: {each.title}.\n\n"
-        f"{each.meaning}\n\n{each.remedy}\n"
-        for each in PROBLEM_TYPES.values()
-    ]
-    return "\n".join([_INTRODUCTION, *sections])
-
-
-_INTRODUCTION = """\
-# Problems
-
-Every answer that is not a success is a problem document (RFC 9457), `application/problem+json`. Its
-member `type` is the path of a page on the same node, which says what is below; `detail` says what
-happened this time and what to do, and `errors`, `limits`, and `offers` have the particulars.
-Programs compare the last part of `type`, the code.
-"""
-
 ROUTES = (
     Route("GET", "/problems", list_, "List the types of problems", media_type="text/html"),
     Route("GET", "/problems/{name}", show, "Explain a type of problem", media_type="text/html"),
 )
-
-if __name__ == "__main__":
-    print(markdown(), end="")  # noqa: T201 - the page of the documentation

@@ -83,7 +83,8 @@ def _namespace_defect(name: str) -> str | None:
     try:
         host_sampling.in_namespace(name, lambda: None)
     except HostError as fault:
-        return f"{fault.detail}; the service needs CAP_SYS_ADMIN for it (see deploy/README.md)"
+        needed = "the service needs CAP_SYS_ADMIN for it (see docs/how-to/contexts.md)"
+        return f"{fault.detail}; {needed}"
     return None
 
 

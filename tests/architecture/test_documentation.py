@@ -46,7 +46,9 @@ def test_named_modules_exist(page: Path) -> None:
 
 
 def test_the_guide_grants_what_the_schema_grants() -> None:
-    """The installation page lists all views that the schema lets readers read."""
-    texts = [(REPOSITORY / name).read_text("utf-8") for name in ("schema.sql", "deploy/README.md")]
+    """The page on Grafana lists all views that the schema lets readers read."""
+    texts = [
+        (REPOSITORY / name).read_text("utf-8") for name in ("schema.sql", "docs/how-to/grafana.md")
+    ]
     granted, documented = (re.split(r",\s*", GRANT.findall(text)[0]) for text in texts)
     assert documented == granted

@@ -63,7 +63,7 @@ class Proxied:
 
 def _block(port: int, upstream: str, certificate: Path) -> str:
     """Return the documented block, with other addresses and files."""
-    readme = (REPOSITORY / "deploy" / "README.md").read_text()
+    readme = (REPOSITORY / "docs" / "how-to" / "proxy.md").read_text()
     block: str
     [block] = re.findall(r"^```nginx\n(.*?)^```$", readme, re.DOTALL | re.MULTILINE)
     for documented, here in (

@@ -265,7 +265,7 @@ def test_the_default_is_safe() -> None:
         "targets", (PeriodQuota(Quantity.RUNS, 360, times.HOUR),), bps=10**6
     )
     without_comment = DEFAULT.partition("\n")[2]
-    assert without_comment in Path("docs/limits.md").read_text()
+    assert without_comment in Path("docs/reference/limits.md").read_text()
     assert isinstance(parse_limits(EVERYTHING).judge(_asker(), TASK), Rule)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,14 +12,13 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 from node.api.app import ROUTES
 from node.api.examples import EXAMPLES
 from node.api.openapi import TAGS, describe
-from node.api.problem_types import PROBLEM_TYPES, markdown
+from node.api.problem_types import PROBLEM_TYPES
 from node.model.errors import ParleyError
 from node.model.wire.fields import FROM_OUTSIDE, Document
 from node.model.wire.problems import problem_of
 from node.plugins.registry import tests as registered_tests
 
 Json = Any
-REPOSITORY = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -136,9 +134,3 @@ def test_each_operation_has_a_name_of_its_own(whole: Json) -> None:
     names = [operation["operationId"] for _, operation in operations(whole)]
     assert len(names) == len(set(names))
     assert all(re.fullmatch(r"[a-z0-9_]+", name) for name in names)
-
-
-def test_the_page_of_problems_is_as_the_node_has_it() -> None:
-    """docs/problems.md says what the node's own pages say."""
-    page = REPOSITORY / "docs" / "problems.md"
-    assert page.read_text(encoding="utf-8") == markdown(), "run python -m node.api.problem_types"

@@ -84,7 +84,7 @@ name = "targets"
 runs = "360/PT1H"
 bps = 1_000_000
 """
-"""The limits that apply where there is no file; docs/limits.md has them, too."""
+"""The limits that apply where there is no file; docs/reference/limits.md has them, too."""
 
 EVERYTHING: Final = """\
 # All known nodes have the same owner, as in a lab: they may have what all bounds allow.

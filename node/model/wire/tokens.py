@@ -23,7 +23,7 @@ class TokenRequest(Document):
     label: Label = Field(
         description="The user that it is for; tokens of one label belong to one user."
     )
-    role: Role = Field(description="What it permits: see docs/trust.md.")
+    role: Role = Field(description="What it permits: see docs/concepts/trust.md.")
     expires_in: Annotated[Duration, Field(gt=0, le=_LIFE_MAX)] | None = Field(
         None, description="The time after which it is valid no longer; null: it does not expire."
     )

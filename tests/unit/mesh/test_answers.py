@@ -19,7 +19,7 @@ from tests.unit.mesh.kept import NOW, a_fleet, a_mesh
 
 REPOSITORY = Path(__file__).parents[3]
 EXAMPLE = REPOSITORY / "deploy" / "mesh.toml"
-MESHES = (REPOSITORY / "docs/meshes.md").read_text()
+MESHES = (REPOSITORY / "docs/reference/mesh-file.md").read_text()
 
 
 def _answer(

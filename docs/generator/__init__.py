@@ -1,0 +1,1 @@
+"""Writes the reference from the code: commands, API, settings, metrics, views, files, tests."""
