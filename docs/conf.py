@@ -25,6 +25,7 @@ extensions = ["myst_parser"]
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 4
 smartquotes = False
+suppress_warnings = ["misc.highlighting_failure"]  # SQL with the macros of Grafana
 root_doc = "index"
 exclude_patterns = ["generated/parts"]
 
