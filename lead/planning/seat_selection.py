@@ -23,17 +23,22 @@ StartRanges = Mapping[str, Sequence[Span]]
 
 @dataclass(frozen=True)
 class SpreadLimit:
-    """The maximum number of nodes that share an attribute value; without it, none is shared."""
+    """The maximum number of nodes that share an attribute value; without it, none is shared.
+
+    Nothing is known of a node that has just been renamed and answers by its new name: it shares no
+    attribute.
+    """
 
     alike: Mapping[str, int]
     attributes: Mapping[str, Attributes]
 
     def crowded(self, node: str, beside: Iterable[str]) -> str | None:
         """Return an attribute in which too many of these nodes equal this one, or None."""
-        values, others = self.attributes[node], list(beside)
+        values = self.attributes.get(node, {})
+        others = [self.attributes.get(other, {}) for other in beside]
         for attribute, most in self.alike.items():
             if attribute in values:
-                counts = Counter(self.attributes[other].get(attribute) for other in others)
+                counts = Counter(other.get(attribute) for other in others)
                 if counts[values[attribute]] >= most:
                     return attribute
         return None

@@ -28,7 +28,9 @@ def passable() -> Iterator[Path]:
     shutil.rmtree(directory)
 
 
-@pytest.mark.parametrize("directory", wheel_directories(), ids=lambda path: path.parent.name)
+@pytest.mark.parametrize(
+    "directory", wheel_directories(), ids=lambda path: "-".join(path.parts[-3:-1])
+)
 async def test_schema_and_queries_on_the_wheels(directory: Path, passable: Path) -> None:
     """An empty database is set up, and every named query prepares."""
     binaries = inspect(directory, server_account())

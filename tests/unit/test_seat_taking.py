@@ -54,6 +54,14 @@ def test_seats_go_to_nodes_with_time_within_the_spread(
     assert len(taken) == min(wanted, most)
 
 
+def test_a_node_that_was_just_renamed_is_not_crowded() -> None:
+    """A node whose new name the episode does not know yet shares no attribute with others."""
+    spread = SpreadLimit({"site": 1}, {"a": {"site": 1}, "b": {"site": 1}})
+    assert spread.crowded("b", ["a"]) == "site"
+    assert spread.crowded("west", ["a", "b"]) is None
+    assert spread.crowded("b", ["west"]) is None
+
+
 def _keeps(nodes: object, sites: dict[str, dict[str, int]], alike: int) -> bool:
     assert isinstance(nodes, list | tuple)
     counts = Counter(sites[node]["site"] for node in nodes if "site" in sites[node])
