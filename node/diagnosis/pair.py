@@ -57,7 +57,7 @@ T = TypeVar("T")
 
 _TRIES = 3
 _BUSY_S = 2
-_MTU_S = 12.0
+_MTU_S = 15.0
 _REACH_S = 2.0
 _EXCHANGES = 3
 _PAUSE = 2 * times.SECOND

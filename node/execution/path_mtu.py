@@ -17,7 +17,7 @@ from node.plugins.ownprograms import own_program
 
 _IP_MTU, _IPV6_MTU = 14, 24
 _MOST = 65535
-_WAIT_S = 0.4
+_WAIT_S = 0.6
 _TRIES = 3
 
 
