@@ -37,7 +37,7 @@ PEERS = 10
 HOSTILE_LABEL = "mallory"
 VICTIM_LABEL = "victim-bob"
 HONEST_LABEL = "honest-alice"
-_GUIDE = Path(__file__).parents[2] / "docs" / "limits.md"
+_GUIDE = Path(__file__).parents[2] / "docs" / "reference" / "limits.md"
 _ANSWER_S = 60.0
 _FULL = 16
 
