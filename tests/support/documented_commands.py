@@ -15,6 +15,8 @@ from node.cli.main import parley
 _BLOCK = re.compile(r"^```(sh|console)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _INLINE = re.compile(r"`parley ([^`\n]+)`")
 _OPERATORS = frozenset({"|", "||", "&", "&&", ";", "(", ")", ">", ">>", "<", "<<", "$"})
+_HERE = re.compile(r"<<'?(\w+)'?")
+_DOCUMENT = re.compile(r"<<'?(\w+)'?\n.*?^\1$", re.DOTALL | re.MULTILINE)
 _VERB = re.compile(r"[a-z|-]+")
 _ASSIGNMENT = re.compile(r"[A-Z_]+=.*", re.DOTALL)
 _NO_FILE = "does not exist."
@@ -32,15 +34,25 @@ class Block:
 
     @property
     def commands(self) -> str:
-        """Return what a reader types: all of it, or the lines with a prompt and their rest."""
+        """Return what a reader types: all of it, or the lines with a prompt and what they take in.
+
+        A line with a prompt goes on after a backslash, and up to the end of its here-document.
+        """
         if self.language == "sh":
             return self.text
-        typed, goes_on = [], False
+        typed: list[str] = []
+        goes_on, end = False, None
         for line in self.text.splitlines():
-            if line.startswith(PROMPT) or goes_on:
-                typed.append(line.removeprefix(PROMPT))
-                goes_on = line.endswith("\\")
-        return "\n".join(typed) + "\n"
+            if not (line.startswith(PROMPT) or goes_on or end):
+                continue
+            typed.append(line if end else line.removeprefix(PROMPT))
+            if end is None and (begun := _HERE.search(line)):
+                end = begun[1]
+            elif line == end:
+                end = None
+            goes_on = line.endswith("\\")
+        assert end is None, f"a here-document does not end: {end}"
+        return "".join(f"{line}\n" for line in typed)
 
 
 def blocks(page: Path) -> list[Block]:
@@ -51,7 +63,7 @@ def blocks(page: Path) -> list[Block]:
 
 def command_lines(block: Block) -> Iterator[list[str]]:
     """Yield the arguments of each ``parley …`` in a block."""
-    for words in _lines(block.commands.replace("\\\n", " ")):
+    for words in _lines(_DOCUMENT.sub("", block.commands).replace("\\\n", " ")):
         command: list[str] = []
         for word in [*words, ";"]:
             if word in _OPERATORS:

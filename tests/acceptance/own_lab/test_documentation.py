@@ -37,10 +37,11 @@ PAGES = [
     for page in [TUTORIAL, *sorted((DOCS / "how-to").glob("*.md")), DOCS / "plugins.md"]
     if any(block.language == "console" for block in blocks(page))
 ]
+SERVER = Path(__file__).with_name("command_server.py")
 SHELL = """\
 set -euo pipefail
 trap 'echo "FAILED: $BASH_COMMAND" >&2' ERR
-parley() { "$PYTHON" -m node.cli.main "$@"; }
+parley() { "$PYTHON" -I -S "$SERVER" "$SOCKET" "$@"; }
 """
 QUERY = re.compile(r"^```sql\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
@@ -76,10 +77,23 @@ async def documented_lab() -> AsyncIterator[DocumentedLab]:
         assert ended.exit_code == 0, ended.stderr.decode()
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def commands(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Path]:
+    """Start the process from which commands are forked; return its socket."""
+    path = tmp_path_factory.mktemp("commands") / "socket"
+    argv = [sys.executable, str(SERVER), "serve", str(path)]
+    server = await process.start(argv, env={**os.environ, "PYTHONPATH": str(REPOSITORY)})
+    async with asyncio.timeout(PATIENCE_S):
+        await server.printed(b"ready\n")
+    yield path
+    server.send(signal.SIGTERM)
+    await asyncio.wait_for(server.wait(), PATIENCE_S)
+
+
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("page", PAGES, ids=where)
 async def test_the_commands_of_a_page_work(
-    page: Path, documented_lab: DocumentedLab, tmp_path: Path
+    page: Path, documented_lab: DocumentedLab, commands: Path, tmp_path: Path
 ) -> None:
     """Every command of a page that a reader can type as it is ends well."""
     typed = "".join(block.commands for block in blocks(page) if block.language == "console")
@@ -88,7 +102,8 @@ async def test_the_commands_of_a_page_work(
         "PARLEY_SERVER": documented_lab.server,
         "PARLEY_TOKEN": documented_lab.token,
         "PYTHON": sys.executable,
-        "PYTHONPATH": str(REPOSITORY),
+        "SERVER": str(SERVER),
+        "SOCKET": str(commands),
         "HOME": str(tmp_path),
     }
     shell = await asyncio.create_subprocess_exec(
