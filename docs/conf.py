@@ -32,6 +32,7 @@ exclude_patterns = ["generated/parts"]
 html_theme = "furo"
 html_title = "Parley"
 html_static_path = ["static"]
+html_css_files = ["custom.css"]
 html_copy_source = False
 html_show_sphinx = False
 templates_path: list[str] = []

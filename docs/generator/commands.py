@@ -55,9 +55,10 @@ def _sections(context: click.Context, level: int) -> Iterator[str]:
     """Yield the parts of the section of a command, and those of the commands in it."""
     command = context.command
     yield f"{'#' * level} {context.command_path}"
-    yield from _text(command.help or "")
     if not isinstance(command, click.Group):
         yield block(f"{context.command_path} {' '.join(command.collect_usage_pieces(context))}")
+    yield from _text(command.help or "")
+    if not isinstance(command, click.Group):
         yield _options(context, _common())
         yield from _text(command.epilog or "")
     for inner in _commands_of(context):
@@ -72,8 +73,10 @@ def _options(context: click.Context, leave_out: frozenset[str]) -> str:
     records = [
         record
         for parameter in context.command.get_params(context)
-        if parameter.name not in leave_out | {"help", "version"}
+        if parameter.name not in leave_out
+        and not {"--help", "--version"} & set(parameter.opts)
         and (record := parameter.get_help_record(context)) is not None
+        and record[1]
     ]
     rows = ((code(words), plain(help_text)) for words, help_text in records)
     return table(("option", ""), rows)
