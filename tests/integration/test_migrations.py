@@ -20,7 +20,7 @@ from node.store import audit, migrating, schema
 from node.store.database import PostgresDatabase
 from node.tasks.mesh_counts import MeshCounter
 from tests.conftest import NewDatabase
-from tests.support.releases import RELEASES, restore
+from tests.support.releases import RELEASES, queries_file, queries_of, restore
 
 _TOLD_OF_MESHES = """
 SELECT
@@ -252,3 +252,17 @@ async def test_ordinary_roles_are_enough(empty_dsn: str) -> None:
         await owner.execute(f"DROP OWNED BY {role}")
         await owner.execute(f"DROP ROLE {role}")
         await owner.close()
+
+
+async def test_the_program_before_finds_all_that_it_asks_for(own_dsn: str) -> None:
+    """Every query of the programs that are let into this schema prepares in it."""
+    connection = await asyncpg.connect(own_dsn)
+    oldest = await connection.fetchval(
+        "SELECT oldest_program FROM schema_version ORDER BY version DESC LIMIT 1"
+    )
+    released = [n for n in range(oldest, schema.schema_version()) if queries_file(n).exists()]
+    assert released
+    for version in released:
+        for name, query in queries_of(version).items():
+            assert (await connection.prepare(query)).get_query() == query, (version, name)
+    await connection.close()

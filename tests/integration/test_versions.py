@@ -13,10 +13,7 @@ from node.postgres.account import server_account
 from node.postgres.binaries import ServerBinaries, inspect, wheel_directories
 from node.postgres.cluster import PrivateCluster
 from node.store.database import PostgresDatabase
-from node.store.queries import Queries
-
-ROOT = Path(__file__).parents[2]
-STORES = ("node.store", "lead.store")
+from tests.support.releases import queries
 
 
 @pytest.fixture
@@ -42,10 +39,8 @@ async def test_schema_and_queries_on_the_wheels(directory: Path, passable: Path)
         database = PostgresDatabase(cluster.dsn("versions"))
         await database.open()
         async with database.connection() as connection:
-            for store in STORES:
-                for file in sorted((ROOT / store.replace(".", "/") / "sql").glob("*.sql")):
-                    for name, query in Queries(store, file.stem).items():
-                        assert (await connection.prepare(query)).get_query() == query, name
+            for name, query in queries():
+                assert (await connection.prepare(query)).get_query() == query, name
         await database.close()
     finally:
         await cluster.stop()

@@ -1,14 +1,16 @@
-"""Write the database of a node that this version of the program has filled, as a dump.
+"""Write the database of a node that this version of the program has filled, and its queries.
 
 ``python -m tests.releases FILE`` starts two nodes, has them do a little of everything, and writes
-the database of the first one to FILE, compressed. A release adds such a file to this folder, and
-``tests/integration/test_migrations.py`` migrates each of them.
+the database of the first one to FILE, compressed, and the named queries of this version beside it.
+A release adds both to this folder. ``tests/integration/test_migrations.py`` migrates each database,
+and prepares the queries of each program that is let into the present schema.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gzip
+import json
 import os
 import shlex
 import sys
@@ -22,7 +24,9 @@ from node.execution import process
 from node.lab.nodes import LabNode, NodePlan, node_command
 from node.lab.supervisor import Lab
 from node.postgres import ServerBinaries, locate
+from node.store.schema import schema_version
 from tests.support.command_line import run_command
+from tests.support.releases import queries, queries_file
 
 _HERE = Path(__file__).parent
 _TIME_S = 300.0
@@ -51,6 +55,8 @@ async def main(file: Path) -> None:
             await _wait_for(node)
             text = await _dump(node)
     file.write_bytes(gzip.compress(text, mtime=0))
+    written = json.dumps(dict(queries()), indent=0, sort_keys=True).encode()
+    queries_file(schema_version()).write_bytes(gzip.compress(written, mtime=0))
     sys.stdout.write(f"{file}: {len(text)} bytes, {file.stat().st_size} compressed\n")
 
 
