@@ -46,7 +46,6 @@ WITHOUT = {
         "announcement",
         "keep_announcement",
         "move",
-        "successor",
         "give_up",
     },
     # All hosts of a simulated world have one owner, who sets no quotas.

@@ -211,6 +211,12 @@ def keep_figures(
     return ()
 
 
+@TWINS.of("successor")
+def successor(_tables: Tables) -> Answer:
+    """Return what says that another host has this node: no simulated node moves."""
+    return [(None,)]
+
+
 @TWINS.of("pg_notify")
 def notify(tables: Tables, payload: str) -> Answer:
     """Notify every process of this node when the transaction commits."""
