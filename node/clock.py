@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import ctypes
 import time
 from binascii import crc32
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from node.model.times import SECOND
+
+if TYPE_CHECKING:
+    import asyncio
 
 
 class Clock(Protocol):
@@ -50,10 +52,14 @@ class SystemClock:
 
     async def sleep(self, seconds: float) -> None:
         """Wait for ``seconds``; zero or less only yields to other tasks."""
+        import asyncio  # slow to load, and commands that only look at the time do not need it
+
         await asyncio.sleep(max(0.0, seconds))
 
     async def sleep_until(self, instant: int) -> None:
         """Wait until an instant; a step of the clock is noticed within a minute."""
+        import asyncio
+
         while (remaining := instant - self.now()) > 0:
             await asyncio.sleep(min(remaining / SECOND, 60.0))
 
@@ -149,7 +155,9 @@ class LatchedEvent:
         """
         if self._set:
             return True
-        loop = asyncio.get_running_loop()
+        from asyncio import get_running_loop
+
+        loop = get_running_loop()
         waiting = loop.create_future()
         timer = loop.call_later(max(0.0, seconds), _end, waiting)
         self._waiting.append(waiting)

@@ -16,7 +16,6 @@ from node.cli.listing import collect_all
 from node.cli.output import Column, Record, RecordLayout, flat, printable
 from node.cli.references import find_task, short
 from node.model.taskstate import OPEN
-from node.model.wire.problems import error_of
 
 if TYPE_CHECKING:
     from node.cli.session import Session
@@ -178,6 +177,8 @@ async def change_chosen(
 
     Returns the exit code: that of the first problem.
     """
+    from node.model.wire.problems import error_of  # loads pydantic
+
     if tasks and not dry_run and not yes and not _agreed(verb, tasks):
         session.progress.note("nothing was changed")
         return 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -163,7 +162,9 @@ def _patience(run: Run, now: int) -> int:
 async def _shown(session: Session, watched: _Watched) -> AsyncIterator[None]:
     """Update the status line every half second on a terminal; elsewhere print only changes."""
     _show(session, watched)
-    ticking = asyncio.create_task(_tick(session, watched)) if session.progress.terminal else None
+    from asyncio import create_task  # slow to load, which lists do not need
+
+    ticking = create_task(_tick(session, watched)) if session.progress.terminal else None
     try:
         yield
     finally:

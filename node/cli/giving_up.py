@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -53,6 +52,8 @@ async def known_by_now(client: UserClient, followed: Followed | None) -> KnownRe
     """Return the reason known by now; None if nothing is followed, or the node does not answer."""
     if followed is None:
         return None
+    import asyncio  # slow to load, which lists do not need
+
     explain = client.explain_run if followed.noun == "run" else client.explain_task
     with contextlib.suppress(ParleyError, TimeoutError):
         async with asyncio.timeout(_ASKING_S):

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
 import click
 
 _WHOLE = 1000
@@ -11,11 +15,29 @@ _WHOLE = 1000
 class CommandGroup(click.Group):
     """A group whose help page has the whole summary of each command, cut nowhere."""
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+    def __init__(self, *args: Any, late: Mapping[str, str] | None = None, **settings: Any) -> None:
+        """Take commands that are imported when they are called, as ``module:command``, as well."""
+        super().__init__(*args, **settings)
+        self._late = dict(late or {})
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order of the help page."""
+        return sorted({*super().list_commands(ctx), *self._late})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command, imported if it was not."""
+        if place := self._late.pop(cmd_name, None):
+            module, _, name = place.partition(":")
+            self.add_command(getattr(importlib.import_module(module), name))
+        return super().get_command(ctx, cmd_name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of the help page."""
+        named = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
         summaries = [
             (name, command.get_short_help_str(_WHOLE))
-            for name, command in sorted(self.commands.items())
+            for name, command in named
+            if command is not None
         ]
         with formatter.section("Commands"):
             formatter.write_dl(summaries)

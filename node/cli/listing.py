@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -17,14 +17,15 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from node.cli.output import Record, RecordLayout
-    from node.cli.session import Session
-    from node.client.responses import Page
+    from node.cli.session import ReadingSession, Session
+    from node.client.answers import Members, Page
 
 Item = TypeVar("Item")
 
 _PAGE = 200
 _DEFAULT_LIMIT = 50
 _ITEMS_PER_REPORT = 5000
+_MORE = "There are more; --limit shows them."
 
 limit_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
     "--limit",
@@ -123,7 +124,28 @@ async def print_list(
     if warnings:
         print_warnings(session, records)
     if more:
-        session.progress.note("There are more; --limit shows them.")
+        session.progress.note(_MORE)
+
+
+async def print_documents(
+    session: ReadingSession,
+    layout: RecordLayout,
+    path: str,
+    query: Mapping[str, object],
+    limit: int,
+) -> None:
+    """Print up to ``limit`` objects of a list as the node has them, and note when there are more.
+
+    They are not parsed as models, because that takes longer than all the rest.
+    """
+
+    def fetch(*, limit: int, cursor: str | None) -> Awaitable[Page[Members]]:
+        return session.reader.listed(path, {**query, "limit": limit, "cursor": cursor})
+
+    records, more = await collect(fetch, limit)
+    session.output.many(records, layout)
+    if more:
+        session.progress.note(_MORE)
 
 
 def print_warnings(session: Session, records: Iterable[Record]) -> None:

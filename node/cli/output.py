@@ -48,7 +48,7 @@ class Column:
 
     def text(self, record: Record) -> str:
         """Return the cell as printed."""
-        written = self.cell(record)
+        written = self.cell(record) or ""
         return printable(written) if self.exact else readable(written)
 
 

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
     from node.cli.session import Session
-    from node.client.responses import Page
+    from node.client.answers import Members, Page
+    from node.client.reader import Reader
     from node.model.wire.reservations import Reservation
     from node.model.wire.runs import Run
     from node.model.wire.tasks import Task
@@ -57,6 +58,20 @@ async def find_task(session: Session, written: str) -> Task:
         "task", written, client.tasks, client.tasks, lambda task: f"{task.id} {task.test.type}"
     )
     return await client.task(task.id) if task.reference_left_out else task
+
+
+async def task_id(reader: Reader, written: str) -> str:
+    """Return the id of the task that ``written`` refers to."""
+    if identifier := _whole_id(written):
+        return str((await reader.document(f"/tasks/{identifier}"))["id"])
+
+    def listed(*, prefix: str | None = None, limit: int = 50) -> Awaitable[Page[Members]]:
+        return reader.listed("/tasks", {"prefix": prefix, "limit": limit})
+
+    def line(task: Members) -> str:
+        return f"{task['id']} {task['test']['type']}"
+
+    return str((await _listed("task", written, listed, listed, line))["id"])
 
 
 async def find_run(session: Session, written: str) -> Run:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,7 +11,7 @@ from node.cli.bundles import export, replay, verify
 from node.cli.failures import print_error_lines
 from node.cli.follow import NO_RESULT, OPEN, PENDING, follow_run, follow_task, verdict
 from node.cli.groups import CommandGroup
-from node.cli.listing import change_all, limit_option, print_list
+from node.cli.listing import change_all, limit_option, print_documents
 from node.cli.output import (
     Column,
     Record,
@@ -23,10 +22,11 @@ from node.cli.output import (
     readable,
     sanitise_text,
 )
-from node.cli.references import find_either, find_run, find_task, short
+from node.cli.references import find_either, find_run, short, task_id
 from node.cli.results import in_order, result_view
-from node.cli.session import Session, asks_node
+from node.cli.session import ReadingSession, Session, asks_node, reads_node
 from node.cli.times import MOMENT, Moment, local
+from node.model import times
 from node.model.errors import NotFound
 
 if TYPE_CHECKING:
@@ -83,9 +83,9 @@ RERUN = RecordLayout(columns=(), fields=("task", "headline"), empty="", key="tas
 @click.option("--upcoming", is_flag=True, help="Future runs, the next one first.")
 @click.option("--oldest-first", is_flag=True, help="List the oldest first.")
 @limit_option
-@asks_node
+@reads_node
 async def list_runs(
-    session: Session,
+    session: ReadingSession,
     /,
     *,
     state: str | None,
@@ -102,23 +102,22 @@ async def list_runs(
     Future runs are listed with --upcoming, or if --state, --from or --to include them.
     """
     now = session.clock.now()
-    task = (await find_task(session, written)).id if written else None
+    task = await task_id(session.reader, written) if written else None
     states = tuple((state or "").replace(",", " ").split())
     if upcoming:
         states, starts, oldest_first = states or PENDING, starts or Moment(), True
     elif not (states or starts or ends):
         ends = Moment()
 
-    fetch = partial(
-        session.client.runs,
-        states=states,
-        test=test,
-        task=task,
-        starts=starts.at(now) if starts else None,
-        ends=ends.at(now) if ends else None,
-        oldest_first=oldest_first,
-    )
-    await print_list(session, RUN, fetch, limit)
+    query = {
+        "state": ",".join(states) or None,
+        "test": test,
+        "task": task,
+        "from": times.format_instant(starts.at(now)) if starts else None,
+        "to": times.format_instant(ends.at(now)) if ends else None,
+        "order": "asc" if oldest_first else None,
+    }
+    await print_documents(session, RUN, "/runs", query, limit)
 
 
 @run_group.command("show")

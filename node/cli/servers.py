@@ -28,6 +28,12 @@ if TYPE_CHECKING:
 _FILE = "servers.json"
 
 
+def is_checked(invocation: Invocation, server: str) -> bool:
+    """Return whether a server has to show its key or its certificate."""
+    strays = invocation.borrowed and invocation.allows_plain_http and is_exposed(server)
+    return invocation.expected_identity is not None or server.startswith("https:") or strays
+
+
 async def tls_of(invocation: Invocation, server: str) -> TlsOptions:
     """Return how to check the certificate of a server, once it has shown to be the right one.
 
@@ -39,10 +45,9 @@ async def tls_of(invocation: Invocation, server: str) -> TlsOptions:
     :raises NotAllowed: a person does not confirm the key.
     :raises PeerError: the server is not the node with this key, or does not answer.
     """
-    given, secured = invocation.expected_identity, server.startswith("https:")
-    strays = invocation.borrowed and invocation.allows_plain_http and is_exposed(server)
-    if given is None and not secured and not strays:
+    if not is_checked(invocation, server):
         return {}
+    given, secured = invocation.expected_identity, server.startswith("https:")
     from node.client.first_contact import find, verify  # loads aiohttp, which --help does not need
 
     _require_identity(given)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import os
 from collections.abc import Callable, Coroutine
@@ -11,17 +10,18 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 import click
 
-from node.cli.failures import INTERRUPTED, print_error_lines, report, report_timeout
+from node.cli.failures import INTERRUPTED, TIMED_OUT, print_error_lines, report, report_timeout
 from node.cli.giving_up import Followed, KnownReason, known_by_now
 from node.cli.invocation import Invocation, global_options
 from node.cli.output import OutputWriter
 from node.cli.progress import Progress
-from node.cli.servers import tls_of
+from node.cli.servers import is_checked, tls_of
 from node.cli.times import duration_in_words
 from node.model import times
 from node.model.errors import ParleyError
 
 if TYPE_CHECKING:
+    from node.client.reader import Reader
     from node.client.users import UserClient
     from node.clock import Clock
 
@@ -35,15 +35,27 @@ _VARIABLES = frozenset(
 
 
 @dataclass
-class Session:
-    """The client, clock, output and progress of one command."""
+class ReadingSession:
+    """The reader, clock, output and progress of a command that only shows documents."""
 
-    client: UserClient
+    reader: Reader
     clock: Clock
     output: OutputWriter
     progress: Progress
+
+
+@dataclass
+class Session(ReadingSession):
+    """The client, clock, output and progress of one command."""
+
+    reader: UserClient
     followed: Followed | None = None
     """The run or task that is followed, to name on an interruption."""
+
+    @property
+    def client(self) -> UserClient:
+        """The client that can do everything."""
+        return self.reader
 
 
 def asks_node(
@@ -63,6 +75,68 @@ def asks_node(
     return callback
 
 
+def reads_node(
+    command: Callable[
+        Concatenate[ReadingSession, CommandParameters], Coroutine[Any, Any, int | None]
+    ],
+) -> Callable[CommandParameters, None]:
+    """Turn a coroutine that only shows documents into a click callback, like :func:`asks_node`.
+
+    The command takes a third of the time of others, unless the node is asked over https.
+    """
+
+    @global_options
+    @functools.wraps(command)
+    def callback(*args: CommandParameters.args, **kwargs: CommandParameters.kwargs) -> None:
+        context = click.get_current_context()
+        invocation = context.ensure_object(Invocation)
+        if invocation.borrowed or is_checked(invocation, invocation.server_url()):
+            context.exit(ask(context, lambda session: command(session, *args, **kwargs)))
+        invocation.command = context.info_name
+        context.exit(_read(invocation, lambda session: command(session, *args, **kwargs)))
+
+    return callback
+
+
+def _read(
+    invocation: Invocation,
+    command: Callable[[ReadingSession], Coroutine[Any, Any, int | None]],
+) -> int:
+    """Run a command that only reads, over plain HTTP, without loading a loop and its client."""
+    from node.client.reader import PlainReader, finished  # loads http, which --help does not need
+    from node.clock import SystemClock
+
+    clock = SystemClock()
+    if not invocation.quiet:
+        _warn_of_settings()
+    limit_s = None if invocation.timeout is None else invocation.timeout / times.SECOND
+    try:
+        session = ReadingSession(
+            reader=PlainReader(
+                invocation.server_url(),
+                invocation.access_token(),
+                clock,
+                plain_http=invocation.allows_plain_http,
+                limit_s=limit_s,
+            ),
+            clock=clock,
+            output=OutputWriter(invocation.output, invocation.picked),
+            progress=Progress(quiet=invocation.quiet),
+        )
+        return finished(command(session)) or 0
+    except TimeoutError:
+        return report_timeout(_too_late(invocation), "", invocation, TIMED_OUT)
+    except ParleyError as error:
+        return report(error, invocation)
+    except KeyboardInterrupt:
+        print_error_lines("interrupted")
+        return INTERRUPTED
+
+
+def _too_late(invocation: Invocation) -> str:
+    return f"not finished within {duration_in_words(invocation.timeout or 0)}"
+
+
 def ask(
     context: click.Context, command: Callable[[Session], Coroutine[Any, Any, int | None]]
 ) -> int:
@@ -78,6 +152,8 @@ def _converse(
     token: str | None,
     command: Callable[[Session], Coroutine[Any, Any, int | None]],
 ) -> int:
+    import asyncio
+
     from node.client.users import UserClient  # loads aiohttp, which --help does not need
     from node.clock import SystemClock
 
@@ -91,15 +167,16 @@ def _converse(
     except KeyboardInterrupt:
         print_error_lines("interrupted")
         return INTERRUPTED
+    client = UserClient(
+        server,
+        token,
+        clock,
+        wary=invocation.borrowed,
+        tls=tls,
+        plain_http=invocation.allows_plain_http,
+    )
     session = Session(
-        client=UserClient(
-            server,
-            token,
-            clock,
-            wary=invocation.borrowed,
-            tls=tls,
-            plain_http=invocation.allows_plain_http,
-        ),
+        reader=client,
         clock=clock,
         output=OutputWriter(invocation.output, invocation.picked),
         progress=Progress(quiet=invocation.quiet),
@@ -111,7 +188,7 @@ def _converse(
         session.progress.clear()
         known = error.known or KnownReason("")
         reason = f": {known.sentence}" if known.sentence else ""
-        detail = f"not finished within {duration_in_words(invocation.timeout or 0)}{reason}"
+        detail = f"{_too_late(invocation)}{reason}"
         return report_timeout(detail, _how_to_resume(session), invocation, known.exit_code)
     except ParleyError as error:
         session.progress.clear()
@@ -145,6 +222,8 @@ async def _limited(
     seconds: float | None,
     command: Callable[[Session], Coroutine[Any, Any, int | None]],
 ) -> int | None:
+    import asyncio
+
     limit = asyncio.timeout(seconds)
     async with session.client:
         try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,7 +20,7 @@ from node.cli.failures import print_error_lines
 from node.cli.follow import follow_task
 from node.cli.giving_up import Followed
 from node.cli.groups import CommandGroup
-from node.cli.listing import change_all, limit_option, print_list
+from node.cli.listing import change_all, limit_option, print_documents
 from node.cli.options import require_change
 from node.cli.output import (
     Column,
@@ -36,8 +35,7 @@ from node.cli.output import (
 from node.cli.references import find_task, short
 from node.cli.runs import RUN, conclude
 from node.cli.seats import request_rows, request_text, seats_view
-from node.cli.session import Session, asks_node
-from node.cli.taskfiles import export, import_
+from node.cli.session import ReadingSession, Session, asks_node, reads_node
 from node.cli.times import local, spell
 from node.model import times
 from node.model.errors import RefusedByParticipant
@@ -139,7 +137,10 @@ TASK = RecordLayout(
 )  # fmt: skip
 
 
-@click.group("task", cls=CommandGroup)
+_LATE = {"export": "node.cli.taskfiles:export", "import": "node.cli.taskfiles:import_"}
+
+
+@click.group("task", cls=CommandGroup, late=_LATE)
 def task_group() -> None:
     """Create, list, show, pause, resume, release, edit, cancel, export, import tasks."""
 
@@ -199,9 +200,9 @@ async def _say_why_waiting(session: Session, task: Task) -> None:
 @click.option("--test", help="Only tasks of this test.")
 @click.option("--requester", help="Only tasks that this user created: the label of their token.")
 @limit_option
-@asks_node
+@reads_node
 async def list_tasks(
-    session: Session,
+    session: ReadingSession,
     /,
     *,
     state: str | None,
@@ -211,8 +212,9 @@ async def list_tasks(
     limit: int,
 ) -> None:
     """List tasks, newest first."""
-    fetch = partial(session.client.tasks, state=state, test=test, requester=requester, seats=seats)
-    await print_list(session, TASK, fetch, limit)
+    query = {"state": state, "test": test, "requester": requester}
+    query["seats"] = "true" if seats else None
+    await print_documents(session, TASK, "/tasks", query, limit)
 
 
 @task_group.command("show")
@@ -368,10 +370,6 @@ async def cancel(session: Session, /, **given: Any) -> int:
       parley task cancel --reference ticket=4711 --yes
     """  # noqa: D301 - click's mark for lines to keep
     return await _change(session, "cancel", given, set(OPEN))
-
-
-task_group.add_command(export)
-task_group.add_command(import_)
 
 
 def announce(session: Session, task: Task) -> None:

@@ -5,24 +5,15 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from node.client.answers import Page as Page  # noqa: PLC0414 - callers name it
 from node.model.errors import FieldFault, PeerAnswered
 from node.model.wire.validation import faults_of
 
 Model = TypeVar("Model", bound=BaseModel)
-Record = TypeVar("Record")
-
-
-@dataclass(frozen=True)
-class Page(Generic[Record]):
-    """Part of a list, and the cursor of the next part; ``None`` at the end."""
-
-    items: tuple[Record, ...]
-    next: str | None
 
 
 class NodeApi(ABC):

@@ -8,23 +8,31 @@ idempotent by itself. There are no further retries.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
 from uuid import uuid4
 
 import aiohttp
-from pydantic import ValidationError
 from yarl import URL
 
+from node.client.answers import (
+    Answer,
+    Members,
+    document_of,
+    not_ours,
+    object_of,
+    readable_on_the_way,
+    records_in,
+    unreachable,
+)
+from node.client.answers import Page as Page  # noqa: PLC0414 - the client's callers name it
 from node.client.archives import ArchivesApi
 from node.client.audit import AuditApi
 from node.client.causes import cause_of
 from node.client.diagnosis import DiagnosisApi
 from node.client.events import ServerEvent, parsed
 from node.client.meshes import MeshesApi
-from node.client.responses import Page as Page  # noqa: PLC0414 - the client's callers name it
 from node.client.responses import not_finite, page, read
 from node.client.tokens import TokensApi
 from node.model import times
@@ -51,7 +59,7 @@ from node.model.wire.nodes import (
     ToolDescription,
 )
 from node.model.wire.plans import Plan
-from node.model.wire.problems import Problem, error_of
+from node.model.wire.problems import error_of
 from node.model.wire.reservations import Reservation, ReservedSpan
 from node.model.wire.runs import Explanation, Run, RunInterval, ScheduleEntry
 from node.model.wire.seats import Seat
@@ -75,10 +83,6 @@ _SILENT_S = 40
 _CLOSED = "a UserClient is used as an asynchronous context manager"
 _PAUSE_S = 0.1
 _SOON = 5 * times.SECOND
-_SERVER_FAULT = 500
-_REFUSED = 400
-_REDIRECTED = 300
-_SHOWN_CHARACTERS = 80
 _ENTRIES_MAX = 20_000
 """Most runs that are read of one span of a schedule."""
 
@@ -132,7 +136,7 @@ class UserClient(MeshesApi, ArchivesApi, AuditApi, DiagnosisApi, TokensApi):
         :raises PeerError: ``wary``, and the server is not a node.
         """
         if self._token and not self._plain_http and is_exposed(self.server):
-            raise NotAllowed(_readable(self.server))
+            raise NotAllowed(readable_on_the_way(self.server))
         if self._wary and self._token:
             async with UserClient(
                 self.server, None, self._clock, patience_s=self._patience_s, tls=self._tls
@@ -496,13 +500,23 @@ class UserClient(MeshesApi, ArchivesApi, AuditApi, DiagnosisApi, TokensApi):
             ) as response:
                 if response.content_type != "text/event-stream":
                     self._answer(response, await response.read())
-                    raise self._not_ours(response, b"")
+                    raise not_ours(self._received(response, b""))
                 async for event in parsed(response.content):
                     yield event
         except TimeoutError as error:
             raise self._unreachable(f"it sent nothing for {_SILENT_S} s") from error
         except aiohttp.ClientError as error:
             raise self._unreachable(cause_of(error)) from error
+
+    # Documents as they are, for commands that show them
+
+    async def listed(self, path: str, query: Mapping[str, object]) -> Page[Members]:
+        """Return a page of a list as the objects of the API."""
+        return records_in(await self._ask("GET", path, query=query))
+
+    async def document(self, path: str, query: Mapping[str, object] | None = None) -> Members:
+        """Return one object of the API."""
+        return object_of(await self._ask("GET", path, query=query))
 
     # The exchange of messages
 
@@ -560,39 +574,14 @@ class UserClient(MeshesApi, ArchivesApi, AuditApi, DiagnosisApi, TokensApi):
 
     def _answer(self, response: aiohttp.ClientResponse, raw: bytes) -> Any:
         """Return the document of an answer, or raise the error of its problem document."""
-        try:
-            document = json.loads(raw) if raw else None
-        except ValueError:
-            raise self._not_ours(response, raw) from None
-        if response.status < _REDIRECTED:
-            return document
-        if response.status < _REFUSED or not isinstance(document, dict):
-            raise self._not_ours(response, raw)
-        known = {key: document[key] for key in Problem.model_fields if key in document}
-        try:
-            problem = Problem.model_validate(known)
-        except ValidationError:
-            raise self._not_ours(response, raw) from None
-        raise error_of(problem)
+        return document_of(self._received(response, raw))
 
-    def _not_ours(self, response: aiohttp.ClientResponse, raw: bytes) -> ParleyError:
-        """Return the error for an answer of a proxy, a crash, or another service."""
-        shown = " ".join(raw.decode(errors="replace").split())[:_SHOWN_CHARACTERS]
-        answer = (
-            f"{response.status} {response.reason} ({response.content_type}): {shown or 'nothing'}"
-        )
-        if response.status >= _SERVER_FAULT:
-            msg = f"{self.server} failed with {answer}; see the log of the node"
-            return ParleyError(msg)
-        msg = f"{self.server} does not answer like a node but with {answer}; name one with --server"
-        return PeerAnswered(msg)
+    def _received(self, response: aiohttp.ClientResponse, raw: bytes) -> Answer:
+        reason = response.reason or ""
+        return Answer(self.server, response.status, reason, response.content_type, raw)
 
     def _unreachable(self, cause: str) -> PeerUnreachable:
-        msg = (
-            f"no node answers at {self.server}: {cause}; "
-            "start one with 'parley up' or name another with --server"
-        )
-        return PeerUnreachable(msg)
+        return unreachable(self.server, cause)
 
 
 async def _twice(send: Callable[[], Awaitable[Any]]) -> Any:
@@ -603,14 +592,6 @@ async def _twice(send: Callable[[], Awaitable[Any]]) -> Any:
         raise
     except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError):
         return await send()
-
-
-def _readable(server: str) -> str:
-    return (
-        f"the token was not sent to {server}, because everybody on the way could read it; use "
-        f"https{server.removeprefix('http')}, or allow it with --plain-http (PARLEY_PLAIN_HTTP=1), "
-        "such as inside a tunnel or a lab"
-    )
 
 
 def _instant(instant: int | None) -> str | None:

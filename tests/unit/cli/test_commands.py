@@ -37,10 +37,12 @@ def test_help_page_matches_the_command(name: str) -> None:
 
 def _leaves(command: click.Command, path: str) -> list[tuple[str, click.Command]]:
     if isinstance(command, click.Group):
+        context = click.Context(command)
+        children = [
+            (name, command.get_command(context, name)) for name in command.list_commands(context)
+        ]
         return [
-            leaf
-            for name, child in command.commands.items()
-            for leaf in _leaves(child, f"{path} {name}")
+            leaf for name, child in children if child for leaf in _leaves(child, f"{path} {name}")
         ]
     return [(path, command)]
 

@@ -1,0 +1,135 @@
+"""Read the answers of a node: documents, problem documents, and those of other services.
+
+It loads nothing that is slow to load unless an answer is a problem, for commands that answer soon.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from node.model.errors import ParleyError, PeerAnswered, PeerUnreachable
+
+Record = TypeVar("Record")
+
+_SERVER_FAULT = 500
+_REFUSED = 400
+_REDIRECTED = 300
+_SHOWN_CHARACTERS = 80
+_VERSIONS = "do the versions of node and program differ?"
+
+
+@dataclass(frozen=True)
+class Page(Generic[Record]):
+    """Part of a list, and the cursor of the next part; ``None`` at the end."""
+
+    items: tuple[Record, ...]
+    next: str | None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer over HTTP, with its whole body."""
+
+    server: str
+    """The URL that was asked."""
+    status: int
+    reason: str
+    content_type: str
+    raw: bytes
+
+
+class Members(dict[str, Any]):
+    """An object of an answer; a member that it does not have is ``None``.
+
+    A node of another version may leave out members that this program knows.
+    """
+
+    def __missing__(self, name: str) -> None:
+        """Return the value of a member that the object does not have."""
+
+
+def document_of(answer: Answer) -> Any:
+    """Return the document of an answer.
+
+    :raises ParleyError: it is a problem document, or no answer of a node.
+    """
+    try:
+        document = json.loads(answer.raw) if answer.raw else None
+    except ValueError:
+        raise not_ours(answer) from None
+    if answer.status < _REDIRECTED:
+        return document
+    if answer.status < _REFUSED or not isinstance(document, dict):
+        raise not_ours(answer)
+    raise _problem(answer, document)
+
+
+def records_in(document: object) -> Page[Members]:
+    """Return the objects of a list document; its cursor may be missing.
+
+    :raises PeerAnswered: it is no list of objects.
+    """
+    items = document.get("items") if isinstance(document, dict) else None
+    if not isinstance(document, dict) or not isinstance(items, list):
+        raise PeerAnswered(f"the node's answer is not a list; {_VERSIONS}")
+    return Page(tuple(map(object_of, items)), document.get("next"))
+
+
+def object_of(document: object) -> Members:
+    """Return a document as an object.
+
+    :raises PeerAnswered: it is none.
+    """
+    members = _with_members(document)
+    if not isinstance(members, Members):
+        raise PeerAnswered(f"the node's answer is not an object; {_VERSIONS}")
+    return members
+
+
+def _with_members(value: Any) -> Any:
+    if isinstance(value, dict):
+        return Members((name, _with_members(inner)) for name, inner in value.items())
+    return [_with_members(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _problem(answer: Answer, document: dict[str, Any]) -> ParleyError:
+    """Return the error of a problem document."""
+    from pydantic import ValidationError  # slow to load, and needed for problems only
+
+    from node.model.wire.problems import Problem, error_of
+
+    known = {key: document[key] for key in Problem.model_fields if key in document}
+    try:
+        return error_of(Problem.model_validate(known))
+    except ValidationError:
+        return not_ours(answer)
+
+
+def not_ours(answer: Answer) -> ParleyError:
+    """Return the error for an answer of a proxy, a crash, or another service."""
+    shown = " ".join(answer.raw.decode(errors="replace").split())[:_SHOWN_CHARACTERS]
+    told = f"{answer.status} {answer.reason} ({answer.content_type}): {shown or 'nothing'}"
+    if answer.status >= _SERVER_FAULT:
+        return ParleyError(f"{answer.server} failed with {told}; see the log of the node")
+    return PeerAnswered(
+        f"{answer.server} does not answer like a node but with {told}; name one with --server"
+    )
+
+
+def unreachable(server: str, cause: str) -> PeerUnreachable:
+    """Return the error for a server that does not answer."""
+    return PeerUnreachable(
+        f"no node answers at {server}: {cause}; "
+        "start one with 'parley up' or name another with --server"
+    )
+
+
+def readable_on_the_way(server: str) -> str:
+    """Return why a token was not sent over plain HTTP."""
+    return (
+        f"the token was not sent to {server}, because everybody on the way could read it; use "
+        f"https{server.removeprefix('http')}, or allow it with --plain-http (PARLEY_PLAIN_HTTP=1), "
+        "such as inside a tunnel or a lab"
+    )

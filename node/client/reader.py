@@ -1,0 +1,156 @@
+"""A client that only reads documents, over plain HTTP, and loads in a few milliseconds.
+
+Lists that people type again and again, and completion in shells, have to answer at once; aiohttp,
+asyncio and the models of all documents take three times as long to load as a list to read.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import socket
+from collections.abc import Coroutine, Mapping
+from typing import Any, Protocol, TypeVar
+from urllib.parse import urlencode, urlsplit
+
+from node.client.answers import (
+    Answer,
+    Members,
+    Page,
+    document_of,
+    object_of,
+    readable_on_the_way,
+    records_in,
+    unreachable,
+)
+from node.clock import Clock
+from node.model import times
+from node.model.errors import NotAllowed
+from node.model.loopback import is_exposed
+
+Result = TypeVar("Result")
+
+_CONNECT_S = 5.0
+_PATIENCE_S = 30.0
+_CHUNK = 1 << 20
+
+
+class Reader(Protocol):
+    """Reads lists and documents of a node."""
+
+    async def listed(self, path: str, query: Mapping[str, object]) -> Page[Members]:
+        """Return a page of a list as the objects of the API."""
+        ...
+
+    async def document(self, path: str, query: Mapping[str, object] | None = None) -> Members:
+        """Return one object of the API."""
+        ...
+
+
+def finished(work: Coroutine[Any, Any, Result]) -> Result:
+    """Run a coroutine that waits for nothing but a :class:`PlainReader`, without a loop."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        result: Result = end.value
+        return result
+    work.close()
+    raise RuntimeError("it waits for a loop")
+
+
+class PlainReader:
+    """Reads over plain HTTP, one request at a time.
+
+    Its methods are coroutines that never wait for a loop, so that commands are written once for
+    this and for :class:`~node.client.users.UserClient`; :func:`finished` runs them.
+    """
+
+    def __init__(
+        self,
+        server: str,
+        token: str | None,
+        clock: Clock,
+        *,
+        plain_http: bool = False,
+        limit_s: float | None = None,
+    ) -> None:
+        """Ask ``server``, http://HOST:PORT, for at most ``limit_s`` altogether.
+
+        :raises NotAllowed: the token would be sent so that others could read it on the way.
+        """
+        if token and not plain_http and is_exposed(server):
+            raise NotAllowed(readable_on_the_way(server))
+        self.server = server
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._clock = clock
+        self._ends = None if limit_s is None else clock.monotonic() + round(limit_s * times.SECOND)
+
+    async def listed(self, path: str, query: Mapping[str, object]) -> Page[Members]:
+        """Return a page of a list as the objects of the API."""
+        return records_in(self._get(path, query))
+
+    async def document(self, path: str, query: Mapping[str, object] | None = None) -> Members:
+        """Return one object of the API."""
+        return object_of(self._get(path, query or {}))
+
+    def _get(self, path: str, query: Mapping[str, object]) -> object:
+        """Return the JSON of an answer; ask once more if the connection is lost.
+
+        :raises TimeoutError: the whole time is over.
+        """
+        given = {name: str(value) for name, value in query.items() if value is not None}
+        target = f"/v1{path}?{urlencode(given)}" if given else f"/v1{path}"
+        try:
+            try:
+                answer = self._once(target)
+            except (ConnectionResetError, BrokenPipeError, http.client.IncompleteRead):
+                answer = self._once(target)
+        except TimeoutError:
+            if self._ends is not None and self._left() <= 0:
+                raise
+            raise unreachable(self.server, f"no answer within {_PATIENCE_S:g} s") from None
+        except socket.gaierror as error:
+            raise unreachable(self.server, "its name cannot be resolved") from error
+        except OSError as error:
+            cause = os.strerror(error.errno).lower() if error.errno else str(error)
+            raise unreachable(self.server, cause) from error
+        except http.client.HTTPException as error:
+            raise unreachable(self.server, str(error) or type(error).__name__) from error
+        return document_of(answer)
+
+    def _once(self, target: str) -> Answer:
+        ends = self._clock.monotonic() + round(_PATIENCE_S * times.SECOND)
+        parts = urlsplit(self.server)
+        connection = http.client.HTTPConnection(
+            parts.hostname or "", parts.port, timeout=min(_CONNECT_S, self._left(ends))
+        )
+        try:
+            connection.connect()
+            connection.request("GET", target, headers=self._headers)
+            wire = connection.sock
+            wire.settimeout(self._left(ends))
+            response = connection.getresponse()
+            raw = bytearray()
+            while chunk := response.read1(_CHUNK):
+                raw += chunk
+                wire.settimeout(self._left(ends))
+            return Answer(
+                server=self.server,
+                status=response.status,
+                reason=response.reason,
+                content_type=response.headers.get_content_type(),
+                raw=bytes(raw),
+            )
+        finally:
+            connection.close()
+
+    def _left(self, ends: int | None = None) -> float:
+        """Return the seconds that are left, at most until ``ends``.
+
+        :raises TimeoutError: there are none, and ``ends`` is given.
+        """
+        bounds = [each for each in (ends, self._ends) if each is not None]
+        left = (min(bounds) - self._clock.monotonic()) / times.SECOND
+        if left <= 0 and ends is not None:
+            raise TimeoutError
+        return left

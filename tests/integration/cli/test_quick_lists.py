@@ -1,0 +1,63 @@
+"""Lists load little, and read what nodes of other versions answer."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.integration.cli.conftest import a_run
+
+RUN = "11111111-1111-4111-8111-111111111111"
+TASK = "aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa"
+SLOW = {"aiohttp", "asyncio", "pydantic", "rich", "cryptography", "portion", "orjson"}
+"""Modules whose loading takes longer than a list may take."""
+
+
+@pytest.mark.parametrize("noun", ["run", "task"])
+async def test_lists_load_nothing_that_is_slow_to_load(bare: Any, node: Any, noun: str) -> None:
+    """A list is read without a loop, a client of all requests, and the models of documents."""
+    node.add_task(TASK)
+    node.add_run(RUN, TASK)
+    process = await bare.start(
+        noun, "list", "-o", "table",
+        PARLEY_SERVER=node.url, PARLEY_TOKEN=node.token, PYTHONPROFILEIMPORTTIME="1",
+    )  # fmt: skip
+    out, err = await process.communicate()
+    assert process.returncode == 0
+    assert TASK[:8] in out.decode() or RUN[:8] in out.decode()
+    loaded = {line.rpartition("|")[2].strip() for line in err.decode().splitlines()}
+    assert "http.client" in loaded
+    assert not loaded & SLOW
+
+
+async def test_members_that_a_node_does_not_have_are_empty(parley: Any, node: Any) -> None:
+    """A member that another version of a node does not send is an empty cell."""
+    run = a_run(RUN, TASK)
+    for name in ("headline", "verdict", "tool"):
+        run.pop(name, None)
+    node.runs.append(run)
+    ended = await parley("run", "list", "-o", "table")
+    assert ended.code == 0
+    assert ended.out.splitlines()[1].split()[:2] == [RUN[:8], "finished"]
+    assert "None" not in ended.out
+
+
+async def test_problems_are_told(parley: Any, bare: Any, node: Any) -> None:
+    """A problem document of the node, a closed port and a name without address have their codes."""
+    ended = await parley("run", "list", "--task", "bbbb")
+    assert ended.code == 6
+    assert "no task begins with bbbb" in ended.err
+    whole = await parley("run", "list", "--task", TASK, "-o", "json")
+    assert whole.code == 6
+    assert json.loads(whole.err.splitlines()[-1])["type"] == "/problems/not-found"
+    closed = await bare("run", "list", "--server", "http://127.0.0.1:1")
+    assert closed.code == 5
+    assert "no node answers at http://127.0.0.1:1: connection refused" in closed.err
+    nowhere = await bare("run", "list", "--server", "http://nowhere.invalid:1", "--plain-http")
+    assert nowhere.code == 5
+    assert "its name cannot be resolved" in nowhere.err
+    exposed = await bare("run", "list", "--server", "http://192.0.2.1:1", "--token", "t")
+    assert exposed.code == 3
+    assert "the token was not sent" in exposed.err

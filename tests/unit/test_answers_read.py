@@ -1,0 +1,67 @@
+"""Documents of answers that a program shows without parsing them as models."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from node.client.answers import Answer, document_of, object_of, records_in
+from node.client.reader import finished
+from node.model.errors import NotFound, ParleyError, PeerAnswered
+
+
+def answered(document: Any, status: int = 200) -> Answer:
+    """Return an answer with this document."""
+    raw = json.dumps(document).encode()
+    return Answer("http://127.0.0.1:1", status, "because", "application/json", raw)
+
+
+def test_missing_members_are_none_at_any_depth() -> None:
+    """A member that a node does not send is None; the others are as they were."""
+    page = records_in({"items": [{"a": {"b": [{"c": 1}]}}], "next": "x"})
+    assert page.next == "x"
+    assert page.items[0] == {"a": {"b": [{"c": 1}]}}
+    assert page.items[0]["a"]["b"][0]["d"] is None
+    assert page.items[0]["z"] is None
+
+
+@pytest.mark.parametrize("document", [None, {}, {"items": 3}, {"items": [1]}, [1]])
+def test_other_answers_than_lists_of_objects(document: Any) -> None:
+    """They are told as such."""
+    with pytest.raises(PeerAnswered, match="do the versions"):
+        records_in(document)
+    with pytest.raises(PeerAnswered, match="is not an object"):
+        object_of([document])
+
+
+def test_problems_and_strange_answers() -> None:
+    """A problem document gives its error; anything else names what has answered."""
+    problem = {"type": "/problems/not-found", "title": "x", "status": 404, "detail": "no such run"}
+    with pytest.raises(NotFound, match="no such run"):
+        document_of(answered(problem, 404))
+    with pytest.raises(PeerAnswered, match="but with 404 because"):
+        document_of(answered({"error": "?"}, 404))
+    with pytest.raises(PeerAnswered, match="but with 302"):
+        document_of(answered({}, 302))
+    with pytest.raises(ParleyError, match="failed with 500"):
+        document_of(answered([], 500))
+
+
+def test_work_that_waits_for_a_loop_is_refused() -> None:
+    """A coroutine that waits for nothing is run to its end; another one is a mistake."""
+
+    class Waiting:
+        def __await__(self) -> Any:
+            yield
+
+    async def immediate() -> int:
+        return 3
+
+    async def waiting() -> None:
+        await Waiting()
+
+    assert finished(immediate()) == 3
+    with pytest.raises(RuntimeError):
+        finished(waiting())
