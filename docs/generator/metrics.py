@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Iterator
 
 from docs.generator.markdown import code, plain, table
-from node import metrics
+from node import instruments, metrics
 
 _PREFIX = "parley_"
 _COUNTER = "Counter"
@@ -25,7 +25,11 @@ def metrics_table() -> str:
 
 def found() -> Iterator[tuple[str, str, list[str]]]:
     """Yield each metric: its name as served, its description, and its labels."""
-    tree = ast.parse(inspect.getsource(metrics))
+    for module in (metrics, instruments):
+        yield from _found_in(ast.parse(inspect.getsource(module)))
+
+
+def _found_in(tree: ast.Module) -> Iterator[tuple[str, str, list[str]]]:
     lists = {
         target.id: node.value
         for node in ast.walk(tree)
@@ -34,14 +38,27 @@ def found() -> Iterator[tuple[str, str, list[str]]]:
         if isinstance(target, ast.Name)
     }
     for node in ast.walk(tree):
-        arguments = _arguments(node)
-        if arguments is None:
-            continue
-        words = [_constant(argument) for argument in arguments[:2]]
+        words = [_constant(argument) for argument in (_arguments(node) or [])[:2]]
         if len(words) == 2 and words[0].startswith(_PREFIX) and words[1]:  # noqa: PLR2004 - a pair
             counts = isinstance(node, ast.Call) and ast.unparse(node.func).endswith(_COUNTER)
             name = words[0] + ("_total" if counts and not words[0].endswith("_total") else "")
             yield name, words[1], _labels(node, lists)
+        elif isinstance(node, ast.DictComp):
+            yield from _family(node)
+
+
+def _family(node: ast.DictComp) -> Iterator[tuple[str, str, list[str]]]:
+    """Yield the metrics whose names share a beginning: ``f"parley_lead_{name}"`` for each pair."""
+    [loop] = node.generators
+    made = node.value
+    if not (isinstance(made, ast.Call) and isinstance(loop.iter, ast.Tuple) and made.args):
+        return
+    name = made.args[0]
+    if isinstance(name, ast.JoinedStr) and _constant(name.values[0]).startswith(_PREFIX):
+        for pair in loop.iter.elts:
+            if isinstance(pair, ast.Tuple):
+                last, text = (_constant(word) for word in pair.elts)
+                yield _constant(name.values[0]) + last, text, _labels(made, {})
 
 
 def _arguments(node: ast.AST) -> list[ast.expr] | None:

@@ -9,6 +9,7 @@ from pathlib import Path
 REPOSITORY = Path(__file__).parents[2]
 _DOCS = REPOSITORY / "docs"
 _POLICIES = REPOSITORY / "lead" / "policy" / "README.md"
+_FOR_DEVELOPERS = "## Driving an episode"
 _LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)#:\s]+)(#[^)\s]*)?\)")
 
 
@@ -32,6 +33,16 @@ def resolve_links(text: str, place: Path, page: Path) -> str:
 
 
 def policies() -> str:
-    """Return the description of the policies, which stands beside their code, without its title."""
-    text = _POLICIES.read_text(encoding="utf-8").partition("\n")[2]
-    return resolve_links(text.lstrip(), _POLICIES, _DOCS / "concepts" / "policies.md")
+    """Return the description of the policies, which stands beside their code, without its title.
+
+    What concerns the code comes last.
+    """
+    text = resolve_links(
+        _POLICIES.read_text(encoding="utf-8").partition("\n")[2],
+        _POLICIES,
+        _DOCS / "concepts" / "policies.md",
+    )
+    inside, *sections = re.split(r"^(?=## )", text, flags=re.MULTILINE)
+    code = [section for section in sections if section.startswith(_FOR_DEVELOPERS)]
+    others = [section for section in sections if section not in code]
+    return "".join([*others, f"\n## In the code\n{inside}", *code])

@@ -33,7 +33,7 @@ def test_no_other_distribution_brings_our_names() -> None:
 def test_what_is_to_be_installed_is_ours() -> None:
     """Hints and documents name our distribution, because ``parley`` is another project."""
     files = [*REPOSITORY.glob("*.md"), *(REPOSITORY / "deploy").glob("*.md")]
-    files += (REPOSITORY / "docs").glob("*.md")
+    files += (REPOSITORY / "docs").rglob("*.md")
     files += [
         path
         for package in PRODUCT

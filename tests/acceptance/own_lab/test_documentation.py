@@ -17,10 +17,12 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import aiohttp
 import asyncpg
 import pytest
 import pytest_asyncio
 
+from docs.generator import metrics
 from node.execution import process
 from tests.architecture.sources import REPOSITORY, where
 from tests.integration.host_leftovers import nothing_left
@@ -130,3 +132,16 @@ async def test_the_queries_of_the_panels_work(documented_lab: DocumentedLab) -> 
             await connection.fetch(re.sub(r"\$__timeFilter\((\w+)\)", r"\1 < now()", query))
     finally:
         await connection.close()
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_the_metrics_of_a_node_are_described(documented_lab: DocumentedLab) -> None:
+    """Each metric that a node serves is in the reference, but for the figures of results."""
+    token = {"Authorization": f"Bearer {documented_lab.token}"}
+    async with aiohttp.ClientSession(documented_lab.server, headers=token) as session:
+        served = await (await session.get("/metrics")).text()
+    kinds = re.findall(r"^# TYPE (parley_\w+) ", served, re.MULTILINE)
+    names = {name.removesuffix("_created") for name in kinds if "_result_" not in name}
+    assert "parley_runs" in names
+    described = {name.removesuffix("_total") for name, _, _ in metrics.found()}
+    assert {name for name in names if name.removesuffix("_total") not in described} == set()
