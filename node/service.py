@@ -67,6 +67,7 @@ from node.outbox import POLL_S, Outbox
 from node.peers.announcer import Announcer
 from node.peers.card import OwnCard
 from node.peers.directory import Directory
+from node.peers.directory_files import DirectoryFiles
 from node.peers.free_time import FreeTimeReader
 from node.peers.monitor import PeerMonitor
 from node.peers.pull import WorkPuller
@@ -279,6 +280,9 @@ class NodeService:
             self.mailboxes,
             self.work_puller.fault,
             self._greet,
+        )
+        self.directory_files = DirectoryFiles(
+            core, self.directory, self.registration, self.peer_monitor
         )
 
     def _build_timetable(self, core: Core, dependencies: NodeDependencies) -> None:

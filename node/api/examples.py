@@ -11,6 +11,7 @@ from typing import Any
 from node.model.wire.archives import ArchiveDocument, ArchivePatch, RetryRequest
 from node.model.wire.campaigns import CampaignDocument, CampaignPatch
 from node.model.wire.checks import DiagnosisRequest
+from node.model.wire.directories import DirectoryRequest, NodeDirectory
 from node.model.wire.fields import Document
 from node.model.wire.host_limits import LimitTrialRequest
 from node.model.wire.nodes import ClockState, Node, NodeAddition, NodeCard, NodePatch
@@ -94,6 +95,17 @@ EXAMPLES: Mapping[type[Document], Any] = {
     RetryRequest: {"archive": "collector"},
     NodeAddition: {"url": "https://b.example:8642", "identity": _IDENTITY},
     NodePatch: {"attributes": {"country": "DE", "rack": None}},
+    DirectoryRequest: {
+        "nodes": [{"name": "b", "url": "https://b.example:8642", "identity": _IDENTITY}]
+    },
+    NodeDirectory: {
+        "type": "application/vnd.parley.node-directory+json",
+        "version": 1,
+        "about": "A directory of nodes that measure with Parley.",
+        "made": {"at": "2026-12-01T00:00:00Z", "name": "a", "node": _IDENTITY},
+        "nodes": [{"name": "a", "url": "https://a.example:8642", "identity": _IDENTITY}],
+        "signature": "eyJhbGciOiJFZDI1NTE5In0.eyJzaGEyNTYiOnt9fQ.AAAA",
+    },
     LimitTrialRequest: {"as": "b", "task": {"test": _RTT}},
     DiagnosisRequest: {"from": "b", "to": "c"},
     TokenRequest: {"label": "alice", "role": "run", "expires_in": "P90D"},

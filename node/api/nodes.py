@@ -38,12 +38,12 @@ def _document(node: NodeService, known: KnownNode) -> NodeDocument:
     return NodeDocument(
         version=program_version() if known.is_self else "",
         lease_until=node.leases.end_of(known),
-        knows_this=_knows_this(known),
+        knows_this=knows_this(known),
         **vars(known),
     )
 
 
-def _knows_this(known: KnownNode) -> bool | None:
+def knows_this(known: KnownNode) -> bool | None:
     """Return whether a node knows this one, by the last look at it; None if that is not known."""
     if known.is_self or known.seen_at is None:
         return None

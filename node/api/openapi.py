@@ -42,6 +42,8 @@ TAGS = {
     "archivers": ("Archives", ""),
     "archivings": ("Archives", ""),
     "nodes": ("Nodes", "This node, and those that it knows."),
+    "directories": ("Nodes", ""),
+    "introductions": ("Nodes", ""),
     "clock": ("Nodes", ""),
     "shares": ("Limits", ""),
     "limits": ("Limits", "What others may have of this host."),

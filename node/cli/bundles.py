@@ -59,7 +59,7 @@ async def export(session: Session, run: str, file: str | None) -> None:
         sys.stdout.buffer.write(text)
         sys.stdout.buffer.flush()
         return
-    _write_new(path, text)
+    write_new(path, text)
     exported = {"run": str(found.id), "file": str(path), "missing": bundle["missing"]}
     session.output.one(exported, _EXPORTED, _exported_view)
 
@@ -127,7 +127,7 @@ def replay(context: click.Context, file: str) -> None:
     """  # noqa: D301 - click's mark for lines to keep
     invocation = context.ensure_object(Invocation)
     try:
-        record, code = _replayed(_text(file))
+        record, code = _replayed(file_bytes(file))
     except ParleyError as error:
         context.exit(report(error, invocation))
     OutputWriter(invocation.output, invocation.picked).one(record, _REPLAYED, _replayed_view)
@@ -147,7 +147,7 @@ def _verify(
 
     invocation = context.ensure_object(Invocation)
     try:
-        bundle = parse_bundle(_text(file))
+        bundle = parse_bundle(file_bytes(file))
     except ParleyError as error:
         return report(error, invocation)
     if strangers := sorted(given.keys() - names_in(bundle)):
@@ -205,14 +205,22 @@ def _identity(written: str) -> tuple[str, str]:
     return name, identity
 
 
-def _text(file: str) -> bytes:
+def file_bytes(file: str) -> bytes:
+    """Return what a file has, or standard input for ``-``.
+
+    :raises click.UsageError: it cannot be read.
+    """
     try:
         return sys.stdin.buffer.read() if file == _STDIO else Path(file).read_bytes()
     except OSError as error:
         raise click.UsageError(f"{file} cannot be read: {error.strerror}") from None
 
 
-def _write_new(path: Path, text: bytes) -> None:
+def write_new(path: Path, text: bytes) -> None:
+    """Write a file that does not exist yet.
+
+    :raises click.UsageError: it exists, or cannot be written.
+    """
     try:
         with path.open("xb") as opened:
             opened.write(text)

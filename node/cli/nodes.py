@@ -11,6 +11,7 @@ import click
 from node.cli.attributes import MATCH_HELP, assignment, predicate
 from node.cli.draining import drain, undrain
 from node.cli.groups import CommandGroup
+from node.cli.introducing import introduce
 from node.cli.invocation import with_scheme
 from node.cli.output import (
     Column,
@@ -135,7 +136,7 @@ TOOL = RecordLayout(
 
 @click.group("node", cls=CommandGroup)
 def node_group() -> None:
-    """List, show, add, remove, pardon and compare the nodes known here; own attributes, shares."""
+    """List, add, introduce, remove, pardon, compare known nodes; set own attributes and shares."""
 
 
 @node_group.command("list")
@@ -180,6 +181,7 @@ def _settable(attributes: Mapping[str, Any]) -> str:
 
 node_group.add_command(drain)
 node_group.add_command(undrain)
+node_group.add_command(introduce)
 
 
 @node_group.command("show")

@@ -48,6 +48,7 @@ from node.model.loopback import is_exposed
 from node.model.taskstate import TaskState
 from node.model.wire.bundles import RunBundle
 from node.model.wire.comparisons import NodeComparison
+from node.model.wire.directories import IntroductionReport, NodeDirectory
 from node.model.wire.host_limits import GrantedLimits, LimitTrial, ShownLimits
 from node.model.wire.nodes import (
     ClockState,
@@ -404,6 +405,20 @@ class UserClient(MeshesApi, ArchivesApi, AuditApi, DiagnosisApi, TokensApi):
         """Add another node; its key is pinned."""
         body = addition.model_dump(mode="json", exclude_none=True)
         return read(Node, await self._ask("POST", "/nodes", body=body))
+
+    async def make_directory(self, entries: Sequence[Mapping[str, Any]] | None) -> dict[str, Any]:
+        """Have the node sign a directory of these nodes, or of those that it knows."""
+        body = {} if entries is None else {"nodes": entries}
+        signed = read(NodeDirectory, await self._ask("POST", "/directories", body=body))
+        return signed.model_dump(mode="json")
+
+    async def introduce(
+        self, directory: Mapping[str, Any], *, dry_run: bool = False
+    ) -> IntroductionReport:
+        """Add the nodes of a signed directory, or with ``dry_run`` find out what would be added."""
+        query = {"dry_run": "true" if dry_run else None}
+        answer = await self._ask("POST", "/introductions", query=query, body=directory)
+        return read(IntroductionReport, answer)
 
     async def remove_node(self, name: str) -> NodeRemoval:
         """Remove a node, and end all open tasks with it; return what ended."""

@@ -122,6 +122,8 @@ PERMISSIONS: Mapping[str, Access] = {
     "DELETE /v1/nodes/{name}": Access.OWN,
     "POST /v1/nodes/{name}/compare": Access.OPERATE,
     "POST /v1/nodes/{name}/pardon": Access.OPERATE,
+    "POST /v1/directories": Access.OWN,
+    "POST /v1/introductions": Access.OWN,
     "GET /v1/clock": Access.READ,
     "GET /v1/status": Access.READ_WHOLE,
     "POST /v1/checks": Access.OPERATE,

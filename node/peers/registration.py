@@ -24,11 +24,14 @@ class PeerRegistrar:
         self._peers = peers
         self._own = core.identity
 
-    async def add(self, addition: NodeAddition) -> KnownNode:
+    async def add(self, addition: NodeAddition, name: str | None = None) -> KnownNode:
         """Fetch a node's card and pin its key; without a URL, pin the key and wait for its polls.
 
+        With a ``name``, a card with another one is refused.
+
         :raises PeerError: the URL does not answer.
-        :raises Conflict: the key is not the expected one, or a word of the card is taken.
+        :raises Conflict: the key or the name is not the expected one, or a word of the card is
+            taken.
         :raises InvalidDocument: it is this node itself.
         """
         if addition.url is None:
@@ -37,6 +40,8 @@ class PeerRegistrar:
         if addition.identity not in (None, card.identity):
             msg = f"the node at {addition.url} has the key {card.identity}, not the one expected"
             raise Conflict(msg)
+        if name not in (None, card.name):
+            raise Conflict(f"the node at {addition.url} calls itself {card.name}, not {name}")
         if card.identity == self._own:
             fault = FieldFault("/url", "is this node itself")
             raise InvalidDocument([fault])

@@ -35,6 +35,7 @@ class StatementKind(StrEnum):
     INTERVAL = "parley-interval+jws"
     BUNDLE = "parley-bundle+jws"
     ANNOUNCEMENT = "parley-announcement+jws"
+    DIRECTORY = "parley-directory+jws"
 
 
 class InvalidStatementError(Exception):

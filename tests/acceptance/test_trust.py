@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import json
 import socket
+from pathlib import Path
 
 import pytest
 
@@ -40,6 +41,20 @@ async def test_cards_say_what_is_offered(a: Outsider, b: Outsider) -> None:
         f"context:namespace:{NAMESPACE}": FAR,
     }
     assert f"context:interface:{DEVICE}" in (await parley(a, "node", "show", "-o", "table")).out
+
+
+async def test_a_signed_directory_introduces_nodes(
+    a: Outsider, b: Outsider, c: Outsider, tmp_path: Path
+) -> None:
+    """A node that another one has removed is added again from a file, and they measure together."""
+    file = str(tmp_path / "nodes.json")
+    written = await parley(a, "node", "introduce", "--write", file, "-o", "json")
+    assert json.loads(written.out)["nodes"] == ["a", "b", "c"], written.err
+    assert (await b.ask("DELETE", "/v1/nodes/c")).status == 200
+    done = await parley(b, "node", "introduce", file, "-o", "json")
+    states = {node["name"]: node["state"] for node in json.loads(done.out)}
+    assert (done.code, states) == (0, {"a": "known", "b": "self", "c": "added"}), done.err
+    await measured(b, "idle", b, c)
 
 
 @pytest.mark.needs("root", "ip")

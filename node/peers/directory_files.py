@@ -1,0 +1,154 @@
+"""Directories of nodes: made and signed here, or checked, and their nodes added.
+
+A directory is trusted with nothing but names, URLs and keys. Each node in it is added as
+:class:`PeerRegistrar` adds one whose key was given: its card has to show that key, and that name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from node.core import Core
+from node.model.errors import FieldFault, HostError, InvalidDocument, ParleyError
+from node.model.introductions import compare
+from node.model.wire.directories import (
+    DIRECTORY_MAX,
+    MEDIA_TYPE,
+    VERSION,
+    DirectoryEntry,
+    DirectoryMaker,
+    DirectoryRequest,
+    IntroducedNode,
+    IntroductionReport,
+    IntroductionState,
+    NodeDirectory,
+)
+from node.model.wire.nodes import NodeAddition
+from node.peers.directory import Directory
+from node.peers.monitor import PeerMonitor
+from node.peers.registration import PeerRegistrar
+from node.store.nodes import KnownNode
+from node.trust.statements import InvalidStatementError, StatementKind, digests, read_statement
+
+_AT_ONCE = 64
+"""Number of nodes that are asked for their cards at the same time."""
+
+_ABOUT = (
+    "A directory of nodes that measure with Parley. Each owner adds them to their own node: parley "
+    "node introduce FILE. The key that signed it proves nothing by itself: compare it with what "
+    "the owner of that node says."
+)
+
+_TO_ADD = frozenset({IntroductionState.ADDED, IntroductionState.CHANGED})
+
+
+class DirectoryFiles:
+    """Signs directories of nodes, and introduces those of others to this node."""
+
+    def __init__(
+        self, core: Core, directory: Directory, registration: PeerRegistrar, monitor: PeerMonitor
+    ) -> None:
+        """``monitor`` looks whether a node that was added knows this one."""
+        self._core = core
+        self._directory = directory
+        self._registration = registration
+        self._monitor = monitor
+
+    async def make(self, request: DirectoryRequest) -> NodeDirectory:
+        """Return a signed directory of these nodes, or else of those that are known here.
+
+        This node is in it in any case, as it is.
+
+        :raises InvalidDocument: a name or a key is that of this node and of another one, or there
+            are too many nodes.
+        """
+        known = await self._directory.known()
+        own = _entry(self._directory.self)
+        given = request.nodes
+        entries = tuple(map(_entry, filter(_is_named, known))) if given is None else given
+        others = tuple(entry for entry in entries if entry.identity != own.identity)
+        if any(entry.name == own.name for entry in others):
+            raise _fault(f"has the name of this node, {own.name}, with another key")
+        if len(others) >= DIRECTORY_MAX:
+            raise _fault(f"has more than {DIRECTORY_MAX} nodes; make several directories")
+        unsigned = NodeDirectory(
+            type=MEDIA_TYPE,
+            version=VERSION,
+            about=_ABOUT,
+            made=DirectoryMaker(at=self._core.clock.now(), name=own.name, node=own.identity),
+            nodes=(own, *others),
+            signature="",
+        )
+        if self._core.signer is None:
+            raise HostError("this node has no key to sign with")
+        claims = {"sha256": digests(_signed(unsigned))}
+        signature = self._core.signer.statement(StatementKind.DIRECTORY, claims)
+        return unsigned.model_copy(update={"signature": signature})
+
+    async def introduce(self, directory: NodeDirectory, *, dry_run: bool) -> IntroductionReport:
+        """Add the nodes of a directory that are not known here, and follow changed URLs.
+
+        Each node is added or refused alone. With ``dry_run`` no node is asked or added.
+
+        :raises InvalidDocument: the directory is not what its maker signed.
+        """
+        check_directory(directory)
+        compared = compare(directory.nodes, await self._directory.known(), self._core.identity)
+        signer = next((n for n in self._directory.all if n.identity == directory.made.node), None)
+        if not dry_run:
+            places = asyncio.Semaphore(_AT_ONCE)
+            compared = await asyncio.gather(*(self._add(each, places) for each in compared))
+        return IntroductionReport(
+            made=directory.made,
+            signer="unknown" if signer is None else "self" if signer.is_self else "known",
+            signer_name=None if signer is None else signer.name,
+            nodes=tuple(compared),
+        )
+
+    async def _add(self, introduced: IntroducedNode, places: asyncio.Semaphore) -> IntroducedNode:
+        if introduced.state not in _TO_ADD:
+            return introduced
+        addition = NodeAddition(url=introduced.url, identity=introduced.identity)
+        async with places:
+            try:
+                await self._registration.add(addition, introduced.name)
+                await self._monitor.look_at(introduced.identity)
+            except ParleyError as error:
+                refused = {"state": IntroductionState.REFUSED, "reason": error.detail}
+                return introduced.model_copy(update=refused)
+        return introduced
+
+
+def check_directory(directory: NodeDirectory) -> None:
+    """Check that a directory is what its maker has signed.
+
+    :raises InvalidDocument: it is not; with a pointer to each fault.
+    """
+    try:
+        statement = read_statement(directory.signature, StatementKind.DIRECTORY)
+    except InvalidStatementError as error:
+        raise InvalidDocument([FieldFault("/signature", str(error))]) from None
+    made = directory.made
+    if statement.identity != made.node:
+        fault = f"is made with the key {statement.identity}, not with that of {made.name}"
+        raise InvalidDocument([FieldFault("/signature", fault)])
+    if changed := statement.changed(_signed(directory)):
+        fault = f"is not what {made.name} signed: the file was altered or damaged"
+        raise InvalidDocument([FieldFault(f"/{name}", fault) for name in changed])
+
+
+def _signed(directory: NodeDirectory) -> dict[str, object]:
+    return directory.model_dump(mode="json", exclude={"signature"})
+
+
+def _entry(node: KnownNode) -> DirectoryEntry:
+    return DirectoryEntry(name=node.name, url=node.url, identity=node.identity)
+
+
+def _is_named(node: KnownNode) -> bool:
+    """Return whether a node has told its name; one that fetches its work may not have yet."""
+    return node.is_self or node.url is not None or node.seen_at is not None
+
+
+def _fault(detail: str) -> InvalidDocument:
+    return InvalidDocument([FieldFault("/nodes", detail)])
