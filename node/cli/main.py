@@ -111,7 +111,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "node": (
         "node.cli.nodes:node_group",
-        "List, show, add, remove, pardon and compare the nodes known here; own attributes, shares.",
+        "List, add, introduce, remove, pardon, compare known nodes; set own attributes and shares.",
     ),
     "status": (
         "node.cli.status:status",

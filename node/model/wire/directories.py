@@ -81,14 +81,14 @@ class NodeDirectory(Document):
 
 
 class IntroductionState(StrEnum):
-    """What the introduction of a node comes to."""
+    """The outcome of the introduction of a node."""
 
     ADDED = "added"
     CHANGED = "changed"
     """It was known with another URL or name."""
     KNOWN = "known"
     SELF = "self"
-    """It is this node itself."""
+    """This node itself."""
     REFUSED = "refused"
 
 
@@ -105,7 +105,7 @@ class IntroducedNode(DirectoryEntry):
 
 
 class IntroductionReport(Document):
-    """What came of the introduction of a directory, and who has signed it."""
+    """The outcome of the introduction of a directory, and who has signed it."""
 
     made: DirectoryMaker
     signer: Literal["self", "known", "unknown"] = Field(
