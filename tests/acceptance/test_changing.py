@@ -99,7 +99,7 @@ async def test_an_edited_schedule(nodes: list[Outsider], free_hour: datetime) ->
     for node in nodes:
         await _scheduled(node, task, 3)
     late = await a.ask("PATCH", path, patch)
-    assert (late.status, late.body["type"].rpartition("/")[2]) == (409, "conflict")
+    assert (late.status, late.body["type"].rpartition("/")[2]) == (409, "changed-since")
     for wrong, pointer in (
         ({"schedule": {"repeat": "PT1S"}}, "/schedule/repeat"),
         ({"test": {"type": "rtt"}}, "/test/type"),
