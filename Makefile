@@ -31,7 +31,7 @@ COMPILE := env -u PIP_FIND_LINKS -u PIP_INDEX_URL -u PIP_EXTRA_INDEX_URL PIP_CON
 	--no-emit-index-url --no-emit-trusted-host --no-emit-find-links
 
 .DEFAULT_GOAL := help
-.PHONY: package booted contained playbook audit sbom help docs demo test check lint bench soak fleets points chaos hostile accuracy lock clean
+.PHONY: client package booted contained playbook audit sbom help docs demo test check lint bench soak fleets points chaos hostile described accuracy lock clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -78,8 +78,14 @@ chaos: $(DEVELOPMENT) ## 100,000 operations under kills, hangs, cuts, restores; 
 	@$(BIN)/python -m deploy.packages
 	$(BIN)/python -m tests.chaos $(ARGS)
 
+described: $(DEVELOPMENT) ## schemathesis asks a real node for all that its API describes (3 min); ARGS="--seed 7 --examples 5"
+	$(BIN)/python -m tests.described $(ARGS)
+
 hostile: $(DEVELOPMENT) ## 21,000 hostile requests to three real nodes (4 min); ARGS="--seed 7 --only roles targets"
 	$(BIN)/python -m tests.hostile $(ARGS)
+
+client: $(DEVELOPMENT) ## the Python client, its synchronous half and its wheel, into dist/
+	$(BIN)/python -m deploy.client
 
 package: ## the Debian package, into dist/; as root it installs what the build needs
 	@$(CHECK_PYTHON)

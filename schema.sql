@@ -1549,6 +1549,36 @@ CREATE INDEX outbox_task ON outbox (node, (message ->> 'task'), id) WHERE kind I
 CREATE INDEX outbox_commit ON outbox ((message ->> 'exchange')) WHERE kind = 'commit';
 
 ---------------------------------------------------------------------------------------------------
+-- Webhooks: who is told when something is wrong, and of what they were told
+---------------------------------------------------------------------------------------------------
+
+CREATE TABLE webhook (
+    name text PRIMARY KEY,
+    url text NOT NULL,
+    secret text NOT NULL,
+    events text [] NOT NULL,
+    failures integer NOT NULL,
+    mesh text,
+    percent double precision NOT NULL,
+    span interval NOT NULL,
+    created_at timestamptz NOT NULL,
+    delivered_at timestamptz,
+    last_error text
+);
+COMMENT ON TABLE webhook IS 'Addresses of the owner that are told when something is wrong; their messages wait in the outbox.';
+COMMENT ON COLUMN webhook.failures IS 'Number of failed runs in a row after which a task is told of.';
+COMMENT ON COLUMN webhook.percent IS 'The part of what was due in the last span that a mesh has to deliver.';
+
+CREATE TABLE webhook_told (
+    webhook text NOT NULL REFERENCES webhook ON DELETE CASCADE,
+    event text NOT NULL,
+    subject text NOT NULL,
+    since timestamptz NOT NULL,
+    PRIMARY KEY (webhook, event, subject)
+);
+COMMENT ON TABLE webhook_told IS 'What a webhook was told of, and not yet that it is over: the node, task or mesh.';
+
+---------------------------------------------------------------------------------------------------
 -- Archives (at the lead): where results go, and deliveries
 ---------------------------------------------------------------------------------------------------
 

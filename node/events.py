@@ -25,6 +25,9 @@ from node.store.database import Notice
 HISTORY = 2000
 """Number of events that are kept; a reader that is further behind has lost some."""
 
+GAP = "gap"
+"""The kind of the event that tells a reader that it has missed some."""
+
 LOOKS_AT_ONCE = 3
 """Number of long polls that look at the database at once: fewer than it has connections."""
 
@@ -76,6 +79,16 @@ class EventHub:
         """
         kept = self.last - len(self._history)
         return self.last if after is None else min(max(after, kept), self.last)
+
+    def gap(self, after: int | None) -> Event | None:
+        """Return the event that tells a reader that some after this one are not kept any more.
+
+        It has the number of the last one that is lost, so that a reader is told once.
+        """
+        place = self.place(after)
+        if after is None or after == place:
+            return None
+        return Event(place, GAP, {"after": str(after), "next": str(place + 1)})
 
     def since(self, number: int) -> list[Event] | None:
         """Return the events after this one; None if some of them are not kept any more."""
@@ -147,6 +160,9 @@ _MEMBERS = {
     "audit": ("verb", "outcome", "by"),
 }
 """By kind of event, the names of the words that follow the id in its notification."""
+
+KINDS = frozenset(_MEMBERS)
+"""The kinds of events that readers may choose."""
 
 
 def _body(notice: Notice) -> dict[str, str] | None:

@@ -39,6 +39,7 @@ COMPARE_S = 180
 CONFIRM_S = 180
 HEARD_S = 60
 AUDIT_S = 60
+WEBHOOKS_S = 15
 BACKUP_S = 30
 SURPLUS_S = 300
 SURPLUS_JITTER_S = 60
@@ -77,6 +78,7 @@ def node_jobs(  # noqa: PLR0913 - one for each job, all by name
     renew_certificates: Action,
     extend_reservations: Action,
     catch_up_audit: Action,
+    check_webhooks: Action,
     back_up: Action,
     sum_up_meshes: Action,
     purge: Action,
@@ -99,6 +101,8 @@ def node_jobs(  # noqa: PLR0913 - one for each job, all by name
         PeriodicJob("extend reservations", HOUR_S, extend_reservations, HOUR_JITTER_S),
         # Writes how many requests were left out of the audit, and what could not be written.
         PeriodicJob("catch up with the audit", AUDIT_S, catch_up_audit),
+        # Writes messages for webhooks about what has begun, or is over.
+        PeriodicJob("check webhooks", WEBHOOKS_S, check_webhooks),
         # Makes a backup if the latest one has become too old.
         PeriodicJob("back up", BACKUP_S, back_up),
         # Sums up what the tasks of meshes have delivered, where that has changed.

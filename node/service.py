@@ -116,6 +116,7 @@ from node.trust.signatures import Verifier
 from node.trust.signer import Signer
 from node.users.request_rates import RequestRates
 from node.users.tokens import AccessTokens
+from node.webhooks import Webhooks
 
 _MARK_STEP = 2 * times.MINUTE
 """More than the time between two marks, so that a mark that fell behind the clock catches up."""
@@ -209,12 +210,14 @@ class NodeService:
             core.instruments,
             poll_s=dependencies.poll_s,
         )
+        self._build_webhooks(core, dependencies)
         self._listeners: list[Callable[[Notice], None]] = [
             self.hub.on_notice,
             self.ended_runs.on_notice,
             self.tokens.on_notice,
             self.launcher.on_notice,
             self.outbox.on_notice,
+            self.webhook_outbox.on_notice,
             self.limits.on_notice,
             self.time_line.on_notice,
             self.freed_time.on_notice,
@@ -240,6 +243,18 @@ class NodeService:
         self.audit = AuditLog(core)
         self.tokens = AccessTokens(core, dependencies.new_id)
         self.request_rates = RequestRates(core)
+
+    def _build_webhooks(self, core: Core, dependencies: NodeDependencies) -> None:
+        """Build what tells the owner's webhooks what is wrong."""
+        self.webhooks = Webhooks(core, dependencies.new_id)
+        self.webhook_outbox = Outbox(
+            core.database,
+            core.clock,
+            (MessageKind.WEBHOOK,),
+            self.webhooks.deliver,
+            core.instruments,
+            poll_s=dependencies.poll_s,
+        )
 
     def _build_host(self, core: Core, dependencies: NodeDependencies) -> None:
         """Build what describes this host: its programs, contexts, and card."""
@@ -525,6 +540,7 @@ class NodeService:
         A node whose database was restored compares with the others now that they reach it.
         """
         self._loops.append(asyncio.create_task(self.result_delivery.run(), name="archiving"))
+        self._loops.append(asyncio.create_task(self.webhook_outbox.run(), name="webhooks"))
         if self.settings.pull:
             self._loops.append(asyncio.create_task(self.work_puller.run(), name="fetching"))
         self._read(self.comparer.compare_until_answered)
@@ -548,6 +564,7 @@ class NodeService:
             renew_certificates=self.renew_certificates,
             extend_reservations=self.reservations.extend_spans,
             catch_up_audit=self.audit.catch_up,
+            check_webhooks=self.webhooks.check,
             back_up=self.backups.run_once,
             sum_up_meshes=self.mesh_counter.run_once,
             purge=self.purger.run_once,
@@ -730,8 +747,8 @@ class NodeService:
                 introduction = Introduction.model_validate(message.body)
                 await peer.introduce(introduction)
                 await self.editing.acknowledged(message.id, introduction.task)
-            case MessageKind.COMMIT | MessageKind.RELEASE:
-                pass  # the outbox of the lead delivers these
+            case MessageKind.COMMIT | MessageKind.RELEASE | MessageKind.WEBHOOK:
+                pass  # other outboxes deliver these
 
     async def _deliver_here(self, message: Message) -> None:
         if message.kind is MessageKind.PART:

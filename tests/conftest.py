@@ -124,7 +124,7 @@ _CLEAR = f"""
 DELETE FROM task; DELETE FROM node; DELETE FROM access_token; DELETE FROM idempotency;
 DELETE FROM reservation; DELETE FROM lead_share; DELETE FROM lead_question;
 DELETE FROM limit_quota; DELETE FROM limit_use; DELETE FROM limit_return; DELETE FROM limit_rate;
-DELETE FROM limit_reached; DELETE FROM archive; DELETE FROM destination;
+DELETE FROM limit_reached; DELETE FROM archive; DELETE FROM destination; DELETE FROM webhook;
 DELETE FROM mesh_recount; DELETE FROM outbox; DELETE FROM lead_process;
 DELETE FROM lead_absence; {CLEAR_CAMPAIGNS}
 SELECT purge_audit('infinity', 1000000);

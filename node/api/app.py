@@ -33,6 +33,7 @@ from node.api import (
     task_changes,
     tasks,
     tokens,
+    webhooks,
 )
 from node.api.bodies import BODIES, Bodies, expect_later
 from node.api.connections import ConnectionLimits, keep_connection
@@ -68,6 +69,7 @@ ROUTES = (
     *shares.ROUTES,
     *limits.ROUTES,
     *tokens.ROUTES,
+    *webhooks.ROUTES,
     *events.ROUTES,
     *audit.ROUTES,
     *status.ROUTES,

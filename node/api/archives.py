@@ -104,7 +104,7 @@ async def deliveries(request: web.Request) -> web.StreamResponse:
         run=requests.uuid(request, "run"),
         task=requests.uuid(request, "task"),
         archive=requests.word(request, "archive"),
-        destination=requests.number(request, "destination", _MOST),
+        destination=requests.number(request, "destination", _MOST, 1),
         states=requests.choices(request, "state", _STATES),
         limit=requests.limit(request),
     )

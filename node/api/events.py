@@ -10,9 +10,9 @@ from aiohttp import web
 
 from node.api import requests
 from node.api.connections import giving_way
-from node.api.routing import NODE, PRINCIPAL, TEXT, Query, Route
+from node.api.routing import ID, NODE, PRINCIPAL, TEXT, Query, Route, words
 from node.api.tasks import headline_of
-from node.events import Event
+from node.events import KINDS, Event
 from node.model.errors import DatabaseUnavailable
 from node.model.permissions import EVENTS
 from node.model.principals import Principal
@@ -28,11 +28,13 @@ _DIGITS = 18  # more than the number of any event has
 async def stream(request: web.Request) -> web.StreamResponse:
     """GET: events as they happen, after those missed since ``Last-Event-ID``.
 
-    The stream ends with the validity of the caller's token.
+    If some of those are not kept any more, an event ``gap`` comes first: what a reader knows of
+    this node is then to be read again. The stream ends with the validity of the caller's token.
     """
     node, principal = request.app[NODE], request[PRINCIPAL]
     hub = node.hub
-    requests.only(request)
+    requests.only(request, "types", "task")
+    kinds, task = requests.choices(request, "types", KINDS), requests.uuid(request, "task")
     last = request.headers.get("Last-Event-ID", "")
     response = web.StreamResponse(
         headers={
@@ -44,10 +46,11 @@ async def stream(request: web.Request) -> web.StreamResponse:
     if request.method == "HEAD":
         return response
     known = last.isascii() and last.isdecimal() and len(last) <= _DIGITS
-    place = hub.place(int(last) if known else None)
+    after = int(last) if known else None
+    place, gap = hub.place(after), hub.gap(after)
     with contextlib.suppress(ConnectionResetError), hub.listening(), giving_way(request):
         await response.prepare(request)
-        await response.write(b"retry: 2000\n\n")
+        await response.write(b"retry: 2000\n\n" + (b"" if gap is None else gap.text))
         # A reader that is too slow loses its stream. It resumes with its Last-Event-ID.
         while not hub.closed and (events := hub.since(place)) is not None:
             if _has_ended(principal, events, node.clock.now()):
@@ -55,12 +58,21 @@ async def stream(request: web.Request) -> web.StreamResponse:
             if events:
                 place = events[-1].number
                 await describe(node, events)
-                seen = await visible(node, principal, events)
+                seen = await visible(node, principal, _chosen(events, kinds, task))
                 await response.write(b"".join(event.text for event in seen))
                 await hub.pause(_PAUSE_S)
             elif not await hub.change(_BEAT_S):
                 await response.write(b": still here\n\n")
     return response
+
+
+def _chosen(events: Sequence[Event], kinds: Sequence[str] | None, task: UUID | None) -> list[Event]:
+    """Return the events of these kinds that are about a task; None means all."""
+    return [
+        event
+        for event in events
+        if (kinds is None or event.kind in kinds) and (task is None or _task_of(event) == task)
+    ]
 
 
 async def describe(node: NodeService, events: Sequence[Event]) -> None:
@@ -126,6 +138,16 @@ ROUTES = (
         stream,
         "Changes on this node as they happen (server-sent events)",
         media_type="text/event-stream",
-        headers=(Query("Last-Event-ID", "Resume after this event.", TEXT),),
+        query=(
+            Query("types", "Only events of these types, separated by commas.", words(KINDS)),
+            Query("task", "Only events about this task, its runs, and their intervals.", ID),
+        ),
+        headers=(
+            Query(
+                "Last-Event-ID",
+                "Resume after this event; an event gap tells if some are lost.",
+                TEXT,
+            ),
+        ),
     ),
 )

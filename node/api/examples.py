@@ -22,6 +22,7 @@ from node.model.wire.runs import Explanation, Run, RunInterval
 from node.model.wire.task_lists import ListedTask, TaskChanges
 from node.model.wire.tasks import Task, TaskDocument, TaskPatch
 from node.model.wire.tokens import NewToken, Token, TokenRequest
+from node.model.wire.webhooks import WebhookDocument
 
 _TASK_ID = "019ac8f0-5b62-7d3e-8f10-7c1e90ab2f61"
 _RUN_ID = "2e6c1f4a-93d7-5c0e-a1b4-5f0d7c9be3a2"
@@ -192,6 +193,7 @@ EXAMPLES: Mapping[type[Document], Any] = {
         "last_error": None,
     },
     ClockState: {"now": "2026-12-01T00:00:00Z", "synchronised": True, "error_bound_ms": 0.8},
+    WebhookDocument: {"name": "pager", "url": "https://alerts.example/parley", "failures": 3},
     Token: _TOKEN,
     NewToken: {**_TOKEN, "token": "CqZ1…"},
 }

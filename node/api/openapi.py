@@ -51,6 +51,7 @@ TAGS = {
     "tools": ("Tests", ""),
     "tokens": ("Users", "The tokens of users, and who did what."),
     "audit": ("Users", ""),
+    "webhooks": ("Webhooks", "Who is told when something is wrong, and when it is over."),
     "events": ("Events", "Changes on this node as they happen."),
     "healthz": ("Operation", "Health, metrics, and descriptions."),
     "readyz": ("Operation", ""),
@@ -89,7 +90,7 @@ def describe(
     _tell_tests_apart(schemas, tests or {}, named)
     paths: dict[str, dict[str, Any]] = {}
     for route in public:
-        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, named)
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, public, named)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -192,7 +193,9 @@ def tag_of(route: Route) -> str:
     return TAGS.get(word, TAGS["healthz"])[0]
 
 
-def _operation(route: Route, named: dict[type[Document], Any]) -> dict[str, Any]:
+def _operation(
+    route: Route, routes: Sequence[Route], named: dict[type[Document], Any]
+) -> dict[str, Any]:
     operation: dict[str, Any] = {
         "tags": [tag_of(route)],
         "summary": route.summary,
@@ -203,7 +206,7 @@ def _operation(route: Route, named: dict[type[Document], Any]) -> dict[str, Any]
             *(_parameter(query, "query") for query in route.query),
             *(_parameter(header, "header") for header in (*route.headers, *_conditions(route))),
         ],
-        "responses": _responses(route, named),
+        "responses": _responses(route, routes, named),
         "security": [],
     }
     if route.access.role is not None:
@@ -289,17 +292,37 @@ def _statuses(route: Route) -> Iterator[int]:
     if route.method != "GET":
         yield from _OF_CHANGES
     if route.path == "/v1/nodes/{name}/limits":
-        yield 502
+        yield from (409, 502)
     if route.body is not None:
         yield 415
 
 
-def _responses(route: Route, named: dict[type[Document], Any]) -> dict[str, Any]:
+def _links(route: Route, routes: Sequence[Route]) -> dict[str, Any]:
+    """Return what can be done with what a route creates, by the id or name in its answer."""
+    if route.status != _CREATED:
+        return {}
+    links = {}
+    for other in routes:
+        match = re.match(re.escape(route.path) + r"/\{(\w+)\}", other.path)
+        if match is not None:
+            word = match[1]
+            links[other.name] = {
+                "operationId": other.name,
+                "parameters": {f"path.{word}": f"$response.body#/{word}"},
+            }
+    return links
+
+
+def _responses(
+    route: Route, routes: Sequence[Route], named: dict[type[Document], Any]
+) -> dict[str, Any]:
     success: dict[str, Any] = {"description": _success(route)}
     if route.status != _NO_CONTENT:
         success["content"] = {route.media_type: _content(route, named)}
     if headers := _headers(route):
         success["headers"] = headers
+    if links := _links(route, routes):
+        success["links"] = links
     responses: dict[str, Any] = {str(route.status): success}
     if route.several is not None:
         responses["200"] = {

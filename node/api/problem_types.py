@@ -62,6 +62,7 @@ _REMEDIES = {
     "schema-mismatch": "Run parley admin migrate, or install the version that detail names.",
     "tool-unavailable": "Install the package that detail names, or choose another tool.",
     "tool-output": "Look at the output of the tool in the part of the run, and report it.",
+    "webhook-failed": "Repair the receiver, then try it: parley webhook test NAME.",
     "archiver-failed": "Repair the destination, then try it: parley archive test NAME.",
 }
 """By code, what to do."""

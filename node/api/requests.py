@@ -47,6 +47,7 @@ WAIT_MAX_S = 300.0
 PAGE = 50
 PAGE_MAX = 500
 _DIGITS = 9
+_TEXT_MAX = 500
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,62}", re.ASCII)
 
@@ -271,14 +272,15 @@ def limit(request: web.Request, default: int = PAGE) -> int:
     return value
 
 
-def number(request: web.Request, name: str, most: int) -> int | None:
-    """Return a query parameter that is a whole number from 0 to ``most``."""
+def number(request: web.Request, name: str, most: int, least: int = 0) -> int | None:
+    """Return a query parameter that is a whole number from ``least`` to ``most``."""
     text = request.query.get(name)
     if text is None:
         return None
-    if not (text.isascii() and text.isdecimal() and len(text) <= len(str(most))):
-        raise _query_fault(name, f"is not a whole number from 0 to {most}")
-    return min(int(text), most)
+    small = text.isascii() and text.isdecimal() and len(text) <= len(str(most))
+    if not small or not least <= int(text) <= most:
+        raise _query_fault(name, f"is not a whole number from {least} to {most}")
+    return int(text)
 
 
 def choices(request: web.Request, name: str, known: frozenset[str]) -> list[str] | None:
@@ -287,6 +289,8 @@ def choices(request: web.Request, name: str, known: frozenset[str]) -> list[str]
     if text is None:
         return None
     words = [word for word in text.split(",") if word]
+    if not words:
+        raise _query_fault(name, f"is empty; leave it out, or give {', '.join(sorted(known))}")
     for word in words:
         if word not in known:
             raise _query_fault(name, f"{word!r} is not one of {', '.join(sorted(known))}")
@@ -306,6 +310,16 @@ def word(request: web.Request, name: str) -> str | None:
     if not text.isascii() or not text.replace("-", "").isalnum() or len(text) > PAGE_MAX:
         raise _query_fault(name, "must be letters, digits and '-'")
     return text.lower()
+
+
+def text(request: web.Request, name: str) -> str | None:
+    """Return a query parameter that is a line of ASCII, such as a host or a URL."""
+    value = request.query.get(name)
+    if value is None:
+        return None
+    if not 1 <= len(value) <= _TEXT_MAX or not (value.isascii() and value.isprintable()):
+        raise _query_fault(name, f"must be 1 to {_TEXT_MAX} printable ASCII characters")
+    return value
 
 
 def requester(request: web.Request) -> str | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
+from node.model.classes import SchedulingClass
 from node.model.permissions import PERMISSIONS, Access
 from node.model.principals import LABEL, Principal
 from node.model.wire.fields import Document
@@ -104,7 +105,7 @@ WORD = {
     "maxLength": 500,
 }
 CURSOR_TEXT = {"type": "string", "pattern": f"^[0-9]{{1,15}}_{_UUID}$"}
-NAME_CURSOR = {"type": "string", "maxLength": 63}
+NAME_CURSOR = {"type": "string"}
 
 LIMIT = Query(
     "limit", "Page size.", {"type": "integer", "minimum": 1, "maximum": 500, "default": 50}
@@ -123,9 +124,24 @@ REQUESTER = Query(
 )
 
 
+CLASSES = frozenset(SchedulingClass)
+
+
 def words(known: Iterable[str]) -> dict[str, Any]:
     """Return the schema of a query parameter that has known words, separated by commas."""
     return {"type": "array", "items": {"type": "string", "enum": sorted(known)}}
+
+
+_LINE = {"type": "string", "pattern": "^[ -~]{1,500}$"}
+
+MEASURED = (
+    Query("participant", "Only with this node among the participants, by its name.", _LINE),
+    Query("target", "Only with this target: the dest, url, or name in the spec.", _LINE),
+    Query("campaign", "Only of this campaign; default for those without one.", WORD),
+    Query("mesh", "Only of this mesh.", WORD),
+    Query("class", "Only of these classes, separated by commas.", words(CLASSES)),
+)
+"""Filters of tasks and runs by what is measured, and for whom."""
 
 
 def waits(until: str) -> Query:

@@ -10,10 +10,12 @@ from aiohttp import web
 from node.api import requests, responses
 from node.api.long_polling import until
 from node.api.routing import (
+    CLASSES,
     CURSOR,
     ID,
     INSTANT,
     LIMIT,
+    MEASURED,
     NODE,
     PREFIX,
     PRINCIPAL,
@@ -48,30 +50,27 @@ from node.model.wire.runs import (
 from node.service import NodeService
 from node.store import archives, reservations, runs
 from node.store.database import Connection, Record
-from node.store.runs import MeasuredSpec
 from node.tasks.explanation import without_ids
 
 STATES = frozenset({"held", "scheduled"} | set(RunState) - {RunState.BOOKED})
+VERDICTS = frozenset(Level)
 _DECISIONS_SHOWN = 20
-_GONE = MeasuredSpec({}, None)
-"""In place of the spec of a run that was purged between two queries."""
 
 
 def run_of(
     node: NodeService,
     row: Record,
-    measured: MeasuredSpec,
     parts: tuple[PartView, ...] | None = None,
 ) -> Run:
-    """Return a row of ``run_known``, or a gap, and what it measures, as the API's document."""
+    """Return a row of ``run_known``, or a gap, as the API's document."""
     started = row["started_at"]
     metrics = _metrics(node, row)
     error = None if started is None else (started - row["starts_at"]) / times.MILLISECOND
     return Run(
         id=row["run_id"],
         task=row["task_id"],
-        headline=_headline(row, measured),
-        mesh=measured.mesh,
+        headline=_headline(row),
+        mesh=row["mesh"],
         test=row["test"],
         tool=row["tool"],
         state=row["state"],
@@ -102,8 +101,8 @@ def run_of(
     )
 
 
-def _headline(row: Record, measured: MeasuredSpec) -> str:
-    return headline(row["test"], row["participants"], measured.spec)
+def _headline(row: Record) -> str:
+    return headline(row["test"], row["participants"], row["spec"])
 
 
 def _metrics(node: NodeService, row: Record) -> tuple[MetricView, ...]:
@@ -125,9 +124,8 @@ async def fetch(node: NodeService, run: UUID) -> Run:
             msg = f"there is no run {run} on this node"
             raise NotFound(msg)
         parts = await runs.parts(connection, run)
-        specs = await runs.specs(connection, [row])
     views = tuple(PartView.model_validate(vars(part)) for part in parts)
-    return run_of(node, row, specs.get(run, _GONE), views)
+    return run_of(node, row, views)
 
 
 def _as_seen(run: Run, user: Principal) -> Run:
@@ -164,6 +162,12 @@ async def page(request: web.Request, task: UUID | None) -> web.StreamResponse:
         ascending=requests.choices(request, "order", frozenset({"asc", "desc"})) == ["asc"],
         requester=requests.requester(request),
         limit=requests.limit(request),
+        participant=requests.text(request, "participant"),
+        target=requests.text(request, "target"),
+        campaign=requests.word(request, "campaign"),
+        verdicts=requests.choices(request, "verdict", VERDICTS),
+        mesh=requests.word(request, "mesh"),
+        classes=requests.choices(request, "class", CLASSES),
     )
 
     async def some() -> tuple[list[Record], bool]:
@@ -172,10 +176,7 @@ async def page(request: web.Request, task: UUID | None) -> web.StreamResponse:
         return rows, bool(rows)
 
     rows = await until(node, some, requests.seconds(request))
-    async with node.database.connection() as connection:
-        specs = await runs.specs(connection, rows)
-    every = (run_of(node, row, specs.get(row["run_id"], _GONE)) for row in rows)
-    seen = [_as_seen(run, request[PRINCIPAL]) for run in every]
+    seen = [_as_seen(run_of(node, row), request[PRINCIPAL]) for row in rows]
     return responses.many(seen, _following(rows, wanted.limit))
 
 
@@ -300,7 +301,6 @@ async def schedule(request: web.Request) -> web.StreamResponse:
     reserved: Sequence[ReservationSpan] = ()
     async with node.database.connection() as connection:
         rows = await runs.listed(connection, wanted)
-        specs = await runs.specs(connection, rows)
         if at is None:
             reserved = await reservations.between(connection, since, max(since, until_))
     following = _following(rows, wanted.limit)
@@ -310,18 +310,18 @@ async def schedule(request: web.Request) -> web.StreamResponse:
             from_=since,
             to=until_,
             complete=following is None,
-            items=tuple(_entry(row, specs.get(row["run_id"], _GONE)) for row in rows),
+            items=tuple(_entry(row) for row in rows),
             next=following,
             reserved=tuple(map(_reserved, reserved)),
         )
     )
 
 
-def _entry(row: Record, measured: MeasuredSpec) -> ScheduleEntry:
+def _entry(row: Record) -> ScheduleEntry:
     return ScheduleEntry(
         run=row["run_id"],
         task=row["task_id"],
-        headline=_headline(row, measured),
+        headline=_headline(row),
         test=row["test"],
         state=row["state"],
         scheduling_class=row["scheduling_class"],
@@ -352,6 +352,8 @@ FILTERS = (
     Query("from", "Only runs that end after this instant.", INSTANT),
     Query("to", "Only runs that start before this instant.", INSTANT),
     Query("order", "By start: desc (default) or asc.", {"type": "string", "enum": ["asc", "desc"]}),
+    *MEASURED,
+    Query("verdict", "Only with these verdicts, separated by commas.", words(VERDICTS)),
     REQUESTER,
     LIMIT,
     CURSOR,

@@ -14,10 +14,12 @@ from node.api import requests, responses, runs
 from node.api.conditions import require_match
 from node.api.long_polling import until
 from node.api.routing import (
+    CLASSES,
     CURSOR,
     ID,
     INSTANT,
     LIMIT,
+    MEASURED,
     NODE,
     PREFIX,
     PRINCIPAL,
@@ -64,17 +66,14 @@ _REASONS = 3
 _WITHOUT_TIME = {Outcome.NO_TIME, Outcome.UNREACHABLE, Outcome.CLOCK}
 
 
-def task_of(row: Record, waiting: str | None = None) -> Task:
-    """Return a row of the query ``tasks`` as the API shows it.
-
-    ``waiting`` is why its next run has no time yet.
-    """
+def task_of(row: Record) -> Task:
+    """Return a row of the query ``tasks`` as the API shows it."""
     values = dict(row)
     terms = take_terms(values)
     pool = None if values["pool"] is None else SeatRequest.model_validate(values["pool"])
     return Task(
         **_shown(terms, pool),
-        waiting=waiting,
+        waiting=values["waiting"],
         reference_left_out=values["reference_left_out"],
         id=values["id"],
         state=values["state"],
@@ -136,11 +135,10 @@ async def fetch(node: NodeService, task: UUID) -> Task:
     now = node.clock.now()
     async with node.database.connection() as connection:
         rows = await tasks.listed(connection, tasks.TaskFilter(task=task), now)
-        waiting = await runs_store.waiting_reasons(connection, [task])
     if not rows:
         msg = f"there is no task {task} on this node"
         raise NotFound(msg)
-    stored = task_of(rows[0], waiting.get(task))
+    stored = task_of(rows[0])
     plan_at = None if stored.plan_at is None else max(stored.plan_at, now)  # overdue means now
     return stored.model_copy(
         update={
@@ -285,9 +283,7 @@ def _checked(key: Any, place: str = "/idempotency_key") -> str:
 async def list_(request: web.Request) -> web.StreamResponse:
     """GET: a page of tasks, newest first."""
     node = request.app[NODE]
-    requests.only(
-        request, "state", "test", "prefix", "seats", "parent", "requester", "limit", "cursor"
-    )
+    requests.only(request, *(query.name for query in FILTERS))
     at = requests.cursor(request)
     wanted = tasks.TaskFilter(
         states=requests.choices(request, "state", STATES),
@@ -299,12 +295,16 @@ async def list_(request: web.Request) -> web.StreamResponse:
         parent=requests.uuid(request, "parent"),
         requester=requests.requester(request),
         limit=requests.limit(request),
+        participant=requests.text(request, "participant"),
+        target=requests.text(request, "target"),
+        campaign=requests.word(request, "campaign"),
+        mesh=requests.word(request, "mesh"),
+        classes=requests.choices(request, "class", CLASSES),
     )
     async with node.database.connection() as connection:
         rows = await tasks.listed(connection, wanted, node.clock.now())
-        waiting = await runs_store.waiting_reasons(connection, [row["id"] for row in rows])
     following = requests.next_cursor(rows, wanted.limit, lambda row: (row["created_at"], row["id"]))
-    return responses.many([task_of(row, waiting.get(row["id"])) for row in rows], following)
+    return responses.many([task_of(row) for row in rows], following)
 
 
 async def show(request: web.Request) -> web.StreamResponse:
@@ -513,6 +513,18 @@ KEY = Query(
     {"type": "string", "minLength": 1, "maxLength": 200},
 )
 
+FILTERS = (
+    Query("state", "Only in these states, separated by commas.", words(STATES)),
+    Query("test", "Only tasks of this test.", WORD),
+    PREFIX,
+    _SEATS,
+    _PARENT,
+    *MEASURED,
+    REQUESTER,
+    LIMIT,
+    CURSOR,
+)
+
 ROUTES = (
     Route(
         "POST",
@@ -533,16 +545,7 @@ ROUTES = (
         "List tasks, newest first",
         answer=Task,
         listed=True,
-        query=(
-            Query("state", "Only in these states, separated by commas.", words(STATES)),
-            Query("test", "Only tasks of this test.", WORD),
-            PREFIX,
-            _SEATS,
-            _PARENT,
-            REQUESTER,
-            LIMIT,
-            CURSOR,
-        ),
+        query=FILTERS,
     ),
     Route("GET", "/v1/tasks/{id}", show, "Show a task", answer=Task, query=(_WAIT,)),
     Route(

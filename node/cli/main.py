@@ -141,6 +141,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "node.cli.tokens:token_group",
         "Add, list and revoke the tokens of the node's users; each has a role.",
     ),
+    "webhook": (
+        "node.cli.webhooks:webhook_group",
+        "Add, list, test and remove addresses that are told when something is wrong.",
+    ),
     "audit": (
         "node.cli.audit:audit",
         "Show who did what on the node, and who was refused.",

@@ -35,6 +35,7 @@ from node.client.events import ServerEvent, parsed
 from node.client.meshes import MeshesApi
 from node.client.responses import not_finite, page, read
 from node.client.tokens import TokensApi
+from node.client.webhooks import WebhooksApi
 from node.model import times
 from node.model.errors import (
     AnswerLost,
@@ -101,7 +102,7 @@ class TimeSpan:
     reserved: tuple[ReservedSpan, ...] = ()
 
 
-class UserClient(MeshesApi, ArchivesApi, AuditApi, DiagnosisApi, TokensApi):
+class UserClient(MeshesApi, ArchivesApi, AuditApi, DiagnosisApi, TokensApi, WebhooksApi):
     """A session with one node; use it as an asynchronous context manager."""
 
     def __init__(  # noqa: PLR0913 - the last four have defaults
@@ -198,12 +199,19 @@ class UserClient(MeshesApi, ArchivesApi, AuditApi, DiagnosisApi, TokensApi):
         prefix: str | None = None,
         seats: bool = False,
         requester: str | None = None,
+        participant: str | None = None,
+        target: str | None = None,
+        campaign: str | None = None,
+        mesh: str | None = None,
+        classes: Iterable[str] = (),
         limit: int = 50,
         cursor: str | None = None,
     ) -> Page[Task]:
         """Return a page of tasks, newest first; with ``seats``, also the tasks of seats."""
         query = {"state": state, "test": test, "prefix": prefix, "limit": limit, "cursor": cursor}
         query |= {"seats": "true" if seats else None, "requester": requester}
+        query |= {"participant": participant, "target": target, "campaign": campaign}
+        query |= {"mesh": mesh, "class": ",".join(classes) or None}
         return page(Task, await self._ask("GET", "/tasks", query=query))
 
     async def task(self, task: UUID, *, wait_s: int = 0) -> Task:
@@ -270,6 +278,13 @@ class UserClient(MeshesApi, ArchivesApi, AuditApi, DiagnosisApi, TokensApi):
         starts: int | None = None,
         ends: int | None = None,
         oldest_first: bool = False,
+        requester: str | None = None,
+        participant: str | None = None,
+        target: str | None = None,
+        campaign: str | None = None,
+        mesh: str | None = None,
+        classes: Iterable[str] = (),
+        verdicts: Iterable[str] = (),
         limit: int = 50,
         cursor: str | None = None,
         wait_s: int = 0,
@@ -283,6 +298,13 @@ class UserClient(MeshesApi, ArchivesApi, AuditApi, DiagnosisApi, TokensApi):
             "from": _instant(starts),
             "to": _instant(ends),
             "order": "asc" if oldest_first else None,
+            "requester": requester,
+            "participant": participant,
+            "target": target,
+            "campaign": campaign,
+            "mesh": mesh,
+            "class": ",".join(classes) or None,
+            "verdict": ",".join(verdicts) or None,
             "limit": limit,
             "cursor": cursor,
         }

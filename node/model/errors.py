@@ -41,7 +41,8 @@
         ├── SchemaMismatch        500  program and database differ in version
         ├── ToolUnavailable       422
         ├── ToolOutputError       500  the tool's output is not a result
-        └── ArchiverFailed        502  results cannot be delivered there
+        ├── ArchiverFailed        502  results cannot be delivered there
+        └── WebhookFailed         502  a webhook did not accept a message
 
 Every class has a stable ``code`` (it becomes the problem document's ``type``), an HTTP ``status``
 and an exit code for the command line. The message says what happened, why, and what to do.
@@ -440,6 +441,15 @@ class ArchiverFailed(HostError):
 
     code = "archiver-failed"
     title = "Results cannot be delivered there"
+    status = 502
+    exit_code = 5
+
+
+class WebhookFailed(HostError):
+    """A webhook does not accept messages."""
+
+    code = "webhook-failed"
+    title = "A webhook does not accept messages"
     status = 502
     exit_code = 5
 

@@ -15,7 +15,10 @@ _SQL = Queries("node.store", "outbox")
 
 
 class MessageKind(StrEnum):
-    """The kind of a message; ``commit`` and ``release`` are delivered by the lead."""
+    """The kind of a message; ``commit`` and ``release`` are delivered by the lead.
+
+    A ``webhook`` is no node, but an address of the owner's.
+    """
 
     COMMIT = "commit"
     RELEASE = "release"
@@ -24,6 +27,7 @@ class MessageKind(StrEnum):
     RUN_END = "run-end"
     TASK_END = "task-end"
     TASK_CHANGE = "task-change"
+    WEBHOOK = "webhook"
 
 
 @dataclass(frozen=True)

@@ -133,6 +133,12 @@ class RunFilter:
     ascending: bool = False
     requester: str | None = None
     limit: int = 50
+    participant: str | None = None
+    target: str | None = None
+    campaign: str | None = None
+    verdicts: Sequence[str] | None = None
+    mesh: str | None = None
+    classes: Sequence[str] | None = None
 
 
 async def due_runs(connection: Connection, before: int) -> list[DueRun]:
@@ -409,7 +415,6 @@ async def recorded(connection: Connection, run: UUID) -> Record | None:
 
 async def listed(connection: Connection, wanted: RunFilter) -> list[Record]:
     """Return runs for users, and gaps in the form of runs; both in one order, by start."""
-    forward = wanted.ascending
     arguments = (
         wanted.task,
         None if wanted.states is None else list(wanted.states),
@@ -421,44 +426,17 @@ async def listed(connection: Connection, wanted: RunFilter) -> list[Record]:
         wanted.after_run,
         wanted.limit,
         wanted.requester,
+        wanted.participant,
+        wanted.target,
+        wanted.campaign,
+        None if wanted.verdicts is None else list(wanted.verdicts),
+        wanted.mesh,
+        None if wanted.classes is None else list(wanted.classes),
     )
     rows: list[Record] = await connection.fetch(
-        _SQL["runs_forward" if forward else "runs_backward"], *arguments
+        _SQL["runs_forward" if wanted.ascending else "runs_backward"], *arguments
     )
-    if wanted.states is not None and RunState.UNPLACED not in wanted.states:
-        return rows
-    rows += await connection.fetch(_SQL["gaps_forward" if forward else "gaps_backward"], *arguments)
-    rows.sort(key=lambda row: (row["starts_at"], row["run_id"]), reverse=not forward)
-    return rows[: wanted.limit]
-
-
-@dataclass(frozen=True)
-class MeasuredSpec:
-    """The spec of a run, and the mesh of its task, if it is of one."""
-
-    spec: dict[str, Any]
-    mesh: str | None
-
-
-async def specs(connection: Connection, rows: Sequence[Record]) -> dict[UUID, MeasuredSpec]:
-    """Return by run what each of these rows of the view ``run_known`` measures."""
-    ids = [row["run_id"] for row in rows]
-    tasks = list({row["task_id"] for row in rows})
-    found = {row["id"]: row for row in await connection.fetch(_SQL["specs"], tasks, ids)}
-    return {
-        row["run_id"]: MeasuredSpec(
-            (found.get(row["run_id"]) or found[row["task_id"]])["spec"],
-            found[row["task_id"]]["mesh"],
-        )
-        for row in rows
-        if row["task_id"] in found
-    }
-
-
-async def waiting_reasons(connection: Connection, tasks: Sequence[UUID]) -> dict[UUID, str]:
-    """Return by task why its next run has no time yet, for those where a run waits."""
-    rows = await connection.fetch(_SQL["waiting_reasons"], list(tasks))
-    return {row["task_id"]: row["reason"] for row in rows if row["reason"] is not None}
+    return rows
 
 
 async def decisions(

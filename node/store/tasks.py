@@ -75,6 +75,11 @@ class TaskFilter:
     parent: UUID | None = None
     requester: str | None = None
     limit: int = 50
+    participant: str | None = None
+    target: str | None = None
+    campaign: str | None = None
+    mesh: str | None = None
+    classes: Sequence[str] | None = None
 
 
 async def keep(
@@ -277,6 +282,11 @@ async def listed(connection: Connection, wanted: TaskFilter, now: int) -> list[R
         wanted.limit,
         LISTED_REFERENCE_MAX,
         wanted.requester,
+        wanted.participant,
+        wanted.target,
+        wanted.campaign,
+        wanted.mesh,
+        None if wanted.classes is None else list(wanted.classes),
     )
     return rows
 

@@ -14,11 +14,7 @@ WITHOUT = {
         "recorded_run",
         "runs_backward",
         "runs_forward",
-        "specs",
-        "waiting_reasons",
         "gap",
-        "gaps_backward",
-        "gaps_forward",
         "at_slot",
         "decisions",
         "counts",
@@ -119,6 +115,8 @@ WITHOUT = {
     "node.store/tokens": set(Queries("node.store", "tokens")) - {"purge_tokens"},
     # Nobody asks a simulated node for anything over HTTP.
     "node.store/audit": set(Queries("node.store", "audit")) - {"keep_entries", "purge_entries"},
+    # Nobody has webhooks there.
+    "node.store/webhooks": set(Queries("node.store", "webhooks")),
     # The tables in memory need no setup.
     "node.store/setup": set(Queries("node.store", "setup")),
 }

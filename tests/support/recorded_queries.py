@@ -280,6 +280,9 @@ NOT_SIMULATED = {
     # Nobody asks what simulated meshes deliver.
     "mesh_day",
     "mesh_recount",
+    # Nobody is told of what happens there.
+    "webhook",
+    "webhook_told",
     # Simulated nodes have no users.
     "access_token",
     "audit",

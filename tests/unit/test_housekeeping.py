@@ -243,6 +243,7 @@ def test_the_tables_name_each_job_once() -> None:
         "renew_certificates",
         "extend_reservations",
         "catch_up_audit",
+        "check_webhooks",
         "back_up",
         "sum_up_meshes",
         "purge",

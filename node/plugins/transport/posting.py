@@ -22,6 +22,7 @@ from yarl import URL
 
 from node.model import times
 from node.model.errors import ArchiverFailed
+from node.model.wire.urls import Url as Url  # noqa: PLC0414 - the field of specs
 from node.plugins.contracts import DeliveryOutcome, DeliveryStatus
 from node.plugins.transport.senders import error_summary
 
@@ -47,25 +48,6 @@ _OURS = frozenset(
         "transfer-encoding",
     }
 )
-
-
-def _url(value: str) -> str:
-    parts = urlsplit(value)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
-        msg = "not an address such as https://collector.example/in"
-        raise ValueError(msg)
-    if parts.username is not None or parts.password is not None:
-        msg = "must not contain a user or password, which would be shown; put them into headers"
-        raise ValueError(msg)
-    if parts.fragment or any(ord(letter) <= 0x20 for letter in value):  # noqa: PLR2004 - a blank
-        msg = "must contain neither blanks nor a fragment"
-        raise ValueError(msg)
-    _ = parts.port  # raises ValueError if it is invalid
-    return value
-
-
-Url = Annotated[str, StringConstraints(max_length=2000), AfterValidator(_url)]
-"""An address to post to, without user, password, blanks and fragment."""
 
 
 def _headers(value: dict[str, str]) -> dict[str, str]:

@@ -224,8 +224,12 @@ SELECT
     run_known.scheduling_class::text, run_known.priority, run_known.starts_at, run_known.ends_at,
     run_known.slot, run_known.attempt, run_known.participants, run_known.participant, run_known.lead,
     run_known.started_at, run_known.finished_at, run_known.displaced_by, run_known.summary, run_known.result,
-    run_known.verdict, run_known.verdict_reasons, run_known.requester, 1::bigint AS slots, run_known.slot AS last_slot
+    run_known.verdict, run_known.verdict_reasons, run_known.requester, 1::bigint AS slots, run_known.slot AS last_slot,
+    coalesce(run.spec, task.spec) AS spec,
+    CASE WHEN jsonb_typeof(task.reference -> 'mesh') = 'string' THEN task.reference ->> 'mesh' END AS mesh
 FROM run_known
+INNER JOIN run ON run_known.run_id = run.id
+INNER JOIN task ON run_known.task_id = task.id
 WHERE run_known.run_id = $1;
 
 -- recorded_run --
@@ -238,108 +242,175 @@ INNER JOIN task ON run.task_id = task.id
 WHERE run.id = $1;
 
 -- runs_backward --
--- For people: each filter may be null; one page, latest start first.
-SELECT
-    run_known.run_id, run_known.task_id, run_known.test, run_known.tool, run_known.state, run_known.reason,
-    run_known.scheduling_class::text, run_known.priority, run_known.starts_at, run_known.ends_at,
-    run_known.slot, run_known.attempt, run_known.participants, run_known.participant, run_known.lead,
-    run_known.started_at, run_known.finished_at, run_known.displaced_by, run_known.summary, run_known.result,
-    run_known.verdict, run_known.verdict_reasons, run_known.requester, 1::bigint AS slots, run_known.slot AS last_slot
-FROM run_known
-WHERE
-    ($1::uuid IS NULL OR run_known.task_id = ANY(ARRAY(SELECT task.id FROM task WHERE task.id = $1 OR task.parent = $1)))
-    AND ($2::text [] IS NULL OR run_known.state = ANY($2))
-    AND ($3::text IS NULL OR run_known.test = $3)
-    AND ($4::text IS NULL OR run_known.run_id::text LIKE $4 || '%')
-    AND ($5::timestamptz IS NULL OR run_known.ends_at > $5)
-    AND ($6::timestamptz IS NULL OR run_known.starts_at < $6)
-    AND ($7::timestamptz IS NULL OR (run_known.starts_at, run_known.run_id) < ($7, $8::uuid))
-    AND ($10::text IS NULL OR run_known.requester = $10)
-ORDER BY run_known.starts_at DESC, run_known.run_id DESC
+-- For people: runs, and gaps in the form of runs, with what they measure; each filter may be null; one page, latest start first.
+SELECT listed.*
+FROM (
+    (
+        SELECT
+            run_known.run_id, run_known.task_id, run_known.test, run_known.tool, run_known.state, run_known.reason,
+            run_known.scheduling_class::text, run_known.priority, run_known.starts_at, run_known.ends_at,
+            run_known.slot, run_known.attempt, run_known.participants, run_known.participant, run_known.lead,
+            run_known.started_at, run_known.finished_at, run_known.displaced_by, run_known.summary, run_known.result,
+            run_known.verdict, run_known.verdict_reasons, run_known.requester, 1::bigint AS slots, run_known.slot AS last_slot,
+            measured.spec, measured.mesh
+        FROM run_known
+        CROSS JOIN LATERAL (
+            SELECT
+                coalesce((SELECT run.spec FROM run WHERE run.id = run_known.run_id), task.spec) AS spec,
+                task.reference,
+                CASE WHEN jsonb_typeof(task.reference -> 'mesh') = 'string' THEN task.reference ->> 'mesh' END AS mesh
+            FROM task WHERE task.id = run_known.task_id
+        ) AS measured
+        WHERE
+            ($1::uuid IS NULL OR run_known.task_id = ANY(ARRAY(SELECT task.id FROM task WHERE task.id = $1 OR task.parent = $1)))
+            AND ($2::text [] IS NULL OR run_known.state = ANY($2))
+            AND ($3::text IS NULL OR run_known.test = $3)
+            AND ($4::text IS NULL OR run_known.run_id::text LIKE $4 || '%')
+            AND ($5::timestamptz IS NULL OR run_known.ends_at > $5)
+            AND ($6::timestamptz IS NULL OR run_known.starts_at < $6)
+            AND ($7::timestamptz IS NULL OR (run_known.starts_at, run_known.run_id) < ($7, $8::uuid))
+            AND ($10::text IS NULL OR run_known.requester = $10)
+            AND ($11::text IS NULL OR $11 = ANY(run_known.participants))
+            AND ($12::text IS NULL OR $12 IN (measured.spec ->> 'dest', measured.spec ->> 'name', measured.spec ->> 'url'))
+            AND ($13::text IS NULL OR coalesce(run_known.campaign, 'default') = $13)
+            AND ($14::text [] IS NULL OR run_known.verdict = ANY($14))
+            AND ($15::text IS NULL OR measured.reference ->> 'mesh' = $15)
+            AND ($16::text [] IS NULL OR run_known.scheduling_class::text = ANY($16))
+        ORDER BY run_known.starts_at DESC, run_known.run_id DESC
+        LIMIT $9
+    )
+    UNION ALL
+    (
+        SELECT
+            run_gap.run_id, run_gap.task_id, run_gap.test, run_gap.tool, run_gap.state, run_gap.reason,
+            run_gap.scheduling_class::text, run_gap.priority, run_gap.starts_at, run_gap.ends_at,
+            run_gap.slot, 0::smallint AS attempt, run_gap.participants, run_gap.participant, run_gap.lead,
+            NULL::timestamptz AS started_at, run_gap.changed_at AS finished_at, NULL::uuid AS displaced_by, NULL::text AS summary,
+            NULL::jsonb AS result, NULL::text AS verdict, '{}'::text [] AS verdict_reasons, run_gap.requester, run_gap.slots,
+            run_gap.last_slot,
+            measured.spec, measured.mesh
+        FROM run_gap
+        CROSS JOIN LATERAL (
+            SELECT
+                task.spec,
+                task.reference,
+                CASE WHEN jsonb_typeof(task.reference -> 'mesh') = 'string' THEN task.reference ->> 'mesh' END AS mesh
+            FROM task WHERE task.id = run_gap.task_id
+        ) AS measured
+        WHERE
+            ($1::uuid IS NULL OR run_gap.task_id = ANY(ARRAY(SELECT task.id FROM task WHERE task.id = $1 OR task.parent = $1)))
+            AND ($2::text [] IS NULL OR run_gap.state = ANY($2))
+            AND ($3::text IS NULL OR run_gap.test = $3)
+            AND ($4::text IS NULL OR run_gap.run_id::text LIKE $4 || '%')
+            AND ($5::timestamptz IS NULL OR run_gap.ends_at > $5)
+            AND ($6::timestamptz IS NULL OR run_gap.starts_at < $6)
+            AND ($7::timestamptz IS NULL OR (run_gap.starts_at, run_gap.run_id) < ($7, $8::uuid))
+            AND ($10::text IS NULL OR run_gap.requester = $10)
+            AND ($11::text IS NULL OR $11 = ANY(run_gap.participants))
+            AND ($12::text IS NULL OR $12 IN (measured.spec ->> 'dest', measured.spec ->> 'name', measured.spec ->> 'url'))
+            AND ($13::text IS NULL OR coalesce(run_gap.campaign, 'default') = $13)
+            AND $14::text [] IS NULL
+            AND ($15::text IS NULL OR measured.reference ->> 'mesh' = $15)
+            AND ($16::text [] IS NULL OR run_gap.scheduling_class::text = ANY($16))
+        ORDER BY run_gap.starts_at DESC, run_gap.run_id DESC
+        LIMIT $9
+    )
+) AS listed
+ORDER BY listed.starts_at DESC, listed.run_id DESC
 LIMIT $9;
 
 -- runs_forward --
 -- The same, earliest start first. Two queries instead of a switch, so that each can use the index order.
-SELECT
-    run_known.run_id, run_known.task_id, run_known.test, run_known.tool, run_known.state, run_known.reason,
-    run_known.scheduling_class::text, run_known.priority, run_known.starts_at, run_known.ends_at,
-    run_known.slot, run_known.attempt, run_known.participants, run_known.participant, run_known.lead,
-    run_known.started_at, run_known.finished_at, run_known.displaced_by, run_known.summary, run_known.result,
-    run_known.verdict, run_known.verdict_reasons, run_known.requester, 1::bigint AS slots, run_known.slot AS last_slot
-FROM run_known
-WHERE
-    ($1::uuid IS NULL OR run_known.task_id = ANY(ARRAY(SELECT task.id FROM task WHERE task.id = $1 OR task.parent = $1)))
-    AND ($2::text [] IS NULL OR run_known.state = ANY($2))
-    AND ($3::text IS NULL OR run_known.test = $3)
-    AND ($4::text IS NULL OR run_known.run_id::text LIKE $4 || '%')
-    AND ($5::timestamptz IS NULL OR run_known.ends_at > $5)
-    AND ($6::timestamptz IS NULL OR run_known.starts_at < $6)
-    AND ($7::timestamptz IS NULL OR (run_known.starts_at, run_known.run_id) > ($7, $8::uuid))
-    AND ($10::text IS NULL OR run_known.requester = $10)
-ORDER BY run_known.starts_at, run_known.run_id
+SELECT listed.*
+FROM (
+    (
+        SELECT
+            run_known.run_id, run_known.task_id, run_known.test, run_known.tool, run_known.state, run_known.reason,
+            run_known.scheduling_class::text, run_known.priority, run_known.starts_at, run_known.ends_at,
+            run_known.slot, run_known.attempt, run_known.participants, run_known.participant, run_known.lead,
+            run_known.started_at, run_known.finished_at, run_known.displaced_by, run_known.summary, run_known.result,
+            run_known.verdict, run_known.verdict_reasons, run_known.requester, 1::bigint AS slots, run_known.slot AS last_slot,
+            measured.spec, measured.mesh
+        FROM run_known
+        CROSS JOIN LATERAL (
+            SELECT
+                coalesce((SELECT run.spec FROM run WHERE run.id = run_known.run_id), task.spec) AS spec,
+                task.reference,
+                CASE WHEN jsonb_typeof(task.reference -> 'mesh') = 'string' THEN task.reference ->> 'mesh' END AS mesh
+            FROM task WHERE task.id = run_known.task_id
+        ) AS measured
+        WHERE
+            ($1::uuid IS NULL OR run_known.task_id = ANY(ARRAY(SELECT task.id FROM task WHERE task.id = $1 OR task.parent = $1)))
+            AND ($2::text [] IS NULL OR run_known.state = ANY($2))
+            AND ($3::text IS NULL OR run_known.test = $3)
+            AND ($4::text IS NULL OR run_known.run_id::text LIKE $4 || '%')
+            AND ($5::timestamptz IS NULL OR run_known.ends_at > $5)
+            AND ($6::timestamptz IS NULL OR run_known.starts_at < $6)
+            AND ($7::timestamptz IS NULL OR (run_known.starts_at, run_known.run_id) > ($7, $8::uuid))
+            AND ($10::text IS NULL OR run_known.requester = $10)
+            AND ($11::text IS NULL OR $11 = ANY(run_known.participants))
+            AND ($12::text IS NULL OR $12 IN (measured.spec ->> 'dest', measured.spec ->> 'name', measured.spec ->> 'url'))
+            AND ($13::text IS NULL OR coalesce(run_known.campaign, 'default') = $13)
+            AND ($14::text [] IS NULL OR run_known.verdict = ANY($14))
+            AND ($15::text IS NULL OR measured.reference ->> 'mesh' = $15)
+            AND ($16::text [] IS NULL OR run_known.scheduling_class::text = ANY($16))
+        ORDER BY run_known.starts_at, run_known.run_id
+        LIMIT $9
+    )
+    UNION ALL
+    (
+        SELECT
+            run_gap.run_id, run_gap.task_id, run_gap.test, run_gap.tool, run_gap.state, run_gap.reason,
+            run_gap.scheduling_class::text, run_gap.priority, run_gap.starts_at, run_gap.ends_at,
+            run_gap.slot, 0::smallint AS attempt, run_gap.participants, run_gap.participant, run_gap.lead,
+            NULL::timestamptz AS started_at, run_gap.changed_at AS finished_at, NULL::uuid AS displaced_by, NULL::text AS summary,
+            NULL::jsonb AS result, NULL::text AS verdict, '{}'::text [] AS verdict_reasons, run_gap.requester, run_gap.slots,
+            run_gap.last_slot,
+            measured.spec, measured.mesh
+        FROM run_gap
+        CROSS JOIN LATERAL (
+            SELECT
+                task.spec,
+                task.reference,
+                CASE WHEN jsonb_typeof(task.reference -> 'mesh') = 'string' THEN task.reference ->> 'mesh' END AS mesh
+            FROM task WHERE task.id = run_gap.task_id
+        ) AS measured
+        WHERE
+            ($1::uuid IS NULL OR run_gap.task_id = ANY(ARRAY(SELECT task.id FROM task WHERE task.id = $1 OR task.parent = $1)))
+            AND ($2::text [] IS NULL OR run_gap.state = ANY($2))
+            AND ($3::text IS NULL OR run_gap.test = $3)
+            AND ($4::text IS NULL OR run_gap.run_id::text LIKE $4 || '%')
+            AND ($5::timestamptz IS NULL OR run_gap.ends_at > $5)
+            AND ($6::timestamptz IS NULL OR run_gap.starts_at < $6)
+            AND ($7::timestamptz IS NULL OR (run_gap.starts_at, run_gap.run_id) > ($7, $8::uuid))
+            AND ($10::text IS NULL OR run_gap.requester = $10)
+            AND ($11::text IS NULL OR $11 = ANY(run_gap.participants))
+            AND ($12::text IS NULL OR $12 IN (measured.spec ->> 'dest', measured.spec ->> 'name', measured.spec ->> 'url'))
+            AND ($13::text IS NULL OR coalesce(run_gap.campaign, 'default') = $13)
+            AND $14::text [] IS NULL
+            AND ($15::text IS NULL OR measured.reference ->> 'mesh' = $15)
+            AND ($16::text [] IS NULL OR run_gap.scheduling_class::text = ANY($16))
+        ORDER BY run_gap.starts_at, run_gap.run_id
+        LIMIT $9
+    )
+) AS listed
+ORDER BY listed.starts_at, listed.run_id
 LIMIT $9;
-
--- specs --
--- What these tasks and runs measure, and of which mesh the tasks are. Only a run of an earlier revision has a spec of its own.
-SELECT id, spec, CASE WHEN jsonb_typeof(reference -> 'mesh') = 'string' THEN reference ->> 'mesh' END AS mesh
-FROM task WHERE id = ANY($1::uuid [])
-UNION ALL
-SELECT id, spec, NULL::text FROM run WHERE id = ANY($2::uuid []) AND spec IS NOT NULL;
-
--- waiting_reasons --
--- Why the next run of each of these tasks has no time yet, if one waits.
-SELECT DISTINCT ON (task_id) task_id, reason
-FROM run_known WHERE task_id = ANY($1::uuid []) AND state = 'waiting'
-ORDER BY task_id, starts_at, run_id;
 
 -- gap --
 -- A gap in the form of a run.
 SELECT
-    run_id, task_id, test, tool, state, reason, scheduling_class::text, priority, starts_at, ends_at, slot, 0::smallint AS attempt,
-    participants, participant, lead, NULL::timestamptz AS started_at, changed_at AS finished_at, NULL::uuid AS displaced_by,
-    NULL::text AS summary, NULL::jsonb AS result, NULL::text AS verdict, '{}'::text [] AS verdict_reasons, requester, slots,
-    last_slot
+    run_gap.run_id, run_gap.task_id, run_gap.test, run_gap.tool, run_gap.state, run_gap.reason,
+    run_gap.scheduling_class::text, run_gap.priority, run_gap.starts_at, run_gap.ends_at,
+    run_gap.slot, 0::smallint AS attempt, run_gap.participants, run_gap.participant, run_gap.lead,
+    NULL::timestamptz AS started_at, run_gap.changed_at AS finished_at, NULL::uuid AS displaced_by, NULL::text AS summary,
+    NULL::jsonb AS result, NULL::text AS verdict, '{}'::text [] AS verdict_reasons, run_gap.requester, run_gap.slots,
+    run_gap.last_slot,
+    task.spec,
+    CASE WHEN jsonb_typeof(task.reference -> 'mesh') = 'string' THEN task.reference ->> 'mesh' END AS mesh
 FROM run_gap
-WHERE run_id = $1;
-
--- gaps_backward --
--- Gaps in the form of runs, to be listed among these.
-SELECT
-    run_id, task_id, test, tool, state, reason, scheduling_class::text, priority, starts_at, ends_at, slot, 0::smallint AS attempt,
-    participants, participant, lead, NULL::timestamptz AS started_at, changed_at AS finished_at, NULL::uuid AS displaced_by,
-    NULL::text AS summary, NULL::jsonb AS result, NULL::text AS verdict, '{}'::text [] AS verdict_reasons, requester, slots,
-    last_slot
-FROM run_gap
-WHERE
-    ($1::uuid IS NULL OR task_id = ANY(ARRAY(SELECT task.id FROM task WHERE task.id = $1 OR task.parent = $1)))
-    AND ($2::text [] IS NULL OR state = ANY($2))
-    AND ($3::text IS NULL OR test = $3)
-    AND ($4::text IS NULL OR run_id::text LIKE $4 || '%')
-    AND ($5::timestamptz IS NULL OR ends_at > $5)
-    AND ($6::timestamptz IS NULL OR starts_at < $6)
-    AND ($7::timestamptz IS NULL OR (starts_at, run_id) < ($7, $8::uuid))
-    AND ($10::text IS NULL OR requester = $10)
-ORDER BY starts_at DESC, run_id DESC
-LIMIT $9;
-
--- gaps_forward --
-SELECT
-    run_id, task_id, test, tool, state, reason, scheduling_class::text, priority, starts_at, ends_at, slot, 0::smallint AS attempt,
-    participants, participant, lead, NULL::timestamptz AS started_at, changed_at AS finished_at, NULL::uuid AS displaced_by,
-    NULL::text AS summary, NULL::jsonb AS result, NULL::text AS verdict, '{}'::text [] AS verdict_reasons, requester, slots,
-    last_slot
-FROM run_gap
-WHERE
-    ($1::uuid IS NULL OR task_id = ANY(ARRAY(SELECT task.id FROM task WHERE task.id = $1 OR task.parent = $1)))
-    AND ($2::text [] IS NULL OR state = ANY($2))
-    AND ($3::text IS NULL OR test = $3)
-    AND ($4::text IS NULL OR run_id::text LIKE $4 || '%')
-    AND ($5::timestamptz IS NULL OR ends_at > $5)
-    AND ($6::timestamptz IS NULL OR starts_at < $6)
-    AND ($7::timestamptz IS NULL OR (starts_at, run_id) > ($7, $8::uuid))
-    AND ($10::text IS NULL OR requester = $10)
-ORDER BY starts_at, run_id
-LIMIT $9;
+INNER JOIN task ON run_gap.task_id = task.id
+WHERE run_gap.run_id = $1;
 
 -- at_slot --
 -- The last run of a task for the first slot in [$2, $3), or else the gap in which that is; with the slot.

@@ -149,6 +149,10 @@ SELECT
             'until', term.ends_at
         )
         FROM term WHERE term.pool_task = task.id AND term.over_at > $1 ORDER BY term.starts_at LIMIT 1) AS seats,
+    -- Why its next run has no time yet, if one waits.
+    (SELECT run_known.reason FROM run_known
+        WHERE run_known.task_id = task.id AND run_known.state = 'waiting'
+        ORDER BY run_known.starts_at, run_known.run_id LIMIT 1) AS waiting,
     node.name AS lead_name,
     node.is_self AS led_here,
     EXISTS (SELECT FROM decision WHERE decision.task_id = task.id) AS planned,
@@ -199,6 +203,11 @@ WHERE
     AND ($8::boolean OR task.parent IS NULL OR task.parent = $9 OR $2 IS NOT NULL OR $5 IS NOT NULL)
     AND ($9::uuid IS NULL OR task.parent = $9)
     AND ($12::text IS NULL OR task.requester = $12)
+    AND ($13::text IS NULL OR task.participants @> jsonb_build_array(jsonb_build_object('name', $13)))
+    AND ($14::text IS NULL OR $14 IN (task.spec ->> 'dest', task.spec ->> 'name', task.spec ->> 'url'))
+    AND ($15::text IS NULL OR coalesce(task.campaign, 'default') = $15)
+    AND ($16::text IS NULL OR task.reference ->> 'mesh' = $16)
+    AND ($17::text [] IS NULL OR task.scheduling_class::text = ANY($17))
 ORDER BY task.created_at DESC, task.id DESC
 LIMIT $10;
 

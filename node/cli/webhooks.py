@@ -1,0 +1,117 @@
+"""``parley webhook``: addresses that are told when something is wrong."""
+
+from __future__ import annotations
+
+import click
+
+from node.cli.groups import CommandGroup
+from node.cli.listing import limit_option, print_list
+from node.cli.output import Column, RecordLayout
+from node.cli.session import Session, asks_node
+from node.cli.times import DURATION, local
+from node.model import times
+
+WEBHOOK = RecordLayout(
+    columns=(
+        Column("webhook", lambda webhook: webhook["name"]),
+        Column("url", lambda webhook: webhook["url"]),
+        Column("events", lambda webhook: ", ".join(webhook["events"])),
+        Column("waiting", lambda webhook: str(webhook["waiting"])),
+        Column("delivered", lambda webhook: local(webhook["delivered_at"]) or "never"),
+        Column("last error", lambda webhook: webhook["last_error"] or ""),
+    ),
+    fields=(
+        "name",
+        "url",
+        "events",
+        "failures",
+        "mesh",
+        "percent",
+        "span",
+        "created_at",
+        "waiting",
+        "delivered_at",
+        "last_error",
+    ),
+    empty="No webhooks.",
+)
+
+
+@click.group("webhook", cls=CommandGroup)
+def webhook_group() -> None:
+    """Add, list, test and remove addresses that are told when something is wrong."""
+
+
+@webhook_group.command("add")
+@click.argument("name")
+@click.argument("url")
+@click.option(
+    "--event",
+    "events",
+    multiple=True,
+    type=click.Choice(["node-away", "task-failing", "mesh-below"]),
+    help="What it is told of; repeatable. [all]",
+)
+@click.option("--failures", type=int, help="Failed runs of a task in a row. [3]")
+@click.option("--mesh", help="The only mesh to be told of. [all]")
+@click.option("--percent", type=float, help="What a mesh has to deliver. [95]")
+@click.option("--span", type=DURATION, help="The time in which that is counted. [1h]")
+@asks_node
+async def add(
+    session: Session,
+    name: str,
+    url: str,
+    events: tuple[str, ...],
+    failures: int | None,
+    mesh: str | None,
+    percent: float | None,
+    span: int | None,
+) -> None:
+    """Add a webhook, and print the secret that signs its messages; it is shown this once.
+
+    \b
+      parley webhook add pager https://alerts.example/parley
+      parley webhook add lab http://127.0.0.1:9000/ --event mesh-below --percent 90
+    """  # noqa: D301 - click's mark for lines to keep
+    document = {
+        "name": name,
+        "url": url,
+        "events": list(events) or None,
+        "failures": failures,
+        "mesh": mesh,
+        "percent": percent,
+        "span": None if span is None else times.format_duration(span),
+    }
+    given = {field: value for field, value in document.items() if value is not None}
+    added = await session.client.add_webhook(given)
+    session.output.one(added, WEBHOOK, lambda webhook: str(webhook["secret"]))
+    session.progress.note(
+        f"This is the secret of {name}; it is shown this once. Try: parley webhook test {name}"
+    )
+
+
+@webhook_group.command("list")
+@limit_option
+@asks_node
+async def list_(session: Session, limit: int) -> None:
+    """List the webhooks, and how their last delivery went."""
+    await print_list(session, WEBHOOK, session.client.webhooks, limit)
+
+
+@webhook_group.command("test")
+@click.argument("name")
+@asks_node
+async def test(session: Session, name: str) -> None:
+    """Send a message of the type test to a webhook; exit code 5 if it is not accepted."""
+    tested = await session.client.test_webhook(name)
+    session.progress.note(f"{name} has accepted message {tested.message}")
+
+
+@webhook_group.command("remove")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@asks_node
+async def remove(session: Session, names: tuple[str, ...]) -> None:
+    """Remove webhooks, and drop what they were not told yet."""
+    for name in names:
+        await session.client.remove_webhook(name)
+        session.progress.note(f"webhook {name} was removed")

@@ -1,0 +1,117 @@
+"""Webhooks: their terms, what they were told, and what there is to tell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from node.model.webhooks import Condition, WebhookEvent
+from node.model.wire.webhooks import WebhookTerms
+from node.store.database import Connection, Record
+from node.store.queries import Queries
+
+_SQL = Queries("node.store", "webhooks")
+
+NODE = "webhook:"
+"""The beginning of the receiver of a webhook's messages in the outbox; its name follows."""
+
+
+@dataclass(frozen=True)
+class KeptWebhook:
+    """A webhook as stored, with its secret."""
+
+    terms: WebhookTerms
+    secret: str
+    created_at: int
+    delivered_at: int | None = None
+    last_error: str | None = None
+    waiting: int = 0
+
+
+@dataclass(frozen=True)
+class AbsentNode:
+    """A node that does not answer, since when, and why."""
+
+    name: str
+    since: int
+    error: str | None
+
+
+async def keep(connection: Connection, webhook: KeptWebhook) -> bool:
+    """Store a new webhook; False if there is one of its name."""
+    terms = webhook.terms
+    made = await connection.fetchval(
+        _SQL["keep_webhook"],
+        terms.name,
+        terms.url,
+        webhook.secret,
+        list(terms.events),
+        terms.failures,
+        terms.mesh,
+        terms.percent,
+        terms.span,
+        webhook.created_at,
+    )
+    return made is not None
+
+
+async def listed(connection: Connection, name: str | None = None) -> list[KeptWebhook]:
+    """Return all webhooks by name, or the one of this name."""
+    return [_kept(row) for row in await connection.fetch(_SQL["webhooks"], name)]
+
+
+def _kept(row: Record) -> KeptWebhook:
+    values = dict(row)
+    own = ("secret", "created_at", "delivered_at", "last_error", "waiting")
+    kept = {name: values.pop(name) for name in own}
+    return KeptWebhook(WebhookTerms(**values), **kept)
+
+
+async def remove(connection: Connection, name: str) -> bool:
+    """Delete a webhook and what it was not told yet; False if there is none of this name."""
+    return await connection.fetchval(_SQL["remove_webhook"], name) is not None
+
+
+async def told(connection: Connection, name: str) -> set[Condition]:
+    """Return the conditions that a webhook was told of, and not yet that they are over."""
+    return _conditions(await connection.fetch(_SQL["told"], name))
+
+
+async def tell(
+    connection: Connection, name: str, begun: Sequence[Condition], now: int
+) -> set[Condition]:
+    """Record that a webhook is told of conditions; return those that it was not told of before."""
+    events, subjects = _split(begun)
+    return _conditions(await connection.fetch(_SQL["tell"], name, events, subjects, now))
+
+
+async def tell_over(connection: Connection, name: str, over: Sequence[Condition]) -> set[Condition]:
+    """Record that a webhook is told that conditions are over; return those it was told of."""
+    return _conditions(await connection.fetch(_SQL["tell_over"], name, *_split(over)))
+
+
+def _split(conditions: Sequence[Condition]) -> tuple[list[str], list[str]]:
+    return [each.event for each in conditions], [each.subject for each in conditions]
+
+
+def _conditions(rows: Sequence[Record]) -> set[Condition]:
+    return {Condition(WebhookEvent(row["event"]), row["subject"]) for row in rows}
+
+
+async def note_delivery(
+    connection: Connection, name: str, accepted_at: int | None, error: str | None
+) -> None:
+    """Record the last attempt to deliver to a webhook."""
+    await connection.execute(_SQL["note_delivery"], name, accepted_at, error)
+
+
+async def nodes_away(connection: Connection) -> list[AbsentNode]:
+    """Return the other nodes that do not answer, by name."""
+    rows = await connection.fetch(_SQL["nodes_away"])
+    return [AbsentNode(*row) for row in rows]
+
+
+async def failing_tasks(connection: Connection, failures: int) -> list[tuple[UUID, str | None]]:
+    """Return the tasks whose last runs, that many, all failed, with the reason of the last one."""
+    return [(row[0], row[1]) for row in await connection.fetch(_SQL["failing_tasks"], failures)]

@@ -1,0 +1,70 @@
+"""The asynchronous client of a node."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Self, TypeVar
+
+from node.client import first_contact
+from node.client.responses import Page
+from node.client.users import UserClient
+from node.clock import SystemClock
+
+T = TypeVar("T")
+PAGE = 500
+"""Number of items in a page of :meth:`AsyncParley.every`, the most that a node sends."""
+
+
+class AsyncParley(UserClient):
+    """A node's API; use it with ``async with``.
+
+    Methods return the documents that the API describes, or raise the error of a problem document.
+    """
+
+    def __init__(
+        self,
+        server: str = "http://127.0.0.1:8642",
+        token: str | None = None,
+        *,
+        identity: str | None = None,
+        patience_s: float = 30,
+        plain_http: bool = False,
+    ) -> None:
+        """Use a node at ``server``: scheme, host, and port.
+
+        ``identity`` is the node's key, as ``parley node show`` prints it there; without it, a
+        server with https must be certified by an authority that this host trusts. An answer is
+        awaited for ``patience_s``. ``plain_http``: send the token over http to other hosts, too.
+        """
+        super().__init__(
+            server.removesuffix("/"),
+            token,
+            SystemClock(),
+            patience_s=patience_s,
+            plain_http=plain_http,
+        )
+        self._identity = identity
+
+    async def __aenter__(self) -> Self:
+        """Open the session; before that, check that the server has the key, if one is named.
+
+        :raises NotAllowed: the token would be sent so that others could read it on the way.
+        :raises PeerError: the server does not answer, or is not the node with this key.
+        """
+        if self._identity is not None:
+            contact = await first_contact.verify(self.server, self._identity)
+            self._tls = contact.tls
+        return await super().__aenter__()
+
+    async def every(
+        self, list_: Callable[..., Awaitable[Page[T]]], **filters: Any
+    ) -> AsyncIterator[T]:
+        """Yield all items of a list, page by page: ``every(client.runs, mesh="lab")``."""
+        cursor: str | None = None
+        while True:
+            page = await list_(**filters, limit=PAGE, cursor=cursor)
+            for item in page.items:
+                yield item
+            if page.next is None:
+                return
+            cursor = page.next

@@ -1,0 +1,139 @@
+"""Lists of tasks and runs are filtered by what is measured, and for whom, with one query each."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+
+from node.model.wire.campaigns import CampaignDocument
+from node.store.database import PostgresDatabase
+from tests.conftest import NewDatabase
+from tests.support.clocks import START, ManualClock
+from tests.support.served_nodes import Asker, asker
+
+FORWARD = "/v1/runs?order=asc&"
+_TASKS = """
+    INSERT INTO task (
+        id, lead, test, spec, scheduling_class, duration, participants, participant, schedule,
+        created_at, campaign, reference, requester
+    )
+    SELECT
+        each.id::uuid, node.identity, each.test, each.spec::jsonb, each.class::scheduling_class,
+        interval '1 s', each.participants::jsonb, 0, '{}', $1, each.campaign,
+        each.reference::jsonb, each.requester
+    FROM
+        node,
+        (
+            VALUES
+            (
+                '00000000-0000-4000-8000-00000000000a', 'rtt', '{"dest": "192.0.2.7"}',
+                'background-multi', '[{"node": "x", "name": "a", "url": null, "address": "a"}]',
+                NULL,
+                '{"mesh": "lab"}', 'alice'
+            ),
+            (
+                '00000000-0000-4000-8000-00000000000b', 'http', '{"url": "https://b.example/x"}',
+                'background-multi', '[{"node": "x", "name": "a", "url": null, "address": "a"}]',
+                'ops', '[1]', 'bob'
+            ),
+            (
+                '00000000-0000-4000-8000-00000000000c', 'throughput', '{"dest": "b"}',
+                'exclusive', '[{"node": "x", "name": "a", "url": null, "address": "a"},
+                {"node": "y", "name": "b", "url": null, "address": "b"}]', 'ops',
+                '{"mesh": "wan"}', 'alice'
+            )
+        ) AS each (id, test, spec, class, participants, campaign, reference, requester)
+    WHERE node.is_self
+"""
+_RUNS = """
+    INSERT INTO run (
+        id, task_id, slot, attempt, participant, scheduling_class, priority, starts_at, ends_at,
+        lane, state, result, verdict, finished_at, created_at, changed_at
+    )
+    SELECT
+        gen_random_uuid(), task.id, $1, 1, 0, task.scheduling_class, 0, $1,
+        $1::timestamptz + interval '1 s', int8range(NULL, NULL), 'finished', '{}',
+        CASE task.test WHEN 'rtt' THEN 'clean' ELSE 'suspicious' END, $1, $1, $1
+    FROM task
+"""
+
+
+@pytest.fixture
+async def a(new_database: NewDatabase, clock: ManualClock, tmp_path: Path) -> AsyncIterator[Asker]:
+    """Serve a node with three tasks, each with a run."""
+    async with asker("a", await new_database(), clock, tmp_path) as client:
+        await client.node.campaigns.create(campaign())
+        await client.rows(_TASKS, START)
+        await client.rows(_RUNS, START)
+        yield client
+
+
+def campaign() -> CampaignDocument:
+    """Return the campaign of some of the tasks."""
+    return CampaignDocument(name="ops")
+
+
+CASES: list[tuple[dict[str, str], set[str]]] = [
+    ({"participant": "b"}, {"c"}),
+    ({"participant": "a"}, {"a", "b", "c"}),
+    ({"target": "192.0.2.7"}, {"a"}),
+    ({"target": "https://b.example/x"}, {"b"}),
+    ({"target": "b"}, {"c"}),
+    ({"campaign": "ops"}, {"b", "c"}),
+    ({"campaign": "default"}, {"a"}),
+    ({"mesh": "lab"}, {"a"}),
+    ({"class": "exclusive"}, {"c"}),
+    ({"class": "exclusive,background-multi"}, {"a", "b", "c"}),
+    ({"requester": "alice"}, {"a", "c"}),
+    ({"requester": "alice", "campaign": "ops"}, {"c"}),
+    ({"participant": "b", "mesh": "lab"}, set()),
+]
+
+
+async def test_tasks_and_runs_have_the_same_filters(a: Asker) -> None:
+    """Each filter leaves the tasks that meet it, and their runs; several must all be met."""
+    for filters, expected in CASES:
+        for path, field in (("/v1/tasks?", "id"), ("/v1/runs?", "task"), (FORWARD, "task")):
+            _, answer = await a.ask("GET", f"{path}{urlencode(filters)}")
+            assert {item[field][-1] for item in answer["items"]} == expected, (path, filters)
+
+
+async def test_runs_are_filtered_by_verdict(a: Asker) -> None:
+    """Only runs with one of the verdicts are listed; an unknown verdict is refused."""
+    _, clean = await a.ask("GET", "/v1/runs?verdict=clean")
+    assert {item["task"][-1] for item in clean["items"]} == {"a"}
+    _, both = await a.ask("GET", "/v1/runs?verdict=clean,suspicious")
+    assert len(both["items"]) == 3
+    for wrong in (
+        "verdict=good",
+        "class=fast",
+        "target=",
+        "participant=%00",
+        "target=%C3%A4",
+        "state=",
+    ):
+        assert (await a.ask("GET", f"/v1/runs?{wrong}"))[0] == 422, wrong
+
+
+async def test_a_list_is_one_query(a: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many rows a page has, the database is asked for it once."""
+    asked: list[str] = []
+    connection = a.node.database.connection
+    assert isinstance(a.node.database, PostgresDatabase)
+    async with connection() as one:
+        kind = type(one)
+    fetch = kind.fetch
+
+    async def counted(self: object, query: str, *values: object) -> object:
+        asked.append(query)
+        return await fetch(self, query, *values)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(kind, "fetch", counted)
+    for path in ("/v1/tasks", "/v1/runs", "/v1/runs?order=asc&mesh=lab&campaign=default"):
+        asked.clear()
+        status, answer = await a.ask("GET", path)
+        assert (status, bool(answer["items"])) == (200, True)
+        assert len(asked) == 1, (path, asked)
