@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
+from node.client.answers import Members
 from node.client.events import ServerEvent
 from node.client.responses import Page
 from node.client.users import TimeSpan
@@ -22,6 +23,7 @@ from node.model.wire.audit import AuditRecord
 from node.model.wire.campaigns import Campaign, UsageHour
 from node.model.wire.checks import DiagnosisAnswer, DiagnosisRequest
 from node.model.wire.comparisons import NodeComparison
+from node.model.wire.directories import IntroductionReport
 from node.model.wire.host_limits import GrantedLimits, LimitTrial, ShownLimits
 from node.model.wire.meshes import Mesh, MeshDelivery, MeshPair, MeshTask
 from node.model.wire.nodes import (
@@ -227,6 +229,10 @@ class Parley(Blocking):
         """
         return self._run(self._client.create_tasks(documents))
 
+    def document(self, path: str, query: Mapping[str, object] | None = None) -> Members:
+        """Return one object of the API."""
+        return self._run(self._client.document(path, query))
+
     def edit_archive(self, name: str, patch: Mapping[str, Any]) -> Archive:
         """Change an archive by a merge patch."""
         return self._run(self._client.edit_archive(name, patch))
@@ -289,6 +295,12 @@ class Parley(Blocking):
             )
         )
 
+    def introduce(
+        self, directory: Mapping[str, Any], *, dry_run: bool = False
+    ) -> IntroductionReport:
+        """Add the nodes of a signed directory, or with ``dry_run`` find out what would be added."""
+        return self._run(self._client.introduce(directory, dry_run=dry_run))
+
     def limits(self) -> ShownLimits:
         """Return the limits of what other nodes may have of the node's host."""
         return self._run(self._client.limits())
@@ -296,6 +308,14 @@ class Parley(Blocking):
     def limits_of(self, name: str) -> GrantedLimits:
         """Have the node ask another one what its limits allow it."""
         return self._run(self._client.limits_of(name))
+
+    def listed(self, path: str, query: Mapping[str, object]) -> Page[Members]:
+        """Return a page of a list as the objects of the API."""
+        return self._run(self._client.listed(path, query))
+
+    def make_directory(self, entries: Sequence[Mapping[str, Any]] | None) -> dict[str, Any]:
+        """Have the node sign a directory of these nodes, or of those that it knows."""
+        return self._run(self._client.make_directory(entries))
 
     def mesh(self, name: str, since: int, until: int) -> MeshDelivery:
         """Return one mesh, and what it has delivered in ``[since, until)``, up to now at most."""
