@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from node.cli.groups import CommandGroup
+from node.cli.invocation import without_jq
 from node.cli.jsontext import json_object
 from node.cli.listing import limit_option, print_list
 from node.cli.options import apply_options, require_change
@@ -113,9 +114,9 @@ BACKLOG = RecordLayout(
 
 
 def _document_options(command: Any) -> Any:
-    """Add the options of an archive's document."""
+    """Add the options of an archive's document, among them a program of jq."""
     return apply_options(
-        command,
+        without_jq(command),
         click.option(
             "--spec", multiple=True, metavar="KEY=VALUE", help="A field of the spec, JSON or text."
         ),

@@ -21,7 +21,7 @@ import click
 from node.cli.times import SECONDS
 from node.model.loopback import is_loopback
 
-FORMATS = ("table", "json", "jsonl", "csv", "ids")
+FORMATS = ("table", "wide", "json", "jsonl", "yaml", "csv", "ids")
 _MAKE = "parley token add LABEL"
 DEFAULT_SERVER = "http://127.0.0.1:8642"
 
@@ -38,6 +38,7 @@ class Invocation:
     server_identity: str | None = None
     plain_http: bool = False
     fields: str | None = None
+    jq: str | None = None
     timeout: int | None = None
     quiet: bool = False
     command: str | None = None
@@ -175,6 +176,9 @@ def global_options(command: AnyCommand) -> AnyCommand:
     for option in (
         _shared("-q", "--quiet", is_flag=True, help="Print no progress on standard error."),
         _shared("--timeout", type=SECONDS, help="Give up waiting after this long (exit code 7)."),
+        _shared(
+            "--jq", metavar="PROGRAM", help="Apply a program of jq to the JSON; texts are bare."
+        ),
         _shared("--fields", metavar="A,B.C", help="Print only these fields, in this order."),
         _shared(
             "-o", "--output", type=click.Choice(FORMATS), help="Default: table, or JSON in a pipe."
@@ -194,4 +198,11 @@ def global_options(command: AnyCommand) -> AnyCommand:
         _shared("--server", metavar="URL", help=f"Node [PARLEY_SERVER, else {DEFAULT_SERVER}]."),
     ):
         command = option(command)
+    return command
+
+
+def without_jq(command: AnyCommand) -> AnyCommand:
+    """Take ``--jq`` from a command that has an option of its own with this name."""
+    parameters = vars(command)["__click_params__"]
+    parameters[:] = [each for each in parameters if "--jq" not in each.opts]
     return command

@@ -79,6 +79,7 @@ NODE = RecordLayout(
         "lanes",
         "attributes",
     ),
+    wide=("identity", "seen_at", "unreachable_since", "busy_until", "shortfall", "lanes"),
     empty="No nodes. Add one: parley node add https://HOST:8642",
     key="name",
 )  # fmt: skip
@@ -365,7 +366,7 @@ async def compare(session: Session, name: str) -> None:
     """
     comparison = await session.client.compare_node(name)
     differences = _differences(comparison, name)
-    if session.output.format == "json":
+    if session.output.format in {"json", "yaml"}:
         session.output.raw(comparison.model_dump(mode="json"))
         return
     if session.output.format != "table":

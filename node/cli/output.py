@@ -61,6 +61,8 @@ class RecordLayout:
     """The fields of a CSV line, unless ``--fields`` names others."""
     empty: str
     """The text in place of an empty table: what to do next."""
+    wide: tuple[str, ...] | None = None
+    """The fields of further columns of a wide table; by default those of CSV lines."""
     key: str = "id"
     model: str = ""
     """The wire model of the records, ``module:Class``, whose fields ``--fields`` may name."""
@@ -184,12 +186,25 @@ class OutputWriter:
     """Writes records to standard output in the chosen format."""
 
     def __init__(
-        self, chosen: str | None, fields: Sequence[str] = (), stream: TextIO | None = None
+        self,
+        chosen: str | None,
+        fields: Sequence[str] = (),
+        stream: TextIO | None = None,
+        *,
+        program: str | None = None,
     ) -> None:
-        """``chosen`` is ``None`` for a table on a terminal and JSON elsewhere."""
+        """``chosen`` is ``None`` for a table on a terminal and JSON elsewhere.
+
+        ``program`` is one of jq, for JSON.
+
+        :raises click.UsageError: the program is wrong, or there is no JSON for it.
+        """
         self._stream = stream or sys.stdout
         self.terminal = self._stream.isatty()
-        self.format = chosen or ("table" if self.terminal else "json")
+        self._filter = None if program is None else JsonFilter(program, chosen)
+        preferred = "table" if self.terminal and program is None else "json"
+        self.format = "table" if chosen == "wide" else chosen or preferred
+        self.wide = chosen == "wide"
         self._fields = tuple(fields)
 
     def require_fields(self, kind: RecordLayout, records: Sequence[Record] = ()) -> None:
@@ -205,8 +220,8 @@ class OutputWriter:
     def many(self, records: Sequence[Record], kind: RecordLayout) -> None:
         """Print a list."""
         self.require_fields(kind, records)
-        if self.format == "json":
-            self._json([self._picked(record) for record in records], indent=2)
+        if self.format in _WHOLE:
+            self.raw([self._picked(record) for record in records])
         elif self.format == "table":
             self._table(records, kind)
         else:
@@ -219,22 +234,32 @@ class OutputWriter:
         if not isinstance(record, Mapping):
             record = record.model_dump(mode="json")
         self.require_fields(kind, [record])
-        if self.format == "json":
-            self._json(self._picked(record), indent=2)
+        if self.format in _WHOLE:
+            self.raw(self._picked(record))
         elif self.format == "table":
-            picked = pairs(self._picked(record).items(), exact=True) if self._fields else None
-            self.text(view(record) if picked is None else picked)
+            exact = self._picked(record) if self._fields else leaves(record) if self.wide else None
+            self.text(view(record) if exact is None else pairs(exact.items(), exact=True))
         else:
             self._lines([record], kind)
 
     def line(self, record: Record, kind: RecordLayout) -> None:
-        """Print one record of a stream as JSON on a line of its own."""
+        """Print one record of a stream as JSON on a line of its own, or as a document of YAML."""
         self.require_fields(kind, [record])
-        self._json(self._picked(record), indent=None)
+        if self.format == "yaml":
+            self.text("---")
+            self.raw(self._picked(record))
+        else:
+            self._json(self._picked(record), indent=None)
 
     def raw(self, document: object) -> None:
-        """Print a document as JSON in any format: indented, or on one line for ``jsonl``."""
-        self._json(document, indent=None if self.format == "jsonl" else 2)
+        """Print a document as YAML if that is the format, else as JSON.
+
+        It is indented, or on one line for ``jsonl``.
+        """
+        if self.format == "yaml":
+            self._yaml(document)
+        else:
+            self._json(document, indent=None if self.format == "jsonl" else 2)
 
     def verbatim(self, text: str) -> None:
         """Print foreign text unchanged; on a terminal, without control characters."""
@@ -252,8 +277,23 @@ class OutputWriter:
         return {path: pick(record, path) for path in self._fields}
 
     def _json(self, document: object, indent: int | None) -> None:
-        ascii_only = (self._stream.encoding or "").lower().replace("-", "") != "utf8"
-        self.text(json.dumps(document, indent=indent, ensure_ascii=ascii_only))
+        for result in (document,) if self._filter is None else self._filter.results(document):
+            if self._filter is not None and isinstance(result, str):
+                self.verbatim(result + "\n")
+            else:
+                self.text(json.dumps(result, indent=indent, ensure_ascii=not self._unicode))
+
+    @property
+    def _unicode(self) -> bool:
+        return (self._stream.encoding or "").lower().replace("-", "") == "utf8"
+
+    def _yaml(self, document: object) -> None:
+        import yaml  # slow to load
+
+        plain = json.loads(json.dumps(document))
+        kind = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+        text = yaml.dump(plain, Dumper=kind, sort_keys=False, allow_unicode=self._unicode)
+        self.text(text.removesuffix("\n...\n").removesuffix("\n"))
 
     def _lines(self, records: Sequence[Record], kind: RecordLayout) -> None:
         if self.format == "jsonl":
@@ -283,6 +323,8 @@ class OutputWriter:
             columns = tuple(
                 Column(path, _at(path), whole=True, exact=True) for path in self._fields
             )
+        elif self.wide:
+            columns += _further(kind)
         columns = tuple(
             column for column in columns if not column.optional or any(map(column.text, records))
         )
@@ -306,6 +348,68 @@ class OutputWriter:
             cells = (column.text(record) for column in columns)
             table.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in cells))
         Console(file=self._stream, highlight=False, no_color=not colour_wanted()).print(table)
+
+
+_WHOLE = frozenset({"json", "yaml"})
+"""The formats in which a list is one document."""
+
+
+def _further(kind: RecordLayout) -> tuple[Column, ...]:
+    """Return the columns that a wide table has more, without those that are empty everywhere."""
+    shown = {column.heading for column in kind.columns}
+    paths = kind.fields if kind.wide is None else kind.wide
+    return tuple(
+        Column(path, _at(path), whole=True, optional=True, exact=True)
+        for path in paths
+        if path not in shown
+    )
+
+
+class JsonFilter:
+    """A program of jq, which is applied to what would be printed."""
+
+    def __init__(self, program: str, chosen: str | None) -> None:
+        """Compile it.
+
+        :raises click.UsageError: it is wrong, or the chosen format is not JSON.
+        """
+        import jq  # loads a library of C, and hardly any command needs it
+
+        if chosen not in {None, "json", "jsonl"}:
+            raise click.UsageError(f"--jq is for JSON; with it, -o {chosen} makes no sense")
+        try:
+            self._program = jq.compile(program)
+        except ValueError as error:
+            raise click.UsageError(f"--jq: {_first_line(error)}") from None
+
+    def results(self, document: object) -> list[Any]:
+        """Return what the program makes of a document.
+
+        :raises click.UsageError: it cannot be applied to it.
+        """
+        try:
+            return list(self._program.input_value(document))
+        except ValueError as error:
+            raise click.UsageError(f"--jq: {_first_line(error)}") from None
+
+
+def _first_line(error: Exception) -> str:
+    return printable(str(error).partition("\n")[0])
+
+
+def leaves(record: Record, path: str = "") -> dict[str, object]:
+    """Return the values of a document by their dotted paths, those of inner objects, too.
+
+    >>> leaves({"a": {"b": 1}, "c": [2]})
+    {'a.b': 1, 'c': [2]}
+    """
+    found: dict[str, object] = {}
+    for name, value in record.items():
+        if isinstance(value, Mapping):
+            found |= leaves(value, f"{path}{name}.")
+        else:
+            found[f"{path}{name}"] = value
+    return found
 
 
 _STYLES = {

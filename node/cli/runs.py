@@ -57,6 +57,10 @@ RUN = RecordLayout(
         "id", "task", "headline", "test", "tool", "state", "starts_at", "ends_at",
         "participants", "summary", "reason", "verdict",
     ),
+    wide=(
+        "id", "task", "tool", "scheduling_class", "priority", "ends_at", "attempt", "participants",
+        "lead", "requester", "start_error_ms", "verdict",
+    ),
     empty=(
         "No such runs. Measure something: parley rtt HOST, "
         "or see future runs: parley run list --upcoming"

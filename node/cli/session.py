@@ -120,7 +120,7 @@ def _read(
                 limit_s=limit_s,
             ),
             clock=clock,
-            output=OutputWriter(invocation.output, invocation.picked),
+            output=OutputWriter(invocation.output, invocation.picked, program=invocation.jq),
             progress=Progress(quiet=invocation.quiet),
         )
         return finished(command(session)) or 0
@@ -178,7 +178,7 @@ def _converse(
     session = Session(
         reader=client,
         clock=clock,
-        output=OutputWriter(invocation.output, invocation.picked),
+        output=OutputWriter(invocation.output, invocation.picked, program=invocation.jq),
         progress=Progress(quiet=invocation.quiet),
     )
     seconds = None if invocation.timeout is None else invocation.timeout / times.SECOND

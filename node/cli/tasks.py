@@ -130,6 +130,10 @@ TASK = RecordLayout(
         "priority", "campaign", "lead", "next_run_at", "created_at", "reason", "revision",
         "paused_at", "requester",
     ),
+    wide=(
+        "id", "tool", "scheduling_class", "priority", "campaign", "lead", "created_at",
+        "paused_at", "revision",
+    ),
     empty=(
         "No such tasks. Create one: parley rtt HOST --repeat 5m, "
         "or: parley task create rtt --spec dest=HOST --repeat 5m"

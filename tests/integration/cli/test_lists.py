@@ -11,6 +11,7 @@ import re
 from typing import Any
 
 import pytest
+import yaml
 
 ONE = "11111111-1111-4111-8111-111111111111"
 TWO = "12222222-2222-4222-8222-222222222222"
@@ -63,6 +64,26 @@ async def test_other_forms(parley: Any, runs: list[dict[str, Any]]) -> None:
     assert rows[0] == fields.split(",")
     assert rows[1] == [ONE, "a b", "20.41", ""]
     assert rows[2][2:] == ["", runs[1]["reason"]]
+
+
+async def test_yaml_wide_and_jq(parley: Any, runs: list[dict[str, Any]]) -> None:
+    """YAML has what JSON has, a wide table whole ids, and jq makes something else of the JSON."""
+    records = json.loads((await parley("run", "list")).out)
+    assert yaml.safe_load((await parley("run", "list", "-o", "yaml")).out) == records
+    table, wide = [(await parley("run", "list", "-o", form)).out for form in ("table", "wide")]
+    assert wide.splitlines()[0].startswith(table.splitlines()[0].rstrip())
+    assert ONE not in table
+    assert ONE in wide
+    ended = await parley("run", "list", "--jq", ".[] | .id, .result.rtt_ms.median")
+    assert ended.out.splitlines() == [ONE, "20.41", TWO, "null"]
+    shown = await parley("run", "show", ONE, "-o", "wide")
+    assert re.search(r"(?m)^result\.rtt_ms\.median +20\.41$", shown.out)
+    wrong = await parley("run", "list", "--jq", ".[|")
+    assert (wrong.code, wrong.out) == (2, "")
+    assert "--jq: jq: error: syntax error" in wrong.err
+    other = await parley("run", "list", "--jq", ".", "-o", "csv")
+    assert other.code == 2
+    assert "-o csv makes no sense" in other.err
 
 
 async def test_options_go_before_and_after_the_verb(
