@@ -59,7 +59,14 @@ Retention = Annotated[int, BeforeValidator(_retention), AfterValidator(_bounded_
 
 
 _OTHERS = frozenset(
-    {"PARLEY_SERVER", "PARLEY_TOKEN", "PARLEY_IDENTITY", "PARLEY_TOOL_SOCKET", "PARLEY_PART"}
+    {
+        "PARLEY_SERVER",
+        "PARLEY_TOKEN",
+        "PARLEY_IDENTITY",
+        "PARLEY_PROFILE",
+        "PARLEY_TOOL_SOCKET",
+        "PARLEY_PART",
+    }
 )
 """Variables that are no settings of a node: those of commands, and those of our own programs."""
 

@@ -18,7 +18,7 @@ import click
 from node.cli.failures import INTERRUPTED, print_error_lines, report
 from node.cli.groups import CommandGroup
 from node.cli.invocation import Invocation, global_options
-from node.cli.output import OutputWriter, RecordLayout, pairs
+from node.cli.output import RecordLayout, pairs
 from node.cli.transfer import export, import_
 from node.model.errors import HostError, ParleyError
 from node.model.times import SECOND
@@ -284,7 +284,7 @@ async def _reclaim(invocation: Invocation, options: Mapping[str, Any]) -> None:
         identity = backups.identity_in(settings.state_dir)
         async with idle_database(settings) as dsn:
             await restoring.reclaim(dsn)
-    output = OutputWriter(invocation.output, invocation.picked)
+    output = invocation.writer()
     output.one({"identity": identity}, RECLAIMED, _reclaimed_view)
 
 
@@ -307,7 +307,7 @@ def _show(invocation: Invocation, file: Path, manifest: Manifest, what: str) -> 
             "  ",
         )
 
-    OutputWriter(invocation.output, invocation.picked).one(record, BACKUP, view)
+    invocation.writer().one(record, BACKUP, view)
 
 
 async def _migrate(invocation: Invocation, options: Mapping[str, Any], *, yes: bool) -> None:
@@ -323,7 +323,7 @@ async def _migrate(invocation: Invocation, options: Mapping[str, Any], *, yes: b
         wanted = bool(steps) and (yes or _confirmed(_view(record)))
         if wanted:
             await migrating.migrate(dsn)
-        output = OutputWriter(invocation.output, invocation.picked)
+        output = invocation.writer()
         output.one({**record, "done": wanted}, MIGRATION, _view)
 
 

@@ -12,7 +12,7 @@ import click
 
 from node.cli.failures import report
 from node.cli.invocation import Invocation, global_options
-from node.cli.output import OutputWriter, Record, RecordLayout, flat, printable
+from node.cli.output import Record, RecordLayout, flat, printable
 from node.cli.references import find_run, short
 from node.cli.session import Session, ask, asks_node
 from node.model.errors import ParleyError
@@ -130,7 +130,7 @@ def replay(context: click.Context, file: str) -> None:
         record, code = _replayed(file_bytes(file))
     except ParleyError as error:
         context.exit(report(error, invocation))
-    OutputWriter(invocation.output, invocation.picked).one(record, _REPLAYED, _replayed_view)
+    invocation.writer().one(record, _REPLAYED, _replayed_view)
     context.exit(code)
 
 
@@ -162,7 +162,7 @@ def _verify(
         "unproven": found.unproven,
         "missing": bundle["missing"],
     }
-    OutputWriter(invocation.output, invocation.picked).one(record, _VERIFIED, _verified_view)
+    invocation.writer().one(record, _VERIFIED, _verified_view)
     return {Outcome.VERIFIED: 0, Outcome.CHANGED: CHANGED, Outcome.UNPROVEN: UNPROVEN}[
         found.outcome
     ]

@@ -1,4 +1,8 @@
-"""The global options: server, token, output format, fields, timeout, quiet.
+"""The global options: server, profile, token, output format, fields, timeout, quiet.
+
+Options come before ``--profile``, this before variables of the environment, these before the
+profile of PARLEY_PROFILE or the default one, and that before what is built in. The token and the
+key of a profile are used for its own server only.
 
 They are valid before and after the verbs: ``parley -o json run list`` and ``parley run list -o
 json`` are the same. A token found in a file is sent only to a loopback address: it belongs to
@@ -12,12 +16,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import click
 
+from node.cli.output import OutputWriter
+from node.cli.profiles import Profile, read_profiles
 from node.cli.times import SECONDS
 from node.model.loopback import is_loopback
 
@@ -41,6 +48,9 @@ class Invocation:
     jq: str | None = None
     timeout: int | None = None
     quiet: bool = False
+    profile: str | None = None
+    without_profiles: bool = False
+    """True for commands that write profiles: they are not to stumble over what they mend."""
     command: str | None = None
     """The name of the command, if it is one that asks a node."""
 
@@ -55,13 +65,51 @@ class Invocation:
         names = (name.strip() for name in (self.fields or "").split(","))
         return tuple(name for name in names if name)
 
+    def writer(self) -> OutputWriter:
+        """Return what prints the output: in the format of the option, or of the profile."""
+        preferred = self._used.output if self._used and not self.jq else None
+        return OutputWriter(self.output or preferred, self.picked, program=self.jq)
+
+    @cached_property
+    def _profiles(self) -> tuple[Profile | None, Profile | None]:
+        """The profile of ``--profile``, and that of PARLEY_PROFILE, or else the default one.
+
+        :raises click.UsageError: there is no profile of this name.
+        """
+        if self.without_profiles:
+            return None, None
+        known = read_profiles()
+        if self.profile:
+            return known.named(self.profile), None
+        name = os.environ.get("PARLEY_PROFILE", "").strip() or known.default
+        return None, known.named(name) if name else None
+
+    @property
+    def _used(self) -> Profile | None:
+        chosen, preset = self._profiles
+        return chosen or preset
+
+    def _of_server(self, profile: Profile | None) -> Profile | None:
+        """Return a profile if it is that of the server in use, so that its token may go there."""
+        if profile is None:
+            return None
+        try:
+            return profile if url_of(profile.server) == self.server_url() else None
+        except click.BadParameter:
+            return None
+
+    @property
+    def _for_others(self) -> Invocation:
+        """The invocation without options, whose server the variables of the environment mean."""
+        return Invocation(without_profiles=self.without_profiles)
+
     @property
     def borrowed(self) -> bool:
         """Return whether the token of the environment would go to a node it was not set for."""
-        if self.token or not self.server or not os.environ.get("PARLEY_TOKEN"):
+        if self._token_source() != "PARLEY_TOKEN" or not (self.server or self.profile):
             return False
         try:
-            return Invocation().server_url() != self.server_url()
+            return self._for_others.server_url() != self.server_url()
         except click.BadParameter:
             return True  # PARLEY_SERVER is not an address
 
@@ -69,32 +117,46 @@ class Invocation:
         """Return scheme, host and port of the node to use.
 
         :raises click.BadParameter: it is not an address.
+        :raises click.UsageError: there is no profile of this name.
         """
-        given = self.server or os.environ.get("PARLEY_SERVER") or DEFAULT_SERVER
-        url = given if "://" in given else with_scheme(given)
-        try:
-            base = _base(url)
-        except ValueError:
-            base = None
-        if base is None:
-            msg = f"{given!r} is not the address of a node; write {DEFAULT_SERVER}"
-            raise click.BadParameter(msg, param_hint="--server")
-        return base
+        if self.server:
+            return url_of(self.server)
+        chosen, preset = self._profiles
+        if chosen:
+            return url_of(chosen.server)
+        given = os.environ.get("PARLEY_SERVER")
+        return url_of(given or (preset.server if preset else DEFAULT_SERVER))
 
     def access_token(self) -> str | None:
-        """Return the token that was given, or else this host's own if the node is on loopback."""
-        given = self.token or os.environ.get("PARLEY_TOKEN")
-        if given:
-            return given.strip()
-        return _stored_token() if is_loopback(urlsplit(self.server_url()).hostname or "") else None
+        """Return the token that was given, or that of the profile of the server in use.
+
+        Without one it is this host's own, if the node is on loopback.
+        """
+        return self._tokens().get(self._token_source(), None)
+
+    def _token_source(self) -> str:
+        """Return where the token comes from."""
+        return next(iter(self._tokens()), "")
+
+    def _tokens(self) -> dict[str, str]:
+        """Return the tokens by where they come from, the one to use first."""
+        chosen, preset = map(self._of_server, self._profiles)
+        found = {
+            "--token": self.token,
+            "--profile": chosen.access_token() if chosen else None,
+            "PARLEY_TOKEN": os.environ.get("PARLEY_TOKEN"),
+            "the profile": preset.access_token() if preset else None,
+        }
+        if is_loopback(urlsplit(self.server_url()).hostname or ""):
+            found["a file"] = _stored_token()
+        return {place: token.strip() for place, token in found.items() if token}
 
     def token_refusal(self, detail: str) -> str:
         """Return why a node authenticates nobody, and where the token came from, or was not found.
 
         ``detail`` is what the node says.
         """
-        if self.token or os.environ.get("PARLEY_TOKEN"):
-            given = "--token" if self.token else "PARLEY_TOKEN"
+        if (given := self._token_source()) not in {"", "a file"}:
             return f"{detail}; it is that of {given}, and its owner makes others: {_MAKE}"
         if not is_loopback(urlsplit(self.server_url()).hostname or ""):
             return f"the node needs a token; give one with --token or PARLEY_TOKEN: {_MAKE}"
@@ -111,17 +173,40 @@ class Invocation:
         """Return the key that the owner of the server was said to have; None if nobody said."""
         if self.server_identity:
             return self.server_identity.strip()
+        chosen, preset = map(self._of_server, self._profiles)
+        if chosen and chosen.identity:
+            return chosen.identity
         given = os.environ.get("PARLEY_IDENTITY", "").strip()
         try:
-            return given or None if Invocation().server_url() == self.server_url() else None
+            if given and self._for_others.server_url() == self.server_url():
+                return given
         except click.BadParameter:
             return None  # PARLEY_SERVER is not an address
+        return preset.identity if preset else None
 
     @property
     def allows_plain_http(self) -> bool:
         """Return whether the user allows that tokens are sent where others can read them."""
         allowed = os.environ.get("PARLEY_PLAIN_HTTP", "").strip().lower()
-        return self.plain_http or allowed in {"1", "true", "yes", "on"}
+        profile = self._of_server(self._used)
+        by_profile = profile is not None and profile.plain_http
+        return self.plain_http or allowed in {"1", "true", "yes", "on"} or by_profile
+
+
+def url_of(given: str) -> str:
+    """Return scheme, host and port of the address of a node.
+
+    :raises click.BadParameter: it is not an address.
+    """
+    url = given if "://" in given else with_scheme(given)
+    try:
+        base = _base(url)
+    except ValueError:
+        base = None
+    if base is None:
+        msg = f"{given!r} is not the address of a node; write {DEFAULT_SERVER}"
+        raise click.BadParameter(msg, param_hint="--server")
+    return base
 
 
 def with_scheme(address: str) -> str:
@@ -194,6 +279,9 @@ def global_options(command: AnyCommand) -> AnyCommand:
             "--server-identity",
             metavar="ed25519:KEY",
             help="Key of the node [PARLEY_IDENTITY, else as confirmed before].",
+        ),
+        _shared(
+            "--profile", metavar="NAME", help="Server, token and key by name [PARLEY_PROFILE]."
         ),
         _shared("--server", metavar="URL", help=f"Node [PARLEY_SERVER, else {DEFAULT_SERVER}]."),
     ):

@@ -11,7 +11,7 @@ import click
 from node.cli.failures import report
 from node.cli.groups import CommandGroup
 from node.cli.invocation import Invocation, global_options
-from node.cli.output import Column, OutputWriter, RecordLayout
+from node.cli.output import Column, RecordLayout
 from node.cli.session import Session, asks_node
 from node.mesh.findings import line_of
 from node.model.errors import InvalidDocument
@@ -76,7 +76,7 @@ def check(context: click.Context, file: str) -> None:
     except InvalidDocument as error:
         context.exit(_report(error, file, text, invocation))
     rows = [_row(rule) for rule in limits.rules] + [_cap_row(cap) for cap in limits.caps]
-    OutputWriter(invocation.output, invocation.picked).many(rows, RULE)
+    invocation.writer().many(rows, RULE)
 
 
 @limits_group.command("show")

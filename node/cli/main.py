@@ -159,6 +159,14 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "node.cli.plugins:plugin_group",
         "List, create and check tests, tools and archivers of other distributions.",
     ),
+    "login": (
+        "node.cli.login:login",
+        "Keep a node with your token as a profile, and use it from now on.",
+    ),
+    "profile": (
+        "node.cli.login:profile_group",
+        "List the profiles of parley login, choose one, and remove one.",
+    ),
     "completion": (
         "node.cli.completion:completion",
         "Print the script that completes words in a shell.",

@@ -21,7 +21,7 @@ from pydantic import ValidationError
 from node.cli.failures import report
 from node.cli.groups import CommandGroup
 from node.cli.invocation import Invocation, global_options
-from node.cli.output import Column, OutputWriter, RecordLayout, aligned, flat, plural
+from node.cli.output import Column, RecordLayout, aligned, flat, plural
 from node.clock import SystemClock
 from node.execution.trial import Trial, run_trial
 from node.model.errors import FieldFault, HostError, InvalidDocument, NotFound, ParleyError
@@ -97,7 +97,7 @@ def list_plugins(context: click.Context) -> None:
         for each in foreign
     ]
     invocation = context.ensure_object(Invocation)
-    OutputWriter(invocation.output, invocation.picked).many(rows, PLUGIN)
+    invocation.writer().many(rows, PLUGIN)
 
 
 def _but(tool: Tool | None) -> str | None:

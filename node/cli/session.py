@@ -28,9 +28,8 @@ if TYPE_CHECKING:
 CommandParameters = ParamSpec("CommandParameters")
 
 
-_VARIABLES = frozenset(
-    f"PARLEY_{name}" for name in ("SERVER", "TOKEN", "IDENTITY", "PLAIN_HTTP", "STATE_DIR")
-)
+_NAMES = ("SERVER", "TOKEN", "IDENTITY", "PLAIN_HTTP", "STATE_DIR", "PROFILE")
+_VARIABLES = frozenset(f"PARLEY_{name}" for name in _NAMES)
 """The variables of the environment that commands read."""
 
 
@@ -120,7 +119,7 @@ def _read(
                 limit_s=limit_s,
             ),
             clock=clock,
-            output=OutputWriter(invocation.output, invocation.picked, program=invocation.jq),
+            output=invocation.writer(),
             progress=Progress(quiet=invocation.quiet),
         )
         return finished(command(session)) or 0
@@ -178,7 +177,7 @@ def _converse(
     session = Session(
         reader=client,
         clock=clock,
-        output=OutputWriter(invocation.output, invocation.picked, program=invocation.jq),
+        output=invocation.writer(),
         progress=Progress(quiet=invocation.quiet),
     )
     seconds = None if invocation.timeout is None else invocation.timeout / times.SECOND

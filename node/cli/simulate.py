@@ -17,7 +17,7 @@ import click
 from node.cli import fleet
 from node.cli.failures import INTERRUPTED, report
 from node.cli.invocation import Invocation, global_options
-from node.cli.output import Column, OutputWriter, Record, RecordLayout, aligned, pairs
+from node.cli.output import Column, Record, RecordLayout, aligned, pairs
 from node.cli.progress import Progress
 from node.cli.simulation_result import SimulationResult, tell
 from node.model import times
@@ -133,7 +133,7 @@ def _list(invocation: Invocation) -> None:
     ]
     one = checked(FleetScenario, read(FLEET))
     records.append({"name": FLEET, "nodes": one.nodes, "days": None, "title": one.title})
-    OutputWriter(invocation.output, invocation.picked).many(records, SCENARIO)
+    invocation.writer().many(records, SCENARIO)
 
 
 def _show(name: str) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from node.cli.invocation import Invocation
-from node.cli.output import OutputWriter, Record, RecordLayout
+from node.cli.output import Record, RecordLayout
 
 BROKEN = 8
 """The exit code if a promise was broken, which is a fault of the program."""
@@ -31,7 +31,7 @@ def tell(simulated: SimulationResult, svg: Path | None, invocation: Invocation) 
     if svg is not None:
         svg.write_text(simulated.drawn(), "utf-8")
     report = simulated.report
-    OutputWriter(invocation.output, invocation.picked).one(report, simulated.kind, simulated.view)
+    invocation.writer().one(report, simulated.kind, simulated.view)
     if not report["violations"]:
         return 0
     count = len(report["violations"])
