@@ -55,10 +55,10 @@ def _sections(context: click.Context, level: int) -> Iterator[str]:
     """Yield the parts of the section of a command, and those of the commands in it."""
     command = context.command
     yield f"{'#' * level} {context.command_path}"
-    if not isinstance(command, click.Group):
+    if not isinstance(command, click.Group) or command.invoke_without_command:
         yield block(f"{context.command_path} {' '.join(command.collect_usage_pieces(context))}")
     yield from _text(command.help or "")
-    if not isinstance(command, click.Group):
+    if not isinstance(command, click.Group) or command.invoke_without_command:
         yield _options(context, _common())
         yield from _text(command.epilog or "")
     for inner in _commands_of(context):

@@ -28,7 +28,7 @@ from node.api.routing import (
     words,
 )
 from node.model import times
-from node.model.errors import NotFound
+from node.model.errors import FieldFault, InvalidDocument, NotFound
 from node.model.headline import headline
 from node.model.principals import Principal
 from node.model.reservations import ReservationSpan
@@ -44,11 +44,13 @@ from node.model.wire.runs import (
     MetricView,
     PartView,
     Run,
+    ScheduleChange,
+    ScheduleDifference,
     ScheduleEntry,
     SchedulePage,
 )
 from node.service import NodeService
-from node.store import archives, reservations, runs
+from node.store import archives, reservations, runs, schedules
 from node.store.database import Connection, Record
 from node.tasks.explanation import without_ids
 
@@ -283,37 +285,112 @@ def _whole(decision: Decision) -> Decision:
 
 
 async def schedule(request: web.Request) -> web.StreamResponse:
-    """GET: a page of this node's timeline by start; the first one has its reserved time."""
+    """GET: a page of this node's timeline by start; the first one has its reserved time.
+
+    With ``as_of``, the timeline as it stood then.
+    """
     node = request.app[NODE]
-    requests.only(request, "from", "to", "requester", "limit", "cursor")
-    now, at = node.clock.now(), requests.cursor(request)
-    since = requests.instant(request, "from") or now - times.HOUR
-    until_ = requests.instant(request, "to") or now + 6 * times.HOUR
-    wanted = runs.RunFilter(
-        since=since,
-        before=until_,
-        after_start=at[0] if at else None,
-        after_run=at[1] if at else None,
-        ascending=True,
-        requester=requests.requester(request),
-        limit=requests.limit(request, requests.PAGE_MAX),
-    )
+    requests.only(request, "from", "to", "requester", "limit", "cursor", "as_of")
+    now, after = node.clock.now(), requests.cursor(request)
+    then, (since, before) = _past(request, "as_of", now), _span(request, now)
+    limit = requests.limit(request, requests.PAGE_MAX)
+    requester = requests.requester(request)
     reserved: Sequence[ReservationSpan] = ()
     async with node.database.connection() as connection:
-        rows = await runs.listed(connection, wanted)
-        if at is None:
-            reserved = await reservations.between(connection, since, max(since, until_))
-    following = _following(rows, wanted.limit)
+        if then is None:
+            rows = await runs.listed(
+                connection,
+                runs.RunFilter(
+                    since=since,
+                    before=before,
+                    after_start=after[0] if after else None,
+                    after_run=after[1] if after else None,
+                    ascending=True,
+                    requester=requester,
+                    limit=limit,
+                ),
+            )
+        else:
+            rows = await schedules.as_of(connection, then, since, before, after, requester, limit)
+        if after is None and then is None:
+            reserved = await reservations.between(connection, since, max(since, before))
+    following = _following(rows, limit)
     return responses.one(
         SchedulePage(
             now=now,
             from_=since,
-            to=until_,
+            to=before,
             complete=following is None,
             items=tuple(_entry(row) for row in rows),
             next=following,
             reserved=tuple(map(_reserved, reserved)),
+            as_of=then,
         )
+    )
+
+
+def _span(request: web.Request, now: int) -> tuple[int, int]:
+    """Return the span of the timeline that is asked for."""
+    since, before = requests.instant(request, "from"), requests.instant(request, "to")
+    return (
+        now - times.HOUR if since is None else since,
+        now + 6 * times.HOUR if before is None else before,
+    )
+
+
+def _past(request: web.Request, name: str, now: int) -> int | None:
+    """Return an instant that is not in the future; None if it is not given."""
+    at = requests.instant(request, name)
+    if at is not None and at > now:
+        raise InvalidDocument([FieldFault(f"?{name}", "is in the future, which nobody knows yet")])
+    return at
+
+
+async def changes(request: web.Request) -> web.StreamResponse:
+    """GET: what has changed in this node's timeline from one instant to another."""
+    node, user = request.app[NODE], request[PRINCIPAL]
+    requests.only(request, "since", "until", "from", "to", "requester", "limit")
+    now = node.clock.now()
+    until = _past(request, "until", now)
+    until = now if until is None else until
+    since = _past(request, "since", now)
+    since = until - times.HOUR if since is None else since
+    if since > until:
+        raise InvalidDocument([FieldFault("?since", "is later than until")])
+    first, before = _span(request, now)
+    if "from" not in request.query:
+        first = min(first, since)
+    limit = requests.limit(request, requests.PAGE_MAX)
+    asked = (since, until, first, before, requests.requester(request), limit + 1)
+    async with node.database.connection() as connection:
+        rows = await schedules.changes(connection, *asked)
+    settings = node.settings
+    return responses.one(
+        ScheduleDifference(
+            since=since,
+            until=until,
+            from_=first,
+            to=before,
+            complete=len(rows) <= limit,
+            kept_since=now - min(settings.keep_finished, settings.keep_failed),
+            items=tuple(
+                _change(row, confined=user.only is not None) for row in rows[:limit]
+            ),
+        )
+    )
+
+
+def _change(row: Record, *, confined: bool) -> ScheduleChange:
+    names = ("test", "change", "changed_at", "scheduling_class", "priority", "starts_at", "ends_at")
+    return ScheduleChange(
+        run=row["run_id"],
+        task=row["task_id"],
+        headline=_headline(row),
+        was_starts_at=row["was_starts_at"],
+        participants=tuple(row["participants"]),
+        reason=row["reason"],
+        displaced_by=None if confined else row["displaced_by"],
+        **{name: row[name] for name in names},
     )
 
 
@@ -402,9 +479,25 @@ ROUTES = (
         query=(
             Query("from", "Default: an hour ago.", INSTANT),
             Query("to", "Default: in six hours.", INSTANT),
+            Query("as_of", "The timeline as it stood then, without reserved time.", INSTANT),
             REQUESTER,
             WHOLE_LIMIT,
             CURSOR,
+        ),
+    ),
+    Route(
+        "GET",
+        "/v1/schedule/changes",
+        changes,
+        "Show what has changed in this node's timeline",
+        answer=ScheduleDifference,
+        query=(
+            Query("since", "Default: an hour before until.", INSTANT),
+            Query("until", "Default: now.", INSTANT),
+            Query("from", "Default: an hour ago, or since if that is earlier.", INSTANT),
+            Query("to", "Default: in six hours.", INSTANT),
+            REQUESTER,
+            WHOLE_LIMIT,
         ),
     ),
 )

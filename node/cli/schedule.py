@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from node.cli.groups import CommandGroup
+from node.cli.invocation import global_options
 from node.cli.lanes import LEGEND, Bar, Frame, lanes
-from node.cli.output import Column, RecordLayout, records_of
+from node.cli.options import AnyCommand, apply_options
+from node.cli.output import Column, Record, RecordLayout, records_of
 from node.cli.references import short
-from node.cli.session import Session, asks_node
-from node.cli.times import MOMENT, Moment, local
+from node.cli.session import Session, ask, asks_node
+from node.cli.times import MOMENT, PAST_MOMENT, Moment, local
 from node.model import times
 from node.model.reservations import in_words
 
@@ -45,15 +48,70 @@ _MARGIN = 20
 _NARROWEST = 20
 
 
-@click.command("schedule")
-@click.option("--from", "starts", type=MOMENT, help="Beginning [an hour ago].")
-@click.option("--to", "ends", type=MOMENT, help="End [in six hours].")
-@asks_node
-async def schedule(session: Session, starts: Moment | None, ends: Moment | None) -> None:
-    """Show past, current and future runs on the node, by their start."""
+def _why(change: Record) -> str:
+    winner = f" (run {short(change['displaced_by'])})" if change["displaced_by"] else ""
+    return f"{change['reason'] or ''}{winner}"
+
+
+CHANGE = RecordLayout(
+    model="node.model.wire.runs:ScheduleChange",
+    columns=(
+        Column("change", lambda change: change["change"], whole=True),
+        Column("run", lambda change: short(change["run"]), whole=True),
+        Column("what", lambda change: change["headline"]),
+        Column("start", lambda change: local(change["starts_at"]), whole=True),
+        Column("was", lambda change: local(change["was_starts_at"])[11:], whole=True),
+        Column("at", lambda change: local(change["changed_at"]), whole=True),
+        Column("why", _why),
+    ),
+    fields=(
+        "change", "run", "task", "headline", "test", "scheduling_class", "priority", "starts_at",
+        "ends_at", "was_starts_at", "changed_at", "participants", "reason", "displaced_by",
+    ),
+    empty="Nothing has changed. Look further back: parley schedule diff 1d",
+    key="run",
+)  # fmt: skip
+
+
+def _span_options(command: AnyCommand) -> AnyCommand:
+    return apply_options(
+        command,
+        click.option("--from", "starts", type=MOMENT, help="Beginning [an hour ago]."),
+        click.option("--to", "ends", type=MOMENT, help="End [in six hours]."),
+    )
+
+
+@click.group("schedule", cls=CommandGroup, invoke_without_command=True)
+@_span_options
+@click.option("--as-of", type=PAST_MOMENT, help="As it stood then: 2h (ago), RFC 3339 [now].")
+@global_options
+@click.pass_context
+def schedule(
+    context: click.Context, starts: Moment | None, ends: Moment | None, as_of: Moment | None
+) -> None:
+    """Show past, current and future runs on the node, by their start.
+
+    \b
+      parley schedule --from -1d --to +1d
+      parley schedule --as-of 2h              # what was booked two hours ago
+      parley schedule diff 2h                 # what has changed since
+
+    What was booked at an earlier time is told from the runs that the node still has. It deletes
+    those that are over after a while (PARLEY_KEEP_FINISHED, PARLEY_KEEP_FAILED), and keeps no
+    record of time that was only held, nor of reservations that were removed.
+    """  # noqa: D301 - click's mark for lines to keep
+    if context.invoked_subcommand is None:
+        context.exit(ask(context, lambda session: _show(session, starts, ends, as_of)))
+
+
+async def _show(
+    session: Session, starts: Moment | None, ends: Moment | None, as_of: Moment | None
+) -> None:
     now = session.clock.now()
     span = await session.client.schedule(
-        starts.at(now) if starts else None, ends.at(now) if ends else None
+        starts.at(now) if starts else None,
+        ends.at(now) if ends else None,
+        as_of.at(now) if as_of else None,
     )
     shown = span.entries or span.reserved
     if session.output.terminal and session.output.format == "table" and shown:
@@ -65,6 +123,43 @@ async def schedule(session: Session, starts: Moment | None, ends: Moment | None)
     session.output.many(records, ENTRY)
     if not span.complete:
         session.progress.note("There are more; choose a shorter time with --from and --to.")
+
+
+@schedule.command("diff")
+@click.argument("since", required=False, type=PAST_MOMENT, metavar="[T1]")
+@click.argument("until", required=False, type=PAST_MOMENT, metavar="[T2]")
+@_span_options
+@asks_node
+async def diff(
+    session: Session,
+    since: Moment | None,
+    until: Moment | None,
+    starts: Moment | None,
+    ends: Moment | None,
+) -> None:
+    """Show which runs were added, moved, displaced, cancelled or missed from T1 to T2.
+
+    \b
+      parley schedule diff                    # in the last hour
+      parley schedule diff 1d 2h              # from a day ago to two hours ago
+      parley schedule diff 2026-12-01T10:00:00Z --from now --to +1d
+
+    T1 and T2 are 2h (ago) or RFC 3339; T2 is now unless given. --from and --to choose the time of
+    the runs. A run was moved if its slot is booked again at another time. Runs that were booked
+    and lost between the two times are not shown.
+    """  # noqa: D301 - click's mark for lines to keep
+    now = session.clock.now()
+    since_, until_, starts_, ends_ = (
+        each.at(now) if each else None for each in (since, until, starts, ends)
+    )
+    told = await session.client.schedule_changes(since_, until_, starts=starts_, ends=ends_)
+    session.output.many(records_of(told.items), CHANGE)
+    if not told.complete:
+        session.progress.note("There are more; choose a shorter time with --from and --to.")
+    if told.since < told.kept_since:
+        session.progress.note(
+            f"! Runs that ended before {local(told.kept_since)} may have been deleted."
+        )
 
 
 def _reserved(span: ReservedSpan) -> dict[str, Any]:

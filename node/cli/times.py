@@ -134,7 +134,20 @@ class _Moment(click.ParamType[Moment]):
 
 DURATION = _Duration()
 SECONDS = _Seconds()
+
+
+class _PastMoment(_Moment):
+    """A time at which a bare duration means the past: ``2h`` is two hours ago."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Moment:
+        bare = isinstance(value, str) and looks_like_duration(value.strip())
+        return super().convert(f"-{value.strip()}" if bare else value, param, ctx)
+
+
 MOMENT = _Moment()
+PAST_MOMENT = _PastMoment()
 
 
 def local(instant: int | str | None) -> str:

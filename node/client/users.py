@@ -63,7 +63,13 @@ from node.model.wire.nodes import (
 from node.model.wire.plans import Plan
 from node.model.wire.problems import error_of
 from node.model.wire.reservations import Reservation, ReservedSpan
-from node.model.wire.runs import Explanation, Run, RunInterval, ScheduleEntry
+from node.model.wire.runs import (
+    Explanation,
+    Run,
+    RunInterval,
+    ScheduleDifference,
+    ScheduleEntry,
+)
 from node.model.wire.seats import Seat
 from node.model.wire.shares import LeadShare
 from node.model.wire.task_lists import TaskChange, TaskCreation
@@ -350,9 +356,28 @@ class UserClient(MeshesApi, ArchivesApi, AuditApi, DiagnosisApi, TokensApi, Webh
         read(RunBundle, document)
         return dict(document)
 
-    async def schedule(self, starts: int | None = None, ends: int | None = None) -> TimeSpan:
-        """Return a span of the node's timeline, in the order of starts; page by page."""
-        query = {"from": _instant(starts), "to": _instant(ends)}
+    async def schedule_changes(
+        self,
+        since: int | None = None,
+        until: int | None = None,
+        *,
+        starts: int | None = None,
+        ends: int | None = None,
+    ) -> ScheduleDifference:
+        """Return what has changed in a span of the node's timeline between two instants."""
+        instants = {"since": since, "until": until, "from": starts, "to": ends}
+        query = {name: _instant(instant) for name, instant in instants.items()}
+        return read(ScheduleDifference, await self._ask("GET", "/schedule/changes", query=query))
+
+    async def schedule(
+        self, starts: int | None = None, ends: int | None = None, as_of: int | None = None
+    ) -> TimeSpan:
+        """Return a span of the node's timeline, in the order of starts; page by page.
+
+        With ``as_of``, as it stood then.
+        """
+        then = {"as_of": _instant(as_of)}
+        query = {"from": _instant(starts), "to": _instant(ends), **then}
         body = await self._ask("GET", "/schedule", query=query)
         try:
             span = TimeSpan(
@@ -366,7 +391,7 @@ class UserClient(MeshesApi, ArchivesApi, AuditApi, DiagnosisApi, TokensApi, Webh
             read_page = page(ScheduleEntry, body)
             entries = list(read_page.items)
             # Without these two, later pages would be those of a span that begins later.
-            query = {"from": _instant(span.starts_at), "to": _instant(span.ends_at)}
+            query = {"from": _instant(span.starts_at), "to": _instant(span.ends_at), **then}
             while read_page.next is not None and len(entries) < _ENTRIES_MAX:
                 asked = {**query, "cursor": read_page.next}
                 read_page = page(ScheduleEntry, await self._ask("GET", "/schedule", query=asked))

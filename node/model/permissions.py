@@ -80,6 +80,7 @@ PERMISSIONS: Mapping[str, Access] = {
     "GET /v1/runs/{id}/explain": Access.READ_OWN,
     "GET /v1/runs/{id}/bundle": Access.READ_OWN,
     "GET /v1/schedule": Access.READ_OWN,
+    "GET /v1/schedule/changes": Access.READ_OWN,
     "POST /v1/plans": Access.RUN,
     "POST /v1/reservations": Access.OPERATE,
     "GET /v1/reservations": Access.READ,

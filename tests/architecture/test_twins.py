@@ -24,6 +24,8 @@ WITHOUT = {
         # Simulated launchers send nothing.
         "booked_with",
     },
+    # Nobody asks simulated nodes what they had booked.
+    "node.store/schedules": {"as_of", "changes"},
     # No simulated node is silent for days, and nobody asks who wants a task.
     "node.store/tasks": {
         "tasks",

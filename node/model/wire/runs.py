@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -167,6 +168,55 @@ class ScheduleEntry(Document):
     summary: str | None
 
 
+class ScheduleChangeKind(StrEnum):
+    """A kind of change of the schedule between two instants."""
+
+    ADDED = "added"
+    MOVED = "moved"
+    """The same slot of the task was booked at another time."""
+    DISPLACED = "displaced"
+    CANCELLED = "cancelled"
+    MISSED = "missed"
+
+
+class ScheduleChange(Document):
+    """A run that was booked at one of two instants only, or at another time."""
+
+    run: UUID = Field(description="The run that is booked at the later instant, or was lost.")
+    task: UUID
+    headline: str = Field(description=HEADLINE)
+    test: str
+    change: ScheduleChangeKind
+    changed_at: Instant = Field(description="When it was booked, or lost.")
+    scheduling_class: SchedulingClass
+    priority: int
+    starts_at: Instant
+    ends_at: Instant
+    was_starts_at: Instant | None = Field(description="The start at the earlier instant, if moved.")
+    participants: tuple[str, ...]
+    reason: str | None = Field(description="Why the run of the earlier instant was lost.")
+    displaced_by: UUID | None = Field(
+        description="The run that displaced it, if it is known here; null for users with the role "
+        "run."
+    )
+
+
+class ScheduleDifference(Document):
+    """The changes of the schedule between two instants, in the order of starts."""
+
+    model_config = ConfigDict(serialize_by_alias=True, validate_by_name=True)
+
+    since: Instant
+    until: Instant
+    from_: Annotated[Instant, Field(alias="from")] = Field(description="Where the span begins.")
+    to: Instant = Field(description="Where the span ends.")
+    complete: bool = Field(description="Whether these are all; if not, choose a shorter span.")
+    kept_since: Instant = Field(
+        description="Runs that ended before this may have been deleted; they are missing here."
+    )
+    items: tuple[ScheduleChange, ...]
+
+
 class SchedulePage(Document):
     """A page of a node's time line; the first one has its reserved time, too."""
 
@@ -179,3 +229,8 @@ class SchedulePage(Document):
     items: tuple[ScheduleEntry, ...] = Field(description="Runs, in the order of their starts.")
     next: str | None = Field(description="The cursor of the next page; null on the last one.")
     reserved: tuple[ReservedSpan, ...] = ()
+    as_of: Instant | None = Field(
+        None,
+        description="The instant whose schedule it is. Such a schedule has no reserved time, and "
+        "no run that was deleted since.",
+    )
