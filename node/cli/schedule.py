@@ -100,7 +100,10 @@ def schedule(
     those that are over after a while (PARLEY_KEEP_FINISHED, PARLEY_KEEP_FAILED), and keeps no
     record of time that was only held, nor of reservations that were removed.
     """  # noqa: D301 - click's mark for lines to keep
-    if context.invoked_subcommand is None:
+    if context.invoked_subcommand is not None:
+        if starts or ends or as_of:
+            raise click.UsageError(f"give options behind {context.invoked_subcommand}")
+    else:
         context.exit(ask(context, lambda session: _show(session, starts, ends, as_of)))
 
 

@@ -51,7 +51,7 @@ async def changed(pair: Pair, since: int, until: int | None = None) -> dict[str,
 
 
 async def test_the_past_is_told(pair: Pair, clock: ManualClock) -> None:
-    """What was booked at a time is what the schedule showed then, whatever became of it."""
+    """The schedule of an earlier time shows what it showed then, whatever became of the runs."""
     empty = clock.now()
     clock.advance(MINUTE)
     task = await pair.book(2)
@@ -99,7 +99,7 @@ async def test_displaced_and_moved_runs_are_told(pair: Pair, clock: ManualClock)
     assert between[loser]["change"] == "displaced"
     assert "displaced by a run of higher priority" in between[loser]["reason"]
     winner = between.pop(between[loser]["displaced_by"])
-    assert (winner["change"], between.keys()) == ("added", {loser})
+    assert (winner["change"], set(between)) == ("added", {loser})
     assert await booked(pair, then) == {loser: "scheduled"}
 
     await pair.a.node.outbox.run_once()

@@ -100,6 +100,8 @@ def fault_of(arguments: list[str]) -> str | None:
             if not isinstance(command, click.Group):
                 return None
             rest = [*context._protected_args, *context.args]
+            if not rest and command.invoke_without_command:
+                return None
             found, inner, rest = command.resolve_command(context, rest)
             assert found is not None
             assert inner is not None

@@ -53,6 +53,8 @@ async def test_a_node_is_asked_for_its_past(ask: Parley, a: Asker) -> None:
     for words in (("--as-of", "2h"), ("diff",), ("diff", "1h")):
         told = await ask("schedule", *words, "-o", "json")
         assert (told.code, json.loads(told.out)) == (0, []), told.err
+    misplaced = await ask("schedule", "--from", "now", "diff")
+    assert (misplaced.code, "give options behind diff" in misplaced.err) == (2, True)
     wrong = await ask("schedule", "diff", "sometime")
     assert (wrong.code, "sometime" in wrong.err) == (2, True)
     future = await ask("schedule", "--as-of", "2030-01-01T00:00:00Z")
