@@ -38,7 +38,7 @@ from node.model.wire.nodes import (
 from node.model.wire.plans import Plan
 from node.model.wire.pools import PolicySet, Pool
 from node.model.wire.reservations import Reservation
-from node.model.wire.runs import Explanation, Run, RunInterval
+from node.model.wire.runs import Explanation, Run, RunInterval, ScheduleDifference
 from node.model.wire.seats import Seat
 from node.model.wire.shares import LeadShare
 from node.model.wire.status import NodeStatus
@@ -471,9 +471,25 @@ class Parley(Blocking):
             )
         )
 
-    def schedule(self, starts: int | None = None, ends: int | None = None) -> TimeSpan:
-        """Return a span of the node's timeline, in the order of starts; page by page."""
-        return self._run(self._client.schedule(starts, ends))
+    def schedule(
+        self, starts: int | None = None, ends: int | None = None, as_of: int | None = None
+    ) -> TimeSpan:
+        """Return a span of the node's timeline, in the order of starts; page by page.
+
+        With ``as_of``, as it stood then.
+        """
+        return self._run(self._client.schedule(starts, ends, as_of))
+
+    def schedule_changes(
+        self,
+        since: int | None = None,
+        until: int | None = None,
+        *,
+        starts: int | None = None,
+        ends: int | None = None,
+    ) -> ScheduleDifference:
+        """Return what has changed in a span of the node's timeline between two instants."""
+        return self._run(self._client.schedule_changes(since, until, starts=starts, ends=ends))
 
     def seats(self, task: UUID) -> Page[Seat]:
         """Return the seats of a pool task, in the terms that are not over."""

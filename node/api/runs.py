@@ -373,9 +373,7 @@ async def changes(request: web.Request) -> web.StreamResponse:
             to=before,
             complete=len(rows) <= limit,
             kept_since=now - min(settings.keep_finished, settings.keep_failed),
-            items=tuple(
-                _change(row, confined=user.only is not None) for row in rows[:limit]
-            ),
+            items=tuple(_change(row, confined=user.only is not None) for row in rows[:limit]),
         )
     )
 
