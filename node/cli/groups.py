@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from node.cli.names import complete_names
+
 _WHOLE = 1000
 """More characters than any summary has."""
 
@@ -29,7 +31,7 @@ class CommandGroup(click.Group):
         if place := self._late.pop(cmd_name, None):
             module, _, name = place.partition(":")
             self.add_command(getattr(importlib.import_module(module), name))
-        return super().get_command(ctx, cmd_name)
+        return complete_names(ctx, super().get_command(ctx, cmd_name))
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of the help page."""

@@ -16,6 +16,7 @@ from typing import IO, TYPE_CHECKING, Any, TextIO
 import click
 
 from node.cli.invocation import global_options
+from node.cli.names import complete_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -304,14 +305,14 @@ class LazyGroup(click.Group):
         """Return the names in the order of the help page."""
         return list(COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import the command and return it."""
         place = COMMANDS.get(cmd_name)
         if place is None:
             return None
         module, _, name = place[0].partition(":")
         command: click.Command = getattr(importlib.import_module(module), name)
-        return command
+        return complete_names(ctx, command)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
