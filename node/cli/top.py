@@ -24,6 +24,7 @@ _SPAN = times.HOUR
 """Time before and after now of which the takers of the node are told."""
 _NEXT_MAX = 8
 _RUNS_MAX = 500
+"""Maximum number of runs of each hour, those nearest to now."""
 _NOW = frozenset({"running", "merging"})
 _TO_COME = frozenset({"scheduled", "held", "set-aside"})
 _TAKING = _NOW | _TO_COME | {"finished", "failed"}
@@ -80,14 +81,16 @@ async def _live(session: Session, every: int) -> None:
 async def _document(session: Session) -> Document:
     status = await session.client.status()
     now = status.clock.now
-    page = await session.client.runs(
-        starts=now - _SPAN, ends=now + _SPAN, oldest_first=True, limit=_RUNS_MAX
+    past = await session.client.runs(starts=now - _SPAN, ends=now, limit=_RUNS_MAX)
+    coming = await session.client.runs(
+        starts=now, ends=now + _SPAN, oldest_first=True, limit=_RUNS_MAX
     )
     # Long runs may have begun earlier.
     running = await session.client.runs(states=sorted(_NOW), limit=_RUNS_MAX)
-    runs = {run.id: run for run in (*running.items, *page.items)}
+    runs = {run.id: run for run in (*running.items, *past.items, *coming.items)}
     ordered = sorted(runs.values(), key=lambda run: run.starts_at)
-    return document_of(status, ordered, complete=page.next is None)
+    complete = past.next is None and coming.next is None
+    return document_of(status, ordered, complete=complete)
 
 
 def document_of(status: NodeStatus, runs: Sequence[Run], *, complete: bool) -> Document:

@@ -6,7 +6,8 @@ A series is identified by its name, ``parley_result_<metric>``, and by labels: `
 the metric's own. Each outcome also has ``parley_result_succeeded``, 1 or 0.
 
 Names and values are in the base units of Prometheus (https://prometheus.io/docs/practices/naming/):
-``rtt_median_ms`` becomes ``rtt_median_seconds``, ``throughput_bps`` ``throughput_bits_per_second``.
+``rtt_median_ms`` becomes ``rtt_median_seconds``. Rates stay in bits per second (``_bps``), as
+networks are measured.
 """
 
 from __future__ import annotations
@@ -28,7 +29,6 @@ _BASE_UNITS = {
     "ms": ("_ms", "_seconds", "s", 1e-3),
     "s": ("_s", "_seconds", "s", 1.0),
     "days": ("", "_seconds", "s", _DAY_S),
-    "bit/s": ("_bps", "_bits_per_second", "bit/s", 1.0),
 }
 """By unit of a metric: the end of its name, that of the series, its unit, and the factor."""
 

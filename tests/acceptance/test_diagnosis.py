@@ -77,7 +77,8 @@ async def test_events_are_printed_as_they_happen(a: Outsider, b: Outsider) -> No
         a, "events", "--after", after, "--task", task["id"], "--count", "1", "-o", "jsonl"
     )
     assert json.loads(again.out)["event_id"] > first["event_id"]
-    line = await parley(a, "events", "--kept", "--state", "finished", "--count", "1", "-o", "table")
+    filters = ("--kept", "--kind", "run", "--state", "finished", "--count", "1")
+    line = await parley(a, "events", *filters, "-o", "table")
     assert "run  " in line.out
     assert "  finished  " in line.out
     unknown = await parley(a, "events", "--kind", "walk")

@@ -54,7 +54,7 @@ def test_each_figure_is_a_sample() -> None:
     ("metric", "sample"),
     [
         (("rtt_median_ms", 12.5, "ms"), ("rtt_median_seconds", 0.0125, "s")),
-        (("throughput_bps", 1e9, "bit/s"), ("throughput_bits_per_second", 1e9, "bit/s")),
+        (("throughput_bps", 1e9, "bit/s"), ("throughput_bps", 1e9, "bit/s")),
         (("ttl_s", 300, "s"), ("ttl_seconds", 300, "s")),
         (("days_left", 2, "days"), ("days_left_seconds", 172_800, "s")),
         (("retransmits", 3, "1"), ("retransmits", 3, "1")),
