@@ -297,6 +297,40 @@ def choices(request: web.Request, name: str, known: frozenset[str]) -> list[str]
     return words
 
 
+def fields(request: web.Request, kind: type[Document]) -> frozenset[str] | None:
+    """Return the names of the fields to answer with; None if all."""
+    names = choices(request, "fields", frozenset(kind.model_fields))
+    return frozenset(names) if names else None
+
+
+def uuids(request: web.Request, name: str, most: int) -> list[UUID] | None:
+    """Return the UUIDs of a comma-separated query parameter."""
+    text = request.query.get(name)
+    if text is None:
+        return None
+    words = text.split(",")
+    if len(words) > most:
+        raise _query_fault(name, f"has {len(words)} ids; ask for at most {most} at once")
+    try:
+        return [UUID(each) for each in words]
+    except ValueError:
+        raise _query_fault(name, "must be ids (UUIDs), separated by commas") from None
+
+
+def duration(request: web.Request, name: str) -> int | None:
+    """Return a duration of at least a second in microseconds."""
+    text = request.query.get(name)
+    if text is None:
+        return None
+    try:
+        value = times.parse_duration(text)
+    except ValueError as error:
+        raise _query_fault(name, str(error)) from None
+    if value < times.SECOND:
+        raise _query_fault(name, "must be at least a second")
+    return value
+
+
 def flag(request: web.Request, name: str) -> bool:
     """Return a query parameter that is ``true`` or ``false``; false by default."""
     return choices(request, name, frozenset({"true", "false"})) == ["true"]

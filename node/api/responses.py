@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import Any
 
 import orjson
 import structlog
@@ -31,9 +32,14 @@ JSON = "application/json"
 log = structlog.get_logger()
 
 
-def one(answer: Document, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
-    """Return a response with one document."""
-    body = orjson.dumps(answer.model_dump(mode="json"))
+def one(
+    answer: Document,
+    status: int = 200,
+    headers: dict[str, str] | None = None,
+    include: dict[str, Any] | None = None,
+) -> web.Response:
+    """Return a response with one document; with ``include``, only with these fields."""
+    body = orjson.dumps(answer.model_dump(mode="json", include=include))
     made = web.Response(body=body, status=status, content_type="application/json", headers=headers)
     revision = getattr(answer, "revision", None)
     if isinstance(revision, int):
@@ -42,9 +48,15 @@ def one(answer: Document, status: int = 200, headers: dict[str, str] | None = No
     return made
 
 
-def many(items: Sequence[Document], following: str | None = None) -> web.Response:
-    """Return a response with a page of a list, and the cursor of the next one."""
-    documents = [item.model_dump(mode="json") for item in items]
+def many(
+    items: Sequence[Document], following: str | None = None, fields: Collection[str] | None = None
+) -> web.Response:
+    """Return a response with a page of a list, and the cursor of the next one.
+
+    ``fields`` are the only ones that its items have; None for all.
+    """
+    include = None if fields is None else set(fields)
+    documents = [item.model_dump(mode="json", include=include) for item in items]
     body = orjson.dumps({"items": documents, "next": following})
     return web.Response(body=body, content_type="application/json")
 

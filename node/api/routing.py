@@ -144,6 +144,12 @@ MEASURED = (
 """Filters of tasks and runs by what is measured, and for whom."""
 
 
+def fields_of(kind: type[Document]) -> Query:
+    """Return the query parameter ``fields`` of a list."""
+    text = "Items have only these fields, separated by commas; the schema is of all."
+    return Query("fields", text, words(kind.model_fields))
+
+
 def waits(until: str) -> Query:
     """Return the query parameter ``wait`` of a route that answers only then."""
     return Query(

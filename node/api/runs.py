@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import Any
 from uuid import UUID
 
 from aiohttp import web
@@ -24,10 +25,12 @@ from node.api.routing import (
     WORD,
     Query,
     Route,
+    fields_of,
     waits,
     words,
 )
 from node.model import times
+from node.model.classes import SchedulingClass
 from node.model.errors import FieldFault, InvalidDocument, NotFound
 from node.model.headline import headline
 from node.model.principals import Principal
@@ -44,6 +47,7 @@ from node.model.wire.runs import (
     MetricView,
     PartView,
     Run,
+    ScheduleBucket,
     ScheduleChange,
     ScheduleDifference,
     ScheduleEntry,
@@ -53,6 +57,15 @@ from node.service import NodeService
 from node.store import archives, reservations, runs, schedules
 from node.store.database import Connection, Record
 from node.tasks.explanation import without_ids
+
+NAMED_MAX = 100
+"""Maximum number of runs that a request names; more ids than that make too long a line."""
+
+BUCKETS_MAX = 2000
+"""Maximum number of pieces into which a schedule is cut."""
+
+RESOLUTION = "^PT[1-9][0-9]{0,6}[SMH]$|^P[1-9][0-9]{0,2}D$"
+"""The durations that the description offers; others of whole seconds are taken as well."""
 
 STATES = frozenset({"held", "scheduled"} | set(RunState) - {RunState.BOOKED})
 VERDICTS = frozenset(Level)
@@ -149,8 +162,11 @@ async def decisions(
 async def page(request: web.Request, task: UUID | None) -> web.StreamResponse:
     """Answer with a page of runs; with ``wait``, when there are some."""
     node = request.app[NODE]
-    names = {query.name for query in FILTERS} | ({"task"} if task is None else set())
+    names = {query.name for query in FILTERS} | ({"task", "id"} if task is None else set())
     requests.only(request, *sorted(names))
+    only = requests.fields(request, Run)
+    if (ids := requests.uuids(request, "id", NAMED_MAX)) is not None:
+        return await _named(request, ids, only)
     at = requests.cursor(request)
     wanted = runs.RunFilter(
         task=task or requests.uuid(request, "task"),
@@ -178,8 +194,21 @@ async def page(request: web.Request, task: UUID | None) -> web.StreamResponse:
         return rows, bool(rows)
 
     rows = await until(node, some, requests.seconds(request))
-    seen = [_as_seen(run_of(node, row), request[PRINCIPAL]) for row in rows]
-    return responses.many(seen, _following(rows, wanted.limit))
+    return responses.many(_seen(request, rows), _following(rows, wanted.limit), only)
+
+
+async def _named(
+    request: web.Request, ids: list[UUID], only: Collection[str] | None
+) -> web.Response:
+    """Answer with those of these runs that the user may see; unknown ones are left out."""
+    requests.only(request, "id", "fields", "requester")
+    async with request.app[NODE].database.connection() as connection:
+        rows = await runs.named(connection, ids, requests.requester(request))
+    return responses.many(_seen(request, rows), None, only)
+
+
+def _seen(request: web.Request, rows: Sequence[Record]) -> list[Run]:
+    return [_as_seen(run_of(request.app[NODE], row), request[PRINCIPAL]) for row in rows]
 
 
 def _following(rows: Sequence[Record], limit: int) -> str | None:
@@ -287,10 +316,14 @@ def _whole(decision: Decision) -> Decision:
 async def schedule(request: web.Request) -> web.StreamResponse:
     """GET: a page of this node's timeline by start; the first one has its reserved time.
 
-    With ``as_of``, the timeline as it stood then.
+    With ``as_of``, the timeline as it stood then; with ``resolution``, its sums.
     """
+    if "resolution" in request.query:
+        return await _summed(request)
     node = request.app[NODE]
-    requests.only(request, "from", "to", "requester", "limit", "cursor", "as_of")
+    others = ("as_of",) if "as_of" in request.query else ("class",)
+    requests.only(request, "from", "to", "requester", "limit", "cursor", "fields", *others)
+    only = requests.fields(request, ScheduleEntry)
     now, after = node.clock.now(), requests.cursor(request)
     then, (since, before) = _past(request, "as_of", now), _span(request, now)
     limit = requests.limit(request, requests.PAGE_MAX)
@@ -308,6 +341,7 @@ async def schedule(request: web.Request) -> web.StreamResponse:
                     ascending=True,
                     requester=requester,
                     limit=limit,
+                    classes=requests.choices(request, "class", CLASSES),
                 ),
             )
         else:
@@ -315,17 +349,64 @@ async def schedule(request: web.Request) -> web.StreamResponse:
         if after is None and then is None:
             reserved = await reservations.between(connection, since, max(since, before))
     following = _following(rows, limit)
+    answer = SchedulePage(
+        now=now,
+        from_=since,
+        to=before,
+        complete=following is None,
+        items=tuple(_entry(row) for row in rows),
+        next=following,
+        reserved=tuple(map(_reserved, reserved)),
+        as_of=then,
+    )
+    return responses.one(answer, include=_with_items(only))
+
+
+def _with_items(only: Collection[str] | None) -> dict[str, Any] | None:
+    """Return what to answer of a page whose items have these fields only; None if all have all."""
+    every: dict[str, Any] = dict.fromkeys(SchedulePage.model_fields, True)
+    return None if only is None else {**every, "items": {"__all__": set(only)}}
+
+
+async def _summed(request: web.Request) -> web.StreamResponse:
+    """Answer with the pieces of the timeline."""
+    node = request.app[NODE]
+    requests.only(request, "from", "to", "requester", "class", "resolution")
+    now = node.clock.now()
+    since, before = _span(request, now)
+    resolution = requests.duration(request, "resolution") or before - since
+    if (before - since) / resolution > BUCKETS_MAX:
+        reason = f"cuts the span into more than {BUCKETS_MAX} pieces; ask for longer ones"
+        raise InvalidDocument([FieldFault("?resolution", reason)])
+    wanted = runs.RunFilter(
+        since=since,
+        before=before,
+        requester=requests.requester(request),
+        classes=requests.choices(request, "class", CLASSES),
+    )
+    async with node.database.connection() as connection:
+        buckets = await runs.buckets(connection, wanted, resolution)
+        reserved = await reservations.between(connection, since, max(since, before))
     return responses.one(
         SchedulePage(
             now=now,
             from_=since,
             to=before,
-            complete=following is None,
-            items=tuple(_entry(row) for row in rows),
-            next=following,
+            complete=True,
+            items=(),
+            next=None,
             reserved=tuple(map(_reserved, reserved)),
-            as_of=then,
+            buckets=tuple(_bucket(each, since, resolution) for each in buckets),
         )
+    )
+
+
+def _bucket(each: runs.Bucket, since: int, resolution: int) -> ScheduleBucket:
+    return ScheduleBucket(
+        starts_at=since + each.number * resolution,
+        scheduling_class=SchedulingClass(each.scheduling_class),
+        runs=each.runs,
+        busy=round(each.busy / resolution, 4),
     )
 
 
@@ -432,7 +513,13 @@ FILTERS = (
     REQUESTER,
     LIMIT,
     CURSOR,
+    fields_of(Run),
     waits("there are some runs"),
+)
+_NAMED = Query(
+    "id",
+    f"Only these runs, by start, separated by commas: at most {NAMED_MAX}. Without other filters.",
+    {"type": "array", "items": ID, "minItems": 1, "maxItems": NAMED_MAX},
 )
 _WAIT = waits("the run is over")
 
@@ -444,7 +531,7 @@ ROUTES = (
         "List runs, newest first",
         answer=Run,
         listed=True,
-        query=(*FILTERS, Query("task", "Only runs of this task.", ID)),
+        query=(*FILTERS, Query("task", "Only runs of this task.", ID), _NAMED),
     ),
     Route("GET", "/v1/runs/{id}", show, "Show a run with its parts", answer=Run, query=(_WAIT,)),
     Route(
@@ -479,6 +566,13 @@ ROUTES = (
             Query("to", "Default: in six hours.", INSTANT),
             Query("as_of", "The timeline as it stood then, without reserved time.", INSTANT),
             REQUESTER,
+            Query("class", "Only of these classes, separated by commas.", words(CLASSES)),
+            Query(
+                "resolution",
+                "Answer with pieces of this length from the beginning on, in place of runs.",
+                {"type": "string", "pattern": RESOLUTION, "examples": ["PT5M"]},
+            ),
+            fields_of(ScheduleEntry),
             WHOLE_LIMIT,
             CURSOR,
         ),

@@ -29,6 +29,7 @@ from node.api.routing import (
     WORD,
     Query,
     Route,
+    fields_of,
     waits,
     words,
 )
@@ -284,6 +285,7 @@ async def list_(request: web.Request) -> web.StreamResponse:
     """GET: a page of tasks, newest first."""
     node = request.app[NODE]
     requests.only(request, *(query.name for query in FILTERS))
+    only = requests.fields(request, Task)
     at = requests.cursor(request)
     wanted = tasks.TaskFilter(
         states=requests.choices(request, "state", STATES),
@@ -304,7 +306,7 @@ async def list_(request: web.Request) -> web.StreamResponse:
     async with node.database.connection() as connection:
         rows = await tasks.listed(connection, wanted, node.clock.now())
     following = requests.next_cursor(rows, wanted.limit, lambda row: (row["created_at"], row["id"]))
-    return responses.many([task_of(row) for row in rows], following)
+    return responses.many([task_of(row) for row in rows], following, only)
 
 
 async def show(request: web.Request) -> web.StreamResponse:
@@ -523,6 +525,7 @@ FILTERS = (
     REQUESTER,
     LIMIT,
     CURSOR,
+    fields_of(Task),
 )
 
 ROUTES = (

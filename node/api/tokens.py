@@ -6,7 +6,8 @@ from aiohttp import web
 
 from node.api import requests, responses
 from node.api.routing import CURSOR, LIMIT, NODE, PREFIX, PRINCIPAL, THING, Route
-from node.model.wire.tokens import NewToken, Token, TokenRequest
+from node.model.principals import Role
+from node.model.wire.tokens import Caller, NewToken, Token, TokenRequest
 
 
 async def add(request: web.Request) -> web.StreamResponse:
@@ -24,6 +25,12 @@ async def list_(request: web.Request) -> web.StreamResponse:
     listed = await request.app[NODE].tokens.listed(prefix, requests.cursor(request), limit)
     following = requests.next_cursor(listed, limit, lambda token: (token.created_at, token.id))
     return responses.many(listed, following)
+
+
+async def self_(request: web.Request) -> web.StreamResponse:
+    """GET: who asks, so that pages and programs offer them only what they may do."""
+    user = request[PRINCIPAL]
+    return responses.one(Caller(label=user.label, role=user.role or Role.READ))
 
 
 async def revoke(request: web.Request) -> web.StreamResponse:
@@ -51,5 +58,6 @@ ROUTES = (
         listed=True,
         query=(PREFIX, LIMIT, CURSOR),
     ),
+    Route("GET", "/v1/tokens/self", self_, "Tell who asks, and their role", answer=Caller),
     Route("DELETE", "/v1/tokens/{id}", revoke, "Revoke a token at once", answer=Token),
 )

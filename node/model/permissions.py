@@ -137,6 +137,7 @@ PERMISSIONS: Mapping[str, Access] = {
     "GET /v1/limits": Access.READ,
     "POST /v1/tokens": Access.OWN,
     "GET /v1/tokens": Access.OWN,
+    "GET /v1/tokens/self": Access.READ,
     "DELETE /v1/tokens/{id}": Access.OWN,
     "POST /v1/webhooks": Access.OWN,
     "GET /v1/webhooks": Access.OWN,

@@ -439,6 +439,40 @@ async def listed(connection: Connection, wanted: RunFilter) -> list[Record]:
     return rows
 
 
+async def named(connection: Connection, ids: Sequence[UUID], requester: str | None) -> list[Record]:
+    """Return those of these runs and gaps that exist, by start; only what this user requested."""
+    rows: list[Record] = []
+    for query in ("named_runs", "named_gaps"):
+        rows += await connection.fetch(_SQL[query], list(ids), requester)
+    return sorted(rows, key=lambda row: (row["starts_at"], row["run_id"]))
+
+
+@dataclass
+class Bucket:
+    """A piece of a span in one class."""
+
+    number: int
+    scheduling_class: str
+    runs: dict[str, int]
+    """The number of runs that overlap it, by state."""
+    busy: int = 0
+    """For how much of it at least one of them occupies time."""
+
+
+async def buckets(connection: Connection, wanted: RunFilter, resolution: int) -> list[Bucket]:
+    """Return what the pieces of a span have, by start and class; empty ones are left out."""
+    found: dict[tuple[int, str], Bucket] = {}
+    arguments = (wanted.since, wanted.before, resolution, wanted.requester, wanted.classes)
+    for row in await connection.fetch(_SQL["buckets"], *arguments):
+        number, name = row["number"], row["lane"]
+        bucket = found.setdefault((number, name), Bucket(number, name, {}))
+        if row["state"] is None:
+            bucket.busy = row["busy"]
+        else:
+            bucket.runs[row["state"]] = row["runs"]
+    return list(found.values())
+
+
 async def decisions(
     connection: Connection, task: UUID, slot: int | None, limit: int
 ) -> list[Record]:

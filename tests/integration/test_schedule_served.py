@@ -23,7 +23,7 @@ _TASK = """
     )
     SELECT
         gen_random_uuid(), node.identity, 'idle', '{}', 'background-multi', interval '1 s',
-        '[{"node": "x", "name": "a"}]', 0, '{}', $1
+        '[{"node": "x", "name": "a", "url": null, "address": "192.0.2.1"}]', 0, '{}', $1
     FROM node WHERE node.is_self
 """
 _RUNS = """
@@ -85,3 +85,37 @@ async def test_the_client_reads_all_pages(node: Asker) -> None:
         assert (default.starts_at, len(default.entries)) == (START - times.HOUR, RUNS)
         with pytest.raises(InvalidDocument):
             await client.schedule(-1)
+
+
+async def test_a_resolution_sums_up_the_runs(node: Asker) -> None:
+    """Pieces have the number of the runs that overlap them by state, and the share they occupy."""
+    path = "/v1/schedule?from=2026-12-01T00:00:00Z&to=2026-12-02T00:00:00Z"
+    _, whole = await node.ask("GET", f"{path}&resolution=P1D")
+    (day,) = whole["buckets"]
+    assert (day["runs"], day["busy"], whole["items"]) == ({"failed": RUNS}, 0.0046, [])
+    _, cut = await node.ask("GET", f"{path}&resolution=PT5M")
+    # Three runs of a second each 5 s: 60 times a third of each piece of 5 min is busy.
+    assert {each["busy"] for each in cut["buckets"][:-1]} == {0.2}
+    assert sum(each["runs"]["failed"] for each in cut["buckets"]) == RUNS
+    _, none = await node.ask("GET", f"{path}&resolution=PT5M&class=exclusive,normal")
+    assert none["buckets"] == []
+    for wrong in ("PT1S", "PT0.1S", "P1M", "5"):
+        assert (await node.ask("GET", f"{path}&resolution={wrong}"))[0] == 422
+
+
+async def test_lists_answer_what_is_asked_for(node: Asker) -> None:
+    """Items have the named fields only, and runs are found by their ids."""
+    path = "/v1/schedule?from=2026-12-01T00:00:00Z&to=2026-12-02T00:00:00Z&limit=3"
+    _, few = await node.ask("GET", f"{path}&class=background-multi&fields=run,state")
+    assert [sorted(item) for item in few["items"]] == [["run", "state"]] * 3
+    assert few["next"] is not None
+    _, none = await node.ask("GET", f"{path}&class=exclusive")
+    assert none["items"] == []
+    ids = [item["run"] for item in few["items"]]
+    unknown = "00000000-0000-4000-8000-000000000000"
+    _, named = await node.ask("GET", f"/v1/runs?id={','.join([*ids, unknown])}&fields=id,state")
+    assert {item["id"]: item["state"] for item in named["items"]} == dict.fromkeys(ids, "failed")
+    _, tasks = await node.ask("GET", "/v1/tasks?fields=id")
+    assert [list(task) for task in tasks["items"]] == [["id"]]
+    for wrong in ("/v1/runs?fields=colour", f"/v1/runs?id={ids[0]}&state=failed", "/v1/runs?id=x"):
+        assert (await node.ask("GET", wrong))[0] == 422

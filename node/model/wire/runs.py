@@ -217,6 +217,18 @@ class ScheduleDifference(Document):
     items: tuple[ScheduleChange, ...]
 
 
+class ScheduleBucket(Document):
+    """A piece of a node's time line in one class."""
+
+    starts_at: Instant
+    scheduling_class: SchedulingClass
+    runs: dict[str, int] = Field(description="The number of runs that overlap it, by state.")
+    busy: float = Field(
+        description="Its share, 0 to 1, in which at least one of them occupies time: they are held "
+        "or scheduled, or they ran."
+    )
+
+
 class SchedulePage(Document):
     """A page of a node's time line; the first one has its reserved time, too."""
 
@@ -233,4 +245,7 @@ class SchedulePage(Document):
         None,
         description="The instant whose schedule it is. Such a schedule has no reserved time, and "
         "no run that was deleted since.",
+    )
+    buckets: tuple[ScheduleBucket, ...] = Field(
+        (), description="With a resolution, in place of items: pieces that have runs, by start."
     )

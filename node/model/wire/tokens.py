@@ -46,3 +46,10 @@ class NewToken(Token):
     """A token that was just made, with its secret, which is shown this once."""
 
     token: str
+
+
+class Caller(Document):
+    """Who asks."""
+
+    label: str | None = Field(description="Of their token; null for a program that needs none.")
+    role: Role = Field(description="What they may do: see docs/trust.md.")

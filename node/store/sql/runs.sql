@@ -412,6 +412,88 @@ FROM run_gap
 INNER JOIN task ON run_gap.task_id = task.id
 WHERE run_gap.run_id = $1;
 
+-- named_runs --
+-- For people: those of these runs that exist, and that this user requested, if one is given.
+SELECT
+    run_known.run_id, run_known.task_id, run_known.test, run_known.tool, run_known.state, run_known.reason,
+    run_known.scheduling_class::text, run_known.priority, run_known.starts_at, run_known.ends_at,
+    run_known.slot, run_known.attempt, run_known.participants, run_known.participant, run_known.lead,
+    run_known.started_at, run_known.finished_at, run_known.displaced_by, run_known.summary, run_known.result,
+    run_known.verdict, run_known.verdict_reasons, run_known.requester, 1::bigint AS slots, run_known.slot AS last_slot,
+    coalesce(run.spec, task.spec) AS spec,
+    CASE WHEN jsonb_typeof(task.reference -> 'mesh') = 'string' THEN task.reference ->> 'mesh' END AS mesh
+FROM run_known
+INNER JOIN run ON run_known.run_id = run.id
+INNER JOIN task ON run_known.task_id = task.id
+WHERE run_known.run_id = ANY($1::uuid []) AND ($2::text IS NULL OR run_known.requester = $2)
+ORDER BY run_known.starts_at, run_known.run_id;
+
+-- named_gaps --
+-- The same for gaps, in the form of runs.
+SELECT
+    run_gap.run_id, run_gap.task_id, run_gap.test, run_gap.tool, run_gap.state, run_gap.reason,
+    run_gap.scheduling_class::text, run_gap.priority, run_gap.starts_at, run_gap.ends_at,
+    run_gap.slot, 0::smallint AS attempt, run_gap.participants, run_gap.participant, run_gap.lead,
+    NULL::timestamptz AS started_at, run_gap.changed_at AS finished_at, NULL::uuid AS displaced_by, NULL::text AS summary,
+    NULL::jsonb AS result, NULL::text AS verdict, '{}'::text [] AS verdict_reasons, run_gap.requester, run_gap.slots,
+    run_gap.last_slot,
+    task.spec,
+    CASE WHEN jsonb_typeof(task.reference -> 'mesh') = 'string' THEN task.reference ->> 'mesh' END AS mesh
+FROM run_gap
+INNER JOIN task ON run_gap.task_id = task.id
+WHERE run_gap.run_id = ANY($1::uuid []) AND ($2::text IS NULL OR run_gap.requester = $2)
+ORDER BY run_gap.starts_at, run_gap.run_id;
+
+-- buckets --
+-- The span [$1, $2) in buckets of $3 microseconds: for each bucket and class how many runs it overlaps by state, and in a
+-- row without a state for how many microseconds of it at least one of them occupies time.
+WITH shown AS (
+    SELECT scheduling_class::text AS lane, state, greatest(starts_at, $1) AS begins, least(ends_at, $2) AS ends, 1 AS slots
+    FROM run_known
+    WHERE
+        ends_at > $1 AND starts_at < $2 AND ($4::text IS NULL OR requester = $4)
+        AND ($5::text [] IS NULL OR scheduling_class::text = ANY($5))
+    UNION ALL
+    SELECT scheduling_class::text, state, greatest(starts_at, $1), least(ends_at, $2), slots
+    FROM run_gap
+    WHERE
+        ends_at > $1 AND starts_at < $2 AND ($4::text IS NULL OR requester = $4)
+        AND ($5::text [] IS NULL OR scheduling_class::text = ANY($5))
+),
+
+cut AS (
+    SELECT
+        shown.lane, shown.state, shown.slots, bucket.number,
+        tstzrange(
+            greatest(shown.begins, $1 + bucket.number * $3::bigint * interval '1 us'),
+            least(shown.ends, $1 + (bucket.number + 1) * $3::bigint * interval '1 us')
+        ) AS during
+    FROM shown
+    CROSS JOIN LATERAL generate_series(
+        (extract(EPOCH FROM shown.begins - $1) * 1000000)::bigint / $3::bigint,
+        ((extract(EPOCH FROM shown.ends - $1) * 1000000)::bigint - 1) / $3::bigint
+    ) AS bucket (number)
+),
+
+summed AS (
+    SELECT
+        number, lane, state, sum(slots)::bigint AS runs,
+        range_agg(during) FILTER (
+            WHERE state NOT IN ('waiting', 'set-aside', 'missed', 'cancelled', 'displaced', 'unplaced')
+        ) AS busy
+    FROM cut
+    GROUP BY GROUPING SETS ((number, lane, state), (number, lane))
+)
+
+SELECT
+    number, lane, state, runs,
+    (
+        SELECT coalesce(sum(extract(EPOCH FROM upper(piece.during) - lower(piece.during)) * 1000000), 0)::bigint
+        FROM unnest(summed.busy) AS piece (during)
+    ) AS busy
+FROM summed
+ORDER BY number, lane, state;
+
 -- at_slot --
 -- The last run of a task for the first slot in [$2, $3), or else the gap in which that is; with the slot.
 SELECT id, slot FROM (
