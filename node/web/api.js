@@ -19,6 +19,11 @@ export class Api {
     this.#askToken = askToken;
   }
 
+  /** Asks the reader for a token, although what was asked until now needs none. */
+  signIn() {
+    return this.#newToken(sessionStorage.getItem(TOKEN_KEY), false);
+  }
+
   /** Uses a token from now on, in this tab. */
   keep(token) {
     sessionStorage.setItem(TOKEN_KEY, token);
@@ -30,10 +35,11 @@ export class Api {
     return response.json();
   }
 
-  /** Posts a document, and returns the answer. */
-  async send(path, document) {
-    const headers = { Accept: "application/json", "Content-Type": "application/json" };
-    const options = { method: "POST", body: JSON.stringify(document) };
+  /** Makes a change, with a document unless it needs none, and returns the answer. */
+  async call(method, path, document) {
+    const type = document === undefined ? {} : { "Content-Type": "application/json" };
+    const headers = { Accept: "application/json", ...type };
+    const options = { method, body: document === undefined ? undefined : JSON.stringify(document) };
     const response = await this.open(path, headers, undefined, options);
     return response.json();
   }

@@ -1,56 +1,71 @@
 // Connects the parts of the page: what to fetch when, and what to draw with it.
 
+import { Actions, CALLER_PATH, runActions, taskActions } from "./actions.js";
 import { Api, ApiError } from "./api.js";
 import { ARCHIVES_PATH, drawArchives, RETRY_PATH } from "./archives.js";
 import { CAMPAIGNS_PATH, drawCampaigns } from "./campaigns.js";
 import { chart, coursePath, measured } from "./chart.js";
 import { coalesced } from "./coalesce.js";
-import { byId, setText } from "./dom.js";
+import { byId, element, setText } from "./dom.js";
 import { closeDrawer, openDrawer, showMessage, showRun, showRuns } from "./drawer.js";
 import * as header from "./header.js";
-import { drawList, LIST_NAMES, listPath } from "./lists.js";
+import { drawList, ENTRY_FIELDS, failuresPath, LIST_LENGTHS, LIST_NAMES, listPath, RUN_FIELDS } from "./lists.js";
 import { DAY, Model } from "./model.js";
 import { tick } from "./parts.js";
 import { go, leave, place } from "./place.js";
 import { Stream } from "./stream.js";
 import { drawTasks, partsPath, TASK_PATHS } from "./tasks.js";
 import { spanTitle, Timeline } from "./timeline.js";
+import { LANES, pieceOf } from "./timeline-layout.js";
 import { readable, stateOf } from "./words.js";
 
-const HOUR = 3_600_000;
-// Maximum number of changed runs to fetch one by one; for more, the whole span is fetched again.
-const SINGLY_AT_MOST = 6;
-const SAFETY = 30_000;
-const SCHEDULE_AT_MOST = 20_000;
+const MINUTE = 60_000;
+const HOUR = 60 * MINUTE;
+// Maximum number of changed runs to ask for by their ids; for more, the lists are fetched again.
+const NAMED_AT_MOST = 60;
+// Events tell what changes; everything is asked for this rarely in case one is lost.
+const SAFETY = 300_000;
+const RETRY = 30_000;
+const SCHEDULE_AT_MOST = 2_000;
+const BOOKED = new Set(["held", "scheduled", "running", "merging"]);
+const WITH_REASON = new Set(["waiting", "set-aside"]);
 
 const model = new Model();
 const api = new Api(askToken);
 const timeline = new Timeline(model, () => refreshSchedule({ urgent: true }));
+const actions = new Actions(api, afterAction);
 const changed = new Set();
+let caller = null; // or { label, role }: who reads this page
 let down = null; // or { since, why }, where why is the node's reason if it gave one
 let problem = null;
 let firstClock = null;
-let wholeDay = true;
+let moreFollow = false;
 
 // ------------------------------------------------------------------------------------------------
-// Fetching: each of these runs at most twice a second, and less often if the node is slow
+// Fetching: the less often, the more the node has to do for it, and less often if the node is slow
 // ------------------------------------------------------------------------------------------------
 
-const refreshLists = coalesced(() => reporting(fetchLists), 500);
-const refreshSchedule = coalesced(() => reporting(fetchSchedule), 500);
+const refreshLists = coalesced(() => reporting(fetchLists), 5_000);
+const refreshChanged = coalesced(() => reporting(fetchChanged), 5_000);
+const refreshSums = coalesced(() => reporting(fetchSums), 10_000);
+const refreshSchedule = coalesced(() => reporting(fetchSchedule), 30_000);
 const refreshTasks = coalesced(() => reporting(fetchTasks), 3_000);
+const refreshActive = coalesced(() => reporting(fetchActive), 30_000);
 const refreshNodes = coalesced(() => reporting(fetchNodes), 3_000);
-const refreshCampaigns = coalesced(() => reporting(fetchCampaigns), 10_000);
-const refreshCourse = coalesced(() => reporting(fetchCourse), 2_000);
+const refreshCampaigns = coalesced(() => reporting(fetchCampaigns), 60_000);
+const refreshCourse = coalesced(() => reporting(fetchCourse), 5_000);
 const refreshArchives = coalesced(() => reporting(fetchArchives), 10_000);
+const refreshCaller = coalesced(() => reporting(fetchCaller), 60_000);
 const refreshDrawer = coalesced(() => reporting(fetchDrawer), 500);
 
 function refreshAll() {
   refreshLists();
   refreshSchedule();
+  refreshSums();
   refreshTasks();
   refreshCampaigns();
   refreshNodes();
+  refreshCaller();
   refreshArchives();
   refreshCourse();
   refreshDrawer();
@@ -80,46 +95,95 @@ async function fetchLists() {
   const ids = [...changed];
   const { task } = place();
   const answers = await Promise.all(LIST_NAMES.map((name) => api.get(listPath(name, model.now(), task))));
-  answers.forEach(({ items }, index) => {
+  answers.forEach(({ items, next }, index) => {
     const name = LIST_NAMES[index];
-    model.lists[name] = model.merge(items);
+    model.merge(items);
+    if (name === "next") moreFollow = next !== null;
     byId(`${name}-api`).href = listPath(name, model.now(), task);
   });
   // Only after success: runs that could not be fetched must be fetched at the next attempt.
   for (const id of ids) changed.delete(id);
+  drawRuns();
   announce(ids);
-  drawRuns();
-  await fetchSingly(ids.filter((id) => !answers.some(({ items }) => items.some((run) => run.id === id))));
 }
 
-// The timeline needs the changed runs that are not in the lists.
-async function fetchSingly(ids) {
+/** Fetches the runs that events named; if they are many, the lists and the timeline instead. */
+async function fetchChanged() {
+  const ids = [...changed];
   if (!ids.length) return;
-  if (ids.length > SINGLY_AT_MOST) return void refreshSchedule();
-  const runs = await Promise.all(ids.map((id) => api.get(`/v1/runs/${id}`).catch(forgotten)));
-  model.merge(runs.filter(Boolean));
+  if (ids.length > NAMED_AT_MOST) {
+    refreshLists({ urgent: true });
+    refreshSchedule({ urgent: true });
+    return;
+  }
+  const { items } = await api.get(`/v1/runs?id=${ids.join()}&fields=${RUN_FIELDS}`);
+  model.merge(items);
+  const found = new Set(items.map(({ id }) => id));
+  for (const id of ids) {
+    changed.delete(id);
+    if (!found.has(id)) model.entries.delete(id);
+  }
   drawRuns();
+  announce(ids);
 }
 
-// A run that was deleted after its event was sent is not an error.
-function forgotten(error) {
-  if (error.status !== 404) throw error;
+/** Takes what an event says of a run, and asks for the rest of it if that matters. */
+function takeRun({ id, task, state }) {
+  const before = model.entries.get(id);
+  model.count(task, before?.state, state);
+  if (before) model.entries.set(id, { ...before, state, kind: stateOf(state).kind });
+  const isOver = ["done", "failed", "missed", "gone"].includes(stateOf(state).kind);
+  const isTold = BOOKED.has(before?.state) && !isOver && !WITH_REASON.has(state);
+  if (isTold) drawSoon();
+  else if (state !== "held") {
+    changed.add(id);
+    refreshChanged();
+  }
+  if (!isOver) return;
+  refreshSums();
+  refreshActive();
+  refreshCampaigns();
+  if (place().task) refreshCourse();
 }
 
+async function fetchSums() {
+  // Whole minutes, so that the same counts have the same address.
+  const now = Math.floor(model.now() / MINUTE) * MINUTE;
+  const path = schedulePath(now - DAY, now + HOUR, { pieces: 1 });
+  model.sum((await api.get(path)).buckets);
+  header.drawCounts(model.counts());
+}
+
+// A crowded lane is asked for in pieces, any other one run by run.
 async function fetchSchedule() {
-  const now = model.now();
-  const span = timeline.span(now);
-  const from = Math.min(span.from, wholeDay ? now - DAY : now - HOUR);
-  const to = Math.max(span.to, now + HOUR) + 5 * SAFETY;
-  const path = `/v1/schedule?from=${iso(from)}&to=${iso(to)}`;
-  const first = await api.get(path);
-  const { items, next } = await following(first, path);
-  wholeDay = false;
-  model.reserve(first.reserved);
-  // Of runs beyond those that were read, nothing is known.
-  model.replace(items, from, next ? Date.parse(items.at(-1).starts_at) : to);
+  const span = timeline.span(model.now());
+  const path = schedulePath(span.from, span.to, { pieces: 1 });
+  const { buckets, reserved } = await api.get(path);
+  const dense = model.takeLanes(buckets);
+  model.reserve(reserved);
   byId("timeline-api").href = path;
+  const { from, to } = { from: span.from, to: span.to + 2 * SAFETY };
+  const sparse = LANES.filter((lane) => !dense.includes(lane));
+  await Promise.all([
+    sparse.length ? fetchSingly(from, to, sparse) : null,
+    dense.length ? fetchPieces(from, to, dense) : null,
+  ]);
   drawRuns();
+}
+
+async function fetchSingly(from, to, lanes) {
+  const path = schedulePath(from, to, { lanes });
+  const { items, next } = await following(await api.get(path), path);
+  // Of runs beyond those that were read, nothing is known.
+  model.replace(items, from, next ? Date.parse(items.at(-1).starts_at) : to, lanes);
+}
+
+async function fetchPieces(from, to, lanes) {
+  const length = pieceOf(timeline.span(model.now()));
+  const first = Math.floor(from / length) * length;
+  const pieces = Math.ceil((to - first) / length);
+  const { buckets } = await api.get(schedulePath(first, first + pieces * length, { lanes, pieces }));
+  model.takePieces(buckets, length);
 }
 
 // The items of a page of a list and of the pages after it, up to a bound.
@@ -133,14 +197,28 @@ async function following({ items, next }, path) {
   return { items: all, next };
 }
 
+function schedulePath(from, to, { lanes = LANES, pieces = 0 } = {}) {
+  const only = lanes.length < LANES.length ? `&class=${lanes.join()}` : "";
+  const how = pieces ? `&resolution=PT${Math.ceil((to - from) / pieces / 1000)}S` : `&fields=${ENTRY_FIELDS}`;
+  return `/v1/schedule?from=${iso(from)}&to=${iso(to)}${only}${how}`;
+}
+
 const iso = (instant) => new Date(instant).toISOString();
 
 async function fetchTasks() {
   const [active, newest] = await Promise.all(TASK_PATHS.map((path) => api.get(path)));
   model.tasks = new Map([...newest.items, ...active.items].map((task) => [task.id, task]));
   await fetchParts();
-  drawTasks(model);
+  drawTasks(model, actionsOf);
+  drawFilter();
   drawRuns();
+}
+
+async function fetchActive() {
+  const { items } = await api.get(TASK_PATHS[0]);
+  for (const task of items) model.tasks.set(task.id, task);
+  drawTasks(model, actionsOf);
+  drawFilter();
 }
 
 // The runs of a pool task are those of the tasks of its seats.
@@ -172,15 +250,54 @@ async function fetchCampaigns() {
 }
 
 async function fetchArchives() {
+  caller ??= await api.get(CALLER_PATH);
+  // Who sees only their own tasks does not see what all of them deliver.
+  if (caller.role === "run") return;
   const { items } = await api.get(ARCHIVES_PATH);
   drawArchives(items, model.now(), retryArchive);
 }
 
 function retryArchive(destination) {
   return reporting(async () => {
-    await api.send(RETRY_PATH, { destination });
+    await api.call("POST", RETRY_PATH, { destination });
     await fetchArchives();
   });
+}
+
+async function fetchCaller() {
+  const [known, now] = [caller, await api.get(CALLER_PATH)];
+  caller = now;
+  if (known && known.role !== now.role) refreshArchives();
+  byId("sign-in").hidden = caller.label !== null;
+  drawTasks(model, actionsOf);
+  drawFilter();
+}
+
+/** Asks for what an action may have changed, and follows a task that it has created. */
+function afterAction() {
+  refreshTasks({ urgent: true });
+  refreshLists({ urgent: true });
+  refreshDrawer({ urgent: true });
+}
+
+/** Returns a button that opens the actions on a task; none if there are none. */
+function actionsOf(task) {
+  const names = taskActions(task, caller);
+  if (!names.length) return null;
+  const button = element("button", { type: "button", "aria-label": `act on ${task.headline}` }, "act …");
+  button.addEventListener("click", () => actions.choose(taskActions(model.tasks.get(task.id) ?? task, caller), { task }));
+  return button;
+}
+
+function drawFilter() {
+  const known = model.tasks.get(place().task);
+  setText(byId("filter-name"), known ? known.headline : `task ${place().task ?? ""}`);
+  const shown = known ? JSON.stringify([known.id, known.state, caller?.role]) : "";
+  const box = byId("filter-actions");
+  if (box.dataset.shown === shown) return;
+  box.dataset.shown = shown;
+  const buttons = known && actions.buttons(taskActions(known, caller), { task: known });
+  box.replaceChildren(...(buttons ? [buttons] : []));
 }
 
 async function fetchClock() {
@@ -198,8 +315,23 @@ async function fetchNodes() {
   header.drawNodes(nodes.items, model.now());
 }
 
+/** Fetches the runs of a drawer that lists them. */
+async function fetchSelection() {
+  const { list, lane, from, to } = place();
+  const now = model.now();
+  if (list === "failed") {
+    const { items } = await api.get(failuresPath(now - DAY, now));
+    model.merge(items);
+  } else if (list === "span") {
+    const path = schedulePath(Number(from), Number(to), { lanes: [lane] });
+    model.merge((await following(await api.get(path), path)).items);
+  }
+  drawSelection();
+}
+
 async function fetchDrawer() {
-  const { run: id } = place();
+  const { run: id, list } = place();
+  if (list) return void (await fetchSelection());
   if (!id) return;
   try {
     const [run, explanation] = await Promise.all([
@@ -208,12 +340,14 @@ async function fetchDrawer() {
     ]);
     const streamed = run.scheduling_class === "background-multi";
     const [task, course, intervals] = await Promise.all([
-      model.tasks.get(run.task) ?? api.get(`/v1/tasks/${run.task}`).catch(() => null),
+      api.get(`/v1/tasks/${run.task}`).catch(() => null),
       api.get(coursePath(run.task, run)),
       streamed ? api.get(`/v1/runs/${id}/intervals?order=desc&limit=200`) : { items: [] },
     ]);
     if (place().run === id) {
-      showRun(run, task, explanation, { course: measured(course.items), intervals: intervals.items }, model.now());
+      const buttons = actions.buttons(runActions(run, caller), { run, task: task ?? { id: run.task } });
+      const figures = { course: measured(course.items), intervals: intervals.items };
+      showRun(run, { task, explanation, buttons }, figures, model.now());
     }
   } catch (error) {
     if (place().run === id) showMessage(`run ${id}`, error.message);
@@ -225,8 +359,18 @@ async function fetchDrawer() {
 // Drawing
 // ------------------------------------------------------------------------------------------------
 
+const drawSoon = coalesced(async () => drawRuns(), 250);
+
 function drawRuns() {
-  for (const name of LIST_NAMES) drawList(name, model.lists[name], model);
+  const { task } = place();
+  for (const name of LIST_NAMES) {
+    model.lists[name] = model.listed(name, task);
+    drawList(name, model.lists[name], model);
+  }
+  if (moreFollow && model.lists.next.length < LIST_LENGTHS.next) {
+    moreFollow = false;
+    refreshLists();
+  }
   header.drawCounts(model.counts());
   timeline.draw();
   drawSelection();
@@ -251,9 +395,8 @@ function drawNotice() {
 function drawPlace() {
   const { task, run, list } = place();
   const filter = byId("filter");
-  const known = model.tasks.get(task);
   filter.hidden = !task;
-  setText(byId("filter-name"), known ? known.headline : `task ${task ?? ""}`);
+  drawFilter();
   timeline.show(task);
   if (!run && !list) return closeDrawer();
   if (run && byId("drawer").dataset.shown !== `run ${run}`) showMessage(`run ${run}`, "Loading …");
@@ -281,27 +424,21 @@ function drawSelection() {
 const stream = new Stream(api, {
   onOpen() {
     down = null;
-    // Changes during the break may concern any run of the day.
-    wholeDay = true;
     header.drawLive("live");
     drawNotice();
     refreshAll();
   },
   onEvent(type, data) {
     if (type === "run") {
-      changed.add(data.id);
-      refreshLists();
-      refreshTasks();
-      refreshCampaigns();
-      if (place().task) refreshCourse();
+      takeRun(data);
+      if (model.dense.size) refreshSchedule();
       if (place().run === data.id) refreshDrawer();
     } else if (type === "interval") {
       if (place().run === data.id) refreshDrawer();
     } else if (type === "task") {
-      refreshTasks();
-      refreshLists();
+      if (data.state !== "plan") refreshTasks();
     } else if (type === "reservation") {
-      refreshSchedule();
+      refreshSchedule({ urgent: true });
     } else if (type === "node") {
       refreshNodes();
     } else if (type === "archive") {
@@ -349,6 +486,11 @@ function listen() {
     refreshTasks({ urgent: true });
     refreshCourse({ urgent: true });
   });
+  byId("sign-in").addEventListener("click", async () => {
+    await api.signIn();
+    refreshCaller({ urgent: true });
+    refreshAll();
+  });
   const drawer = byId("drawer");
   drawer.addEventListener("close", () => {
     leave();
@@ -359,7 +501,7 @@ function listen() {
   // The whole row opens the run; its link is for the keyboard and for new tabs.
   document.addEventListener("click", ({ target }) => {
     const row = target.closest("tr[data-run]");
-    if (row && !target.closest("a") && !String(getSelection())) go({ run: row.dataset.run });
+    if (row && !target.closest("a, button") && !String(getSelection())) go({ run: row.dataset.run });
   });
 }
 
@@ -377,4 +519,5 @@ header.drawLive("connecting");
 drawPlace();
 setInterval(everySecond, 1_000);
 setInterval(refreshAll, SAFETY);
+setInterval(() => down !== null && refreshAll(), RETRY);
 stream.start();

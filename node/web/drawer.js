@@ -42,16 +42,17 @@ export function showRuns(key, title, entries, model) {
   if (!same) show(key, [title], [box]);
 }
 
-/** Shows a run with its parts, task (if known), explanation, course of figures, and last intervals. */
-export function showRun(run, task, explanation, { course, intervals }, now) {
+/** Shows a run with its parts, task (if known), explanation, buttons, course of figures, and last intervals. */
+export function showRun(run, { task = null, explanation = null, buttons = null }, { course, intervals }, now) {
   // Redraw only if something changed: what the reader unfolded stays unfolded.
   const drawer = byId("drawer");
-  const signature = JSON.stringify([run, explanation, course, intervals]);
+  const signature = JSON.stringify([run, explanation, buttons?.textContent, course, intervals]);
   if (drawer.dataset.signature === signature) return;
   const spec = task?.test.spec;
   show(`run ${run.id}`, headlineOf(run), [
     element("p", { class: "overview" }, stateBadge(run.state), " ", span(run, now)),
     verdict(run, explanation, now),
+    buttons,
     trust(run, now),
     section("Course up to this run", chart(course, { now, shown: run.id })),
     section("Result", treeOf(run.result)),

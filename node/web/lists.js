@@ -7,22 +7,29 @@ import { dateOf, readable } from "./words.js";
 
 const OVER = "finished,failed,missed,cancelled,displaced,unplaced";
 
+// What the page shows of a run; results and figures are asked for with the run alone.
+const SHARED = "task,headline,test,state,scheduling_class,priority,starts_at,ends_at,participants,reason,summary";
+export const RUN_FIELDS = `id,started_at,verdict,verdict_reasons,${SHARED}`;
+export const ENTRY_FIELDS = `run,${SHARED}`;
+
 /** The three lists: their queries, columns, and texts when they are empty. */
 const LISTS = {
   now: {
     query: "state=running,merging&order=asc&limit=20",
+    most: 20,
     columns: ["Run", "Progress", "Started"],
     cells: nowCells,
     empty: () => ["No run is in progress."],
   },
   next: {
-    query: "state=scheduled,held,waiting,set-aside&order=asc&limit=8",
+    query: "state=scheduled,held,waiting,set-aside&order=asc&limit=40",
+    most: 8,
     columns: ["Run", "Starts", "State"],
     cells: nextCells,
     empty: () => ["No run is planned. Measure something: ", element("code", {}, "parley rtt HOST")],
   },
   last: {
-    query: `state=${OVER}&order=desc&limit=60`,
+    query: `state=${OVER}&order=desc&limit=30`,
     most: 12,
     columns: ["State", "Result or reason", "Run", "When"],
     cells: lastCells,
@@ -31,12 +38,19 @@ const LISTS = {
 };
 
 export const LIST_NAMES = Object.keys(LISTS);
+export const LIST_LENGTHS = Object.fromEntries(LIST_NAMES.map((name) => [name, LISTS[name].most]));
+
+/** Returns the query for the newest runs without a result in a span. */
+export function failuresPath(from, to) {
+  const [first, last] = [from, to].map((instant) => new Date(instant).toISOString());
+  return `/v1/runs?state=failed,missed,unplaced&from=${first}&to=${last}&limit=200&fields=${RUN_FIELDS}`;
+}
 
 /** Returns the query of a list. "Last" ends now, so that it has no runs cancelled before their start. */
 export function listPath(name, now, task) {
   const until = name === "last" ? `&to=${new Date(now + 1000).toISOString()}` : "";
   const only = task ? `&task=${task}` : "";
-  return `/v1/runs?${LISTS[name].query}${until}${only}`;
+  return `/v1/runs?${LISTS[name].query}${until}${only}&fields=${RUN_FIELDS}`;
 }
 
 /** Returns whether a run took place; one cancelled before its start is not shown later either. */
@@ -45,7 +59,7 @@ const begun = ({ state, started }) => state !== "cancelled" || started !== null;
 /** Draws one list; unchanged rows stay. */
 export function drawList(name, entries, model) {
   const { columns, cells, empty, most } = LISTS[name];
-  drawTable(byId(name), most ? entries.filter(begun).slice(0, most) : entries, {
+  drawTable(byId(name), entries.filter(begun).slice(0, most), {
     caption: { now: "Running now", next: "Next runs", last: "Last runs" }[name],
     columns,
     empty,

@@ -5,6 +5,26 @@ import { stateOf } from "./words.js";
 const HOUR = 3_600_000;
 export const DAY = 24 * HOUR;
 
+// Maximum number of runs of a lane that are fetched and drawn one by one.
+const SINGLE_AT_MOST = 300;
+
+const HAS = {
+  now: ({ kind }) => kind === "running",
+  next: ({ kind }) => kind === "future",
+  last: ({ kind, starts }, now) => kind !== "running" && kind !== "future" && starts < now + 1000,
+};
+
+function add(sums, counts) {
+  for (const [name, count] of Object.entries(counts)) sums[name] = (sums[name] ?? 0) + count;
+}
+
+/** Converts numbers of runs by state into numbers by kind. */
+function countsOf(runs) {
+  const counts = { done: 0, running: 0, future: 0, gone: 0, missed: 0, failed: 0 };
+  for (const [state, count] of Object.entries(runs)) counts[stateOf(state).kind] += count;
+  return counts;
+}
+
 /** Converts a run or a schedule entry into the page's form. */
 function entryOf(document) {
   return {
@@ -18,12 +38,16 @@ function entryOf(document) {
     priority: document.priority,
     starts: Date.parse(document.starts_at),
     ends: Date.parse(document.ends_at),
-    started: document.started_at ?? null,
     participants: document.participants,
     reason: document.reason,
     summary: document.summary,
-    verdict: document.verdict,
-    doubts: document.verdict_reasons,
+  };
+}
+
+function verdictOf(document, kept) {
+  return {
+    verdict: document.verdict ?? kept.verdict ?? null,
+    doubts: document.verdict_reasons ?? kept.doubts ?? [],
   };
 }
 
@@ -47,6 +71,10 @@ export class Model {
   parts = new Map();
   lists = { now: [], next: [], last: [] };
   nodes = [];
+  /** The lanes that have too many runs for one by one: their pieces of time with counts. */
+  dense = new Map();
+  #laneCounts = {};
+  #sums = {};
   #clockAhead = 0;
   clockKnown = false;
 
@@ -63,17 +91,73 @@ export class Model {
 
   /** Adds runs, or updates them. */
   merge(documents) {
-    const entries = documents.map(entryOf);
+    const entries = documents.map((document) => {
+      const known = this.entries.get(document.run ?? document.id);
+      // The schedule has no verdicts.
+      const kept = document.run && known?.state === document.state ? known : {};
+      return { ...entryOf(document), started: document.started_at ?? kept.started ?? null, ...verdictOf(document, kept) };
+    });
     for (const entry of entries) this.entries.set(entry.id, entry);
     return entries;
   }
 
-  /** Replaces all runs that start in a span: runs that are not among the documents are removed. */
-  replace(documents, from, to) {
+  /** Returns the runs of a list, of one task if it is given: what runs, what is next, what is over. */
+  listed(name, task) {
+    const now = this.now();
+    const has = HAS[name];
+    const all = [...this.entries.values()].filter((entry) => has(entry, now) && (!task || this.#isOf(entry, task)));
+    all.sort((one, other) => one.starts - other.starts || (one.id < other.id ? -1 : 1));
+    return name === "last" ? all.reverse() : all;
+  }
+
+  /** Counts a run of a task in its new state. */
+  count(task, before, state) {
+    const known = this.tasks.get(task);
+    if (!known || before === state) return;
+    const runs = { ...known.runs, [state]: (known.runs[state] ?? 0) + 1 };
+    if (runs[before]) runs[before] -= 1;
+    this.tasks.set(task, { ...known, runs });
+  }
+
+  /** Takes the number of runs of the last day and the next hour. */
+  sum(buckets) {
+    this.#sums = {};
+    for (const { runs } of buckets) add(this.#sums, runs);
+  }
+
+  /** Takes the number of runs of each lane in the span shown, and returns the crowded lanes. */
+  takeLanes(buckets) {
+    this.#laneCounts = {};
+    for (const { scheduling_class: lane, runs } of buckets) {
+      const total = Object.values(runs).reduce((sum, count) => sum + count, 0);
+      this.#laneCounts[lane] = (this.#laneCounts[lane] ?? 0) + total;
+    }
+    const dense = Object.keys(this.#laneCounts).filter((lane) => this.#laneCounts[lane] > SINGLE_AT_MOST);
+    for (const lane of this.dense.keys()) if (!dense.includes(lane)) this.dense.delete(lane);
+    return dense;
+  }
+
+  /** Returns the number of runs of a crowded lane in the span shown. */
+  laneCount(lane) {
+    return this.#laneCounts[lane] ?? 0;
+  }
+
+  /** Replaces the pieces of crowded lanes. */
+  takePieces(buckets, length) {
+    this.dense.clear();
+    for (const { scheduling_class: lane, starts_at: starts, runs, busy } of buckets) {
+      const from = Date.parse(starts);
+      if (!this.dense.has(lane)) this.dense.set(lane, []);
+      this.dense.get(lane).push({ from, to: from + length, counts: countsOf(runs), busy });
+    }
+  }
+
+  /** Replaces all runs of lanes that start in a span: runs that are not among the documents are removed. */
+  replace(documents, from, to, lanes) {
     const present = new Set(this.merge(documents).map((entry) => entry.id));
     const oldest = this.now() - DAY - HOUR;
-    for (const { id, starts } of this.entries.values()) {
-      const vanished = starts >= from && starts < to && !present.has(id);
+    for (const { id, starts, lane } of this.entries.values()) {
+      const vanished = starts >= from && starts < to && lanes.includes(lane) && !present.has(id);
       if (vanished || starts < oldest) this.entries.delete(id);
     }
   }
@@ -110,16 +194,8 @@ export class Model {
   }
 
   counts() {
-    const now = this.now();
-    const counts = { running: 0, due: 0, finished: 0, failed: 0, missed: 0 };
-    for (const { kind, starts, ends } of this.entries.values()) {
-      const past = ends > now - DAY && starts <= now;
-      if (kind === "running") counts.running += 1;
-      else if (kind === "future" && starts >= now && starts < now + HOUR) counts.due += 1;
-      else if (kind === "done" && past) counts.finished += 1;
-      else if (kind === "failed" && past) counts.failed += 1;
-      else if (kind === "missed" && past) counts.missed += 1;
-    }
-    return counts;
+    const by = countsOf(this.#sums);
+    const running = this.listed("now").length || by.running;
+    return { running, due: by.future, finished: by.done, failed: by.failed, missed: by.missed };
   }
 }

@@ -12,13 +12,17 @@ const OPEN = new Set(["active", "paused", "refused"]);
 const RANK = { refused: 0, active: 1, paused: 2 };
 
 /** The queries for all active and paused tasks, and for the newest of the others. */
-export const TASK_PATHS = ["/v1/tasks?state=active,paused&limit=200", "/v1/tasks?limit=50"];
+const FIELDS = [
+  ...["id", "headline", "state", "reason", "waiting", "revision", "paused_at", "schedule", "after", "lead", "led_here"],
+  ...["campaign", "created_at", "next_run_at", "planned", "runs", "pool", "seats", "parent", "requester", "test"],
+].join();
+export const TASK_PATHS = [`/v1/tasks?state=active,paused&limit=200&fields=${FIELDS}`, `/v1/tasks?limit=20&fields=${FIELDS}`];
 
 /** Returns the query for the newest tasks of seats: of a pool task, or of any. */
-export const partsPath = (task) => `/v1/tasks?${task ? `parent=${task}` : "seats=true&state=active"}&limit=200`;
+export const partsPath = (task) => `/v1/tasks?${task ? `parent=${task}` : "seats=true&state=active"}&limit=200&fields=id,parent`;
 
-/** Draws the tasks: refused ones first, then by their next run, then the ended ones. */
-export function drawTasks(model) {
+/** Draws the tasks, each with what `actionsOf` returns: refused ones first, then by their next run, then the ended ones. */
+export function drawTasks(model, actionsOf) {
   const tasks = [...model.tasks.values()];
   const open = tasks.filter(({ state }) => OPEN.has(state));
   const ended = tasks.filter(({ state }) => !OPEN.has(state));
@@ -28,8 +32,8 @@ export function drawTasks(model) {
     caption: "Tasks",
     columns: COLUMNS,
     empty: noTask,
-    row: (task) => taskRow(task, model.now()),
-    sign: (task) => JSON.stringify([task, dateOf(model.now())]),
+    row: (task) => taskRow(task, actionsOf(task), model.now()),
+    sign: (task) => JSON.stringify([task, actionsOf(task) !== null, dateOf(model.now())]),
   });
 }
 
@@ -48,14 +52,14 @@ function byNextRun(one, other) {
   return first === second ? 0 : first - second;
 }
 
-function taskRow(task, now) {
+function taskRow(task, button, now) {
   const cells = [
     ["badge", stateBadge(task.state)],
     ["what", name(task), ...whyNot(task).map((why) => element("p", { class: "reason" }, readable(why, now)))],
     ["schedule", scheduleWords(task.schedule, now, task.after)],
     ["when", ...nextRun(task, now)],
     ["runs", seatCount(task.seats), runCounts(task.runs)],
-    ["more", element("a", { href: `#task=${task.id}`, "aria-label": `its runs: ${task.headline}, task ${task.id}` }, "its runs")],
+    ["more", element("a", { href: `#task=${task.id}`, "aria-label": `its runs: ${task.headline}, task ${task.id}` }, "its runs"), button],
   ];
   return element(
     "tr",

@@ -20,9 +20,9 @@ export const KINDS = ["done", "running", "future", "gone", "missed", "failed"];
 
 /**
  * Returns lanes and boxes for entries sorted by start; `view` has from, to, left, right, top, caption.
- * Reserved time has its own lane above the others.
+ * Reserved time has its own lane above the others. Of crowded lanes `dense` has pieces with counts.
  */
-export function layOut(entries, reserved, view) {
+export function layOut(entries, reserved, dense, view) {
   const scale = (view.right - view.left) / (view.to - view.from);
   const xOf = (instant) => view.left + (instant - view.from) * scale;
   const boxes = [];
@@ -37,6 +37,10 @@ export function layOut(entries, reserved, view) {
   };
   if (reserved.length) add("reserved", reserved.length, closures(reserved, xOf, view));
   for (const name of LANES) {
+    if (dense.has(name)) {
+      add(name, null, pieceColumns(dense.get(name), xOf, view));
+      continue;
+    }
     const own = entries.filter((entry) => entry.lane === name);
     add(name, own.length, bars(own, xOf, view, name === "exclusive") ?? columns(own, xOf, view, scale));
   }
@@ -98,12 +102,35 @@ function columns(entries, xOf, view, scale) {
 }
 
 function column(from, span, bucket, { xOf, view, most }) {
-  const x = Math.max(view.left, xOf(from));
-  const width = Math.max(1, Math.min(view.right, xOf(from + span)) - x - 1);
-  const height = Math.max(3, (COLUMNS_HIGH * bucket.length) / most);
   const counts = Object.fromEntries(KINDS.map((kind) => [kind, 0]));
   for (const entry of bucket) counts[entry.kind] += 1;
-  return { x, y: COLUMNS_HIGH - height, width, height, counts, from, to: from + span, entries: bucket };
+  return { ...columnBox(from, from + span, counts, { xOf, view, most }), entries: bucket };
+}
+
+function columnBox(from, to, counts, { xOf, view, most }) {
+  const total = totalOf(counts);
+  const x = Math.max(view.left, xOf(from));
+  const width = Math.max(1, Math.min(view.right, xOf(to)) - x - 1);
+  const height = Math.max(3, (COLUMNS_HIGH * total) / most);
+  return { x, y: COLUMNS_HIGH - height, width, height, counts, total, from, to };
+}
+
+const totalOf = (counts) => Object.values(counts).reduce((sum, count) => sum + count, 0);
+
+// The columns of a lane that the node has summed up.
+function pieceColumns(pieces, xOf, view) {
+  const shown = pieces.filter(({ from, to }) => to > view.from && from < view.to);
+  const most = Math.max(1, ...shown.map(({ counts }) => totalOf(counts)));
+  const boxes = shown.map(({ from, to, counts, busy }) => ({ ...columnBox(from, to, counts, { xOf, view, most }), busy }));
+  return { boxes, height: COLUMNS_HIGH, note: { most, span: shown.length ? shown[0].to - shown[0].from : 0 } };
+}
+
+const PIECES = 220;
+const PIECE_STEPS = [5, 10, 15, 20, 30, 60, 120, 300, 600, 900, 1800, 3600].map((seconds) => seconds * 1000);
+
+/** Returns the length of the pieces into which a span is cut for its columns. */
+export function pieceOf({ from, to }) {
+  return PIECE_STEPS.find((step) => step * PIECES >= to - from) ?? PIECE_STEPS.at(-1);
 }
 
 const MINUTE = 60_000;

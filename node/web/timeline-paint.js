@@ -150,7 +150,7 @@ function paintColumn(pen, box, theme) {
   let bottom = box.y + box.height;
   const shown = KINDS.filter((kind) => box.counts[kind]);
   for (const kind of shown) {
-    const height = (box.height * box.counts[kind]) / box.entries.length;
+    const height = (box.height * box.counts[kind]) / box.total;
     pen.globalAlpha = kind === "future" ? 0.45 : 1;
     pen.fillStyle = theme[kind];
     pen.fillRect(box.x, bottom - height, box.width, height);

@@ -53,7 +53,7 @@ export class Timeline {
     const view = { ...this.span(now), ...this.#frame(width) };
     const entries = this.#model.between(view.from, view.to, this.#task);
     const reserved = this.#model.reservedBetween(view.from, view.to);
-    const { lanes, boxes, bottom } = layOut(entries, reserved, view);
+    const { lanes, boxes, bottom } = layOut(entries, reserved, this.#model.dense, view);
     const height = Math.ceil(bottom + 2);
     this.#resize(width, height, density);
     const ticks = axisTicks(view, 72 * this.#theme.size);
@@ -80,7 +80,7 @@ export class Timeline {
 
   #describe(lanes) {
     const runs = lanes.filter(({ name }) => LANES.includes(name));
-    const counts = runs.map(({ name, count }) => `${count} ${name}`).join(", ");
+    const counts = runs.map(({ name, count }) => `${count ?? this.#model.laneCount(name)} ${name}`).join(", ");
     const closures = lanes.length > runs.length ? lanes[0].count : 0;
     const reserved = closures ? `, ${closures} reserved time${closures > 1 ? "s" : ""}` : "";
     const span = `${spell(this.#ahead * PAST)} back and ${spell(this.#ahead)} ahead`;
@@ -192,7 +192,7 @@ export class Timeline {
   #open(box) {
     if (!box || box.closure) return;
     if (box.entry) go({ run: box.entry.id });
-    else if (box.entries.length === 1) go({ run: box.entries[0].id });
+    else if (box.entries?.length === 1) go({ run: box.entries[0].id });
     else go({ list: "span", lane: box.lane, from: Math.round(box.from), to: Math.round(box.to) });
   }
 }
@@ -216,10 +216,11 @@ const WORDS = { done: "finished", future: "planned", gone: "cancelled or displac
 function columnTip(box, now) {
   const counts = [...KINDS].reverse().filter((kind) => box.counts[kind]);
   const words = counts.map((kind) => `${box.counts[kind]} ${WORDS[kind] ?? stateOf(kind).word}`);
-  const reason = box.entries.find(({ kind }) => kind === "failed")?.reason;
+  const busy = box.busy === undefined ? "" : `; ${Math.round(100 * box.busy)} % of the time occupied`;
+  const reason = box.entries?.find(({ kind }) => kind === "failed")?.reason;
   return [
-    element("p", {}, element("b", {}, spanTitle(box.lane, box.from, box.to, box.entries.length))),
-    element("p", {}, words.join(", ")),
+    element("p", {}, element("b", {}, spanTitle(box.lane, box.from, box.to, box.total))),
+    element("p", {}, words.join(", ") + busy),
     reason && element("p", { class: "reason" }, readable(reason, now)),
   ].filter(Boolean);
 }

@@ -248,6 +248,19 @@ class Page:
         """Return every address that the page has requested."""
         return [event["request"]["url"] for event in self._events("Network.requestWillBeSent")]
 
+    def received(self) -> int:
+        """Return the bytes of all answers as they came over the wire, those of streams included."""
+        ended = {
+            event["requestId"]: event["encodedDataLength"]
+            for event in self._events("Network.loadingFinished")
+        }
+        open_still = (
+            event["encodedDataLength"]
+            for event in self._events("Network.dataReceived")
+            if event["requestId"] not in ended
+        )
+        return int(sum(ended.values()) + sum(open_still))
+
     def complaints(self) -> list[str]:
         """Return errors and warnings of scripts, of the console, and of the browser's own log.
 

@@ -7,20 +7,24 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid5
 
 from aiohttp import web
 
 from node.model import times
+from node.model.classes import SchedulingClass
+from node.model.principals import Role
 from node.model.wire.nodes import ClockState, Node, NodeCard
 from node.model.wire.problems import MEDIA_TYPE, Problem
 from node.model.wire.reservations import ReservedSpan
-from node.model.wire.runs import Explanation, Run, ScheduleEntry
+from node.model.wire.runs import Explanation, Run, ScheduleBucket, ScheduleEntry
+from node.model.wire.tokens import Caller
 from node.web.routes import routes
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable, Iterator
 
     from node.model.wire.archives import Backlog
     from node.model.wire.campaigns import Campaign
@@ -93,6 +97,7 @@ class StandIn:
                 web.get("/v1/nodes", self._list_nodes),
                 web.get("/v1/nodes/self", self._card),
                 web.get("/v1/clock", self._clock),
+                web.get("/v1/tokens/self", self._caller),
                 web.get("/v1/events", self._stream),
             ]
         )
@@ -136,6 +141,9 @@ class StandIn:
 
     async def _list_runs(self, request: web.Request) -> web.Response:
         query = request.query
+        if "id" in query:
+            named = [self.runs.get(UUID(each)) for each in query["id"].split(",")]
+            return _listed(run for run in named if run is not None)
         states = query["state"].split(",")
         until = times.parse_instant(query["to"]) if "to" in query else times.LATEST
         found = [
@@ -167,6 +175,13 @@ class StandIn:
             for span in self.reserved
             if span.ends_at > since and span.starts_at < until
         ]
+        lanes = request.query.get("class", ",".join(SchedulingClass)).split(",")
+        found = [run for run in found if run.scheduling_class in lanes]
+        if "resolution" in request.query:
+            length = times.parse_duration(request.query["resolution"])
+            pieces = [_piece(found, at, at + length) for at in range(since, until, length)]
+            buckets = [bucket for piece in pieces for bucket in piece]
+            return web.json_response({"buckets": buckets, "reserved": reserved})
         first = int(request.query.get("cursor", "0"))
         end = first + self.schedule_page
         items = [_entry(run) for run in found[first:end]]
@@ -207,6 +222,9 @@ class StandIn:
     async def _clock(self, _request: web.Request) -> web.Response:
         return _found(ClockState(now=NOW, synchronised=True, error_bound_ms=0.42))
 
+    async def _caller(self, _request: web.Request) -> web.Response:
+        return _found(Caller(label="alice" if self.token else None, role=Role.READ))
+
     async def _stream(self, request: web.Request) -> web.StreamResponse:
         self.resumed.append(request.headers.get("Last-Event-ID", ""))
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
@@ -225,6 +243,15 @@ def _entry(run: Run) -> dict[str, Any]:
     shared = set(ScheduleEntry.model_fields) - {"run"}
     entry = ScheduleEntry(run=run.id, **run.model_dump(include=shared))
     return entry.model_dump(mode="json")
+
+
+def _piece(runs: list[Run], since: int, until: int) -> Iterator[dict[str, Any]]:
+    """Yield the classes that have runs in a piece of the schedule."""
+    inside = [run for run in runs if run.ends_at > since and run.starts_at < until]
+    for name in sorted({run.scheduling_class for run in inside}):
+        states = Counter(run.state for run in inside if run.scheduling_class == name)
+        bucket = ScheduleBucket(starts_at=since, scheduling_class=name, runs=states, busy=0.5)
+        yield bucket.model_dump(mode="json")
 
 
 def _listed(documents: Iterable[Document]) -> web.Response:

@@ -24,7 +24,7 @@ Promise.all([import('/web/drawer.js'), fetch('/v1/runs/%s').then((told) => told.
                 [{name: 'delay_median_ms', value: number, unit: 'ms', labels: {}}],
         });
         const intervals = Array.from({length: 30}, (_, number) => interval(29 - number));
-        drawer.showRun(run, null, null, {course: [], intervals}, Date.now());
+        drawer.showRun(run, {}, {course: [], intervals}, Date.now());
         const svg = document.querySelector('#drawer svg[role=img]');
         const count = (which) => svg.querySelectorAll(which).length;
         return [count('.dot'), count('path:not(.cross)'),

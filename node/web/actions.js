@@ -1,0 +1,290 @@
+// What the reader can do to tasks and runs: each action says what it does and with which call of the
+// API, is done only when confirmed, and tells its outcome. What the reader's token does not permit is
+// not offered.
+
+import { byId, element, icon } from "./dom.js";
+import { headlineOf } from "./parts.js";
+import { partsOf, stateOf } from "./words.js";
+
+const RANKS = ["read", "run", "operate", "own"];
+const OPEN = new Set(["active", "paused", "refused"]);
+const AHEAD = new Set(["waiting", "held", "scheduled", "set-aside"]);
+const UNDER_WAY = new Set(["running", "merging"]);
+// As many tasks as one request changes.
+const AT_ONCE = 500;
+
+export const CALLER_PATH = "/v1/tokens/self";
+
+/** Returns the actions for a task, in the order in which they are offered; none for those who only read. */
+export function taskActions(task, caller) {
+  if (!may(caller, "run")) return [];
+  const own = task.led_here && OPEN.has(task.state);
+  return [
+    task.pool ? null : "again",
+    own && task.state === "active" ? "pause" : null,
+    own && task.state === "paused" ? "resume" : null,
+    own && task.state === "active" && may(caller, "operate") ? "release" : null,
+    own ? "cancel" : null,
+    own ? "alike" : null,
+  ].filter(Boolean);
+}
+
+/** Returns the actions for a run. */
+export function runActions(run, caller) {
+  if (!may(caller, "run")) return [];
+  return [AHEAD.has(run.state) || UNDER_WAY.has(run.state) ? "cancel-run" : null, "again"].filter(Boolean);
+}
+
+const may = (caller, role) => RANKS.indexOf(caller?.role ?? "read") >= RANKS.indexOf(role);
+
+const post = (path, body) => ({ method: "POST", path, body });
+
+// Of each action: its name, what it does in a sentence, the call, what to say then, and what undoes it.
+const ACTIONS = {
+  again: {
+    name: "Run now",
+    does: () => "Measures once more, as soon as there is time, as a task of its own.",
+    call: async ({ task }, api) => post("/v1/tasks", onceMore(await api.get(`/v1/tasks/${task.id}`))),
+    done: (answer) => `Task ${answer.id.slice(0, 8)} measures once.`,
+    follow: (answer) => ({ task: answer.id }),
+    undo: (_, answer) => ["cancel", { task: answer }],
+  },
+  pause: {
+    name: "Pause",
+    does: () => "Frees its future runs on all nodes, and plans no others until it is resumed.",
+    call: ({ task }) => post(`/v1/tasks/${task.id}/pause`),
+    done: () => "The task is paused.",
+    undo: (subject) => ["resume", subject],
+  },
+  resume: {
+    name: "Resume",
+    does: () => "Plans its runs again from now on; those that the pause left out are not made up for.",
+    call: ({ task }) => post(`/v1/tasks/${task.id}/resume`),
+    done: () => "The task is planned again.",
+    undo: (subject) => ["pause", subject],
+  },
+  release: {
+    name: "Try again now",
+    does: () => "Plans now what waits for time, and ends a hold by the policies of its pool.",
+    call: ({ task }) => post(`/v1/tasks/${task.id}/release`),
+    done: () => "What waited is planned now.",
+  },
+  cancel: {
+    name: "Cancel",
+    does: () => "Cancels the task and its runs on every participant, also a run that is under way. It cannot be undone.",
+    call: ({ task }) => ({ method: "DELETE", path: `/v1/tasks/${task.id}` }),
+    done: () => "The task is cancelled.",
+    grave: true,
+  },
+  "cancel-run": {
+    name: "Cancel this run",
+    does: ({ run }) => {
+      const what = UNDER_WAY.has(run.state) ? "Stops the run on all participants" : "Cancels this run on all participants";
+      return `${what}; the other runs of its task stay. It cannot be undone.`;
+    },
+    call: ({ run }) => ({ method: "DELETE", path: `/v1/runs/${run.id}` }),
+    done: (answer) => `The run is ${stateOf(answer.state).word}.`,
+    grave: true,
+  },
+  alike: { name: "Cancel all like this", choose: true },
+};
+
+/** Returns the document of a task that measures once, now, what another one measures. */
+function onceMore(task) {
+  const kept = ["test", "tools", "priority", "campaign", "reference"].filter((name) => task[name] !== null);
+  const document = Object.fromEntries(kept.map((name) => [name, task[name]]));
+  const contexts = task.participants.filter(({ context }) => context).map(({ name, context }) => [name, context]);
+  if (contexts.length) document.contexts = Object.fromEntries(contexts);
+  if (task.archives?.length) document.archives = task.archives;
+  if (!task.led_here) document.participants = task.participants.map(({ name }) => name);
+  document.schedule = task.schedule.slip ? { slip: task.schedule.slip } : {};
+  return document;
+}
+
+/** The dialog in which actions are chosen, confirmed, and told. */
+export class Actions {
+  #api;
+  #dialog = byId("act");
+  #onDone;
+
+  constructor(api, onDone) {
+    this.#api = api;
+    this.#onDone = onDone;
+    byId("act-close").addEventListener("click", () => this.#dialog.close());
+    this.#dialog.addEventListener("click", ({ target }) => target === this.#dialog && this.#dialog.close());
+  }
+
+  /** Returns buttons for actions on a subject: `{ task }`, or `{ run, task }`. */
+  buttons(names, subject) {
+    if (!names.length) return null;
+    const made = names.map((name) => this.#button(ACTIONS[name].name, () => this.open(name, subject), ACTIONS[name]));
+    return element("p", { class: "actions" }, made);
+  }
+
+  /** Shows the actions on a task to choose from. */
+  choose(names, subject) {
+    this.#show(subject, this.buttons(names, subject));
+  }
+
+  /** Shows what an action does, to be confirmed. */
+  async open(name, subject) {
+    if (ACTIONS[name].choose) return this.#chooseAlike(subject);
+    const action = ACTIONS[name];
+    try {
+      const call = await action.call(subject, this.#api);
+      const confirm = this.#button(action.name, () => this.#do(action, subject, call), { grave: action.grave });
+      this.#ask(subject, [element("p", {}, action.does(subject)), callOf(call)], confirm);
+    } catch (error) {
+      this.#fail(subject, error);
+    }
+  }
+
+  async #do(action, subject, call) {
+    this.#busy();
+    try {
+      const answer = await this.#api.call(call.method, call.path, call.body);
+      const undo = action.undo?.(subject, answer);
+      const again = undo && this.#button(`Undo: ${ACTIONS[undo[0]].name.toLowerCase()}`, () => this.#undo(...undo));
+      this.#tell(subject, "done", action.done(answer), again);
+      this.#onDone(action.follow?.(answer));
+    } catch (error) {
+      this.#fail(subject, error);
+    }
+  }
+
+  // What was just confirmed is undone without another question.
+  async #undo(name, subject) {
+    const action = ACTIONS[name];
+    await this.#do({ ...action, undo: undefined }, subject, await action.call(subject, this.#api));
+  }
+
+  // ---- all like this
+
+  async #chooseAlike(subject) {
+    this.#show(subject, element("p", {}, "Asking the node …"));
+    try {
+      const [tasks, one] = await Promise.all([openTasks(this.#api), this.#api.get(`/v1/tasks/${subject.task.id}`)]);
+      const kinds = kindsOf(one).map((kind) => ({ ...kind, tasks: tasks.filter(kind.has) }));
+      const options = kinds.map(({ words, tasks: alike }, index) => {
+        return element("option", { value: index }, `${words}: ${alike.length}`);
+      });
+      const box = element("div", {});
+      const pick = async (index) => box.replaceChildren(...(await this.#alike(kinds[index], subject)));
+      const select = element("select", { change: ({ target }) => pick(Number(target.value)) }, options);
+      this.#show(subject, element("div", {}, element("label", {}, "Cancel all ", select), box));
+      await pick(0);
+      select.focus();
+    } catch (error) {
+      this.#fail(subject, error);
+    }
+  }
+
+  async #alike({ tasks, words }, subject) {
+    const call = post("/v1/tasks/changes", { change: "cancel", tasks: tasks.slice(0, AT_ONCE).map(({ id }) => id) });
+    const trial = await this.#api.call("POST", `${call.path}?dry_run=true`, call.body);
+    const refused = new Map(trial.items.filter(({ problem }) => problem).map(({ task, problem }) => [task, problem]));
+    const rest = tasks.length - call.body.tasks.length;
+    const count = call.body.tasks.length - refused.size;
+    const sentence = `${counted(count)} would be cancelled, with their runs. It cannot be undone.`;
+    const action = {
+      done: ({ items }) => {
+        const failed = items.filter(({ problem }) => problem);
+        const why = failed.length ? `; not ${counted(failed.length)}: ${failed[0].problem.detail}` : "";
+        return `${counted(items.length - failed.length)} cancelled${why}`;
+      },
+    };
+    const confirm = this.#button(`Cancel ${counted(count)}`, () => this.#do(action, subject, call), { grave: true });
+    return [
+      element("p", {}, sentence, rest ? ` ${counted(rest)} more would stay: one request changes ${AT_ONCE}.` : ""),
+      element("ul", { class: "alike", tabindex: "0", "aria-label": `Tasks ${words}` }, tasks.slice(0, AT_ONCE).map((task) => {
+        const problem = refused.get(task.id);
+        return element("li", {}, ...headlineOf(task), problem ? element("p", { class: "reason" }, problem.detail) : null);
+      })),
+      callOf(call),
+      this.#choices(count ? confirm : null),
+    ];
+  }
+
+  // ---- the dialog
+
+  #show({ task, run }, ...content) {
+    const { headline } = run ?? task;
+    byId("act-title").replaceChildren(...headlineOf({ headline }));
+    byId("act-body").replaceChildren(...content.filter(Boolean));
+    if (!this.#dialog.open) this.#dialog.showModal();
+    byId("act-body").querySelector("button, select")?.focus();
+  }
+
+  #ask(subject, content, confirm) {
+    this.#show(subject, ...content, this.#choices(confirm));
+    // A grave action is not done by an Enter that was meant for something else.
+    byId("act-body").querySelector(confirm.classList.contains("grave") ? ".leave" : ".confirm").focus();
+  }
+
+  #choices(confirm) {
+    confirm?.classList.add("confirm");
+    const leave = element("button", { type: "button", class: "leave", click: () => this.#dialog.close() }, "Leave it");
+    return element("p", { class: "actions" }, confirm, leave);
+  }
+
+  #busy() {
+    for (const button of byId("act-body").querySelectorAll("button, select")) button.disabled = true;
+  }
+
+  #fail(subject, error) {
+    this.#tell(subject, "failed", error.message);
+  }
+
+  #tell(subject, kind, sentence, undo) {
+    const close = element("button", { type: "button", click: () => this.#dialog.close() }, "Close");
+    const outcome = element("p", { class: `verdict ${kind}`, role: "status" }, icon(kind === "done" ? "check" : "cross"), element("span", {}, sentence));
+    this.#show(subject, outcome, element("p", { class: "actions" }, undo, close));
+    close.focus();
+  }
+
+  #button(words, click, { grave = false } = {}) {
+    return element("button", { type: "button", class: grave ? "grave" : "", click }, words);
+  }
+}
+
+const counted = (count) => `${count} task${count === 1 ? "" : "s"}`;
+
+/** Returns in which ways tasks can be like this one, from the narrowest. */
+function kindsOf(task) {
+  const meshOf = ({ reference }) => reference?.mesh;
+  const { test } = partsOf(task.headline);
+  return [
+    meshOf(task) && { words: `of the mesh ${meshOf(task)}`, has: (other) => meshOf(other) === meshOf(task) },
+    task.requester && {
+      words: `with ${test} that ${task.requester} requested`,
+      has: (other) => other.test.type === task.test.type && other.requester === task.requester,
+    },
+    task.campaign && { words: `of the campaign ${task.campaign}`, has: (other) => other.campaign === task.campaign },
+    { words: `with ${test}`, has: (other) => other.test.type === task.test.type },
+  ].filter(Boolean);
+}
+
+async function openTasks(api) {
+  const fields = "id,headline,test,campaign,reference,requester,led_here";
+  const path = `/v1/tasks?state=active,paused&limit=500&fields=${fields}`;
+  const tasks = [];
+  let next = null;
+  do {
+    const page = await api.get(next ? `${path}&cursor=${next}` : path);
+    tasks.push(...page.items);
+    next = page.next;
+  } while (next);
+  return tasks.filter(({ led_here: here }) => here);
+}
+
+/** Shows a call of the API as a line, and as a command. */
+function callOf({ method, path, body }) {
+  const data = body === undefined ? "" : ` \\\n  -H 'Content-Type: application/json' -d '${JSON.stringify(body).replaceAll("'", "'\\''")}'`;
+  const command = `curl -X ${method} -H "Authorization: Bearer $TOKEN" '${location.origin}${path}'${data}`;
+  return element(
+    "details",
+    { class: "call", open: body === undefined },
+    element("summary", {}, element("code", {}, `${method} ${path}`)),
+    element("pre", {}, command),
+  );
+}

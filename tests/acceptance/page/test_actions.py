@@ -1,0 +1,145 @@
+"""What readers can do on the page, in a real browser with a real node."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from tests.acceptance.outsider import Json, Outsider
+from tests.support.browser import Page, new_page
+from tests.support.page_opened import LIVE
+
+pytestmark = [pytest.mark.timeout(120), pytest.mark.asyncio(loop_scope="session")]
+
+ACT = "document.getElementById('act')"
+
+
+@asynccontextmanager
+async def shown(browser: str, a: Outsider, token: str, task: Json) -> AsyncIterator[Page]:
+    """Open the page of a node as the user of a token, with the runs of a task only."""
+    async with new_page(browser) as page:
+        await page.open(f"{a.url}/#token={token}")
+        await page.until(f"{LIVE} && document.querySelector('#tasks table')")
+        await page.evaluate(f"location.hash = 'task={task['id']}'")
+        await page.until("!document.getElementById('filter').hidden")
+        yield page
+        # The browser itself complains of answers that the page tells in words.
+        assert [each for each in page.complaints() if "409 (Conflict)" not in each] == []
+
+
+async def press_button(page: Page, box: str, words: str) -> None:
+    """Wait for a button with these words, focus it, and press Enter."""
+    find = (
+        f"[...document.querySelectorAll('{box} button')]"
+        f".find((each) => each.textContent === '{words}' && !each.disabled)"
+    )
+    await page.until(f"Boolean({find})")
+    await page.evaluate(f"{find}.focus()")
+    await page.press("Enter")
+
+
+async def test_tasks_are_paused_resumed_and_cancelled(browser: str, a: Outsider) -> None:
+    """Each action tells its call before it is done, and its outcome; a pause can be undone."""
+    task = await a.planned(await a.create("idle", schedule={"repeat": "PT1H"}))
+    path = f"/v1/tasks/{task['id']}"
+    async with shown(browser, a, a.token, task) as page:
+        await press_button(page, "#filter-actions", "Pause")
+        await page.until(f"{ACT}.innerText.includes('POST {path}/pause')")
+        assert (await a.get(path))["state"] == "active"
+        await press_button(page, "#act", "Pause")
+        await page.until(f"{ACT}.innerText.includes('The task is paused.')")
+        assert (await a.get(path))["state"] == "paused"
+        await press_button(page, "#act", "Undo: resume")
+        await page.until(f"{ACT}.innerText.includes('The task is planned again.')")
+        assert (await a.get(path))["state"] == "active"
+        await page.press("Escape")
+        await page.until(f"!{ACT}.open")
+        await press_button(page, "#filter-actions", "Cancel")
+        # Enter does nothing before the reader has moved to the button of what cannot be undone.
+        await page.until("document.activeElement.textContent === 'Leave it'")
+        await press_button(page, "#act", "Cancel")
+        await page.until(f"{ACT}.innerText.includes('The task is cancelled.')")
+        assert (await a.get(path))["state"] == "cancelled"
+
+
+async def test_problems_come_in_words(browser: str, a: Outsider) -> None:
+    """What the node refuses is told with its reason."""
+    task = await a.planned(await a.create("idle", schedule={"repeat": "PT1H"}))
+    async with shown(browser, a, a.token, task) as page:
+        await press_button(page, "#filter-actions", "Pause")
+        await page.until(f"{ACT}.innerText.includes('/pause')")
+        await a.cancel(task)
+        await press_button(page, "#act", "Pause")
+        await page.until(f"{ACT}.querySelector('.verdict.failed')")
+        assert "has ended" in await page.text("#act")
+
+
+async def test_a_run_is_cancelled_and_measured_again(browser: str, a: Outsider) -> None:
+    """The drawer of a run cancels it, and measures once more what it measured."""
+    task = await a.create("idle", schedule={"start": "PT3M"})
+    run = await a.run(task)
+    async with shown(browser, a, a.token, task) as page:
+        await page.evaluate(f"location.hash = 'run={run['id']}'")
+        await press_button(page, "#drawer", "Cancel this run")
+        await page.until(f"{ACT}.innerText.includes('DELETE /v1/runs/{run['id']}')")
+        await press_button(page, "#act", "Cancel this run")
+        await page.until(f"{ACT}.innerText.includes('The run is cancelled.')")
+        assert (await a.get(f"/v1/runs/{run['id']}"))["state"] == "cancelled"
+        await page.press("Escape")
+        await press_button(page, "#drawer", "Run now")
+        await press_button(page, "#act", "Run now")
+        await page.until(f"{ACT}.innerText.includes('measures once')")
+        newest = (await a.get("/v1/tasks", limit=1))["items"][0]
+        assert (newest["headline"], newest["schedule"]["repeat"]) == (task["headline"], None)
+        await press_button(page, "#act", "Undo: cancel")
+        await page.until(f"{ACT}.innerText.includes('The task is cancelled.')")
+
+
+async def test_all_like_one_are_cancelled(browser: str, a: Outsider) -> None:
+    """What is like a task is counted and listed before it is cancelled, and nothing else is."""
+    fields = {"schedule": {"repeat": "PT1H"}, "reference": {"mesh": "alike"}}
+    alike = [await a.planned(await a.create("idle", **fields)) for _ in range(3)]
+    other = await a.planned(await a.create("idle", schedule={"repeat": "PT1H"}))
+    async with shown(browser, a, a.token, alike[0]) as page:
+        await press_button(page, "#filter-actions", "Cancel all like this")
+        await page.until(f"{ACT}.innerText.includes('of the mesh alike: 3')")
+        await page.until(f"{ACT}.querySelectorAll('.alike li').length === 3")
+        await press_button(page, "#act", "Cancel 3 tasks")
+        await page.until(f"{ACT}.innerText.includes('3 tasks cancelled')")
+    states = [(await a.get(f"/v1/tasks/{task['id']}"))["state"] for task in (*alike, other)]
+    assert states == ["cancelled"] * 3 + ["active"]
+    await a.cancel(other)
+
+
+@pytest.mark.parametrize(
+    ("role", "offered"),
+    [
+        ("read", []),
+        ("run", ["Run now", "Pause", "Cancel", "Cancel all like this"]),
+        ("operate", ["Run now", "Pause", "Try again now", "Cancel", "Cancel all like this"]),
+    ],
+)
+async def test_only_what_the_token_permits_is_offered(
+    browser: str, a: Outsider, role: str, offered: list[str]
+) -> None:
+    """Those who only read have no buttons, and only those who operate release."""
+    asked = {"label": f"page-{role}", "role": role}
+    made = (await a.ask("POST", "/v1/tokens", asked)).body
+    if role == "run":  # they see their own tasks only
+        headers = {"Authorization": f"Bearer {made['token']}"}
+        document = {"test": {"type": "idle", "spec": {}}, "schedule": {"repeat": "PT1H"}}
+        answer = await a.ask("POST", "/v1/tasks", document, headers)
+        assert answer.status == 201, answer
+        task = answer.body
+    else:
+        task = await a.planned(await a.create("idle", schedule={"repeat": "PT1H"}))
+    async with shown(browser, a, made["token"], task) as page:
+        await page.until("document.querySelector('#filter-name').innerText.startsWith('idle')")
+        names = "[...document.querySelectorAll('#filter-actions button')].map((e) => e.innerText)"
+        await page.until(f"{names}.join() === '{','.join(offered)}'")
+        acting = await page.evaluate("document.querySelectorAll('td.more button').length > 0")
+        assert acting is bool(offered)
+        assert not await page.evaluate("document.getElementById('sign-in').checkVisibility()")
+    await a.cancel(task)
