@@ -49,7 +49,7 @@ class NewToken(Token):
 
 
 class Caller(Document):
-    """Who asks."""
+    """The user who asks, and their role."""
 
     label: str | None = Field(description="Of their token; null for a program that needs none.")
     role: Role = Field(description="What they may do: see docs/trust.md.")

@@ -1,4 +1,4 @@
-"""What readers can do on the page, in a real browser with a real node."""
+"""The actions that the page offers, in a real browser with a real node."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def test_tasks_are_paused_resumed_and_cancelled(browser: str, a: Outsider)
 
 
 async def test_problems_come_in_words(browser: str, a: Outsider) -> None:
-    """What the node refuses is told with its reason."""
+    """The page tells what the node refuses, with its reason."""
     task = await a.planned(await a.create("idle", schedule={"repeat": "PT1H"}))
     async with shown(browser, a, a.token, task) as page:
         await press_button(page, "#filter-actions", "Pause")
@@ -98,7 +98,7 @@ async def test_a_run_is_cancelled_and_measured_again(browser: str, a: Outsider) 
 
 
 async def test_all_like_one_are_cancelled(browser: str, a: Outsider) -> None:
-    """What is like a task is counted and listed before it is cancelled, and nothing else is."""
+    """Tasks like one are counted and listed before they are cancelled, and no others are."""
     fields = {"schedule": {"repeat": "PT1H"}, "reference": {"mesh": "alike"}}
     alike = [await a.planned(await a.create("idle", **fields)) for _ in range(3)]
     other = await a.planned(await a.create("idle", schedule={"repeat": "PT1H"}))
@@ -124,7 +124,7 @@ async def test_all_like_one_are_cancelled(browser: str, a: Outsider) -> None:
 async def test_only_what_the_token_permits_is_offered(
     browser: str, a: Outsider, role: str, offered: list[str]
 ) -> None:
-    """Those who only read have no buttons, and only those who operate release."""
+    """The page has no buttons for those who only read, and a release for those who operate."""
     asked = {"label": f"page-{role}", "role": role}
     made = (await a.ask("POST", "/v1/tokens", asked)).body
     if role == "run":  # they see their own tasks only

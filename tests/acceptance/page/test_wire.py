@@ -1,4 +1,4 @@
-"""What an open page costs: bytes over the wire, and processor time of the node."""
+"""The costs of an open page: bytes over the wire, and processor time of the node."""
 
 from __future__ import annotations
 
@@ -23,10 +23,8 @@ CPU_MOST_S = 1.0
 
 
 async def test_an_open_page_is_cheap(browser: str, lab: Lab, a: Outsider) -> None:
-    """A page that is open for 90 s with 14 tasks costs at most 200 kB, and little processor time.
-
-    A shorter time is watched without and with the page, and scaled up.
-    """
+    """An open page of 14 tasks costs in 90 s at most 200 kB, and little processor time."""
+    # A shorter time is watched without and with the page, and scaled up.
     tasks = [
         await a.create("rtt", spec={"dest": "127.0.0.1", "count": 1}, schedule=spread(number))
         for number in range(TASKS)
