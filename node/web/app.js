@@ -445,6 +445,8 @@ const stream = new Stream(api, {
       refreshArchives({ urgent: true });
     } else if (type === "campaign") {
       refreshCampaigns({ urgent: true });
+    } else if (type === "gap") {
+      refreshAll();
     }
   },
   onDown(why) {

@@ -1,5 +1,6 @@
 // The event stream of the node, read by fetch, because EventSource cannot send the token.
 
+const EVENTS_PATH = "/v1/events?types=run,interval,task,reservation,node,archive,campaign";
 const PAUSE_FIRST = 1_000;
 const PAUSE_LONGEST = 15_000;
 // A stream that is silent for longer may be dead without either side knowing, so it is reopened.
@@ -47,7 +48,7 @@ export class Stream {
     try {
       const resume = this.#lastId === null ? {} : { "Last-Event-ID": this.#lastId };
       const headers = { Accept: "text/event-stream", ...resume };
-      const response = await this.#api.open("/v1/events", headers, abort.signal);
+      const response = await this.#api.open(EVENTS_PATH, headers, abort.signal);
       this.#pause = PAUSE_FIRST;
       this.#handlers.onOpen();
       const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
