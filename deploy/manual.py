@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,9 +24,19 @@ def write_pages(directory: Path) -> int:
     for context in _contexts(click.Context(parley, info_name="parley")):
         name = context.command_path.replace(" ", "-")
         page = generate_man_page(context, version=program_version())
-        (directory / f"{name}.1").write_text(page)
+        (directory / f"{name}.1").write_text(page + _end(context.command))
         written += 1
     return written
+
+
+def _end(command: click.Command) -> str:
+    """Return what the help of a command ends with: its examples, line by line."""
+    lines = inspect.cleandoc((command.epilog or "").replace("\b", "")).splitlines()
+    if not lines:
+        return ""
+    title = "EXAMPLES" if lines[0] == "Examples:" else "NOTES"
+    text = "\n".join(lines[title == "EXAMPLES" :]).replace("\\", "\\e").replace("-", "\\-")
+    return f"\n.SH {title}\n.nf\n{text}\n.fi\n"
 
 
 def _contexts(context: click.Context) -> Iterator[click.Context]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from node.cli.examples import with_examples
 from node.cli.names import complete_names
 
 _WHOLE = 1000
@@ -31,7 +32,8 @@ class CommandGroup(click.Group):
         if place := self._late.pop(cmd_name, None):
             module, _, name = place.partition(":")
             self.add_command(getattr(importlib.import_module(module), name))
-        return complete_names(ctx, super().get_command(ctx, cmd_name))
+        command = with_examples(f"{self.name} {cmd_name}", super().get_command(ctx, cmd_name))
+        return complete_names(ctx, command)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of the help page."""

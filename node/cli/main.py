@@ -15,6 +15,7 @@ from typing import IO, TYPE_CHECKING, Any, TextIO
 
 import click
 
+from node.cli.examples import with_examples
 from node.cli.invocation import global_options
 from node.cli.names import complete_names
 
@@ -175,6 +176,16 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 """Name → import path of the click command, and its one-line help; in the order of the help page."""
 
+GROUPS = {
+    "Measure": "rtt latency latencybg interface throughput dns http tcp tls clock trace mtu",
+    "Look": "run schedule explain status doctor top events open",
+    "Plan": "task plan mesh campaign pool reservation simulate",
+    "Fleet": "node limits test tool archive webhook",
+    "Operate": "up login profile token audit admin completion",
+    "Develop": "lab plugin",
+}
+"""The sections of the help page, each with its commands."""
+
 _EPILOG = """\b
 Ids may be shortened to their first digits; @-1 is the newest task or run.
 Exit codes: 0 done, 1 run without a result or with total loss, something needs attention
@@ -312,7 +323,7 @@ class LazyGroup(click.Group):
             return None
         module, _, name = place[0].partition(":")
         command: click.Command = getattr(importlib.import_module(module), name)
-        return complete_names(ctx, command)
+        return complete_names(ctx, with_examples(cmd_name, command))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -328,8 +339,9 @@ class LazyGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """Write the list of the help page without importing any command."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+        for title, names in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, COMMANDS[name][1]) for name in names.split()])
 
 
 _CONTEXT: Mapping[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
