@@ -15,6 +15,38 @@ from tests.support.clocks import START, ManualClock
 from tests.support.served_nodes import asker, served
 from tests.support.served_pairs import Pair, paired
 
+_FINISHED = """
+    WITH made AS (
+        INSERT INTO task (
+            id, lead, test, spec, scheduling_class, duration, participants, participant, schedule,
+            created_at
+        )
+        VALUES (
+            gen_random_uuid(), $2, 'idle', '{}', 'background-multi', interval '2 min',
+            '[{"node": "x", "name": "a"}]', 0, '{}', $1
+        )
+        RETURNING id
+    ),
+
+    decided AS (
+        INSERT INTO exchange (id, task_id, state, lease_epoch, held_at, expires_at, decided_at)
+        SELECT
+            gen_random_uuid(), id, 'committed', 1, $1::timestamptz, $1::timestamptz,
+            $1::timestamptz + interval '1 min'
+        FROM made
+        RETURNING id, task_id
+    )
+
+    INSERT INTO run (
+        id, task_id, exchange_id, slot, attempt, participant, scheduling_class, priority, starts_at,
+        ends_at, state, started_at, finished_at, created_at, changed_at
+    )
+    SELECT
+        gen_random_uuid(), task_id, id, $1::timestamptz, 1, 0, 'background-multi', 0,
+        $1::timestamptz + interval '10 min', $1::timestamptz + interval '12 min', 'finished',
+        $1::timestamptz + interval '10 min', $1::timestamptz + interval '13 min', $1, $1
+    FROM decided
+"""
 SPAN = f"from={format_instant(START)}&to={format_instant(START + 12 * HOUR)}"
 
 
@@ -77,6 +109,25 @@ async def test_the_past_is_told(pair: Pair, clock: ManualClock) -> None:
     for wrong in ("since=2027-01-01T00:00:00Z", f"until={format_instant(clock.now() + 1)}"):
         assert (await pair.a.ask("GET", f"/v1/schedule/changes?{wrong}"))[0] == 422
     assert (await pair.a.ask("GET", "/v1/schedule?as_of=2027-01-01T00:00:00Z"))[0] == 422
+
+
+async def test_a_run_had_each_state_at_its_time(pair: Pair, clock: ManualClock) -> None:
+    """A run that is over was held, scheduled, running and merging before."""
+    await pair.a.rows(_FINISHED, clock.now(), pair.a.node.card.identity)
+    begun = clock.now()
+    clock.advance(20 * MINUTE)
+    seen = {}
+    for minutes in (-1, 0, 5, 11, 12, 14):
+        runs = await booked(pair, begun + minutes * MINUTE)
+        seen[minutes] = list(runs.values())
+    assert seen == {
+        -1: [],
+        0: ["held"],
+        5: ["scheduled"],
+        11: ["running"],
+        12: ["merging"],
+        14: ["finished"],
+    }
 
 
 async def test_displaced_and_moved_runs_are_told(pair: Pair, clock: ManualClock) -> None:

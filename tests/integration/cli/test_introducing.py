@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from node.trust.keys import NodeKey
 from tests.conftest import NewDatabase
 from tests.integration.cli.conftest import Parley
 from tests.integration.cli.test_first_contact import at_terminal
@@ -88,7 +89,8 @@ async def test_what_is_refused(
     here, signed_by = at(c), ("--identity", a.node.card.identity)
     gone = ("gone", "http://127.0.0.1:9", "ed25519:" + "A" * 43)
     misnamed = ("z", *triples(b)[1:])
-    await bare(*command, "--write", *misnamed, *gone, **at(a.node))
+    fetching = ("p", "pull", NodeKey.generate().identity)
+    await bare(*command, "--write", *misnamed, *gone, *fetching, **at(a.node))
 
     nobody = await bare(*command, "--yes", **here)
     assert (nobody.code, "a key that is not known here" in nobody.err) == (2, True), nobody.err
@@ -96,7 +98,8 @@ async def test_what_is_refused(
     assert (other.code, "is signed with" in other.err) == (3, True), other.err
 
     done = await bare(*command, *signed_by, "-o", "json", **here)
-    assert (done.code, states(done)) == (1, {"a": "added", "z": "refused", "gone": "refused"})
+    came = {"a": "added", "p": "added", "z": "refused", "gone": "refused"}
+    assert (done.code, states(done)) == (1, came)
     reasons = {node["name"]: node["reason"] for node in json.loads(done.out)}
     assert "calls itself b, not z" in reasons["z"]
     assert "gone" not in {node.name for node in await c.directory.known()}
@@ -106,7 +109,9 @@ async def test_what_is_refused(
     file.write_text(json.dumps(document))
     altered = await bare(*command, *signed_by, **here)
     assert (altered.code, "was altered or damaged" in altered.err) == (2, True), altered.err
-    assert [node.name for node in await c.directory.known()] == ["c", "a"]
+    names = [node.name for node in await c.directory.known()]
+    assert (names[:2], len(names)) == (["c", "a"], 3)
+    assert c.directory.by_identity(fetching[2]).url is None
 
 
 async def test_a_changed_url_is_told_and_followed(
