@@ -8,10 +8,12 @@ export const DAY = 24 * HOUR;
 // Maximum number of runs of a lane that are fetched and drawn one by one.
 const SINGLE_AT_MOST = 300;
 
+const AHEAD = new Set(["future", "waiting"]);
+
 const HAS = {
   now: ({ kind }) => kind === "running",
-  next: ({ kind }) => kind === "future",
-  last: ({ kind, starts }, now) => kind !== "running" && kind !== "future" && starts < now + 1000,
+  next: ({ kind }) => AHEAD.has(kind),
+  last: ({ kind, starts }, now) => kind !== "running" && !AHEAD.has(kind) && starts < now + 1000,
 };
 
 function add(sums, counts) {
@@ -20,7 +22,7 @@ function add(sums, counts) {
 
 /** Converts numbers of runs by state into numbers by kind. */
 function countsOf(runs) {
-  const counts = { done: 0, running: 0, future: 0, gone: 0, missed: 0, failed: 0 };
+  const counts = { done: 0, running: 0, future: 0, waiting: 0, gone: 0, missed: 0, failed: 0 };
   for (const [state, count] of Object.entries(runs)) counts[stateOf(state).kind] += count;
   return counts;
 }
@@ -196,6 +198,6 @@ export class Model {
   counts() {
     const by = countsOf(this.#sums);
     const running = this.listed("now").length || by.running;
-    return { running, due: by.future, finished: by.done, failed: by.failed, missed: by.missed };
+    return { running, due: by.future + by.waiting, finished: by.done, failed: by.failed, missed: by.missed };
   }
 }

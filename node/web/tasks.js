@@ -114,5 +114,5 @@ function runCounts(runs) {
   );
 }
 
-const ORDER = ["failed", "missed", "gone", "done", "running", "future"];
+const ORDER = ["failed", "missed", "gone", "done", "running", "future", "waiting"];
 const order = (state) => ORDER.indexOf(stateOf(state).kind);

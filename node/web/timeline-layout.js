@@ -16,7 +16,7 @@ const COLUMNS_HIGH = 3.5 * ROW;
 const CROWDED_FROM = 20;
 
 // From the bottom of a column to its top.
-export const KINDS = ["done", "running", "future", "gone", "missed", "failed"];
+export const KINDS = ["done", "running", "future", "waiting", "gone", "missed", "failed"];
 
 /**
  * Returns lanes and boxes for entries sorted by start; `view` has from, to, left, right, top, caption.

@@ -1,6 +1,7 @@
 // Paints the timeline's boxes on a canvas. Colours and font come from the style sheet.
 //
-// States differ not only by colour: past runs are solid, future ones outlined, failed ones hatched
+// States differ not only by colour: past runs are solid, booked ones outlined, those that wait for time
+// low and dotted, failed ones hatched
 // with a flag, missed ones hatched the other way with a dot, cancelled ones struck through.
 
 import { KINDS } from "./timeline-layout.js";
@@ -13,7 +14,7 @@ const RADIUS = 2.5;
 export function readTheme(canvas, density) {
   const style = getComputedStyle(canvas);
   const colour = (name) => style.getPropertyValue(`--${name}`).trim();
-  const names = ["ink", "muted", "line", "surface", "sunken", "accent", "done", "running", "future", "failed", "missed", "gone", "reserved", "on-bar"];
+  const names = ["ink", "muted", "line", "surface", "sunken", "accent", "done", "running", "future", "waiting", "failed", "missed", "gone", "reserved", "on-bar"];
   const theme = Object.fromEntries(names.map((name) => [name, colour(name)]));
   theme.family = style.fontFamily;
   theme.size = parseFloat(getComputedStyle(document.documentElement).fontSize) / 16;
@@ -151,7 +152,7 @@ function paintColumn(pen, box, theme) {
   const shown = KINDS.filter((kind) => box.counts[kind]);
   for (const kind of shown) {
     const height = (box.height * box.counts[kind]) / box.total;
-    pen.globalAlpha = kind === "future" ? 0.45 : 1;
+    pen.globalAlpha = { future: 0.45, waiting: 0.2 }[kind] ?? 1;
     pen.fillStyle = theme[kind];
     pen.fillRect(box.x, bottom - height, box.width, height);
     pen.globalAlpha = 1;
@@ -174,13 +175,25 @@ function paintBar(pen, box, theme, brushes) {
     outline(pen, box, 0);
     pen.fillStyle = theme[kind];
     pen.fill();
+  } else if (kind === "waiting") {
+    paintWaiting(pen, box, theme);
   } else {
     paintHollow(pen, box, theme, brushes[kind]);
   }
   if (kind === "gone") pen.fillRect(box.x, box.y + box.height / 2 - 0.75, box.width, 1.5);
   else if (kind === "failed") paintFlag(pen, box, theme.failed);
   else if (kind === "missed") paintDot(pen, box, theme.missed);
-  if (box.width >= TEXT_FROM && kind !== "gone") paintLabel(pen, box, theme, solid);
+  if (box.width >= TEXT_FROM && kind !== "gone" && kind !== "waiting") paintLabel(pen, box, theme, solid);
+}
+
+// A run without a time is where its slot is, so it is drawn as less than a run that is booked.
+function paintWaiting(pen, box, theme) {
+  outline(pen, { ...box, y: box.y + box.height / 2, height: box.height / 2 }, 0.5);
+  pen.strokeStyle = theme.waiting;
+  pen.lineWidth = 1;
+  pen.setLineDash([1.5, 2]);
+  pen.stroke();
+  pen.setLineDash([]);
 }
 
 // Draws an outline in the colour of the kind, over hatching if there is any; dashed until agreed.

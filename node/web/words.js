@@ -5,12 +5,12 @@ const MINUTE = 60 * SECOND;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
 
-// kind determines colour and drawing: future, running, done, failed, missed, gone.
+// kind determines colour and drawing: waiting (without a time), future, running, done, failed, missed, gone.
 const STATES = {
-  waiting: { word: "waiting for time", kind: "future", icon: "clock" },
+  waiting: { word: "waiting for time", kind: "waiting", icon: "clock" },
   held: { word: "held", kind: "future", icon: "clock" },
   scheduled: { word: "scheduled", kind: "future", icon: "clock" },
-  "set-aside": { word: "set aside", kind: "future", icon: "pause" },
+  "set-aside": { word: "set aside", kind: "waiting", icon: "pause" },
   running: { word: "running", kind: "running", icon: "play" },
   merging: { word: "collecting", kind: "running", icon: "play" },
   finished: { word: "finished", kind: "done", icon: "check" },

@@ -218,6 +218,32 @@ async def test_timeline_by_mouse(browser: str, ordinary: StandIn) -> None:
         assert scene.CAUSE in await page.text("#tip")
 
 
+async def test_waiting_looks_unlike_scheduled(browser: str, ordinary: StandIn) -> None:
+    """A run without a time covers less of the timeline than one that is booked."""
+    covered = """Promise.all(['layout', 'paint'].map((it) => import(`/web/timeline-${it}.js`)))
+        .then(([{ layOut }, { paint, readTheme }]) => ['scheduled', 'waiting'].map((state) => {
+            const kind = { scheduled: 'future', waiting: 'waiting' }[state];
+            const canvas = document.getElementById('canvas').cloneNode();
+            document.getElementById('stage').append(canvas);
+            Object.assign(canvas, { width: 400, height: 200 });
+            const view = { from: 0, to: 100, left: 0, right: 400, top: 0, caption: 0 };
+            const entry = { id: 'x', lane: 'normal', starts: 10, ends: 90, state, kind };
+            const scene = { ...layOut([entry], [], new Map(), view), view, ticks: [], now: -50 };
+            const draw = (boxes) => {
+                const size = { width: 400, height: 200, density: 1, nowText: '' };
+                paint(canvas, { ...scene, ...size, boxes }, readTheme(canvas, 1));
+                return canvas.getContext('2d').getImageData(60, 0, 280, 200).data;
+            };
+            const [there, away] = [draw(scene.boxes), draw(scene.boxes.slice(1))];
+            canvas.remove();
+            return there.filter((value, index) => value !== away[index]).length;
+        }))"""
+    async with opened(browser, ordinary) as page:
+        await page.until(DRAWN)
+        scheduled, waiting = await page.evaluate(covered)
+    assert 0 < waiting < scheduled / 2
+
+
 async def test_reserved_time_is_shown(browser: str, ordinary: StandIn) -> None:
     """Reserved time has its own lane above the others and a tip, and appears with an event."""
     label = "document.getElementById('canvas').ariaLabel"
