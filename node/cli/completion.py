@@ -17,7 +17,7 @@ def completion(context: click.Context, shell: str) -> None:
       zsh:   eval "$(parley completion zsh)"        in ~/.zshrc
       fish:  parley completion fish > ~/.config/fish/completions/parley.fish
 
-    Names and ids are those of the node in use, if it answers soon over plain HTTP, as on this host.
+    Names and ids are those of the node in use, if it answers soon and its key is known.
     """  # noqa: D301 - click's mark for lines to keep
     kind = get_completion_class(shell)
     if kind is None:

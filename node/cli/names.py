@@ -1,7 +1,7 @@
 """Complete names and ids in a shell: of tasks, runs, tests, tools, nodes, meshes, and others.
 
-A shell waits for them with each Tab, so they are asked for over plain HTTP only, for a moment, and
-there are none if the node does not answer, or refuses.
+A shell waits for them with each Tab, so they are asked for a moment only, and there are none if the
+node does not answer or refuses, or if its key has not been confirmed yet.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from click.shell_completion import CompletionItem
 
 if TYPE_CHECKING:
     from node.client.answers import Members
-    from node.client.reader import PlainReader
+    from node.client.reader import QuickReader
 
 _MOMENT_S = 0.25
 _MANY = 100
@@ -32,7 +32,7 @@ class _Kind:
     help: str = ""
     paged: bool = True
 
-    def items(self, reader: PlainReader, incomplete: str) -> Iterator[CompletionItem]:
+    def items(self, reader: QuickReader, incomplete: str) -> Iterator[CompletionItem]:
         """Yield what the node has that begins like this."""
         from node.client.reader import finished
 
@@ -133,23 +133,24 @@ def _completed(
     kinds: Sequence[_Kind], context: click.Context, incomplete: str
 ) -> list[CompletionItem]:
     from node.cli.invocation import Invocation
-    from node.cli.servers import is_checked
-    from node.client.reader import PlainReader
+    from node.cli.servers import known_tls
+    from node.client.reader import QuickReader, UntrustedError
     from node.clock import SystemClock
     from node.model.errors import ParleyError
 
     invocation = context.ensure_object(Invocation)
     try:
         server = invocation.server_url()
-        if invocation.borrowed or is_checked(invocation, server):
+        if (tls := known_tls(invocation, server)) is None:
             return []
-        reader = PlainReader(
+        reader = QuickReader(
             server,
             invocation.access_token(),
             SystemClock(),
+            tls=tls,
             plain_http=invocation.allows_plain_http,
             limit_s=_MOMENT_S,
         )
         return [item for kind in kinds for item in kind.items(reader, incomplete)]
-    except (ParleyError, click.ClickException, OSError):
+    except (ParleyError, UntrustedError, click.ClickException, OSError):
         return []

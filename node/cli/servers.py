@@ -34,6 +34,23 @@ def is_checked(invocation: Invocation, server: str) -> bool:
     return invocation.expected_identity is not None or server.startswith("https:") or strays
 
 
+def known_tls(invocation: Invocation, server: str) -> TlsOptions | None:
+    """Return how to check the certificate of a server that was used before, without asking it.
+
+    Return None if more has to be checked, by :func:`tls_of`.
+    """
+    if invocation.borrowed:
+        return None
+    if not is_checked(invocation, server):
+        return {}
+    identity, given = pinned(server), invocation.expected_identity
+    if identity is None or given not in {None, identity} or not server.startswith("https:"):
+        return None
+    from node.trust import tls  # loads cryptography
+
+    return tls.pinned(identity)
+
+
 async def tls_of(invocation: Invocation, server: str) -> TlsOptions:
     """Return how to check the certificate of a server, once it has shown to be the right one.
 

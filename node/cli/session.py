@@ -15,7 +15,7 @@ from node.cli.giving_up import Followed, KnownReason, known_by_now
 from node.cli.invocation import Invocation, global_options
 from node.cli.output import OutputWriter
 from node.cli.progress import Progress
-from node.cli.servers import is_checked, tls_of
+from node.cli.servers import known_tls, tls_of
 from node.cli.times import duration_in_words
 from node.model import times
 from node.model.errors import ParleyError
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from node.client.reader import Reader
     from node.client.users import UserClient
     from node.clock import Clock
+    from node.trust.tls import TlsOptions
 
 CommandParameters = ParamSpec("CommandParameters")
 
@@ -81,7 +82,7 @@ def reads_node(
 ) -> Callable[CommandParameters, None]:
     """Turn a coroutine that only shows documents into a click callback, like :func:`asks_node`.
 
-    The command takes a third of the time of others, unless the node is asked over https.
+    The command takes a third of the time of others, unless the key of the node is not known yet.
     """
 
     @global_options
@@ -89,20 +90,33 @@ def reads_node(
     def callback(*args: CommandParameters.args, **kwargs: CommandParameters.kwargs) -> None:
         context = click.get_current_context()
         invocation = context.ensure_object(Invocation)
-        if invocation.borrowed or is_checked(invocation, invocation.server_url()):
-            context.exit(ask(context, lambda session: command(session, *args, **kwargs)))
         invocation.command = context.info_name
-        context.exit(_read(invocation, lambda session: command(session, *args, **kwargs)))
+
+        def work(session: ReadingSession) -> Coroutine[Any, Any, int | None]:
+            return command(session, *args, **kwargs)
+
+        server = invocation.server_url()
+        try:
+            tls = known_tls(invocation, server)
+        except ParleyError as error:
+            context.exit(report(error, invocation))
+        code = None if tls is None else _read(invocation, server, tls, work)
+        context.exit(ask(context, work) if code is None else code)
 
     return callback
 
 
 def _read(
     invocation: Invocation,
+    server: str,
+    tls: TlsOptions,
     command: Callable[[ReadingSession], Coroutine[Any, Any, int | None]],
-) -> int:
-    """Run a command that only reads, over plain HTTP, without loading a loop and its client."""
-    from node.client.reader import PlainReader, finished  # loads http, which --help does not need
+) -> int | None:
+    """Run a command that only reads, without loading a loop and its client.
+
+    Return None if the server has another certificate than ``tls`` trusts.
+    """
+    from node.client.reader import QuickReader, UntrustedError, finished  # loads http
     from node.clock import SystemClock
 
     clock = SystemClock()
@@ -111,10 +125,11 @@ def _read(
     limit_s = None if invocation.timeout is None else invocation.timeout / times.SECOND
     try:
         session = ReadingSession(
-            reader=PlainReader(
-                invocation.server_url(),
+            reader=QuickReader(
+                server,
                 invocation.access_token(),
                 clock,
+                tls=tls,
                 plain_http=invocation.allows_plain_http,
                 limit_s=limit_s,
             ),
@@ -123,6 +138,8 @@ def _read(
             progress=Progress(quiet=invocation.quiet),
         )
         return finished(command(session)) or 0
+    except UntrustedError:
+        return None
     except TimeoutError:
         return report_timeout(_too_late(invocation), "", invocation, TIMED_OUT)
     except ParleyError as error:

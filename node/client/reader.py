@@ -1,4 +1,4 @@
-"""A client that only reads documents, over plain HTTP, and loads in a few milliseconds.
+"""A client that only reads documents, and loads in a few milliseconds.
 
 Lists that people type again and again, and completion in shells, have to answer at once; aiohttp,
 asyncio and the models of all documents take three times as long to load as a list to read.
@@ -9,8 +9,9 @@ from __future__ import annotations
 import http.client
 import os
 import socket
+import ssl
 from collections.abc import Coroutine, Mapping
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from urllib.parse import urlencode, urlsplit
 
 from node.client.answers import (
@@ -28,11 +29,19 @@ from node.model import times
 from node.model.errors import NotAllowed
 from node.model.loopback import is_exposed
 
+if TYPE_CHECKING:
+    from node.trust.tls import TlsOptions
+
 Result = TypeVar("Result")
 
 _CONNECT_S = 5.0
 _PATIENCE_S = 30.0
 _CHUNK = 1 << 20
+_HTTPS = 443
+
+
+class UntrustedError(Exception):
+    """The server has another certificate; :mod:`node.client.first_contact` knows what it means."""
 
 
 class Reader(Protocol):
@@ -48,7 +57,7 @@ class Reader(Protocol):
 
 
 def finished(work: Coroutine[Any, Any, Result]) -> Result:
-    """Run a coroutine that waits for nothing but a :class:`PlainReader`, without a loop."""
+    """Run a coroutine that waits for nothing but a :class:`QuickReader`, without a loop."""
     try:
         work.send(None)
     except StopIteration as end:
@@ -58,8 +67,8 @@ def finished(work: Coroutine[Any, Any, Result]) -> Result:
     raise RuntimeError("it waits for a loop")
 
 
-class PlainReader:
-    """Reads over plain HTTP, one request at a time.
+class QuickReader:
+    """Reads over plain HTTP, or from a node whose key is known, one request at a time.
 
     Its methods are coroutines that never wait for a loop, so that commands are written once for
     this and for :class:`~node.client.users.UserClient`; :func:`finished` runs them.
@@ -71,16 +80,20 @@ class PlainReader:
         token: str | None,
         clock: Clock,
         *,
+        tls: TlsOptions | None = None,
         plain_http: bool = False,
         limit_s: float | None = None,
     ) -> None:
-        """Ask ``server``, http://HOST:PORT, for at most ``limit_s`` altogether.
+        """Ask ``server`` for at most ``limit_s`` altogether.
+
+        ``tls`` says whom to trust over https.
 
         :raises NotAllowed: the token would be sent so that others could read it on the way.
         """
         if token and not plain_http and is_exposed(server):
             raise NotAllowed(readable_on_the_way(server))
         self.server = server
+        self._tls = tls or {}
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._clock = clock
         self._ends = None if limit_s is None else clock.monotonic() + round(limit_s * times.SECOND)
@@ -97,6 +110,7 @@ class PlainReader:
         """Return the JSON of an answer; ask once more if the connection is lost.
 
         :raises TimeoutError: the whole time is over.
+        :raises UntrustedError: the server does not have the certificate of the key.
         """
         given = {name: str(value) for name, value in query.items() if value is not None}
         target = f"/v1{path}?{urlencode(given)}" if given else f"/v1{path}"
@@ -109,6 +123,8 @@ class PlainReader:
             if self._ends is not None and self._left() <= 0:
                 raise
             raise unreachable(self.server, f"no answer within {_PATIENCE_S:g} s") from None
+        except ssl.SSLError as error:
+            raise UntrustedError(str(error)) from error
         except socket.gaierror as error:
             raise unreachable(self.server, "its name cannot be resolved") from error
         except OSError as error:
@@ -122,10 +138,17 @@ class PlainReader:
         ends = self._clock.monotonic() + round(_PATIENCE_S * times.SECOND)
         parts = urlsplit(self.server)
         connection = http.client.HTTPConnection(
-            parts.hostname or "", parts.port, timeout=min(_CONNECT_S, self._left(ends))
+            parts.hostname or "",
+            parts.port or (_HTTPS if self._tls else None),
+            timeout=min(_CONNECT_S, self._left(ends)),
         )
         try:
             connection.connect()
+            if self._tls:
+                name = self._tls["server_hostname"]
+                connection.sock = self._tls["ssl"].wrap_socket(
+                    connection.sock, server_hostname=name
+                )
             connection.request("GET", target, headers=self._headers)
             wire = connection.sock
             wire.settimeout(self._left(ends))

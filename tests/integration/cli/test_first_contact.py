@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -197,3 +198,26 @@ async def test_a_node_with_tls_is_added_by_its_key(bare: Parley, a: Asker, secur
     assert (code, await _known(a)) == (3, []), shown
     code, shown = await _add(bare, a, url, "y")
     assert (code, await _known(a)) == (0, [secured.card.identity]), shown
+
+
+async def test_lists_of_a_known_node_are_quick(
+    bare: Parley, secured: Served, tmp_path: Path
+) -> None:
+    """Once the key is known its certificate is enough; another one is told as by any command."""
+    url = str(secured.card.url)
+    given = {"PARLEY_SERVER": url, "PARLEY_TOKEN": "secret"}
+    first = await bare("run", "list", PARLEY_IDENTITY=secured.card.identity, **given)
+    assert (first.code, first.out) == (0, "[]\n"), first.err
+    again = await bare.start("run", "list", PYTHONPROFILEIMPORTTIME="1", **given)
+    out, err = await again.communicate()
+    assert (again.returncode, out) == (0, b"[]\n"), err
+    assert b"http.client" in err
+    assert b"aiohttp" not in err
+    other = NodeKey.generate().identity
+    wrong = await bare("run", "list", PARLEY_IDENTITY=other, **given)
+    assert (wrong.code, wrong.out) == (5, "")
+    keys = tmp_path / ".config/parley/servers.json"
+    keys.write_text(json.dumps({url: other}))
+    wrong = await bare("run", "list", **given)
+    assert (wrong.code, wrong.out) == (5, "")
+    assert "is not the node with the key" in wrong.err
