@@ -208,7 +208,7 @@ async def test_lists_of_a_known_node_are_quick(
     given = {"PARLEY_SERVER": url, "PARLEY_TOKEN": "secret"}
     first = await bare("run", "list", PARLEY_IDENTITY=secured.card.identity, **given)
     assert (first.code, first.out) == (0, "[]\n"), first.err
-    again = await bare.start("run", "list", PYTHONPROFILEIMPORTTIME="1", **given)
+    again = await bare.start("run", "list", PYTHONPROFILEIMPORTTIME="1", **given)  # type: ignore[arg-type] # all are text
     out, err = await again.communicate()
     assert (again.returncode, out) == (0, b"[]\n"), err
     assert b"http.client" in err
