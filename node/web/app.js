@@ -10,6 +10,7 @@ import { byId, element, setText } from "./dom.js";
 import { closeDrawer, openDrawer, showMessage, showRun, showRuns } from "./drawer.js";
 import * as header from "./header.js";
 import { drawList, ENTRY_FIELDS, failuresPath, LIST_LENGTHS, LIST_NAMES, listPath, RUN_FIELDS } from "./lists.js";
+import { drawMesh, drawMeshes, fetchMesh, MESHES_PATH } from "./mesh.js";
 import { DAY, Model } from "./model.js";
 import { tick } from "./parts.js";
 import { go, leave, place } from "./place.js";
@@ -55,6 +56,8 @@ const refreshNodes = coalesced(() => reporting(fetchNodes), 3_000);
 const refreshCampaigns = coalesced(() => reporting(fetchCampaigns), 60_000);
 const refreshCourse = coalesced(() => reporting(fetchCourse), 5_000);
 const refreshArchives = coalesced(() => reporting(fetchArchives), 10_000);
+const refreshMesh = coalesced(() => reporting(fetchMeshShown), 30_000);
+const refreshMeshes = coalesced(() => reporting(fetchMeshes), 60_000);
 const refreshCaller = coalesced(() => reporting(fetchCaller), 60_000);
 const refreshDrawer = coalesced(() => reporting(fetchDrawer), 500);
 
@@ -66,6 +69,8 @@ function refreshAll() {
   refreshCampaigns();
   refreshNodes();
   refreshCaller();
+  refreshMeshes();
+  refreshMesh();
   refreshArchives();
   refreshCourse();
   refreshDrawer();
@@ -144,6 +149,7 @@ function takeRun({ id, task, state }) {
   refreshActive();
   refreshCampaigns();
   if (place().task) refreshCourse();
+  if (place().mesh) refreshMesh();
 }
 
 async function fetchSums() {
@@ -247,6 +253,16 @@ async function fetchCourse() {
 async function fetchCampaigns() {
   const { items } = await api.get(CAMPAIGNS_PATH);
   drawCampaigns(items);
+}
+
+async function fetchMeshes() {
+  drawMeshes((await api.get(MESHES_PATH)).items);
+}
+
+async function fetchMeshShown() {
+  const { mesh } = place();
+  const found = mesh ? await fetchMesh(api, mesh) : null;
+  if (place().mesh === mesh) drawMesh(mesh, found, model.now());
 }
 
 async function fetchArchives() {
@@ -487,6 +503,7 @@ function listen() {
     refreshLists({ urgent: true });
     refreshTasks({ urgent: true });
     refreshCourse({ urgent: true });
+    refreshMesh({ urgent: true });
   });
   byId("sign-in").addEventListener("click", async () => {
     await api.signIn();

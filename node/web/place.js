@@ -1,6 +1,6 @@
 // The address contains what the page shows: "#task=…" filters, "#run=…" and "#list=…" open the drawer.
 
-const FIELDS = ["task", "run", "list", "lane", "from", "to"];
+const FIELDS = ["task", "mesh", "run", "list", "lane", "from", "to"];
 
 /** Returns the fields in the address as an object. */
 export function place() {
@@ -8,9 +8,9 @@ export function place() {
   return Object.fromEntries(FIELDS.filter((name) => given.has(name)).map((name) => [name, given.get(name)]));
 }
 
-/** Returns another address; the filter by task stays unless it is changed. */
+/** Returns another address; the filter by task and the mesh stay unless they are changed. */
 export function hrefOf(next) {
-  const fields = { task: place().task, ...next };
+  const fields = { task: place().task, mesh: place().mesh, ...next };
   const given = Object.entries(fields).filter(([, value]) => value !== undefined && value !== null);
   return `#${new URLSearchParams(given)}`;
 }

@@ -97,6 +97,7 @@ class StandIn:
                 web.get("/v1/nodes", self._list_nodes),
                 web.get("/v1/nodes/self", self._card),
                 web.get("/v1/clock", self._clock),
+                web.get("/v1/meshes", self._no_meshes),
                 web.get("/v1/tokens/self", self._caller),
                 web.get("/v1/events", self._stream),
             ]
@@ -221,6 +222,9 @@ class StandIn:
 
     async def _clock(self, _request: web.Request) -> web.Response:
         return _found(ClockState(now=NOW, synchronised=True, error_bound_ms=0.42))
+
+    async def _no_meshes(self, _request: web.Request) -> web.Response:
+        return _listed(())
 
     async def _caller(self, _request: web.Request) -> web.Response:
         return _found(Caller(label="alice" if self.token else None, role=Role.READ))

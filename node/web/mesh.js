@@ -1,0 +1,72 @@
+// A mesh as a matrix: for each source and destination the latest result, its age, and what was delivered.
+
+import { byId, element, setText } from "./dom.js";
+import { ticking } from "./parts.js";
+import { hrefOf } from "./place.js";
+
+export const MESHES_PATH = "/v1/meshes?limit=100";
+const RUN_FIELDS = "task,summary,verdict,ends_at";
+
+/** Returns what a matrix is made of: the pairs, their tasks, and the latest results. */
+export async function fetchMesh(api, name) {
+  const path = `/v1/meshes/${name}`;
+  const runs = `/v1/runs?mesh=${name}&state=finished&limit=500&fields=${RUN_FIELDS}`;
+  const asked = [`${path}/pairs?limit=500`, `${path}/tasks?limit=500`, runs].map((each) => api.get(each));
+  const [pairs, tasks, latest] = (await Promise.all(asked)).map(({ items }) => items);
+  return { pairs, tasks, latest };
+}
+
+/** Draws links to the meshes; without any, nothing. */
+export function drawMeshes(meshes) {
+  const list = byId("meshes");
+  list.hidden = !meshes.length;
+  const items = meshes.map(({ name }) => element("li", {}, element("a", { href: hrefOf({ task: null, mesh: name }) }, name)));
+  byId("mesh-links").replaceChildren(...items);
+}
+
+/** Draws the matrices of a mesh, one for each test; null hides them. */
+export function drawMesh(name, found, now) {
+  byId("mesh-panel").hidden = found === null;
+  if (!found) return void byId("mesh").replaceChildren();
+  setText(byId("mesh-heading"), `Mesh ${name}`);
+  byId("mesh-api").href = `/v1/meshes/${name}/pairs`;
+  const tests = [...new Set(found.pairs.map(({ test }) => test))].sort();
+  const focused = document.activeElement?.closest("#mesh a")?.getAttribute("href");
+  const made = tests.map((test) => matrix(test, found, now));
+  byId("mesh").replaceChildren(...(made.length ? made : [element("p", { class: "empty" }, "No pair has measured yet.")]));
+  if (focused) byId("mesh").querySelector(`a[href="${CSS.escape(focused)}"]`)?.focus();
+}
+
+function matrix(test, { pairs, tasks, latest }, now) {
+  const own = pairs.filter((pair) => pair.test === test);
+  const [sources, dests] = ["source", "dest"].map((end) => [...new Set(own.map((pair) => pair[end]))].sort());
+  const taskOf = new Map(tasks.map((task) => [task.key, task.id]));
+  const resultOf = new Map([...latest].reverse().map((run) => [run.task, run]));
+  const at = new Map(own.map((pair) => [`${pair.source} ${pair.dest}`, pair]));
+  const head = element("tr", {}, element("td", {}, "from \\ to"), dests.map((dest) => element("th", { scope: "col" }, dest)));
+  const rows = sources.map((source) => {
+    const cells = dests.map((dest) => {
+      const pair = at.get(`${source} ${dest}`);
+      return pair ? cell(pair, taskOf.get(pair.key), resultOf.get(taskOf.get(pair.key)), now) : element("td", { class: "none" }, "");
+    });
+    return element("tr", {}, element("th", { scope: "row" }, source), cells);
+  });
+  const caption = element("caption", {}, element("b", { class: "test" }, test));
+  return element("div", { class: "matrix", tabindex: "0" }, element("table", {}, caption, element("thead", {}, head), element("tbody", {}, rows)));
+}
+
+function cell(pair, task, run, now) {
+  const share = pair.due ? pair.delivered / pair.due : null;
+  const kind = share === null ? "none" : share >= 0.99 ? "good" : share >= 0.9 ? "fair" : "bad";
+  const why = pair.causes.map(({ cause, count }) => `${count} × ${cause}`).join(", ");
+  const words = run ? run.summary : "no result yet";
+  const value = task ? element("a", { href: hrefOf({ task }) }, words) : words;
+  const delivery = share === null ? "nothing due" : `${pair.delivered} of ${pair.due}`;
+  return element(
+    "td",
+    { class: kind, title: why || null },
+    value,
+    element("small", {}, delivery, run ? " · " : "", run ? ticking("age", Date.parse(run.ends_at), now) : null),
+    kind === "fair" || kind === "bad" ? element("small", { class: "cause" }, pair.causes[0]?.cause) : null,
+  );
+}
