@@ -24,6 +24,7 @@ from node.execution import leftovers, process
 from node.execution.launcher import Launcher, LaunchOutcome
 from node.execution.process import FinishedProcess
 from node.housekeeping import PeriodicJob
+from node.model import times
 from node.model.ids import Generation
 from node.plugins.contracts import PartContext
 from node.store.runs import DueRun
@@ -105,9 +106,18 @@ class _Program:
             ended()
         return FinishedProcess(-15, b"", b"")
 
-    def release(self, now: Callable[[], int]) -> None:
+    def release(self, now: Callable[[], int], at: int, _latest: int) -> None:
+        asyncio.get_running_loop().call_later(max(0, at - now()) / times.SECOND, self._begin, now)
+
+    def _begin(self, now: Callable[[], int]) -> None:
         self.started_at = now()
         self._released.set()
+
+    async def begun(self, _now: Callable[[], int], timeout_s: float) -> bool:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._released.wait()
+        return self._released.is_set()
 
     @property
     def ended(self) -> bool:
