@@ -83,7 +83,7 @@ def test_what_was_signed_is_accepted() -> None:
         (("made", "name"), "c"),
         (("about",), "Trust me."),
     ],
-    ids=str,
+    ids=["name", "url", "identity", "instant", "maker", "about"],
 )
 def test_whatever_is_changed_is_found(path: tuple[Any, ...], value: Any) -> None:
     """A change of any member is named by the member."""
