@@ -87,7 +87,7 @@ async def test_events_are_printed_as_they_happen(a: Outsider, b: Outsider) -> No
 
 async def test_top_tells_who_takes_the_node(a: Outsider, b: Outsider) -> None:
     """It has what comes next and who takes the time, and prints once where no terminal is."""
-    later = {"start": (datetime.now(UTC) + timedelta(minutes=20)).isoformat()}
+    later = {"start": (datetime.now(UTC) + timedelta(seconds=40)).isoformat()}
     task = await a.create("idle", a, b, schedule=later)
     run = await a.until_state(await a.run(task), "scheduled")
     await b.until_state(run, "scheduled")
