@@ -68,7 +68,7 @@ async def test_the_last_part_merges_whatever_the_order(
     figures = {one.name: one.value for _, one in latest[0]}
     assert figures == {
         "parley_result_succeeded": 1,
-        "parley_result_idle_ms": DURATION / times.MILLISECOND,
+        "parley_result_idle_seconds": DURATION / times.SECOND,
     }
     assert latest[1:] == [[], []]
 
