@@ -441,9 +441,10 @@ async def listed(connection: Connection, wanted: RunFilter) -> list[Record]:
 
 async def named(connection: Connection, ids: Sequence[UUID], requester: str | None) -> list[Record]:
     """Return those of these runs and gaps that exist, by start; only what this user requested."""
-    rows: list[Record] = []
-    for query in ("named_runs", "named_gaps"):
-        rows += await connection.fetch(_SQL[query], list(ids), requester)
+    rows: list[Record] = [
+        *await connection.fetch(_SQL["named_runs"], list(ids), requester),
+        *await connection.fetch(_SQL["named_gaps"], list(ids), requester),
+    ]
     return sorted(rows, key=lambda row: (row["starts_at"], row["run_id"]))
 
 
