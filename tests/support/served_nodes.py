@@ -79,6 +79,7 @@ async def served(
                 dsn=dsn,
             )
             node = Served(core, means)
+            stack.push_async_callback(node.tool_runner.close)
             node.key = key
             node.capabilities.assume_all()
             await know(node)
