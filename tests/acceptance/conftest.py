@@ -45,6 +45,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run last the tests that wait for a full minute or read the complete run tables."""
     for last in _LAST:
         items.sort(key=lambda item: last in {item.name, item.path.name})
+    _begin_with_the_tutorial(items)
+
+
+def _begin_with_the_tutorial(items: list[pytest.Item]) -> None:
+    """Let the tutorial be the first of the pages that are typed: its lab is new."""
+    pages = Path(__file__).parent / "own_lab" / "test_documentation.py"
+    places = [at for at, item in enumerate(items) if item.path == pages]
+    typed = sorted((items[at] for at in places), key=lambda item: "tutorial" not in item.name)
+    for at, item in zip(places, typed, strict=True):
+        items[at] = item
 
 
 def _command(plan: NodePlan, evil_place: Path) -> list[str]:
