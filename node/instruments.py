@@ -61,6 +61,12 @@ class Instruments:
             ("archiver",),
             _DELIVERIES,
         )
+        self._tried = Counter(
+            "parley_archive_deliveries",
+            "Results given to archivers since the start, by outcome",
+            ("archiver", "fate"),
+            registry=self.registry,
+        )
         self._planned = self._histogram(
             "parley_planning_seconds",
             "Time to plan a task once, from its claim until the decision is written",
@@ -108,6 +114,10 @@ class Instruments:
     def message(self, kind: str, age: int) -> None:
         """Note that a message of this age (µs) was acknowledged."""
         self._messages.labels(kind).observe(max(0, age) / times.SECOND)
+
+    def tried(self, archiver: str, fate: str) -> None:
+        """Count a result that was given to an archiver, by what became of it."""
+        self._tried.labels(archiver, fate).inc()
 
     def archived(self, archiver: str, age: int) -> None:
         """Note that an archive accepted a result of this age (µs)."""

@@ -92,14 +92,6 @@ def _add_process(registry: CollectorRegistry, node: NodeService) -> None:
         served.labels(access).inc(count)
     steps = Counter("parley_clock_steps", "How often this host's clock was set", registry=registry)
     steps.inc(node.clock_steps.watcher.count)
-    tried = Counter(
-        "parley_archive_deliveries",
-        "Results given to archivers since the start, by outcome",
-        ["archiver", "fate"],
-        registry=registry,
-    )
-    for (archiver, outcome), count in node.result_delivery.counted.items():
-        tried.labels(archiver, outcome).inc(count)
 
 
 def _add_reachability(registry: CollectorRegistry, node: NodeService) -> None:

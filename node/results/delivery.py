@@ -139,8 +139,6 @@ class ResultDeliverer:
         self._workers: dict[int, asyncio.Task[None]] = {}
         self._open: dict[int, _Open] = {}
         self._places = asyncio.Semaphore(WORKERS_MAX)
-        self.counted: dict[tuple[str, str], int] = defaultdict(int)
-        """Deliveries since the start, by archiver and status."""
 
     def on_notice(self, notice: Notice) -> None:
         """Wake up if a notice says that results can be delivered.
@@ -391,12 +389,11 @@ class ResultDeliverer:
         outcomes: Mapping[int, DeliveryOutcome],
         now: int,
     ) -> None:
-        for outcome in outcomes.values():
-            self.counted[archiver, outcome.status] += 1
         for item in items:
-            told = outcomes.get(item.number)
-            if told is not None and told.status is DeliveryStatus.ACCEPTED:
-                self._instruments.archived(archiver, now - item.delivery().at)
+            if (outcome := outcomes.get(item.number)) is not None:
+                self._instruments.tried(archiver, outcome.status)
+                if outcome.status is DeliveryStatus.ACCEPTED:
+                    self._instruments.archived(archiver, now - item.delivery().at)
 
     def _log(self, opened: _Open, *, accepted: bool, parked: int, errors: Sequence[str]) -> None:
         """Log once that a destination fails, once that it works again, and what is parked."""
