@@ -1,4 +1,4 @@
-"""What the synchronous client is made of: an event loop of its own, which runs while it waits."""
+"""The base of the synchronous client: an event loop of its own, which runs while it waits."""
 
 from __future__ import annotations
 

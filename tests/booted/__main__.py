@@ -17,8 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from deploy.package import REPOSITORY
-from tests.booted.machine import Machine, lay_cable, make_root
-from tests.support.steps import Failed, require, run, step, wait_until
+from tests.booted.machine import Machine, lay_cable, leave, make_root
+from tests.support.steps import require, run, step, tell_story, wait_until
 
 PLACE = REPOSITORY / "build" / "booted"
 COMMANDS_MAX = 6
@@ -327,19 +327,7 @@ def tell(package: Path, *, keep: bool) -> str | None:
         story.remove,
         story.introduce,
     )
-    try:
-        for part in parts:
-            step(part)
-    except Failed as fault:
-        for machine in (a, b):
-            machine.show_log()
-        return str(fault)
-    finally:
-        for machine in (a, b):
-            machine.shut_down()
-            if not keep:
-                machine.remove()
-    return None
+    return tell_story(parts, (a, b), lambda: leave((a, b), keep=keep))
 
 
 if __name__ == "__main__":

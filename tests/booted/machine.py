@@ -11,6 +11,7 @@ import os
 import shutil
 import signal
 import subprocess
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -180,3 +181,11 @@ def lay_cable(one: Networked, other: Networked) -> None:
         for link in ("lo", "cable"):
             run("ip", "-n", machine.namespace, "link", "set", link, "up")
         run("ip", "-n", machine.namespace, "route", "add", "default", "via", machine.address)
+
+
+def leave(machines: Iterable[Machine], *, keep: bool) -> None:
+    """Shut machines down, and remove their files unless they are to be kept."""
+    for machine in machines:
+        machine.shut_down()
+        if not keep:
+            machine.remove()

@@ -15,8 +15,8 @@ import sys
 from pathlib import Path
 
 from deploy.package import REPOSITORY
-from tests.booted.machine import Machine, lay_cable, make_root
-from tests.support.steps import Failed, complete, require, run, step, wait_until
+from tests.booted.machine import Machine, lay_cable, leave, make_root
+from tests.support.steps import complete, require, run, step, tell_story, wait_until
 
 PLACE = REPOSITORY / "build" / "playbook"
 ANSIBLE = REPOSITORY / "deploy" / "ansible"
@@ -156,19 +156,7 @@ def tell(package: Path, *, keep: bool) -> str | None:
         story.close,
         story.stop_the_lead,
     )
-    try:
-        for part in parts:
-            step(part)
-    except Failed as fault:
-        for machine in (a, b):
-            machine.show_log()
-        return str(fault)
-    finally:
-        for machine in (a, b):
-            machine.shut_down()
-            if not keep:
-                machine.remove()
-    return None
+    return tell_story(parts, (a, b), lambda: leave((a, b), keep=keep))
 
 
 def main() -> str | None:

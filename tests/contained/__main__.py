@@ -20,7 +20,7 @@ import time
 from deploy.package import REPOSITORY
 from tests.booted.machine import MIRROR, lay_cable
 from tests.contained.host import PLACE, Host, environment, podman
-from tests.support.steps import Failed, complete, require, run, step, wait_until
+from tests.support.steps import Failed, complete, require, run, tell_story, wait_until
 
 STOP_MAX_S = 35
 """Less than the services are given in compose.yml before they are killed."""
@@ -245,16 +245,7 @@ def tell(*, keep: bool) -> str | None:
         story.remove,
     )
     clear(a, b, keep=True)  # what an interrupted run has left
-    try:
-        for part in parts:
-            step(part)
-    except Failed as fault:
-        for host in (a, b):
-            host.show_log()
-        return str(fault)
-    finally:
-        clear(a, b, keep=keep)
-    return None
+    return tell_story(parts, (a, b), lambda: clear(a, b, keep=keep))
 
 
 def clear(a: Host, b: Host, *, keep: bool) -> None:

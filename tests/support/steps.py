@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from node.clock import SystemClock
 
@@ -87,3 +88,30 @@ def step(part: Callable[[], None], title: str | None = None) -> None:
         print(f"FAIL  {title}")
         raise
     print(f"  ok  {title} ({time.monotonic() - began:.0f} s)", flush=True)
+
+
+class Logging(Protocol):
+    """A machine, or a group of containers, that a story is about."""
+
+    def show_log(self) -> None:
+        """Print the end of its log."""
+        ...
+
+
+def tell_story(
+    parts: Iterable[Callable[[], None]], hosts: Iterable[Logging], clean_up: Callable[[], None]
+) -> str | None:
+    """Do the parts of a story up to the first that fails; return its error message.
+
+    The logs of the hosts are printed then. ``clean_up`` is called in any case.
+    """
+    try:
+        for part in parts:
+            step(part)
+    except Failed as fault:
+        for host in hosts:
+            host.show_log()
+        return str(fault)
+    finally:
+        clean_up()
+    return None
