@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 
 from node.cli import services
 from node.execution import process
@@ -36,6 +37,15 @@ async def test_more_are_allowed_than_a_login_has() -> None:
     assert (finished.stdout, finished.stderr) == (b"{0}\n", b"")
 
 
+@pytest.fixture
+def logging_restored() -> Iterator[None]:
+    """Put back how this process logs, which a service that starts in it sets for itself."""
+    before = structlog.get_config()
+    yield
+    structlog.configure(**before)
+
+
+@pytest.mark.usefixtures("logging_restored")
 def test_a_service_allows_itself_many(monkeypatch: pytest.MonkeyPatch) -> None:
     """A service raises its limit before it starts anything."""
     limits: list[int] = []
