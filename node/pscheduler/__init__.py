@@ -1,0 +1,1 @@
+"""The language of pScheduler: its documents, its tests, and its conversations over HTTP."""

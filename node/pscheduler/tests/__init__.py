@@ -1,0 +1,1 @@
+"""The languages of pScheduler's tests: options, specs, participants, durations, results."""

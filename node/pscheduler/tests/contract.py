@@ -1,0 +1,152 @@
+"""The contract of a test's language: pScheduler's words for one test, and ours. Pure.
+
+A test passes through these steps, here with the words ``--dest b --count 3``::
+
+    words ─ parse ─▶ spec ─ check ─▶ participants, duration
+    spec ─ to_parley ─▶ our test, its spec and participants ─▶ a task of this node
+    what its run left behind ─ result ─▶ result ─ text, html ─▶ what a person reads
+
+Words and specs come from other programs. Whatever they are, the functions here return or raise
+:class:`~node.pscheduler.refusals.Refusal`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+Document = dict[str, Any]
+"""A JSON object as pScheduler writes it."""
+
+MAINTAINER: Mapping[str, str] = {
+    "name": "Parley",
+    "email": "root@localhost",
+    "href": "https://www.apache.org/licenses/LICENSE-2.0",
+}
+"""The maintainer in all enumerations: the operator of this host answers for its plugins."""
+
+
+@dataclass(frozen=True)
+class Participants:
+    """The hosts that take part, lead first; None is whoever is asked.
+
+    ``null_reason`` says why the first one is None, and ``reason_member`` is the member that tells
+    it, which one test calls differently.
+    """
+
+    names: tuple[str | None, ...]
+    null_reason: str | None = None
+    reason_member: str = "null-reason"
+
+    def document(self) -> Document:
+        """Return the answer of ``/tests/T/participants``."""
+        document: Document = {"participants": list(self.names)}
+        if self.null_reason is not None:
+            document[self.reason_member] = self.null_reason
+        return document
+
+
+@dataclass(frozen=True)
+class ParleyTest:
+    """A test of ours: its type, its spec as on the wire, and its participants by name.
+
+    ``addresses`` are the hosts that participants shall measure from or at, by participant, where
+    the spec names another host for that than the node itself; whoever knows the node's addresses
+    compares them, and refuses those it has not. ``tools`` are tools of ours to which the test is
+    restricted, in order; empty is any.
+    """
+
+    type: str
+    spec: Document
+    participants: tuple[str, ...]
+    addresses: Mapping[str, str] = field(default_factory=dict)
+    tools: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class PartOutcome:
+    """One participant's part: what its program was called with, and what it printed.
+
+    ``output`` is the stored text, standard error after standard output; of long output the
+    beginning and the end are kept, with a line about the gap.
+    """
+
+    name: str
+    command: tuple[str, ...] | None = None
+    output: str | None = None
+    result: Mapping[str, Any] | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A run of ours that is over, or one interval of a long run.
+
+    ``result`` is the merged result of our test, None if there is none; ``reason`` says why the run
+    failed, None if it did not. A run can fail and still have a result. ``tool`` is our tool.
+    """
+
+    tool: str | None
+    result: Mapping[str, Any] | None
+    reason: str | None = None
+    parts: Sequence[PartOutcome] = ()
+
+
+class Language(Protocol):
+    """One test of pScheduler, in its own words."""
+
+    name: str
+
+    def enumeration(self) -> Document:
+        """Return the description of the test, without ``href``."""
+        ...
+
+    def parse(self, words: Sequence[str]) -> Document:
+        """Return the spec that command-line words stand for, with the least ``schema``.
+
+        :raises Refusal: 400, with the option parser's complaint; also the help, for ``--help``.
+        """
+        ...
+
+    def words(self, spec: Document) -> list[str]:
+        """Return the command-line words of a valid spec, without the test's name."""
+        ...
+
+    def check(self, spec: Any) -> None:
+        """Refuse what is no valid spec.
+
+        :raises Refusal: 400, with a sentence that names the member.
+        """
+        ...
+
+    def participants(self, spec: Document) -> Participants:
+        """Return the participants of a valid spec."""
+        ...
+
+    def duration(self, spec: Document) -> int:
+        """Return how long pScheduler books for a valid spec, in microseconds, not yet rounded."""
+        ...
+
+    def to_parley(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
+        """Return our test for a valid spec; ``hosts`` are its participants by our names.
+
+        :raises Refusal: 422, saying what nothing here can do.
+        """
+        ...
+
+    def from_parley(self, test_type: str, spec: Document) -> Document | None:
+        """Return the spec for a test of ours (its wire form); None if it has no counterpart."""
+        ...
+
+    def result(self, spec: Document, outcome: Outcome) -> Document:
+        """Return the result as pScheduler tells it; of a failed run, ``error`` and ``diags``."""
+        ...
+
+    def text(self, spec: Document, result: Document) -> str:
+        """Return a result as plain text."""
+        ...
+
+    def html(self, spec: Document, result: Document) -> str | None:
+        """Return a result as HTML; None if the test has no such form."""
+        ...

@@ -1,0 +1,108 @@
+"""pScheduler's idle: doing nothing for a while. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from node.model.times import MILLISECOND, SECOND
+from node.plugins.tests.idle import TEST
+from node.pscheduler import times
+from node.pscheduler.tests import members as types
+from node.pscheduler.tests.contract import Document, Language, Outcome, ParleyTest, Participants
+from node.pscheduler.tests.language import TableLanguage, ours
+from node.pscheduler.tests.markup import table
+from node.pscheduler.tests.members import Member
+from node.pscheduler.tests.options import listed, text
+
+_TEARDOWN = SECOND
+
+
+def hosts_or_list(value: Any) -> str | None:
+    """Accept a host, or a list of hosts."""
+    if isinstance(value, list) and value:
+        return next(filter(None, map(types.host_and_port, value)), None)
+    return types.host_and_port(value)
+
+
+class IdleLanguage(TableLanguage):
+    """Doing nothing for a while, on one host or on several."""
+
+    name = "idle"
+    description = "Do nothing for a while"
+    options = (
+        text("-d --duration", "How long to do nothing"),
+        listed("-H --host", "A host that does nothing; may be repeated", "host"),
+        text("-s --starting-comment", "A text to log at the start"),
+        text("-p --parting-comment", "A text to log at the end"),
+    )
+    members = {
+        "duration": Member(types.duration, required=True),
+        "host": Member(hosts_or_list, since=lambda value: 2 if isinstance(value, list) else 1),
+        "host-node": Member(types.host_and_port),
+        "starting-comment": Member(types.text),
+        "parting-comment": Member(types.text),
+    }
+    highest = 2
+
+    def completed(self, spec: Document) -> Document:
+        """Write a single host as such; several are a list, which needs schema 2."""
+        hosts = spec.get("host", ())
+        return {**spec, "host": hosts[0]} if len(hosts) == 1 else spec
+
+    def words(self, spec: Document) -> list[str]:
+        """Return the words, with one for each host."""
+        host = spec.get("host")
+        listed_hosts = {"host": [host]} if isinstance(host, str) else {}
+        return super().words({**spec, **listed_hosts})
+
+    def participants(self, spec: Document) -> Participants:
+        """Return all hosts; one host may be told by its node."""
+        host = spec.get("host-node", spec.get("host"))
+        names = tuple(host) if isinstance(host, list) else (host,)
+        reason = None if host is not None else "No source specified"
+        return Participants(names, reason, reason_member="reason")
+
+    def duration(self, spec: Document) -> int:
+        """Return the duration and a second for what comes after."""
+        return times.parse_duration(spec["duration"]) + _TEARDOWN
+
+    def to_parley(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
+        """Return our idle, in the background."""
+        return idle_of(spec, hosts, self.scheduling_class)
+
+    def from_parley(self, test_type: str, spec: Document) -> Document | None:
+        """Return the spec of a background idle."""
+        if test_type != TEST.name or spec.get("class", "background") != self.scheduling_class:
+            return None
+        hosts = list(spec.get("participants") or ())
+        parsed = self.completed(
+            {"duration": spec.get("duration", "PT1S"), **({"host": hosts} if hosts else {})}
+        )
+        return {"schema": types.least_schema(self.members, parsed), **parsed}
+
+    def figures(self, spec: Document, result: Mapping[str, Any], outcome: Outcome) -> Document:  # noqa: ARG002
+        """Return how long the hosts were idle."""
+        return {"duration": slept(result)}
+
+    def plain(self, spec: Document, result: Document) -> str:  # noqa: ARG002 - contract
+        """Return one line."""
+        return f"Duration ... {result.get('duration')}"
+
+    def marked_up(self, spec: Document, result: Document) -> str:  # noqa: ARG002 - contract
+        """Return one row."""
+        return table([("Duration", result.get("duration"))])
+
+
+def idle_of(spec: Document, hosts: Sequence[str], scheduling_class: str) -> ParleyTest:
+    """Return our idle of a class."""
+    ours_ = {"duration": spec["duration"], "class": scheduling_class}
+    return ours(TEST, {**ours_, "participants": list(hosts) or None}, hosts)
+
+
+def slept(result: Mapping[str, Any]) -> str:
+    """Return the duration of our result."""
+    return times.format_duration(round(result["duration_ms"] * MILLISECOND))
+
+
+LANGUAGE: Language = IdleLanguage()

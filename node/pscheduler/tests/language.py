@@ -1,0 +1,175 @@
+"""The half of a language that follows from its tables. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from pydantic import ValidationError
+
+from node.model.wire.fields import FROM_OUTSIDE
+from node.plugins.contracts import Test
+from node.plugins.participation import first_fault
+from node.pscheduler.refusals import impossible
+from node.pscheduler.tests import members as types
+from node.pscheduler.tests import options
+from node.pscheduler.tests.contract import (
+    MAINTAINER,
+    Document,
+    Outcome,
+    ParleyTest,
+    Participants,
+)
+from node.pscheduler.tests.members import Member
+from node.pscheduler.tests.options import Option
+
+RUN_FAILED = "Run failed."
+RUN_FAILED_HTML = "<p>Run failed.</p>"
+
+
+class TableLanguage:
+    """A language whose options and members are tables.
+
+    ``without_counterpart`` are members that no tool of ours does, with a sentence each; a value in
+    ``harmless`` asks for what happens anyway. An ``is_open`` spec may have unknown members.
+    """
+
+    name: str
+    description: ClassVar[str]
+    scheduling_class: ClassVar[str] = "background"
+    options: ClassVar[Sequence[Option]]
+    members: ClassVar[Mapping[str, Member]]
+    highest: ClassVar[int] = 1
+    is_open: ClassVar[bool] = False
+    without_counterpart: ClassVar[Mapping[str, str]] = {}
+    harmless: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
+
+    def enumeration(self) -> Document:
+        """Return the description of the test."""
+        return {
+            "schema": 1,
+            "name": self.name,
+            "description": self.description,
+            "version": "1.0",
+            "maintainer": dict(MAINTAINER),
+            "scheduling-class": self.scheduling_class,
+        }
+
+    def parse(self, words: Sequence[str]) -> Document:
+        """Return the spec of the words, with the least schema that knows its members."""
+        spec = self.completed(options.parse(self.name, self.options, words))
+        return {"schema": types.least_schema(self.members, spec), **spec}
+
+    def completed(self, spec: Document) -> Document:
+        """Return the members of parsed words, with those that follow from others."""
+        return spec
+
+    def words(self, spec: Document) -> list[str]:
+        """Return the words of a spec."""
+        return options.words_of(self.options, spec)
+
+    def check(self, spec: Any) -> None:
+        """Refuse what does not fit the table of members."""
+        types.check_spec(self.members, self.highest, spec, is_open=self.is_open)
+
+    def participants(self, spec: Document) -> Participants:
+        """Return the source alone: its node if that is named, or else its address."""
+        return single(spec, "source", "No source specified")
+
+    def refuse_missing(self, spec: Document) -> None:
+        """Refuse members that no tool of ours does.
+
+        :raises Refusal: 422, with the sentence of the first such member.
+        """
+        for member, sentence in self.without_counterpart.items():
+            if member in spec and spec[member] not in self.harmless.get(member, ()):
+                raise impossible(f"{self.name}: {sentence}")
+
+    def result(self, spec: Document, outcome: Outcome) -> Document:
+        """Return the figures of a run that succeeded, or why it failed."""
+        reason = self.failure(spec, outcome)
+        if reason is not None or outcome.result is None:
+            return failed(reason or "The run has no result", outcome)
+        return {"schema": 1, "succeeded": True, **self.figures(spec, outcome.result, outcome)}
+
+    def failure(self, spec: Document, outcome: Outcome) -> str | None:  # noqa: ARG002 - contract
+        """Return why the run failed in pScheduler's eyes; None if it did not."""
+        return outcome.reason
+
+    def figures(self, spec: Document, result: Mapping[str, Any], outcome: Outcome) -> Document:
+        """Return the members of a successful result, without ``schema`` and ``succeeded``."""
+        raise NotImplementedError
+
+    def text(self, spec: Document, result: Document) -> str:
+        """Return a result as plain text, without a final line break."""
+        return self.plain(spec, result) if result.get("succeeded") else RUN_FAILED
+
+    def plain(self, spec: Document, result: Document) -> str:
+        """Return a successful result as plain text."""
+        raise NotImplementedError
+
+    def html(self, spec: Document, result: Document) -> str | None:
+        """Return a result as HTML."""
+        return self.marked_up(spec, result) if result.get("succeeded") else RUN_FAILED_HTML
+
+    def marked_up(self, spec: Document, result: Document) -> str | None:
+        """Return a successful result as HTML; None if the test has no such form."""
+        raise NotImplementedError
+
+
+def single(spec: Document, member: str, null_reason: str) -> Participants:
+    """Return the one participant of a spec: ``MEMBER-node`` or ``MEMBER``."""
+    host = spec.get(f"{member}-node", spec.get(member))
+    return Participants((host,), None if host is not None else null_reason)
+
+
+def pair(spec: Document) -> Participants:
+    """Return source and dest of a spec, each by its node if that is named."""
+    source = spec.get("source-node", spec.get("source"))
+    dest = spec.get("dest-node", spec.get("dest"))
+    return Participants((source, dest), None if source is not None else "No source specified")
+
+
+def without_none(members: Mapping[str, Any]) -> Document:
+    """Return the members that are not None."""
+    return {name: value for name, value in members.items() if value is not None}
+
+
+def ours(
+    test: Test,
+    spec: Document,
+    hosts: Sequence[str],
+    addresses: Sequence[str | None] = (),
+    tools: tuple[str, ...] = (),
+) -> ParleyTest:
+    """Return a test of ours; members that are None are left to their default.
+
+    ``addresses`` are where each of ``hosts`` shall measure, None for wherever it does.
+
+    :raises Refusal: 422, the test takes no such values; says which.
+    """
+    given = without_none(spec)
+    try:
+        test.spec_model.model_validate(given, context=FROM_OUTSIDE)
+    except ValidationError as fault:
+        raise impossible(f"{test.name}: {first_fault(fault)}") from None
+    others = {
+        host: address
+        for host, address in zip(hosts, addresses, strict=False)
+        if address is not None and address != host
+    }
+    return ParleyTest(test.name, given, tuple(hosts), others, tools)
+
+
+def failed(reason: str, outcome: Outcome) -> Document:
+    """Return the result of a run that failed."""
+    return {"schema": 1, "succeeded": False, "error": reason, "diags": diagnostics(outcome)}
+
+
+def diagnostics(outcome: Outcome) -> str:
+    """Return what was called and what it printed, part by part."""
+    texts = []
+    for part in outcome.parts:
+        pieces = [" ".join(part.command or ()), part.output or "", part.reason or ""]
+        texts.append("\n\n".join(piece.strip() for piece in pieces if piece.strip()))
+    return "\n\n".join(text for text in texts if text)

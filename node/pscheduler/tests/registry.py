@@ -1,0 +1,16 @@
+"""All languages, by the name of their test. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from node.pscheduler.tests import idle, rtt
+from node.pscheduler.tests.contract import Language
+
+_ALL = (idle.LANGUAGE, rtt.LANGUAGE)
+
+LANGUAGES: Mapping[str, Language] = MappingProxyType(
+    {language.name: language for language in sorted(_ALL, key=lambda each: each.name)}
+)
+"""The languages by name, in the order of names."""

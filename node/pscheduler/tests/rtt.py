@@ -1,0 +1,264 @@
+"""pScheduler's rtt: round-trip times and loss. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from node.model.times import MILLISECOND, SECOND
+from node.plugins.tests.rtt import TEST
+from node.pscheduler import times
+from node.pscheduler.tests import members as types
+from node.pscheduler.tests.contract import Document, Language, Outcome, ParleyTest
+from node.pscheduler.tests.language import TableLanguage, ours, without_none
+from node.pscheduler.tests.markup import table
+from node.pscheduler.tests.members import Member
+from node.pscheduler.tests.options import integer, off, on, text
+
+_COUNT = 5
+_INTERVAL = "PT1S"
+_WAIT = "PT1S"
+_WAIT_BOOKED = "PT2S"
+_NAMES = 2 * SECOND
+"""Time that is booked for looking up the names of who answered."""
+_SLACK = 2 * SECOND
+
+_PING = re.compile(
+    r"(?P<length>\d{1,6}) bytes from (?:\S{1,253} \()?(?P<ip>[0-9A-Fa-f:.]{2,45})[^:\s]*?\)?: "
+    r"icmp_seq=(?P<seq>\d{1,6}) ttl=(?P<ttl>\d{1,3}) time=(?P<ms>\d{1,9}(?:\.\d{1,6})?) ms",
+    re.ASCII,
+)
+_FPING = re.compile(
+    r"(?P<ip>[0-9A-Fa-f:.]{2,45}) +: \[(?P<seq>\d{1,6})\], (?P<length>\d{1,6}) bytes, "
+    r"(?P<ms>\d{1,9}(?:\.\d{1,6})?) ms \(",
+    re.ASCII,
+)
+_REFUSED = re.compile(
+    r"From (?P<ip>[0-9A-Fa-f:.]{2,45})\S{0,20} icmp_seq=(?P<seq>\d{1,6}) (?P<said>.{1,200})",
+    re.ASCII,
+)
+_ERRORS = {
+    "Destination Net Unreachable": "net-unreachable",
+    "Destination Host Unreachable": "host-unreachable",
+    "Destination Protocol Unreachable": "protocol-unreachable",
+    "Destination Port Unreachable": "port-unreachable",
+    "Source Route Failed": "source-route-failed",
+    "Packet filtered": "communication-administratively-prohibited",
+    "Frag needed and DF set": "fragmentation-needed-and-df-set",
+}
+_FIGURES = {"min": "min", "max": "max", "mean": "mean", "stddev": "stdev"}
+_KNOWN_PROTOCOLS = ("icmp", "twamp")
+
+
+class RttLanguage(TableLanguage):
+    """Round-trip times and loss."""
+
+    name = "rtt"
+    description = "Measure the round-trip time and loss of packets to a host"
+    options = (
+        integer("-c --count", "Number of packets to send"),
+        text("-d --dest", "Host that answers"),
+        integer("--flow-label", "Flow label of IPv6 packets"),
+        on("--fragment", "Allow packets to be fragmented"),
+        off("--no-fragment", "Forbid packets to be fragmented", "fragment"),
+        on("--hostnames", "Look up the names of addresses"),
+        off("--no-hostnames", "Leave addresses as they are", "hostnames"),
+        text("-i --interval", "Time from one packet to the next"),
+        integer("--ip-version", "Version of the Internet Protocol: 4 or 6"),
+        text("-s --source", "Host or address that asks"),
+        text("--source-node", "Node that asks, if it has another name than the source"),
+        on("--suppress-loopback", "Keep multicast packets from coming back"),
+        off("--no-suppress-loopback", "Let multicast packets come back", "suppress-loopback"),
+        integer("--ip-tos", "Octet of the type of service"),
+        integer("--length", "Bytes of data in each packet"),
+        integer("--ttl", "Number of hops after which packets are dropped"),
+        text("--deadline", "Time after which no answer is awaited any more"),
+        text("--timeout", "Time after which a packet counts as lost"),
+        integer("--port", "Port, for protocols that have one"),
+        text("--protocol", "Protocol to measure with"),
+    )
+    members = {
+        "dest": Member(types.host, required=True),
+        "count": Member(types.cardinal),
+        "flow-label": Member(types.cardinal_or_zero),
+        "fragment": Member(types.boolean, since=3),
+        "hostnames": Member(types.boolean),
+        "interval": Member(types.duration),
+        "ip-version": Member(types.ip_version),
+        "source": Member(types.host),
+        "source-node": Member(types.host_and_port),
+        "suppress-loopback": Member(types.boolean),
+        "ip-tos": Member(types.octet),
+        "length": Member(types.cardinal),
+        "ttl": Member(types.cardinal),
+        "deadline": Member(types.duration),
+        "timeout": Member(types.duration),
+        "port": Member(types.port, since=4),
+        "protocol": Member(types.text, since=lambda value: 2 if value in _KNOWN_PROTOCOLS else 4),
+    }
+    highest = 4
+    without_counterpart = {
+        "flow-label": "no tool here sets a flow label",
+        "ip-tos": "no tool here sets the type of service",
+        "fragment": "no tool here forbids or forces fragmentation",
+        "port": "the tools here measure by ICMP, which has no ports",
+        "protocol": "the tools here measure by ICMP only",
+    }
+    harmless = {"ip-tos": (0,), "protocol": ("icmp",)}
+
+    def duration(self, spec: Document) -> int:
+        """Return the time of all packets and of the last one's answer, or else the deadline."""
+        if "deadline" in spec:
+            total = times.parse_duration(spec["deadline"])
+        else:
+            interval = times.parse_duration(spec.get("interval", _INTERVAL))
+            total = (spec.get("count", _COUNT) - 1) * interval
+            total += times.parse_duration(spec.get("timeout", _WAIT_BOOKED))
+        return total + _SLACK + (_NAMES if spec.get("hostnames", True) else 0)
+
+    def to_parley(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
+        """Return our rtt; the names of who answered are not looked up."""
+        self.refuse_missing(spec)
+        members = {
+            "source": hosts[0],
+            "dest": spec["dest"],
+            "count": spec.get("count", _COUNT),
+            "interval": spec.get("interval", _INTERVAL),
+            "timeout": _timeout(spec),
+            "length": spec.get("length"),
+            "ttl": spec.get("ttl"),
+            "ip_version": spec.get("ip-version"),
+        }
+        return ours(TEST, members, hosts, [spec.get("source")])
+
+    def from_parley(self, test_type: str, spec: Document) -> Document | None:
+        """Return the spec of our rtt, with our defaults."""
+        if test_type != TEST.name or "dest" not in spec:
+            return None
+        members = {
+            "dest": spec["dest"],
+            "source": spec.get("source"),
+            "count": spec.get("count", 10),
+            "interval": spec.get("interval", "PT0.2S"),
+            "timeout": spec.get("timeout", "PT1S"),
+            "length": spec.get("length"),
+            "ttl": spec.get("ttl"),
+            "ip-version": spec.get("ip_version"),
+        }
+        return {"schema": 1, **without_none(members)}
+
+    def figures(self, spec: Document, result: Mapping[str, Any], outcome: Outcome) -> Document:
+        """Return the counts and times of our result, and each round trip from the raw output."""
+        trips = list(_roundtrips(spec, outcome))
+        answered = len({trip["seq"] for trip in trips if "rtt" in trip})
+        figures = {
+            "roundtrips": trips,
+            "loss": result["loss"],
+            "sent": result["sent"],
+            "received": result["received"],
+            "lost": result["sent"] - result["received"],
+            "duplicates": result["duplicates"],
+            "reorders": result["reordered"],
+        }
+        delays = result.get("rtt_ms") or {}
+        figures |= {name: _duration(delays[ours_]) for name, ours_ in _FIGURES.items() if delays}
+        if answered < result["received"]:
+            missing = result["received"] - answered
+            figures["diags"] = (
+                f"{missing} of {result['received']} round trips are not listed: the output that "
+                "was kept does not have them. All of them are in the counts and times."
+            )
+        return figures
+
+    def plain(self, spec: Document, result: Document) -> str:  # noqa: ARG002 - contract
+        """Return a line per round trip, and the loss and the times."""
+        lines = [_line(at, trip) for at, trip in enumerate(result.get("roundtrips", ()), 1)]
+        lines += ["", _summary(result)]
+        return "\n".join(lines).strip("\n")
+
+    def marked_up(self, spec: Document, result: Document) -> str:  # noqa: ARG002 - contract
+        """Return a row per round trip, and the loss and the times."""
+        rows = [
+            (
+                at,
+                trip.get("ip"),
+                trip.get("hostname"),
+                trip.get("length"),
+                trip.get("ttl"),
+                f"{_ms(trip['rtt']):.4f}" if "rtt" in trip else trip.get("error", "No Response"),
+            )
+            for at, trip in enumerate(result.get("roundtrips", ()), 1)
+        ]
+        head = ("Packet", "Address", "Host", "Bytes", "TTL", "RTT (ms)")
+        return f"{table(rows, head)}\n<p>{_summary(result)}</p>"
+
+
+def _timeout(spec: Document) -> str:
+    """Return how long an answer is awaited: no longer than until the deadline."""
+    wait = spec.get("timeout", _WAIT)
+    deadline = spec.get("deadline")
+    if deadline is None:
+        return str(wait)
+    return str(min((wait, deadline), key=times.parse_duration))
+
+
+def _roundtrips(spec: Document, outcome: Outcome) -> Iterator[Document]:
+    """Yield the answers in time, and the errors, in the order in which they came."""
+    timeout_ms = times.parse_duration(_timeout(spec)) / MILLISECOND
+    for line in (outcome.parts[0].output or "").splitlines() if outcome.parts else ():
+        if answer := _PING.match(line) or _FPING.match(line):
+            if float(answer["ms"]) <= timeout_ms:
+                yield _answer(answer)
+        elif error := _REFUSED.match(line):
+            yield _error(error)
+
+
+def _answer(answer: re.Match[str]) -> Document:
+    figures = answer.groupdict()
+    from_zero = "ttl" not in figures  # fping counts from 0, and tells no TTL
+    trip: Document = {
+        "seq": int(answer["seq"]) + from_zero,
+        "length": int(answer["length"]),
+        "ip": answer["ip"],
+        "rtt": _duration(float(answer["ms"])),
+    }
+    return trip if from_zero else {**trip, "ttl": int(answer["ttl"])}
+
+
+def _error(error: re.Match[str]) -> Document:
+    trip: Document = {"seq": int(error["seq"]), "ip": error["ip"]}
+    said = next(
+        (ours_ for text_, ours_ in _ERRORS.items() if error["said"].startswith(text_)), None
+    )
+    return trip if said is None else {**trip, "error": said}
+
+
+def _duration(delay_ms: float) -> str:
+    return times.format_duration(round(delay_ms * MILLISECOND))
+
+
+def _ms(duration: str) -> float:
+    return times.parse_duration(duration) / MILLISECOND
+
+
+def _line(at: int, trip: Document) -> str:
+    where = trip.get("ip", "No Response")
+    line = f"{at:<8}" + (f"{trip['hostname']} ({where})" if "hostname" in trip else where)
+    if "error" in trip:
+        return f"{line}  {trip['error']}"
+    if "length" in trip:
+        line += f"  {trip['length']} Bytes"
+    if "ttl" in trip:
+        line += f"  TTL {trip['ttl']}"
+    return f"{line}  RTT {_ms(trip['rtt']):8.4f} ms" if "rtt" in trip else line
+
+
+def _summary(result: Document) -> str:
+    names = ("min", "mean", "max", "stddev")
+    figures = [f"{_ms(result[name]):f}" if name in result else "Unknown" for name in names]
+    loss = int(100 * result.get("loss", 0))
+    return f"{loss}% Packet Loss  RTT Min/Mean/Max/StdDev = {'/'.join(figures)} ms"
+
+
+LANGUAGE: Language = RttLanguage()

@@ -1,0 +1,145 @@
+"""All languages of pScheduler's tests: they answer anything with a value or a refusal."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from node.plugins import registry as plugins
+from node.pscheduler.refusals import Refusal
+from node.pscheduler.tests.contract import Language
+from node.pscheduler.tests.language import TableLanguage
+from node.pscheduler.tests.options import Kind, Option
+from node.pscheduler.tests.registry import LANGUAGES
+
+TEXTS = st.sampled_from(
+    ["a.example", "192.0.2.7", "[2001:db8::1]:8443", "PT10S", "10", "10M", "0.5", "icmp", "x", ""]
+)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+def table_of(language: Language) -> TableLanguage:
+    """Return a language as the one with tables that it is."""
+    assert isinstance(language, TableLanguage)
+    return language
+
+
+def outcome_of(call: Callable[[], Any]) -> tuple[Any, Refusal | None]:
+    """Return what a call returns, or how it refuses."""
+    try:
+        return call(), None
+    except Refusal as refusal:
+        return None, refusal
+
+
+@st.composite
+def option_words(draw: st.DrawFn, language: Language) -> list[str]:
+    """Draw words that consist of the language's options and plausible values."""
+    chosen: list[Option] = draw(st.lists(st.sampled_from(table_of(language).options), max_size=6))
+    words: list[str] = []
+    for option in chosen:
+        words.append(draw(st.sampled_from(option.words)))
+        if option.kind is Kind.INTEGER:
+            words.append(str(draw(st.integers(0, 70_000))))
+        elif option.kind not in (Kind.ON, Kind.OFF):
+            words.append(draw(TEXTS))
+    return words
+
+
+@st.composite
+def members(draw: st.DrawFn, language: Language) -> Any:
+    """Draw a spec of the language's members with any values."""
+    names = st.sampled_from(["schema", *table_of(language).members]) | st.text(max_size=3)
+    return draw(st.dictionaries(names, JSON, max_size=5))
+
+
+@pytest.mark.parametrize("language", LANGUAGES.values(), ids=LANGUAGES)
+@given(data=st.data())
+def test_words_of_a_spec_are_stable(language: Language, data: st.DataObject) -> None:
+    """A spec from words gives words that give the same spec."""
+    with contextlib.suppress(Refusal):
+        spec = language.parse(data.draw(option_words(language)))
+        assert language.parse(language.words(spec)) == spec
+
+
+@pytest.mark.parametrize("language", LANGUAGES.values(), ids=LANGUAGES)
+@given(words=st.lists(st.text() | TEXTS | st.sampled_from(["--dest", "-d", "--no-", "--", "-"])))
+def test_any_words_give_a_spec_or_a_refusal(language: Language, words: list[str]) -> None:
+    """Words that are no options are refused with a text and status 400."""
+    spec, refusal = outcome_of(lambda: language.parse(words))
+    if refusal is None:
+        assert json.loads(json.dumps(spec)) == spec
+    else:
+        assert (refusal.status, bool(refusal.text)) == (400, True)
+
+
+@pytest.mark.parametrize("language", LANGUAGES.values(), ids=LANGUAGES)
+@given(data=st.data())
+def test_any_spec_is_valid_or_refused(language: Language, data: st.DataObject) -> None:
+    """Any JSON is a valid spec, of which everything can be told, or is refused in one line."""
+    spec: Any = data.draw(members(language) | JSON)
+    _, refusal = outcome_of(lambda: language.check(spec))
+    if refusal is not None:
+        assert refusal.status == 400
+        assert len(refusal.text.splitlines()) == 1
+        return
+    assert language.duration(spec) > 0
+    names = language.participants(spec).names
+    assert names
+    with contextlib.suppress(Refusal):
+        test = language.to_parley(spec, [name or "a.example" for name in names])
+        assert test.type in plugins.tests()
+    assert all(isinstance(word, str) for word in language.words(spec))
+
+
+@pytest.mark.parametrize("language", LANGUAGES.values(), ids=LANGUAGES)
+def test_words_and_checks_agree(language: Language) -> None:
+    """Each option sets a known member."""
+    table = table_of(language)
+    assert {option.member for option in table.options} - table.members.keys() == set()
+
+
+@pytest.mark.parametrize("language", LANGUAGES.values(), ids=LANGUAGES)
+def test_help_is_told_as_a_refusal(language: Language) -> None:
+    """``--help`` is answered with the help of every option."""
+    with pytest.raises(Refusal) as told:
+        language.parse(["--help"])
+    assert told.value.status == 400
+    for option in table_of(language).options:
+        assert option.words[-1] in told.value.text
+
+
+@pytest.mark.parametrize("language", LANGUAGES.values(), ids=LANGUAGES)
+def test_left_over_words_are_named(language: Language) -> None:
+    """Words that belong to no option are told back."""
+    with pytest.raises(Refusal, match=r"^Unusable arguments: a\.example b$"):
+        language.parse(["a.example", "b"])
+
+
+@pytest.mark.parametrize("language", LANGUAGES.values(), ids=LANGUAGES)
+def test_schemas_beyond_the_highest_are_refused(language: Language) -> None:
+    """A schema number that is not known yet is refused with the highest that is."""
+    highest = table_of(language).highest
+    sentence = rf"^Schema version {highest + 1} is not supported \(highest is {highest}\)$"
+    with pytest.raises(Refusal, match=sentence):
+        language.check({"schema": highest + 1})
+
+
+@pytest.mark.parametrize("language", LANGUAGES.values(), ids=LANGUAGES)
+def test_enumerations_tell_what_the_command_line_prints(language: Language) -> None:
+    """An enumeration has a version, a maintainer and a class."""
+    told = language.enumeration()
+    assert told["name"] == language.name
+    assert told["scheduling-class"] in ("background-multi", "background", "normal", "exclusive")
+    assert set(told["maintainer"]) == {"name", "email", "href"}
+    assert told["version"]
