@@ -31,7 +31,7 @@ COMPILE := env -u PIP_FIND_LINKS -u PIP_INDEX_URL -u PIP_EXTRA_INDEX_URL PIP_CON
 	--no-emit-index-url --no-emit-trusted-host --no-emit-find-links
 
 .DEFAULT_GOAL := help
-.PHONY: client package booted contained playbook audit sbom help docs demo test check lint bench soak fleets points chaos hostile described accuracy lock clean
+.PHONY: client package released booted beside contained playbook audit sbom help docs demo test check lint bench soak fleets points chaos hostile described accuracy lock clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -91,8 +91,15 @@ package: ## the Debian package, into dist/; as root it installs what the build n
 	@$(CHECK_PYTHON)
 	$(PYTHON) -m deploy.package
 
-booted: $(DEVELOPMENT) ## the package in two booted systemds, from install to purge, as root (8 min); needs make package
+released: ## the Debian package of the last release, from the history of this clone, into build/released
+	@$(CHECK_PYTHON)
+	$(PYTHON) -m deploy.released
+
+booted: $(DEVELOPMENT) ## the package in two booted systemds, from install to purge, as root (8 min); needs make package released
 	$(BIN)/python -m tests.booted $(ARGS)
+
+beside: $(DEVELOPMENT) ## the last release and this program changed for each other, node and lead one by one (3 min)
+	$(BIN)/python -m tests.releases.beside
 
 contained: $(DEVELOPMENT) $(RELEASE) ## the images, built and run as two nodes by compose, as root (8 min); ARGS=--keep
 	$(BIN)/python -m tests.contained $(ARGS)

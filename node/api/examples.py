@@ -43,7 +43,7 @@ _CARD = {
     "name": "a",
     "url": "https://a.example:8642",
     "address": "a.example",
-    "version": "0.2.0",
+    "version": "0.3.0",
     "attributes": {"country": "DE", "cpu_mbps": 10000},
     "lanes": 8,
 }

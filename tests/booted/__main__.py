@@ -8,7 +8,6 @@ and about five minutes. ``--keep`` leaves the machines' files for a look.
 from __future__ import annotations
 
 import argparse
-import gzip
 import os
 import shlex
 import shutil
@@ -17,8 +16,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from deploy.package import REPOSITORY
+from deploy.released import RELEASED
 from tests.booted.machine import Machine, lay_cable, leave, make_root
-from tests.support.steps import require, run, step, tell_story, wait_until
+from tests.support.steps import require, step, tell_story, wait_until
 
 PLACE = REPOSITORY / "build" / "booted"
 COMMANDS_MAX = 6
@@ -42,7 +42,7 @@ class Story:
     """Both machines, and what one step leaves for the next."""
 
     def __init__(self, a: Machine, b: Machine, package: Path, earlier: Path) -> None:
-        """Tell it with this package, and the same one with an earlier version."""
+        """Tell it with this package, and that of the last release."""
         self.a, self.b, self.package, self.earlier = a, b, package, earlier
         self.identity = ""
 
@@ -114,30 +114,20 @@ class Story:
         require(task_ids(self.a) == tasks, "the tasks are there")
 
     def upgrade(self) -> None:
-        """An upgrade from 0.1 keeps the data: it makes a backup and migrates."""
+        """An upgrade from the last release keeps tasks and runs: it makes a backup and migrates."""
         install(self.b, self.earlier)
         wait_until(lambda: serves(self.b), "/healthz answers")
-        own = identity(self.b)
-        self.b.type("systemctl stop parley-lead parley-node")
-        dump = gzip.decompress(
-            (REPOSITORY / "tests/releases/schema_4.sql.gz").read_bytes()
-        ).decode()
-        self._load(dump)
-        known = query(self.b, "SELECT identity FROM node WHERE is_self")
-        self._load(dump.replace(known, own))
-        before = finished_runs(self.b)
+        self.b.type("parley task create rtt --spec dest=127.0.0.1 --spec count=2 --repeat 10s")
+        wait_until(lambda: finished_runs(self.b) > 1, "two runs of the release finish")
+        own, tasks, before = identity(self.b), task_ids(self.b), finished_runs(self.b)
         install(self.b, self.package)
         wait_until(lambda: serves(self.b), "/healthz answers")
-        require(finished_runs(self.b) >= before > 0, "the runs are there")
+        require(identity(self.b) == own, "the node has the same key")
+        require(task_ids(self.b) == tasks, "the tasks are there")
+        require(finished_runs(self.b) >= before, "the runs are there")
         require("nothing to do" in self.b.type("parley admin migrate --output table"), "migrated")
         self.b.type(f"ls {BACKUPS}/*.parley")
-
-    def _load(self, dump: str) -> None:
-        """Load a dump in place of the database of the second machine."""
-        (self.b.root / "root/dump.sql").write_text(dump + OWNER)
-        become = "cd / && runuser -u postgres --"
-        self.b.type(f"{become} dropdb --if-exists parley && {become} createdb -O parley parley")
-        self.b.type(f"cat dump.sql | ( {become} psql --quiet --output=/dev/null parley )")
+        wait_until(lambda: finished_runs(self.b) > before, "a run after the upgrade finishes")
 
     def back_up_and_restore(self) -> None:
         """A backup of one machine, restored on another, is the same node."""
@@ -221,15 +211,6 @@ class Story:
 
 PLACES = "/opt/parley /etc/parley /var/lib/parley /var/backups/parley /lib/systemd/system/parley*"
 """The places of the package's and the node's files."""
-OWNER = """
-SELECT format('ALTER TABLE public.%I OWNER TO parley', relname)
-FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'v', 'S') \\gexec
-SELECT format('ALTER ROUTINE %s OWNER TO parley', oid::regprocedure)
-FROM pg_proc WHERE pronamespace = 'public'::regnamespace \\gexec
-SELECT format('ALTER TYPE public.%I OWNER TO parley', typname)
-FROM pg_type WHERE typnamespace = 'public'::regnamespace AND typtype = 'e' \\gexec
-"""
-"""Gives the database of the dump to the role of the services."""
 APT = "apt-get install --yes -qq --allow-downgrades"
 
 
@@ -272,22 +253,6 @@ def query(machine: Machine, statement: str, database: str = "parley") -> str:
     return machine.type(f"{become} psql -Atc {shlex.quote(statement)} {database}").strip()
 
 
-def earlier_package(package: Path) -> Path:
-    """Return the same package with an earlier version: 0.1 was never packaged."""
-    work = PLACE / "earlier"
-    shutil.rmtree(work, ignore_errors=True)
-    run("dpkg-deb", "--raw-extract", package, work)
-    control = work / "DEBIAN/control"
-    lines = control.read_text().splitlines()
-    control.write_text(
-        "\n".join("Version: 0.1.0" if it.startswith("Version:") else it for it in lines) + "\n"
-    )
-    made = PLACE / "parley_0.1.0.deb"
-    run("dpkg-deb", "-Znone", "--build", work, made)
-    shutil.rmtree(work)
-    return made
-
-
 def main() -> str | None:
     """Tell the story; return the error message of the step that fails."""
     parser = argparse.ArgumentParser(prog="python3 -m tests.booted", description=__doc__)
@@ -300,18 +265,21 @@ def main() -> str | None:
     packages = sorted((REPOSITORY / "dist").glob("parley_*.deb"))
     if not packages:
         return "there is no package in dist/; make one: make package"
+    released = sorted((RELEASED / "dist").glob("parley_*.deb"))
+    if not released:
+        return "there is no package of the last release; make one: make released"
     step(
         lambda: make_root(PLACE / "base", packages[-1]),
         "a bare Debian root with the packages that an installation fetches",
     )
-    return tell(packages[-1], keep=options.keep)
+    return tell(packages[-1], released[-1], keep=options.keep)
 
 
-def tell(package: Path, *, keep: bool) -> str | None:
+def tell(package: Path, earlier: Path, *, keep: bool) -> str | None:
     """Tell the story on two machines; return the error message of the step that fails."""
     base = PLACE / "base"
     a, b = Machine("east", base, "10.77.0.1"), Machine("west", base, "10.77.0.2")
-    story = Story(a, b, package, earlier_package(package))
+    story = Story(a, b, package, earlier)
     parts = (
         story.boot,
         story.install,
