@@ -62,6 +62,14 @@ def unchecked() -> TlsOptions:
     return {"ssl": _unchecked(), "server_hostname": SERVER_NAME}
 
 
+def anybody() -> TlsOptions:
+    """Trust whoever answers: for hosts whose certificates no authority and no key of a node signs.
+
+    Unlike :func:`unchecked`, the host is asked for by the name in the URL.
+    """
+    return {"ssl": _unchecked()}
+
+
 @dataclass(frozen=True)
 class ServedCertificate:
     """A certificate that a server shows, ready for use, and when it expires."""
