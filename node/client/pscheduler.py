@@ -56,7 +56,7 @@ class OfferedTool:
 
 @dataclass(frozen=True)
 class HostDescription:
-    """What a host says of itself."""
+    """The name and the level of a host, as it says itself."""
 
     name: str
     level: int

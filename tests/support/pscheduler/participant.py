@@ -41,11 +41,11 @@ TOOLS = {
 }
 OVER = frozenset({"finished", "failed", "missed", "preempted", "canceled", "nonstart"})
 IPERF3_MORE_S = 9
-"""What pScheduler books for iperf3 beyond the duration: waiting for the client, and its end."""
+"""The time that pScheduler books for iperf3 beyond the duration: waiting for the client, and its end."""
 
 
 class Fault(Enum):
-    """What it does wrong."""
+    """Faults of the host."""
 
     DIES_AFTER_BOOKING = auto()
     """It stores a booking, and is gone before it answers."""
@@ -99,7 +99,7 @@ class Task:
 
     @property
     def duration(self) -> int:
-        """How long its runs are booked, in microseconds, by pScheduler's formulae."""
+        """The booked time of its runs, in microseconds, by pScheduler's formulae."""
         spec = self.spec
         if self.test == "throughput":
             omit = _duration(spec.get("omit", "PT0S"))
