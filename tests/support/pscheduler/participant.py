@@ -41,7 +41,7 @@ TOOLS = {
 }
 OVER = frozenset({"finished", "failed", "missed", "preempted", "canceled", "nonstart"})
 IPERF3_MORE_S = 9
-"""The time that pScheduler books for iperf3 beyond the duration: waiting for the client, and its end."""
+"""The time that pScheduler books for iperf3 beyond the duration: for both ends to come and go."""
 
 
 class Fault(Enum):
