@@ -84,13 +84,15 @@ class Outcome:
     """A run of ours that is over, or one interval of a long run.
 
     ``result`` is the merged result of our test, None if there is none; ``reason`` says why the run
-    failed, None if it did not. A run can fail and still have a result. ``tool`` is our tool.
+    failed, None if it did not. A run can fail and still have a result. ``tool`` is our tool, and
+    ``at`` the instant of the agreed start (µs), for tests that tell the time.
     """
 
     tool: str | None
     result: Mapping[str, Any] | None
     reason: str | None = None
     parts: Sequence[PartOutcome] = ()
+    at: int | None = None
 
 
 class Language(Protocol):

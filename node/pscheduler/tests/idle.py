@@ -17,6 +17,12 @@ from node.pscheduler.tests.options import listed, text
 
 _TEARDOWN = SECOND
 
+DURATION = text("-d --duration", "How long to do nothing")
+COMMENTS = (
+    text("-s --starting-comment", "A text to log at the start"),
+    text("-p --parting-comment", "A text to log at the end"),
+)
+
 
 def hosts_or_list(value: Any) -> str | None:
     """Accept a host, or a list of hosts."""
@@ -30,12 +36,7 @@ class IdleLanguage(TableLanguage):
 
     name = "idle"
     description = "Do nothing for a while"
-    options = (
-        text("-d --duration", "How long to do nothing"),
-        listed("-H --host", "A host that does nothing; may be repeated", "host"),
-        text("-s --starting-comment", "A text to log at the start"),
-        text("-p --parting-comment", "A text to log at the end"),
-    )
+    options = (DURATION, listed("-H --host", "A host; may be repeated", "host"), *COMMENTS)
     members = {
         "duration": Member(types.duration, required=True),
         "host": Member(hosts_or_list, since=lambda value: 2 if isinstance(value, list) else 1),
@@ -65,7 +66,7 @@ class IdleLanguage(TableLanguage):
 
     def duration(self, spec: Document) -> int:
         """Return the duration and a second for what comes after."""
-        return times.parse_duration(spec["duration"]) + _TEARDOWN
+        return booked(spec)
 
     def to_parley(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
         """Return our idle, in the background."""
@@ -87,11 +88,26 @@ class IdleLanguage(TableLanguage):
 
     def plain(self, spec: Document, result: Document) -> str:  # noqa: ARG002 - contract
         """Return one line."""
-        return f"Duration ... {result.get('duration')}"
+        return duration_line(result.get("duration"))
 
     def marked_up(self, spec: Document, result: Document) -> str:  # noqa: ARG002 - contract
         """Return one row."""
-        return table([("Duration", result.get("duration"))])
+        return duration_table(result.get("duration"))
+
+
+def booked(spec: Document) -> int:
+    """Return how long an idle of any class is booked: with a second for what comes after."""
+    return times.parse_duration(spec["duration"]) + _TEARDOWN
+
+
+def duration_line(duration: object) -> str:
+    """Return the plain text of an idle of any class."""
+    return f"Duration ... {duration}"
+
+
+def duration_table(duration: object) -> str:
+    """Return the HTML of an idle of any class."""
+    return table([("Duration", duration)])
 
 
 def idle_of(spec: Document, hosts: Sequence[str], scheduling_class: str) -> ParleyTest:

@@ -5,10 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from node.pscheduler.tests import idle, rtt
+from node.pscheduler.tests import clock, dns, http, idle, idleex, mtu, psresponse, rtt, trace
 from node.pscheduler.tests.contract import Language
 
-_ALL = (idle.LANGUAGE, rtt.LANGUAGE)
+_ALL = (
+    clock.LANGUAGE,
+    dns.LANGUAGE,
+    http.LANGUAGE,
+    idle.LANGUAGE,
+    idleex.LANGUAGE,
+    mtu.LANGUAGE,
+    psresponse.LANGUAGE,
+    rtt.LANGUAGE,
+    trace.LANGUAGE,
+)
 
 LANGUAGES: Mapping[str, Language] = MappingProxyType(
     {language.name: language for language in sorted(_ALL, key=lambda each: each.name)}

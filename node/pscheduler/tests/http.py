@@ -1,0 +1,162 @@
+"""pScheduler's http: how long a web server takes to answer. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from node.model.times import MILLISECOND, SECOND
+from node.plugins.tests.http import TEST
+from node.pscheduler import times
+from node.pscheduler.refusals import invalid
+from node.pscheduler.tests import members as types
+from node.pscheduler.tests.contract import Document, Language, Outcome, ParleyTest, Participants
+from node.pscheduler.tests.language import TableLanguage, ours, single, without_none
+from node.pscheduler.tests.markup import table
+from node.pscheduler.tests.members import Member
+from node.pscheduler.tests.options import integer, listed, on, text
+
+_TIMEOUT = "PT5S"
+_SLACK = 2 * SECOND
+_BAD = 400
+_RESULT_SCHEMA = 2
+"""The schema of results that have a status."""
+
+
+def headers(value: Any) -> str | None:
+    """Accept an object of texts."""
+    if isinstance(value, dict) and all(isinstance(each, str) for each in value.values()):
+        return None
+    return "must be an object whose members are texts"
+
+
+class HttpLanguage(TableLanguage):
+    """How long a web server takes to answer."""
+
+    name = "http"
+    description = "Measure how long a web server takes to answer"
+    options = (
+        text("--url", "URL to fetch"),
+        listed("--header", "Header to send, as 'Name: value'; may be repeated", "headers"),
+        text("--parse", "Text to look for in the answer"),
+        text("--host", "Host that fetches"),
+        text("--host-node", "Node on that host, if it has another name"),
+        integer("--ip-version", "Version of the Internet Protocol: 4 or 6"),
+        on("--always-succeed", "Count any answer as a success"),
+        text("--keep-content", "Number of bytes of the answer to keep", read=types.si_value),
+        text("--timeout", "How long to wait for the answer"),
+    )
+    members = {
+        "url": Member(types.text, required=True),
+        "parse": Member(types.text),
+        "timeout": Member(types.duration),
+        "host": Member(types.host),
+        "host-node": Member(types.host_and_port),
+        "always-succeed": Member(types.boolean, since=2),
+        "keep-content": Member(types.cardinal_or_zero, since=2),
+        "ip-version": Member(types.ip_version, since=3),
+        "headers": Member(headers, since=4),
+    }
+    highest = 4
+    without_counterpart = {"keep-content": "results here never keep what a server sends"}
+
+    def completed(self, spec: Document) -> Document:
+        """Write headers as an object."""
+        if "headers" not in spec:
+            return spec
+        return {**spec, "headers": dict(map(_header, spec["headers"]))}
+
+    def words(self, spec: Document) -> list[str]:
+        """Return the words, with one for each header."""
+        told = [f"{name}: {value}" for name, value in spec.get("headers", {}).items()]
+        return super().words({**spec, "headers": told})
+
+    def participants(self, spec: Document) -> Participants:
+        """Return the host: by its node if that is named."""
+        return single(spec, "host", "No host specified")
+
+    def duration(self, spec: Document) -> int:
+        """Return the timeout and two seconds."""
+        return times.parse_duration(spec.get("timeout", _TIMEOUT)) + _SLACK
+
+    def to_parley(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
+        """Return our http; as there, the certificate is not checked."""
+        self.refuse_missing(spec)
+        members = {
+            "source": hosts[0],
+            "url": spec["url"],
+            "headers": spec.get("headers"),
+            "text": spec.get("parse"),
+            "verify": False,
+            "timeout": spec.get("timeout", _TIMEOUT),
+            "ip_version": spec.get("ip-version"),
+        }
+        return ours(TEST, members, hosts, [spec.get("host")])
+
+    def from_parley(self, test_type: str, spec: Document) -> Document | None:
+        """Return the spec of our http, if it asks for nothing that pScheduler cannot check."""
+        if test_type != TEST.name or "url" not in spec or spec.get("verify", True):
+            return None
+        if spec.get("method", "GET") != "GET" or spec.get("status") is not None:
+            return None
+        parsed = without_none(
+            {
+                "url": spec["url"],
+                "parse": spec.get("text"),
+                "timeout": spec.get("timeout", "PT10S"),
+                "host": spec.get("source"),
+                "ip-version": spec.get("ip_version"),
+                "headers": spec.get("headers") or None,
+            }
+        )
+        return {"schema": types.least_schema(self.members, parsed), **parsed}
+
+    def failure(self, spec: Document, outcome: Outcome) -> str | None:
+        """Return why there is no good answer; a text that was not found is no failure there."""
+        result = outcome.result
+        if result is None:
+            return outcome.reason
+        if spec.get("always-succeed"):
+            return None
+        if result["failure"] is not None or result["status"] is None:
+            return result["failure"] or outcome.reason or "There was no answer"
+        return outcome.reason if result["status"] >= _BAD else None
+
+    def figures(self, spec: Document, result: Mapping[str, Any], outcome: Outcome) -> Document:  # noqa: ARG002
+        """Return the time, the status, and whether the text was found."""
+        figures = {
+            "schema": _RESULT_SCHEMA,
+            "time": times.format_duration(round(result["total_ms"] * MILLISECOND)),
+            "status": result["status"],
+            "found": bool(result["matched"]) if "parse" in spec else None,
+        }
+        return without_none(figures)
+
+    def plain(self, spec: Document, result: Document) -> str:  # noqa: ARG002 - contract
+        """Return a line per figure."""
+        return "\n".join(f"{label}: {value}" for label, value in _rows(result))
+
+    def marked_up(self, spec: Document, result: Document) -> str:  # noqa: ARG002 - contract
+        """Return a row per figure."""
+        return table(_rows(result))
+
+
+def _header(told: str) -> tuple[str, str]:
+    name, colon, value = told.partition(":")
+    if not colon or not name.strip():
+        raise invalid(f"option --header: '{told}' is not a header; write 'Name: value'")
+    return name.strip(), value.strip()
+
+
+def _rows(result: Document) -> list[tuple[str, object]]:
+    labels = {
+        "time": "Response Time",
+        "status": "Status Code",
+        "found": "String Found",
+        "headers": "Headers",
+        "content": "Content",
+    }
+    return [(label, result[name]) for name, label in labels.items() if name in result]
+
+
+LANGUAGE: Language = HttpLanguage()

@@ -1,0 +1,235 @@
+"""pScheduler's trace: the path to a host, hop by hop. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from node.model.times import MILLISECOND, SECOND
+from node.plugins.tests.trace import TEST
+from node.pscheduler import times
+from node.pscheduler.tests import members as types
+from node.pscheduler.tests.contract import Document, Language, Outcome, ParleyTest
+from node.pscheduler.tests.language import TableLanguage, ours, without_none
+from node.pscheduler.tests.markup import table
+from node.pscheduler.tests.members import Member
+from node.pscheduler.tests.options import integer, off, on, text
+
+_HOPS = 30
+_WAIT = "PT5S"
+_NAMES = 2 * SECOND
+_AUTONOMOUS_SYSTEMS = 4 * SECOND
+_SLACK = 2 * SECOND
+
+_ERRORS = {
+    "!N": "net-unreachable",
+    "!H": "host-unreachable",
+    "!P": "protocol-unreachable",
+    "!F": "fragmentation-needed-and-df-set",
+    "!S": "source-route-failed",
+    "!X": "communication-administratively-prohibited",
+    "!V": "host-precedence-violation",
+    "!C": "precedence-cutoff-in-effect",
+    "!<3>": "port-unreachable",
+    "!<6>": "destination-network-unknown",
+    "!<7>": "destination-host-unknown",
+    "!<8>": "source-host-isolated",
+    "!<9>": "destination-network-administratively-prohibited",
+    "!<10>": "destination-host-administratively-prohibited",
+    "!<11>": "network-unreachable-for-type-of-service",
+    "!<12>": "icmp-destination-host-unreachable-tos",
+    "!<13>": "communication-administratively-prohibited",
+}
+"""The reasons as traceroute prints them, and their names."""
+
+
+class TraceLanguage(TableLanguage):
+    """The path to a host."""
+
+    name = "trace"
+    description = "Trace the path to a host, hop by hop"
+    options = (
+        text("--algorithm", "Algorithm of the trace"),
+        on("--as", "Look up the autonomous systems of hops"),
+        off("--no-as", "Leave autonomous systems alone", "as"),
+        text("-d --dest", "Host at the end of the path"),
+        integer("--ip-version", "Version of the Internet Protocol: 4 or 6"),
+        integer("--length", "Bytes of each packet"),
+        text("--probe-type", "Packets to send: icmp, udp or tcp"),
+        on("--fragment", "Allow packets to be fragmented"),
+        off("--no-fragment", "Forbid packets to be fragmented", "fragment"),
+        integer("--first-ttl", "Number of the first hop to ask"),
+        integer("--flow-label", "Flow label of IPv6 packets"),
+        text("-s --source", "Host or address that asks"),
+        text("--source-node", "Node that asks, if it has another name than the source"),
+        integer("--hops", "Number of the last hop to ask"),
+        integer("--queries", "Packets for each hop"),
+        on("--hostnames", "Look up the names of addresses"),
+        off("--no-hostnames", "Leave addresses as they are", "hostnames"),
+        integer("--dest-port", "Port to send to, for UDP and TCP"),
+        text("--wait", "Time after which a packet counts as lost"),
+        text("--sendwait", "Time from one packet to the next"),
+        integer("--ip-tos", "Octet of the type of service"),
+    )
+    members = {
+        "dest": Member(types.host, required=True),
+        "source": Member(types.host),
+        "source-node": Member(types.host_and_port),
+        "algorithm": Member(types.one_of("paris-traceroute")),
+        "as": Member(types.boolean),
+        "dest-port": Member(types.port),
+        "first-ttl": Member(types.cardinal),
+        "flow-label": Member(types.cardinal_or_zero, since=2),
+        "fragment": Member(types.boolean),
+        "hops": Member(types.cardinal),
+        "hostnames": Member(types.boolean),
+        "ip-tos": Member(types.octet),
+        "ip-version": Member(types.ip_version),
+        "length": Member(types.cardinal),
+        "probe-type": Member(types.one_of("icmp", "udp", "tcp")),
+        "queries": Member(types.cardinal),
+        "sendwait": Member(types.duration),
+        "wait": Member(types.duration),
+    }
+    highest = 2
+    is_open = True
+    without_counterpart = {
+        "first-ttl": "the tools here begin with the first hop",
+        "flow-label": "no tool here sets a flow label",
+        "fragment": "no tool here forbids or forces fragmentation",
+        "ip-tos": "no tool here sets the type of service",
+        "sendwait": "no tool here waits between two packets",
+    }
+    harmless = {"first-ttl": (1,), "ip-tos": (0,), "sendwait": ("P0D", "PT0S")}
+
+    def duration(self, spec: Document) -> int:
+        """Return the time of all packets, of the last answer, and of looking up the hops."""
+        hops: int = spec.get("hops", _HOPS)
+        total = times.parse_duration(spec.get("sendwait", "P0D")) * hops
+        total += times.parse_duration(spec.get("wait", "P0D")) + _SLACK
+        total += _NAMES if spec.get("hostnames", True) else 0
+        return total + (_AUTONOMOUS_SYSTEMS if spec.get("as", True) else 0)
+
+    def to_parley(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
+        """Return our trace, with one packet per hop unless told otherwise.
+
+        Autonomous systems are looked up only if the spec says so: in public registries.
+        """
+        self.refuse_missing(spec)
+        protocol = spec.get("probe-type", "udp")
+        members = {
+            "source": hosts[0],
+            "dest": spec["dest"],
+            "protocol": protocol,
+            # Ours takes a port for TCP alone, and pScheduler has none for ICMP either.
+            "port": None if protocol == "icmp" else spec.get("dest-port"),
+            "hops_max": spec.get("hops", _HOPS),
+            "probes": spec.get("queries", 1),
+            "wait": spec.get("wait", _WAIT),
+            "length": spec.get("length"),
+            "names": spec.get("hostnames", True),
+            "as_numbers": spec.get("as", False),
+            "ip_version": spec.get("ip-version"),
+        }
+        tools = ("scamper",) if "algorithm" in spec else ()
+        return ours(TEST, members, hosts, [spec.get("source")], tools)
+
+    def from_parley(self, test_type: str, spec: Document) -> Document | None:
+        """Return the spec of our trace, with our defaults."""
+        if test_type != TEST.name or "dest" not in spec:
+            return None
+        members = {
+            "dest": spec["dest"],
+            "source": spec.get("source"),
+            "probe-type": spec.get("protocol", "udp"),
+            "dest-port": spec.get("port"),
+            "hops": spec.get("hops_max", _HOPS),
+            "queries": spec.get("probes"),
+            "wait": spec.get("wait"),
+            "length": spec.get("length"),
+            "hostnames": spec.get("names", False),
+            "as": spec.get("as_numbers", False),
+            "ip-version": spec.get("ip_version"),
+        }
+        return {"schema": 1, **without_none(members)}
+
+    def figures(self, spec: Document, result: Mapping[str, Any], outcome: Outcome) -> Document:  # noqa: ARG002
+        """Return a path for each packet per hop; hops that did not answer are empty."""
+        answers = {hop["ttl"]: list(_answers(hop)) for hop in result["hops"]}
+        last = max(answers, default=0) if result["reached"] else result["hops_tried"]
+        paths = range(max(1, spec.get("queries", 1)))
+        return {
+            "paths": [
+                [_at(answers.get(ttl, []), path) for ttl in range(1, last + 1)] for path in paths
+            ]
+        }
+
+    def plain(self, spec: Document, result: Document) -> str:  # noqa: ARG002 - contract
+        """Return a line per hop, below the number of the path if there are several."""
+        paths = result.get("paths", [])
+        lines: list[str] = []
+        for at, path in enumerate(paths, 1):
+            lines += ["", f"Path {at}:"] if len(paths) > 1 else []
+            lines += [_line(number, hop) for number, hop in enumerate(path, 1)]
+        return "\n".join(lines).strip("\n")
+
+    def marked_up(self, spec: Document, result: Document) -> str:  # noqa: ARG002 - contract
+        """Return a table per path."""
+        head = ("TTL", "Address", "Host", "RTT (ms)", "AS", "Operator", "MTU", "Error")
+        return "\n".join(
+            table((_row(number, hop) for number, hop in enumerate(path, 1)), head)
+            for path in result.get("paths", [])
+        )
+
+
+def _answers(hop: Mapping[str, Any]) -> Iterator[Document]:
+    """Yield an entry for each answer of a hop."""
+    for address in hop["addresses"]:
+        common: Document = {"ip": address["address"]}
+        if address.get("name"):
+            common["hostname"] = address["name"]
+        if address.get("as_numbers"):
+            common["as"] = {"number": address["as_numbers"][-1]}
+        if address.get("said") in _ERRORS:
+            common["error"] = _ERRORS[address["said"]]
+        for rtt_ms in address["rtts_ms"]:
+            yield {**common, "rtt": times.format_duration(round(rtt_ms * MILLISECOND))}
+
+
+def _at(answers: list[Document], path: int) -> Document:
+    return answers[path] if path < len(answers) else {}
+
+
+def _ms(hop: Document) -> str:
+    if "rtt" not in hop:
+        return ""
+    return f"{times.parse_duration(hop['rtt']) / MILLISECOND:f}".rstrip("0").rstrip(".")
+
+
+def _line(number: int, hop: Document) -> str:
+    where = hop.get("ip", "No Response")
+    pieces = [f"{hop['hostname']} ({where})" if "hostname" in hop else where]
+    system = hop.get("as", {})
+    pieces += [f"AS{system['number']}"] if "number" in system else []
+    pieces += [f"{_ms(hop)} ms"] if "rtt" in hop else []
+    pieces += [f"mtu {hop['mtu']} bytes"] if "mtu" in hop else []
+    pieces += [hop["error"]] if "error" in hop else []
+    line = f"{number:<8}{'  '.join(pieces)}"
+    return f"{line}\n          {system['owner']}" if "owner" in system else line
+
+
+def _row(number: int, hop: Document) -> tuple[object, ...]:
+    system = hop.get("as", {})
+    return (
+        number,
+        hop.get("ip", "No Response"),
+        hop.get("hostname"),
+        _ms(hop),
+        system.get("number"),
+        system.get("owner"),
+        hop.get("mtu"),
+        hop.get("error"),
+    )
+
+
+LANGUAGE: Language = TraceLanguage()
