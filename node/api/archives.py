@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from node.api import requests, responses
-from node.api.conditions import require_match
+from node.api.conditions import matched_revision
 from node.api.routing import CURSOR, CURSOR_BY_NAME, ID, LIMIT, NODE, TEXT, Query, Route, words
 from node.model.errors import NotFound
 from node.model.wire.archives import (
@@ -83,8 +83,7 @@ async def edit(request: web.Request) -> web.StreamResponse:
 async def remove(request: web.Request) -> web.StreamResponse:
     """DELETE: remove the archive and its waiting deliveries."""
     archives_, name = request.app[NODE].archives, requests.name(request, "archive")
-    await require_match(request, lambda: archives_.one(name))
-    await archives_.remove(name)
+    await archives_.remove(name, matched_revision(request))
     return web.Response(status=204)
 
 

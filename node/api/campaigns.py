@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from node.api import requests, responses
-from node.api.conditions import require_match
+from node.api.conditions import matched_revision
 from node.api.routing import CURSOR_BY_NAME, INSTANT, LIMIT, NODE, Query, Route
 from node.model.errors import NotFound
 from node.model.wire.campaigns import Campaign, CampaignDocument, CampaignPatch, UsageHour
@@ -64,8 +64,7 @@ async def edit(request: web.Request) -> web.StreamResponse:
 async def remove(request: web.Request) -> web.StreamResponse:
     """DELETE: remove a campaign that was never used."""
     node, name = request.app[NODE], requests.name(request, "campaign")
-    await require_match(request, lambda: _fetch(node, name))
-    await node.campaigns.remove(name)
+    await node.campaigns.remove(name, matched_revision(request))
     return web.Response(status=204)
 
 

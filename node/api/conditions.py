@@ -8,9 +8,7 @@ a state that has changed meanwhile is no edit by somebody else.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable
 from hashlib import blake2b
-from typing import Protocol
 
 from aiohttp import web
 
@@ -63,29 +61,6 @@ def matched_revision(request: web.Request) -> int | None:
         msg = "If-Match has no ETag of an answer of this node; read the resource again"
         raise PreconditionFailed(msg)
     return int(match["revision"])
-
-
-class Revised(Protocol):
-    """A resource with a revision."""
-
-    @property
-    def revision(self) -> int:
-        """The number of its changes."""
-        ...
-
-
-async def require_match(request: web.Request, fetch: Callable[[], Awaitable[Revised]]) -> None:
-    """Return if the header If-Match, if there is one, allows to change what ``fetch`` returns.
-
-    :raises PreconditionFailed: it has changed since it was read.
-    """
-    demanded = matched_revision(request)
-    if demanded is None:
-        return
-    revision = (await fetch()).revision
-    if demanded != revision:
-        msg = f"it is at revision {revision}, and If-Match demands {demanded}; read it again"
-        raise PreconditionFailed(msg)
 
 
 def is_known(request: web.Request, tag: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from node.api import requests, responses
-from node.api.conditions import require_match
+from node.api.conditions import matched_revision
 from node.api.routing import CURSOR_BY_NAME, LIMIT, NODE, Route
 from node.model import policysets
 from node.model.wire.pools import ExpectedMisses, Outside, PolicySet, Pool, PoolDocument, PoolPatch
@@ -72,8 +72,7 @@ async def edit(request: web.Request) -> web.StreamResponse:
 async def remove(request: web.Request) -> web.StreamResponse:
     """DELETE: remove a pool; its nodes stay."""
     node, name = request.app[NODE], requests.name(request, "pool")
-    await require_match(request, lambda: _shown(node, name))
-    await node.pools.remove(name)
+    await node.pools.remove(name, matched_revision(request))
     return web.Response(status=204)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from node.api import requests, responses
-from node.api.conditions import require_match
+from node.api.conditions import matched_revision
 from node.api.routing import CURSOR, LIMIT, NODE, PREFIX, Route
 from node.api.tasks import KEY, idempotency_key
 from node.model.wire.reservations import Reservation, ReservationDocument, ReservationPatch
@@ -50,8 +50,7 @@ async def edit(request: web.Request) -> web.StreamResponse:
 async def remove(request: web.Request) -> web.StreamResponse:
     """DELETE: remove the reservation; its time is free at once."""
     reservations, reservation = request.app[NODE].reservations, requests.identifier(request)
-    await require_match(request, lambda: reservations.one(reservation))
-    await reservations.remove(reservation)
+    await reservations.remove(reservation, matched_revision(request))
     return web.Response(status=204)
 
 

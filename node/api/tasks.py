@@ -11,7 +11,7 @@ from uuid import UUID
 from aiohttp import web
 
 from node.api import requests, responses, runs
-from node.api.conditions import require_match
+from node.api.conditions import matched_revision
 from node.api.long_polling import until
 from node.api.routing import (
     CLASSES,
@@ -336,8 +336,7 @@ async def pause(request: web.Request) -> web.StreamResponse:
     """POST: free the future runs on all nodes, and plan no others; idempotent."""
     node = request.app[NODE]
     task = requests.identifier(request)
-    await require_match(request, lambda: fetch(node, task))
-    await node.editing.pause(task)
+    await node.editing.pause(task, matched_revision(request))
     return responses.one(await fetch(node, task))
 
 
@@ -345,8 +344,7 @@ async def resume(request: web.Request) -> web.StreamResponse:
     """POST: plan the task again from now on; idempotent."""
     node = request.app[NODE]
     task = requests.identifier(request)
-    await require_match(request, lambda: fetch(node, task))
-    await node.editing.resume(task)
+    await node.editing.resume(task, matched_revision(request))
     return responses.one(await fetch(node, task))
 
 
@@ -354,8 +352,7 @@ async def release(request: web.Request) -> web.StreamResponse:
     """POST: try now what the task waits for, and end a hold by policies; idempotent."""
     node = request.app[NODE]
     task = requests.identifier(request)
-    await require_match(request, lambda: fetch(node, task))
-    await node.editing.release(task)
+    await node.editing.release(task, matched_revision(request))
     return responses.one(await fetch(node, task))
 
 
@@ -395,8 +392,7 @@ async def cancel(request: web.Request) -> web.StreamResponse:
     """DELETE: cancel the task and its runs on every participant; idempotent."""
     node = request.app[NODE]
     task = requests.identifier(request)
-    await require_match(request, lambda: fetch(node, task))
-    await node.termination.cancel_task(task)
+    await node.termination.cancel_task(task, matched_revision(request))
     return responses.one(await fetch(node, task))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import click
@@ -10,11 +9,11 @@ import click
 from node.cli.groups import CommandGroup
 from node.cli.invocation import without_jq
 from node.cli.jsontext import json_object
-from node.cli.listing import limit_option, print_list
+from node.cli.listing import limit_option, print_documents, print_whole
 from node.cli.options import apply_options, require_change
-from node.cli.output import Column, Record, RecordLayout, flat, pairs, plural, printable, records_of
-from node.cli.references import find_run, find_task, short
-from node.cli.session import Session, asks_node
+from node.cli.output import Column, Record, RecordLayout, flat, pairs, plural, printable
+from node.cli.references import run_id, short, task_id
+from node.cli.session import ReadingSession, Session, asks_node, reads_node
 from node.cli.times import local
 
 
@@ -157,10 +156,10 @@ async def add(session: Session, /, name: str, archiver: str, **given: Any) -> No
 
 @archive_group.command("list")
 @limit_option
-@asks_node
-async def list_archives(session: Session, limit: int) -> None:
+@reads_node
+async def list_archives(session: ReadingSession, limit: int) -> None:
     """List the node's archives; those of a task are in parley task show."""
-    await print_list(session, ARCHIVE, session.client.archives, limit)
+    await print_documents(session, ARCHIVE, "/archives", {}, limit)
 
 
 @archive_group.command("show")
@@ -197,10 +196,10 @@ async def remove(session: Session, name: str) -> None:
 
 
 @archive_group.command("kinds")
-@asks_node
-async def kinds(session: Session) -> None:
+@reads_node
+async def kinds(session: ReadingSession) -> None:
     """List the archivers and the fields of their specs."""
-    session.output.many(records_of((await session.client.archivers()).items), ARCHIVER)
+    await print_whole(session, ARCHIVER, "/archivers")
 
 
 @archive_group.command("test")
@@ -212,10 +211,10 @@ async def test(session: Session, name: str) -> None:
 
 
 @archive_group.command("backlog")
-@asks_node
-async def backlog(session: Session) -> None:
+@reads_node
+async def backlog(session: ReadingSession) -> None:
     """Show waiting and parked deliveries by destination."""
-    session.output.many(records_of((await session.client.backlog()).items), BACKLOG)
+    await print_whole(session, BACKLOG, "/archivings/backlog")
 
 
 @archive_group.command("deliveries")
@@ -230,15 +229,14 @@ async def backlog(session: Session) -> None:
     help="Only in this state; repeat for more.",
 )
 @limit_option
-@asks_node
-async def deliveries(session: Session, /, limit: int, **given: Any) -> None:
+@reads_node
+async def deliveries(session: ReadingSession, /, limit: int, **given: Any) -> None:
     """List deliveries, newest first: their destination, state, and last error."""
     query = await _filters(session, given)
     if given["task"] is not None:
-        query["task"] = (await find_task(session, given["task"])).id
+        query["task"] = await task_id(session.reader, given["task"])
     query["state"] = ",".join(given["state"]) or None
-
-    await print_list(session, DELIVERY, partial(session.client.archivings, query), limit)
+    await print_documents(session, DELIVERY, "/archivings", query, limit)
 
 
 @archive_group.command("retry")
@@ -262,14 +260,14 @@ async def retry(session: Session, /, all_: bool, **given: Any) -> None:
     if bool(document) == all_:
         msg = "name the deliveries: an archive, --destination, --run or --number; or --all"
         raise click.UsageError(msg)
-    if "run" in document:
-        document["run"] = str(document["run"])
     retried = (await session.client.retry_archivings(document or {"all": True})).retried
     session.progress.note(f"{plural(retried, 'delivery', 'deliveries')} will be retried now.")
 
 
-async def _filters(session: Session, given: dict[str, Any]) -> dict[str, Any]:
-    run = None if given["run"] is None else (await find_run(session, given["run"])).id
+async def _filters(session: ReadingSession, given: dict[str, Any]) -> dict[str, Any]:
+    run = given["run"]
+    if run is not None:
+        run = await run_id(session.reader, run, session.clock.now())
     return {"run": run, "archive": given["archive"], "destination": given["destination"]}
 
 

@@ -7,15 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from node.cli.listing import limit_option, print_list
+from node.cli.invocation import global_options
+from node.cli.listing import limit_option, print_documents
 from node.cli.output import Column, Record, RecordLayout, printable
 from node.cli.retrying import retry_while_silent
-from node.cli.session import Session, asks_node
+from node.cli.session import Session, ask, look
 from node.cli.times import MOMENT, Moment, local
 from node.model.audit import AuditOutcome
 from node.model.principals import PrincipalKind
+from node.model.times import format_instant
 
 if TYPE_CHECKING:
+    from node.cli.session import ReadingSession
     from node.client.responses import Page
     from node.model.wire.audit import AuditRecord
 
@@ -78,9 +81,10 @@ ENTRY = RecordLayout(
 @click.option("--until", type=MOMENT, help="Before then.")
 @click.option("--follow", is_flag=True, help="Print what is added from now on, until Ctrl-C.")
 @limit_option
-@asks_node
-async def audit(
-    session: Session,
+@global_options
+@click.pass_context
+def audit(
+    context: click.Context,
     principal: str | None,
     verb: str | None,
     thing: str | None,
@@ -105,20 +109,22 @@ async def audit(
     node did by itself is token_made, limits_loaded, limits_broken and limit_reached; left_out
     counts the requests of a flood that have no rows of their own.
     """  # noqa: D301 - click's mark for lines to keep
-    now = session.clock.now()
-    fetch = partial(
-        session.client.audit,
-        principal=principal,
-        verb=verb,
-        thing=thing,
-        outcomes=outcomes,
-        since=None if since is None else since.at(now),
-        until=None if until is None else until.at(now),
-    )
-    if follow:
-        await _follow(session, fetch)
-    else:
-        await print_list(session, ENTRY, fetch, limit)
+    words = {"principal": principal, "verb": verb, "thing": thing}
+
+    def instants(session: ReadingSession) -> dict[str, int | None]:
+        now = session.clock.now()
+        return {name: each and each.at(now) for name, each in (("since", since), ("until", until))}
+
+    async def follow_rows(session: Session) -> None:
+        filters = {**words, "outcomes": outcomes, **instants(session)}
+        await _follow(session, partial(session.client.audit, **filters))
+
+    async def list_rows(session: ReadingSession) -> None:
+        span = {name: at and format_instant(at) for name, at in instants(session).items()}
+        query = {**words, "outcome": ",".join(outcomes) or None, **span}
+        await print_documents(session, ENTRY, "/audit", query, limit)
+
+    context.exit(ask(context, follow_rows) if follow else look(context, list_rows))
 
 
 async def _follow(session: Session, fetch: Any) -> None:

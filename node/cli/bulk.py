@@ -13,7 +13,7 @@ import click
 
 from node.cli.failures import print_error_lines
 from node.cli.listing import collect_all
-from node.cli.output import Column, Record, RecordLayout, flat, printable
+from node.cli.output import Column, RecordLayout, flat, printable
 from node.cli.references import find_task, short
 from node.model.taskstate import OPEN
 
@@ -58,26 +58,10 @@ class TaskChoice:
         """Return whether there is a condition."""
         return any(value is not None for value in vars(self).values())
 
-    def chooses(self, task: Record) -> bool:
-        """Return whether a task, as the API shows it, meets all conditions."""
-        wanted = {
-            "mesh": (task["reference"] or {}).get("mesh")
-            if isinstance(task["reference"], Mapping)
-            else None,
-            "campaign": task["campaign"] or "default",
-            "test": task["test"]["type"],
-            "requester": task["requester"],
-        }
-        return (
-            all(getattr(self, name) in {None, value} for name, value in wanted.items())
-            and self._takes_part(task)
-            and (self.reference is None or _refers(task["reference"], self.reference))
-        )
-
-    def _takes_part(self, task: Record) -> bool:
-        return self.participant is None or self.participant in {
-            participant["name"] for participant in task["participants"]
-        }
+    @property
+    def filters(self) -> dict[str, str | None]:
+        """The filters of the API; it has none by reference."""
+        return {name: value for name, value in vars(self).items() if name != "reference"}
 
 
 def _refers(reference: Any, written: str) -> bool:
@@ -142,21 +126,22 @@ async def chosen_tasks(
         raise click.UsageError(msg)
     if written:
         return [await find_task(session, each) for each in written]
-    listed = await listed_tasks(session, states, choice.test)
-    if choice.mesh is not None or choice.reference is not None:
-        # No list has long references.
-        listed = [
-            await session.client.task(task.id) if task.reference_left_out else task
-            for task in listed
-        ]
-    return [task for task in listed if choice.chooses(task.model_dump(mode="json"))]
+    listed = await listed_tasks(session, choice, states)
+    if choice.reference is None:
+        return listed
+    # No list has long references.
+    whole = [
+        await session.client.task(task.id) if task.reference_left_out else task for task in listed
+    ]
+    return [task for task in whole if _refers(task.reference, choice.reference)]
 
 
 async def listed_tasks(
-    session: Session, states: Collection[str] = OPEN, test: str | None = None
+    session: Session, choice: TaskChoice, states: Collection[str] = OPEN
 ) -> list[Task]:
-    """Return all tasks in these states, of this test if one is given."""
-    fetch = partial(session.client.tasks, state=",".join(sorted(states)), test=test, limit=500)
+    """Return all tasks in these states that meet the conditions, regardless of their reference."""
+    filters = {"state": ",".join(sorted(states)), **choice.filters}
+    fetch = partial(session.client.tasks, **filters, limit=500)
 
     async def page(cursor: str | None) -> Page[Task]:
         return await fetch(cursor=cursor)

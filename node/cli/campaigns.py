@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import click
 
 from node.cli.documents import from_file
 from node.cli.groups import CommandGroup
-from node.cli.listing import limit_option, print_list
+from node.cli.listing import limit_option, print_documents
 from node.cli.options import AnyCommand, apply_options, clear_option, require_change
 from node.cli.output import Column, Record, RecordLayout, pairs, percent, printable
-from node.cli.session import Session, asks_node
+from node.cli.session import ReadingSession, Session, asks_node, reads_node
 from node.cli.times import MOMENT, local
 from node.model.byte_quotas import BYTES, bytes_text, parse_byte_quota
+from node.model.times import format_instant
 
 if TYPE_CHECKING:
     from node.cli.times import Moment
@@ -254,15 +255,15 @@ async def add(session: Session, /, name: str | None, **given: Any) -> None:
 
 @campaign_group.command("list")
 @limit_option
-@asks_node
-async def list_campaigns(session: Session, limit: int) -> None:
+@reads_node
+async def list_campaigns(session: ReadingSession, limit: int) -> None:
     """List campaigns: shares promised, had in the last 24 hours, and booked; who waits and why.
 
     'By weight' is the share if all campaigns had tasks. 'Promised now' is divided among those that
     have tasks or were charged lately, so it is 0 for the others. The share of a campaign includes
     those below it, which divide it: a parent and its only child have the same.
     """
-    await print_list(session, CAMPAIGN, session.client.campaigns, limit, warnings=True)
+    await print_documents(session, CAMPAIGN, "/campaigns", {}, limit, warnings=True)
 
 
 @campaign_group.command("show")
@@ -311,9 +312,9 @@ async def remove(session: Session, names: tuple[str, ...]) -> None:
 @click.option("--since", type=MOMENT, help="From this hour on [24 hours ago].")
 @click.option("--until", type=MOMENT, help="Before this hour [in 24 hours].")
 @limit_option
-@asks_node
+@reads_node
 async def usage(
-    session: Session,
+    session: ReadingSession,
     name: str | None,
     since: Moment | None,
     until: Moment | None,
@@ -327,13 +328,12 @@ async def usage(
     expected, and then as measured where the test measures it.
     """
     now = session.clock.now()
-    fetch = partial(
-        session.client.usage,
-        name,
-        since=None if since is None else since.at(now),
-        until=None if until is None else until.at(now),
-    )
-    await print_list(session, HOUR, fetch, limit)
+    query = {
+        "since": None if since is None else format_instant(since.at(now)),
+        "until": None if until is None else format_instant(until.at(now)),
+    }
+    path = "/usage" if name is None else f"/campaigns/{quote(name, safe='')}/usage"
+    await print_documents(session, HOUR, path, query, limit)
 
 
 def campaign_view(campaign: Record) -> str:

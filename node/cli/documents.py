@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from node.cli.jsontext import json_object, json_value
+from node.cli.jsontext import json_object, json_value, object_in
 from node.cli.options import AnyCommand, apply_options, clear_option
 from node.cli.references import find_task
 from node.cli.seats import seat_options, seat_request
@@ -259,13 +259,13 @@ def schedule_document(options: Mapping[str, Any], now: int) -> Document:
 
 
 def from_file(name: str) -> Document:
-    """Read the JSON object in a file, or on standard input for ``-``."""
+    """Read the object in a file of JSON or YAML, or on standard input for ``-``."""
     try:
         text = sys.stdin.read() if name == "-" else _read(name)
     except (OSError, UnicodeDecodeError) as error:
         msg = f"{name} cannot be read: {error}"
         raise click.BadParameter(msg, param_hint="--file") from error
-    return json_object(text, "--file")
+    return object_in(text, "--file")
 
 
 def _read(name: str) -> str:

@@ -31,7 +31,7 @@ class CommandGroup(click.Group):
         """Return a command, imported if it was not."""
         if place := self._late.pop(cmd_name, None):
             module, _, name = place.partition(":")
-            self.add_command(getattr(importlib.import_module(module), name))
+            self.add_command(getattr(importlib.import_module(module), name), cmd_name)
         command = with_examples(f"{self.name} {cmd_name}", super().get_command(ctx, cmd_name))
         return complete_names(ctx, command)
 

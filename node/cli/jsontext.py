@@ -1,4 +1,4 @@
-"""Parse JSON that is given as text, in an option or a file."""
+"""Parse JSON that is given as text, in an option or a file; files may have YAML as well."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import json
 from typing import Any
 
 import click
+
+_TIME = "tag:yaml.org,2002:timestamp"
 
 
 def json_value(text: str, option: str) -> Any:
@@ -19,7 +21,48 @@ def json_value(text: str, option: str) -> Any:
 
 def json_object(text: str | None, option: str) -> dict[str, Any]:
     """Parse a JSON object; return an empty one for ``None``."""
-    document = json_value(text, option) if text is not None else {}
+    return _object(json_value(text, option) if text is not None else {}, option)
+
+
+def object_in(text: str, option: str) -> dict[str, Any]:
+    """Parse the object that a file has, in JSON or YAML."""
+    try:
+        return _object(value_in(text), option)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint=option) from error
+
+
+def value_in(text: str) -> Any:
+    """Return what a file has, in JSON or YAML; YAML without a type that JSON has not.
+
+    :raises ValueError: it is neither.
+    """
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        if text.lstrip()[:1] in {"", "{", "["}:
+            msg = f"not JSON: {error}"
+            raise ValueError(msg) from None
+    return _yaml(text)
+
+
+def _yaml(text: str) -> Any:
+    import yaml  # slow to load
+
+    # Times stay texts, as they are in JSON.
+    resolvers = {
+        first: [(tag, pattern) for tag, pattern in known if tag != _TIME]
+        for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+    loader = type("Loader", (yaml.SafeLoader,), {"yaml_implicit_resolvers": resolvers})
+    try:
+        return json.loads(json.dumps(yaml.load(text, Loader=loader)))  # noqa: S506 - a SafeLoader
+    except (yaml.YAMLError, TypeError) as error:
+        msg = f"neither JSON nor YAML: {' '.join(str(error).split())}"
+        raise ValueError(msg) from None
+
+
+def _object(document: Any, option: str) -> dict[str, Any]:
     if not isinstance(document, dict):
         msg = "not a JSON object"
         raise click.BadParameter(msg, param_hint=option)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
-    from node.cli.output import Record, RecordLayout
+    from node.cli.output import RecordLayout
     from node.cli.session import ReadingSession, Session
     from node.client.answers import Members, Page
 
@@ -34,6 +34,27 @@ limit_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
     show_default=True,
     help="Maximum number of entries to show.",
 )
+
+
+_MEASURED = {
+    "mesh": "of this mesh.",
+    "campaign": "of this campaign; default for those without one.",
+    "participant": "in which this node takes part.",
+    "target": "with this target: the dest, url, or name in the spec.",
+    "class": "of these classes (A,B), such as exclusive.",
+}
+"""The filters of tasks and runs by what is measured, and for whom."""
+
+
+def measured_options(noun: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return what adds the options of these filters to the list of tasks or of runs."""
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        for name, text in reversed(_MEASURED.items()):
+            command = click.option(f"--{name}", help=f"Only {noun} {text}")(command)
+        return command
+
+    return decorate
 
 
 class PageFetcher(Protocol[Item]):
@@ -105,38 +126,19 @@ async def change_all(
     session.output.many(records_of([await change(item.id) for item in items]), layout)
 
 
-async def print_list(
-    session: Session,
-    layout: RecordLayout,
-    fetch: PageFetcher[Any],
-    limit: int,
-    *,
-    warnings: bool = False,
-) -> None:
-    """Print up to ``limit`` items of a list, and note when there are more.
-
-    ``warnings``: also print the warnings that the items carry.
-    """
-    items: list[BaseModel]
-    items, more = await collect(fetch, limit)
-    records = records_of(items)
-    session.output.many(records, layout)
-    if warnings:
-        print_warnings(session, records)
-    if more:
-        session.progress.note(_MORE)
-
-
 async def print_documents(
     session: ReadingSession,
     layout: RecordLayout,
     path: str,
     query: Mapping[str, object],
     limit: int,
+    *,
+    warnings: bool = False,
 ) -> None:
     """Print up to ``limit`` objects of a list as the node has them, and note when there are more.
 
-    They are not parsed as models, because that takes longer than all the rest.
+    They are not parsed as models, because that takes longer than all the rest. ``warnings``: also
+    print the warnings that they carry.
     """
 
     def fetch(*, limit: int, cursor: str | None) -> Awaitable[Page[Members]]:
@@ -144,12 +146,18 @@ async def print_documents(
 
     records, more = await collect(fetch, limit)
     session.output.many(records, layout)
+    for record in records if warnings else ():
+        for warning in record["warnings"] or ():
+            session.progress.note(f"! {record['name']}: {warning}")
     if more:
         session.progress.note(_MORE)
 
 
-def print_warnings(session: Session, records: Iterable[Record]) -> None:
-    """Print the warnings of these records."""
-    for record in records:
-        for warning in record["warnings"]:
-            session.progress.note(f"! {record['name']}: {warning}")
+async def print_whole(
+    session: ReadingSession,
+    layout: RecordLayout,
+    path: str,
+    query: Mapping[str, object] | None = None,
+) -> None:
+    """Print the objects of a list that the node answers in one piece."""
+    session.output.many((await session.reader.listed(path, query or {})).items, layout)

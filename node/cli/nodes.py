@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -9,10 +10,9 @@ from urllib.parse import urlsplit
 import click
 
 from node.cli.attributes import MATCH_HELP, assignment, predicate
-from node.cli.draining import drain, undrain
 from node.cli.groups import CommandGroup
-from node.cli.introducing import introduce
 from node.cli.invocation import with_scheme
+from node.cli.listing import print_whole
 from node.cli.output import (
     Column,
     Record,
@@ -22,10 +22,9 @@ from node.cli.output import (
     pairs,
     plural,
     printable,
-    records_of,
 )
 from node.cli.servers import confirm, require_terminal
-from node.cli.session import Session, asks_node
+from node.cli.session import ReadingSession, Session, asks_node, reads_node
 from node.cli.times import local
 from node.model.errors import NotFound, PeerError, PeerUnreachable
 from node.model.loopback import is_exposed, is_loopback
@@ -135,17 +134,26 @@ TOOL = RecordLayout(
 )
 
 
-@click.group("node", cls=CommandGroup)
+_LATE = {
+    "drain": "node.cli.draining:drain",
+    "undrain": "node.cli.draining:undrain",
+    "introduce": "node.cli.introducing:introduce",
+}
+
+
+@click.group("node", cls=CommandGroup, late=_LATE)
 def node_group() -> None:
     """List, add, introduce, remove, pardon, compare known nodes; set own attributes and shares."""
 
 
 @node_group.command("list")
 @click.option("--match", multiple=True, metavar="CONDITION", help=MATCH_HELP)
-@asks_node
-async def list_nodes(session: Session, match: tuple[str, ...]) -> None:
+@reads_node
+async def list_nodes(session: ReadingSession, match: tuple[str, ...]) -> None:
     """List the nodes that this node knows, itself included, or those that meet the conditions."""
-    session.output.many(records_of((await session.client.nodes(predicate(match))).items), NODE)
+    conditions = predicate(match)
+    query = {"match": json.dumps(conditions) if conditions else None}
+    await print_whole(session, NODE, "/nodes", query)
 
 
 @node_group.command("set")
@@ -178,11 +186,6 @@ def _settable(attributes: Mapping[str, Any]) -> str:
     """Name the attributes that can be unset; those that the host detects cannot."""
     names = [name for name in sorted(attributes) if ":" not in name]
     return f"the node has {', '.join(names)}" if names else "the node has none"
-
-
-node_group.add_command(drain)
-node_group.add_command(undrain)
-node_group.add_command(introduce)
 
 
 @node_group.command("show")
@@ -307,8 +310,8 @@ async def pardon(session: Session, name: str) -> None:
 
 
 @node_group.command("share")
-@asks_node
-async def share(session: Session) -> None:
+@reads_node
+async def share(session: ReadingSession) -> None:
     """List the shares of leads in the time of this node, what each had, and has booked.
 
     \b
@@ -320,8 +323,7 @@ async def share(session: Session) -> None:
     This node counts by its own key, if it leads tasks. A lead with 0 gets only what no other lead
     wants. Without shares whoever asks first is served.
     """  # noqa: D301 - click's mark for lines to keep
-    listed = await session.client.shares()
-    session.output.many(records_of(listed.items), SHARE)
+    await print_whole(session, SHARE, "/shares")
 
 
 @node_group.command("remove")
@@ -448,10 +450,10 @@ def test_group() -> None:
 
 
 @test_group.command("list")
-@asks_node
-async def list_tests(session: Session) -> None:
+@reads_node
+async def list_tests(session: ReadingSession) -> None:
     """List the tests, and the tools for them on this node."""
-    session.output.many(records_of((await session.client.tests()).items), TEST)
+    await print_whole(session, TEST, "/tests")
 
 
 @test_group.command("show")
@@ -486,7 +488,7 @@ def tool_group() -> None:
 
 
 @tool_group.command("list")
-@asks_node
-async def list_tools(session: Session) -> None:
+@reads_node
+async def list_tools(session: ReadingSession) -> None:
     """List the tools; a missing one is named with the package that installs it."""
-    session.output.many(records_of((await session.client.tools()).items), TOOL)
+    await print_whole(session, TOOL, "/tools")

@@ -9,7 +9,7 @@ import click
 
 from node.cli.attributes import MATCH_HELP, json_of, predicate
 from node.cli.groups import CommandGroup
-from node.cli.listing import limit_option, print_list
+from node.cli.listing import limit_option, print_documents, print_whole
 from node.cli.options import AnyCommand, apply_options, require_change
 from node.cli.output import (
     Column,
@@ -20,9 +20,8 @@ from node.cli.output import (
     pairs,
     printable,
     readable,
-    records_of,
 )
-from node.cli.session import Session, asks_node
+from node.cli.session import ReadingSession, Session, asks_node, reads_node
 from node.cli.times import DURATION
 from node.model import times
 from node.model.policysets import AXES
@@ -136,10 +135,10 @@ async def add(session: Session, /, name: str, match: tuple[str, ...], **given: A
 
 @pool_group.command("list")
 @limit_option
-@asks_node
-async def list_pools(session: Session, limit: int) -> None:
+@reads_node
+async def list_pools(session: ReadingSession, limit: int) -> None:
     """List pools and how many nodes belong to each now."""
-    await print_list(session, POOL, session.client.pools, limit, warnings=True)
+    await print_documents(session, POOL, "/pools", {}, limit, warnings=True)
 
 
 @pool_group.command("show")
@@ -189,10 +188,10 @@ async def remove(session: Session, name: str) -> None:
 
 
 @pool_group.command("sets")
-@asks_node
-async def sets(session: Session) -> None:
+@reads_node
+async def sets(session: ReadingSession) -> None:
     """List the policy sets that a pool can have, and what each is good for."""
-    session.output.many(records_of((await session.client.policy_sets()).items), POLICY_SET)
+    await print_whole(session, POLICY_SET, "/policysets")
 
 
 def _settings(given: dict[str, Any]) -> dict[str, Any]:

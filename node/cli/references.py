@@ -9,6 +9,7 @@ from uuid import UUID
 
 from node.cli.times import local
 from node.model.errors import NotFound, RequestError
+from node.model.times import format_instant
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -72,6 +73,23 @@ async def task_id(reader: Reader, written: str) -> str:
         return f"{task['id']} {task['test']['type']}"
 
     return str((await _listed("task", written, listed, listed, line))["id"])
+
+
+async def run_id(reader: Reader, written: str, now: int) -> str:
+    """Return the id of the run that ``written`` refers to."""
+    if identifier := _whole_id(written):
+        return str((await reader.document(f"/runs/{identifier}"))["id"])
+
+    def listed(*, prefix: str | None = None, limit: int = 50) -> Awaitable[Page[Members]]:
+        return reader.listed("/runs", {"prefix": prefix, "limit": limit})
+
+    def begun(*, prefix: str | None = None, limit: int = 50) -> Awaitable[Page[Members]]:
+        return reader.listed("/runs", {"prefix": prefix, "limit": limit, "to": format_instant(now)})
+
+    def line(run: Members) -> str:
+        return f"{run['id']} {run['test']} {local(run['starts_at'])}"
+
+    return str((await _listed("run", written, listed, begun, line))["id"])
 
 
 async def find_run(session: Session, written: str) -> Run:

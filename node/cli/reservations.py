@@ -17,11 +17,11 @@ from node.cli.documents import (
     schedule_document,
 )
 from node.cli.groups import CommandGroup
-from node.cli.listing import limit_option, print_list
+from node.cli.listing import limit_option, print_documents
 from node.cli.options import AnyCommand, apply_options, clear_option, require_change
 from node.cli.output import Column, Record, RecordLayout, pairs, plural, printable
 from node.cli.references import find_reservation, short
-from node.cli.session import Session, asks_node
+from node.cli.session import ReadingSession, Session, asks_node, reads_node
 from node.cli.times import DURATION, MOMENT, local, spell
 from node.model import times
 from node.model.errors import AnswerLost, PeerUnreachable
@@ -225,10 +225,10 @@ def _user() -> str | None:
 
 @reservation_group.command("list")
 @limit_option
-@asks_node
-async def list_reservations(session: Session, limit: int) -> None:
+@reads_node
+async def list_reservations(session: ReadingSession, limit: int) -> None:
     """List reservations, newest first."""
-    await print_list(session, RESERVATION, session.client.reservations, limit)
+    await print_documents(session, RESERVATION, "/reservations", {}, limit)
 
 
 @reservation_group.command("show")

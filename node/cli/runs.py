@@ -11,7 +11,7 @@ from node.cli.bundles import export, replay, verify
 from node.cli.failures import print_error_lines
 from node.cli.follow import NO_RESULT, OPEN, PENDING, follow_run, follow_task, verdict
 from node.cli.groups import CommandGroup
-from node.cli.listing import change_all, limit_option, print_documents
+from node.cli.listing import change_all, limit_option, measured_options, print_documents
 from node.cli.output import (
     Column,
     Record,
@@ -86,6 +86,8 @@ RERUN = RecordLayout(columns=(), fields=("task", "headline"), empty="", key="tas
 @click.option("--to", "ends", type=MOMENT, help="Only runs before this time.")
 @click.option("--upcoming", is_flag=True, help="Future runs, the next one first.")
 @click.option("--oldest-first", is_flag=True, help="List the oldest first.")
+@click.option("--verdict", metavar="A,B", help="Only runs with these verdicts, such as suspicious.")
+@measured_options("runs")
 @limit_option
 @reads_node
 async def list_runs(
@@ -93,13 +95,13 @@ async def list_runs(
     /,
     *,
     state: str | None,
-    test: str | None,
     written: str | None,
     starts: Moment | None,
     ends: Moment | None,
     upcoming: bool,
     oldest_first: bool,
     limit: int,
+    **filters: Any,
 ) -> None:
     """List the runs that have begun, newest first, each with its result or the reason why not.
 
@@ -114,8 +116,8 @@ async def list_runs(
         ends = Moment()
 
     query = {
+        **filters,
         "state": ",".join(states) or None,
-        "test": test,
         "task": task,
         "from": times.format_instant(starts.at(now)) if starts else None,
         "to": times.format_instant(ends.at(now)) if ends else None,

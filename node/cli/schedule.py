@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,16 +12,16 @@ from node.cli.groups import CommandGroup
 from node.cli.invocation import global_options
 from node.cli.lanes import LEGEND, Bar, Frame, lanes
 from node.cli.options import AnyCommand, apply_options
-from node.cli.output import Column, Record, RecordLayout, records_of
+from node.cli.output import Column, Record, RecordLayout
 from node.cli.references import short
-from node.cli.session import Session, ask, asks_node
+from node.cli.session import ReadingSession, look, reads_node
 from node.cli.times import MOMENT, PAST_MOMENT, Moment, local
 from node.model import times
-from node.model.reservations import in_words
+from node.model.errors import PeerAnswered
 
 if TYPE_CHECKING:
-    from node.client.users import TimeSpan
-    from node.model.wire.reservations import ReservedSpan
+    from node.client.answers import Members
+    from node.client.reader import Reader
 
 ENTRY = RecordLayout(
     model="node.model.wire.runs:ScheduleEntry",
@@ -46,6 +47,21 @@ ENTRY = RecordLayout(
 
 _MARGIN = 20
 _NARROWEST = 20
+_ENTRIES_MAX = 20_000
+"""Most runs that are read of one span."""
+
+
+@dataclass(frozen=True)
+class ScheduleSpan:
+    """A span of a node's timeline, and the node's time when it was read."""
+
+    now: int
+    starts_at: int
+    ends_at: int
+    entries: tuple[Members, ...]
+    complete: bool
+    """False if there are more than are read of one span."""
+    reserved: tuple[Members, ...] = ()
 
 
 def _why(change: Record) -> str:
@@ -104,22 +120,19 @@ def schedule(
         if starts or ends or as_of:
             raise click.UsageError(f"give options behind {context.invoked_subcommand}")
     else:
-        context.exit(ask(context, lambda session: _show(session, starts, ends, as_of)))
+        context.exit(look(context, lambda session: _show(session, starts, ends, as_of)))
 
 
 async def _show(
-    session: Session, starts: Moment | None, ends: Moment | None, as_of: Moment | None
+    session: ReadingSession, starts: Moment | None, ends: Moment | None, as_of: Moment | None
 ) -> None:
     now = session.clock.now()
-    span = await session.client.schedule(
-        starts.at(now) if starts else None,
-        ends.at(now) if ends else None,
-        as_of.at(now) if as_of else None,
-    )
+    instants = (each.at(now) if each else None for each in (starts, ends, as_of))
+    span = await read_span(session.reader, *instants)
     shown = span.entries or span.reserved
     if session.output.terminal and session.output.format == "table" and shown:
         session.output.text("\n".join(picture(span, shutil.get_terminal_size().columns)) + "\n")
-    records = records_of(span.entries)
+    records: list[Record] = list(span.entries)
     if session.output.format != "ids":
         records += [_reserved(each) for each in span.reserved]
         records.sort(key=lambda entry: times.parse_instant(entry["starts_at"]))
@@ -128,13 +141,41 @@ async def _show(
         session.progress.note("There are more; choose a shorter time with --from and --to.")
 
 
+async def read_span(
+    reader: Reader, starts: int | None = None, ends: int | None = None, as_of: int | None = None
+) -> ScheduleSpan:
+    """Return a span of the node's timeline, in the order of starts; page by page.
+
+    With ``as_of``, as it stood then.
+    """
+    then = {"as_of": _instant(as_of)}
+    query = {"from": _instant(starts), "to": _instant(ends), **then}
+    read = await reader.document("/schedule", query)
+    try:
+        now, begins, ceases = (times.parse_instant(read[name]) for name in ("now", "from", "to"))
+        reserved, entries = tuple(read["reserved"] or ()), list(read["items"])
+    except (TypeError, ValueError) as error:
+        msg = f"the node's schedule cannot be read: {error!r}"
+        raise PeerAnswered(msg) from error
+    # Without these two, later pages would be those of a span that begins later.
+    query = {"from": _instant(begins), "to": _instant(ceases), **then}
+    while (cursor := read["next"]) is not None and len(entries) < _ENTRIES_MAX:
+        read = await reader.document("/schedule", {**query, "cursor": cursor})
+        entries += read["items"] or ()
+    return ScheduleSpan(now, begins, ceases, tuple(entries), cursor is None, reserved)
+
+
+def _instant(instant: int | None) -> str | None:
+    return None if instant is None else times.format_instant(instant)
+
+
 @schedule.command("diff")
 @click.argument("since", required=False, type=PAST_MOMENT, metavar="[T1]")
 @click.argument("until", required=False, type=PAST_MOMENT, metavar="[T2]")
 @_span_options
-@asks_node
+@reads_node
 async def diff(
-    session: Session,
+    session: ReadingSession,
     since: Moment | None,
     until: Moment | None,
     starts: Moment | None,
@@ -152,42 +193,46 @@ async def diff(
     and lost between the two times are not shown.
     """  # noqa: D301 - click's mark for lines to keep
     now = session.clock.now()
-    since_, until_, starts_, ends_ = (
-        each.at(now) if each else None for each in (since, until, starts, ends)
-    )
-    told = await session.client.schedule_changes(since_, until_, starts=starts_, ends=ends_)
-    session.output.many(records_of(told.items), CHANGE)
-    if not told.complete:
+    given = {"since": since, "until": until, "from": starts, "to": ends}
+    query = {name: _instant(each.at(now)) for name, each in given.items() if each}
+    told = await session.reader.document("/schedule/changes", query)
+    session.output.many(told["items"] or (), CHANGE)
+    if not told["complete"]:
         session.progress.note("There are more; choose a shorter time with --from and --to.")
-    if told.since < told.kept_since:
+    if times.parse_instant(told["since"]) < times.parse_instant(told["kept_since"]):
         session.progress.note(
-            f"! Runs that ended before {local(told.kept_since)} may have been deleted."
+            f"! Runs that ended before {local(told['kept_since'])} may have been deleted."
         )
 
 
-def _reserved(span: ReservedSpan) -> dict[str, Any]:
+def _reserved(span: Record) -> dict[str, Any]:
     """Return reserved time as an entry among the runs: without a run, with a reservation."""
-    why = in_words(span.kind, span.name, span.owner, span.reservation, span.ends_at)
+    from node.model.reservations import in_words  # slow to load
+
+    ends_at = times.parse_instant(span["ends_at"])
+    why = in_words(span["kind"], span["name"], span["owner"], span["reservation"], ends_at)
     entry = dict.fromkeys(("run", "task", "priority", "summary"))
     return entry | {
-        "reservation": str(span.reservation),
-        "headline": f"{span.kind.value}  {span.name}",
-        "test": span.kind.value,
+        "reservation": span["reservation"],
+        "headline": f"{span['kind']}  {span['name']}",
+        "test": span["kind"],
         "state": "reserved",
         "scheduling_class": "all",
-        "starts_at": times.format_instant(span.starts_at),
-        "ends_at": times.format_instant(span.ends_at),
+        "starts_at": span["starts_at"],
+        "ends_at": span["ends_at"],
         "participants": [],
         "reason": why,
     }
 
 
-def picture(span: TimeSpan, columns: int) -> list[str]:
+def picture(span: ScheduleSpan, columns: int) -> list[str]:
     """Draw the lanes of a time span, as wide as the terminal."""
-    bars = [
-        Bar(entry.scheduling_class, entry.state, entry.starts_at, entry.ends_at)
-        for entry in span.entries
-    ]
-    bars += [Bar("reserved", "reserved", r.starts_at, r.ends_at) for r in span.reserved]
+    bars = [_bar(entry, entry["scheduling_class"], entry["state"]) for entry in span.entries]
+    bars += [_bar(each, "reserved", "reserved") for each in span.reserved]
     frame = Frame(span.starts_at, span.ends_at, max(_NARROWEST, columns - _MARGIN))
     return [*lanes(bars, frame, span.now), LEGEND]
+
+
+def _bar(entry: Record, lane: str, state: str) -> Bar:
+    begins, ends = (times.parse_instant(entry[name]) for name in ("starts_at", "ends_at"))
+    return Bar(lane, state, begins, ends)

@@ -89,21 +89,28 @@ def reads_node(
     @functools.wraps(command)
     def callback(*args: CommandParameters.args, **kwargs: CommandParameters.kwargs) -> None:
         context = click.get_current_context()
-        invocation = context.ensure_object(Invocation)
-        invocation.command = context.info_name
-
-        def work(session: ReadingSession) -> Coroutine[Any, Any, int | None]:
-            return command(session, *args, **kwargs)
-
-        server = invocation.server_url()
-        try:
-            tls = known_tls(invocation, server)
-        except ParleyError as error:
-            context.exit(report(error, invocation))
-        code = None if tls is None else _read(invocation, server, tls, work)
-        context.exit(ask(context, work) if code is None else code)
+        context.exit(look(context, lambda session: command(session, *args, **kwargs)))
 
     return callback
+
+
+def look(
+    context: click.Context,
+    command: Callable[[ReadingSession], Coroutine[Any, Any, int | None]],
+) -> int:
+    """Run a coroutine that only shows documents, quickly if the key of the node is known.
+
+    Return its exit code.
+    """
+    invocation = context.ensure_object(Invocation)
+    invocation.command = context.info_name
+    server = invocation.server_url()
+    try:
+        tls = known_tls(invocation, server)
+    except ParleyError as error:
+        return report(error, invocation)
+    code = None if tls is None else _read(invocation, server, tls, command)
+    return ask(context, command) if code is None else code
 
 
 def _read(

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from node.cli.output import Record, RecordLayout, aligned, plural, readable
-from node.cli.session import Session, asks_node
+from node.cli.session import ReadingSession, reads_node
 from node.cli.times import duration_in_words, local
 from node.model import times
 from node.model.leads import LeadState
@@ -27,8 +27,8 @@ STATUS = RecordLayout(
 
 
 @click.command("status")
-@asks_node
-async def status(session: Session) -> int:
+@reads_node
+async def status(session: ReadingSession) -> int:
     """Show how the node is, and what needs attention.
 
     The exit code is 0 if the node is well, and 1 if something needs attention: each such thing is
@@ -39,9 +39,9 @@ async def status(session: Session) -> int:
       parley status -o json | jq -r '.attention[].what'
       parley status --fields attention -o jsonl
     """  # noqa: D301 - click's mark for lines to keep
-    found = await session.client.status()
+    found = await session.reader.document("/status")
     session.output.one(found, STATUS, status_view)
-    return NEEDS_ATTENTION if found.attention else 0
+    return NEEDS_ATTENTION if found["attention"] else 0
 
 
 def status_view(status: Record) -> str:
@@ -50,7 +50,7 @@ def status_view(status: Record) -> str:
     return "\n".join([aligned(rows), "", *attention_lines(status["attention"])])
 
 
-def attention_lines(attention: Sequence[Record]) -> list[str]:
+def attention_lines(attention: Sequence[Record] | None) -> list[str]:
     """Return what needs attention, each thing with the next command on a line of its own."""
     if not attention:
         return ["✓ Nothing needs attention."]

@@ -1,9 +1,8 @@
-"""``parley task export`` and ``import``: tasks as a JSON file, to keep, edit, and create again."""
+"""``parley task export`` and ``import``: tasks as a file, to keep, edit, and create again."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -46,19 +45,19 @@ IMPORTED = RecordLayout(
 async def export(
     session: Session, /, tasks: tuple[str, ...], where: tuple[str, ...], every: bool
 ) -> None:
-    """Print tasks as JSON, as they would be created.
+    """Print tasks as JSON or YAML, as they would be created.
 
     \b
       parley task export @-1 > task.json
-      parley task export --where mesh=backbone --where test=rtt > tasks.json
-      parley task import tasks.json
+      parley task export --where mesh=backbone --where test=rtt -o yaml > tasks.yaml
+      parley task import tasks.yaml
 
     Names of --where: mesh, campaign, reference, participant, test, requester. Tasks that other
     nodes lead, and secrets of archives, are left out.
     """  # noqa: D301 - click's mark for lines to keep
     choice = choice_of(where)
     if every and not tasks and not choice.is_given:
-        found = await listed_tasks(session)
+        found = await listed_tasks(session, choice)
     else:
         found = await chosen_tasks(session, tasks, choice)
     led = [task for task in found if task.led_here and task.parent is None]
@@ -77,7 +76,7 @@ async def export(
         "exported_at": format_instant(session.clock.now()),
         "tasks": [exported_task(whole[task.id]) for task in led],
     }
-    click.echo(json.dumps(document, indent=1, ensure_ascii=False))
+    session.output.raw(document)
 
 
 @click.command("import")
@@ -91,7 +90,7 @@ async def import_(session: Session, /, file: str, dry_run: bool) -> int:
       parley task import tasks.json
       parley task export @-1 | sed s/PT5M/PT1M/ | parley task import -
 
-    The same file imported again within a day creates nothing twice.
+    The file has JSON or YAML. The same file imported again within a day creates nothing twice.
     """  # noqa: D301 - click's mark for lines to keep
     tasks = read_export(await asyncio.to_thread(_text, file), file)["tasks"]
     work = MeshWorker(session.progress, session.clock, _AT_ONCE)

@@ -20,7 +20,7 @@ from node.cli.failures import print_error_lines
 from node.cli.follow import follow_task
 from node.cli.giving_up import Followed
 from node.cli.groups import CommandGroup
-from node.cli.listing import change_all, limit_option, print_documents
+from node.cli.listing import change_all, limit_option, measured_options, print_documents
 from node.cli.options import require_change
 from node.cli.output import (
     Column,
@@ -203,21 +203,12 @@ async def _say_why_waiting(session: Session, task: Task) -> None:
 @click.option("--state", help="Only tasks in this state, such as active.")
 @click.option("--test", help="Only tasks of this test.")
 @click.option("--requester", help="Only tasks that this user created: the label of their token.")
+@measured_options("tasks")
 @limit_option
 @reads_node
-async def list_tasks(
-    session: ReadingSession,
-    /,
-    *,
-    state: str | None,
-    test: str | None,
-    requester: str | None,
-    seats: bool,
-    limit: int,
-) -> None:
+async def list_tasks(session: ReadingSession, /, *, seats: bool, limit: int, **given: Any) -> None:
     """List tasks, newest first."""
-    query = {"state": state, "test": test, "requester": requester}
-    query["seats"] = "true" if seats else None
+    query = {**given, "seats": "true" if seats else None}
     await print_documents(session, TASK, "/tasks", query, limit)
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import click
 
 from node.cli.groups import CommandGroup
-from node.cli.listing import limit_option, print_list
+from node.cli.listing import limit_option, print_documents
 from node.cli.output import Column, Record, RecordLayout, records_of
 from node.cli.references import find_token, short
-from node.cli.session import Session, asks_node
+from node.cli.session import ReadingSession, Session, asks_node, reads_node
 from node.cli.times import DURATION, local
 from node.model.principals import Role
 
@@ -91,10 +91,10 @@ async def add(session: Session, label: str, role: str, expires: int | None) -> N
 
 @token_group.command("list")
 @limit_option
-@asks_node
-async def list_(session: Session, limit: int) -> None:
+@reads_node
+async def list_(session: ReadingSession, limit: int) -> None:
     """List the tokens, newest first, with those that are valid no longer."""
-    await print_list(session, TOKEN, session.client.tokens, limit)
+    await print_documents(session, TOKEN, "/tokens", {}, limit)
 
 
 @token_group.command("revoke")

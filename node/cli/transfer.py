@@ -18,6 +18,7 @@ from uuid import UUID
 import click
 
 from node.cli.draining import DRAIN_NAME
+from node.cli.jsontext import value_in
 from node.cli.listing import collect_all
 from node.cli.meshapply import MeshWorker, unfinished_lines
 from node.cli.output import Record, RecordLayout
@@ -67,7 +68,8 @@ async def export(session: Session, file: Path) -> None:
 
     The file has campaigns, pools, open tasks, archives, reservations, the known nodes, and the
     limits. Runs and results stay where they are; a backup has them. Secrets of archives are not in
-    the file: write them there before you import it. The tasks that are led by other nodes come back
+    the file: write them there before you import it. Webhooks are not in it either: add them there,
+    with new secrets. The tasks that are led by other nodes come back
     by themselves as soon as those nodes know the new one.
     """  # noqa: D301 - click's mark for lines to keep
     if await asyncio.to_thread(file.exists):
@@ -300,12 +302,12 @@ def _read(file: Path) -> dict[str, list[dict[str, Any]]]:
 
 
 def read_export(text: str, file: str) -> dict[str, list[dict[str, Any]]]:
-    """Return what the text of an export has, or of a list of task documents.
+    """Return what the text of an export has, or of a list of task documents, in JSON or YAML.
 
     :raises InvalidDocument: it is none, or of a version that is not understood.
     """
     try:
-        content = json.loads(text)
+        content = value_in(text)
     except ValueError as error:
         msg = f"{file} cannot be read as an export: {error}"
         raise HostError(msg) from error

@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 
 from node.cli.groups import CommandGroup
-from node.cli.listing import limit_option, print_list
+from node.cli.listing import limit_option, print_documents
 from node.cli.output import Column, RecordLayout
-from node.cli.session import Session, asks_node
+from node.cli.session import ReadingSession, Session, asks_node, reads_node
 from node.cli.times import DURATION, local
 from node.model import times
 
@@ -92,10 +92,10 @@ async def add(
 
 @webhook_group.command("list")
 @limit_option
-@asks_node
-async def list_(session: Session, limit: int) -> None:
+@reads_node
+async def list_(session: ReadingSession, limit: int) -> None:
     """List the webhooks, and how their last delivery went."""
-    await print_list(session, WEBHOOK, session.client.webhooks, limit)
+    await print_documents(session, WEBHOOK, "/webhooks", {}, limit)
 
 
 @webhook_group.command("test")

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from node.model import times
+from node.model.errors import ChangedSince
 from node.model.recurrence import Recurrence, next_nominal, nominal_starts, slip_of
 from node.model.scheduling import first_slot
 
@@ -20,6 +21,19 @@ NO_SLOT = times.LATEST - 1
 
 _SHOWN_CHARACTERS = 60
 _WHOLE = frozenset({"reference"})
+
+
+def require_revision(thing: str, read: int | None, current: int) -> None:
+    """Return if a thing is at the revision that was read; None demands none.
+
+    :raises ChangedSince: it has another one.
+    """
+    if read not in (None, current):
+        msg = (
+            f"{thing} has been changed since revision {read} was read: it is at revision "
+            f"{current}; read it again"
+        )
+        raise ChangedSince(msg)
 
 
 def merged(document: Any, patch: Any) -> Any:

@@ -153,7 +153,7 @@ def spans_of(reserved: Sequence[_Spanned]) -> list[Span]:
     return from_portion(to_portion((each.starts_at, each.ends_at) for each in reserved))
 
 
-def in_words(kind: str, name: str, owner: str, reservation: UUID, ends_at: int) -> str:
+def in_words(kind: str, name: str, owner: str, reservation: UUID | str, ends_at: int) -> str:
     """Describe: ``reserved for demo 'SC26' by alice until 2026-…Z, reservation 0b5e…``."""
     title = f"{_TITLES.get(kind, kind)} '{name}' by {owner}"
     return f"reserved for {title} until {to_the_second(ends_at)}, reservation {reservation}"

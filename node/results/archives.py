@@ -17,10 +17,9 @@ from pydantic import ValidationError
 
 from node.clock import Clock
 from node.model import archiving
-from node.model.changes import merged
+from node.model.changes import merged, require_revision
 from node.model.errors import (
     ArchiverFailed,
-    ChangedSince,
     Conflict,
     FieldFault,
     HostError,
@@ -268,14 +267,18 @@ class Archives:
                 await archives.notify(connection, [kept.destination])
         return await self.one(name)
 
-    async def remove(self, name: str) -> None:
+    async def remove(self, name: str, revision: int | None = None) -> None:
         """Remove an archive; results that wait for it are not delivered any more.
 
+        With ``revision``, only in this one.
+
         :raises NotFound: there is none of this name.
+        :raises Conflict: it has another revision.
         """
         async with self._database.transaction() as connection:
             await archives.lock(connection, name)
             stored = await _named(connection, name)
+            _check_revision(stored, revision)
             await archives.remove(connection, stored.id, self._clock.now())
 
     async def test(self, name: str) -> ArchiveTested:
@@ -372,9 +375,4 @@ async def _named(connection: Connection, name: str) -> KeptArchive:
 
 
 def _check_revision(stored: KeptArchive, read: int | None) -> None:
-    if read is not None and read != stored.revision:
-        msg = (
-            f"archive {stored.name} has been changed since revision {read} was read: it is at "
-            f"revision {stored.revision}; read it again"
-        )
-        raise ChangedSince(msg)
+    require_revision(f"archive {stored.name}", read, stored.revision)

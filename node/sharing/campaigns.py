@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from node.clock import Clock
 from node.model import limits, policysets, promises
 from node.model.byte_quotas import BYTES
-from node.model.changes import merged
+from node.model.changes import merged, require_revision
 from node.model.errors import ChangedSince, Conflict, FieldFault, InvalidDocument, NotFound
 from node.model.promises import CampaignPromise, PoolSize
 from node.model.wire.campaigns import (
@@ -138,15 +138,15 @@ class Campaigns:
             known = _named(there, name)
             if known is None:
                 raise NotFound(no_such(name, [each.settings.name for each in there]))
-            if patch.revision not in (None, known.revision):
-                raise ChangedSince(_changed(name, patch.revision, known.revision))
+            require_revision(name, patch.revision, known.revision)
             new = settings_of(_edited(known.settings, patch))
             if new == known.settings:
                 return
             await self._check(connection, new, there, known.settings)
             now = self._clock.now()
             if not await campaigns.change(connection, new, now, known.revision):
-                raise ChangedSince(_changed(name, known.revision, None))
+                msg = f"{name} has been changed since it was read; read it again"
+                raise ChangedSince(msg)
             if new.level != SUSPENDED and _standing(known.settings) != _standing(new):
                 await campaigns.plan_again(connection, name, now)
             if _displaceable(known.settings) != _displaceable(new):
@@ -191,11 +191,11 @@ class Campaigns:
         if faults:
             raise InvalidDocument(faults)
 
-    async def remove(self, name: str) -> None:
-        """Remove a campaign that nothing refers to.
+    async def remove(self, name: str, revision: int | None = None) -> None:
+        """Remove a campaign that nothing refers to; with ``revision``, only in this one.
 
         :raises NotFound: there is no campaign of that name.
-        :raises Conflict: something refers to it; says what, and what to do.
+        :raises Conflict: something refers to it, or it has another revision; says what to do.
         """
         async with self._database.transaction() as connection:
             uses = await campaigns.uses(connection, name, self._clock.now())
@@ -203,7 +203,9 @@ class Campaigns:
                 raise NotFound(no_such(name, await campaigns.names(connection)))
             if (reason := _why_kept(name, uses)) is not None:
                 raise Conflict(reason)
-            await campaigns.remove(connection, name)
+            removed = await campaigns.remove(connection, name)
+            if removed is not None:
+                require_revision(name, revision, removed)
             await campaigns.notify(connection, name, "removed")
         await self.refresh()
 
@@ -452,8 +454,3 @@ def _some(names: Sequence[str]) -> str:
 
 def _taken(name: str) -> str:
     return f"there is another campaign {name}; change it: parley campaign edit {name}"
-
-
-def _changed(name: str, read: int | None, now: int | None) -> str:
-    since = f"{name} has been changed since revision {read} was read"
-    return f"{since}; read it again" if now is None else f"{since}: it is at {now}; read it again"

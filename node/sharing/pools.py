@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from node.clock import Clock
 from node.model import predicates, promises, times
-from node.model.changes import merged
+from node.model.changes import merged, require_revision
 from node.model.errors import ChangedSince, Conflict, FieldFault, InvalidDocument, NotFound
 from node.model.predicates import Attributes
 from node.model.promises import PoolSize
@@ -176,29 +176,33 @@ class Pools:
         """
         async with self._database.transaction() as connection:
             known = _named(await pools.listed(connection), name)
-            if patch.revision not in (None, known.revision):
-                raise ChangedSince(_changed(name, patch.revision))
+            require_revision(name, patch.revision, known.revision)
             document = _edited(known, patch)
             new = stored_pool(document)
             if _settings(new) == _settings(known):
                 return
             await self._check(connection, document, anew=document.match != known.match)
             if not await pools.change(connection, new, self._clock.now(), known.revision):
-                raise ChangedSince(_changed(name, known.revision))
+                msg = f"{name} has been changed since it was read; read it again"
+                raise ChangedSince(msg)
             await pools.notify(connection, name, "changed")
 
-    async def remove(self, name: str) -> None:
-        """Remove a pool.
+    async def remove(self, name: str, revision: int | None = None) -> None:
+        """Remove a pool; with ``revision``, only in this one.
 
         :raises NotFound: there is no pool of that name.
-        :raises Conflict: tasks that have not ended use it; names them.
+        :raises Conflict: tasks that have not ended use it, which are named; or it has another
+            revision.
         """
         async with self._database.transaction() as connection:
             asking, count = await pools.asking(connection, name, _NAMED)
             if asking:
                 raise Conflict(_why_kept(name, asking, count))
-            if not await pools.remove(connection, name):
+            removed = await pools.remove(connection, name)
+            if removed is None:
                 _named(await pools.listed(connection), name)
+            else:
+                require_revision(name, revision, removed)
             await pools.notify(connection, name, "removed")
 
     def _facts(self) -> dict[str, Attributes]:
@@ -313,7 +317,3 @@ def _why_kept(name: str, asking: Sequence[UUID], count: int) -> str:
 
 def _taken(name: str) -> str:
     return f"there is another pool {name}; change it: parley pool edit {name}"
-
-
-def _changed(name: str, read: int | None) -> str:
-    return f"{name} has been changed since revision {read} was read; read it again"

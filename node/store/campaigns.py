@@ -168,15 +168,16 @@ async def uses(connection: Connection, name: str, now: int) -> CampaignUses | No
     )
 
 
-async def remove(connection: Connection, name: str) -> None:
-    """Remove a campaign.
+async def remove(connection: Connection, name: str) -> int | None:
+    """Remove a campaign, and return its last revision; None if there is none of that name.
 
     :raises Conflict: something has begun to refer to it at the same moment.
     """
     try:
-        await connection.execute(_SQL["remove_campaign"], name)
+        revision: int | None = await connection.fetchval(_SQL["remove_campaign"], name)
     except BrokenReference as error:
         raise Conflict(_MEANWHILE) from error
+    return revision
 
 
 async def assign(connection: Connection, task: UUID, now: int) -> None:

@@ -80,16 +80,17 @@ async def asking(connection: Connection, name: str, most: int) -> tuple[list[UUI
     return [row[0] for row in rows], rows[0][1] if rows else 0
 
 
-async def remove(connection: Connection, name: str) -> bool:
-    """Remove a pool, also from ended tasks; False if there is none of that name.
+async def remove(connection: Connection, name: str) -> int | None:
+    """Remove a pool, also from ended tasks, and return its last revision; None if there is none.
 
     :raises Conflict: a task has requested its nodes at the same moment.
     """
     try:
-        return await connection.fetchval(_SQL["remove_pool"], name) is not None
+        revision: int | None = await connection.fetchval(_SQL["remove_pool"], name)
     except BrokenReference as error:
         msg = f"a task has just requested nodes of {name}; cancel that task first"
         raise Conflict(msg) from error
+    return revision
 
 
 async def notify(connection: Connection, name: str, what: str) -> None:

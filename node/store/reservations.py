@@ -101,9 +101,10 @@ async def change(
     return changed is not None
 
 
-async def remove(connection: Connection, reservation: UUID) -> bool:
-    """Remove a reservation and its spans; False if there is none."""
-    return await connection.fetchval(_SQL["remove_reservation"], reservation) is not None
+async def remove(connection: Connection, reservation: UUID) -> int | None:
+    """Remove a reservation and its spans, and return its last revision; None if there is none."""
+    revision: int | None = await connection.fetchval(_SQL["remove_reservation"], reservation)
+    return revision
 
 
 async def put_spans(

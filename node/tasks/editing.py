@@ -20,9 +20,8 @@ from pydantic import ValidationError
 from node.core import Core
 from node.model import changes as changed
 from node.model import times
-from node.model.changes import PlacementTerms, PlanningPosition
+from node.model.changes import PlacementTerms, PlanningPosition, require_revision
 from node.model.errors import (
-    ChangedSince,
     Conflict,
     FieldFault,
     InvalidDocument,
@@ -88,17 +87,22 @@ class TaskEditor:
         self._name = core.settings.name
         self._margin = core.settings.start_margin
 
-    async def pause(self, task: UUID) -> None:
+    async def pause(self, task: UUID, revision: int | None = None) -> None:
         """Free all future runs on every participant, and plan no others; repeating is harmless.
+
+        With ``revision``, only in this one.
 
         :raises NotFound: there is no such task here.
         :raises NotAllowed: another node leads it.
-        :raises Conflict: it has ended.
+        :raises Conflict: it has ended, or has another revision.
         """
-        await self._database.settle(lambda connection: self._pause_whole(connection, task))
+        await self._database.settle(
+            lambda connection: self._pause_whole(connection, task, revision)
+        )
 
-    async def _pause_whole(self, connection: Connection, task: UUID) -> None:
+    async def _pause_whole(self, connection: Connection, task: UUID, revision: int | None) -> None:
         found = self._changeable(task, await tasks.lock(connection, task))
+        _check_revision(found, revision)
         if found.state is TaskState.PAUSED:
             return
         now = self._clock.now()
@@ -134,20 +138,20 @@ class TaskEditor:
         await self._tell(connection, ids, now)
         await bookings.notify_all(connection, [("task", task, TaskState.PAUSED) for task in ids])
 
-    async def release(self, task: UUID) -> None:
+    async def release(self, task: UUID, revision: int | None = None) -> None:
         """Try now what the task waits for: its waiting runs, or its empty seats.
 
         A hold or a pause that policies have put on a pool task, because it found no time again and
-        again, ends.
+        again, ends. With ``revision``, only in this one.
 
         :raises NotFound: there is no such task here.
         :raises NotAllowed: another node leads it.
-        :raises Conflict: it has ended.
+        :raises Conflict: it has ended, or has another revision.
         """
-        await self._database.settle(lambda connection: self._release(connection, task))
+        await self._database.settle(lambda connection: self._release(connection, task, revision))
 
-    async def _release(self, connection: Connection, task: UUID) -> None:
-        self._changeable(task, await tasks.lock(connection, task))
+    async def _release(self, connection: Connection, task: UUID, revision: int | None) -> None:
+        _check_revision(self._changeable(task, await tasks.lock(connection, task)), revision)
         now = self._clock.now()
         await seats.release(connection, task, now)
         await bookings.wake_waiting(connection, task, now)
@@ -159,17 +163,22 @@ class TaskEditor:
         await bookings.notify(connection, "seats", task, "wanted")
         await bookings.notify(connection, "task", task, "plan")
 
-    async def resume(self, task: UUID) -> None:
+    async def resume(self, task: UUID, revision: int | None = None) -> None:
         """Plan again from now on; slots that passed during the pause are not run later.
+
+        With ``revision``, only in this one.
 
         :raises NotFound: there is no such task here.
         :raises NotAllowed: another node leads it.
-        :raises Conflict: it has ended.
+        :raises Conflict: it has ended, or has another revision.
         """
-        await self._database.settle(lambda connection: self._resume_whole(connection, task))
+        await self._database.settle(
+            lambda connection: self._resume_whole(connection, task, revision)
+        )
 
-    async def _resume_whole(self, connection: Connection, task: UUID) -> None:
+    async def _resume_whole(self, connection: Connection, task: UUID, revision: int | None) -> None:
         found = self._changeable(task, await tasks.lock(connection, task))
+        _check_revision(found, revision)
         if found.paused_at is None:
             return
         now = self._clock.now()
@@ -538,12 +547,7 @@ def _counting_for(by: User | None, new: StoredTask, found: StoredTask) -> Stored
 
 
 def _check_revision(found: StoredTask, read: int | None) -> None:
-    if read is not None and read != found.terms.revision:
-        msg = (
-            f"task {found.id} has been changed since revision {read} was read: it is at revision "
-            f"{found.terms.revision}; read it again"
-        )
-        raise ChangedSince(msg)
+    require_revision(f"task {found.id}", read, found.terms.revision)
 
 
 def document_of(task: StoredTask, request: SeatRequest | None = None) -> dict[str, Any]:

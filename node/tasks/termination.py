@@ -16,6 +16,7 @@ from uuid import UUID
 
 from node.core import Core
 from node.model import times
+from node.model.changes import require_revision
 from node.model.errors import HostError, NotAllowed, NotFound
 from node.model.ids import TaskId, run_id
 from node.model.readiness import LEAD_SILENT
@@ -210,22 +211,28 @@ class TaskTerminator:
             await tasks.wake_planning(connection, task, now + _pause(tries[task]), slot)
             await bookings.notify(connection, "task", task, "plan")
 
-    async def cancel_task(self, task: UUID) -> None:
+    async def cancel_task(self, task: UUID, revision: int | None = None) -> None:
         """End a task and its future runs, and stop running ones; repeating is harmless.
 
         Tasks that follow it end with it, unless a run of theirs is still to take place.
         On a participant this withdraws the host's acceptance: the lead is told, and ends the task.
+        With ``revision``, only in this one.
 
         :raises NotFound: there is no such task here.
+        :raises Conflict: it has another revision.
         """
-        await self._database.settle(lambda connection: self._cancel_task(connection, task))
+        await self._database.settle(
+            lambda connection: self._cancel_task(connection, task, revision)
+        )
         await self.finish_followers()
 
-    async def _cancel_task(self, connection: Connection, task: UUID) -> None:
-        found = await tasks.fetch(connection, task)
+    async def _cancel_task(self, connection: Connection, task: UUID, revision: int | None) -> None:
+        read = tasks.fetch if revision is None else tasks.lock
+        found = await read(connection, task)
         if found is None:
             msg = f"there is no task {task} on this node"
             raise NotFound(msg)
+        require_revision(f"task {task}", revision, found.terms.revision)
         if found.lead == self._identity:
             await self._end_task(
                 connection, found, TaskState.CANCELLED, f"cancelled on {self._name}"

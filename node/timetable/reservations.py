@@ -23,7 +23,7 @@ from pydantic import ValidationError
 from node.capability.catalog import Capabilities
 from node.core import Core
 from node.model import times
-from node.model.changes import merged
+from node.model.changes import merged, require_revision
 from node.model.errors import ChangedSince, Conflict, FieldFault, InvalidDocument, NotFound
 from node.model.recurrence import Recurrence, next_nominal, validate
 from node.model.reservations import ReservationSpan, in_words, joined, occurrences, split_task
@@ -210,18 +210,21 @@ class Reservations:
                 await bookings.notify(connection, "task", task, "plan")
         await bookings.notify(connection, "reservation", reservation, what)
 
-    async def remove(self, reservation: UUID) -> None:
-        """Remove a reservation and free its time.
+    async def remove(self, reservation: UUID, revision: int | None = None) -> None:
+        """Remove a reservation and free its time; with ``revision``, only in this one.
 
         :raises NotFound: there is no such reservation.
+        :raises Conflict: it has another revision.
         """
         known = await self._row(reservation)
         now = self._clock.now()
 
         async def give_back(connection: Connection) -> None:
             await self._stop_seating(connection, known["pool"])
-            if not await reservations.remove(connection, reservation):
+            removed = await reservations.remove(connection, reservation)
+            if removed is None:
                 raise NotFound(_none(reservation))
+            require_revision(f"reservation {reservation}", revision, removed)
             await self._notify(connection, reservation, "removed", known["pool"], now)
 
         await self._database.settle(give_back)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from node.cli.schedule import read_span
 from node.client.users import UserClient
 from node.model import times
 from node.model.errors import InvalidDocument
@@ -75,12 +76,15 @@ async def test_no_answer_has_more_than_a_page(node: Asker) -> None:
 
 
 async def test_the_client_reads_all_pages(node: Asker) -> None:
-    """The client of users, and so the command, has the whole span in the order of starts."""
+    """The client of users and the command have the whole span in the order of starts."""
     async with UserClient(node.node.settings.public_url, "secret", node.node.clock) as client:
         span = await client.schedule(START, START + times.DAY)
         assert (len(span.entries), span.complete) == (RUNS, True)
         starts = [entry.starts_at for entry in span.entries]
         assert starts == sorted(starts)
+        shown = await read_span(client, START, START + times.DAY)
+        assert [entry["run"] for entry in shown.entries] == [str(it.run) for it in span.entries]
+        assert shown.complete
         default = await client.schedule()
         assert (default.starts_at, len(default.entries)) == (START - times.HOUR, RUNS)
         with pytest.raises(InvalidDocument):

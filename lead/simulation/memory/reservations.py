@@ -109,14 +109,14 @@ def change_reservation(
     return [(reservation,)]
 
 
-@TWINS.of("id")
+@TWINS.of("revision")
 def remove_reservation(tables: Tables, reservation: UUID) -> Answer:
     """Delete a reservation."""
     row = tables.reservations.rows.get(reservation)
     if row is None:
         return ()
     tables.delete_reservation(row)
-    return [(reservation,)]
+    return [(row.revision,)]
 
 
 @TWINS.of()

@@ -100,7 +100,7 @@ FROM campaign
 WHERE campaign.name = $1;
 
 -- remove_campaign --
-DELETE FROM campaign WHERE name = $1 RETURNING id;
+DELETE FROM campaign WHERE name = $1 RETURNING revision;
 
 -- assign --
 -- Moves a task to another campaign.

@@ -55,7 +55,7 @@ WITH let_go AS (
         AND pool.name = $1 AND task.state NOT IN ('active', 'paused')
 )
 
-DELETE FROM pool WHERE name = $1 RETURNING id;
+DELETE FROM pool WHERE name = $1 RETURNING revision;
 
 -- notify --
 SELECT pg_notify('parley', $1);

@@ -34,7 +34,7 @@ WHERE id = $1 AND revision = $2
 RETURNING id;
 
 -- remove_reservation --
-DELETE FROM reservation WHERE id = $1 RETURNING id;
+DELETE FROM reservation WHERE id = $1 RETURNING revision;
 
 -- put_spans --
 INSERT INTO reserved (reservation_id, starts_at, ends_at)

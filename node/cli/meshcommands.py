@@ -1,0 +1,271 @@
+"""``parley mesh apply``, ``status`` and ``remove``: meshes as files say, and what they deliver."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from node.cli.failures import print_error_lines
+from node.cli.listing import collect_all
+from node.cli.meshapply import MeshWorker, unfinished_lines
+from node.cli.meshes import MESH
+from node.cli.meshfile import CONCURRENCY, MeshAnalysis, analyse_mesh, forecast_mesh
+from node.cli.meshplan import PLAN, difference, plan_view, record_of, sentence
+from node.cli.meshstatus import (
+    PAIR,
+    PAIRS_MAX,
+    WORST,
+    not_applied_view,
+    status_view,
+)
+from node.cli.output import Record, RecordLayout, records_of
+from node.cli.posting import LIST, posting
+from node.cli.retrying import retry_while_silent
+from node.cli.session import Session, asks_node
+from node.cli.times import DURATION
+from node.mesh.terms import idempotency_key
+from node.model import times
+from node.model.errors import (
+    Conflict,
+    InvalidDocument,
+    NotFound,
+)
+from node.model.taskstate import OPEN
+
+if TYPE_CHECKING:
+    from node.mesh.comparison import Cancellation, Creation, Edit
+    from node.model.wire.meshes import MeshTask
+
+_EDITED = ("test", "schedule", "after", "tools", "priority", "campaign", "reference")
+
+
+DONE = RecordLayout(
+    columns=(),
+    fields=("mesh", "created", "edited", "ended", "unchanged", "left"),
+    empty="",
+    key="mesh",
+)
+
+jobs_option = click.option(
+    "--jobs",
+    type=click.IntRange(1, 64),
+    default=CONCURRENCY,
+    show_default=True,
+    help="Number of requests in parallel.",
+)
+
+
+@click.command("apply")
+@click.argument("file")
+@click.option(
+    "--dry-run", is_flag=True, help="Only show what would be done; see also: parley mesh plan."
+)
+@click.option(
+    "--spread",
+    is_flag=True,
+    help="Also spread tasks that an earlier version let start together; their runs move.",
+)
+@jobs_option
+@asks_node
+async def apply(session: Session, file: str, *, dry_run: bool, spread: bool, jobs: int) -> int:
+    """Apply a mesh file: create, edit and cancel tasks until they match it.
+
+    \b
+      parley mesh apply lab.toml
+      parley mesh apply lab.toml --dry-run
+
+    Apply it again to do what is left, for example after an interruption. Other tasks of the
+    nodes are not changed: a task belongs to a mesh by its reference, {"mesh": NAME, "key": …}.
+    Tasks of a schedule with an interval and no start are spread over the interval.
+    """  # noqa: D301 - click's mark for lines to keep
+    forecast = await forecast_mesh(session, await analyse_mesh(session, file, spread=spread), ())
+    analysis = forecast.analysis
+    if dry_run or analysis.stopped:
+        session.output.one(record_of(forecast), PLAN, plan_view)
+        return InvalidDocument.exit_code if analysis.stopped else 0
+    session.progress.note("\n".join(analysis.sentences()))
+    work = MeshWorker(session.progress, session.clock, jobs)
+    await _apply(session, analysis, work)
+    if analysis.comparison.together:
+        session.progress.note(f"! {sentence(analysis)}")
+    record = _record(analysis.name, work, analysis.comparison.unchanged)
+    session.output.one(record, DONE, done_view)
+    return work.exit_code
+
+
+async def _apply(session: Session, analysis: MeshAnalysis, work: MeshWorker) -> None:
+    """End, edit, then create tasks: those that end must not occupy the time of new ones."""
+    client, compared = session.client, analysis.comparison
+
+    async def end(ending: Cancellation) -> None:
+        await client.cancel_task(ending.task.id)
+
+    async def edit(edit: Edit) -> None:
+        try:
+            await client.edit_task(edit.task.id, edit.patch)
+        except Conflict:
+            if not await _is_as_edited(session, edit):
+                raise
+
+    await work.each("ended", compared.end, lambda ending: ending.task.key, end)
+    await work.each("edited", compared.edit, lambda edit: edit.task.key, edit)
+    await _create(session, analysis, work)
+
+
+async def _create(session: Session, analysis: MeshAnalysis, work: MeshWorker) -> None:
+    """Create tasks, those that follow others after these."""
+    present = dict(analysis.comparison.present)
+
+    posts = posting(session.client, work.at_once)
+
+    async def create(creation: Creation) -> None:
+        key, pair, predecessor = creation
+        terms = analysis.terms[pair.measure]
+        followed = terms.followed(pair.source, pair.dest)
+        if followed is not None and followed not in present:
+            msg = f"{followed}, which it follows, could not be created"
+            raise Conflict(msg)
+        document = terms.document(key, pair.source, pair.dest, present.get(followed or ""))
+        new = document, idempotency_key(document, predecessor)
+        present[key] = await posts.ask(new)
+
+    by_depth: dict[int, list[Creation]] = {}
+    for creation in analysis.comparison.create:
+        by_depth.setdefault(analysis.terms[creation.pair.measure].depth, []).append(creation)
+    for _, creations in sorted(by_depth.items()):
+        await work.each("created", creations, lambda it: it.key, create, LIST * work.at_once)
+
+
+async def _is_as_edited(session: Session, edit: Edit) -> bool:
+    """Return whether a task is already as edited: an answer was lost, or someone was faster."""
+    client, task = session.client, edit.task.id
+    current = await client.task(task)
+    patch = {**edit.patch, "revision": current.revision}
+    edited = await client.edit_task(task, patch, dry_run=True)
+    return all(getattr(edited, name) == getattr(current, name) for name in _EDITED)
+
+
+def _record(name: str, work: MeshWorker, unchanged: int) -> dict[str, Any]:
+    done = {verb: work.done[verb] for verb in ("created", "edited", "ended")}
+    failures = work.failures()
+    return {"mesh": name, **done, "unchanged": unchanged, "left": work.left, "failed": failures}
+
+
+def done_view(done: Record) -> str:
+    """Describe what was done, and the failures by cause."""
+    parts = [f"{done[verb]} {verb}" for verb in ("created", "edited", "ended") if done[verb]]
+    head = ", ".join([*parts, f"{done['unchanged']} unchanged"])
+    unfinished = unfinished_lines(done, lambda failure: f"not {failure['verb']}", "run")
+    return "\n".join([f"mesh {done['mesh']}: {head}", *unfinished])
+
+
+@click.command("status")
+@click.argument("mesh", metavar="NAME|FILE")
+@click.option(
+    "--since",
+    type=DURATION,
+    default="1d",
+    show_default=True,
+    help="How far back to look; from a day on, to the begin of an hour.",
+)
+@click.option(
+    "--all-pairs",
+    is_flag=True,
+    help=f"Show all pairs, also where they are more than {PAIRS_MAX:,}, which takes longer.",
+)
+@asks_node
+async def status(session: Session, mesh: str, since: int, *, all_pairs: bool) -> int:
+    """Show what a mesh has delivered, by pair and cause; for a file also what differs from it.
+
+    \b
+      parley mesh status lab --since 7d
+      parley mesh status lab.toml
+
+    Runs that were taken back before their time (edited, paused, cancelled) were not due. Of very
+    many pairs the worst are shown; -o csv and --all-pairs have all. The exit
+    code is 1 if a file differs from the existing tasks, or nothing of it was applied yet.
+    """  # noqa: D301 - click's mark for lines to keep
+    analysis = await analyse_mesh(session, mesh) if _is_file(mesh) else None
+    if analysis is not None and analysis.stopped:
+        print_error_lines("\n".join(analysis.sentences()))
+        return InvalidDocument.exit_code
+    name = mesh if analysis is None else analysis.name
+    if analysis is not None and not analysis.existing:
+        return _nothing_yet(session, analysis)
+    drift = None
+    if analysis is not None:
+        drift = {"sentence": sentence(analysis), **difference(analysis)}
+    every = all_pairs or session.output.format in {"csv", "ids", "jsonl"}
+    delivered = await _delivered(session, name, since, every=every)
+    record = {**delivered, "drift": drift}
+    if session.output.format in {"csv", "ids", "jsonl"}:
+        session.output.many(record["pairs"], PAIR)
+    else:
+        session.output.one(record, MESH, status_view)
+    return 0 if analysis is None or analysis.comparison.nothing else 1
+
+
+async def _delivered(session: Session, name: str, since: int, *, every: bool) -> dict[str, Any]:
+    """Return a mesh and what it has delivered, with all pairs, or the worst ones of too many."""
+    client, from_ = session.client, session.clock.now() - since
+    if since >= times.DAY:
+        from_ -= from_ % times.HOUR  # whole hours are summed up: no slot of them is read
+    until = session.clock.now()
+    ask = partial(retry_while_silent, session.progress, session.clock)
+    whole, worst = await asyncio.gather(
+        ask(partial(client.mesh, name, from_, until)),
+        ask(partial(client.worst_mesh_pairs, name, from_, until, WORST)),
+    )
+    pairs, left_out = list(worst.items), not every and sum(whole.tasks.values()) > PAIRS_MAX
+    if not left_out:
+        counting = f"counting the runs delivered by mesh {name}"
+        page = partial(client.mesh_pairs, name, from_, whole.until)
+        pairs = await collect_all(session, page, counting, " pairs")
+    record = whole.model_dump(mode="json")
+    return {**record, "pairs": records_of(pairs), "pairs_left_out": left_out}
+
+
+def _nothing_yet(session: Session, analysis: MeshAnalysis) -> int:
+    """Print what a file that was never applied would create; return the exit code of a drift."""
+    drift = {"sentence": sentence(analysis), **difference(analysis)}
+    record = {"name": analysis.name, "drift": drift}
+    if session.output.format in {"csv", "ids", "jsonl"}:
+        session.output.many([], PAIR)
+    else:
+        session.output.one(record, MESH, not_applied_view)
+    return 1
+
+
+def _is_file(word: str) -> bool:
+    return word.endswith((".toml", ".json")) or "/" in word or Path(word).is_file()
+
+
+@click.command("remove")
+@click.argument("name")
+@click.option("--dry-run", is_flag=True, help="Only show how many tasks would be cancelled.")
+@jobs_option
+@asks_node
+async def remove(session: Session, name: str, dry_run: bool, jobs: int) -> int:
+    """Cancel all tasks of a mesh; their results stay."""
+    tasks = await collect_all(
+        session, partial(session.client.mesh_tasks, name), f"reading the tasks of mesh {name}"
+    )
+    if not tasks:
+        msg = f"this node leads no mesh {name}; see: parley mesh list"
+        raise NotFound(msg)
+    open_tasks = [task for task in tasks if task.state in OPEN]
+    work = MeshWorker(session.progress, session.clock, jobs)
+    if dry_run:
+        session.progress.note(f"would cancel {len(open_tasks)} tasks")
+    else:
+
+        async def end(task: MeshTask) -> None:
+            await session.client.cancel_task(task.id)
+
+        await work.each("ended", open_tasks, lambda task: task.key, end)
+    session.output.one(_record(name, work, len(open_tasks) * dry_run), DONE, done_view)
+    return work.exit_code
