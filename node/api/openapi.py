@@ -88,6 +88,7 @@ def describe(
         if model in named:
             schemas[named[model]["$ref"].rsplit("/", 1)[-1]]["examples"] = [example]
     _tell_tests_apart(schemas, tests or {}, named)
+    _let_fields_be_named(schemas, public, named)
     paths: dict[str, dict[str, Any]] = {}
     for route in public:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, public, named)
@@ -181,6 +182,44 @@ def _tell_tests_apart(
         "oneOf": [{"$ref": reference} for reference in options.values()],
         "discriminator": {"propertyName": "type", "mapping": options},
     }
+
+
+def _let_fields_be_named(
+    schemas: dict[str, Any], routes: Sequence[Route], named: Mapping[type[Document], Any]
+) -> None:
+    """Describe the items of which a caller names the fields: they have no others."""
+    for route in routes:
+        if route.answer is None or not _has_fields(route):
+            continue
+        item = named[route.answer]
+        if not route.listed:
+            page = schemas[_name_in(item)]["properties"]["items"]
+            item, page["items"] = page["items"], _some_of(page["items"])
+        whole = schemas[_name_in(item)]
+        schemas[_name_in(item) + _SOME] = {
+            "title": f"{whole['title']}{_SOME}",
+            "description": f"{whole['title']} with the fields that `fields` names, and no others.",
+            "type": "object",
+            "properties": whole["properties"],
+            "additionalProperties": False,
+        }
+
+
+_SOME = "Fields"
+
+
+def _has_fields(route: Route) -> bool:
+    return any(query.name == "fields" for query in route.query)
+
+
+def _name_in(reference: Mapping[str, str]) -> str:
+    return reference["$ref"].rsplit("/", 1)[-1]
+
+
+def _some_of(reference: Mapping[str, str]) -> dict[str, Any]:
+    """Return the schema of an item that has all fields, or those that were named."""
+    some = _REFERENCE.format(model=_name_in(reference) + _SOME)
+    return {"anyOf": [dict(reference), {"$ref": some}]}
 
 
 def _demands(test: Test) -> bool:
@@ -363,7 +402,7 @@ def _content(route: Route, named: dict[type[Document], Any]) -> dict[str, Any]:
     schema: dict[str, Any] = named[route.answer]
     example = EXAMPLES.get(route.answer)
     if route.listed:
-        schema = _page_of(schema)
+        schema = _page_of(_some_of(schema) if _has_fields(route) else schema)
         example = None if example is None else {"items": [example], "next": None}
     return (
         {"schema": schema}

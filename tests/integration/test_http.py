@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import secrets
 from collections.abc import AsyncIterator
@@ -22,6 +23,7 @@ from node.model.principals import Role
 from node.model.times import SECOND
 from tests.conftest import NewDatabase
 from tests.support.clocks import ManualClock
+from tests.support.reservations import document as reservation
 from tests.support.served_nodes import Asker, asker, give_token, know, user
 
 
@@ -128,6 +130,43 @@ async def test_a_change_of_what_has_changed_is_refused(a: Asker) -> None:
     assert (await a.ask("GET", "/v1/pools/all"))[1]["description"] == "one"
     status, _, _ = await heads(a, "DELETE", "/v1/pools/all", If_Match=new["ETag"])
     assert status == 204
+
+
+async def test_a_change_at_the_same_moment_is_noticed(a: Asker) -> None:
+    """What changes after a request with If-Match has come is not removed or changed by it."""
+    await a.ask("POST", "/v1/pools", {"name": "all", "match": {}})
+    await a.ask("POST", "/v1/campaigns", {"name": "ops"})
+    hook = {"name": "hook", "archiver": "http", "spec": {"url": "https://192.0.2.1/"}}
+    await a.ask("POST", "/v1/archives", hook)
+    _, reserved = await a.ask("POST", "/v1/reservations", reservation())
+    _, task = await a.ask("POST", "/v1/tasks", {"test": {"type": "rtt", "spec": {"dest": "a"}}})
+    task_path = f"/v1/tasks/{task['id']}"
+    changes = (
+        ("DELETE", "/v1/pools/all", "", "pool", "name = 'all'"),
+        ("DELETE", "/v1/campaigns/ops", "", "campaign", "name = 'ops'"),
+        ("DELETE", "/v1/archives/hook", "", "archive", "name = 'hook'"),
+        ("DELETE", f"/v1/reservations/{reserved['id']}", "", "reservation", "true"),
+        ("POST", task_path, "/pause", "task", "true"),
+        ("POST", task_path, "/resume", "task", "true"),
+        ("POST", task_path, "/release", "task", "true"),
+        ("DELETE", task_path, "", "task", "true"),
+    )
+    for method, path, verb, table, which in changes:
+        _, told, _ = await heads(a, "GET", path)
+        async with a.node.database.transaction() as connection:
+            await connection.execute(f"UPDATE {table} SET revision = revision + 1 WHERE {which}")
+            process = await connection.fetchval("SELECT pg_backend_pid()")
+            asked = asyncio.create_task(heads(a, method, path + verb, If_Match=told["ETag"]))
+            while not await a.rows(_WAITING, process):
+                assert not asked.done(), asked.result()
+        assert (await asked)[0] == 412, (method, path, verb)
+        status, told, _ = await heads(a, "GET", path)
+        assert status == 200
+        status, _, _ = await heads(a, method, path + verb, If_Match=told["ETag"])
+        assert status in {200, 204}
+
+
+_WAITING = "SELECT FROM pg_stat_activity WHERE $1 = ANY(pg_blocking_pids(pid))"
 
 
 async def test_a_condition_is_never_ignored(a: Asker) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
-import pytest
-
-from tests.integration.cli.conftest import a_run
+from tests.integration.cli.conftest import START, a_run
 
 RUN = "11111111-1111-4111-8111-111111111111"
 TASK = "aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa"
@@ -15,21 +14,57 @@ SLOW = {"aiohttp", "asyncio", "pydantic", "rich", "cryptography", "portion", "or
 """Modules whose loading takes longer than a list may take."""
 
 
-@pytest.mark.parametrize("noun", ["run", "task"])
-async def test_lists_load_nothing_that_is_slow_to_load(bare: Any, node: Any, noun: str) -> None:
+LISTS = {
+    "task list": "tasks",
+    "run list": "runs",
+    "node list": "nodes",
+    "node share": "shares",
+    "mesh list": "meshes",
+    "campaign list": "campaigns",
+    "campaign usage": "usage",
+    "pool list": "pools",
+    "pool sets": "policysets",
+    "reservation list": "reservations",
+    "archive list": "archives",
+    "archive kinds": "archivers",
+    "archive backlog": "archivings/backlog",
+    "archive deliveries": "archivings",
+    "webhook list": "webhooks",
+    "token list": "tokens",
+    "audit": "audit",
+    "test list": "tests",
+    "tool list": "tools",
+    "schedule": "schedule",
+    "schedule diff": "schedule/changes",
+    "status": "status",
+}
+"""By command, the path that it reads."""
+
+
+async def test_lists_load_nothing_that_is_slow_to_load(bare: Any, node: Any) -> None:
     """A list is read without a loop, a client of all requests, and the models of documents."""
     node.add_task(TASK)
     node.add_run(RUN, TASK)
-    process = await bare.start(
-        noun, "list", "-o", "table",
-        PARLEY_SERVER=node.url, PARLEY_TOKEN=node.token, PYTHONPROFILEIMPORTTIME="1",
-    )  # fmt: skip
-    out, err = await process.communicate()
-    assert process.returncode == 0
-    assert TASK[:8] in out.decode() or RUN[:8] in out.decode()
-    loaded = {line.rpartition("|")[2].strip() for line in err.decode().splitlines()}
-    assert "http.client" in loaded
-    assert not loaded & SLOW
+    instants = dict.fromkeys(("now", "from", "to", "since", "until", "kept_since"), START)
+    empty = {"items": [], "next": None, "complete": True, "reserved": [], **instants}
+    node.documents |= {f"/v1/{path}": empty for path in LISTS.values()}
+    environment = {"PARLEY_SERVER": node.url, "PARLEY_TOKEN": node.token}
+
+    async def loaded(command: str) -> set[str]:
+        form = "json" if command == "status" else "table"
+        process = await bare.start(
+            *command.split(), "-o", form, PYTHONPROFILEIMPORTTIME="1", **environment
+        )
+        out, err = await process.communicate()
+        assert process.returncode == 0, (command, err.decode()[-1000:])
+        assert out.strip()
+        return {line.rpartition("|")[2].strip() for line in err.decode().splitlines()}
+
+    for command, modules in zip(LISTS, await asyncio.gather(*map(loaded, LISTS)), strict=True):
+        assert "http.client" in modules, command
+        assert modules & SLOW == set(), command
+    asked = {path.partition("?")[0] for _, path, _ in node.asked}
+    assert asked == {f"/v1/{path}" for path in LISTS.values()}
 
 
 async def test_members_that_a_node_does_not_have_are_empty(parley: Any, node: Any) -> None:
