@@ -109,19 +109,30 @@ def audit(
     node did by itself is token_made, limits_loaded, limits_broken and limit_reached; left_out
     counts the requests of a flood that have no rows of their own.
     """  # noqa: D301 - click's mark for lines to keep
-    words = {"principal": principal, "verb": verb, "thing": thing}
-
-    def instants(session: ReadingSession) -> dict[str, int | None]:
-        now = session.clock.now()
-        return {name: each and each.at(now) for name, each in (("since", since), ("until", until))}
 
     async def follow_rows(session: Session) -> None:
-        filters = {**words, "outcomes": outcomes, **instants(session)}
-        await _follow(session, partial(session.client.audit, **filters))
+        now = session.clock.now()
+        fetch = partial(
+            session.client.audit,
+            principal=principal,
+            verb=verb,
+            thing=thing,
+            outcomes=outcomes,
+            since=since.at(now) if since else None,
+            until=until.at(now) if until else None,
+        )
+        await _follow(session, fetch)
 
     async def list_rows(session: ReadingSession) -> None:
-        span = {name: at and format_instant(at) for name, at in instants(session).items()}
-        query = {**words, "outcome": ",".join(outcomes) or None, **span}
+        now = session.clock.now()
+        query = {
+            "principal": principal,
+            "verb": verb,
+            "thing": thing,
+            "outcome": ",".join(outcomes) or None,
+            "since": format_instant(since.at(now)) if since else None,
+            "until": format_instant(until.at(now)) if until else None,
+        }
         await print_documents(session, ENTRY, "/audit", query, limit)
 
     context.exit(ask(context, follow_rows) if follow else look(context, list_rows))

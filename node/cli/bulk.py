@@ -58,11 +58,6 @@ class TaskChoice:
         """Return whether there is a condition."""
         return any(value is not None for value in vars(self).values())
 
-    @property
-    def filters(self) -> dict[str, str | None]:
-        """The filters of the API; it has none by reference."""
-        return {name: value for name, value in vars(self).items() if name != "reference"}
-
 
 def _refers(reference: Any, written: str) -> bool:
     """Return whether a reference is what was written, or has the member ``KEY=VALUE``."""
@@ -140,8 +135,16 @@ async def listed_tasks(
     session: Session, choice: TaskChoice, states: Collection[str] = OPEN
 ) -> list[Task]:
     """Return all tasks in these states that meet the conditions, regardless of their reference."""
-    filters = {"state": ",".join(sorted(states)), **choice.filters}
-    fetch = partial(session.client.tasks, **filters, limit=500)
+    fetch = partial(
+        session.client.tasks,
+        state=",".join(sorted(states)),
+        test=choice.test,
+        requester=choice.requester,
+        participant=choice.participant,
+        campaign=choice.campaign,
+        mesh=choice.mesh,
+        limit=500,
+    )
 
     async def page(cursor: str | None) -> Page[Task]:
         return await fetch(cursor=cursor)

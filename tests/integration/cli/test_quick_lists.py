@@ -46,7 +46,13 @@ async def test_lists_load_nothing_that_is_slow_to_load(bare: Any, node: Any) -> 
     node.add_task(TASK)
     node.add_run(RUN, TASK)
     instants = dict.fromkeys(("now", "from", "to", "since", "until", "kept_since"), START)
-    empty = {"items": [], "next": None, "complete": True, "reserved": [], **instants}
+    empty: dict[str, Any] = {
+        "items": [],
+        "next": None,
+        "complete": True,
+        "reserved": [],
+        **instants,
+    }
     node.documents |= {f"/v1/{path}": empty for path in LISTS.values()}
     environment = {"PARLEY_SERVER": node.url, "PARLEY_TOKEN": node.token}
 
