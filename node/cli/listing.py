@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -10,6 +11,7 @@ import click
 
 from node.cli.output import records_of
 from node.cli.retrying import retry_while_silent
+from node.model.errors import PeerAnswered
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -145,7 +147,8 @@ async def print_documents(
         return session.reader.listed(path, {**query, "limit": limit, "cursor": cursor})
 
     records, more = await collect(fetch, limit)
-    session.output.many(records, layout)
+    with expected_members():
+        session.output.many(records, layout)
     for record in records if warnings else ():
         for warning in record["warnings"] or ():
             session.progress.note(f"! {record['name']}: {warning}")
@@ -160,4 +163,22 @@ async def print_whole(
     query: Mapping[str, object] | None = None,
 ) -> None:
     """Print the objects of a list that the node answers in one piece."""
-    session.output.many((await session.reader.listed(path, query or {})).items, layout)
+    records = (await session.reader.listed(path, query or {})).items
+    with expected_members():
+        session.output.many(records, layout)
+
+
+@contextmanager
+def expected_members() -> Iterator[None]:
+    """Report as the node's fault that an object of it has not the members to be printed.
+
+    :raises PeerAnswered: a member is missing, or is of another kind.
+    """
+    try:
+        yield
+    except (TypeError, AttributeError, LookupError, ValueError) as error:
+        msg = (
+            f"the node's answer is not what this program expects ({error}); "
+            "do their versions differ?"
+        )
+        raise PeerAnswered(msg) from error

@@ -11,13 +11,13 @@ import click
 from node.cli.groups import CommandGroup
 from node.cli.invocation import global_options
 from node.cli.lanes import LEGEND, Bar, Frame, lanes
+from node.cli.listing import expected_members
 from node.cli.options import AnyCommand, apply_options
-from node.cli.output import Column, Record, RecordLayout
+from node.cli.output import Column, OutputWriter, Record, RecordLayout
 from node.cli.references import short
 from node.cli.session import ReadingSession, look, reads_node
 from node.cli.times import MOMENT, PAST_MOMENT, Moment, local
 from node.model import times
-from node.model.errors import PeerAnswered
 
 if TYPE_CHECKING:
     from node.client.answers import Members
@@ -129,16 +129,21 @@ async def _show(
     now = session.clock.now()
     instants = (each.at(now) if each else None for each in (starts, ends, as_of))
     span = await read_span(session.reader, *instants)
-    shown = span.entries or span.reserved
-    if session.output.terminal and session.output.format == "table" and shown:
-        session.output.text("\n".join(picture(span, shutil.get_terminal_size().columns)) + "\n")
-    records: list[Record] = list(span.entries)
-    if session.output.format != "ids":
-        records += [_reserved(each) for each in span.reserved]
-        records.sort(key=lambda entry: times.parse_instant(entry["starts_at"]))
-    session.output.many(records, ENTRY)
+    with expected_members():
+        _print(session.output, span)
     if not span.complete:
         session.progress.note("There are more; choose a shorter time with --from and --to.")
+
+
+def _print(output: OutputWriter, span: ScheduleSpan) -> None:
+    shown = span.entries or span.reserved
+    if output.terminal and output.format == "table" and shown:
+        output.text("\n".join(picture(span, shutil.get_terminal_size().columns)) + "\n")
+    records: list[Record] = list(span.entries)
+    if output.format != "ids":
+        records += [_reserved(each) for each in span.reserved]
+        records.sort(key=lambda entry: times.parse_instant(entry["starts_at"]))
+    output.many(records, ENTRY)
 
 
 async def read_span(
@@ -151,12 +156,9 @@ async def read_span(
     then = {"as_of": _instant(as_of)}
     query = {"from": _instant(starts), "to": _instant(ends), **then}
     read = await reader.document("/schedule", query)
-    try:
+    with expected_members():
         now, begins, ceases = (times.parse_instant(read[name]) for name in ("now", "from", "to"))
         reserved, entries = tuple(read["reserved"] or ()), list(read["items"])
-    except (TypeError, ValueError) as error:
-        msg = f"the node's schedule cannot be read: {error!r}"
-        raise PeerAnswered(msg) from error
     # Without these two, later pages would be those of a span that begins later.
     query = {"from": _instant(begins), "to": _instant(ceases), **then}
     while (cursor := read["next"]) is not None and len(entries) < _ENTRIES_MAX:
@@ -196,7 +198,8 @@ async def diff(
     given = {"since": since, "until": until, "from": starts, "to": ends}
     query = {name: _instant(each.at(now)) for name, each in given.items() if each}
     told = await session.reader.document("/schedule/changes", query)
-    session.output.many(told["items"] or (), CHANGE)
+    with expected_members():
+        session.output.many(told["items"] or (), CHANGE)
     if not told["complete"]:
         session.progress.note("There are more; choose a shorter time with --from and --to.")
     if times.parse_instant(told["since"]) < times.parse_instant(told["kept_since"]):

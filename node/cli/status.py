@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from node.cli.listing import expected_members
 from node.cli.output import Record, RecordLayout, aligned, plural, readable
 from node.cli.session import ReadingSession, reads_node
 from node.cli.times import duration_in_words, local
@@ -40,7 +41,8 @@ async def status(session: ReadingSession) -> int:
       parley status --fields attention -o jsonl
     """  # noqa: D301 - click's mark for lines to keep
     found = await session.reader.document("/status")
-    session.output.one(found, STATUS, status_view)
+    with expected_members():
+        session.output.one(found, STATUS, status_view)
     return NEEDS_ATTENTION if found["attention"] else 0
 
 

@@ -132,7 +132,7 @@ async def test_edits_are_merged_and_guarded(a: Asker) -> None:
         "nodes": {"soft": 1, "hard": None},
     }
     status, problem = await a.ask("PATCH", "/v1/campaigns/ops", {"revision": 1, "weight": 2})
-    assert (status, "it is at 2" in problem["detail"]) == (409, True)
+    assert (status, "it is at revision 2" in problem["detail"]) == (409, True)
     [(pointer, detail)] = await _refused(a, "PATCH", "/v1/campaigns/ops", {"name": "opsy"})
     assert (pointer, detail.partition(";")[0]) == ("/name", "cannot be changed")
     assert (await a.ask("PATCH", "/v1/campaigns/no", {"weight": 2}))[0] == 404

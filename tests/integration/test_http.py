@@ -133,7 +133,7 @@ async def test_a_change_of_what_has_changed_is_refused(a: Asker) -> None:
 
 
 async def test_a_change_at_the_same_moment_is_noticed(a: Asker) -> None:
-    """What changes after a request with If-Match has come is not removed or changed by it."""
+    """A request with If-Match does not touch what was changed after the request had come."""
     await a.ask("POST", "/v1/pools", {"name": "all", "match": {}})
     await a.ask("POST", "/v1/campaigns", {"name": "ops"})
     hook = {"name": "hook", "archiver": "http", "spec": {"url": "https://192.0.2.1/"}}

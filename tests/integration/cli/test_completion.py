@@ -63,10 +63,10 @@ def test_arguments_that_name_something_are_completed() -> None:
         assert noun in COMMANDS
         group = parley.get_command(context, noun)
         assert isinstance(group, click.Group)
-        verb = "show" if "show" in group.commands else "status"
-        argument = next(
-            each for each in group.commands[verb].params if isinstance(each, click.Argument)
-        )
+        verb = "show" if "show" in group.list_commands(context) else "status"
+        command = group.get_command(context, verb)
+        assert command is not None
+        argument = next(each for each in command.params if isinstance(each, click.Argument))
         assert [kind.path for kind in kinds_of(noun, verb, argument)] == [
             f"/{noun}{'es' if noun == 'mesh' else 's'}"
         ]

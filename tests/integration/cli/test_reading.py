@@ -92,10 +92,12 @@ async def test_another_service(parley: Any, node: Any) -> None:
     ended = await parley("tool", "list")
     assert ended.code == 5
     assert "not a list" in ended.err
+    node.documents["/v1/tests/rtt"] = {"name": "rtt", "colour": "red"}
     node.documents["/v1/tools"] = {"items": [{"name": "ping", "colour": "red"}]}
-    ended = await parley("tool", "list")
-    assert ended.code == 5
-    assert "do their versions differ?" in ended.err
+    for command in (("test", "show", "rtt"), ("tool", "list", "-o", "table")):
+        ended = await parley(*command)
+        assert ended.code == 5
+        assert "do their versions differ?" in ended.err
 
 
 @pytest.mark.parametrize(
