@@ -1617,6 +1617,7 @@ CREATE TABLE archive (
     created_at timestamptz NOT NULL,
     changed_at timestamptz NOT NULL,
     removed_at timestamptz,
+    form jsonb NOT NULL DEFAULT '{}',
     CHECK (num_nonnulls(task_id, name) = 1 AND (task_id IS NULL) = (place IS NULL))
 );
 COMMENT ON TABLE archive IS 'Where the results of a task go. An archive without a task is the node''s own, for all tasks that it leads.';
@@ -1624,8 +1625,10 @@ COMMENT ON COLUMN archive.place IS 'Its index in the task document.';
 COMMENT ON COLUMN archive.runs IS
 'Which runs to deliver: succeeded are those with a result; failed those without, including those that never took place, but not
 cancelled ones.';
-COMMENT ON COLUMN archive.transform IS '{jmespath} or {jq}: produces the document to deliver; nothing is delivered if it has no output.';
+COMMENT ON COLUMN archive.transform IS '{jmespath} or {jq}, and perhaps {raw}: produces the document to deliver; nothing is delivered if it has no output.';
 COMMENT ON COLUMN archive.removed_at IS 'When it was removed; the row stays as long as deliveries refer to it.';
+COMMENT ON COLUMN archive.form IS
+'{format, ttl, note, uri_host}, those that are set: the form of the documents, and how long after the end of a run they are sent.';
 CREATE UNIQUE INDEX archive_name ON archive (name) WHERE removed_at IS NULL;
 CREATE UNIQUE INDEX archive_place ON archive (task_id, place) WHERE removed_at IS NULL;
 CREATE INDEX archive_task ON archive (task_id);

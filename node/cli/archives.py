@@ -14,7 +14,8 @@ from node.cli.options import apply_options, require_change
 from node.cli.output import Column, Record, RecordLayout, flat, pairs, plural, printable
 from node.cli.references import run_id, short, task_id
 from node.cli.session import ReadingSession, Session, asks_node, reads_node
-from node.cli.times import local
+from node.cli.times import DURATION, local
+from node.model.times import format_duration
 
 
 def _transform(archive: Record) -> str:
@@ -129,6 +130,14 @@ def _document_options(command: Any) -> Any:
             "--jmespath", metavar="EXPRESSION", help="Deliver only this part of the document."
         ),
         click.option("--jq", metavar="PROGRAM", help="The same, as a program of jq."),
+        click.option(
+            "--format",
+            type=click.Choice(("parley", "pscheduler")),
+            help="The form of the documents [parley]; pscheduler for readers of pScheduler's.",
+        ),
+        click.option("--ttl", type=DURATION, help="Deliver nothing older than this."),
+        click.option("--note", metavar="TEXT", help="What the archive is, for people."),
+        click.option("--uri-host", metavar="HOST", help="With pscheduler: the host in links."),
     )
 
 
@@ -279,7 +288,10 @@ def _spec(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _settings(given: dict[str, Any]) -> dict[str, Any]:
-    settings = {} if given["runs"] is None else {"runs": given["runs"]}
+    plain = ("runs", "format", "note", "uri_host")
+    settings = {name: given[name] for name in plain if given[name] is not None}
+    if given["ttl"] is not None:
+        settings["ttl"] = format_duration(given["ttl"])
     transform = {name: given[name] for name in ("jmespath", "jq") if given[name] is not None}
     return {**settings, "transform": transform} if transform else settings
 
@@ -291,6 +303,10 @@ def archive_view(archive: Record) -> str:
         *((name, flat(value)) for name, value in archive["spec"].items()),
         ("runs", archive["runs"]),
         ("transform", printable(_transform(archive))),
+        ("format", archive["format"] if archive["format"] != "parley" else ""),
+        ("ttl", archive["ttl"] or ""),
+        ("note", printable(archive["note"] or "")),
+        ("host in links", archive["uri_host"] or ""),
         ("destination", archive["destination"]),
         ("revision", archive["revision"] if archive["revision"] > 1 else ""),
         ("made", local(archive["created_at"])),

@@ -31,17 +31,39 @@ DESTINATION_PAUSE = times.MINUTE
 """Pause for a destination that refused every result of a batch."""
 
 
-def next_try(attempts: int, first_tried_at: int, now: int, requested_pause: int = 0) -> int | None:
+def next_try(
+    attempts: int,
+    first_tried_at: int,
+    now: int,
+    requested_pause: int = 0,
+    expires_at: int | None = None,
+) -> int | None:
     """Return when to retry after ``attempts`` failures, or None to give up.
 
     The pauses are 1 min, 5 min, and 30 min, then one hour each, until a day after the first
-    attempt. ``requested_pause`` comes from the destination; it counts if it is longer than our own
-    pause, up to an hour.
+    attempt, or until ``expires_at``. ``requested_pause`` comes from the destination; it counts if
+    it is longer than our own pause, up to an hour.
     """
-    if now - first_tried_at >= GIVE_UP_AGE:
+    if expires_at is None and now - first_tried_at >= GIVE_UP_AGE:
         return None
     pause = PAUSES[attempts - 1] if attempts <= len(PAUSES) else HOURLY
-    return now + max(pause, min(requested_pause, HOURLY))
+    next_at = now + max(pause, min(requested_pause, HOURLY))
+    return None if expires_at is not None and next_at > expires_at else next_at
+
+
+def expiry_of(row: Mapping[str, Any]) -> int | None:
+    """Return when the outcome of a row is not worth delivering any more; None if it always is.
+
+    ``row`` has the columns of the query ``documents``.
+    """
+    ttl = row["form"].get("ttl")
+    return None if ttl is None else ended_at(row) + times.parse_duration(ttl)
+
+
+def ended_at(row: Mapping[str, Any]) -> int:
+    """Return when the run or the interval of a row was over."""
+    finished_at: int | None = row["finished_at"]
+    return row["changed_at"] if finished_at is None else finished_at
 
 
 def key_of(run: UUID, archive: UUID, edition: int, interval: int | None = None) -> str:

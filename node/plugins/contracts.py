@@ -382,7 +382,8 @@ class DeliveryItem:
 
     ``key`` is the same whenever the same outcome is delivered to the same archive, so that a
     destination may drop duplicates. ``series`` is the task; ``at`` is when the run or interval
-    was over (µs); ``body`` is the document as JSON, without line breaks.
+    was over (µs); ``body`` is the document as JSON, without line breaks, or the text that a
+    transform made of it, if ``raw``.
     """
 
     key: str
@@ -390,6 +391,7 @@ class DeliveryItem:
     at: int
     succeeded: bool
     body: bytes
+    raw: bool = False
 
 
 class DeliveryStatus(StrEnum):

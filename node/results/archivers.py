@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 
 from node.plugins.archivers import (
+    bitbucket,
     file,
     http,
     kafka,
@@ -26,6 +27,7 @@ from node.plugins.contracts import Archiver, Extra
 from node.plugins.discovery import DiscoveredPlugin, by_name, check_plugins
 
 _ARCHIVERS: tuple[Archiver, ...] = (
+    bitbucket.ARCHIVER,
     file.ARCHIVER,
     http.ARCHIVER,
     kafka.ARCHIVER,

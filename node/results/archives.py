@@ -27,6 +27,7 @@ from node.model.errors import (
     NotFound,
 )
 from node.model.wire.archives import (
+    FORM,
     Archive,
     ArchiveChoice,
     ArchiveDocument,
@@ -43,7 +44,7 @@ from node.store import archives
 from node.store.archives import DeliveryFilter, KeptArchive, StoredDestination
 from node.store.database import Connection, Database
 
-FaultOf = Callable[[Mapping[str, str | None]], Awaitable[str | None]]
+FaultOf = Callable[[Mapping[str, Any]], Awaitable[str | None]]
 """Returns why a transform cannot be used; None if it can."""
 
 
@@ -109,7 +110,7 @@ class Archives:
         except HostError as error:
             fault = error.detail
         if fault is not None:
-            [name] = transform
+            name = next(each for each in ("jmespath", "jq") if each in transform)
             raise InvalidDocument([FieldFault(f"{pointer}/transform/{name}", fault)])
 
     async def checked_all(
@@ -200,6 +201,7 @@ class Archives:
             1,
             now,
             now,
+            choice.model_dump(mode="json", include=set(FORM), exclude_defaults=True),
         )
 
     # The node's own archives
@@ -246,7 +248,7 @@ class Archives:
         stored = await self._own(name)
         _check_revision(stored, patch.revision)
         changes = _with_secrets(patch.changes(), stored)
-        before: dict[str, Any] = {"spec": stored.spec, "runs": stored.runs}
+        before: dict[str, Any] = {"spec": stored.spec, "runs": stored.runs, **stored.form}
         if "transform" not in changes:
             before["transform"] = stored.transform
         after = merged(before, changes)
@@ -335,6 +337,7 @@ def choice_of(kept: KeptArchive) -> dict[str, Any]:
         "spec": _readable(kept.archiver, kept.spec),
         "runs": kept.runs,
         "transform": kept.transform,
+        **kept.form,
     }
 
 
@@ -363,7 +366,7 @@ def _with_secrets(patch: dict[str, Any], stored: KeptArchive) -> dict[str, Any]:
 
 
 def _content(archive: KeptArchive) -> tuple[Any, ...]:
-    return archive.destination, archive.runs, archive.transform
+    return archive.destination, archive.runs, archive.transform, archive.form
 
 
 async def _named(connection: Connection, name: str) -> KeptArchive:

@@ -44,6 +44,7 @@ WORKERS_MAX = 32
 _SETTLED_WITHIN = 30 * times.SECOND
 _KEPT_OPEN = times.MINUTE
 _REASON_MAX = 500
+_JSON = (b"{", b"[")
 _NOTHING = Batches(100, 10_000_000, times.MINUTE)
 """The limits of a destination that accepts nothing."""
 
@@ -53,6 +54,21 @@ class MetricsExtractor(Protocol):
 
     def __call__(self, name: str, result: dict[str, Any], *, interval: bool) -> Sequence[Metric]:
         """Return the figures of a result of the test ``name``."""
+        ...
+
+
+@dataclass(frozen=True)
+class NoDocument:
+    """The reason that there is no document to deliver."""
+
+    reason: str
+
+
+class DocumentForm(Protocol):
+    """A form of documents other than our own, as the archives of the node may ask for it."""
+
+    async def documents(self, rows: Sequence[Record]) -> Sequence[bytes | NoDocument]:
+        """Return the document of each row of the query ``documents``, or why there is none."""
         ...
 
 
@@ -79,7 +95,7 @@ class _Item:
     """One delivery of a batch; ``made`` is the document, or the reason that there is none."""
 
     row: Record
-    made: bytes | TransformResult
+    made: bytes | TransformResult | NoDocument
 
     @property
     def number(self) -> int:
@@ -93,9 +109,10 @@ class _Item:
         return DeliveryItem(
             archiving.key_of(row["run_id"], row["archive_id"], row["edition"], row["interval"]),
             str(row["task_id"]),
-            row["finished_at"] or row["changed_at"],
+            archiving.ended_at(dict(row)),
             row["state"] == "finished",
             self.made,
+            raw=bool((row["transform"] or {}).get("raw")) and not self.made.startswith(_JSON),
         )
 
 
@@ -127,8 +144,13 @@ class ResultDeliverer:
         host: ArchivingHost,
         metrics_of: MetricsExtractor,
         transforms: Transforms,
+        forms: Mapping[str, DocumentForm] | None = None,
     ) -> None:
-        """Store the dependencies; nothing is delivered before :meth:`run`."""
+        """Store the dependencies; nothing is delivered before :meth:`run`.
+
+        ``forms`` are those of documents besides our own, by name.
+        """
+        self._forms = forms or {}
         self._database = core.database
         self._clock = core.clock
         self._instruments = core.instruments
@@ -310,15 +332,46 @@ class ResultDeliverer:
         self, rows: Sequence[Record], parts: Mapping[Any, Sequence[Record]]
     ) -> list[_Item]:
         """Return each row with its transformed document; one call for each transform."""
-        groups: dict[bytes, list[Record]] = defaultdict(list)
-        for row in rows:
-            groups[orjson.dumps(row["transform"])].append(row)
-        results: dict[int, bytes | TransformResult] = {}
+        results: dict[int, bytes | TransformResult | NoDocument] = {}
+        groups: dict[bytes, list[tuple[Record, bytes]]] = defaultdict(list)
+        for row, document in zip(rows, await self._documents(rows, parts), strict=True):
+            if isinstance(document, bytes):
+                groups[orjson.dumps(row["transform"])].append((row, document))
+            else:
+                results[row["number"]] = document
         for group in groups.values():
-            documents = [self._document(row, parts) for row in group]
-            answers = await self._transforms.apply(group[0]["transform"], documents)
-            results |= {row["number"]: it for row, it in zip(group, answers, strict=True)}
+            documents = [document for _, document in group]
+            answers = await self._transforms.apply(group[0][0]["transform"], documents)
+            results |= {row["number"]: it for (row, _), it in zip(group, answers, strict=True)}
         return [_Item(row, results[row["number"]]) for row in rows]
+
+    async def _documents(
+        self, rows: Sequence[Record], parts: Mapping[Any, Sequence[Record]]
+    ) -> list[bytes | NoDocument]:
+        """Return the document of each row in the form that its archive asks for."""
+        now = self._clock.now()
+        results: dict[int, bytes | NoDocument] = {}
+        others: dict[str, list[Record]] = defaultdict(list)
+        for row in rows:
+            expires_at = archiving.expiry_of(dict(row))
+            if expires_at is not None and expires_at <= now:
+                reason = f"its ttl, {row['form']['ttl']}, is over"
+                results[row["number"]] = NoDocument(reason)
+            elif (form := row["form"].get("format")) is None:
+                results[row["number"]] = self._document(row, parts)
+            else:
+                others[form].append(row)
+        for form, group in others.items():
+            results |= await self._in_form(form, group)
+        return [results[row["number"]] for row in rows]
+
+    async def _in_form(self, name: str, rows: Sequence[Record]) -> dict[int, bytes | NoDocument]:
+        form = self._forms.get(name)
+        if form is None:
+            lacking = NoDocument(f"this node has no documents of the form {name}")
+            return {row["number"]: lacking for row in rows}
+        made = await form.documents(rows)
+        return {row["number"]: it for row, it in zip(rows, made, strict=True)}
 
     def _document(self, row: Record, parts: Mapping[Any, Sequence[Record]]) -> bytes:
         """Return the document of a row; an interval has no parts: the run's document has them."""
@@ -427,11 +480,7 @@ def _number(destination: str) -> int:
 def _settlement(item: _Item, outcome: DeliveryOutcome | None, now: int) -> DeliverySettlement:
     """Return the new state of a delivery."""
     if outcome is None:
-        assert isinstance(item.made, TransformResult)  # noqa: S101 - all others have an outcome
-        if item.made.error is None:
-            return DeliverySettlement(item.number, "delivered", None, "left out by its transform")
-        reason = f"the transform failed: {item.made.error}"
-        return DeliverySettlement(item.number, "parked", None, _clean(reason))
+        return _not_sent(item)
     if outcome.status is DeliveryStatus.ACCEPTED:
         return DeliverySettlement(item.number, "delivered", None, None)
     reason = _clean(outcome.reason or "no reason was given")
@@ -439,10 +488,25 @@ def _settlement(item: _Item, outcome: DeliveryOutcome | None, now: int) -> Deliv
         return DeliverySettlement(item.number, "parked", None, f"refused: {reason}")
     attempts = int(item.row["attempts"]) + 1
     first = item.row["first_tried_at"]
-    next_at = archiving.next_try(attempts, now if first is None else first, now, outcome.pause)
+    expires_at = archiving.expiry_of(dict(item.row))
+    next_at = archiving.next_try(
+        attempts, now if first is None else first, now, outcome.pause, expires_at
+    )
     if next_at is None:
-        return DeliverySettlement(item.number, "parked", None, f"given up after a day: {reason}")
+        after = "a day" if expires_at is None else f"its ttl, {item.row['form']['ttl']}"
+        return DeliverySettlement(item.number, "parked", None, f"given up after {after}: {reason}")
     return DeliverySettlement(item.number, "waiting", next_at, reason)
+
+
+def _not_sent(item: _Item) -> DeliverySettlement:
+    """Return the new state of a delivery without a document."""
+    if isinstance(item.made, NoDocument):
+        return DeliverySettlement(item.number, "parked", None, _clean(item.made.reason))
+    assert isinstance(item.made, TransformResult)  # noqa: S101 - all others have an outcome
+    if item.made.error is None:
+        return DeliverySettlement(item.number, "delivered", None, "left out by its transform")
+    reason = f"the transform failed: {item.made.error}"
+    return DeliverySettlement(item.number, "parked", None, _clean(reason))
 
 
 def _checked(

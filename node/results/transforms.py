@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import orjson
 
@@ -19,7 +20,7 @@ class Transforms:
         """``runner`` starts the programs."""
         self._runner = runner
 
-    async def fault_of(self, transform: Mapping[str, str | None]) -> str | None:
+    async def fault_of(self, transform: Mapping[str, Any]) -> str | None:
         """Return why a transform cannot be used; None if it can.
 
         :raises HostError: it is one of jq, which is not installed here.
@@ -29,7 +30,7 @@ class Transforms:
         return jmespath_search.fault_of(str(transform["jmespath"]))
 
     async def apply(
-        self, transform: Mapping[str, str | None] | None, documents: Sequence[bytes]
+        self, transform: Mapping[str, Any] | None, documents: Sequence[bytes]
     ) -> list[bytes | TransformResult]:
         """Return the documents to deliver; a :class:`TransformResult` says why there is none."""
         if transform is None:
@@ -39,12 +40,14 @@ class Transforms:
         else:
             expression = str(transform["jmespath"])
             results = await jmespath_search.transform(expression, documents, self._runner)
-        return [_encoded(result) for result in results]
+        return [_encoded(result, raw=bool(transform.get("raw"))) for result in results]
 
 
-def _encoded(result: TransformResult) -> bytes | TransformResult:
+def _encoded(result: TransformResult, *, raw: bool) -> bytes | TransformResult:
     if result.error is not None or not result.found:
         return result
+    if raw and isinstance(text := _text_of(result), str):
+        return text.encode() if is_small(text) else TransformResult(error=TOO_LARGE)
     if result.encoded is not None:
         small = len(result.encoded) <= SIZE_MAX
         return result.encoded if small else TransformResult(error=TOO_LARGE)
@@ -54,3 +57,7 @@ def _encoded(result: TransformResult) -> bytes | TransformResult:
         return orjson.dumps(result.document)
     except (orjson.JSONEncodeError, RecursionError) as error:
         return TransformResult(error=str(error)[:MESSAGE_LENGTH_MAX])
+
+
+def _text_of(result: TransformResult) -> object:
+    return result.document if result.encoded is None else orjson.loads(result.encoded)

@@ -36,10 +36,12 @@ class KeptArchive:
     spec: dict[str, Any]
     label: str
     runs: str
-    transform: dict[str, str] | None
+    transform: dict[str, Any] | None
     revision: int
     created_at: int
     changed_at: int
+    form: dict[str, Any]
+    """The fields of :data:`node.model.wire.archives.FORM` that are set."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,7 @@ async def add(connection: Connection, archive: KeptArchive, task: UUID | None) -
         archive.runs,
         archive.transform,
         archive.created_at,
+        archive.form,
     )
     return made is not None
 
@@ -121,6 +124,7 @@ async def change(connection: Connection, archive: KeptArchive, now: int) -> None
         archive.runs,
         archive.transform,
         now,
+        archive.form,
     )
     await connection.execute(_SQL["move_waiting"], archive.id, archive.destination)
 

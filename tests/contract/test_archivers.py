@@ -86,8 +86,8 @@ async def case(request: pytest.FixtureRequest, where: Surroundings) -> AsyncIter
 
 
 def test_every_archiver_is_tried() -> None:
-    """Every archiver has a peer here."""
-    assert {name for name, _ in PEERS.values()} == set(archivers())
+    """Every archiver has a peer here, except the one that keeps nothing."""
+    assert {name for name, _ in PEERS.values()} == set(archivers()) - {"bitbucket"}
 
 
 async def test_a_batch_arrives_whole_and_in_order(case: Case) -> None:
@@ -131,6 +131,7 @@ def test_an_archiver_describes_itself(name: str) -> None:
     secret = archiving.secret_fields(archiver.spec_model)
     assert secret <= set(schema["properties"])
     examples = {
+        "bitbucket": {},
         "file": {"path": "/srv/x"},
         "http": {"url": "http://h/p?token=hush", "secret": "hush" * 4, "headers": {"A": "hush"}},
         "postgresql": {"database": "d", "user": "u", "password": "hush"},
@@ -187,6 +188,37 @@ async def test_postgres_keeps_what_comes_twice_once(where: Surroundings) -> None
     assert found == [
         (float(n), f"key-{n}", times.to_datetime(one.at)) for n, one in enumerate(good)
     ]
+
+
+async def test_postgres_adds_to_a_table_that_was_there(where: Surroundings) -> None:
+    """A row with the document is added to the column of another table, whatever its type."""
+    async with PEERS["postgresql"][1](where) as peer:
+        dsn = where.cluster.dsn(peer.spec["database"])
+        connection = await asyncpg.connect(dsn)
+        await connection.execute('CREATE TABLE kept (number serial, "a doc" jsonb)')
+        async with at("postgresql", peer, table="kept", column="a doc") as destination:
+            assert "kept" in await destination.test()
+            [outcome, *_] = await destination.deliver(deliveries(2))
+            assert outcome.status is DeliveryStatus.ACCEPTED
+            bad = replace(deliveries(1)[0], body=b"no JSON")
+            [refused] = await destination.deliver([bad])
+            assert refused.status is DeliveryStatus.REFUSED
+        async with at("postgresql", peer, table="other", column="x") as destination:
+            [waits] = await destination.deliver(deliveries(1))
+            assert waits.reason == "there is no table other in schema public"
+        rows = await connection.fetch("SELECT \"a doc\" ->> 'number' FROM kept ORDER BY number")
+        await connection.close()
+    assert [row[0] for row in rows] == ["0", "1"]
+
+
+async def test_the_bitbucket_accepts_and_forgets() -> None:
+    """Whatever is delivered is accepted."""
+    archiver = archivers()["bitbucket"]
+    spec = archiver.spec_model()
+    destination = archiver.open(spec, ArchivingHost("a.example", (), CLOCK.now))
+    outcomes = await destination.deliver(deliveries(3))
+    assert [one.status for one in outcomes] == [DeliveryStatus.ACCEPTED] * 3
+    assert await destination.test()
 
 
 async def test_postgres_makes_no_table_where_it_must_not(where: Surroundings) -> None:

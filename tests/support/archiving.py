@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import gzip
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID, uuid4
@@ -20,7 +20,7 @@ from node.execution.tool_runner import ToolRunner
 from node.model.wire.archives import ArchiveDocument
 from node.plugins.contracts import ArchivingHost
 from node.results.archives import Archives
-from node.results.delivery import ResultDeliverer
+from node.results.delivery import DocumentForm, ResultDeliverer
 from node.results.transforms import Transforms
 from node.settings import Settings
 from node.store.database import Database
@@ -128,13 +128,19 @@ class Office:
             await asyncio.gather(working, listening, return_exceptions=True)
 
 
-async def office(database: Database, clock: Clock, runner: ToolRunner, *directories: Any) -> Office:
+async def office(
+    database: Database,
+    clock: Clock,
+    runner: ToolRunner,
+    *directories: Any,
+    forms: Mapping[str, DocumentForm] | None = None,
+) -> Office:
     """A node with one task that it leads."""
     transforms = Transforms(runner)
     host = ArchivingHost("a", tuple(directories), clock.now)
     archives = Archives(database, clock, host, transforms.fault_of, uuid4)
     core = Core(database, clock, IDENTITY, Settings())
-    archiving = ResultDeliverer(core, host, Capabilities().metrics, transforms)
+    archiving = ResultDeliverer(core, host, Capabilities().metrics, transforms, forms)
     made = Office(database, clock, archives, archiving, UUID(int=0))
     await made.execute(_NODE, IDENTITY, clock.now())
     made.task = await made.add_task()
@@ -148,6 +154,7 @@ class Posted:
     headers: dict[str, str]
     body: bytes
     documents: list[Any]
+    method: str = "POST"
 
 
 @dataclass
@@ -172,17 +179,20 @@ class Receiver:
         if body.startswith(b"\x1f\x8b"):
             plain = gzip.decompress(body)
         text = plain.decode()
-        documents = (
-            json.loads(text)
-            if text.startswith("[")
-            else [json.loads(line) for line in text.splitlines()]
-        )
-        posted = Posted(dict(request.headers), body, documents)
+        posted = Posted(dict(request.headers), body, _documents(text), request.method)
         self.posted.append(posted)
         self.arrived.set()
         if self.held is not None:
             await self.held.wait()
         return self.answer(posted)
+
+
+def _documents(text: str) -> list[Any]:
+    """Return the documents of a body; a text that is none stands for itself."""
+    if text.startswith("["):
+        return list(json.loads(text))
+    lines = text.splitlines()
+    return [json.loads(line) if line.startswith("{") else line for line in lines]
 
 
 @contextlib.asynccontextmanager
@@ -191,6 +201,7 @@ async def receiver() -> AsyncIterator[Receiver]:
     made = Receiver()
     app = web.Application(client_max_size=2**26)
     app.router.add_post("/in", made.take)
+    app.router.add_put("/in", made.take)
     # A client that is gone must not leave the server waiting.
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1, auto_decompress=False)
     await runner.setup()

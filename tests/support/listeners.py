@@ -41,6 +41,14 @@ async def http(_: Surroundings) -> AsyncIterator[Peer]:
 
 
 @contextlib.asynccontextmanager
+async def http_single(where: Surroundings) -> AsyncIterator[Peer]:
+    """Start an HTTP server that gets a PUT for each document."""
+    async with http(where) as peer:
+        spec = {**peer.spec, "format": "single", "method": "PUT", "bind": "127.0.0.1"}
+        yield Peer(spec, peer.got, peer.leave)
+
+
+@contextlib.asynccontextmanager
 async def file(where: Surroundings) -> AsyncIterator[Peer]:
     """Create a folder."""
     path = where.folder / "kept" / "results.jsonl"
@@ -163,6 +171,7 @@ async def _listening(transport: str, port: int, path: Path) -> None:
 PEERS: dict[str, tuple[str, Callable[[Surroundings], AbstractAsyncContextManager[Peer]]]] = {
     "file": ("file", file),
     "http": ("http", http),
+    "http-single": ("http", http_single),
     "kafka": ("kafka", kafka),
     "otlp": ("otlp", otlp),
     "postgresql": ("postgresql", postgres),

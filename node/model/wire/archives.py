@@ -7,9 +7,19 @@ from uuid import UUID
 
 from pydantic import Field, StringConstraints, model_validator
 
-from node.model.wire.fields import Document, Instant, Name, Patch
+from node.model import times
+from node.model.wire.fields import Document, Duration, Instant, Name, Patch
 
 RunsKept = Literal["succeeded", "failed", "all"]
+DocumentFormat = Literal["parley", "pscheduler"]
+TTL_MAX = 30 * times.DAY
+
+Ttl = Annotated[Duration, Field(ge=times.SECOND, le=TTL_MAX)]
+ArchiveLabel = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+HostAndPort = Annotated[
+    str,
+    StringConstraints(pattern=r"^(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9_.-]{1,253})(:[0-9]{1,5})?$"),
+]
 ArchivingState = Literal["waiting", "delivered", "parked"]
 
 _Expression = Annotated[str, StringConstraints(min_length=1, max_length=4000)]
@@ -23,6 +33,9 @@ class Transform(Document):
     )
     jq: _Expression | None = Field(
         None, description="A jq program that outputs one document, or none to deliver nothing."
+    )
+    raw: Literal[True] | None = Field(
+        None, description="Deliver a text as it is, not as a string of JSON in quotes."
     )
 
     @model_validator(mode="after")
@@ -47,6 +60,20 @@ class ArchiveChoice(Document):
         "run, intervals with a result count as succeeded and gaps as failed.",
     )
     transform: Transform | None = None
+    format: DocumentFormat = Field(
+        "parley",
+        description="The form of the documents, before the transform. pscheduler: what pScheduler "
+        "hands to its archivers, for readers that are used to it.",
+    )
+    ttl: Ttl | None = Field(
+        None,
+        description="How long after the end of a run its result is worth delivering. Without it, "
+        "attempts end a day after the first one.",
+    )
+    note: ArchiveLabel | None = Field(None, description="What the archive is, for people.")
+    uri_host: HostAndPort | None = Field(
+        None, description="With the format pscheduler: the host in the links of the documents."
+    )
 
 
 class ArchiveDocument(ArchiveChoice):
@@ -61,6 +88,14 @@ class ArchivePatch(Patch):
     spec: dict[str, Any] | None = Field(None, description="Fields of the spec to change.")
     runs: RunsKept | None = None
     transform: dict[str, Any] | None = None
+    format: DocumentFormat | None = None
+    ttl: Ttl | None = None
+    note: ArchiveLabel | None = None
+    uri_host: HostAndPort | None = None
+
+
+FORM = ("format", "ttl", "note", "uri_host")
+"""The fields of an archive that are stored as one: what its documents are like."""
 
 
 class Archive(ArchiveChoice):

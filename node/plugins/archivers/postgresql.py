@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import AfterValidator, Field, StringConstraints
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from node.model import times
 from node.model.errors import ArchiverFailed
@@ -61,9 +61,24 @@ class PostgresqlSpec(Document):
         "public", description="The schema of the table parley_result."
     )
     create: bool = Field(default=True, strict=True, description="Create the table if missing.")
+    table: _Word | None = Field(
+        None,
+        description="Another table than parley_result, which must exist: a row with the document "
+        "for each delivery, so that a repeated one adds a row.",
+    )
+    column: _Word | None = Field(
+        None, description="With table: its column for documents, json, jsonb or text."
+    )
     timeout: ArchiverTimeout = duration_field(
         30 * times.SECOND, "The timeout of a batch; PT1S to PT2M."
     )
+
+    @model_validator(mode="after")
+    def _names_table_and_column(self) -> Self:
+        if (self.table is None) != (self.column is None):
+            msg = "needs table and column together"
+            raise ValueError(msg)
+        return self
 
 
 class PostgresqlArchiver:
@@ -76,7 +91,8 @@ class PostgresqlArchiver:
 
     def label(self, spec: PostgresqlSpec) -> str:
         """Return the server, the database and the schema."""
-        return f"{_where(spec)}, {spec.database}.{spec.namespace}"
+        table = "" if spec.table is None else f".{spec.table}"
+        return f"{_where(spec)}, {spec.database}.{spec.namespace}{table}"
 
     def batches(self, spec: PostgresqlSpec) -> Batches:
         """Return a thousand rows, and time for four statements in case the batch is bisected."""
@@ -113,8 +129,10 @@ class PostgresqlDestination:
                 spec.namespace,
                 spec.create,
                 spec.timeout / times.SECOND,
+                None if spec.table is None or spec.column is None else (spec.table, spec.column),
             )
         )
+        self._name = spec.table or "parley_result"
 
     async def deliver(self, batch: Sequence[DeliveryItem]) -> list[DeliveryOutcome]:
         """Insert the batch in one statement; if a document cannot be stored, bisect the batch."""
@@ -138,7 +156,7 @@ class PostgresqlDestination:
         :raises ArchiverFailed: it does not.
         """
         await self._table.test()
-        return f"{self._where} has a table parley_result that takes rows; none was added"
+        return f"{self._where} has a table {self._name} that takes rows; none was added"
 
     async def close(self) -> None:
         """Close the connection."""

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import Field, StringConstraints
+from pydantic import Field, StringConstraints, ValidationInfo, field_validator
 
 from node.model import times
 from node.model.errors import ArchiverFailed
@@ -52,13 +52,22 @@ class RabbitmqSpec(Document):
         "guest", description="Never shown.", json_schema_extra=SECRET
     )
     exchange: _Name = Field("", description="Must exist; the default one routes to the queue.")
-    routing_key: Annotated[_Name, StringConstraints(min_length=1)] = Field(
+    routing_key: _Name = Field(
         "parley.results",
-        description="With the default exchange: the queue, created as durable if missing.",
+        description="With the default exchange: the queue, created as durable if missing. With "
+        "another one it may be empty.",
     )
     timeout: ArchiverTimeout = duration_field(
         30 * times.SECOND, "The timeout of a batch; PT1S to PT2M."
     )
+
+    @field_validator("routing_key")
+    @classmethod
+    def _names_a_queue(cls, value: str, info: ValidationInfo) -> str:
+        if not value and not info.data.get("exchange"):
+            msg = "without an exchange it is the queue, so it must not be empty"
+            raise ValueError(msg)
+        return value
 
 
 class RabbitmqArchiver(UnrestrictedArchiver):

@@ -19,7 +19,7 @@ from node.plugins.contracts import (
     DeliveryOutcome,
     DeliveryStatus,
 )
-from node.plugins.fields import ArchiverTimeout, duration_field
+from node.plugins.fields import ArchiverTimeout, IpVersion, duration_field
 from node.plugins.transport.senders import (
     DatagramSender,
     SocketDestination,
@@ -37,6 +37,8 @@ class SocketSpec(Document):
 
     host: Host = Field(description="Name or address.")
     port: int = Field(ge=1, le=65_535, strict=True, description="The port it listens on.")
+    ip_version: IpVersion | None = Field(None, description="4 or 6; by default either.")
+    bind: Host | None = Field(None, description="The address of this host to send from.")
     timeout: ArchiverTimeout = duration_field(
         10 * times.SECOND, "The timeout of a batch; PT1S to PT2M."
     )
@@ -73,7 +75,10 @@ class TcpDestination(SocketDestination):
 
     def __init__(self, spec: SocketSpec) -> None:
         """Prepare the sender; nothing is connected yet."""
-        super().__init__(StreamSender(spec.host, spec.port, spec.timeout), _label(spec))
+        sender = StreamSender(
+            spec.host, spec.port, spec.timeout, ip_version=spec.ip_version, bind=spec.bind
+        )
+        super().__init__(sender, _label(spec))
 
     async def deliver(self, batch: Sequence[DeliveryItem]) -> list[DeliveryOutcome]:
         """Send the batch; without acknowledgements, an error counts for all of it."""
@@ -102,7 +107,10 @@ class UdpDestination(SocketDestination):
 
     def __init__(self, spec: SocketSpec) -> None:
         """Prepare the sender; nothing is opened yet."""
-        super().__init__(DatagramSender((spec.host, spec.port), spec.timeout), _label(spec))
+        sender = DatagramSender(
+            (spec.host, spec.port), spec.timeout, ip_version=spec.ip_version, bind=spec.bind
+        )
+        super().__init__(sender, _label(spec))
 
     async def deliver(self, batch: Sequence[DeliveryItem]) -> list[DeliveryOutcome]:
         """Send each document that fits into a datagram, and refuse the others."""

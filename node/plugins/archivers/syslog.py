@@ -33,17 +33,20 @@ from node.plugins.transport.senders import (
 
 _LOCAL_SOCKET = "/dev/log"
 _FACILITIES = {
-    "user": 1, "daemon": 3,
+    "user": 1, "mail": 2, "daemon": 3, "auth": 4, "syslog": 5, "lpr": 6, "news": 7,
+    "uucp": 8, "cron": 9,
     "local0": 16, "local1": 17, "local2": 18, "local3": 19,
     "local4": 20, "local5": 21, "local6": 22, "local7": 23,
 }  # fmt: skip
-_WARNING, _INFORMATIONAL = 4, 6
+_SEVERITIES = ("emerg", "alert", "crit", "err", "warning", "notice", "info", "debug")
 _NOT_PRINTED = re.compile(r"[^!-~]")
 _NAME_MAX = 255
 
+Severity = Literal["emerg", "alert", "crit", "err", "warning", "notice", "info", "debug"]
 Facility = Literal[
-    "user", "daemon", "local0", "local1", "local2", "local3", "local4", "local5", "local6", "local7"
-]
+    "user", "mail", "daemon", "auth", "syslog", "lpr", "news", "uucp", "cron",
+    "local0", "local1", "local2", "local3", "local4", "local5", "local6", "local7",
+]  # fmt: skip
 
 
 class SyslogSpec(Document):
@@ -60,6 +63,9 @@ class SyslogSpec(Document):
     host: Host = Field("127.0.0.1", description="For udp and tcp: name or address.")
     port: int = Field(514, ge=1, le=65_535, strict=True, description="For udp and tcp.")
     facility: Facility = Field("local0", description="The facility of the messages.")
+    severity: Severity | None = Field(
+        None, description="The severity; by default info, and warning for runs that failed."
+    )
     app_name: Annotated[str, StringConstraints(pattern=r"^[!-~]{1,48}$")] = Field(
         "parley", description="The program name in each message."
     )
@@ -134,8 +140,8 @@ class SyslogDestination(SocketDestination):
 
     def message(self, item: DeliveryItem) -> bytes:
         """Return ``<134>1 2026-12-01T12:00:00.000001Z a parley - result - {…}``."""
-        severity = _INFORMATIONAL if item.succeeded else _WARNING
-        priority = _FACILITIES[self._spec.facility] * 8 + severity
+        severity = self._spec.severity or ("info" if item.succeeded else "warning")
+        priority = _FACILITIES[self._spec.facility] * 8 + _SEVERITIES.index(severity)
         head = (
             f"<{priority}>1 {times.format_instant(item.at)} {self._host} {self._spec.app_name} - "
             "result - "

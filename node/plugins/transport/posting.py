@@ -79,23 +79,43 @@ class HttpReply:
 class Poster:
     """One URL, with persistent connections."""
 
-    def __init__(self, url: str, timeout: int, now: Callable[[], int]) -> None:
-        """Store the arguments; ``timeout`` (µs) is per request. Nothing is connected yet."""
+    def __init__(
+        self,
+        url: str,
+        timeout: int,
+        now: Callable[[], int],
+        *,
+        verify: bool = True,
+        bind: str | None = None,
+    ) -> None:
+        """Store the arguments; ``timeout`` (µs) is per request. Nothing is connected yet.
+
+        ``verify`` is whether the certificate of the server must be trusted, ``bind`` the address of
+        this host to connect from.
+        """
         self._url = url
         self._timeout = timeout
         self._now = now
+        self._verify = verify
+        self._local = None if bind is None else (bind, 0)
         self._session: aiohttp.ClientSession | None = None
 
     async def post(self, body: bytes, headers: Mapping[str, str]) -> HttpReply:
         """Post a body to the URL, and wait for the answer."""
         return await self.request("POST", str(URL(self._url)), body, headers)
 
+    async def send(self, method: str, body: bytes, headers: Mapping[str, str]) -> HttpReply:
+        """Send a body to the URL, and wait for the answer."""
+        return await self.request(method, str(URL(self._url)), body, headers)
+
     async def request(
         self, method: str, url: str, body: bytes, headers: Mapping[str, str]
     ) -> HttpReply:
         """Send another request to the same server; the URL is used as it is, without quoting."""
         if self._session is None:
+            connector = aiohttp.TCPConnector(ssl=self._verify, local_addr=self._local)
             self._session = aiohttp.ClientSession(
+                connector=connector,
                 timeout=aiohttp.ClientTimeout(total=self._timeout / times.SECOND),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 trust_env=False,
@@ -125,10 +145,12 @@ class Poster:
         parts = urlsplit(self._url)
         secure = parts.scheme == "https"
         port = parts.port or (443 if secure else 80)
-        context = ssl.create_default_context() if secure else None
+        context = _context(verify=self._verify) if secure else None
         try:
             async with asyncio.timeout(self._timeout / times.SECOND):
-                _, writer = await asyncio.open_connection(parts.hostname, port, ssl=context)
+                _, writer = await asyncio.open_connection(
+                    parts.hostname, port, ssl=context, local_addr=self._local
+                )
         except (OSError, TimeoutError) as error:
             msg = f"{parts.hostname} port {port}: {_reason(error, self._timeout)}"
             raise ArchiverFailed(msg) from None
@@ -140,6 +162,14 @@ class Poster:
         session, self._session = self._session, None
         if session is not None:
             await session.close()
+
+
+def _context(*, verify: bool) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    if not verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
 
 
 class UrlDestination:

@@ -19,12 +19,27 @@ from node.model import times
 from node.model.errors import ArchiverFailed
 from node.plugins.contracts import DeliveryOutcome, DeliveryStatus
 
+_FAMILIES = {None: socket.AF_UNSPEC, 4: socket.AF_INET, 6: socket.AF_INET6}
+
 
 class StreamSender:
     """A TCP connection."""
 
-    def __init__(self, host: str, port: int, timeout: int) -> None:
-        """Store the arguments; ``timeout`` (µs) is for connecting, and for each batch."""
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        timeout: int,
+        *,
+        ip_version: int | None = None,
+        bind: str | None = None,
+    ) -> None:
+        """Store the arguments; ``timeout`` (µs) is for connecting, and for each batch.
+
+        ``bind`` is the address of this host to connect from.
+        """
+        self._family = _FAMILIES[ip_version]
+        self._local = None if bind is None else (bind, 0)
         self._host = host
         self._port = port
         self._seconds = timeout / times.SECOND
@@ -46,7 +61,9 @@ class StreamSender:
         if self._open is not None and self._open[0].at_eof():
             self.close()
         if self._open is None:
-            self._open = await asyncio.open_connection(self._host, self._port)
+            self._open = await asyncio.open_connection(
+                self._host, self._port, family=self._family, local_addr=self._local
+            )
             self._open[1].transport.set_write_buffer_limits(
                 high=0
             )  # drained: the kernel has it all
@@ -82,8 +99,20 @@ async def _still_open(reader: asyncio.StreamReader) -> None:
 class DatagramSender:
     """A connected datagram socket: UDP, or a path on this host."""
 
-    def __init__(self, address: tuple[str, int] | str, timeout: int) -> None:
-        """Store the arguments; ``timeout`` (µs) is for each batch. Nothing is opened yet."""
+    def __init__(
+        self,
+        address: tuple[str, int] | str,
+        timeout: int,
+        *,
+        ip_version: int | None = None,
+        bind: str | None = None,
+    ) -> None:
+        """Store the arguments; ``timeout`` (µs) is for each batch. Nothing is opened yet.
+
+        ``bind`` is the address of this host to send from.
+        """
+        self._family = _FAMILIES[ip_version]
+        self._bind = bind
         self._address = address
         self._seconds = timeout / times.SECOND
         self._socket: socket.socket | None = None
@@ -108,10 +137,15 @@ class DatagramSender:
         if isinstance(self._address, str):
             endpoint = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         else:
-            entries = await loop.getaddrinfo(*self._address, type=socket.SOCK_DGRAM)
+            entries = await loop.getaddrinfo(
+                *self._address, family=self._family, type=socket.SOCK_DGRAM
+            )
             endpoint, address = socket.socket(entries[0][0], socket.SOCK_DGRAM), entries[0][4]
         endpoint.setblocking(False)  # noqa: FBT003 - the socket's own
         self._socket = endpoint
+        if self._bind is not None:
+            [local, *_] = await loop.getaddrinfo(self._bind, 0, family=endpoint.family)
+            endpoint.bind(local[4])
         await loop.sock_connect(endpoint, address)
         return endpoint
 

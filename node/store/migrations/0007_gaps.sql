@@ -543,3 +543,9 @@ BEGIN
     END IF;
 END
 $$;
+
+ALTER TABLE archive ADD COLUMN form jsonb NOT NULL DEFAULT '{}';
+COMMENT ON COLUMN archive.form IS
+'{format, ttl, note, uri_host}, those that are set: the form of the documents, and how long after the end of a run they are sent.';
+COMMENT ON COLUMN archive.transform IS
+'{jmespath} or {jq}, and perhaps {raw}: produces the document to deliver; nothing is delivered if it has no output.';

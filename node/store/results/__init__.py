@@ -49,6 +49,8 @@ class Address:
     schema: str
     create: bool
     seconds: float
+    foreign: tuple[str, str] | None = None
+    """A table of somebody else's, and its column for documents, instead of parley_result."""
 
 
 class ResultTable:
@@ -75,7 +77,13 @@ class ResultTable:
         )
         try:
             connection = await self._connected()
-            await connection.execute(_SQL["insert"], *columns)
+            if self._address.foreign is None:
+                await connection.execute(_SQL["insert"], *columns)
+            else:
+                table, column = self._address.foreign
+                await connection.copy_records_to_table(
+                    table, columns=[column], records=[(row.document,) for row in rows]
+                )
         except _UNFIT as error:
             return _said(error)
         except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
@@ -93,13 +101,23 @@ class ResultTable:
         """
         try:
             connection = await self._connected()
-            allowed = await connection.fetchval(_SQL["may_insert"])
+            allowed = await connection.fetchval(_SQL["may_insert"], self._table)
         except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
             self.close()
             raise ArchiverFailed(_said(error)) from error
         if not allowed:
-            msg = f"{self._address.user} may not insert into parley_result"
+            msg = f"{self._address.user} may not insert into {self._name}"
             raise ArchiverFailed(msg)
+
+    @property
+    def _name(self) -> str:
+        return "parley_result" if self._address.foreign is None else self._address.foreign[0]
+
+    @property
+    def _table(self) -> str:
+        """The name of the table, in quotes."""
+        doubled = self._name.replace('"', '""')
+        return f'"{doubled}"'
 
     async def _connected(self) -> asyncpg.Connection[asyncpg.Record]:
         if self._open is None or self._open.is_closed():
@@ -124,14 +142,14 @@ class ResultTable:
 
     async def _ready(self, connection: asyncpg.Connection[asyncpg.Record]) -> None:
         """Create table, index, and view if there is no table and the address allows it."""
-        if await connection.fetchval(_SQL["find"]):
+        if await connection.fetchval(_SQL["find"], self._table):
             return
-        if not self._address.create:
-            msg = f"there is no table parley_result in schema {self._address.schema}"
+        if self._address.foreign is not None or not self._address.create:
+            msg = f"there is no table {self._name} in schema {self._address.schema}"
             raise asyncpg.UndefinedTableError(msg)
         async with connection.transaction():
             await connection.execute(_SQL["lock"])
-            if not await connection.fetchval(_SQL["find"]):
+            if not await connection.fetchval(_SQL["find"], self._table):
                 await connection.execute(_SQL["table"])
                 await connection.execute(_SQL["index"])
                 await connection.execute(_SQL["figures"])

@@ -5,8 +5,8 @@ ON CONFLICT (digest) DO UPDATE SET label = excluded.label, ordered = excluded.or
 RETURNING id;
 
 -- add_archive --
-INSERT INTO archive (id, task_id, place, name, destination_id, runs, transform, created_at, changed_at)
-VALUES ($1, $2, $3, $4, $5, $6::archived_runs, $7, $8, $8)
+INSERT INTO archive (id, task_id, place, name, destination_id, runs, transform, created_at, changed_at, form)
+VALUES ($1, $2, $3, $4, $5, $6::archived_runs, $7, $8, $8, $9)
 ON CONFLICT DO NOTHING
 RETURNING id;
 
@@ -14,7 +14,8 @@ RETURNING id;
 -- The archives of a task, or the node's own by name.
 SELECT
     archive.id, archive.name, archive.place, archive.destination_id, destination.archiver, destination.spec,
-    destination.label, archive.runs::text, archive.transform, archive.revision, archive.created_at, archive.changed_at
+    destination.label, archive.runs::text, archive.transform, archive.revision, archive.created_at, archive.changed_at,
+    archive.form
 FROM archive
 INNER JOIN destination ON archive.destination_id = destination.id
 WHERE archive.task_id IS NOT DISTINCT FROM $1 AND archive.removed_at IS NULL
@@ -25,7 +26,7 @@ SELECT id FROM archive WHERE name = $1 AND removed_at IS NULL FOR UPDATE;
 
 -- change_archive --
 UPDATE archive
-SET destination_id = $2, runs = $3::archived_runs, transform = $4, revision = revision + 1, changed_at = $5
+SET destination_id = $2, runs = $3::archived_runs, transform = $4, revision = revision + 1, changed_at = $5, form = $6
 WHERE id = $1;
 
 -- move_waiting --
@@ -109,7 +110,7 @@ RETURNING archiving.number;
 -- current unless the run or the interval has had another outcome since.
 SELECT
     archiving.number, archiving.archive_id, archiving.edition, archiving.attempts, archiving.first_tried_at,
-    archiving.interval_number AS interval, archive.transform,
+    archiving.interval_number AS interval, archive.transform, archive.form,
     CASE
         WHEN archiving.interval_number IS NULL THEN archiving.outcome = run.state
         ELSE (archiving.outcome = 'finished') = (run_interval.result IS NOT NULL) AND NOT EXISTS (

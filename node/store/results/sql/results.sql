@@ -46,10 +46,10 @@ FROM
 
 -- find --
 -- Whether a table exists in the search path.
-SELECT to_regclass('parley_result') IS NOT NULL;
+SELECT to_regclass($1) IS NOT NULL;
 
 -- may_insert --
-SELECT has_table_privilege(to_regclass('parley_result'), 'INSERT');
+SELECT has_table_privilege(to_regclass($1), 'INSERT');
 
 -- insert --
 -- Existing rows stay as they are. Instants are microseconds since 1970.
