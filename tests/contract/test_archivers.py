@@ -212,7 +212,7 @@ async def test_postgres_adds_to_a_table_that_was_there(where: Surroundings) -> N
 
 
 async def test_the_bitbucket_accepts_and_forgets() -> None:
-    """Whatever is delivered is accepted."""
+    """It accepts whatever is delivered."""
     archiver = archivers()["bitbucket"]
     spec = archiver.spec_model()
     destination = archiver.open(spec, ArchivingHost("a.example", (), CLOCK.now))
