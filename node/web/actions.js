@@ -35,7 +35,8 @@ export function runActions(run, caller) {
   return [AHEAD.has(run.state) || UNDER_WAY.has(run.state) ? "cancel-run" : null, "again"].filter(Boolean);
 }
 
-const may = (caller, role) => RANKS.indexOf(caller?.role ?? "read") >= RANKS.indexOf(role);
+/** Returns whether the reader's token has a role, or one that includes it. */
+export const may = (caller, role) => RANKS.indexOf(caller?.role ?? "read") >= RANKS.indexOf(role);
 
 const post = (path, body) => ({ method: "POST", path, body });
 

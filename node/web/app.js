@@ -2,23 +2,21 @@
 
 import { Actions, CALLER_PATH, runActions, taskActions } from "./actions.js";
 import { Api, ApiError } from "./api.js";
-import { ARCHIVES_PATH, drawArchives, RETRY_PATH } from "./archives.js";
-import { CAMPAIGNS_PATH, drawCampaigns } from "./campaigns.js";
 import { chart, coursePath, measured } from "./chart.js";
 import { coalesced } from "./coalesce.js";
 import { byId, element, setText } from "./dom.js";
 import { closeDrawer, openDrawer, showMessage, showRun, showRuns } from "./drawer.js";
 import * as header from "./header.js";
 import { drawList, ENTRY_FIELDS, failuresPath, LIST_LENGTHS, LIST_NAMES, listPath, RUN_FIELDS } from "./lists.js";
-import { drawMesh, drawMeshes, fetchMesh, MESHES_PATH } from "./mesh.js";
 import { DAY, Model } from "./model.js";
 import { tick } from "./parts.js";
-import { go, leave, place } from "./place.js";
+import { addressOf, go, leave, place, viewOf } from "./place.js";
 import { Stream } from "./stream.js";
-import { drawTasks, partsPath, TASK_PATHS } from "./tasks.js";
+import { partsPath } from "./tasks.js";
 import { spanTitle, Timeline } from "./timeline.js";
 import { LANES, pieceOf } from "./timeline-layout.js";
-import { readable, stateOf } from "./words.js";
+import { Views } from "./views.js";
+import { isOver, readable, stateOf } from "./words.js";
 
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
@@ -35,6 +33,7 @@ const model = new Model();
 const api = new Api(askToken);
 const timeline = new Timeline(model, () => refreshSchedule({ urgent: true }));
 const actions = new Actions(api, afterAction);
+const views = new Views({ api, model, actionsOf, reporting, caller: () => caller }, reporting);
 const changed = new Set();
 let caller = null; // or { label, role }: who reads this page
 let down = null; // or { since, why }, where why is the node's reason if it gave one
@@ -50,30 +49,26 @@ const refreshLists = coalesced(() => reporting(fetchLists), 5_000);
 const refreshChanged = coalesced(() => reporting(fetchChanged), 5_000);
 const refreshSums = coalesced(() => reporting(fetchSums), 10_000);
 const refreshSchedule = coalesced(() => reporting(fetchSchedule), 30_000);
-const refreshTasks = coalesced(() => reporting(fetchTasks), 3_000);
-const refreshActive = coalesced(() => reporting(fetchActive), 30_000);
+const refreshFilter = coalesced(() => reporting(fetchFilter), 3_000);
 const refreshNodes = coalesced(() => reporting(fetchNodes), 3_000);
-const refreshCampaigns = coalesced(() => reporting(fetchCampaigns), 60_000);
 const refreshCourse = coalesced(() => reporting(fetchCourse), 5_000);
-const refreshArchives = coalesced(() => reporting(fetchArchives), 10_000);
-const refreshMesh = coalesced(() => reporting(fetchMeshShown), 30_000);
-const refreshMeshes = coalesced(() => reporting(fetchMeshes), 60_000);
 const refreshCaller = coalesced(() => reporting(fetchCaller), 60_000);
 const refreshDrawer = coalesced(() => reporting(fetchDrawer), 500);
 
 function refreshAll() {
-  refreshLists();
-  refreshSchedule();
   refreshSums();
-  refreshTasks();
-  refreshCampaigns();
   refreshNodes();
   refreshCaller();
-  refreshMeshes();
-  refreshMesh();
-  refreshArchives();
-  refreshCourse();
   refreshDrawer();
+  if (views.isOverview) refreshOverview();
+  else views.refresh();
+}
+
+function refreshOverview(how = {}) {
+  refreshLists(how);
+  refreshSchedule(how);
+  refreshFilter(how);
+  refreshCourse(how);
 }
 
 /** Runs a fetch and returns whether it succeeded; if not, the page shows why until one does. */
@@ -137,19 +132,15 @@ function takeRun({ id, task, state }) {
   const before = model.entries.get(id);
   model.count(task, before?.state, state);
   if (before) model.entries.set(id, { ...before, state, kind: stateOf(state).kind });
-  const isOver = ["done", "failed", "missed", "gone"].includes(stateOf(state).kind);
-  const isTold = BOOKED.has(before?.state) && !isOver && !WITH_REASON.has(state);
+  if (isOver(state)) refreshSums();
+  if (!views.isOverview) return;
+  const isTold = BOOKED.has(before?.state) && !isOver(state) && !WITH_REASON.has(state);
   if (isTold) drawSoon();
   else if (state !== "held") {
     changed.add(id);
     refreshChanged();
   }
-  if (!isOver) return;
-  refreshSums();
-  refreshActive();
-  refreshCampaigns();
-  if (place().task) refreshCourse();
-  if (place().mesh) refreshMesh();
+  if (place().task && isOver(state)) refreshCourse();
 }
 
 async function fetchSums() {
@@ -211,28 +202,16 @@ function schedulePath(from, to, { lanes = LANES, pieces = 0 } = {}) {
 
 const iso = (instant) => new Date(instant).toISOString();
 
-async function fetchTasks() {
-  const [active, newest] = await Promise.all(TASK_PATHS.map((path) => api.get(path)));
-  model.tasks = new Map([...newest.items, ...active.items].map((task) => [task.id, task]));
-  await fetchParts();
-  drawTasks(model, actionsOf);
+/** Fetches the task whose runs are shown; the runs of a pool task are those of the tasks of its seats. */
+async function fetchFilter() {
+  const { task } = place();
+  if (!task) return;
+  const found = await api.get(`/v1/tasks/${task}`);
+  model.tasks.set(task, found);
+  const { items } = found.pool ? await api.get(partsPath(task)) : { items: [] };
+  model.parts = new Map(items.map((part) => [part.id, part]));
   drawFilter();
   drawRuns();
-}
-
-async function fetchActive() {
-  const { items } = await api.get(TASK_PATHS[0]);
-  for (const task of items) model.tasks.set(task.id, task);
-  drawTasks(model, actionsOf);
-  drawFilter();
-}
-
-// The runs of a pool task are those of the tasks of its seats.
-async function fetchParts() {
-  const { task } = place();
-  const pooled = [...model.tasks.values()].some(({ pool }) => pool);
-  const { items } = pooled ? await api.get(partsPath(model.tasks.get(task)?.pool && task)) : { items: [] };
-  model.parts = new Map(items.map((part) => [part.id, part]));
 }
 
 /** Fetches the figures of the task whose runs are shown. */
@@ -250,49 +229,17 @@ async function fetchCourse() {
   byId("course").replaceChildren(...(drawn ? [drawn] : []));
 }
 
-async function fetchCampaigns() {
-  const { items } = await api.get(CAMPAIGNS_PATH);
-  drawCampaigns(items);
-}
-
-async function fetchMeshes() {
-  drawMeshes((await api.get(MESHES_PATH)).items);
-}
-
-async function fetchMeshShown() {
-  const { mesh } = place();
-  const found = mesh ? await fetchMesh(api, mesh) : null;
-  if (place().mesh === mesh) drawMesh(mesh, found, model.now());
-}
-
-async function fetchArchives() {
-  caller ??= await api.get(CALLER_PATH);
-  // Who sees only their own tasks does not see what all of them deliver.
-  if (caller.role === "run") return;
-  const { items } = await api.get(ARCHIVES_PATH);
-  drawArchives(items, model.now(), retryArchive);
-}
-
-function retryArchive(destination) {
-  return reporting(async () => {
-    await api.call("POST", RETRY_PATH, { destination });
-    await fetchArchives();
-  });
-}
-
 async function fetchCaller() {
-  const [known, now] = [caller, await api.get(CALLER_PATH)];
-  caller = now;
-  if (known && known.role !== now.role) refreshArchives();
+  caller = await api.get(CALLER_PATH);
   byId("sign-in").hidden = caller.label !== null;
-  drawTasks(model, actionsOf);
+  views.redraw();
   drawFilter();
 }
 
 /** Asks for what an action may have changed, and follows a task that it has created. */
 function afterAction() {
-  refreshTasks({ urgent: true });
-  refreshLists({ urgent: true });
+  if (views.isOverview) refreshOverview({ urgent: true });
+  else views.refresh({ urgent: true });
   refreshDrawer({ urgent: true });
 }
 
@@ -407,11 +354,18 @@ function drawNotice() {
   return header.drawNotice(header.downSentence(down, model.now()));
 }
 
+/** Goes where the address says, and asks for what is shown there. */
+function showPlace() {
+  drawPlace();
+  views.show();
+  if (views.isOverview) refreshOverview({ urgent: true });
+}
+
 /** Applies the address: the filter by task, and the content of the drawer. */
 function drawPlace() {
   const { task, run, list } = place();
   const filter = byId("filter");
-  filter.hidden = !task;
+  filter.hidden = !task || viewOf() !== "overview";
   drawFilter();
   timeline.show(task);
   if (!run && !list) return closeDrawer();
@@ -447,23 +401,20 @@ const stream = new Stream(api, {
   onEvent(type, data) {
     if (type === "run") {
       takeRun(data);
-      if (model.dense.size) refreshSchedule();
+      if (views.isOverview && model.dense.size) refreshSchedule();
       if (place().run === data.id) refreshDrawer();
     } else if (type === "interval") {
       if (place().run === data.id) refreshDrawer();
     } else if (type === "task") {
-      if (data.state !== "plan") refreshTasks();
+      if (data.id === place().task && data.state !== "plan") refreshFilter();
     } else if (type === "reservation") {
-      refreshSchedule({ urgent: true });
+      if (views.isOverview) refreshSchedule({ urgent: true });
     } else if (type === "node") {
       refreshNodes();
-    } else if (type === "archive") {
-      refreshArchives({ urgent: true });
-    } else if (type === "campaign") {
-      refreshCampaigns({ urgent: true });
     } else if (type === "gap") {
       refreshAll();
     }
+    views.onEvent(type, data);
   },
   onDown(why) {
     if (down === null && !model.entries.size) refreshAll();
@@ -499,12 +450,14 @@ async function askToken(again) {
 function listen() {
   addEventListener("hashchange", () => {
     takeToken();
-    drawPlace();
-    refreshLists({ urgent: true });
-    refreshTasks({ urgent: true });
-    refreshCourse({ urgent: true });
-    refreshMesh({ urgent: true });
+    showPlace();
   });
+  byId("skip").addEventListener("click", (event) => {
+    // Not by its address: that is the place of the page.
+    event.preventDefault();
+    byId("main").focus();
+  });
+  listenToSearch();
   byId("sign-in").addEventListener("click", async () => {
     await api.signIn();
     refreshCaller({ urgent: true });
@@ -524,18 +477,34 @@ function listen() {
   });
 }
 
+/** The key "/" goes to the field, and Enter there to the view of what is found. */
+function listenToSearch() {
+  const field = byId("search-field");
+  addEventListener("keydown", (event) => {
+    const typing = event.target.closest?.("input, select, textarea, dialog");
+    if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey || typing) return;
+    event.preventDefault();
+    field.select();
+  });
+  byId("search").addEventListener("submit", (event) => {
+    event.preventDefault();
+    location.hash = addressOf({ view: "search", q: field.value.trim() });
+  });
+}
+
 function everySecond() {
   const now = model.now();
   if (model.clockKnown) header.drawClock(now);
   tick(now);
   timeline.draw();
+  views.tick(now);
 }
 
 document.documentElement.dataset.started = "true";
 takeToken();
 listen();
 header.drawLive("connecting");
-drawPlace();
+showPlace();
 setInterval(everySecond, 1_000);
 setInterval(refreshAll, SAFETY);
 setInterval(() => down !== null && refreshAll(), RETRY);

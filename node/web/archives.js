@@ -1,6 +1,6 @@
 // The destinations of results: their backlog, last error, and a button to retry.
 
-import { byId, element } from "./dom.js";
+import { element } from "./dom.js";
 import { drawTable } from "./lists.js";
 import { timeElement } from "./parts.js";
 
@@ -9,14 +9,12 @@ export const RETRY_PATH = "/v1/archivings/retry";
 
 const COLUMNS = ["Where", "Waiting", "Parked", "Oldest", "Last error", ""];
 
-/** Draws the destinations; the panel is hidden if there are none. */
-export function drawArchives(items, now, retry) {
-  byId("archives-panel").hidden = !items.length;
-  if (!items.length) return void byId("archives").replaceChildren();
-  drawTable(byId("archives"), items.map((item) => ({ ...item, id: item.destination })), {
+/** Draws the destinations. */
+export function drawArchives(box, items, now, retry) {
+  drawTable(box, items.map((item) => ({ ...item, id: item.destination })), {
     caption: "Archives",
     columns: COLUMNS,
-    empty: () => [],
+    empty: () => ["No results are delivered elsewhere: ", element("code", {}, "parley archive add NAME")],
     row: (item) => archiveRow(item, now, retry),
     sign: (item) => JSON.stringify(item),
   });

@@ -1,6 +1,6 @@
 // The campaigns: their promised and used shares, and what they wait for.
 
-import { byId, element } from "./dom.js";
+import { element } from "./dom.js";
 import { drawTable } from "./lists.js";
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -10,8 +10,8 @@ const ENDED = new Set(["finished", "cancelled", "refused", "unplaced"]);
 export const CAMPAIGNS_PATH = "/v1/campaigns?limit=200";
 
 /** Draws the campaigns, each below its parent. */
-export function drawCampaigns(campaigns) {
-  drawTable(byId("campaigns"), inFamilies(campaigns), {
+export function drawCampaigns(box, campaigns) {
+  drawTable(box, inFamilies(campaigns), {
     caption: "Campaigns",
     columns: COLUMNS,
     empty: () => ["No campaign yet: ", element("code", {}, "parley campaign add NAME")],

@@ -4,7 +4,7 @@ import { chart, intervalsMeasured } from "./chart.js";
 import { byId, element, icon } from "./dom.js";
 import { drawRuns } from "./lists.js";
 import { apiCall, headlineOf, stateBadge, timeElement } from "./parts.js";
-import { hrefOf } from "./place.js";
+import { addressOf, hrefOf } from "./place.js";
 import { known, tree } from "./tree.js";
 import { momentOf, readable, spell, stateOf } from "./words.js";
 
@@ -113,10 +113,10 @@ function facts(run, task, now) {
     ["Planned by", run.lead],
     ["Requested by", run.requester],
     ["This node is", run.participant === null ? "only the lead" : `participant ${run.participant}`],
-    ["Displaced by", run.displaced_by && idLink({ run: run.displaced_by }, run.displaced_by)],
+    ["Displaced by", run.displaced_by && idLink(hrefOf({ run: run.displaced_by }), run.displaced_by)],
     ["Campaign", task?.campaign],
-    ["Task", idLink({ task: run.task }, run.task, "only its runs")],
-    ["Seat of", task?.parent && idLink({ task: task.parent }, task.parent, "only their runs")],
+    ["Task", idLink(addressOf({ task: run.task }), run.task, "only its runs")],
+    ["Seat of", task?.parent && idLink(addressOf({ task: task.parent }), task.parent, "only their runs")],
     ["Run", element("code", {}, run.id)],
   ];
   const known = rows.filter(([, value]) => value);
@@ -127,9 +127,9 @@ function facts(run, task, now) {
   );
 }
 
-function idLink(target, id, words) {
+function idLink(href, id, words) {
   const code = element("code", {}, id);
-  const link = element("a", { href: hrefOf(target) }, words ?? code);
+  const link = element("a", { href }, words ?? code);
   return words ? element("span", {}, code, " ", link) : link;
 }
 

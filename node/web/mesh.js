@@ -1,8 +1,10 @@
 // A mesh as a matrix: for each source and destination the latest result, its age, and what was delivered.
 
-import { byId, element, setText } from "./dom.js";
-import { ticking } from "./parts.js";
-import { hrefOf } from "./place.js";
+import { element } from "./dom.js";
+import { drawTable } from "./lists.js";
+import { ticking, timeElement } from "./parts.js";
+import { addressOf } from "./place.js";
+import { stateOf } from "./words.js";
 
 export const MESHES_PATH = "/v1/meshes?limit=100";
 const RUN_FIELDS = "task,summary,verdict,ends_at";
@@ -16,25 +18,37 @@ export async function fetchMesh(api, name) {
   return { pairs, tasks, latest };
 }
 
-/** Draws links to the meshes; without any, nothing. */
-export function drawMeshes(meshes) {
-  const list = byId("meshes");
-  list.hidden = !meshes.length;
-  const items = meshes.map(({ name }) => element("li", {}, element("a", { href: hrefOf({ task: null, mesh: name }) }, name)));
-  byId("mesh-links").replaceChildren(...items);
+/** Draws the list of meshes. */
+export function drawMeshes(box, meshes, now) {
+  drawTable(box, meshes.map((mesh) => ({ ...mesh, id: mesh.name })), {
+    caption: "Meshes",
+    columns: ["Mesh", "Tasks", "Campaigns", "Changed"],
+    empty: () => ["No mesh yet: ", element("code", {}, "parley mesh apply FILE"), " measures between many nodes."],
+    row: (mesh) => meshRow(mesh, now),
+    sign: (mesh) => JSON.stringify(mesh),
+  });
 }
 
-/** Draws the matrices of a mesh, one for each test; null hides them. */
-export function drawMesh(name, found, now) {
-  byId("mesh-panel").hidden = found === null;
-  if (!found) return void byId("mesh").replaceChildren();
-  setText(byId("mesh-heading"), `Mesh ${name}`);
-  byId("mesh-api").href = `/v1/meshes/${name}/pairs`;
+function meshRow({ name, tasks, campaigns, changed_at: changed }, now) {
+  const counts = Object.entries(tasks).map(([state, count]) => `${count} ${stateOf(state).word}`);
+  const cells = [
+    ["what", element("a", { href: addressOf({ mesh: name }) }, element("b", { class: "test" }, name))],
+    ["open", counts.join(", ") || "none"],
+    ["reason", campaigns.join(", ")],
+    ["when", timeElement(Date.parse(changed), now)],
+  ];
+  return element("tr", { role: "row" }, cells.map(([kind, content]) => element("td", { class: kind, role: "cell" }, content)));
+}
+
+/** Draws the matrices of a mesh, one for each test. */
+export function drawMesh(box, found, now) {
   const tests = [...new Set(found.pairs.map(({ test }) => test))].sort();
-  const focused = document.activeElement?.closest("#mesh a")?.getAttribute("href");
+  const focused = box.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
   const made = tests.map((test) => matrix(test, found, now));
-  byId("mesh").replaceChildren(...(made.length ? made : [element("p", { class: "empty" }, "No pair has measured yet.")]));
-  if (focused) byId("mesh").querySelector(`a[href="${CSS.escape(focused)}"]`)?.focus();
+  const hint = "The latest result of each pair, how many of its runs of the last 24 h have one, and how old it is.";
+  const none = element("p", { class: "empty" }, "No pair has measured yet.");
+  box.replaceChildren(...(made.length ? made : [none]), element("p", { class: "hint" }, hint));
+  if (focused) box.querySelector(`a[href="${CSS.escape(focused)}"]`)?.focus();
 }
 
 function matrix(test, { pairs, tasks, latest }, now) {
@@ -60,7 +74,7 @@ function cell(pair, task, run, now) {
   const kind = share === null ? "none" : share >= 0.99 ? "good" : share >= 0.9 ? "fair" : "bad";
   const why = pair.causes.map(({ cause, count }) => `${count} × ${cause}`).join(", ");
   const words = run ? run.summary : "no result yet";
-  const value = task ? element("a", { href: hrefOf({ task }) }, words) : words;
+  const value = task ? element("a", { href: addressOf({ task }) }, words) : words;
   const delivery = share === null ? "nothing due" : `${pair.delivered} of ${pair.due}`;
   return element(
     "td",

@@ -46,6 +46,11 @@ function entryOf(document) {
   };
 }
 
+/** Converts a run for the lists, without keeping it. */
+export function listEntryOf(document) {
+  return { ...entryOf(document), started: document.started_at ?? null, ...verdictOf(document, {}) };
+}
+
 function verdictOf(document, kept) {
   return {
     verdict: document.verdict ?? kept.verdict ?? null,

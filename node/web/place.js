@@ -1,18 +1,28 @@
-// The address contains what the page shows: "#task=…" filters, "#run=…" and "#list=…" open the drawer.
+// The address has what the page shows: "#view=…" names the view, "#task=…" filters the overview, and
+// "#run=…" and "#list=…" open the drawer above any view. All other fields belong to the view.
 
-const FIELDS = ["task", "mesh", "run", "list", "lane", "from", "to"];
+const DRAWER = ["run", "list", "lane", "from", "to"];
 
 /** Returns the fields in the address as an object. */
 export function place() {
-  const given = new URLSearchParams(location.hash.slice(1));
-  return Object.fromEntries(FIELDS.filter((name) => given.has(name)).map((name) => [name, given.get(name)]));
+  return Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
 }
 
-/** Returns another address; the filter by task and the mesh stay unless they are changed. */
-export function hrefOf(next) {
-  const fields = { task: place().task, mesh: place().mesh, ...next };
-  const given = Object.entries(fields).filter(([, value]) => value !== undefined && value !== null);
+/** Returns the name of the view that the address names; "#mesh=NAME" alone is the view of a mesh. */
+export function viewOf({ view, mesh } = place()) {
+  return view ?? (mesh ? "mesh" : "overview");
+}
+
+/** Returns an address with these fields only; those that are null are left out. */
+export function addressOf(fields) {
+  const given = Object.entries(fields).filter(([, value]) => value !== undefined && value !== null && value !== "");
   return `#${new URLSearchParams(given)}`;
+}
+
+/** Returns the address of the same view with other fields, and with the drawer only if they name it. */
+export function hrefOf(next) {
+  const kept = Object.entries(place()).filter(([name]) => !DRAWER.includes(name));
+  return addressOf({ ...Object.fromEntries(kept), ...next });
 }
 
 export function go(next) {
@@ -22,4 +32,10 @@ export function go(next) {
 /** Closes the drawer without scrolling to the top and without a new entry in the history. */
 export function leave() {
   history.replaceState(null, "", hrefOf({}));
+}
+
+/** Changes fields of the view without a new entry in the history, and lets the page follow. */
+export function adjust(next) {
+  history.replaceState(null, "", hrefOf(next));
+  dispatchEvent(new HashChangeEvent("hashchange"));
 }

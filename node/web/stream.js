@@ -6,27 +6,41 @@ const PAUSE_LONGEST = 15_000;
 // A stream that is silent for longer may be dead without either side knowing, so it is reopened.
 const SILENCE_LONGEST = 120_000;
 
-/** Follows `/v1/events` forever. Calls `onOpen()`, `onEvent(type, data)` and `onDown(why)`. */
+/** Follows `/v1/events` until it is stopped. Calls `onOpen()`, `onEvent(type, data, id)` and `onDown(why)`. */
 export class Stream {
   #api;
   #handlers;
-  #lastId = null;
+  #path;
+  #lastId;
+  #stopped = false;
+  #abort = null;
   #pause = PAUSE_FIRST;
   #wake = null;
 
-  constructor(api, handlers) {
+  /** Begins with what comes, or with what the node has kept of the events `after` one. */
+  constructor(api, handlers, { path = EVENTS_PATH, after = null } = {}) {
     this.#api = api;
     this.#handlers = handlers;
+    this.#path = path;
+    this.#lastId = after;
   }
 
   async start() {
-    for (;;) {
+    while (!this.#stopped) {
       const why = await this.#follow();
+      if (this.#stopped) return;
       const pause = this.#pause * (0.75 + Math.random() / 2);
       this.#pause = Math.min(PAUSE_LONGEST, this.#pause * 2);
       this.#handlers.onDown(why);
       await this.#rest(pause);
     }
+  }
+
+  /** Ends the stream for good. */
+  stop() {
+    this.#stopped = true;
+    this.#abort?.abort();
+    this.#wake?.();
   }
 
   /** Ends the pause before the next attempt, because the node seems to be back. */
@@ -44,11 +58,12 @@ export class Stream {
   // Follows the stream until it ends; returns the node's reason if it refused to open one.
   async #follow() {
     const abort = new AbortController();
+    this.#abort = abort;
     let watchdog = 0;
     try {
       const resume = this.#lastId === null ? {} : { "Last-Event-ID": this.#lastId };
       const headers = { Accept: "text/event-stream", ...resume };
-      const response = await this.#api.open(EVENTS_PATH, headers, abort.signal);
+      const response = await this.#api.open(this.#path, headers, abort.signal);
       this.#pause = PAUSE_FIRST;
       this.#handlers.onOpen();
       const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -70,7 +85,7 @@ export class Stream {
   #take({ id, type, data }) {
     if (id !== null) this.#lastId = id;
     try {
-      this.#handlers.onEvent(type, JSON.parse(data));
+      this.#handlers.onEvent(type, JSON.parse(data), id);
     } catch (error) {
       console.warn("An event could not be processed:", data, error);
     }

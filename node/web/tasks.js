@@ -1,9 +1,8 @@
 // The list of tasks: what they measure, when, and the counts of their runs.
 
-import { byId, element } from "./dom.js";
+import { element } from "./dom.js";
 import { drawTable } from "./lists.js";
 import { headlineOf, stateBadge, ticking, timeElement } from "./parts.js";
-import { hrefOf } from "./place.js";
 import { dateOf, readable, scheduleWords, stateOf } from "./words.js";
 
 const COLUMNS = ["State", "Task", "Schedule", "Next run", "Runs so far", ""];
@@ -18,17 +17,17 @@ const FIELDS = [
 ].join();
 export const TASK_PATHS = [`/v1/tasks?state=active,paused&limit=200&fields=${FIELDS}`, `/v1/tasks?limit=20&fields=${FIELDS}`];
 
-/** Returns the query for the newest tasks of seats: of a pool task, or of any. */
-export const partsPath = (task) => `/v1/tasks?${task ? `parent=${task}` : "seats=true&state=active"}&limit=200&fields=id,parent`;
+/** Returns the query for the newest tasks of the seats of a pool task. */
+export const partsPath = (task) => `/v1/tasks?parent=${task}&limit=200&fields=id,parent`;
 
 /** Draws the tasks, each with what `actionsOf` returns: refused ones first, then by their next run, then the ended ones. */
-export function drawTasks(model, actionsOf) {
+export function drawTasks(box, model, actionsOf) {
   const tasks = [...model.tasks.values()];
   const open = tasks.filter(({ state }) => OPEN.has(state));
   const ended = tasks.filter(({ state }) => !OPEN.has(state));
   open.sort((one, other) => (RANK[one.state] ?? 3) - (RANK[other.state] ?? 3) || byNextRun(one, other));
   ended.sort((one, other) => Date.parse(other.created_at) - Date.parse(one.created_at));
-  drawTable(byId("tasks"), [...open, ...ended.slice(0, ENDED_SHOWN)], {
+  drawTable(box, [...open, ...ended.slice(0, ENDED_SHOWN)], {
     caption: "Tasks",
     columns: COLUMNS,
     empty: noTask,

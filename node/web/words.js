@@ -24,6 +24,9 @@ const STATES = {
   refused: { word: "refused", kind: "failed", icon: "cross" },
 };
 
+/** Returns whether a run in this state is over. */
+export const isOver = (name) => ["done", "failed", "missed", "gone"].includes(stateOf(name).kind);
+
 /** Returns how to show a state of a run or a task. */
 export function stateOf(name) {
   return STATES[name] ?? { word: name, kind: "future", icon: "clock" };

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
     from tests.support.page_stand_in import StandIn
 
-DRAWN = "document.querySelector('#last table') && document.querySelector('#tasks table')"
+DRAWN = "document.querySelector('#last table')"
+TASKS = "document.querySelector('#tasks table')"
 LIVE = "document.getElementById('live').dataset.state === 'live'"
 
 

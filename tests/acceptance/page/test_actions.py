@@ -21,7 +21,7 @@ async def shown(browser: str, a: Outsider, token: str, task: Json) -> AsyncItera
     """Open the page of a node as the user of a token, with the runs of a task only."""
     async with new_page(browser) as page:
         await page.open(f"{a.url}/#token={token}")
-        await page.until(f"{LIVE} && document.querySelector('#tasks table')")
+        await page.until(f"{LIVE} && document.querySelector('#last')")
         await page.evaluate(f"location.hash = 'task={task['id']}'")
         await page.until("!document.getElementById('filter').hidden")
         yield page
@@ -139,6 +139,8 @@ async def test_only_what_the_token_permits_is_offered(
         await page.until("document.querySelector('#filter-name').innerText.startsWith('idle')")
         names = "[...document.querySelectorAll('#filter-actions button')].map((e) => e.innerText)"
         await page.until(f"{names}.join() === '{','.join(offered)}'")
+        await page.evaluate("location.hash = 'view=tasks'")
+        await page.until("document.querySelector('#tasks table')")
         acting = await page.evaluate("document.querySelectorAll('td.more button').length > 0")
         assert acting is bool(offered)
         assert not await page.evaluate("document.getElementById('sign-in').checkVisibility()")

@@ -15,12 +15,12 @@ async def test_waiting_deliveries_are_retried(browser: str) -> None:
     """The panel shows the backlog of a destination, and its button retries the deliveries."""
     stand_in = StandIn()
     stand_in.backlog = [scene.BACKLOG]
-    async with opened(browser, stand_in) as page:
+    async with opened(browser, stand_in, "#view=archives") as page:
         await page.until("document.querySelectorAll('#archives tbody tr').length === 1")
         panel = await page.text("#archives")
         for word in ("https://collector.example/in", "3", "41", ":00:00", "404 Not Found"):
             assert word in panel
         await page.click("#archives button")
-        await page.until("document.getElementById('archives-panel').hidden")
+        await page.until("document.querySelector('#archives .empty.settled')")
         assert stand_in.retried == [{"destination": 7}]
         assert page.complaints() == []

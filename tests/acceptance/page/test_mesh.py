@@ -19,13 +19,15 @@ async def test_a_mesh_has_a_matrix(browser: str, nodes: list[Outsider]) -> None:
     run = await a.finished(await a.run(task))
     async with new_page(browser) as page:
         await page.open(f"{a.url}/#token={a.token}")
-        await page.until("document.querySelector('#mesh-links a[href=\"#mesh=seen\"]')")
-        await page.click("#mesh-links a[href='#mesh=seen']")
-        await page.until("document.querySelector('#mesh td.good a')")
-        cell = await page.text("#mesh td.good")
+        await page.until("document.querySelector('#views a')")
+        await page.click("#views a[data-view='mesh']")
+        await page.until("document.querySelector('#mesh-view a[href=\"#mesh=seen\"]')")
+        await page.click("#mesh-view a[href='#mesh=seen']")
+        await page.until("document.querySelector('#mesh-view td.good a')")
+        cell = await page.text("#mesh-view td.good")
         assert run["summary"] in cell
         assert "1 of 1" in cell
-        await page.evaluate("document.querySelector('#mesh td.good a').focus()")
+        await page.evaluate("document.querySelector('#mesh-view td.good a').focus()")
         await page.press("Enter")
         await page.until(f"location.hash.includes('task={task['id']}')")
         await page.resize(1440, 900, dark=True)

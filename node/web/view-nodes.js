@@ -1,0 +1,153 @@
+// The view of the nodes: what each is, has, and does, and a check of the way to it.
+
+import { element, icon } from "./dom.js";
+import { may } from "./actions.js";
+import { drawTable } from "./lists.js";
+import { ticking, timeElement } from "./parts.js";
+import { setCall } from "./views.js";
+import { momentOf, parseDuration, readable, spell } from "./words.js";
+
+const COLUMNS = ["Node", "Reach", "Clock", "Booked", "Tools", "Last check", ""];
+const CHECK_PATH = "/v1/checks";
+
+export function open(box, { api, model, caller, reporting }) {
+  const status = element("div", { class: "status" });
+  const list = element("div", { id: "node-list" });
+  const report = element("div", { class: "report", role: "status" });
+  // The last check of each node, by this reader in this tab.
+  const checks = new Map();
+  let nodes = [];
+  let clock = null;
+  box.replaceChildren(status, list, report);
+  setCall("/v1/nodes");
+
+  async function fetch() {
+    const [all, own, how] = await Promise.all([api.get("/v1/nodes"), api.get("/v1/clock"), api.get("/v1/status").catch(() => null)]);
+    [nodes, clock] = [all.items, own];
+    drawStatus(status, how, model.now());
+    draw();
+  }
+  function draw() {
+    const now = model.now();
+    const rows = nodes.map((node) => ({ ...node, id: node.identity, clock: node.is_self ? clock : null, check: checks.get(node.name) ?? null }));
+    rows.sort((one, other) => rank(other) - rank(one) || (one.name < other.name ? -1 : 1));
+    drawTable(list, rows, {
+      caption: "Nodes",
+      columns: COLUMNS,
+      empty: () => ["No node."],
+      row: (node) => nodeRow(node, now, may(caller(), "operate") ? () => check(node) : null),
+      sign: ({ heard_at: _, ...node }) => JSON.stringify([node, may(caller(), "operate")]),
+    });
+  }
+  async function check(node) {
+    report.replaceChildren(element("p", { class: "empty" }, `Checking ${node.is_self ? node.name : `the way to ${node.name} and back`} …`));
+    await reporting(async () => {
+      const answer = await api.call("POST", CHECK_PATH, node.is_self ? {} : { to: node.name });
+      checks.set(node.name, { at: model.now(), ...worst(answer.views) });
+      report.replaceChildren(...answer.views.map((view) => viewOf(view, model.now())));
+      draw();
+    });
+  }
+  return { events: ["node"], gap: 10_000, fetch, redraw: draw };
+}
+
+const rank = (node) => 2 * Boolean(node.unreachable_since) + Boolean(node.is_self);
+
+function drawStatus(box, how, now) {
+  if (how === null) return void box.replaceChildren();
+  const age = how.planning.plan_age === null ? "no task planned yet" : `last plan ${spell(parseDuration(how.planning.plan_age) ?? 0)} ago`;
+  const facts = [
+    ["Up since", momentOf(Date.parse(how.started_at), now)],
+    ["Database", `${bytes(how.database.size_bytes)}, answers in ${how.database.answer_ms.toFixed(1)} ms`],
+    ["Planning", `${how.leads.filter(({ state }) => state === "planning").length} of ${how.leads.length} leads plan, ${age}${how.planning.due_tasks ? `, ${how.planning.due_tasks} tasks due` : ""}`],
+    ["Backlog", `${how.backlog.messages} messages, ${how.backlog.results_waiting} results${how.backlog.results_parked ? `, ${how.backlog.results_parked} parked` : ""}`],
+    ["Load", `${how.load.one_minute.toFixed(2)} on ${how.load.processors} processors`],
+    ["Disk", `${bytes(how.disk.free_bytes)} of ${bytes(how.disk.total_bytes)} free`],
+    ["Backup", how.backup.latest_at ? momentOf(Date.parse(how.backup.latest_at), now) : how.backup.wanted ? "none yet" : "none wanted"],
+  ];
+  const list = element("dl", { class: "tiles" }, facts.map(([term, value]) => element("div", {}, element("dt", {}, term), element("dd", {}, value))));
+  const attention = how.attention.map(({ what, command }) => element("li", { class: "missed" }, icon("alert"), readable(what, now), " ", element("code", {}, command)));
+  box.replaceChildren(element("ul", { class: "attention" }, attention), list);
+}
+
+function nodeRow(node, now, check) {
+  const cells = [
+    ["what", element("b", { class: "test" }, node.name), node.is_self ? " (this node)" : null, element("p", { class: "reason" }, [node.version && `Parley ${node.version}`, node.url ?? "fetches its work"].filter(Boolean).join(" · ")), keyOf(node.identity)],
+    ["reach", ...reach(node, now)],
+    ["clock", clockWords(node.clock)],
+    ["load", ...load(node, now)],
+    ["tools", toolsOf(node.attributes)],
+    ["check", ...(node.check ? [element("span", { class: `state ${node.check.kind}` }, icon(node.check.kind === "done" ? "check" : "alert"), node.check.words), " ", ticking("age", node.check.at, now)] : ["not in this tab"])],
+    ["more", check && element("button", { type: "button", "aria-label": `check ${node.name}`, click: check }, "check")],
+  ];
+  return element("tr", { class: node.unreachable_since ? "failed" : "node", role: "row" }, cells.map(([kind, ...content]) => element("td", { class: kind, role: "cell" }, content.flat().filter(Boolean))));
+}
+
+function keyOf(identity) {
+  const short = `${identity.slice(8, 16)}…`;
+  return element("p", { class: "reason", title: identity }, "key ", element("code", {}, short));
+}
+
+function reach(node, now) {
+  if (node.is_self) return [element("span", { class: "state done" }, icon("check"), "answers")];
+  const words = node.unreachable_since
+    ? [element("span", { class: "state failed" }, icon("cross"), "unreachable"), " since ", timeElement(Date.parse(node.unreachable_since), now)]
+    : node.seen_at
+      ? [element("span", { class: "state done" }, icon("check"), "reachable"), " seen ", ticking("age", Date.parse(node.seen_at), now)]
+      : [element("span", { class: "state gone" }, icon("clock"), "not seen yet")];
+  const stranger = node.knows_this === false ? element("p", { class: "reason" }, "It does not know this node.") : null;
+  const error = node.last_error && node.unreachable_since ? element("p", { class: "reason" }, readable(node.last_error, now)) : null;
+  return [...words, stranger, error];
+}
+
+function clockWords(clock) {
+  if (!clock) return "";
+  if (clock.synchronised === false) return element("span", { class: "state failed" }, icon("cross"), "not synchronised");
+  return clock.error_bound_ms === null ? "unknown" : `±\u00a0${clock.error_bound_ms.toFixed(2)}\u00a0ms`;
+}
+
+function load(node, now) {
+  const busy = node.busy_until && Date.parse(node.busy_until) > now ? `busy until ${momentOf(Date.parse(node.busy_until), now)}` : null;
+  const drained = node.attributes.drained ? element("p", { class: "reason" }, `drained: ${node.attributes.drained}`) : null;
+  const lease = node.lease_until ? element("p", { class: "reason" }, `its tasks here until ${momentOf(Date.parse(node.lease_until), now)}`) : null;
+  return [busy ?? (node.is_self ? "" : "free now"), ` ${node.lanes} lanes`, drained, lease];
+}
+
+function toolsOf(attributes) {
+  const tools = Object.entries(attributes).filter(([name, value]) => name.startsWith("tool:") && value).map(([name]) => name.slice(5));
+  return tools.sort().join(", ") || element("span", { class: "reason" }, "not told");
+}
+
+function worst(views) {
+  const states = views.flatMap(({ checks }) => checks.map(({ state }) => state));
+  const count = (state) => states.filter((each) => each === state).length;
+  const [faults, warnings] = [count("fault"), count("warning")];
+  if (faults) return { kind: "failed", words: `${faults} fault${faults === 1 ? "" : "s"}` };
+  if (warnings) return { kind: "missed", words: `${warnings} warning${warnings === 1 ? "" : "s"}` };
+  return { kind: "done", words: `${states.length} checks passed` };
+}
+
+const PICTURES = { ok: ["done", "check"], warning: ["missed", "alert"], fault: ["failed", "cross"], skipped: ["gone", "dash"] };
+
+function viewOf({ node, towards, checks }, now) {
+  const items = checks.map(({ subject, state, what, cause, command, where }) => {
+    const [kind, picture] = PICTURES[state] ?? ["gone", "dash"];
+    return element(
+      "li",
+      {},
+      element("span", { class: `state ${kind}` }, icon(picture), subject),
+      " ",
+      readable(what, now),
+      cause ? element("p", { class: "reason" }, readable(cause, now)) : null,
+      command ? element("p", { class: "reason" }, where ? `on ${where}: ` : "", element("code", {}, command)) : null,
+    );
+  });
+  return element("section", { class: "found" }, element("h3", {}, towards ? `${node} to ${towards}` : node), element("ul", { class: "checks" }, items));
+}
+
+const SIZES = [[1e12, "TB"], [1e9, "GB"], [1e6, "MB"], [1e3, "kB"]];
+
+function bytes(count) {
+  const [size, name] = SIZES.find(([least]) => count >= least) ?? [1, "B"];
+  return `${Number((count / size).toPrecision(3))} ${name}`;
+}

@@ -1,0 +1,136 @@
+// The views of the page. Each but the overview is a module of its own, loaded when it is first shown:
+//
+//   open(box, context)  draws into an empty box, and returns what the page tells the view:
+//     fetch()             asks the node and draws; called at once, when the address changes, and by events
+//     events, gap         the kinds of events after which to ask again ("ended" for runs that are over),
+//                         and the least time between (ms)
+//     onEvent(type, data) a look at each event, before that
+//     redraw()            what the reader may do has changed
+//     tick(now)           once a second
+//     close()             the reader goes elsewhere
+
+import { coalesced } from "./coalesce.js";
+import { byId, element, setText } from "./dom.js";
+import { addressOf, place, viewOf } from "./place.js";
+import { isOver } from "./words.js";
+
+const LOADERS = {
+  mesh: () => import("./view-mesh.js"),
+  tasks: () => import("./view-tasks.js"),
+  campaigns: () => import("./view-campaigns.js"),
+  archives: () => import("./view-archives.js"),
+  nodes: () => import("./view-nodes.js"),
+  events: () => import("./view-events.js"),
+  search: () => import("./view-search.js"),
+};
+
+/** The views in the order of the navigation. */
+export const TITLES = {
+  overview: "Overview",
+  mesh: "Meshes",
+  tasks: "Tasks",
+  nodes: "Nodes",
+  campaigns: "Campaigns",
+  archives: "Archives",
+  events: "Events",
+  search: "Why",
+};
+
+export class Views {
+  #context;
+  #reporting;
+  #name = "overview";
+  #shown = null;
+  #refresh = null;
+
+  /** `context` has what views share: the API, the model, the caller's role, the actions. */
+  constructor(context, reporting) {
+    this.#context = context;
+    this.#reporting = reporting;
+    const links = Object.entries(TITLES).map(([name, title]) => {
+      const href = name === "overview" ? "#" : addressOf({ view: name });
+      return element("li", {}, element("a", { href, "data-view": name }, title));
+    });
+    byId("views").replaceChildren(...links);
+  }
+
+  /** Returns whether the overview is shown. */
+  get isOverview() {
+    return this.#name === "overview";
+  }
+
+  /** Shows the view that the address names. */
+  async show() {
+    const named = viewOf();
+    const name = named in TITLES ? named : "overview";
+    const before = this.#name;
+    this.#mark(name);
+    if (name === before) return this.refresh({ urgent: true });
+    this.#name = name;
+    this.#shown?.close?.();
+    this.#shown = this.#refresh = null;
+    const panel = byId("view-panel");
+    byId("overview").hidden = name !== "overview";
+    panel.hidden = name === "overview";
+    if (name === "overview") return undefined;
+    setText(byId("view-heading"), TITLES[name]);
+    byId("view-tools").replaceChildren();
+    const box = element("div", { id: `${name}-view` }, element("p", { class: "empty" }, "Loading …"));
+    byId("view").replaceChildren(box);
+    byId("view-heading").focus({ preventScroll: true });
+    scrollTo(0, 0);
+    return this.#reporting(() => this.#open(name, box));
+  }
+
+  async #open(name, box) {
+    const module = await LOADERS[name]();
+    // The reader may have gone on meanwhile.
+    if (!box.isConnected) return;
+    const shown = module.open(box, { ...this.#context, tools: byId("view-tools") });
+    this.#shown = shown;
+    this.#refresh = coalesced(() => this.#shown !== shown || this.#reporting(() => shown.fetch()), shown.gap ?? 5_000);
+    this.#refresh({ urgent: true });
+  }
+
+  #mark(name) {
+    for (const link of byId("views").querySelectorAll("a")) {
+      if (link.dataset.view === name) link.setAttribute("aria-current", "page");
+      else link.removeAttribute("aria-current");
+    }
+    document.body.dataset.view = name;
+  }
+
+  /** Asks again for what the view shows. */
+  refresh(how = {}) {
+    this.#refresh?.(how);
+  }
+
+  onEvent(type, data) {
+    this.#shown?.onEvent?.(type, data);
+    const kind = type === "run" && isOver(data.state) ? ["run", "ended"] : [type];
+    if (kind.some((each) => this.#shown?.events?.includes(each)) || type === "gap") this.refresh();
+  }
+
+  redraw() {
+    this.#shown?.redraw?.();
+  }
+
+  tick(now) {
+    this.#shown?.tick?.(now);
+  }
+}
+
+/** Names the call of the API that fetches what the view shows. */
+export function setCall(path) {
+  byId("view-api").href = path;
+}
+
+/** Sets the heading of the view. */
+export function setHeading(words) {
+  setText(byId("view-heading"), words);
+}
+
+/** Returns a field of the address for a view, or what is taken if it is not given. */
+export function fieldOf(name, otherwise = null) {
+  return place()[name] ?? otherwise;
+}
