@@ -23,13 +23,13 @@ TOOLS = sorted(registry.tools())
 def test_the_first_set() -> None:
     """The first set of tests and tools is registered under their names."""
     assert TESTS == [
-        "clock", "dns", "http", "idle", "interface", "latency", "latencybg", "mtu", "rtt", "tcp",
-        "throughput", "tls", "trace",
+        "clock", "dns", "http", "idle", "interface", "latency", "latencybg", "mtu", "rtt",
+        "simplestream", "tcp", "throughput", "tls", "trace",
     ]  # fmt: skip
     assert TOOLS == [
         "connect", "curl", "dnspython", "fetch", "fping", "handshake", "iperf3", "irtt", "mtr",
-        "nuttcp", "owping", "ping", "ping-df", "procnet", "scamper", "sleep", "stamp", "stampbg",
-        "tracepath", "traceroute",
+        "nuttcp", "owping", "ping", "ping-df", "procnet", "scamper", "simplestreamer", "sleep",
+        "stamp", "stampbg", "tracepath", "traceroute",
     ]  # fmt: skip
     assert all(test.name == name for name, test in registry.tests().items())
 
@@ -46,6 +46,7 @@ def test_the_first_set() -> None:
         ("latencybg", "background-multi"),
         ("mtu", "background"),
         ("rtt", "background"),
+        ("simplestream", "background"),
         ("tcp", "background"),
         ("throughput", "exclusive"),
         ("tls", "background"),

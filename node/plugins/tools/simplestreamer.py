@@ -1,0 +1,107 @@
+"""One text over TCP by our own programs. Pure.
+
+The programs are in ``programs/``; they are started ahead of time and wait for their instant.
+"""
+
+from __future__ import annotations
+
+from node.model.errors import ToolOutputError
+from node.model.times import MILLISECOND, SECOND
+from node.model.wire.fields import Document
+from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
+from node.plugins.fields import CountField
+from node.plugins.figures import milliseconds
+from node.plugins.ownprograms import own_program
+from node.plugins.reading import document_of
+from node.plugins.tests.simplestream import (
+    ReceivingPart,
+    SendingPart,
+    SimplestreamSpec,
+    StreamText,
+)
+
+_SENDER, _RECEIVER = 0, 1
+_MICROSECOND_NS = 1000
+_LEAD_IN = 200 * MILLISECOND
+"""The sender begins this long after the start: the receiver's clock may be that late."""
+_WRAP_UP = SECOND // 2
+"""Time for the output; the launcher ends what still runs 250 ms before the booked end."""
+
+
+class _SenderOutput(Document):
+    sent: StreamText
+    dawdled_ns: CountField
+
+
+class _ReceiverOutput(Document):
+    received: StreamText
+    elapsed_ns: CountField
+
+
+class _Failed(Document):
+    error: str
+
+
+class SimplestreamerTool:
+    """Our own sender and receiver."""
+
+    name = "simplestreamer"
+    tests: tuple[str, ...] = ("simplestream",)
+    preference = 0
+    requirement: Requirement | None = None
+    tried: tuple[str, ...] = ()
+    binds = frozenset({"interface", "address"})
+
+    def can(self, spec: SimplestreamSpec) -> str | None:  # noqa: ARG002 - contract
+        """Return None: every spec can be measured."""
+        return None
+
+    def duration(self, spec: SimplestreamSpec) -> int:
+        """Return lead-in, dawdling, the time to try, and wrap-up, in microseconds."""
+        return _LEAD_IN + spec.dawdle + spec.timeout + _WRAP_UP
+
+    def needs_port(self, spec: SimplestreamSpec, participant: int) -> bool:
+        """Return whether the receiver's node must assign a port: if the spec names none."""
+        return participant == _RECEIVER and spec.port is None
+
+    def command(self, part: PartContext) -> Command:
+        """Return our sender at source, our receiver at dest."""
+        spec: SimplestreamSpec = part.spec
+        party = part.parties[part.participant]
+        shared: dict[str, object] = {
+            "address": part.parties[_RECEIVER].address,
+            "port": spec.port or int(part.parties[_RECEIVER].data["port"]),
+            "ip_version": spec.ip_version,
+            "device": party.device,
+            "begin_ns": part.starts * _MICROSECOND_NS,
+            "deadline_ns": (part.ends - _WRAP_UP) * _MICROSECOND_NS,
+        }
+        if part.participant == _RECEIVER:
+            return own_program("stream_receiver.py", shared)
+        sending = {
+            "source": party.address,
+            "text": spec.text,
+            "dawdle_ns": spec.dawdle * _MICROSECOND_NS,
+            "begin_ns": (part.starts + _LEAD_IN) * _MICROSECOND_NS,
+        }
+        return own_program("stream_sender.py", shared | sending)
+
+    def read(self, part: PartContext, output: Output) -> Result:
+        """Read what was sent, or what has arrived.
+
+        :raises ToolOutputError: nobody connected, or the program says what else went wrong.
+        """
+        if output.exit_code != 0:
+            error = document_of(output, "simplestreamer", _Failed).error
+            raise ToolOutputError(f"simplestreamer: {error}")
+        if part.participant == _SENDER:
+            sender = document_of(output, "simplestreamer", _SenderOutput)
+            dawdled_ms = milliseconds(sender.dawdled_ns)
+            return SendingPart(sent=sender.sent, dawdled_ms=dawdled_ms).model_dump(mode="json")
+        receiver = document_of(output, "simplestreamer", _ReceiverOutput)
+        elapsed_ms = milliseconds(receiver.elapsed_ns)
+        own = ReceivingPart(received=receiver.received, elapsed_ms=elapsed_ms)
+        return own.model_dump(mode="json")
+
+
+TOOL = SimplestreamerTool()
