@@ -778,7 +778,7 @@ COMMENT ON COLUMN run.slot IS 'Nominal start: the slot of the task that this run
 COMMENT ON COLUMN run.attempt IS 'Counts the runs of one slot from 1; each attempt is a separate run.';
 COMMENT ON COLUMN run.participant IS 'This node''s index in the run; null if it only leads.';
 COMMENT ON COLUMN run.rank IS
-'Whom it displaces before priorities are compared: 0 for tasks of this host, -1 for those of other nodes after them.';
+'Whom it displaces before priorities are compared: 0 for tasks of this host, -1 for those of other nodes after them, 1 for what gives way to nobody.';
 COMMENT ON COLUMN run.lane IS
 'The lanes that it occupies during its time: all (exclusive), one (normal), null for none (background).';
 COMMENT ON COLUMN run.reason IS 'Why it did not take place, or what went wrong: one sentence.';
@@ -802,6 +802,12 @@ CREATE INDEX run_unfinished ON run (task_id) WHERE state IN ('waiting', 'booked'
 CREATE INDEX run_open_slot ON run (slot) WHERE state IN ('waiting', 'booked', 'set-aside', 'running', 'merging');
 CREATE INDEX run_displaced ON run (task_id) WHERE state = 'displaced';
 CREATE INDEX run_set_aside ON run (displaced_by) WHERE state = 'set-aside';
+
+CREATE TABLE pscheduler_run (
+    run_id uuid PRIMARY KEY REFERENCES run ON DELETE CASCADE,
+    part_data jsonb NOT NULL
+);
+COMMENT ON TABLE pscheduler_run IS 'What leads from outside have told with their commits: the data of all participants, in their order.';
 
 CREATE FUNCTION tell_freed() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -878,14 +884,14 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION tell_changed() IS
-'Notifies of the span of a run that was set aside, came back, or got another priority, so that caches read it again.';
+'Notifies of the span of a run that was set aside, came back, or got another priority or rank, so that caches read it again.';
 CREATE TRIGGER run_changed AFTER UPDATE ON run FOR EACH ROW
 WHEN (
     new.lane IS NOT NULL
     AND (
         (old.state = 'booked' AND new.state = 'set-aside')
         OR (old.state = 'set-aside' AND new.state = 'booked')
-        OR (new.state IN ('booked', 'running') AND new.priority <> old.priority)
+        OR (new.state IN ('booked', 'running') AND (new.priority, new.rank) <> (old.priority, old.rank))
     )
 )
 EXECUTE FUNCTION tell_changed();
@@ -1816,6 +1822,11 @@ REFERENCING OLD TABLE AS before FOR EACH STATEMENT EXECUTE FUNCTION count_parked
 -- Views for people and dashboards, readable by the role parley_reader
 ---------------------------------------------------------------------------------------------------
 
+CREATE FUNCTION lead_name(name text, identity text) RETURNS text LANGUAGE sql IMMUTABLE
+RETURN coalesce(name, 'pScheduler at ' || substring(identity FROM '^pscheduler:(.*)$'));
+COMMENT ON FUNCTION lead_name(text, text) IS
+'The lead of a task for people: the name of a node, or the address of one of pScheduler, which has no key. Null if it is unknown.';
+
 CREATE VIEW run_known AS
 SELECT
     run.id AS run_id,
@@ -1853,7 +1864,7 @@ SELECT
     run.participant,
     (SELECT array_agg(participant.value ->> 'name' ORDER BY participant.ordinality)
         FROM jsonb_array_elements(task.participants) WITH ORDINALITY AS participant) AS participants,
-    lead.name AS lead,
+    lead_name(lead.name, task.lead) AS lead,
     task.campaign,
     task.requester,
     run.changed_at

@@ -46,8 +46,10 @@ from node.model.errors import (
     PeerError,
     UnknownToPeer,
 )
+from node.model.exchangestate import NegotiationState
 from node.model.host_limits.rules import User
 from node.model.naming import clash
+from node.model.outside_leads import is_outside
 from node.model.shortfall import Shortfall
 from node.model.wire.comparisons import NodeComparison
 from node.model.wire.nodes import NodeCard
@@ -719,6 +721,8 @@ class NodeService:
         return await self.participant(known.identity).consider(introduction)
 
     async def _ask_decision(self, lead: str, exchange: UUID) -> CommitRequest | str | None:
+        if is_outside(lead):
+            return NegotiationState.ABORTED  # it says by itself what it keeps, or it keeps nothing
         try:
             if lead == self.card.identity:
                 answered = await self.time_line.decision(exchange)

@@ -37,6 +37,7 @@ from node.model import times
 from node.model.errors import FieldFault, InvalidDocument, NotFound, NoTime
 from node.model.headline import headline
 from node.model.host_limits.rules import User
+from node.model.outside_leads import is_told_as_outside, lead_in_words
 from node.model.permissions import require_own, require_role
 from node.model.principals import Principal, Role
 from node.model.task_terms import TaskTerms, take_terms
@@ -81,7 +82,7 @@ def task_of(row: Record) -> Task:
         reason=values["reason"],
         paused_at=values["paused_at"],
         participants=terms.participants,
-        lead=values["lead_name"] or values["lead"],
+        lead=values["lead_name"] or lead_in_words(values["lead"]),
         led_here=bool(values["led_here"]),
         created_at=terms.created_at,
         ended_at=values["ended_at"],
@@ -480,6 +481,8 @@ async def _explained_slot(node: NodeService, task: Task, slot: int, user: Princi
 
 def _where_else(node: NodeService, task: Task, slot: int) -> str:
     """Return where a slot may be known that is unknown here, or why it is known no more."""
+    if is_told_as_outside(task.lead):
+        return f"; {task.lead} leads the task"
     if not task.led_here:
         return f"; {task.lead} leads the task, and knows also why there is no run"
     kept = node.settings.keep_failed

@@ -34,6 +34,7 @@ from node.execution.tool_runner import ToolRunner
 from node.model import contexts, late_runs, times
 from node.model.errors import DatabaseUnavailable, HostError, ParleyError, reason_of
 from node.model.late_runs import UnmeasuredEnd
+from node.model.outside_leads import is_outside
 from node.model.runstate import RunState
 from node.model.wire.circumstances import Circumstances
 from node.model.wire.tasks import Participant
@@ -332,14 +333,16 @@ class Launcher:
 
     async def _measure(self, run: DueRun, cancelled: LatchedEvent) -> LaunchOutcome:
         tool = self._capabilities.tools[run.tool or ""]
-        context = self._context(run, self._targets.located(run.participants))
+        outside = is_outside(run.lead)  # then this host only answers the other participants
+        parties = run.participants if outside else self._targets.located(run.participants)
+        context = self._context(run, parties)
         refusal = self._capabilities.refused(tool, context.spec) or self._context_refused(
             tool, context.context
         )
         if refusal is not None:
             return LaunchOutcome(None, refusal, None)
         test = self._capabilities.tests[run.test]
-        if run.lead != self._identity:
+        if run.lead != self._identity and not outside:
             agreeing = self._agreement.to_ask(run)
             if (refusal := await self._agreement.refusal(run, agreeing)) is not None:
                 return LaunchOutcome(None, refusal, None)

@@ -32,7 +32,8 @@ class IntroducedTask:
     A hold that names the runs that may give way may have a higher priority than the task, up to
     ``priority_max``: what the owner of the host allows its lead.
     ``schedule`` is the stored document. ``counted`` runs took place and count towards its
-    ``max_runs``; None if their number is not limited.
+    ``max_runs``; None if their number is not limited. With ``any_time`` the task's lead chooses
+    ids and times of runs by itself: it is no node of Parley, and its schedule says nothing here.
     """
 
     duration: int
@@ -41,6 +42,7 @@ class IntroducedTask:
     created_at: int
     counted: int | None = None
     priority_max: int = -PRIORITY_MAX - 1
+    any_time: bool = False
 
 
 def foreign_exchange(exchange: UUID, task: UUID, lease_epoch: int) -> FieldFault | None:
@@ -92,6 +94,8 @@ def _wrong_runs(request: HoldRequest, introduced: IntroducedTask) -> Iterator[Fi
                 f"the run lasts {format_duration(length)}, but the task was introduced with "
                 f"{format_duration(longest)}",
             )
+        if introduced.any_time:
+            continue
         if run.run != run_id(task, run.slot, run.attempt):
             yield FieldFault(
                 f"/runs/{number}/run",

@@ -56,6 +56,7 @@ from node.model.host_limits.rules import (
 )
 from node.model.host_limits.standing import LimitStanding
 from node.model.lead_shares import LeadShares
+from node.model.outside_leads import outside_address
 from node.model.ranks import PEER
 from node.model.spans import Span
 from node.model.task_terms import TaskTerms, terms_of
@@ -499,6 +500,8 @@ class LimitKeeper:
         return stated if isinstance(stated, int) and not isinstance(stated, bool) else None
 
     def _asker(self, identity: str) -> Asker:
+        if (address := outside_address(identity)) is not None:
+            return Asker(identity, {"address": address})
         try:
             known = self._directory.by_identity(identity)
         except NotFound:  # it was removed a moment ago

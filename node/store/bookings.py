@@ -19,7 +19,7 @@ from node.model.digests import starts_of
 from node.model.exchangestate import ExchangeState
 from node.model.hold_limits import IntroducedTask
 from node.model.host_limits.standing import LimitStanding
-from node.model.ranks import OWN
+from node.model.ranks import FIRM, OWN
 from node.model.spans import Span
 from node.model.taskstate import TaskState
 from node.model.timeline import Booking, OccupiedSpan
@@ -369,6 +369,11 @@ async def displace(
     """Displace for good the runs that were set aside for the kept runs of these exchanges."""
     lost = _displacements(await connection.fetch(_SQL["displace"], list(exchanges), now))
     return lost + await restore(connection, [displacement.run for displacement in lost], now)
+
+
+async def make_firm(connection: Connection, exchanges: Sequence[UUID]) -> None:
+    """Let the runs of these exchanges give way to nobody."""
+    await connection.execute(_SQL["make_firm"], list(exchanges), FIRM)
 
 
 def _displacements(rows: Sequence[Record]) -> list[Displacement]:

@@ -132,6 +132,11 @@ async def lock(connection: Connection, identity: str) -> bool:
     return await connection.fetchval(_SQL["lock_node"], identity) is not None
 
 
+async def lock_outside(connection: Connection, identity: str) -> None:
+    """Lock a lead from outside until the transaction ends: it has no row here."""
+    await connection.execute(_SQL["lock_outside"], identity)
+
+
 async def heard(connection: Connection, identities: Sequence[str], now: int) -> None:
     """Record that these nodes have spoken: sent a signed request, or answered one."""
     await connection.execute(_SQL["heard"], list(identities), now)

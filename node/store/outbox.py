@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
+from node.model.outside_leads import is_outside
 from node.store.database import Connection
 from node.store.queries import Queries
 
@@ -59,7 +60,10 @@ async def post(
     now: int,
     delay: int = 0,
 ) -> list[int]:
-    """Write one message to each of these nodes; return the ids in the same order."""
+    """Write one message to each of these nodes; return the ids in the same order.
+
+    Leads from outside take no messages and are left out.
+    """
     return await post_all(
         connection, [OutgoingMessage(node, kind, body) for node in nodes], now, delay
     )
@@ -68,7 +72,11 @@ async def post(
 async def post_all(
     connection: Connection, posts: Sequence[OutgoingMessage], now: int, delay: int = 0
 ) -> list[int]:
-    """Write several messages, due after ``delay``; return their ids in the same order."""
+    """Write several messages, due after ``delay``; return their ids in the same order.
+
+    Leads from outside take no messages and are left out.
+    """
+    posts = [each for each in posts if not is_outside(each.node)]
     if not posts:
         return []
     rows = await connection.fetch(

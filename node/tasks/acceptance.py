@@ -14,7 +14,7 @@ from uuid import UUID
 from node.batching import Batcher
 from node.capability.catalog import Capabilities
 from node.core import Core
-from node.execution.targets import ForeignTargets
+from node.execution.targets import ForeignTargets, mere_targets
 from node.model import times
 from node.model.contexts import Context, parse
 from node.model.errors import (
@@ -28,6 +28,7 @@ from node.model.errors import (
 from node.model.host_limits.closed import LimitedTime
 from node.model.host_limits.standing import LimitStanding
 from node.model.introduction_limits import duration_refusal, schedule_faults
+from node.model.outside_leads import is_outside
 from node.model.rates import RateLimit
 from node.model.task_terms import terms_of
 from node.model.taskstate import OPEN, TaskState
@@ -141,7 +142,7 @@ class Acceptance:
         assessment = self._considered(lead, introduction)
         known, reason = None, assessment.reason
         if lead != self._identity:
-            misplaced = None if reason else await self._misaddressed(introduction)
+            misplaced = None if reason else await self._misaddressed(lead, introduction)
             word = _Word(lead, introduction, assessment, misplaced)
             known, reason = await self._words.ask(word)
         if (
@@ -243,7 +244,9 @@ class Acceptance:
 
         :raises UnknownPeer: the node was removed a moment ago.
         """
-        if not await nodes.lock(connection, lead):
+        if is_outside(lead):
+            await nodes.lock_outside(connection, lead)
+        elif not await nodes.lock(connection, lead):
             msg = "the owner of this node has just removed the one that leads the task"
             raise UnknownPeer(msg)
         return _Room(lead, await tasks.count_open_of(connection, lead))
@@ -345,15 +348,18 @@ class Acceptance:
         assessment = self._considered(lead, introduction)
         reason = assessment.reason
         if reason is None and lead != self._identity:
-            misplaced = await self._misaddressed(introduction)
+            misplaced = await self._misaddressed(lead, introduction)
             reason = _address_refusal(introduction, known, misplaced)
         return assessment.answer(reason or _not_open(lead, known))
 
-    async def _misaddressed(self, introduction: Introduction) -> str | None:
+    async def _misaddressed(self, lead: str, introduction: Introduction) -> str | None:
         """Return why a participant's address is not that of its card, which is read again first.
 
-        The lead may have read a changed card that was not read here yet.
+        The lead may have read a changed card that was not read here yet. One from outside knows no
+        cards; whether what it names is an address of this host was seen when its task was read.
         """
+        if is_outside(lead):
+            return None
         found = self._targets.misaddressed(introduction.participants)
         if found is not None:
             await self._read_card(found[0])
@@ -370,6 +376,8 @@ class Acceptance:
                 f"{test.name} with this spec is measured by {named}, and it was introduced with "
                 f"{introduced} participants; introduce it with those that the spec names"
             )
+        if is_outside(lead):
+            return self._outside_refusal(test, spec)
         durations = self._capabilities.durations(introduction.test, spec, introduction.tools)
         reason = duration_refusal(introduction, durations)
         if reason is not None:
@@ -377,6 +385,20 @@ class Acceptance:
         place, participants = introduction.participant, introduction.participants
         others = [each for at, each in enumerate(participants) if at != place]
         return self._targets.refusal(lead, test, spec, others, introduction.addresses)
+
+    @staticmethod
+    def _outside_refusal(test: Test, spec: Any) -> str | None:
+        """Return why a task that is led from outside is refused here; None if it is not.
+
+        How long its runs take was computed here, and this host only answers the other participants:
+        it sends nothing by itself, and no target is chosen by somebody who has no key.
+        """
+        if not mere_targets(test, spec):
+            return None
+        return (
+            f"{test.name} with this spec measures hosts that take no part; a lead from outside "
+            "gets this host only to measure with the participants"
+        )
 
     def _considered(self, lead: str, introduction: Introduction) -> _Assessment:
         """Return what this host makes of an introduction by itself.

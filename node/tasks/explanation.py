@@ -8,6 +8,7 @@ from typing import Any
 from node.model import times
 from node.model.dependencies import outcome_text
 from node.model.outcomes import UNANSWERED
+from node.model.outside_leads import is_told_as_outside
 from node.model.taskstate import OPEN, TaskState
 from node.model.wire.runs import Decision
 from node.model.wire.seats import SeatCount
@@ -118,6 +119,8 @@ def _retry(task: Task, plan_at: int, outcome: str) -> str:
 
 def _unplanned_reason(task: Task, now: int) -> str:
     """Return why nothing of a task has been planned here yet."""
+    if is_told_as_outside(task.lead):
+        return f"it is led by {task.lead}, which chooses the times of its runs"
     if not task.led_here:
         return f"it is planned by its lead, {task.lead}, which has the trace"
     if task.plan_at is None and task.after is not None:

@@ -15,14 +15,21 @@ import structlog
 from node.clock import StepWatcher
 from node.core import Core
 from node.model import times
+from node.model.taskstate import TaskState
 from node.model.times import format_duration, to_the_second
-from node.store import nodes
+from node.model.wire.participants import TaskEnd
+from node.store import nodes, outside
 from node.store.nodes import KnownNode
 from node.tasks.termination import TaskTerminator
 
 LISTENING_MIN = 30 * times.MINUTE
 """Minimum time for which this process has listened, by a clock that was not set meanwhile, before
 it ends anything: a node that was down for a week has received nothing."""
+
+_OUTSIDE_LEFT = times.HOUR
+"""A task of a lead from outside with a single run ends so long after it: what it measured may still
+be asked for."""
+_OUTSIDE_AT_ONCE = 200
 
 log = structlog.get_logger()
 
@@ -75,7 +82,7 @@ class LeadLeases:
         before = self._clock.now() - self._lease
         async with self._database.connection() as connection:
             silent = await nodes.silent_leads(connection, before)
-        ended = 0
+        ended = await self._end_outside_tasks(before)
         for lead, name, last_heard_at in silent:
             reason = (
                 f"{self._name} has not heard of {name}, which leads it, since "
@@ -86,6 +93,25 @@ class LeadLeases:
             log.warning("ended the tasks of a silent lead", lead=name, tasks=count)
             ended += count
         return ended
+
+    async def _end_outside_tasks(self, silent_since: int) -> int:
+        """End the tasks that leads from outside have left here; return how many.
+
+        Such a lead does not say when a task is over.
+        """
+        ended, now = 0, self._clock.now()
+        while True:
+            async with self._database.connection() as connection:
+                left = await outside.over(
+                    connection, now - _OUTSIDE_LEFT, silent_since, _OUTSIDE_AT_ONCE
+                )
+            for task, lead in left:
+                reason = "its lead has nothing to come for it"
+                end = TaskEnd(task=task, state=TaskState.FINISHED, reason=reason)
+                await self._termination.apply_task_end(lead, end)
+            ended += len(left)
+            if len(left) < _OUTSIDE_AT_ONCE:
+                return ended
 
     def _listening_for(self) -> int:
         """Return for how long this process has listened since its clock was set last (µs)."""

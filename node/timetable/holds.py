@@ -19,6 +19,7 @@ from node.model.exchangestate import ExchangeState
 from node.model.hold_limits import IntroducedTask, contradiction
 from node.model.host_limits.closed import LimitedTime
 from node.model.lead_shares import KeptTime
+from node.model.outside_leads import is_outside
 from node.model.ranks import PEER
 from node.model.reservations import Applicant, inadmissible_spans
 from node.model.taskstate import OPEN, TaskState
@@ -139,7 +140,7 @@ class HoldBooker:
         """
         task = tasks[hold.request.task]
         most = PRIORITY_MAX if task.led_here else self._settings.peer_priority_max
-        introduced = replace(task.introduced, priority_max=most)
+        introduced = replace(task.introduced, priority_max=most, any_time=is_outside(hold.lead))
         if max(run.ends_at - run.starts_at for run in hold.request.runs) <= introduced.duration:
             return introduced
         longest = max(introduced.duration, self._duration_with(task, hold.request.tool))

@@ -8,6 +8,7 @@ from uuid import UUID
 from node.core import Core
 from node.model.errors import NotAllowed, NotFound, ParleyError
 from node.model.exchangestate import ExchangeState, NegotiationState
+from node.model.outside_leads import is_outside
 from node.model.wire.participants import CommitAnswer, CommitRequest, DecisionAnswer
 from node.store import bookings
 from node.store.bookings import ExchangeRuling
@@ -52,6 +53,8 @@ class RulingApplier:
         if committed:
             lost += await bookings.displace(connection, committed, now)
         await bookings.tell_leads(connection, lost, now)
+        if firm := [r.exchange for r in rulings if r.exchange in committed and _is_firm(r)]:
+            await bookings.make_firm(connection, firm)
         if committed:
             notices = [("exchange", each, decided[each][0], "committed") for each in committed]
             await bookings.notify_all(connection, notices)
@@ -74,6 +77,11 @@ class RulingApplier:
             raise NotFound(msg)
         commit = None if message is None else CommitRequest.model_validate(message)
         return DecisionAnswer(state=state, commit=commit)
+
+
+def _is_firm(ruling: ExchangeRuling) -> bool:
+    """Return whether what is committed gives way to nobody, because its lead cannot be told."""
+    return ruling.sender is not None and is_outside(ruling.sender)
 
 
 async def _answers_to_undecided(

@@ -48,7 +48,11 @@ WITHOUT = {
         "keep_announcement",
         "move",
         "give_up",
+        "lock_outside",
     },
+    # Nothing is led from outside there.
+    "node.store/bookings": {"make_firm"},
+    "node.store/outside": set(Queries("node.store", "outside")),
     # All hosts of a simulated world have one owner, who sets no quotas.
     "node.store/host_limits": {
         "stop_counting",

@@ -536,6 +536,81 @@ CREATE TABLE webhook_told (
 );
 COMMENT ON TABLE webhook_told IS 'What a webhook was told of, and not yet that it is over: the node, task or mesh.';
 
+COMMENT ON COLUMN run.rank IS
+'Whom it displaces before priorities are compared: 0 for tasks of this host, -1 for those of other nodes after them, 1 for what gives way to nobody.';
+
+COMMENT ON FUNCTION tell_changed() IS
+'Notifies of the span of a run that was set aside, came back, or got another priority or rank, so that caches read it again.';
+DROP TRIGGER run_changed ON run;
+CREATE TRIGGER run_changed AFTER UPDATE ON run FOR EACH ROW
+WHEN (
+    new.lane IS NOT NULL
+    AND (
+        (old.state = 'booked' AND new.state = 'set-aside')
+        OR (old.state = 'set-aside' AND new.state = 'booked')
+        OR (new.state IN ('booked', 'running') AND (new.priority, new.rank) <> (old.priority, old.rank))
+    )
+)
+EXECUTE FUNCTION tell_changed();
+
+CREATE TABLE pscheduler_run (
+    run_id uuid PRIMARY KEY REFERENCES run ON DELETE CASCADE,
+    part_data jsonb NOT NULL
+);
+COMMENT ON TABLE pscheduler_run IS 'What leads from outside have told with their commits: the data of all participants, in their order.';
+
+CREATE FUNCTION lead_name(name text, identity text) RETURNS text LANGUAGE sql IMMUTABLE
+RETURN coalesce(name, 'pScheduler at ' || substring(identity FROM '^pscheduler:(.*)$'));
+COMMENT ON FUNCTION lead_name(text, text) IS
+'The lead of a task for people: the name of a node, or the address of one of pScheduler, which has no key. Null if it is unknown.';
+
+CREATE OR REPLACE VIEW run_known AS
+SELECT
+    run.id AS run_id,
+    run.task_id,
+    task.test,
+    coalesce(run.tool, task.tool) AS tool,
+    run.scheduling_class,
+    run.priority,
+    CASE
+        WHEN run.state <> 'booked' THEN run.state::text
+        WHEN exchange.state = 'held' THEN 'held'
+        ELSE 'scheduled'
+    END AS state,
+    run.starts_at,
+    run.ends_at,
+    run.slot,
+    run.attempt,
+    run.started_at,
+    run.finished_at,
+    CASE
+        WHEN run.state = 'waiting' AND planning.waits_for IS NOT NULL
+            THEN
+                format(
+                    '%s; asked again at %s', run.reason,
+                    to_char(planning.plan_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
+                )
+        ELSE run.reason
+    END AS reason,
+    run.summary,
+    run.result,
+    run.verdict,
+    run.verdict_reasons,
+    run.displaced_by,
+    run.exchange_id,
+    run.participant,
+    (SELECT array_agg(participant.value ->> 'name' ORDER BY participant.ordinality)
+        FROM jsonb_array_elements(task.participants) WITH ORDINALITY AS participant) AS participants,
+    lead_name(lead.name, task.lead) AS lead,
+    task.campaign,
+    task.requester,
+    run.changed_at
+FROM run
+INNER JOIN task ON run.task_id = task.id
+LEFT JOIN exchange ON run.exchange_id = exchange.id
+LEFT JOIN planning ON run.task_id = planning.task_id AND run.state = 'waiting'
+LEFT JOIN node AS lead ON task.lead = lead.identity;
+
 DO $$
 BEGIN
     IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'parley_reader') THEN

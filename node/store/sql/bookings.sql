@@ -318,6 +318,10 @@ RETURNING
     CASE WHEN node.is_self OR task.lead = winner_task.lead THEN winner.id END AS displaced_by,
     task.lead;
 
+-- make_firm --
+-- Runs that are committed to a lead from outside give way to nobody.
+UPDATE run SET rank = $2 WHERE exchange_id = ANY($1::uuid []) AND state = 'booked' AND rank < $2;
+
 -- decide_exchanges --
 -- The lead has decided, or the hold has expired: held runs are committed (with the data of all participants) or released.
 -- Only if the sender leads the task; null is this node itself, for an expired hold.

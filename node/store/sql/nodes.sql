@@ -57,6 +57,9 @@ DELETE FROM node WHERE name = $1 AND NOT is_self RETURNING identity;
 -- lock_node --
 SELECT identity FROM node WHERE identity = $1 FOR UPDATE;
 
+-- lock_outside --
+SELECT pg_advisory_xact_lock(hashtextextended($1, 6427018317));
+
 -- heard --
 UPDATE node SET heard_at = $2 WHERE identity = ANY($1::text []);
 

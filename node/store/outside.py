@@ -1,0 +1,85 @@
+"""Tasks that are led from outside, by nodes of pScheduler, and their runs here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from node.model.exchangestate import ExchangeState
+from node.model.runstate import RunState
+from node.store.database import Connection
+from node.store.queries import Queries
+
+_SQL = Queries("node.store", "outside")
+
+
+@dataclass(frozen=True)
+class OutsideRun:
+    """This node's part of a run that is led from outside; instants in microseconds.
+
+    ``held`` is what the hold has assigned, such as a port. ``part_data`` is what the lead has told
+    with its commit: the data of all participants.
+    """
+
+    run: UUID
+    task: UUID
+    state: RunState
+    reason: str | None
+    starts_at: int
+    ends_at: int
+    added_at: int
+    priority: int
+    participant: int
+    exchange: UUID
+    exchange_state: ExchangeState
+    lease_epoch: int
+    held: dict[str, int]
+    part_data: list[Any] | None
+
+    @property
+    def is_held(self) -> bool:
+        """Return whether its lead has not committed it yet."""
+        return self.exchange_state is ExchangeState.HELD
+
+
+async def fetch(connection: Connection, task: UUID, run: UUID) -> OutsideRun | None:
+    """Return a run of a task; None if it is not, or no longer, known here."""
+    row = await connection.fetchrow(_SQL["outside_run"], task, run)
+    if row is None:
+        return None
+    values = dict(row)
+    return OutsideRun(
+        state=RunState(values.pop("state")),
+        exchange_state=ExchangeState(values.pop("exchange_state")),
+        held=values.pop("held") or {},
+        **values,
+    )
+
+
+async def attempts(connection: Connection, task: UUID, start: int) -> tuple[int, bool]:
+    """Return how many runs of a task there were at a start, and whether one is not over."""
+    row = await connection.fetchrow(_SQL["attempts"], task, start)
+    return (row[0], row[1])
+
+
+async def dropped_hold(connection: Connection, task: UUID, run: UUID) -> tuple[int, int] | None:
+    """Return when the hold of a run was given up, and when its life was over; None if never."""
+    row = await connection.fetchrow(_SQL["dropped_hold"], task, str(run))
+    return None if row is None else (row[0], row[1])
+
+
+async def keep_part_data(connection: Connection, run: UUID, part_data: str) -> None:
+    """Store the data of all participants, a JSON text, with a run."""
+    await connection.execute(_SQL["keep_part_data"], run, part_data)
+
+
+async def over(
+    connection: Connection, before: int, silent_since: int, at_most: int
+) -> list[tuple[UUID, str]]:
+    """Return open tasks with nothing to come, each with its lead.
+
+    Their only run was over before ``before``, or no run was asked for since ``silent_since``.
+    """
+    rows = await connection.fetch(_SQL["over"], before, silent_since, at_most)
+    return [(row[0], row[1]) for row in rows]
