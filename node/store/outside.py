@@ -59,8 +59,8 @@ async def fetch(connection: Connection, task: UUID, run: UUID) -> OutsideRun | N
 
 async def attempts(connection: Connection, task: UUID, start: int) -> tuple[int, bool]:
     """Return how many runs of a task there were at a start, and whether one is not over."""
-    row = await connection.fetchrow(_SQL["attempts"], task, start)
-    return (row[0], row[1])
+    rows = await connection.fetch(_SQL["attempts"], task, start)
+    return (rows[0][0], rows[0][1])
 
 
 async def dropped_hold(connection: Connection, task: UUID, run: UUID) -> tuple[int, int] | None:
