@@ -277,6 +277,8 @@ NOT_SIMULATED = {
     "limit_reached",
     "lead_process",
     "lead_absence",
+    # Nothing is led from outside.
+    "pscheduler_run",
     # Nobody asks what simulated meshes deliver.
     "mesh_day",
     "mesh_recount",
