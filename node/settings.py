@@ -20,7 +20,7 @@ from node.model.oidc import ALGORITHMS, fault_of_issuer
 from node.model.principals import Role
 from node.model.seat_weights import SeatWeights
 from node.model.targets import Network
-from node.model.wire.fields import Duration, Host
+from node.model.wire.fields import Duration, Host, Name
 from node.model.wire.nodes import LANES, Attributes, Lanes, NodeName, Url
 from node.model.wire.participants import BATCH_MAX
 from node.model.wire.tasks import PRIORITY_MAX
@@ -319,6 +319,24 @@ class Settings(BaseSettings):
         "refused by default (loopback, link-local, this host itself, contents at private "
         "addresses), separated by blanks: 10.9.0.0/16 127.0.0.1",
     )
+    pscheduler_listen: str | None = Field(
+        None,
+        description="HOST:PORT where clients and nodes of pScheduler are served, over TLS; their "
+        "port is 443. Not at all by default.",
+    )
+    pscheduler_allow: str | None = Field(
+        None,
+        description="Networks from which they may create tasks and end their own, separated by "
+        "blanks: 10.9.0.0/16 127.0.0.1; this host by default.",
+    )
+    pscheduler_read: str = Field(
+        "",
+        description="Networks from which they may read tasks, runs and the schedule, besides those "
+        "of pscheduler_allow and this host.",
+    )
+    pscheduler_campaign: Name | None = Field(
+        None, description="The campaign of the tasks that they create; the default one otherwise."
+    )
     account: str = Field(
         ACCOUNT,
         description="Account of a node that root starts with parley up, which makes it if there "
@@ -366,9 +384,11 @@ class Settings(BaseSettings):
             raise ValueError(msg)
         return value
 
-    @field_validator("listen")
+    @field_validator("listen", "pscheduler_listen")
     @classmethod
-    def _host_and_port(cls, value: str) -> str:
+    def _host_and_port(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
         host, _, port = value.rpartition(":")
         if not host or not port.isdecimal() or int(port) > 65535:  # noqa: PLR2004 - the largest port
             msg = "must be HOST:PORT, such as 127.0.0.1:8642"
@@ -383,10 +403,10 @@ class Settings(BaseSettings):
             raise ValueError(msg)
         return value
 
-    @field_validator("targets")
+    @field_validator("targets", "pscheduler_allow", "pscheduler_read")
     @classmethod
-    def _are_networks(cls, value: str) -> str:
-        for word in value.split():
+    def _are_networks(cls, value: str | None) -> str | None:
+        for word in (value or "").split():
             try:
                 ipaddress.ip_network(word)
             except ValueError as fault:
@@ -445,7 +465,25 @@ class Settings(BaseSettings):
     @property
     def allowed_targets(self) -> tuple[Network, ...]:
         """``targets`` as networks."""
-        return tuple(ipaddress.ip_network(word) for word in self.targets.split())
+        return _networks(self.targets)
+
+    @property
+    def pscheduler_address(self) -> tuple[str, int] | None:
+        """Host and port of ``pscheduler_listen``; None if it is not set."""
+        if self.pscheduler_listen is None:
+            return None
+        host, _, port = self.pscheduler_listen.rpartition(":")
+        return host.strip("[]"), int(port)
+
+    @property
+    def pscheduler_writers(self) -> tuple[Network, ...] | None:
+        """``pscheduler_allow`` as networks; None for this host."""
+        return None if self.pscheduler_allow is None else _networks(self.pscheduler_allow)
+
+    @property
+    def pscheduler_readers(self) -> tuple[Network, ...]:
+        """``pscheduler_read`` as networks."""
+        return _networks(self.pscheduler_read)
 
     @property
     def listen_host(self) -> str:
@@ -484,6 +522,10 @@ class Settings(BaseSettings):
     def measurement_address(self) -> str:
         """The address that measurements to and from this node use."""
         return self.address or self.listen_host
+
+
+def _networks(value: str) -> tuple[Network, ...]:
+    return tuple(ipaddress.ip_network(word) for word in value.split())
 
 
 def _allowed(value: str) -> dict[Context, str | None]:

@@ -34,6 +34,7 @@ from node.model.errors import HostError, ParleyError
 from node.model.loopback import is_exposed, is_loopback
 from node.peers.announcer import Announcer
 from node.postgres.access import served_database
+from node.pscheduler import listener
 from node.service import NodeService, assemble
 from node.settings import Settings, unknown_settings
 from node.store import readiness
@@ -315,9 +316,10 @@ async def _serving(node: NodeService) -> AsyncIterator[None]:
         listen = node.settings.listen
         msg = f"cannot listen on {listen}: {error.strerror}; choose another with --listen"
         raise HostError(msg) from error
-    node.start_delivery()
     try:
-        yield
+        async with listener.listening(node):
+            node.start_delivery()
+            yield
     finally:
         await node.stop()
         server.close()

@@ -1,0 +1,55 @@
+"""What this server is: its name, its level, its clock."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from node.capability.catalog import program_version
+from node.diagnosis.status import clock_of
+from node.pscheduler import answers, times
+from node.pscheduler.facade import API_LEVEL
+from node.pscheduler.routing import Call, Route
+
+
+async def alive(call: Call) -> web.StreamResponse:
+    """GET: a sentence that names server and host; clients take it for a sign of life."""
+    sentence = f"This is a Parley {program_version()} server on {call.facade.name}."
+    return answers.of_json(sentence)
+
+
+async def api_level(call: Call) -> web.StreamResponse:
+    """GET: the level of the API."""
+    return answers.of_json(API_LEVEL)
+
+
+async def hostname(call: Call) -> web.StreamResponse:
+    """GET: a name that no other node has."""
+    return answers.of_json(call.facade.name)
+
+
+async def horizon(call: Call) -> web.StreamResponse:
+    """GET: how far ahead runs are booked."""
+    return answers.of_json(times.format_duration(call.facade.node.settings.horizon))
+
+
+async def clock(call: Call) -> web.StreamResponse:
+    """GET: the time, and whether the clock is synchronised."""
+    state = clock_of(call.facade.node)
+    told: dict[str, object] = {
+        "time": times.format_precisely(state.now),
+        "synchronized": bool(state.synchronised),
+    }
+    if state.synchronised:
+        told["source"] = "kernel"
+        if state.error_bound_ms is not None:
+            told["reference"] = f"the kernel tells an error of at most {state.error_bound_ms:g} ms"
+    return answers.of_json(told)
+
+
+ROUTES = (
+    Route("GET", "/", alive),
+    Route("GET", "/api", api_level),
+    Route("GET", "/hostname", hostname),
+    Route("GET", "/schedule-horizon", horizon),
+    Route("GET", "/clock", clock),
+)

@@ -1,0 +1,107 @@
+"""The aiohttp application of the façade: one handler that finds the route and words each refusal.
+
+Errors are lines of text, because the command line prints them as they are.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import unquote
+
+import structlog
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from node.api.bodies import Bodies, expect_later
+from node.api.connections import keep_connection
+from node.model.errors import InvalidDocument, ParleyError, fault_of
+from node.pscheduler import answers
+from node.pscheduler.api import host, participating
+from node.pscheduler.facade import FACADE, LEVEL_MAX, Facade
+from node.pscheduler.parameters import Parameters
+from node.pscheduler.refusals import Refusal
+from node.pscheduler.routing import ROOT, Call, Route, RouteTable
+
+ROUTES: tuple[Route, ...] = (
+    *host.ROUTES,
+    *participating.ROUTES,
+)
+
+BODY_MAX = 1_000_000
+
+_BODIES: web.AppKey[Bodies] = web.AppKey("bodies")
+_TABLE: web.AppKey[RouteTable] = web.AppKey("table")
+
+log = structlog.get_logger()
+
+
+def application(facade: Facade) -> web.Application:
+    """Return the application that serves a façade."""
+    app = web.Application(middlewares=[keep_connection, refusals], client_max_size=BODY_MAX)
+    app[FACADE] = facade
+    app[_BODIES] = Bodies()
+    app[_TABLE] = RouteTable(ROUTES)
+    app.router.add_route("*", "/{path:.*}", serve, expect_handler=expect_later)
+    return app
+
+
+async def serve(request: web.Request) -> web.StreamResponse:
+    """Find the route of a request and answer it."""
+    facade = request.app[FACADE]
+    if not request.secure:
+        raise Refusal(400, "This is plain HTTP, and this server speaks HTTPS only.")
+    route, words = request.app[_TABLE].find(request.method, _path(request))
+    requester = facade.requester(request)
+    facade.require(requester, route.need)
+    query = Parameters(request.query)
+    _require_level(query)
+    async with request.app[_BODIES].received(request, BODY_MAX) as body:
+        call = Call(facade, request, requester, words, query, body)
+        return await route.handler(call)
+
+
+def _path(request: web.Request) -> list[str]:
+    """Return the words of a path below the root.
+
+    :raises Refusal: it is not below the root, or has what no name has.
+    """
+    path = request.rel_url.raw_path
+    words = [unquote(word, errors="replace") for word in path.split("/") if word]
+    if not words or words[0] != ROOT or any("\x00" in word for word in words):
+        raise Refusal(404, f"There is no such resource on this server; see /{ROOT}/.")
+    return words[1:]
+
+
+def _require_level(query: Parameters) -> None:
+    level = query.integer("api")
+    if level is not None and level > LEVEL_MAX:
+        raise Refusal(501, f"No API level above {LEVEL_MAX} is supported here.")
+
+
+@web.middleware
+async def refusals(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Answer every error with lines of text."""
+    try:
+        answer = await handler(request)
+    except (ConnectionResetError, TimeoutError):
+        raise
+    except web.HTTPException as error:
+        if error.status < web.HTTPBadRequest.status_code:
+            raise
+        answer = answers.of_text(error.reason, status=error.status)
+    except Exception as error:
+        answer = _refusal(request, error)
+    answer.force_close()  # clients open a connection for each request
+    return answer
+
+
+def _refusal(request: web.Request, error: Exception) -> web.Response:
+    explained = error if isinstance(error, ParleyError) else fault_of(error)
+    if explained is None:
+        log.exception("request failed", method=request.method, path=request.path)
+        return answers.of_text("This node has met a fault of its own; its log has it.", status=500)
+    if isinstance(explained, Refusal):
+        return answers.of_text(explained.text, status=explained.answer_status)
+    if isinstance(explained, InvalidDocument):
+        lines = "\n".join(f"{fault.pointer}: {fault.detail}" for fault in explained.faults)
+        return answers.of_text(lines, status=400)
+    return answers.of_text(explained.detail, status=explained.status)
