@@ -15,15 +15,18 @@ from node.api.bodies import Bodies, expect_later
 from node.api.connections import keep_connection
 from node.model.errors import InvalidDocument, ParleyError, fault_of
 from node.pscheduler import answers
-from node.pscheduler.api import host, participating
+from node.pscheduler.api import host, participating, plugins, runs, tasks
 from node.pscheduler.facade import FACADE, LEVEL_MAX, Facade
 from node.pscheduler.parameters import Parameters
 from node.pscheduler.refusals import Refusal
 from node.pscheduler.routing import ROOT, Call, Route, RouteTable
 
 ROUTES: tuple[Route, ...] = (
-    *host.ROUTES,
     *participating.ROUTES,
+    *host.ROUTES,
+    *plugins.ROUTES,
+    *tasks.ROUTES,
+    *runs.ROUTES,
 )
 
 BODY_MAX = 1_000_000
@@ -95,12 +98,12 @@ async def refusals(request: web.Request, handler: Handler) -> web.StreamResponse
 
 
 def _refusal(request: web.Request, error: Exception) -> web.Response:
+    if isinstance(error, Refusal):
+        return answers.of_text(error.text, status=error.status)
     explained = error if isinstance(error, ParleyError) else fault_of(error)
     if explained is None:
         log.exception("request failed", method=request.method, path=request.path)
         return answers.of_text("This node has met a fault of its own; its log has it.", status=500)
-    if isinstance(explained, Refusal):
-        return answers.of_text(explained.text, status=explained.answer_status)
     if isinstance(explained, InvalidDocument):
         lines = "\n".join(f"{fault.pointer}: {fault.detail}" for fault in explained.faults)
         return answers.of_text(lines, status=400)

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from node.pscheduler.admission import TaskPoster
+from node.pscheduler.documents import ToldRun
 from node.pscheduler.refusals import Refusal
 from node.pscheduler.requesters import Gate, Requester
 from node.pscheduler.routing import Need
+from node.pscheduler.telling import Teller, ToldTask
+from node.pscheduler.tests.contract import Document
 from node.service import NodeService
 
 API_LEVEL = 4
@@ -24,12 +28,22 @@ class Facade:
         settings = node.settings
         self.gate = Gate(settings.pscheduler_writers, settings.pscheduler_readers)
         self.host = _host_of(settings.pscheduler_listen or "localhost:443")
+        self.poster = TaskPoster(node)
+        self.teller = Teller(node)
 
     @property
     def name(self) -> str:
         """A name that no other node has; some clients leave out nodes whose name they have met."""
         card = self.node.card
         return card.name if card.name != "localhost" else f"localhost-{card.identity[8:20]}"
+
+    async def end_task(self, told: ToldTask) -> None:
+        """End a task and its runs; one that has ended stays as it is."""
+        await self.node.termination.cancel_task(told.id)
+
+    async def archivings(self, told: ToldTask, run: ToldRun) -> list[Document]:
+        """Return what became of the deliveries of a run's result."""
+        return []
 
     def requester(self, request: web.Request) -> Requester:
         """Return the caller of a request."""

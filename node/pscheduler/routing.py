@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
+from node.pscheduler import answers
 from node.pscheduler.parameters import Parameters
 from node.pscheduler.refusals import Refusal
 from node.pscheduler.requesters import Requester
@@ -49,6 +50,10 @@ class Call:
     def host(self) -> str:
         """The host, with its port if it is not 443, as the caller wrote it."""
         return self.request.headers.get("Host") or self.facade.host
+
+    def json(self, value: Any) -> web.Response:
+        """Answer with JSON, in the way that the caller wants it written."""
+        return answers.of_json(value, pretty=self.query.flag("pretty"))
 
 
 Handler = Callable[[Call], Awaitable[web.StreamResponse]]

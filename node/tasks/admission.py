@@ -51,7 +51,7 @@ from node.tasks.away_nodes import AwayNodes
 from node.tasks.dependencies import check_followed
 from node.tasks.drafting import TaskDrafter
 from node.tasks.pool_tasks import PoolTaskChecker
-from node.tasks.storing import NewTask, NewTaskStore, Withdrawal
+from node.tasks.storing import NewTask, NewTaskStore, StoreAlong, Withdrawal
 
 Introduce = Callable[[KnownNode, Introduction], Awaitable[IntroductionAnswer]]
 """Introduces a task to a node, which may be this one, or only asks whether it would take part.
@@ -114,8 +114,9 @@ class Admission:
         key: str | None,
         requester: str | None = None,
         address: str | None = None,
+        along: StoreAlong | None = None,
     ) -> tuple[UUID, bool]:
-        """Create a task for a user, who asks from an address.
+        """Create a task for a user, who asks from an address; ``along`` is stored with it.
 
         Returns its id, and whether it is new.
 
@@ -144,7 +145,7 @@ class Admission:
         try:
             task = self._agreed(task, limits)
             new = self._new_task(task, draft.first_slot, request, archived)
-            if await self._store.keep(replace(new, prepared=prepared)):
+            if await self._store.keep(replace(new, prepared=prepared, along=along)):
                 return task.id, True
         except ParleyError as error:
             with contextlib.suppress(DatabaseUnavailable):  # what was prepared is sent later

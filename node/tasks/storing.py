@@ -6,7 +6,7 @@ so that one that cannot be stored hinders no other, and its own error is known.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 from node.batching import Batcher
@@ -26,6 +26,9 @@ from node.tasks.pool_tasks import PoolTaskChecker, PoolTaskRequest
 TOGETHER = 64
 """Number of tasks that are stored in one transaction at most."""
 
+StoreAlong = Callable[[Connection, StoredTask], Awaitable[None]]
+"""Stores something else that belongs to a new task, in the transaction that stores it."""
+
 
 @dataclass(frozen=True)
 class Withdrawal:
@@ -40,7 +43,7 @@ class NewTask:
     """A task to be stored, with its first slot, and what is stored with it.
 
     ``key`` and ``digest`` are the Idempotency-Key and the digest of the request. ``sought`` is what
-    a pool task asks for.
+    a pool task asks for. ``along`` stores what else belongs to the task.
     """
 
     task: StoredTask
@@ -51,6 +54,7 @@ class NewTask:
     archived: Sequence[ArchiveChoice] = ()
     prepared: Withdrawal | None = None
     sought: PoolTaskRequest | None = None
+    along: StoreAlong | None = None
 
 
 class NewTaskStore:
@@ -140,6 +144,8 @@ class NewTaskStore:
         for new in new_ones:
             if new.archived:
                 await self._archives.keep_of_task(connection, new.task.id, new.archived)
+            if new.along is not None:
+                await new.along(connection, new.task)
         await self._open_planning(connection, new_ones, now)
         notices: list[tuple[object, ...]] = [
             ("task", new.task.id, TaskState.ACTIVE) for new in new_ones

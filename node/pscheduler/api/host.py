@@ -6,7 +6,7 @@ from aiohttp import web
 
 from node.capability.catalog import program_version
 from node.diagnosis.status import clock_of
-from node.pscheduler import answers, times
+from node.pscheduler import times
 from node.pscheduler.facade import API_LEVEL
 from node.pscheduler.routing import Call, Route
 
@@ -14,22 +14,22 @@ from node.pscheduler.routing import Call, Route
 async def alive(call: Call) -> web.StreamResponse:
     """GET: a sentence that names server and host; clients take it for a sign of life."""
     sentence = f"This is a Parley {program_version()} server on {call.facade.name}."
-    return answers.of_json(sentence)
+    return call.json(sentence)
 
 
 async def api_level(call: Call) -> web.StreamResponse:
     """GET: the level of the API."""
-    return answers.of_json(API_LEVEL)
+    return call.json(API_LEVEL)
 
 
 async def hostname(call: Call) -> web.StreamResponse:
     """GET: a name that no other node has."""
-    return answers.of_json(call.facade.name)
+    return call.json(call.facade.name)
 
 
 async def horizon(call: Call) -> web.StreamResponse:
     """GET: how far ahead runs are booked."""
-    return answers.of_json(times.format_duration(call.facade.node.settings.horizon))
+    return call.json(times.format_duration(call.facade.node.settings.horizon))
 
 
 async def clock(call: Call) -> web.StreamResponse:
@@ -43,7 +43,7 @@ async def clock(call: Call) -> web.StreamResponse:
         told["source"] = "kernel"
         if state.error_bound_ms is not None:
             told["reference"] = f"the kernel tells an error of at most {state.error_bound_ms:g} ms"
-    return answers.of_json(told)
+    return call.json(told)
 
 
 ROUTES = (

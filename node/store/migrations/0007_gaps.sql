@@ -624,3 +624,34 @@ COMMENT ON COLUMN archive.form IS
 '{format, ttl, note, uri_host}, those that are set: the form of the documents, and how long after the end of a run they are sent.';
 COMMENT ON COLUMN archive.transform IS
 '{jmespath} or {jq}, and perhaps {raw}: produces the document to deliver; nothing is delivered if it has no output.';
+
+CREATE TABLE pscheduler_task (
+    task_id uuid PRIMARY KEY REFERENCES task ON DELETE CASCADE,
+    document jsonb,
+    detail jsonb NOT NULL,
+    participant smallint NOT NULL,
+    key text,
+    requester text NOT NULL
+);
+COMMENT ON TABLE pscheduler_task IS 'Tasks that were posted in the form of pScheduler, by its clients and nodes.';
+COMMENT ON COLUMN pscheduler_task.document IS
+'As it was posted: what is given back, so that a client recognises it. Null once the task was edited by other means.';
+COMMENT ON COLUMN pscheduler_task.detail IS 'The facts about it that do not change, as pScheduler tells them.';
+COMMENT ON COLUMN pscheduler_task.participant IS 'This node''s number in it: 0 if it was posted to be led here.';
+COMMENT ON COLUMN pscheduler_task.key IS 'Who knows it may end the task, from everywhere; null if there is none.';
+COMMENT ON COLUMN pscheduler_task.requester IS 'The address from which it was posted.';
+CREATE INDEX pscheduler_task_document ON pscheduler_task USING gin (document jsonb_path_ops);
+
+CREATE FUNCTION forget_document() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE pscheduler_task SET document = NULL WHERE task_id = NEW.id AND document IS NOT NULL;
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION forget_document() IS 'A task that was edited is no longer what was posted.';
+CREATE TRIGGER task_edited AFTER UPDATE OF spec, tools, schedule, priority, reference ON task FOR EACH ROW
+WHEN (
+    (old.spec, old.tools, old.schedule, old.priority, old.reference)
+    IS DISTINCT FROM (new.spec, new.tools, new.schedule, new.priority, new.reference)
+)
+EXECUTE FUNCTION forget_document();

@@ -1,0 +1,193 @@
+"""Posted tasks: from the document of a client to an ordinary task of this node, which leads it."""
+
+from __future__ import annotations
+
+import socket
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from node.model.errors import InvalidDocument, LimitRefused, NotAllowed, ParleyError
+from node.model.host_limits.rules import User
+from node.model.naming import NodeIndex
+from node.model.wire.archives import ArchiveChoice
+from node.model.wire.campaigns import DEFAULT
+from node.model.wire.tasks import TaskDocument, TestChoice
+from node.pscheduler import documents, hosts, posted
+from node.pscheduler.documents import Spoken
+from node.pscheduler.posted import PostedTask
+from node.pscheduler.refusals import Refusal, impossible, invalid
+from node.pscheduler.requesters import Requester
+from node.pscheduler.tests.contract import Language, ParleyTest
+from node.pscheduler.tests.registry import LANGUAGES
+from node.service import NodeService
+from node.store import pscheduler
+from node.store.database import Connection
+from node.store.pscheduler import PostedRecord
+from node.store.tasks import StoredTask
+
+
+def language_of(test: str) -> Language:
+    """Return the language of a test.
+
+    :raises Refusal: 404, there is no such test here.
+    """
+    language = LANGUAGES.get(test)
+    if language is None:
+        raise Refusal(404, f'No test "{test[:100]}" is available.')
+    return language
+
+
+class TaskPoster:
+    """Admits tasks that are posted in the form of pScheduler."""
+
+    def __init__(self, node: NodeService) -> None:
+        """Tasks are created as by the API of ``node``, but for a class of users of its own."""
+        self._node = node
+        self._hostname = socket.gethostname()
+
+    async def post(self, parsed: Any, requester: Requester, host: str) -> UUID:
+        """Create a task and return its id; ``host`` is how the caller writes this one.
+
+        :raises Refusal: it is no valid task, or this node cannot do it.
+        """
+        task = posted.read(parsed, self._node.clock.now())
+        language = self._language(task)
+        spoken = Spoken(task.test, task.spec, tuple(language.words(task.spec)), language)
+        document = self._document(task, language, host)
+        named = [word or host for word in language.participants(task.spec).names]
+        await self._require_allowed(requester, document)
+        along = partial(self._keep, task, spoken, named, requester)
+        async with self._node.creation_gate.place():
+            made, _ = await self._node.admission.create(
+                document, None, requester.label, requester.address, along
+            )
+        return made
+
+    async def propose(self, parsed: Any, requester: Requester, host: str) -> TaskDocument:
+        """Return our document for a task that could be posted; nothing is stored.
+
+        :raises Refusal: it could not.
+        """
+        task = posted.read(parsed, self._node.clock.now())
+        document = self._document(task, self._language(task), host)
+        await self._require_allowed(requester, document)
+        return document
+
+    def _language(self, task: PostedTask) -> Language:
+        """Return the language of a task whose spec it finds valid.
+
+        :raises Refusal: 400, the test is unknown, or its spec is not valid.
+        """
+        language = LANGUAGES.get(task.test)
+        if language is None:
+            names = ", ".join(LANGUAGES)
+            raise invalid(
+                f"Unable to validate test spec: no test '{task.test[:100]}' is available here; "
+                f"there are: {names}"
+            )
+        language.check(task.spec)
+        return language
+
+    def _document(self, task: PostedTask, language: Language, host: str) -> TaskDocument:
+        """Return the task in our form.
+
+        :raises Refusal: this node has no honest counterpart.
+        """
+        directory = self._node.directory
+        itself = directory.self
+        others = {self._hostname, self._node.settings.listen_host, hosts.host_part(host)}
+        own = hosts.own_words(itself, {*others, *self._node.contexts.addresses().values()})
+        participants = language.participants(task.spec).names
+        names = hosts.resolve(participants, own, itself, NodeIndex(directory.all))
+        ours = language.to_parley(task.spec, names)
+        contexts = posted.contexts_by_participant(task, names)
+        for name, address in ours.addresses.items():
+            if name not in contexts and not self._measures_at(name, address, own):
+                contexts[name] = f"address:{address}"
+        try:
+            return TaskDocument(
+                test=TestChoice(type=ours.type, spec=ours.spec),
+                tools=self._tools(task, ours),
+                schedule=task.schedule,
+                priority=task.priority,
+                contexts=contexts,
+                campaign=self._node.settings.pscheduler_campaign,
+                reference=None
+                if task.reference is None
+                else {documents.WRAPPED: posted.sanitised(task.reference)},
+                archives=tuple(filter(None, map(self.archive_of, task.archives))),
+            )
+        except ValueError as error:
+            raise invalid(f"Task is not valid: {error}") from None
+
+    def _measures_at(self, name: str, address: str, own: frozenset[str]) -> bool:
+        """Return whether an address is the one at which a participant measures anyway."""
+        itself = self._node.directory.self
+        if name == itself.name:
+            return hosts.is_own(address, own)
+        node = self._node.directory.find(address)
+        return node is not None and node.name == name
+
+    def _tools(self, task: PostedTask, ours: ParleyTest) -> tuple[str, ...]:
+        """Return the tools that a task names and this node knows for its test.
+
+        :raises Refusal: 422, it names tools, and none of them.
+        """
+        if not task.tools:
+            return ours.tools
+        known = self._node.capabilities.tools
+        able = {name for name, tool in known.items() if ours.type in tool.tests}
+        able &= set(ours.tools) or able
+        wanted = tuple(name for name in task.tools if name in able)
+        if not wanted:
+            named = ", ".join(name[:60] for name in task.tools)
+            raise impossible(
+                "Unable to complete request: No tool in common among the participants: "
+                f"{named} asked for, and {task.test} is measured here with "
+                f"{', '.join(sorted(able)) or 'no tool'}."
+            )
+        return wanted
+
+    def archive_of(self, spec: Any) -> ArchiveChoice | None:
+        """Return our archive for one of pScheduler; None for one that drops all.
+
+        :raises Refusal: there is no counterpart here.
+        """
+        if isinstance(spec, dict) and spec.get("archiver") == "bitbucket":
+            return None
+        raise impossible("Archives other than bitbucket cannot be used here yet.")
+
+    async def _require_allowed(self, requester: Requester, document: TaskDocument) -> None:
+        user = User(requester.label, document.campaign or DEFAULT, requester.address)
+        await self._node.user_limits.require(user, document)
+
+    async def _keep(
+        self,
+        task: PostedTask,
+        spoken: Spoken,
+        participants: list[str],
+        requester: Requester,
+        connection: Connection,
+        stored: StoredTask,
+    ) -> None:
+        """Store what was posted, with the facts about it."""
+        hints = {"requester": requester.address, "server": self._node.card.address}
+        detail = documents.static_detail(
+            stored.terms, spoken, participants, hints, documents.NO_LIMITS
+        )
+        text = posted.as_text(task.document)
+        record = PostedRecord(stored.id, text, detail, 0, task.key, requester.address)
+        await pscheduler.keep(connection, record)
+
+
+def refusal_of(error: ParleyError) -> Refusal:
+    """Return how a client is told that a task is not admitted."""
+    if isinstance(error, LimitRefused | NotAllowed):
+        return Refusal(403, f"Task forbidden by limits:\n{error.detail}")
+    if isinstance(error, InvalidDocument):
+        lines = "\n".join(f"{fault.pointer}: {fault.detail}" for fault in error.faults)
+        return Refusal(400, lines)
+    if error.status < 500 and error.status != 429:  # noqa: PLR2004 - later it may be in order
+        return Refusal(422, f"Unable to complete request: {error.detail}")
+    return Refusal(error.status, error.detail)

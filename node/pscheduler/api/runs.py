@@ -1,0 +1,161 @@
+"""Runs of a task, and their results in the forms that clients print."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from aiohttp import web
+
+from node.api.long_polling import until
+from node.pscheduler import answers, documents
+from node.pscheduler.api.tasks import knows_key, require_change, told
+from node.pscheduler.documents import ToldRun
+from node.pscheduler.parameters import load, uuid_of
+from node.pscheduler.posted import sanitised
+from node.pscheduler.refusals import Refusal, invalid
+from node.pscheduler.routing import Call, Need, Route
+from node.pscheduler.telling import ToldTask
+from node.pscheduler.tests.contract import Document
+from node.store.pscheduler import ToldFilter
+
+WAIT_S, WAIT_MAX_S = 30.0, 60.0
+_AT_ONCE_S = 0.25
+"""The time in which a result is awaited that nobody asks to wait for."""
+_RUNS_MAX = 2000
+_FORMATS = ("application/json", "text/plain", "text/html")
+
+
+def _wait_s(call: Call, default: float) -> float:
+    return min(call.query.seconds("wait", default), WAIT_MAX_S)
+
+
+async def listed(call: Call) -> web.StreamResponse:
+    """GET: the URLs of a task's runs, by time."""
+    task = await told(call)
+    since = call.query.instant("start")
+    if call.query.flag("upcoming"):
+        since = max(since or 0, call.facade.node.clock.now())
+    limit = call.query.integer("limit")
+    if limit is not None and limit < 1:
+        raise invalid("Argument 'limit' must be at least 1.")
+    found = await call.facade.teller.runs(
+        task,
+        ToldFilter(
+            task.id,
+            ends_after=since,
+            starts_before=call.query.instant("end"),
+            limit=min(limit or _RUNS_MAX, _RUNS_MAX),
+        ),
+    )
+    runs = f"{call.base}/tasks/{task.id}/runs"
+    return call.json([f"{runs}/{run.id}" for run in found])
+
+
+async def show(call: Call) -> web.StreamResponse:
+    """GET: a run, at once or when it has its result; or the first or next one."""
+    task = await told(call)
+    run = await _found(call, task)
+    whole = knows_key(call, task)
+    document = documents.run_document(
+        run, task.spoken, task.participants(call.host), call.base
+    )
+    archivings = await call.facade.archivings(task, run)
+    if archivings:
+        document["archivings"] = archivings
+    return call.json(document if whole else sanitised(document))
+
+
+async def _found(call: Call, task: ToldTask) -> ToldRun:
+    """Return the run that a path names, after as much waiting as its query asks for."""
+    local, merged = call.query.flag("wait-local"), call.query.flag("wait-merged")
+    if local and merged:
+        raise invalid("Cannot wait on local and merged results")
+    seconds = _wait_s(call, WAIT_S)
+    word = call.words["run"]
+    if word in {"first", "next"}:
+        return await _in_time(call, task, word, min(2 * seconds, WAIT_MAX_S))
+    run = uuid_of(word, "Run")
+    return await awaited(call, task, run, seconds if local or merged else 0)
+
+
+async def awaited(call: Call, task: ToldTask, run: UUID, seconds: float) -> ToldRun:
+    """Return a run when it is over, or as it is when the time is over."""
+
+    async def look() -> tuple[ToldRun, bool]:
+        current = await call.facade.teller.run(task, run)
+        return current, current.state in documents.ENDED
+
+    return await until(call.facade.node, look, seconds)
+
+
+async def _in_time(call: Call, task: ToldTask, word: str, seconds: float) -> ToldRun:
+    """Return the first run of a task, or the first one that is not over.
+
+    A run that has no time by the end of the waiting is told as one that does not start.
+    """
+    teller, node = call.facade.teller, call.facade.node
+
+    async def look() -> tuple[ToldRun | None, bool]:
+        since = node.clock.now() if word == "next" else None
+        wanted = ToldFilter(task.id, ends_after=since, waiting=True, limit=_RUNS_MAX)
+        found = await teller.runs(task, wanted)
+        first = next(iter(found), None)
+        placed = next((run for run in found if run.state != "nonstart" or not run.trying), None)
+        ended = task.task.ended_at is not None
+        if first is not None and first.trying:
+            return placed or first, placed is not None and placed.starts_at < first.starts_at
+        return first, first is not None or ended
+
+    run = await until(node, look, seconds)
+    if run is None:
+        raise Refusal(404, "No such run")
+    if run.trying or run.outcome is None:
+        return run
+    return run if run.state not in {"finished", "failed"} else await teller.run(task, run.id)
+
+
+async def result(call: Call) -> web.StreamResponse:
+    """GET: the merged result of a run, as JSON or in a form for people."""
+    task = await told(call)
+    form = call.query.text("format") or _FORMATS[0]
+    if form not in _FORMATS:
+        raise invalid(f"Unsupported format '{form[:60]}'; there are: {', '.join(_FORMATS)}")
+    run = await awaited(
+        call, task, uuid_of(call.words["run"], "Run"), _wait_s(call, _AT_ONCE_S)
+    )
+    merged = documents.result_of(run, task.spoken)
+    if merged is None:
+        raise Refusal(404, "No result available")
+    if form == _FORMATS[0]:
+        return call.json(sanitised(merged))
+    return answers.of_text(_formatted(task, merged, form), form)
+
+
+def _formatted(task: ToldTask, merged: Document, form: str) -> str:
+    if not merged.get("succeeded"):
+        return "Run failed." if form == answers.PLAIN else "<p>Run failed.</p>"
+    language = task.spoken.language
+    if language is None:
+        raise invalid(f"The test {task.spoken.test} has no form for people here.")
+    if form == answers.PLAIN:
+        return language.text(task.spoken.spec, merged)
+    page = language.html(task.spoken.spec, merged)
+    if page is None:
+        raise invalid(f"The test {task.spoken.test} has no form in HTML.")
+    return page
+
+
+async def create(call: Call) -> web.StreamResponse:
+    """POST: refused; this node places the runs of its tasks itself."""
+    task = await told(call)
+    require_change(call, task)
+    load(call.body, "Run")
+    raise Refusal(403, "This server schedules the runs of its tasks itself.")
+
+
+ROUTES = (
+    Route("GET", "/tasks/{task}/runs", listed, Need.READ),
+    Route("POST", "/tasks/{task}/runs", create, Need.WRITE),
+    Route("GET", "/tasks/{task}/runs/{run}", show, Need.READ),
+    Route("GET", "/tasks/{task}/runs/{run}/result", result, Need.READ),
+)

@@ -1,0 +1,269 @@
+"""Tasks, runs and entries of the schedule as pScheduler writes them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from node.model.classes import SchedulingClass
+from node.model.runstate import RunState
+from node.model.task_terms import TaskTerms
+from node.model.times import SECOND
+from node.pscheduler import times
+from node.pscheduler.tests.contract import MAINTAINER, Document, Language, Outcome
+
+DISPLAY = {
+    "pending": "Pending",
+    "on-deck": "On Deck",
+    "running": "Running",
+    "cleanup": "Cleanup",
+    "finished": "Finished",
+    "overdue": "Overdue",
+    "missed": "Missed",
+    "failed": "Failed",
+    "preempted": "Preempted",
+    "nonstart": "Non-Starter",
+    "canceled": "Canceled",
+}
+"""The states of runs, with the words that people see."""
+
+ON_DECK = 5 * SECOND
+"""The time before its start in which a run is prepared."""
+
+STATES: Mapping[str, str] = {
+    "waiting": "nonstart",
+    "held": "pending",
+    "scheduled": "pending",
+    RunState.SET_ASIDE: "pending",
+    RunState.RUNNING: "running",
+    RunState.MERGING: "cleanup",
+    RunState.FINISHED: "finished",
+    RunState.FAILED: "failed",
+    RunState.MISSED: "missed",
+    RunState.CANCELLED: "canceled",
+    RunState.DISPLACED: "preempted",
+    RunState.UNPLACED: "nonstart",
+}
+"""Our states, as a run is shown with them, and theirs."""
+
+ENDED = frozenset({"finished", "missed", "failed", "preempted", "nonstart", "canceled", "overdue"})
+"""States in which nothing more is awaited."""
+
+
+@dataclass(frozen=True)
+class Spoken:
+    """What a task measures, in the words of pScheduler.
+
+    ``language`` is None for a test of ours that pScheduler does not have; it is shown as it is.
+    """
+
+    test: str
+    spec: Document
+    words: tuple[str, ...]
+    language: Language | None = None
+
+    def enumeration(self, base: str) -> Document:
+        """Return the description of the test."""
+        href = {"href": f"{base}/tests/{self.test}"}
+        if self.language is not None:
+            return {**self.language.enumeration(), **href}
+        return {
+            "schema": 1,
+            "name": self.test,
+            "description": "A test that pScheduler does not have",
+            "version": "1.0",
+            "maintainer": dict(MAINTAINER),
+            **href,
+        }
+
+
+@dataclass(frozen=True)
+class ToldRun:
+    """A run as it is told: its state in pScheduler's words, and what it left behind.
+
+    ``number`` is that of this node among the participants. One that has no time, and for which it
+    is still sought, is ``trying``.
+    """
+
+    id: UUID
+    task: UUID
+    state: str
+    starts_at: int
+    ends_at: int
+    added_at: int
+    priority: int
+    number: int
+    reason: str | None = None
+    outcome: Outcome | None = None
+    trying: bool = False
+
+
+def state_of(state: str, starts_at: int, now: int) -> str:
+    """Return the state of a run in pScheduler's words."""
+    told = STATES[state]
+    return "on-deck" if told == "pending" and starts_at - now <= ON_DECK else told
+
+
+def static_detail(
+    terms: TaskTerms, spoken: Spoken, participants: Sequence[str], hints: Document, diags: str
+) -> Document:
+    """Return the facts about a task that do not change."""
+    kind = terms.scheduling_class
+    return {
+        "added": times.format_instant(terms.created_at),
+        "anytime": kind in {SchedulingClass.BACKGROUND, SchedulingClass.BACKGROUND_MULTI},
+        "cli": list(spoken.words),
+        "diags": diags,
+        "duration": times.format_duration(times.rounded_up(terms.duration)),
+        "exclusive": kind == SchedulingClass.EXCLUSIVE,
+        "hints": hints,
+        "multi-result": kind == SchedulingClass.BACKGROUND_MULTI,
+        "participant": 0,
+        "participants": list(participants),
+        "post": times.format_duration(0),
+        "slip": times.format_duration(terms.schedule.slip or 0),
+        "start": None,
+    }
+
+
+def changing_detail(base: str, task: UUID, *, enabled: bool, runs: int, started: int) -> Document:
+    """Return the facts about a task that change, and its addresses."""
+    href = f"{base}/tasks/{task}"
+    return {
+        "enabled": enabled,
+        "runs": runs,
+        "runs-started": started,
+        "href": href,
+        "runs-href": f"{href}/runs",
+        "first-run-href": f"{href}/runs/first",
+        "next-run-href": f"{href}/runs/next",
+    }
+
+
+def generated_task(terms: TaskTerms, spoken: Spoken) -> Document:
+    """Return the document of a task that was not posted in this form."""
+    schedule: Document = {
+        "slip": times.format_duration(terms.schedule.slip or 0),
+    }
+    if terms.schedule.start is not None:
+        schedule["start"] = times.format_instant(terms.schedule.start)
+    if terms.schedule.repeat is not None:
+        schedule["repeat"] = times.format_duration(terms.schedule.repeat)
+    if terms.schedule.cron is not None:
+        schedule |= {"repeat-cron": terms.schedule.cron, "schema": 2}
+    if terms.schedule.until is not None:
+        schedule["until"] = times.format_instant(terms.schedule.until)
+    if terms.schedule.max_runs is not None:
+        schedule["max-runs"] = terms.schedule.max_runs
+    if terms.schedule.slip_random:
+        schedule["sliprand"] = True
+    document: Document = {
+        "schema": 1,
+        "test": {"type": spoken.test, "spec": spoken.spec},
+        "schedule": schedule,
+    }
+    if terms.priority:
+        document |= {"priority": terms.priority, "schema": 3}
+    reference = terms.reference
+    if reference is not None:
+        wrapped = isinstance(reference, dict) and set(reference) == {WRAPPED}
+        document["reference"] = reference[WRAPPED] if wrapped else reference
+    return document
+
+
+WRAPPED = "pscheduler"
+"""The member of a task's reference here that has the reference that was posted."""
+
+
+def run_document(run: ToldRun, spoken: Spoken, participants: Sequence[str], base: str) -> Document:
+    """Return a run, without the deliveries of its result."""
+    task = f"{base}/tasks/{run.task}"
+    href = f"{task}/runs/{run.id}"
+    merged = result_of(run, spoken)
+    own = None if merged is None else part_of(run.outcome, merged)
+    several = [own] + [None] * (len(participants) - 1)
+    return {
+        "start-time": times.format_instant(run.starts_at),
+        "end-time": times.format_instant(times.rounded_up(run.ends_at)),
+        "duration": times.format_duration(times.rounded_up(run.ends_at - run.starts_at)),
+        "participant": run.number,
+        "participants": list(participants),
+        "participant-data": {},
+        "participant-data-full": [{} for _ in participants],
+        "state": run.state,
+        "state-display": DISPLAY[run.state],
+        "result": own,
+        "result-full": None if own is None else several,
+        "result-merged": merged,
+        "errors": run.reason,
+        "priority": run.priority,
+        "limit-diags": NO_LIMITS,
+        "added": times.format_instant(run.added_at),
+        "href": href,
+        "task-href": task,
+        "result-href": f"{href}/result",
+    }
+
+
+NO_LIMITS = "No limits were applied"
+
+
+def result_of(run: ToldRun, spoken: Spoken) -> Document | None:
+    """Return the merged result of a run; None while there is none, or there will be none."""
+    if run.outcome is None or run.state not in {"finished", "failed"}:
+        return None
+    if spoken.language is not None:
+        return spoken.language.result(spoken.spec, run.outcome)
+    succeeded = run.outcome.reason is None and run.outcome.result is not None
+    result = dict(run.outcome.result or {})
+    failure = {} if succeeded else {"error": run.outcome.reason or "no result", "diags": ""}
+    return {"schema": 1, "succeeded": succeeded, **failure, **result}
+
+
+def part_of(outcome: Outcome | None, merged: Document) -> Document:
+    """Return what the tool of this node told, around a result."""
+    parts = () if outcome is None else tuple(outcome.parts)
+    printed = [each.output for each in parts if each.output]
+    return {
+        "schema": 1,
+        "succeeded": bool(merged.get("succeeded")),
+        "diags": printed[0] if printed else "",
+        "error": merged.get("error", ""),
+        "result": merged if merged.get("succeeded") else None,
+    }
+
+
+def schedule_entry(
+    run: ToldRun, spoken: Spoken, task: Document, tool: Document | None, base: str
+) -> Document:
+    """Return a run as an entry of the schedule; ``task`` is its document with ``href``."""
+    href = f"{base}/tasks/{run.task}/runs/{run.id}"
+    return {
+        "start-time": times.format_instant(run.starts_at),
+        "end-time": times.format_instant(times.rounded_up(run.ends_at)),
+        "href": href,
+        "result-href": f"{href}/result",
+        "state": run.state,
+        "state-display": DISPLAY[run.state],
+        "task": task,
+        "cli": list(spoken.words),
+        "test": spoken.enumeration(base),
+        "tool": tool,
+        "errors": run.reason,
+        "priority": run.priority,
+    }
+
+
+def contains(whole: Any, part: Any) -> bool:
+    """Return whether a document contains another one, as ``@>`` of Postgres does."""
+    if isinstance(part, dict):
+        return isinstance(whole, dict) and all(
+            name in whole and contains(whole[name], each) for name, each in part.items()
+        )
+    if isinstance(part, list):
+        return isinstance(whole, list) and all(
+            any(contains(each, wanted) for each in whole) for wanted in part
+        )
+    return type(whole) is type(part) and bool(whole == part)

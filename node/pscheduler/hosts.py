@@ -1,0 +1,71 @@
+"""Hosts as pScheduler writes them, and the nodes that they stand for. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from node.model.loopback import is_loopback
+from node.model.naming import NodeIndex
+from node.pscheduler.refusals import Refusal, impossible, invalid
+from node.store.nodes import KnownNode
+
+
+def host_part(word: str) -> str:
+    """Return a host without its port: ``a.example:8443``, ``[::1]:8443`` and ``::1`` are read."""
+    if word.startswith("["):
+        return word[1:].partition("]")[0]
+    host, colon, port = word.rpartition(":")
+    return host if colon and port.isdecimal() and ":" not in host else word
+
+
+def own_words(itself: KnownNode, others: Collection[str]) -> frozenset[str]:
+    """Return the words that stand for this node, in small letters."""
+    words = {itself.name, itself.address, *others}
+    return frozenset(word.lower() for word in words)
+
+
+def resolve(
+    participants: Sequence[str | None],
+    own: Collection[str],
+    itself: KnownNode,
+    known: NodeIndex[KnownNode],
+) -> tuple[str, ...]:
+    """Return the names of the nodes that take part, this one first.
+
+    The first participant is whoever is asked, by whatever name the client reached it.
+
+    :raises Refusal: 400 if it is another node that is known here, or one takes part twice; 422 if
+        another participant is not known here.
+    """
+    lead, *others = participants
+    if lead is not None and not is_own(lead, own):
+        node = known.find(host_part(lead))
+        if node is not None and not node.is_self:
+            raise invalid(f"{lead} leads this task, and this is {itself.name}: post the task there.")
+    names = [itself.name]
+    for word in others:
+        name = itself.name if word is None or is_own(word, own) else _name_of(word, known)
+        if name in names:
+            raise Refusal(400, "All participants must be on separate systems.")
+        names.append(name)
+    return tuple(names)
+
+
+def is_own(word: str, own: Collection[str]) -> bool:
+    """Return whether a word stands for this node."""
+    host = host_part(word).lower()
+    return host in own or is_loopback(host)
+
+
+def _name_of(word: str, known: NodeIndex[KnownNode]) -> str:
+    host = host_part(word)
+    node = known.find(host)
+    if node is not None:
+        return node.name
+    sharing = ", ".join(sorted(each.name for each in known.sharing(host)))
+    if sharing:
+        raise impossible(f"{host} is shared by the nodes {sharing}; use the name of one of them.")
+    raise impossible(
+        f"No node {host} is known here; its owner and this one's make it known with: "
+        "parley node add URL"
+    )

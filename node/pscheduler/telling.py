@@ -1,0 +1,340 @@
+"""Tasks and runs of this node, read from its tables and told as documents of pScheduler."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+from uuid import UUID, uuid5
+
+from node.model.recurrence import slip_of
+from node.model.taskstate import TaskState
+from node.model.times import SECOND, to_the_second
+from node.pscheduler import answers, documents, posted
+from node.pscheduler.documents import Spoken, ToldRun
+from node.pscheduler.refusals import Refusal
+from node.pscheduler.tests.contract import Document, Outcome, PartOutcome
+from node.pscheduler.tests.registry import LANGUAGES
+from node.pscheduler.tools import tool_enumeration
+from node.service import NodeService
+from node.store import pscheduler, runs, tasks
+from node.store.database import Record
+from node.store.pscheduler import PostedFilter, PostedRecord, ToldFilter
+from node.store.runs import KeptPart
+from node.store.tasks import StoredTask
+
+_INTERVALS_MAX = 2000
+"""Maximum number of intervals of a task that are told at once."""
+
+
+class ToldTask:
+    """A task of this node with what was posted of it, if it was posted by a client of pScheduler."""
+
+    def __init__(self, task: StoredTask, record: PostedRecord | None) -> None:
+        """``record`` is None for a task that was created by other means."""
+        self.task, self.record = task, record
+        self.document: Document | None = None
+        if record is not None and record.document is not None:
+            self.document = json.loads(record.document)
+        self.spoken = self._spoken()
+
+    @property
+    def id(self) -> UUID:
+        """The id of the task."""
+        return self.task.id
+
+    @property
+    def streams(self) -> bool:
+        """Return whether each interval of its runs counts as a run."""
+        return self.task.terms.scheduling_class == "background-multi"
+
+    def _spoken(self) -> Spoken:
+        if self.document is not None:
+            test = self.document["test"]
+            language = LANGUAGES.get(test["type"])
+            if language is not None:
+                words = tuple(language.words(test["spec"]))
+                return Spoken(test["type"], test["spec"], words, language)
+        return spoken_of(self.task.terms.test, self.task.terms.spec)
+
+    def participants(self, host: str) -> list[str]:
+        """Return the participants as pScheduler names them; ``host`` is how this one was asked."""
+        if self.record is not None:
+            return [str(each) for each in self.record.detail.get("participants", [])]
+        return [p.name for p in self.task.terms.participants] or [host]
+
+    def shown(self, *, whole: bool = False) -> Document:
+        """Return the document; private members are null unless the ``whole`` one is asked for."""
+        if self.document is None:
+            return documents.generated_task(self.task.terms, self.spoken)
+        return self.document if whole else dict(posted.sanitised(self.document))
+
+    def static_detail(self, host: str) -> Document:
+        """Return the facts that do not change."""
+        if self.record is not None:
+            return self.record.detail
+        return documents.static_detail(
+            self.task.terms,
+            self.spoken,
+            self.participants(host),
+            {"requester": self.task.requester or self.task.lead},
+            documents.NO_LIMITS,
+        )
+
+
+def spoken_of(test: str, spec: Document) -> Spoken:
+    """Return a test of ours in the words of pScheduler, as it is if there are none."""
+    for language in LANGUAGES.values():
+        theirs = language.from_parley(test, spec)
+        if theirs is not None:
+            return Spoken(language.name, theirs, tuple(language.words(theirs)), language)
+    return Spoken(test, spec, ())
+
+
+class Teller:
+    """Reads tasks and runs, and tells them."""
+
+    def __init__(self, node: NodeService) -> None:
+        """Tell what is in the tables of ``node``."""
+        self._node = node
+
+    async def task(self, task: UUID) -> ToldTask:
+        """Return a task.
+
+        :raises Refusal: 404, it is unknown here.
+        """
+        found = await self.tasks([task])
+        if not found:
+            raise Refusal(404, "Task not found")
+        return found[task]
+
+    async def tasks(self, ids: Iterable[UUID]) -> dict[UUID, ToldTask]:
+        """Return those of these tasks that are known here."""
+        wanted = list(dict.fromkeys(ids))
+        if not wanted:
+            return {}
+        async with self._node.database.connection() as connection:
+            stored = await tasks.fetch_all(connection, wanted)
+            records = await pscheduler.fetch(connection, wanted)
+        return {task.id: ToldTask(task, records.get(task.id)) for task in stored}
+
+    async def document(
+        self, told: ToldTask, base: str, host: str, *, detail: bool, whole: bool = False
+    ) -> Document:
+        """Return a task as it is answered."""
+        document = {**told.shown(whole=whole), **self._added(told, base)}
+        if detail:
+            async with self._node.database.connection() as connection:
+                counted = await pscheduler.counts(connection, told.id)
+            document["detail"] = {
+                **told.static_detail(host),
+                **documents.changing_detail(
+                    base,
+                    told.id,
+                    enabled=told.task.state == TaskState.ACTIVE,
+                    runs=counted[0],
+                    started=counted[1],
+                ),
+            }
+        return document
+
+    def _added(self, told: ToldTask, base: str) -> Document:
+        return {"tool": told.task.terms.tool, "href": f"{base}/tasks/{told.id}"}
+
+    async def listed(
+        self, wanted: Any, base: str, *, expanded: bool, detail: bool
+    ) -> bytes:
+        """Return the posted tasks that contain a document, as a JSON list.
+
+        :raises Refusal: 400, it is no object.
+        """
+        if wanted is None:
+            wanted = {}
+        if not isinstance(wanted, dict):
+            raise Refusal(400, "Argument 'json' must be an object.")
+        rest = {name: each for name, each in wanted.items() if name not in {"detail", *_ADDED}}
+        about = wanted.get("detail", {})
+        if not isinstance(about, dict):
+            return b"[]\n"
+        fixed = {name: each for name, each in about.items() if name not in _CHANGING}
+        enabled = about.get("enabled")
+        chosen = PostedFilter(
+            document=posted.as_text(rest) if rest else None,
+            detail=fixed or None,
+            enabled=enabled if isinstance(enabled, bool) else None,
+        )
+        looked_at = {**wanted, "detail": about} if _is_deep(wanted, about) else None
+        async with self._node.database.connection() as connection:
+            rows = await pscheduler.listed(connection, chosen)
+        # Thousands of documents take a while; the loop serves others in the meantime.
+        return await asyncio.to_thread(
+            _listed, rows, base, looked_at, expanded=expanded, detail=detail
+        )
+
+    async def runs(self, told: ToldTask, wanted: ToldFilter) -> list[ToldRun]:
+        """Return the runs of a task, by start; of long runs their intervals."""
+        async with self._node.database.connection() as connection:
+            rows = await pscheduler.runs(connection, wanted)
+            pieces: Sequence[Record] = ()
+            if told.streams:
+                pieces = await pscheduler.intervals(
+                    connection, told.id, wanted.ends_after, wanted.starts_before, _INTERVALS_MAX
+                )
+        now = self._node.clock.now()
+        found = [told_run(row, told.task, now) for row in rows]
+        found += [told_interval(told.id, row) for row in pieces]
+        return sorted(found, key=lambda run: (run.starts_at, run.id))[: wanted.limit]
+
+    async def run(self, told: ToldTask, run: UUID) -> ToldRun:
+        """Return a run of a task with what it left behind.
+
+        :raises Refusal: 404, it has none with this id.
+        """
+        async with self._node.database.connection() as connection:
+            row = await pscheduler.run(connection, run, told.id)
+            parts = [] if row is None else await runs.parts(connection, run)
+        if row is None:
+            return await self._derived(told, run)
+        if row["state"] == "cancelled" and row["started_at"] is None:
+            raise Refusal(404, "Run not found")
+        return told_run(row, told.task, self._node.clock.now(), parts)
+
+    async def _derived(self, told: ToldTask, run: UUID) -> ToldRun:
+        """Return an interval of a long run, or the time in which a run had no time yet."""
+        async with self._node.database.connection() as connection:
+            rows = await pscheduler.runs(connection, ToldFilter(told.id, waiting=True))
+            pieces = await pscheduler.intervals(connection, told.id, None, None, _INTERVALS_MAX)
+        for piece in pieces:
+            if interval_id(piece["run"], piece["number"]) == run:
+                return told_interval(told.id, piece)
+        for row in rows:
+            if unplaced_id(row["id"]) == run:
+                return told_unplaced(row, told.task)
+        raise Refusal(404, "Run not found")
+
+
+_ADDED = frozenset({"tool", "href"})
+_CHANGING = frozenset(
+    {"enabled", "runs", "runs-started", "href", "runs-href", "first-run-href", "next-run-href"}
+)
+"""Members of a task that no table has in the form of JSON."""
+
+
+def _is_deep(wanted: Mapping[str, Any], about: Mapping[str, Any]) -> bool:
+    """Return whether a filter names what the database cannot compare."""
+    enabled = about.get("enabled", True)
+    others = (_CHANGING - {"enabled"}) & set(about)
+    return bool(others or _ADDED & set(wanted) or not isinstance(enabled, bool))
+
+
+def _listed(
+    rows: Sequence[Record], base: str, wanted: Document | None, *, expanded: bool, detail: bool
+) -> bytes:
+    if not expanded and wanted is None:
+        urls = [f"{base}/tasks/{row['task']}" for row in rows]
+        return answers.encoded(urls)
+    found = []
+    for row in rows:
+        href = f"{base}/tasks/{row['task']}"
+        document = json.loads(row["document"] or "{}")
+        if '"_' in (row["document"] or ""):
+            document = posted.sanitised(document)
+        changing = documents.changing_detail(
+            base,
+            row["task"],
+            enabled=row["state"] == TaskState.ACTIVE,
+            runs=row["runs"],
+            started=row["started"],
+        )
+        document |= {"tool": row["tool"], "href": href}
+        whole = {**document, "detail": {**row["detail"], **changing}}
+        if wanted is not None and not documents.contains(whole, wanted):
+            continue
+        shown = whole if detail else document
+        found.append(shown if expanded else href)
+    return answers.encoded(found)
+
+
+def told_run(
+    row: Record, task: StoredTask, now: int, parts: Sequence[KeptPart] = ()
+) -> ToldRun:
+    """Return a row of ``told_run`` or ``told_runs``; one that waits for time is told as such."""
+    if row["state"] == "waiting":
+        return told_unplaced(row, task)
+    state = documents.state_of(row["state"], row["starts_at"], now)
+    reason = row["reason"]
+    outcome = Outcome(
+        row["tool"],
+        row["result"],
+        reason if state == "failed" else None,
+        [
+            PartOutcome(part.name, part.command, part.output, part.result, part.reason)
+            for part in parts
+        ],
+    )
+    return ToldRun(
+        id=row["id"],
+        task=row["task"],
+        state=state,
+        starts_at=row["starts_at"],
+        ends_at=row["ends_at"],
+        added_at=row["created_at"],
+        priority=row["priority"],
+        number=row["participant"] or 0,
+        reason=reason,
+        outcome=outcome,
+    )
+
+
+def told_unplaced(row: Record, task: StoredTask) -> ToldRun:
+    """Return a run that has no time yet as one that does not start; it is still being placed."""
+    until = row["starts_at"] + slip_of(task.terms.recurrence, task.terms.duration, row["starts_at"])
+    sentence = f"{row['reason']}; still trying until {to_the_second(until)}"
+    return ToldRun(
+        id=unplaced_id(row["id"]),
+        task=row["task"],
+        state="nonstart",
+        starts_at=row["starts_at"],
+        ends_at=row["ends_at"],
+        added_at=row["created_at"],
+        priority=row["priority"],
+        number=row["participant"] or 0,
+        reason=sentence,
+        trying=True,
+    )
+
+
+def told_interval(task: UUID, row: Record) -> ToldRun:
+    """Return an interval of a long run as a run of its own, which has no length, at its end."""
+    ended = row["ends_at"] - row["ends_at"] % SECOND
+    return ToldRun(
+        id=interval_id(row["run"], row["number"]),
+        task=task,
+        state="finished" if row["result"] is not None else "failed",
+        starts_at=ended,
+        ends_at=ended,
+        added_at=row["merged_at"],
+        priority=row["priority"],
+        number=row["participant"] or 0,
+        reason=row["reason"],
+        outcome=Outcome(
+            row["tool"], row["result"], None if row["result"] is not None else row["reason"]
+        ),
+    )
+
+
+def interval_id(run: UUID, number: int) -> UUID:
+    """Return the id of an interval of a long run, as a run."""
+    return uuid5(run, str(number))
+
+
+def unplaced_id(run: UUID) -> UUID:
+    """Return the id of the time in which a run has no time; once it has, the run has its own."""
+    return uuid5(run, "nonstart")
+
+
+def tool_of(told: ToldTask, base: str) -> Document | None:
+    """Return the description of the tool of a task; None if none was chosen yet."""
+    tool = told.task.terms.tool
+    return None if tool is None else tool_enumeration(tool, base)
