@@ -69,7 +69,18 @@ class NodePlan:
 CommandFactory = Callable[[NodePlan], list[str]]
 
 _EACH_ITS_OWN = frozenset(
-    {"name", "listen", "url", "address", "dsn", "state_dir", "allow_remote", "plain_http", "pull"}
+    {
+        "name",
+        "listen",
+        "url",
+        "address",
+        "dsn",
+        "state_dir",
+        "allow_remote",
+        "plain_http",
+        "pull",
+        "pscheduler_listen",
+    }
 )
 """Settings that a lab sets for each node itself."""
 

@@ -123,11 +123,10 @@ class TaskPoster:
 
     def _measures_at(self, name: str, address: str, own: frozenset[str]) -> bool:
         """Return whether an address is the one at which a participant measures anyway."""
-        itself = self._node.directory.self
-        if name == itself.name:
-            return hosts.is_own(address, own)
         node = self._node.directory.find(address)
-        return node is not None and node.name == name
+        if node is not None:
+            return node.name == name
+        return name == self._node.directory.self.name and hosts.host_part(address).lower() in own
 
     def _tools(self, task: PostedTask, ours: ParleyTest) -> tuple[str, ...]:
         """Return the tools that a task names and this node knows for its test.

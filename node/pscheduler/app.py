@@ -15,7 +15,7 @@ from node.api.bodies import Bodies, expect_later
 from node.api.connections import keep_connection
 from node.model.errors import InvalidDocument, ParleyError, fault_of
 from node.pscheduler import answers
-from node.pscheduler.api import host, participating, plugins, runs, tasks
+from node.pscheduler.api import host, participating, plugins, runs, schedule, status, tasks
 from node.pscheduler.facade import FACADE, LEVEL_MAX, Facade
 from node.pscheduler.parameters import Parameters
 from node.pscheduler.refusals import Refusal
@@ -27,6 +27,8 @@ ROUTES: tuple[Route, ...] = (
     *plugins.ROUTES,
     *tasks.ROUTES,
     *runs.ROUTES,
+    *schedule.ROUTES,
+    *status.ROUTES,
 )
 
 BODY_MAX = 1_000_000
@@ -91,7 +93,7 @@ async def refusals(request: web.Request, handler: Handler) -> web.StreamResponse
         if error.status < web.HTTPBadRequest.status_code:
             raise
         answer = answers.of_text(error.reason, status=error.status)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - it is logged, and told as what it is
         answer = _refusal(request, error)
     answer.force_close()  # clients open a connection for each request
     return answer
@@ -102,7 +104,7 @@ def _refusal(request: web.Request, error: Exception) -> web.Response:
         return answers.of_text(error.text, status=error.status)
     explained = error if isinstance(error, ParleyError) else fault_of(error)
     if explained is None:
-        log.exception("request failed", method=request.method, path=request.path)
+        log.error("request failed", method=request.method, path=request.path, exc_info=error)
         return answers.of_text("This node has met a fault of its own; its log has it.", status=500)
     if isinstance(explained, InvalidDocument):
         lines = "\n".join(f"{fault.pointer}: {fault.detail}" for fault in explained.faults)

@@ -11,6 +11,7 @@ from node.model.classes import SchedulingClass
 from node.model.runstate import RunState
 from node.model.task_terms import TaskTerms
 from node.model.times import SECOND
+from node.model.wire.tasks import Schedule
 from node.pscheduler import times
 from node.pscheduler.tests.contract import MAINTAINER, Document, Language, Outcome
 
@@ -144,25 +145,10 @@ def changing_detail(base: str, task: UUID, *, enabled: bool, runs: int, started:
 
 def generated_task(terms: TaskTerms, spoken: Spoken) -> Document:
     """Return the document of a task that was not posted in this form."""
-    schedule: Document = {
-        "slip": times.format_duration(terms.schedule.slip or 0),
-    }
-    if terms.schedule.start is not None:
-        schedule["start"] = times.format_instant(terms.schedule.start)
-    if terms.schedule.repeat is not None:
-        schedule["repeat"] = times.format_duration(terms.schedule.repeat)
-    if terms.schedule.cron is not None:
-        schedule |= {"repeat-cron": terms.schedule.cron, "schema": 2}
-    if terms.schedule.until is not None:
-        schedule["until"] = times.format_instant(terms.schedule.until)
-    if terms.schedule.max_runs is not None:
-        schedule["max-runs"] = terms.schedule.max_runs
-    if terms.schedule.slip_random:
-        schedule["sliprand"] = True
     document: Document = {
         "schema": 1,
         "test": {"type": spoken.test, "spec": spoken.spec},
-        "schedule": schedule,
+        "schedule": _schedule(terms.schedule),
     }
     if terms.priority:
         document |= {"priority": terms.priority, "schema": 3}
@@ -171,6 +157,21 @@ def generated_task(terms: TaskTerms, spoken: Spoken) -> Document:
         wrapped = isinstance(reference, dict) and set(reference) == {WRAPPED}
         document["reference"] = reference[WRAPPED] if wrapped else reference
     return document
+
+
+def _schedule(schedule: Schedule) -> Document:
+    """Return our schedule in pScheduler's words."""
+    members: Document = {
+        "slip": times.format_duration(schedule.slip or 0),
+        "start": None if schedule.start is None else times.format_instant(schedule.start),
+        "repeat": None if schedule.repeat is None else times.format_duration(schedule.repeat),
+        "repeat-cron": schedule.cron,
+        "schema": None if schedule.cron is None else 2,
+        "until": None if schedule.until is None else times.format_instant(schedule.until),
+        "max-runs": schedule.max_runs,
+        "sliprand": schedule.slip_random or None,
+    }
+    return {name: value for name, value in members.items() if value is not None}
 
 
 WRAPPED = "pscheduler"

@@ -5,12 +5,9 @@ from __future__ import annotations
 from aiohttp import web
 
 from node.pscheduler.admission import TaskPoster
-from node.pscheduler.documents import ToldRun
 from node.pscheduler.refusals import Refusal
-from node.pscheduler.requesters import Gate, Requester
-from node.pscheduler.routing import Need
+from node.pscheduler.requesters import Gate, Need, Requester
 from node.pscheduler.telling import Teller, ToldTask
-from node.pscheduler.tests.contract import Document
 from node.service import NodeService
 
 API_LEVEL = 4
@@ -40,10 +37,6 @@ class Facade:
     async def end_task(self, told: ToldTask) -> None:
         """End a task and its runs; one that has ended stays as it is."""
         await self.node.termination.cancel_task(told.id)
-
-    async def archivings(self, told: ToldTask, run: ToldRun) -> list[Document]:
-        """Return what became of the deliveries of a run's result."""
-        return []
 
     def requester(self, request: web.Request) -> Requester:
         """Return the caller of a request."""

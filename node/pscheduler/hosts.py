@@ -38,30 +38,29 @@ def resolve(
         another participant is not known here.
     """
     lead, *others = participants
-    if lead is not None and not is_own(lead, own):
-        node = known.find(host_part(lead))
-        if node is not None and not node.is_self:
-            raise invalid(f"{lead} leads this task, and this is {itself.name}: post the task there.")
+    node = None if lead is None or host_part(lead).lower() in own else known.find(host_part(lead))
+    if node is not None and not node.is_self:
+        raise invalid(f"{lead} leads this task, and this is {itself.name}: post the task there.")
     names = [itself.name]
     for word in others:
-        name = itself.name if word is None or is_own(word, own) else _name_of(word, known)
+        name = itself.name if word is None else _name_of(word, own, itself, known)
         if name in names:
             raise Refusal(400, "All participants must be on separate systems.")
         names.append(name)
     return tuple(names)
 
 
-def is_own(word: str, own: Collection[str]) -> bool:
-    """Return whether a word stands for this node."""
-    host = host_part(word).lower()
-    return host in own or is_loopback(host)
-
-
-def _name_of(word: str, known: NodeIndex[KnownNode]) -> str:
+def _name_of(
+    word: str, own: Collection[str], itself: KnownNode, known: NodeIndex[KnownNode]
+) -> str:
     host = host_part(word)
+    if host.lower() in own:
+        return itself.name
     node = known.find(host)
     if node is not None:
         return node.name
+    if is_loopback(host):
+        return itself.name
     sharing = ", ".join(sorted(each.name for each in known.sharing(host)))
     if sharing:
         raise impossible(f"{host} is shared by the nodes {sharing}; use the name of one of them.")

@@ -1,4 +1,4 @@
-"""A task as a client of pScheduler posts it: its members, its schedule, its private values. Pure."""
+"""A task as a client of pScheduler posts it: members, schedule, private values. Pure."""
 
 from __future__ import annotations
 
@@ -50,7 +50,13 @@ _SCHEDULE: Mapping[str, type | tuple[type, ...]] = {
     "sliprand": bool,
     "max-runs": int,
 }
-_KINDS = {int: "an integer", str: "a string", dict: "an object", list: "an array", bool: "a boolean"}
+_KINDS = {
+    int: "an integer",
+    str: "a string",
+    dict: "an object",
+    list: "an array",
+    bool: "a boolean",
+}
 
 
 @dataclass(frozen=True)
@@ -182,9 +188,7 @@ def schedule_of(terms: Document, slip: int, now: int) -> ScheduleDocument:
         raise invalid(f"Schedule is not valid: {error}") from None
 
 
-def _check(
-    what: str, document: Document, members: Mapping[str, type | tuple[type, ...]]
-) -> None:
+def _check(what: str, document: Document, members: Mapping[str, type | tuple[type, ...]]) -> None:
     for name, value in document.items():
         expected = members.get(name)
         if expected is None and name.startswith("_"):

@@ -10,12 +10,22 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Collection
 from dataclasses import dataclass
+from enum import StrEnum
 
 from node.model.loopback import is_loopback
 from node.model.targets import Network
 
 PREFIX = "pscheduler:"
 """Begins the label of these callers; no token has a label with a colon."""
+
+
+class Need(StrEnum):
+    """The right that a route needs."""
+
+    NONE = "none"
+    """Anybody may ask whether this is a node, and what it can measure."""
+    READ = "read"
+    WRITE = "write"
 
 
 @dataclass(frozen=True)

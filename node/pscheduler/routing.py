@@ -4,30 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aiohttp import web
 
 from node.pscheduler import answers
+from node.pscheduler.facade import Facade
 from node.pscheduler.parameters import Parameters
 from node.pscheduler.refusals import Refusal
-from node.pscheduler.requesters import Requester
-
-if TYPE_CHECKING:
-    from node.pscheduler.facade import Facade
+from node.pscheduler.requesters import Need, Requester
 
 ROOT = "pscheduler"
 """The first word of every path."""
-
-
-class Need(StrEnum):
-    """The right that a route needs."""
-
-    NONE = "none"
-    """Anybody may ask: whether this is a node, and what it can measure."""
-    READ = "read"
-    WRITE = "write"
 
 
 @dataclass(frozen=True)

@@ -11,14 +11,14 @@ from uuid import UUID, uuid5
 from node.model.recurrence import slip_of
 from node.model.taskstate import TaskState
 from node.model.times import SECOND, to_the_second
-from node.pscheduler import answers, documents, posted
+from node.pscheduler import answers, documents, posted, times
 from node.pscheduler.documents import Spoken, ToldRun
 from node.pscheduler.refusals import Refusal
 from node.pscheduler.tests.contract import Document, Outcome, PartOutcome
 from node.pscheduler.tests.registry import LANGUAGES
-from node.pscheduler.tools import tool_enumeration
+from node.pscheduler.tools import archiver_enumeration, tool_enumeration
 from node.service import NodeService
-from node.store import pscheduler, runs, tasks
+from node.store import archives, pscheduler, runs, tasks
 from node.store.database import Record
 from node.store.pscheduler import PostedFilter, PostedRecord, ToldFilter
 from node.store.runs import KeptPart
@@ -29,7 +29,7 @@ _INTERVALS_MAX = 2000
 
 
 class ToldTask:
-    """A task of this node with what was posted of it, if it was posted by a client of pScheduler."""
+    """A task of this node, with its document if a client of pScheduler posted it."""
 
     def __init__(self, task: StoredTask, record: PostedRecord | None) -> None:
         """``record`` is None for a task that was created by other means."""
@@ -142,9 +142,7 @@ class Teller:
     def _added(self, told: ToldTask, base: str) -> Document:
         return {"tool": told.task.terms.tool, "href": f"{base}/tasks/{told.id}"}
 
-    async def listed(
-        self, wanted: Any, base: str, *, expanded: bool, detail: bool
-    ) -> bytes:
+    async def listed(self, wanted: Any, base: str, *, expanded: bool, detail: bool) -> bytes:
         """Return the posted tasks that contain a document, as a JSON list.
 
         :raises Refusal: 400, it is no object.
@@ -199,6 +197,24 @@ class Teller:
         if row["state"] == "cancelled" and row["started_at"] is None:
             raise Refusal(404, "Run not found")
         return told_run(row, told.task, self._node.clock.now(), parts)
+
+    async def archivings(self, told: ToldTask, run: ToldRun, base: str) -> list[Document]:
+        """Return what became of the result of a run at the archives that its task names."""
+        named = (told.document or {}).get("archives", [])
+        if not named or run.state not in documents.ENDED:
+            return []
+        async with self._node.database.connection() as connection:
+            rows = await archives.deliveries(
+                connection, archives.DeliveryFilter(run=run.id, whole_runs=True)
+            )
+        left = sorted(rows, key=lambda row: row["number"])
+        told_ones = []
+        for spec in named:
+            row = next((row for row in left if row["archiver"] == spec["archiver"]), None)
+            if row is not None:
+                left.remove(row)
+            told_ones.append(archiving(posted.sanitised(spec), row, run, base))
+        return told_ones
 
     async def _derived(self, told: ToldTask, run: UUID) -> ToldRun:
         """Return an interval of a long run, or the time in which a run had no time yet."""
@@ -256,9 +272,7 @@ def _listed(
     return answers.encoded(found)
 
 
-def told_run(
-    row: Record, task: StoredTask, now: int, parts: Sequence[KeptPart] = ()
-) -> ToldRun:
+def told_run(row: Record, task: StoredTask, now: int, parts: Sequence[KeptPart] = ()) -> ToldRun:
     """Return a row of ``told_run`` or ``told_runs``; one that waits for time is told as such."""
     if row["state"] == "waiting":
         return told_unplaced(row, task)
@@ -332,6 +346,34 @@ def interval_id(run: UUID, number: int) -> UUID:
 def unplaced_id(run: UUID) -> UUID:
     """Return the id of the time in which a run has no time; once it has, the run has its own."""
     return uuid5(run, "nonstart")
+
+
+def archiving(spec: Document, row: Record | None, run: ToldRun, base: str) -> Document:
+    """Return the delivery of a run's result to an archive; None is a delivery that is not made.
+
+    What drops all has it at once.
+    """
+    drops = spec["archiver"] == "bitbucket"
+    delivered = drops or (row is not None and row["state"] == "delivered")
+    failed = row is not None and row["last_error"] is not None
+    tried_at = run.ends_at if row is None else row["tried_at"]
+    attempt: Document = {
+        "time": None if tried_at is None else times.format_instant(tried_at),
+        "return-code": 0 if delivered else 1,
+        "stdout": {"succeeded": delivered},
+        "stderr": "",
+    }
+    if failed and row is not None:
+        attempt["stdout"]["error"] = row["last_error"]
+    return {
+        "spec": spec,
+        "archiver": archiver_enumeration(spec["archiver"], base),
+        "archiver_data": spec.get("data", {}),
+        "completed": drops or row is None or row["state"] != "waiting",
+        "archived": delivered,
+        "last_attempt": attempt["time"],
+        "diags": [attempt] if delivered or failed else [],
+    }
 
 
 def tool_of(told: ToldTask, base: str) -> Document | None:

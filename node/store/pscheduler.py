@@ -75,7 +75,7 @@ async def listed(connection: Connection, wanted: PostedFilter) -> list[Record]:
 
 async def counts(connection: Connection, task: UUID) -> tuple[int, int]:
     """Return how many runs of a task were booked, and how many of them began."""
-    row = await connection.fetchrow(_SQL["count_runs"], task)
+    [row] = await connection.fetch(_SQL["count_runs"], task)
     return (row["runs"], row["started"])
 
 
@@ -89,7 +89,7 @@ async def count_by_state(
 
 async def last_runs(connection: Connection) -> tuple[int | None, int | None]:
     """Return when the last run has finished, and when the latest booked one starts."""
-    row = await connection.fetchrow(_SQL["last_runs"])
+    [row] = await connection.fetch(_SQL["last_runs"])
     return (row["finished"], row["scheduled"])
 
 
@@ -104,7 +104,7 @@ class ToldFilter:
     starts_before: int | None = None
     limit: int = 1000
     waiting: bool = False
-    """Whether runs that have no time yet are listed, too."""
+    """True to list runs that have no time yet, too."""
 
 
 async def run(connection: Connection, run: UUID, task: UUID) -> Record | None:
@@ -135,7 +135,5 @@ async def intervals(
     connection: Connection, task: UUID, since: int | None, before: int | None, limit: int
 ) -> list[Record]:
     """Return the merged intervals of a task's long runs: rows of the query ``told_intervals``."""
-    rows: list[Record] = await connection.fetch(
-        _SQL["told_intervals"], task, since, before, limit
-    )
+    rows: list[Record] = await connection.fetch(_SQL["told_intervals"], task, since, before, limit)
     return rows

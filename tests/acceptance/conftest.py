@@ -57,10 +57,16 @@ def _begin_with_the_tutorial(items: list[pytest.Item]) -> None:
         items[at] = item
 
 
+def facade_of(listen: str) -> str:
+    """Return where the façade for clients of pScheduler listens, by where the API does."""
+    return f"{listen.removeprefix('http://').rpartition(':')[0]}:8443"
+
+
 def _command(plan: NodePlan, evil_place: Path) -> list[str]:
     settings = [f"PARLEY_HOLD_LIFE=PT{HOLD_LIFE_S}S", f"PARLEY_LEASE=PT{HOLD_LIFE_S}S"]
     settings += [f"PARLEY_PART_GRACE=PT{PART_GRACE_S}S"]
     settings += [f"PARLEY_CONTEXTS={ALLOWED.get(plan.name, '')}"]
+    settings += [f"PARLEY_PSCHEDULER_LISTEN={facade_of(plan.listen)}"]
     if plan.name == evil.NODE:
         settings += [f"PATH={evil_place}:{os.environ['PATH']}"]
     return ["env", *settings, *node_command(plan)]

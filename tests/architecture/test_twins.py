@@ -126,6 +126,8 @@ WITHOUT = {
     "node.store/audit": set(Queries("node.store", "audit")) - {"keep_entries", "purge_entries"},
     # Nobody has webhooks there.
     "node.store/webhooks": set(Queries("node.store", "webhooks")),
+    # No client of pScheduler asks a simulated node.
+    "node.store/pscheduler": set(Queries("node.store", "pscheduler")),
     # The tables in memory need no setup.
     "node.store/setup": set(Queries("node.store", "setup")),
 }

@@ -1,4 +1,4 @@
-"""What this server is: its name, its level, its clock."""
+"""The name, level and clock of this server."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from aiohttp import web
 
-from node.pscheduler import answers, tools
+from node.pscheduler import tools
 from node.pscheduler.admission import language_of
 from node.pscheduler.posted import contexts_of
 from node.pscheduler.refusals import Refusal, invalid

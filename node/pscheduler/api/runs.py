@@ -13,7 +13,8 @@ from node.pscheduler.documents import ToldRun
 from node.pscheduler.parameters import load, uuid_of
 from node.pscheduler.posted import sanitised
 from node.pscheduler.refusals import Refusal, invalid
-from node.pscheduler.routing import Call, Need, Route
+from node.pscheduler.requesters import Need
+from node.pscheduler.routing import Call, Route
 from node.pscheduler.telling import ToldTask
 from node.pscheduler.tests.contract import Document
 from node.store.pscheduler import ToldFilter
@@ -56,10 +57,8 @@ async def show(call: Call) -> web.StreamResponse:
     task = await told(call)
     run = await _found(call, task)
     whole = knows_key(call, task)
-    document = documents.run_document(
-        run, task.spoken, task.participants(call.host), call.base
-    )
-    archivings = await call.facade.archivings(task, run)
+    document = documents.run_document(run, task.spoken, task.participants(call.host), call.base)
+    archivings = await call.facade.teller.archivings(task, run, call.base)
     if archivings:
         document["archivings"] = archivings
     return call.json(document if whole else sanitised(document))
@@ -120,9 +119,7 @@ async def result(call: Call) -> web.StreamResponse:
     form = call.query.text("format") or _FORMATS[0]
     if form not in _FORMATS:
         raise invalid(f"Unsupported format '{form[:60]}'; there are: {', '.join(_FORMATS)}")
-    run = await awaited(
-        call, task, uuid_of(call.words["run"], "Run"), _wait_s(call, _AT_ONCE_S)
-    )
+    run = await awaited(call, task, uuid_of(call.words["run"], "Run"), _wait_s(call, _AT_ONCE_S))
     merged = documents.result_of(run, task.spoken)
     if merged is None:
         raise Refusal(404, "No result available")

@@ -11,7 +11,8 @@ from node.pscheduler import answers
 from node.pscheduler.admission import refusal_of
 from node.pscheduler.parameters import load, uuid_of
 from node.pscheduler.refusals import Refusal
-from node.pscheduler.routing import Call, Need, Route
+from node.pscheduler.requesters import Need
+from node.pscheduler.routing import Call, Route
 from node.pscheduler.telling import ToldTask
 
 

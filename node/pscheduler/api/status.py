@@ -1,0 +1,171 @@
+"""The state of this node in the words of pScheduler: services, runs, and what waits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from aiohttp import web
+
+from node.execution import path_mtu
+from node.model.errors import ParleyError
+from node.model.host_limits.rules import User
+from node.model.leads import LeadState
+from node.model.wire.campaigns import DEFAULT
+from node.model.wire.fields import is_host
+from node.model.wire.plans import Outcome, PlanRequest
+from node.pscheduler import answers, documents, times
+from node.pscheduler.admission import refusal_of
+from node.pscheduler.refusals import Refusal, invalid
+from node.pscheduler.requesters import Need
+from node.pscheduler.routing import Call, Route
+from node.pscheduler.tests.contract import Document
+from node.readiness import leads_of
+from node.store import archives, pscheduler, readiness
+
+_SEARCH_S = 10.0
+_SEARCHES = asyncio.Semaphore(2)
+"""Taken by searches for a path's MTU: each of them sends packets."""
+
+_COUNTED: Mapping[str, tuple[str, ...]] = {
+    "pending": ("scheduled", "set-aside"),
+    "on-deck": (),
+    "running": ("running",),
+    "cleanup": ("merging",),
+    "finished": ("finished",),
+    "overdue": (),
+    "missed": ("missed",),
+    "failed": ("failed",),
+    "preempted": ("displaced",),
+    "nonstart": ("unplaced", "waiting", "gap"),
+}
+"""By state of a run in pScheduler's words, our states of which it consists."""
+
+
+async def status(call: Call) -> web.StreamResponse:
+    """GET: the services of this node, with how long they have been there, and its latest runs."""
+    node = call.facade.node
+    now = node.clock.now()
+    async with node.database.connection() as connection:
+        finished, scheduled = await pscheduler.last_runs(connection)
+    itself = _service(now, now - node.started, None)
+    told: Document = {
+        "time": times.format_zulu(now),
+        "limits": {"ok": True},
+        "services": {
+            "ticker": itself,
+            "scheduler": await _scheduler(call, now),
+            "runner": itself,
+            "archiver": itself,
+        },
+        "runs": {
+            "last-finished": None if finished is None else times.format_zulu(finished),
+            "last-scheduled": None if scheduled is None else times.format_zulu(scheduled),
+        },
+    }
+    return call.json(told)
+
+
+async def _scheduler(call: Call, now: int) -> Document:
+    """Return what is known of the lead: overdue since it was last heard of, if none plans."""
+    leads = await leads_of(call.facade.node)
+    planning = [lead for lead, state in leads if state is LeadState.PLANNING]
+    if planning:
+        lead = max(planning, key=lambda each: each.seen_at)
+        return _service(lead.seen_at, now - (lead.started_at or now), None)
+    seen = max((lead.seen_at for lead, _ in leads), default=call.facade.node.started)
+    return _service(seen, 0, now - seen)
+
+
+def _service(seen_at: int, uptime: int, overdue: int | None) -> Document:
+    return {
+        "time": times.format_zulu(seen_at),
+        "uptime": times.format_duration(times.rounded_up(uptime)),
+        "overdue": None if overdue is None else times.format_duration(times.rounded_up(overdue)),
+    }
+
+
+async def runs(call: Call) -> web.StreamResponse:
+    """GET: the number of runs in a state."""
+    state = call.words["state"]
+    if state not in _COUNTED:
+        raise Refusal(404, f"There is no state '{state[:60]}'.")
+    since, before = call.query.instant("start"), call.query.instant("end")
+    now = call.facade.node.clock.now()
+    async with call.facade.node.database.connection() as connection:
+        counts = await pscheduler.count_by_state(connection, since, before)
+        soon = await pscheduler.count_by_state(connection, now, now + documents.ON_DECK)
+    near = min(soon.get("scheduled", 0), counts.get("scheduled", 0))
+    number = sum(counts.get(each, 0) for each in _COUNTED[state])
+    if state in {"pending", "on-deck"}:
+        number = near if state == "on-deck" else number - near
+    return answers.of_text(str(number), answers.HTML)
+
+
+async def archiving(call: Call) -> web.StreamResponse:
+    """GET: the number of deliveries that wait."""
+    async with call.facade.node.database.connection() as connection:
+        rows = await archives.backlog(connection)
+    return answers.of_text(str(sum(row["waiting"] for row in rows)), answers.HTML)
+
+
+async def http_queue(call: Call) -> web.StreamResponse:
+    """GET: the number of messages to other nodes that wait."""
+    now = call.facade.node.clock.now()
+    async with call.facade.node.database.connection() as connection:
+        standing = await readiness.standing(connection, now, now + 1)
+    return answers.of_text(str(standing.outbox), answers.HTML)
+
+
+async def pause(call: Call) -> web.StreamResponse:
+    """GET: whether this node is paused, which it cannot be as a whole."""
+    return call.json({"is_paused": False})
+
+
+async def mtu_safe(call: Call) -> web.StreamResponse:
+    """GET: whether packets of the size that this host sends get to another one."""
+    dest = call.query.text("dest")
+    if dest is None or not is_host(dest):
+        raise invalid("Argument 'dest' must be the name or address of a host.")
+    async with _SEARCHES:
+        found = await path_mtu.find(dest, call.facade.node.tool_runner, _SEARCH_S)
+    if found.mtu is None:
+        return call.json({"safe": False, "message": found.fault or "No answer"})
+    if found.vanished is not None:
+        message = f"packets of {found.vanished} bytes are lost without a report"
+        return call.json({"safe": False, "message": message})
+    return call.json({"safe": True, "message": f"{found.mtu} bytes"})
+
+
+async def limits(call: Call) -> web.StreamResponse:
+    """GET: whether a task would be admitted, with what would become of it."""
+    proposal = call.query.json("proposal")
+    node = call.facade.node
+    try:
+        document = await call.facade.poster.propose(proposal, call.requester, call.host)
+        user = User(call.requester.label, document.campaign or DEFAULT, call.requester.address)
+        posted = document.model_dump(mode="json", exclude_unset=True)
+        plan = await node.preview(PlanRequest.model_validate(posted), user)
+    except ParleyError as error:
+        return call.json({"passed": False, "diags": refusal_of(error).text})
+    passed = plan.outcome is not Outcome.REFUSED
+    return call.json({"passed": passed, "diags": f"{documents.NO_LIMITS}\n{plan.sentence}"})
+
+
+async def debug(call: Call) -> web.StreamResponse:  # noqa: ARG001 - all handlers have one form
+    """GET: a sign that nothing is to be switched here."""
+    return answers.of_text("This server logs what its PARLEY_LOG_LEVEL says.")
+
+
+ROUTES = (
+    Route("GET", "/status", status, Need.READ),
+    Route("GET", "/stat/runs/{state}", runs, Need.READ),
+    Route("GET", "/stat/archiving/backlog", archiving, Need.READ),
+    Route("GET", "/stat/archiving/upcoming", archiving, Need.READ),
+    Route("GET", "/stat/http-queue/backlog", http_queue, Need.READ),
+    Route("GET", "/stat/http-queue/length", http_queue, Need.READ),
+    Route("GET", "/stat/control/pause", pause),
+    Route("GET", "/mtu-safe", mtu_safe, Need.READ),
+    Route("GET", "/limits", limits, Need.READ),
+    Route("GET", "/debug", debug),
+)
