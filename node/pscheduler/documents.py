@@ -55,7 +55,7 @@ ENDED = frozenset({"finished", "missed", "failed", "preempted", "nonstart", "can
 
 @dataclass(frozen=True)
 class Spoken:
-    """What a task measures, in the words of pScheduler.
+    """A measurement of a task in the words of pScheduler.
 
     ``language`` is None for a test of ours that pScheduler does not have; it is shown as it is.
     """
