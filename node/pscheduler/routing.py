@@ -66,7 +66,7 @@ class RouteTable:
     """Finds the route of a request."""
 
     def __init__(self, routes: Iterable[Route]) -> None:
-        """Of two paths that match, the one that was named first is taken."""
+        """The first of two routes that match is taken."""
         self._by_length: dict[int, list[Route]] = {}
         for route in routes:
             self._by_length.setdefault(len(route.words), []).append(route)
