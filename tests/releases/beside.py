@@ -85,6 +85,7 @@ class Story:
             line += f" --slip 3s --participant {lead} --participant {other}"
             await self._parley(lead, line)
         await self._step(self._nothing)
+        await self._step(self._new_command)
 
     async def _step(self, change: Callable[[], Awaitable[None]]) -> None:
         print(f"  ..  {(change.__doc__ or '').rstrip('.')}", flush=True)
@@ -98,6 +99,21 @@ class Story:
 
     async def _nothing(self) -> None:
         """Node a and node b are of the last release."""
+
+    async def _new_command(self) -> None:
+        """The command of this program asks node a, which is of the last release."""
+        for line in (
+            "task create rtt --spec dest=127.0.0.1 --spec count=1",
+            "task list",
+            "run list",
+            "schedule",
+            "explain @-1",
+            "node list",
+            "campaign list",
+            "archive list",
+            "reservation list",
+        ):
+            await self._parley("a", line, _NEW)
 
     async def _migrate(self) -> None:
         """The database of node a is migrated under the last release."""
@@ -154,9 +170,10 @@ class Story:
     def _node(self, name: str) -> LabNode:
         return next(node for node in self.lab.nodes if node.name == name)
 
-    async def _parley(self, name: str, line: str) -> None:
+    async def _parley(self, name: str, line: str, of: Path | None = None) -> None:
         node = self._node(name)
-        program = [f"PYTHONPATH={self._programs[name]}", sys.executable, "-m", "node.cli.main"]
+        path = f"PYTHONPATH={of or self._programs[name]}"
+        program = [path, sys.executable, "-m", "node.cli.main"]
         settings = [f"PARLEY_SERVER={node.url}", f"PARLEY_TOKEN={node.token}"]
         argv = ["env", *settings, *program, *shlex.split(line)]
         done = await process.finish(argv, timeout_s=_TIME_S, cwd=self._plans[name].state)

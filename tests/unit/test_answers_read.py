@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
+from node.api.examples import EXAMPLES
 from node.client.answers import Answer, document_of, object_of, records_in
 from node.client.reader import finished
+from node.client.responses import read
 from node.model.errors import NotFound, ParleyError, PeerAnswered
+from node.model.wire.runs import Explanation, Run
 
 
 def answered(document: Any, status: int = 200) -> Answer:
@@ -34,6 +37,17 @@ def test_other_answers_than_lists_of_objects(document: Any) -> None:
         records_in(document)
     with pytest.raises(PeerAnswered, match="is not an object"):
         object_of([document])
+
+
+def test_answers_of_nodes_of_other_versions_are_read() -> None:
+    """What a later node adds is left out, at any depth; an earlier one tells no headline."""
+    run = {**EXAMPLES[Run], "of_a_later_version": {"items": []}}
+    del run["headline"]
+    assert read(Run, run).headline == run["test"]
+    explanation = {**EXAMPLES[Explanation], "of_a_later_version": 1}
+    explanation["decisions"] = [{**it, "later": 1} for it in explanation["decisions"]]
+    del explanation["headline"]
+    assert read(Explanation, explanation).headline == explanation["task"]
 
 
 def test_problems_and_strange_answers() -> None:
