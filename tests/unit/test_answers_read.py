@@ -40,7 +40,7 @@ def test_other_answers_than_lists_of_objects(document: Any) -> None:
 
 
 def test_answers_of_nodes_of_other_versions_are_read() -> None:
-    """What a later node adds is left out, at any depth; an earlier one tells no headline."""
+    """Members that a later node adds are left out, at any depth; an earlier one has no headline."""
     run = {**EXAMPLES[Run], "of_a_later_version": {"items": []}}
     del run["headline"]
     assert read(Run, run).headline == run["test"]

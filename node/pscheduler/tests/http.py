@@ -31,7 +31,7 @@ def headers(value: Any) -> str | None:
 
 
 class HttpLanguage(TableLanguage):
-    """How long a web server takes to answer."""
+    """The time that a web server takes to answer."""
 
     name = "http"
     description = "Measure how long a web server takes to answer"

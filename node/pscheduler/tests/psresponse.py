@@ -20,7 +20,7 @@ _FINE = 200
 
 
 class PsResponseLanguage(TableLanguage):
-    """How long a node of pScheduler takes to answer."""
+    """The time that a node of pScheduler takes to answer."""
 
     name = "psresponse"
     description = "Measure how long a node of pScheduler takes to answer"
