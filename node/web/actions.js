@@ -2,6 +2,7 @@
 // API, is done only when confirmed, and tells its outcome. What the reader's token does not permit is
 // not offered.
 
+import { callOf, post } from "./calls.js";
 import { byId, element, icon } from "./dom.js";
 import { headlineOf } from "./parts.js";
 import { partsOf, stateOf } from "./words.js";
@@ -24,6 +25,7 @@ export function taskActions(task, caller) {
     own && task.state === "active" ? "pause" : null,
     own && task.state === "paused" ? "resume" : null,
     own && task.state === "active" && may(caller, "operate") ? "release" : null,
+    own ? "edit" : null,
     own ? "cancel" : null,
     own ? "alike" : null,
   ].filter(Boolean);
@@ -38,7 +40,17 @@ export function runActions(run, caller) {
 /** Returns whether the reader's token has a role, or one that includes it. */
 export const may = (caller, role) => RANKS.indexOf(caller?.role ?? "read") >= RANKS.indexOf(role);
 
-const post = (path, body) => ({ method: "POST", path, body });
+/**
+ * @typedef {object} Subject what is acted on: a task, or a run and its task; `title` if neither has a headline
+ * @property {any} [task]
+ * @property {any} [run]
+ * @property {string} [title]
+ * @property {import("./calls.js").Call} [call] what puts it back
+ * @typedef {object} Deed what is said and offered once something was done
+ * @property {(answer: any) => string} done
+ * @property {(answer: any) => { [field: string]: string }} [follow] where to go then
+ * @property {(subject: Subject, answer: any) => [string, Subject]} [undo] the name of the action that undoes it, and on what
+ */
 
 // Of each action: its name, what it does in a sentence, the call, what to say then, and what undoes it.
 const ACTIONS = {
@@ -87,7 +99,10 @@ const ACTIONS = {
     done: (answer) => `The run is ${stateOf(answer.state).word}.`,
     grave: true,
   },
-  alike: { name: "Cancel all like this", choose: true },
+  alike: { name: "Cancel all like this", choose: (actions, subject) => actions.chooseAlike(subject) },
+  create: { name: "New task …", choose: async (actions, _, api) => (await import("./task-form.js")).newTask(api, actions) },
+  edit: { name: "Edit", choose: async (actions, subject, api) => (await import("./task-form.js")).editTask(api, actions, subject) },
+  "edit back": { name: "Put it back", call: ({ call }) => call, done: () => "The task is as it was before." },
 };
 
 /** Returns the document of a task that measures once, now, what another one measures. */
@@ -129,19 +144,26 @@ export class Actions {
 
   /** Shows what an action does, to be confirmed. */
   async open(name, subject) {
-    if (ACTIONS[name].choose) return this.#chooseAlike(subject);
+    if (ACTIONS[name].choose) return ACTIONS[name].choose(this, subject, this.#api);
     const action = ACTIONS[name];
     try {
       const call = await action.call(subject, this.#api);
-      const confirm = this.#button(action.name, () => this.#do(action, subject, call), { grave: action.grave });
+      const confirm = this.#button(action.name, () => this.perform(action, subject, call), { grave: action.grave });
       this.#ask(subject, [element("p", {}, action.does(subject)), callOf(call)], confirm);
     } catch (error) {
       this.#fail(subject, error);
     }
   }
 
-  async #do(action, subject, call) {
-    this.#busy();
+  /**
+   * Does what was confirmed, and tells its outcome; `failed` shows why not, by default instead of the question.
+   * @param {Deed} action
+   * @param {Subject} subject
+   * @param {import("./calls.js").Call} call
+   * @param {(error: any) => void} failed
+   */
+  async perform(action, subject, call, failed = (error) => this.#fail(subject, error)) {
+    const free = this.#busy();
     try {
       const answer = await this.#api.call(call.method, call.path, call.body);
       const undo = action.undo?.(subject, answer);
@@ -149,19 +171,24 @@ export class Actions {
       this.#tell(subject, "done", action.done(answer), again);
       this.#onDone(action.follow?.(answer));
     } catch (error) {
-      this.#fail(subject, error);
+      free();
+      failed(error);
     }
   }
 
   // What was just confirmed is undone without another question.
   async #undo(name, subject) {
     const action = ACTIONS[name];
-    await this.#do({ ...action, undo: undefined }, subject, await action.call(subject, this.#api));
+    await this.perform({ ...action, undo: undefined }, subject, await action.call(subject, this.#api));
   }
 
   // ---- all like this
 
-  async #chooseAlike(subject) {
+  /**
+   * Shows which tasks are like one, to be cancelled together.
+   * @param {Subject} subject
+   */
+  async chooseAlike(subject) {
     this.#show(subject, element("p", {}, "Asking the node …"));
     try {
       const [tasks, one] = await Promise.all([openTasks(this.#api), this.#api.get(`/v1/tasks/${subject.task.id}`)]);
@@ -194,7 +221,7 @@ export class Actions {
         return `${counted(items.length - failed.length)} cancelled${why}`;
       },
     };
-    const confirm = this.#button(`Cancel ${counted(count)}`, () => this.#do(action, subject, call), { grave: true });
+    const confirm = this.#button(`Cancel ${counted(count)}`, () => this.perform(action, subject, call), { grave: true });
     return [
       element("p", {}, sentence, rest ? ` ${counted(rest)} more would stay: one request changes ${AT_ONCE}.` : ""),
       element("ul", { class: "alike", tabindex: "0", "aria-label": `Tasks ${words}` }, tasks.slice(0, AT_ONCE).map((task) => {
@@ -208,12 +235,42 @@ export class Actions {
 
   // ---- the dialog
 
-  #show({ task, run }, ...content) {
-    const { headline } = run ?? task;
-    byId("act-title").replaceChildren(...headlineOf({ headline }));
-    byId("act-body").replaceChildren(...content.filter(Boolean));
+  #show(subject, ...content) {
+    this.show(subject, content);
+  }
+
+  /**
+   * Shows content in the dialog, also wide enough for two columns.
+   * @param {Subject} subject
+   * @param {(Node | null)[]} content
+   */
+  show(subject, content, { wide = false } = {}) {
+    const { task, run, title } = subject;
+    byId("act-title").replaceChildren(...(title ? [title] : headlineOf(run ?? task)));
+    byId("act-body").replaceChildren(...content.filter((each) => each !== null));
+    this.#dialog.classList.toggle("wide", wide);
     if (!this.#dialog.open) this.#dialog.showModal();
-    byId("act-body").querySelector("button, select")?.focus();
+    byId("act-body").querySelector("button, select, input, textarea")?.focus();
+  }
+
+  close() {
+    this.#dialog.close();
+  }
+
+  /**
+   * Returns what is waited for, and says so meanwhile; nothing if it fails, which it tells.
+   * @template T
+   * @param {Subject} subject
+   * @param {Promise<T>} promise
+   * @returns {Promise<T | undefined>}
+   */
+  async loading(subject, promise) {
+    this.#show(subject, element("p", {}, "Asking the node …"));
+    try {
+      return await promise;
+    } catch (error) {
+      this.#fail(subject, error);
+    }
   }
 
   #ask(subject, content, confirm) {
@@ -228,8 +285,13 @@ export class Actions {
     return element("p", { class: "actions" }, confirm, leave);
   }
 
+  // Nothing can be pressed meanwhile; returns what ends that.
   #busy() {
-    for (const button of byId("act-body").querySelectorAll("button, select")) button.disabled = true;
+    const pressed = [...byId("act-body").querySelectorAll("button, select, input, textarea")].filter(({ disabled }) => !disabled);
+    for (const each of pressed) each.disabled = true;
+    return () => {
+      for (const each of pressed) each.disabled = false;
+    };
   }
 
   #fail(subject, error) {
@@ -276,16 +338,4 @@ async function openTasks(api) {
     next = page.next;
   } while (next);
   return tasks.filter(({ led_here: here }) => here);
-}
-
-/** Shows a call of the API as a line, and as a command. */
-function callOf({ method, path, body }) {
-  const data = body === undefined ? "" : ` \\\n  -H 'Content-Type: application/json' -d '${JSON.stringify(body).replaceAll("'", "'\\''")}'`;
-  const command = `curl -X ${method} -H "Authorization: Bearer $TOKEN" '${location.origin}${path}'${data}`;
-  return element(
-    "details",
-    { class: "call", open: body === undefined },
-    element("summary", {}, element("code", {}, `${method} ${path}`)),
-    element("pre", {}, command),
-  );
 }

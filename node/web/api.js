@@ -1,12 +1,19 @@
 // The client of the node's API. Every request carries the token, if there is one.
 
 const TOKEN_KEY = "parley-token";
+const NO_CONTENT = 204;
 
-/** A failed request, with a sentence for the reader. */
+/** A failed request, with a sentence for the reader, and the problem document if there is one. */
 export class ApiError extends Error {
-  constructor(message, status = 0) {
+  /**
+   * @param {string} message
+   * @param {number} status
+   * @param {{ [name: string]: any } | null} problem
+   */
+  constructor(message, status = 0, problem = null) {
     super(message);
     this.status = status;
+    this.problem = problem;
   }
 }
 
@@ -41,7 +48,7 @@ export class Api {
     const headers = { Accept: "application/json", ...type };
     const options = { method, body: document === undefined ? undefined : JSON.stringify(document) };
     const response = await this.open(path, headers, undefined, options);
-    return response.json();
+    return response.status === NO_CONTENT ? null : response.json();
   }
 
   /** Returns a response with an unread body; asks for a token until the node accepts it. */
@@ -80,7 +87,7 @@ async function problemOf(response) {
   try {
     const problem = await response.json();
     const detail = problem.detail && problem.detail !== problem.title ? `: ${problem.detail}` : "";
-    return new ApiError(`${problem.title}${detail}`, response.status);
+    return new ApiError(`${problem.title}${detail}`, response.status, problem);
   } catch {
     return new ApiError(`The node answered ${response.status} ${response.statusText}.`, response.status);
   }

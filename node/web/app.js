@@ -1,6 +1,6 @@
 // Connects the parts of the page: what to fetch when, and what to draw with it.
 
-import { Actions, CALLER_PATH, runActions, taskActions } from "./actions.js";
+import { Actions, CALLER_PATH, may, runActions, taskActions } from "./actions.js";
 import { Api, ApiError } from "./api.js";
 import { chart, coursePath, measured } from "./chart.js";
 import { coalesced } from "./coalesce.js";
@@ -232,6 +232,7 @@ async function fetchCourse() {
 async function fetchCaller() {
   caller = await api.get(CALLER_PATH);
   byId("sign-in").hidden = caller.label !== null;
+  byId("new-task").hidden = !may(caller, "run");
   views.redraw();
   drawFilter();
 }
@@ -463,6 +464,7 @@ function listen() {
     refreshCaller({ urgent: true });
     refreshAll();
   });
+  byId("new-task").addEventListener("click", () => actions.open("create"));
   const drawer = byId("drawer");
   drawer.addEventListener("close", () => {
     leave();

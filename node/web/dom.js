@@ -16,6 +16,10 @@ export function element(tag, attributes = {}, ...children) {
   return made;
 }
 
+/** Returns an element that the page has.
+ * @param {string} id
+ * @returns {any}
+ */
 export const byId = (id) => document.getElementById(id);
 
 /** Creates an icon of the sprite in index.html; it is always beside a word, so hidden from screen readers. */

@@ -117,8 +117,11 @@ async def test_all_like_one_are_cancelled(browser: str, a: Outsider) -> None:
     ("role", "offered"),
     [
         ("read", []),
-        ("run", ["Run now", "Pause", "Cancel", "Cancel all like this"]),
-        ("operate", ["Run now", "Pause", "Try again now", "Cancel", "Cancel all like this"]),
+        ("run", ["Run now", "Pause", "Edit", "Cancel", "Cancel all like this"]),
+        (
+            "operate",
+            ["Run now", "Pause", "Try again now", "Edit", "Cancel", "Cancel all like this"],
+        ),
     ],
 )
 async def test_only_what_the_token_permits_is_offered(

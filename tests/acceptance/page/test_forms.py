@@ -1,0 +1,130 @@
+"""The forms of the page, in a real browser with a real node."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from tests.acceptance.outsider import Outsider
+from tests.support.browser import Page, new_page
+from tests.support.page_opened import LIVE
+
+pytestmark = [pytest.mark.timeout(120), pytest.mark.asyncio(loop_scope="session")]
+
+BODY = "document.getElementById('act-body')"
+
+
+@asynccontextmanager
+async def form_of(browser: str, a: Outsider, opener: str, place: str = "") -> AsyncIterator[Page]:
+    """Open the page of a node as its owner, and a form by the button with these words."""
+    async with new_page(browser) as page:
+        await page.open(f"{a.url}/#token={a.token}")
+        await page.until(LIVE)
+        if place:
+            await page.evaluate(f"location.hash = '{place}'")
+        await press_button(page, "body", opener)
+        await page.until(f"{BODY}.querySelector('form')")
+        yield page
+        # The browser itself complains of answers that the page tells in words.
+        wrong = [each for each in page.complaints() if " (Unprocessable " not in each]
+        assert wrong == []
+
+
+async def press_button(page: Page, box: str, words: str) -> None:
+    """Wait for a visible button with these words, focus it, and press Enter."""
+    find = (
+        f"[...document.querySelectorAll('{box} button')].find((each) => "
+        f"each.textContent === {json.dumps(words)} && !each.disabled && each.checkVisibility())"
+    )
+    await page.until(f"Boolean({find})")
+    await page.evaluate(f"{find}.focus()")
+    await page.press("Enter")
+
+
+async def choose(page: Page, label: str, value: str) -> None:
+    """Set the field with this label as if it was typed or chosen."""
+    await page.evaluate(
+        f"""(() => {{
+            const label = [...{BODY}.querySelectorAll('label')].find(
+                (each) => each.firstChild.textContent === {json.dumps(label)});
+            const input = document.getElementById(label.htmlFor);
+            for (const box of {BODY}.querySelectorAll('details')) box.open ||= box.contains(input);
+            input.value = {json.dumps(value)};
+            for (const kind of ['input', 'change'])
+                input.dispatchEvent(new Event(kind, {{ bubbles: true }}));
+        }})()"""
+    )
+
+
+def says(words: str) -> str:
+    """Return the condition that the dialog has these words."""
+    return f"{BODY}.innerText.includes({json.dumps(words)})"
+
+
+async def test_a_task_is_created_beside_its_plan(browser: str, a: Outsider) -> None:
+    """The form has the fields of each test, shows the plan beside them, and creates the task."""
+    async with form_of(browser, a, "New task …") as page:
+        await page.until(says("Still needed: dest."))
+        assert await page.evaluate(f"{BODY}.querySelector('.confirm').disabled")
+        await choose(page, "test", "idle")
+        await page.until(says("Takes 1 s on each node, background"))
+        await choose(page, "duration", "2 s")
+        await choose(page, "class", '"normal"')
+        await choose(page, "repeat", "1 h 30 min")
+        await page.until(f"{says('Takes 2 s on each node, normal')} && {says('Starts')}")
+        await page.until(f"{BODY}.querySelector('.call pre').textContent.includes('PT1H30M')")
+        before = (await a.get("/v1/tasks", limit=1))["items"]
+        await press_button(page, "#act", "Create this task")
+        await page.until(says("was created"))
+        task = (await a.get("/v1/tasks", limit=1))["items"][0]
+        assert task["id"] not in {each["id"] for each in before}
+        spec = {"duration": "PT2S", "class": "normal", "participants": []}
+        assert task["test"] == {"type": "idle", "spec": spec}
+        assert task["schedule"]["repeat"] == "PT1H30M"
+        await press_button(page, "#act", "Undo: cancel")
+        await page.until(says("The task is cancelled."))
+
+
+async def test_an_alternative_is_taken_by_a_click(browser: str, a: Outsider) -> None:
+    """The plan of a task without time has other tasks, each of which fills the form."""
+    spec = {"duration": "PT20M", "class": "exclusive"}
+    blocker = await a.planned(await a.create("idle", spec=spec))
+    try:
+        async with form_of(browser, a, "New task …") as page:
+            await choose(page, "test", "idle")
+            await choose(page, "class", '"exclusive"')
+            await choose(page, "slip", "30 s")
+            await page.until(says("What would find time"))
+            await page.until(f"{BODY}.querySelector('.alternatives button')")
+            await page.evaluate(f"{BODY}.querySelector('.alternatives button').click()")
+            await page.until(f"{BODY}.querySelector('.preview .verdict.done')")
+            await page.until(says("Starts"))
+    finally:
+        await a.cancel(blocker)
+
+
+async def test_a_task_is_edited_and_put_back(browser: str, a: Outsider) -> None:
+    """The form of a task says what would be changed, changes just that, and can put it back."""
+    fields = {"schedule": {"repeat": "PT1H"}, "reference": {"ticket": 7}}
+    task = await a.planned(await a.create("idle", **fields))
+    path = f"/v1/tasks/{task['id']}"
+    async with form_of(browser, a, "Edit", f"task={task['id']}") as page:
+        await page.until(says("Nothing is changed yet."))
+        await choose(page, "repeat", "30m")
+        await choose(page, "duration", "P1000D")
+        await page.until(f"{BODY}.querySelector('.field .wrong:not([hidden])')")
+        await choose(page, "duration", "3s")
+        await page.until(f"{says('repeat: 1 h → 30 min')} && {says('duration: by default → 3 s')}")
+        await press_button(page, "#act", "Change this task")
+        await page.until(says("The task is changed."))
+        changed = await a.get(path)
+        assert (changed["schedule"]["repeat"], changed["duration"]) == ("PT30M", "PT3S")
+        assert changed["reference"] == fields["reference"]
+        await press_button(page, "#act", "Undo: put it back")
+        await page.until(says("The task is as it was before."))
+        back = await a.get(path)
+        assert (back["schedule"], back["test"]) == (task["schedule"], task["test"])
+    await a.cancel(task)
