@@ -14,6 +14,7 @@ from pydantic import Field
 from node.model.clocks import combined_bound_ms
 from node.model.wire.fields import Document, Host
 from node.plugins.contracts import Metric, Part
+from node.plugins.distribution import both_ways
 from node.plugins.fields import CountField, Finite, Fraction, IpVersion, NonNegative, Port
 from node.plugins.figures import (
     DelayFigures,
@@ -29,6 +30,8 @@ from node.plugins.figures import (
 )
 from node.plugins.participation import joined, part_of
 from node.plugins.two_participants import BetweenTwo, PairTest, check_two
+
+_MICROSECONDS_PER_MS = 1000
 
 LENGTH_BASE = 44  # octets of a STAMP packet without extensions, RFC 8762 section 4
 LENGTH_LEAST_PADDED = 48  # padding is a TLV with a header of four octets, RFC 8972 section 4.1
@@ -117,6 +120,28 @@ class LossBothWays(Document):
     round_trip: Fraction = Field(description="Of those sent: did not come back in time.")
 
 
+class Histogram(Document):
+    """The number of packets by delay."""
+
+    width_ms: NonNegative = Field(description="The width of the buckets, milliseconds.")
+    buckets: tuple[tuple[Annotated[int, Field(ge=-(2**62), le=2**62)], CountField], ...] = Field(
+        max_length=100,
+        description="Pairs of a bucket's lower bound divided by the width, and its packets.",
+    )
+
+
+class HistogramsBothWays(Document):
+    """Histograms of the delays of the packets that came back in time."""
+
+    forward: Histogram = Field(description="From source to dest.")
+    backward: Histogram = Field(description="From dest to source.")
+    round_trip: Histogram = Field(description="There and back.")
+
+
+def _is_none(value: object) -> bool:
+    return value is None
+
+
 class SourcePart(Document):
     """The sending participant's part; null is what its tool cannot know.
 
@@ -137,6 +162,7 @@ class SourcePart(Document):
     hops_forward: CountField | None
     hops_backward: CountField | None
     clock: HostClock
+    histogram: HistogramsBothWays | None = Field(default=None, exclude_if=_is_none)
 
 
 class DestPart(Document):
@@ -195,6 +221,11 @@ class OneWayResult(Document):
     clock_error_ms: NonNegative | None = Field(
         description="The bound of the one-way delays' error in milliseconds; null if unknown."
     )
+    histogram: HistogramsBothWays | None = Field(
+        default=None,
+        exclude_if=_is_none,
+        description="The number of packets by delay; only if the spec asks for it.",
+    )
 
 
 def delays_and_jitter(
@@ -213,6 +244,24 @@ def delays_and_jitter(
         forward=jitter(forward), backward=jitter(backward), round_trip=jitter(round_trip)
     )
     return delays, jitters
+
+
+def histogram_of(width_us: int, buckets: Mapping[int, int]) -> Histogram:
+    """Return a histogram of microseconds as results have it."""
+    return Histogram(
+        width_ms=width_us / _MICROSECONDS_PER_MS, buckets=tuple(sorted(buckets.items()))
+    )
+
+
+def histograms(ways_ns: Mapping[int, tuple[int, int]]) -> HistogramsBothWays:
+    """Return the number of packets by delay: their numbers map to the nanoseconds there and back.
+
+    As in intervals of streams, delays are cut to microseconds, and buckets widened if need be.
+    """
+    counted = both_ways(ways_ns)["histogram_us"]
+    return HistogramsBothWays(
+        **{way: histogram_of(each["width"], dict(each["buckets"])) for way, each in counted.items()}
+    )
 
 
 class Figures(Protocol):
@@ -325,6 +374,7 @@ def merge_ends(source: SourcePart, dest: DestPart | None) -> OneWayResult:
         clocks=Clocks(source=source.clock, dest=dest.clock if dest else None),
         clocks_synchronised=error_ms is not None,
         clock_error_ms=error_ms,
+        histogram=source.histogram,
     )
 
 

@@ -16,15 +16,16 @@ from node.plugins.contracts import Output, Result
 from node.plugins.distribution import BUCKETS_MAX
 from node.plugins.fields import CountField, ForeignText
 from node.plugins.figures import DelayFigures, milliseconds
-from node.plugins.oneway import DelaysBothWays, JitterBothWays
-from node.plugins.reading import document_of, failure
-from node.plugins.streaming import StreamEnd
-from node.plugins.tests.latencybg import (
+from node.plugins.oneway import (
+    DelaysBothWays,
     Histogram,
     HistogramsBothWays,
-    SourceInterval,
+    JitterBothWays,
     histogram_of,
 )
+from node.plugins.reading import document_of, failure
+from node.plugins.streaming import StreamEnd
+from node.plugins.tests.latencybg import SourceInterval
 
 _Ticks = Annotated[int, Field(ge=-(2**62), le=2**62)]
 

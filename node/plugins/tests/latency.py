@@ -7,6 +7,7 @@ back.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Annotated, Any
@@ -39,6 +40,13 @@ class LatencySpec(Document):
     length: oneway.Length = LENGTH_BASE
     ip_version: oneway.Version = None
     port: oneway.DestPort = None
+    histogram: bool = Field(
+        default=False,
+        strict=True,
+        # Version 0.2 does not know it, and refuses only tasks that ask for it.
+        exclude_if=operator.not_,
+        description="Whether to count the packets by delay, in the result's `histogram`.",
+    )
 
     @model_validator(mode="after")
     def _is_sound(self) -> LatencySpec:

@@ -26,10 +26,13 @@ from node.plugins.oneway import (
     LENGTH_BASE,
     CountsBothWays,
     DelaysBothWays,
+    Histogram,
+    HistogramsBothWays,
     JitterBothWays,
     LossBothWays,
     OneWayResult,
     SourcePart,
+    histogram_of,
     loss_of,
 )
 from node.plugins.streaming import StreamEnd, check_completeness, check_multiple, gaps_text
@@ -72,24 +75,6 @@ class LatencyBgSpec(Document):
             each, interval = format_duration(self.each), format_duration(self.interval)
             raise ValueError(f"a packet each {interval} is more than {PACKETS_MAX} in {each}")
         return self
-
-
-class Histogram(Document):
-    """The number of packets by delay."""
-
-    width_ms: NonNegative = Field(description="The width of the buckets, milliseconds.")
-    buckets: tuple[tuple[Annotated[int, Field(ge=-(2**62), le=2**62)], CountField], ...] = Field(
-        max_length=100,
-        description="Pairs of a bucket's lower bound divided by the width, and its packets.",
-    )
-
-
-class HistogramsBothWays(Document):
-    """Histograms of the delays of the packets that came back in time."""
-
-    forward: Histogram = Field(description="From source to dest.")
-    backward: Histogram = Field(description="From dest to source.")
-    round_trip: Histogram = Field(description="There and back.")
 
 
 class SourceInterval(SourcePart):
@@ -175,8 +160,7 @@ class LatencyBgTest(oneway.OneWayTest):
         source, dest, reason = oneway.parts_of(parts, SourceInterval)
         if source is None:
             return Merged(None, reason)
-        figures = oneway.merge_ends(source, dest).model_dump(mode="json")
-        return Merged({**figures, "histogram": source.histogram.model_dump(mode="json")}, reason)
+        return Merged(oneway.merge_ends(source, dest).model_dump(mode="json"), reason)
 
     def interval_summary(self, result: Result) -> str:
         """Return ``20.41 ms there, 0.21 ms back, loss 1 % / 0 %, jitter 0.20 ms``."""
@@ -281,13 +265,6 @@ def _added(intervals: Sequence[LatencyInterval], way: str) -> tuple[int, dict[in
 def _histogram(intervals: Sequence[LatencyInterval], way: str) -> Histogram:
     width, buckets = _added(intervals, way)
     return histogram_of(width, buckets)
-
-
-def histogram_of(width_us: int, buckets: Mapping[int, int]) -> Histogram:
-    """Return a histogram of microseconds as results have it."""
-    return Histogram(
-        width_ms=width_us / _MICROSECONDS_PER_MS, buckets=tuple(sorted(buckets.items()))
-    )
 
 
 def _delays(intervals: Sequence[LatencyInterval], way: str) -> DelayFigures | None:

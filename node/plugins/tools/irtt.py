@@ -20,7 +20,7 @@ from node.plugins import irttargv, irttdocument, irttstream
 from node.plugins.attendance import AttendanceReport, attended_command, split_attendance
 from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
 from node.plugins.irttdocument import PACKETS_MAX
-from node.plugins.oneway import DestPart, SourcePart, delays_and_jitter
+from node.plugins.oneway import DestPart, SourcePart, delays_and_jitter, histograms
 from node.plugins.reading import document_of, text_of
 from node.plugins.tests.latency import LatencySpec
 from node.plugins.tests.latencybg import LatencyBgSpec
@@ -143,6 +143,7 @@ def _source_part(
         hops_forward=None,
         hops_backward=None,
         clock=report.clock.clock,
+        histogram=histograms(seen.in_time) if spec.histogram else None,
     )
 
 

@@ -24,7 +24,7 @@ from node.model.times import MILLISECOND, SECOND
 from node.model.wire.fields import Document
 from node.plugins.attendance import ClockOutput
 from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
-from node.plugins.oneway import DestPart, SourcePart, delays_and_jitter
+from node.plugins.oneway import DestPart, SourcePart, delays_and_jitter, histograms
 from node.plugins.ownprograms import own_program
 from node.plugins.reading import BYTES_MAX, document_of, failure
 from node.plugins.tests.latency import LatencySpec
@@ -227,6 +227,7 @@ def _source_part(spec: LatencySpec, client: _ClientOutput) -> SourcePart:
         hops_forward=_hops(there),
         hops_backward=_hops(back),
         clock=client.clock.clock,
+        histogram=histograms(in_time) if spec.histogram else None,
     )
 
 

@@ -19,7 +19,7 @@ from node.plugins.attendance import ClockOutput
 from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
 from node.plugins.fields import CountField
 from node.plugins.figures import milliseconds
-from node.plugins.oneway import LENGTH_BASE, DestPart, SourcePart, delays_and_jitter
+from node.plugins.oneway import LENGTH_BASE, DestPart, SourcePart, delays_and_jitter, histograms
 from node.plugins.ownprograms import own_program
 from node.plugins.reading import document_of
 from node.plugins.tests.clock import ClockSpec, ComparingPart, ReflectingPart
@@ -233,6 +233,7 @@ def _source_part(spec: LatencySpec, output: _SenderOutput) -> SourcePart:
         hops_forward=_TTL_SENT - first[5] if first else None,
         hops_backward=_TTL_SENT - first[6] if first else None,
         clock=output.clock.clock,
+        histogram=histograms(ways) if spec.histogram else None,
     )
 
 

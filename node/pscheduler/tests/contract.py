@@ -55,6 +55,10 @@ class ParleyTest:
     the spec names another host for that than the node itself; whoever knows the node's addresses
     compares them, and refuses those it has not. ``tools`` are tools of ours to which the test is
     restricted, in order; empty is any.
+
+    ``repeat`` (ISO 8601) is set where a run of ours is shorter than the one that the spec asks for:
+    runs that follow each other at this interval, ``max_runs`` of them or without end, are one run
+    there. ``notes`` are sentences about members that make no difference here.
     """
 
     type: str
@@ -62,6 +66,9 @@ class ParleyTest:
     participants: tuple[str, ...]
     addresses: Mapping[str, str] = field(default_factory=dict)
     tools: tuple[str, ...] = ()
+    repeat: str | None = None
+    max_runs: int | None = None
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -141,6 +141,7 @@ def ours(
     hosts: Sequence[str],
     addresses: Sequence[str | None] = (),
     tools: tuple[str, ...] = (),
+    notes: tuple[str, ...] = (),
 ) -> ParleyTest:
     """Return a test of ours; members that are None are left to their default.
 
@@ -158,7 +159,7 @@ def ours(
         for host, address in zip(hosts, addresses, strict=False)
         if address is not None and address != host
     }
-    return ParleyTest(test.name, given, tuple(hosts), others, tools)
+    return ParleyTest(test.name, given, tuple(hosts), others, tools, notes=notes)
 
 
 def failed(reason: str, outcome: Outcome) -> Document:

@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from node.pscheduler.tests import clock, dns, http, idle, idleex, mtu, psresponse, rtt, trace
+from node.pscheduler.tests import (
+    clock,
+    dns,
+    http,
+    idle,
+    idleex,
+    latency,
+    latencybg,
+    mtu,
+    psresponse,
+    rtt,
+    trace,
+)
 from node.pscheduler.tests.contract import Language
 
 _ALL = (
@@ -14,6 +26,8 @@ _ALL = (
     http.LANGUAGE,
     idle.LANGUAGE,
     idleex.LANGUAGE,
+    latency.LANGUAGE,
+    latencybg.LANGUAGE,
     mtu.LANGUAGE,
     psresponse.LANGUAGE,
     rtt.LANGUAGE,

@@ -1,0 +1,313 @@
+"""The common half of pScheduler's latency and latencybg: options, members, results. Pure.
+
+Both measure one way, from source to dest. Ours measure both ways at once, so that the way from
+source to dest is told, of the packets whose answers came back.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from node.model.times import SECOND
+from node.plugins.oneway import LENGTH_BASE, LENGTH_LEAST_PADDED
+from node.pscheduler import times
+from node.pscheduler.refusals import impossible
+from node.pscheduler.tests import members as types
+from node.pscheduler.tests.contract import Document, Outcome, Participants
+from node.pscheduler.tests.language import TableLanguage, single
+from node.pscheduler.tests.members import Member
+from node.pscheduler.tests.options import Option, integer, number, on, text
+
+INTERVAL_S = 0.1
+_BUCKET_S = 0.001
+_DECIMALS = 2
+_WIDTH = 22
+_QUANTILES = (25, 75, 95)
+_TOOLS = {"owamp": "owping", "stamp": "stamp", "irtt": "irtt"}
+_PORT_NOTES = {
+    "ctrl-port": "ctrl-port makes no difference: the tools here need no control connection",
+    "data-ports": "data-ports makes no difference: each node assigns ports from its own range",
+    "traverse-nat": "traverse-nat makes no difference: answers return to where packets come from",
+}
+
+
+def data_ports(value: Any) -> str | None:
+    """Accept a range of ports."""
+    ends = ("lower", "upper")
+    if isinstance(value, dict) and value.keys() == set(ends):
+        return next(filter(None, (types.port(value[end]) for end in ends)), None)
+    return "must be an object with the ports lower and upper"
+
+
+def read_ports(told: str) -> Document:
+    """Return the range that ``8760-9960`` stands for.
+
+    :raises ValueError: it is no range.
+    """
+    lower, _, upper = told.partition("-")
+    if not (lower.isdecimal() and upper.isdecimal()):
+        raise ValueError(f"'{told}' is not a range of ports; write 8760-9960")
+    return {"lower": int(lower), "upper": int(upper)}
+
+
+def positive(below: float = math.inf) -> types.Check:
+    """Accept numbers above zero."""
+    limit = "" if below == math.inf else f" and below {below:g}"
+
+    def check(value: Any) -> str | None:
+        if types.number(value) is None and 0 < value < below:
+            return None
+        return f"must be a number above 0{limit}"
+
+    return check
+
+
+def not_negative(value: Any) -> str | None:
+    """Accept numbers from zero on."""
+    return None if types.number(value) is None and value >= 0 else "must be a number of at least 0"
+
+
+ENDS: tuple[Option, ...] = (
+    text("-s --source", "Host or address that sends"),
+    text("--source-node", "Node that sends, if it has another name than the source"),
+    text("-d --dest", "Host or address that receives"),
+    text("--dest-node", "Node that receives, if it has another name than the dest"),
+    text("--protocol", "Protocol to measure with"),
+    integer("-c --packet-count", "Number of packets"),
+)
+PACKETS: tuple[Option, ...] = (
+    number("-i --packet-interval", "Seconds from one packet to the next"),
+    number("-L --packet-timeout", "Seconds after which a packet counts as lost"),
+    integer("-p --packet-padding", "Bytes that are added to each packet"),
+    integer("-C --ctrl-port", "Port of the control connection"),
+    text("-P --data-ports", "Ports of the packets, such as 8760-9960", read=read_ports),
+    integer("-T --ip-tos", "Octet of the type of service"),
+    integer("--ip-version", "Version of the Internet Protocol: 4 or 6"),
+    number("-b --bucket-width", "Seconds that a step of the histogram stands for"),
+    on("-f --flip", "Begin at the dest instead of the source"),
+)
+RAW = on("-R --output-raw", "Tell each packet")
+
+MEMBERS: Mapping[str, Member] = {
+    "dest": Member(types.host, required=True),
+    "source": Member(types.host),
+    "source-node": Member(types.host_and_port),
+    "dest-node": Member(types.host_and_port),
+    "packet-count": Member(types.cardinal),
+    "packet-interval": Member(positive()),
+    "packet-timeout": Member(not_negative),
+    "packet-padding": Member(types.cardinal_or_zero),
+    "ctrl-port": Member(types.port),
+    "data-ports": Member(data_ports),
+    "ip-tos": Member(types.octet),
+    "ip-version": Member(types.ip_version),
+    "bucket-width": Member(positive(1)),
+    "output-raw": Member(types.boolean),
+    "flip": Member(types.boolean),
+}
+
+
+@dataclass(frozen=True)
+class Ends:
+    """The hosts of a measurement: node and address of each, in the order of the packets' way."""
+
+    nodes: tuple[str, str]
+    addresses: tuple[str | None, str | None]
+
+
+class DelayLanguage(TableLanguage):
+    """One-way delays, of one run or of its intervals."""
+
+    without_counterpart = {
+        "ip-tos": "no tool here sets the type of service",
+        "output-raw": "the tools here keep no single packets",
+    }
+    harmless = {"ip-tos": (0,), "output-raw": (False,)}
+
+    def words(self, spec: Document) -> list[str]:
+        """Return the words, with the range of ports as a text."""
+        ports = spec.get("data-ports")
+        told = {"data-ports": f"{ports['lower']}-{ports['upper']}"} if ports else {}
+        return super().words({**spec, **told})
+
+    def participants(self, spec: Document) -> Participants:
+        """Return the one that begins: the source, or the dest with ``flip``."""
+        return single(spec, "dest" if spec.get("flip") else "source", "No source specified")
+
+    def figures(self, spec: Document, result: Mapping[str, Any], outcome: Outcome) -> Document:  # noqa: ARG002
+        """Return the counts of the way from source to dest, and the histogram of its delays."""
+        received, measured = result["received_at_dest"], result["received_back"]
+        received = measured if received is None else received
+        figures: Document = {
+            "packets-sent": result["sent"],
+            "packets-received": received,
+            "packets-lost": result["sent"] - received,
+            "packets-duplicated": result["duplicates"]["forward"],
+            "packets-reordered": result["reordered"]["forward"],
+            "max-clock-error": result["clock_error_ms"],
+        }
+        figures = {name: value for name, value in figures.items() if value is not None}
+        if result.get("histogram") is None:
+            return {**figures, "diags": "The delays of the packets were not counted"}
+        figures["histogram-latency"] = _histogram(spec, result["histogram"]["forward"])
+        if measured < received:
+            figures["diags"] = (
+                f"The delays of {received - measured} packets are not known: they arrived, and "
+                "their answers were lost"
+            )
+        return figures
+
+    def plain(self, spec: Document, result: Document) -> str:
+        """Return the counts, the statistics of the delays, and the histogram."""
+        counts = ("sent", "received", "lost", "duplicated", "reordered")
+        lines = ["", "Packet Statistics", "-----------------"]
+        lines += [
+            _line(f"Packets {name.capitalize()}", result.get(f"packets-{name}"), " packets")
+            for name in counts
+        ]
+        lines += ["", "One-way Latency Statistics", "--------------------------"]
+        step_ms = spec.get("bucket-width", _BUCKET_S) * 1000
+        lines += list(_statistics(result, step_ms))
+        if "diags" in result:
+            lines += ["", result["diags"]]
+        return "\n".join(lines)
+
+    def marked_up(self, spec: Document, result: Document) -> None:  # noqa: ARG002 - contract
+        """Return None: the test has no such form."""
+        return
+
+    def ends(self, spec: Document, hosts: Sequence[str]) -> Ends:
+        """Return the nodes at both ends; the one that is no participant there is named as written.
+
+        :raises Refusal: 422, nothing names the source of a measurement that dest begins.
+        """
+        source, dest = spec.get("source"), spec["dest"]
+        if spec.get("flip"):
+            named = spec.get("source-node", source)
+            if named is None:
+                raise impossible(f"{self.name}: with flip, the source must be named")
+            nodes = (types.host_of(str(named)), hosts[0])
+        else:
+            nodes = (hosts[0], types.host_of(str(spec.get("dest-node", dest))))
+        if spec.get("reverse"):
+            return Ends((nodes[1], nodes[0]), (dest, source))
+        return Ends(nodes, (source, dest))
+
+
+def tools_of(name: str, spec: Document) -> tuple[str, ...]:
+    """Return our tool for the protocol of a spec; none in particular if it names none.
+
+    :raises Refusal: 422, no tool speaks it.
+    """
+    protocol = spec.get("protocol")
+    if protocol is None:
+        return ()
+    if protocol not in _TOOLS:
+        raise impossible(f"{name}: no tool here speaks {str(protocol)[:40]}; use owamp or stamp")
+    return (_TOOLS[protocol],)
+
+
+def notes_of(spec: Document) -> tuple[str, ...]:
+    """Return what makes no difference here."""
+    return tuple(note for member, note in _PORT_NOTES.items() if member in spec)
+
+
+def length_of(spec: Document) -> int:
+    """Return the length of our packets with the padding that a spec asks for."""
+    padding: int = spec.get("packet-padding", 0)
+    return max(LENGTH_BASE + padding, LENGTH_LEAST_PADDED) if padding else LENGTH_BASE
+
+
+def padding_of(length: int | None) -> int | None:
+    """Return the padding of packets of ours; None if there is none."""
+    return None if length is None or length <= LENGTH_BASE else length - LENGTH_BASE
+
+
+def interval_of(spec: Document) -> int:
+    """Return the time from one packet to the next, in microseconds."""
+    interval_s: float = spec.get("packet-interval", INTERVAL_S)
+    return round(interval_s * SECOND)
+
+
+def timeout_of(spec: Document) -> str | None:
+    """Return the time after which a packet is lost; None to leave it to our default."""
+    timeout_s = spec.get("packet-timeout", 0)
+    return times.format_duration(round(timeout_s * SECOND)) if timeout_s else None
+
+
+def seconds_of(duration: str) -> float:
+    """Return the seconds of a duration."""
+    return times.parse_duration(duration) / SECOND
+
+
+def _histogram(spec: Document, counted: Mapping[str, Any]) -> dict[str, int]:
+    """Return packets by delay, in steps of the bucket width with two decimals.
+
+    A bucket of ours that is wider than that is told by its middle.
+    """
+    step_ms = spec.get("bucket-width", _BUCKET_S) * 1000
+    hundredth = 10**_DECIMALS
+    steps: dict[str, int] = {}
+    for bucket, packets in counted["buckets"]:
+        value = (bucket + 0.5) * counted["width_ms"] / step_ms
+        key = f"{math.floor(value * hundredth) / hundredth:.{_DECIMALS}f}"
+        steps[key] = steps.get(key, 0) + packets
+    return steps
+
+
+def _line(label: str, value: object, unit: str = "") -> str:
+    dotted = f"{label} ...".ljust(_WIDTH, ".")
+    return f"{dotted} Not Reported" if value is None else f"{dotted} {value}{unit}"
+
+
+def _statistics(result: Document, step_ms: float) -> Iterator[str]:
+    """Yield the lines about delays, from a histogram of steps."""
+    histogram: Mapping[str, int] = result.get("histogram-latency", {})
+    clock_error = _line("Max Clock Error", result.get("max-clock-error"), " ms")
+    values = sorted((float(step) * step_ms, packets) for step, packets in histogram.items())
+    total = sum(packets for _, packets in values)
+    if not total:
+        yield from (_line("Delay Median", None), clock_error)
+        return
+    mean = math.fsum(value * packets for value, packets in values) / total
+    variance = math.fsum((value - mean) ** 2 * packets for value, packets in values) / total
+    most = max(packets for _, packets in values)
+    modes = " ".join(f"{value:.2f} ms" for value, packets in values if packets == most)
+    median = _quantile(values, total, 50)
+    quarter, three_quarters, high = (_quantile(values, total, part) for part in _QUANTILES)
+    yield _line("Delay Median", f"{median:.2f} ms")
+    yield _line("Delay Minimum", f"{values[0][0]:.2f} ms")
+    yield _line("Delay Maximum", f"{values[-1][0]:.2f} ms")
+    yield _line("Delay Mean", f"{mean:.2f} ms")
+    yield _line("Delay Mode", modes)
+    for part, value in zip(_QUANTILES, (quarter, three_quarters, high), strict=True):
+        yield _line(f"Delay {part}th Percentile", f"{value:.2f} ms")
+    yield clock_error
+    yield "Common Jitter Measurements:"
+    yield _line("    P95 - P50", f"{high - median:.2f} ms")
+    yield _line("    P75 - P25", f"{three_quarters - quarter:.2f} ms")
+    yield _line("    Variance", f"{variance:.2f} ms")
+    yield _line("    Std Deviation", f"{math.sqrt(variance):.2f} ms")
+    yield "Histogram:"
+    for step in sorted(histogram, key=float):
+        yield f"    {step} ms: {histogram[step]} packets"
+
+
+def _quantile(values: Sequence[tuple[float, int]], total: int, percent: int) -> float:
+    """Return a percentile, interpolated between neighbours at rank p (n + 1)."""
+    rank = percent / 100 * (total + 1)
+    below = max(1, min(total, math.floor(rank)))
+    above = min(total, below + 1)
+    low, high = _ranked(values, below), _ranked(values, above)
+    return low + (high - low) * max(0.0, min(1.0, rank - below))
+
+
+def _ranked(values: Sequence[tuple[float, int]], rank: int) -> float:
+    for value, packets in values:
+        rank -= packets
+        if rank <= 0:
+            return value
+    return values[-1][0]
