@@ -51,12 +51,13 @@ docs: $(DEVELOPMENT) ## the documentation: build/docs/html, and man pages in bui
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --builder man docs build/docs/man
 	$(BIN)/python -m deploy.manual build/docs/man
 
-lint: $(DEVELOPMENT) ## lint, format, types, layers, spelling
+lint: $(DEVELOPMENT) ## lint, format, types, layers, spelling; the page's JavaScript, too, where there is npm
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/codespell
+	@$(BIN)/python -m deploy.page
 
 soak: $(DEVELOPMENT) ## simulate many worlds with faults, seed by seed; SEEDS=10000 FIRST=1 SCENARIO=pools
 	$(BIN)/python -m tests.soak --seeds $(or $(SEEDS),10000) --first $(or $(FIRST),1) \

@@ -35,9 +35,13 @@ const timeline = new Timeline(model, () => refreshSchedule({ urgent: true }));
 const actions = new Actions(api, afterAction);
 const views = new Views({ api, model, actionsOf, reporting, caller: () => caller }, reporting);
 const changed = new Set();
-let caller = null; // or { label, role }: who reads this page
-let down = null; // or { since, why }, where why is the node's reason if it gave one
+/** @type {{ label: string | null, role: string } | null} who reads this page */
+let caller = null;
+/** @type {{ since: number, why: string | null } | null} why is the node's reason if it gave one */
+let down = null;
+/** @type {string | null} */
 let problem = null;
+/** @type {Promise<void> | null} */
 let firstClock = null;
 let moreFollow = false;
 
@@ -231,7 +235,7 @@ async function fetchCourse() {
 
 async function fetchCaller() {
   caller = await api.get(CALLER_PATH);
-  byId("sign-in").hidden = caller.label !== null;
+  byId("sign-in").hidden = caller?.label !== null;
   byId("new-task").hidden = !may(caller, "run");
   views.redraw();
   drawFilter();
@@ -392,6 +396,20 @@ function drawSelection() {
 // Input: events, clicks, tokens
 // ------------------------------------------------------------------------------------------------
 
+/** @type {Record<string, (data: any) => void>} by the type of an event what the page does besides its views */
+const ON_EVENT = {
+  run(data) {
+    takeRun(data);
+    if (views.isOverview && model.dense.size) refreshSchedule();
+    if (place().run === data.id) refreshDrawer();
+  },
+  interval: ({ id }) => place().run === id && refreshDrawer(),
+  task: ({ id, state }) => id === place().task && state !== "plan" && refreshFilter(),
+  reservation: () => views.isOverview && refreshSchedule({ urgent: true }),
+  node: () => refreshNodes(),
+  gap: () => refreshAll(),
+};
+
 const stream = new Stream(api, {
   onOpen() {
     down = null;
@@ -400,21 +418,7 @@ const stream = new Stream(api, {
     refreshAll();
   },
   onEvent(type, data) {
-    if (type === "run") {
-      takeRun(data);
-      if (views.isOverview && model.dense.size) refreshSchedule();
-      if (place().run === data.id) refreshDrawer();
-    } else if (type === "interval") {
-      if (place().run === data.id) refreshDrawer();
-    } else if (type === "task") {
-      if (data.id === place().task && data.state !== "plan") refreshFilter();
-    } else if (type === "reservation") {
-      if (views.isOverview) refreshSchedule({ urgent: true });
-    } else if (type === "node") {
-      refreshNodes();
-    } else if (type === "gap") {
-      refreshAll();
-    }
+    ON_EVENT[type]?.(data);
     views.onEvent(type, data);
   },
   onDown(why) {
@@ -474,7 +478,8 @@ function listen() {
   byId("drawer-close").addEventListener("click", () => drawer.close());
   // The whole row opens the run; its link is for the keyboard and for new tabs.
   document.addEventListener("click", ({ target }) => {
-    const row = target.closest("tr[data-run]");
+    if (!(target instanceof Element)) return;
+    const row = /** @type {HTMLElement | null} */ (target.closest("tr[data-run]"));
     if (row && !target.closest("a, button") && !String(getSelection())) go({ run: row.dataset.run });
   });
 }
@@ -483,7 +488,7 @@ function listen() {
 function listenToSearch() {
   const field = byId("search-field");
   addEventListener("keydown", (event) => {
-    const typing = event.target.closest?.("input, select, textarea, dialog");
+    const typing = event.target instanceof Element && event.target.closest("input, select, textarea, dialog");
     if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey || typing) return;
     event.preventDefault();
     field.select();

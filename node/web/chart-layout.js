@@ -60,7 +60,7 @@ export function wordsOf(name) {
 export function valueText(value, unit) {
   if (unit === "1") return `${digits(100 * value)} %`;
   if (unit !== "bit/s") return `${digits(value)} ${unit}`;
-  const [factor, prefix] = PREFIXES.find(([least]) => value >= least) ?? [1, ""];
+  const [factor, prefix] = /** @type {[number, string]} */ (PREFIXES.find(([least]) => value >= least) ?? [1, ""]);
   return `${digits(value / factor)} ${prefix}b/s`;
 }
 
@@ -75,7 +75,7 @@ export function layOut(course, box) {
   const times = [...points.map(({ at }) => at), ...course.bad.map(({ starts }) => starts)];
   const [from, to] = [Math.min(...times), Math.max(...times)];
   const ticks = ticksOf(points.map(({ value }) => value));
-  const [low, high] = [ticks[0], ticks.at(-1)];
+  const [low, high] = [ticks[0], ticks[ticks.length - 1]];
   const x = (at) => (to > from ? box.left + ((at - from) / (to - from)) * (box.right - box.left) : (box.left + box.right) / 2);
   const y = (value) => box.bottom - ((value - low) / (high - low)) * (box.bottom - box.top);
   const lines = course.series.map(({ title, pieces }) => ({
@@ -107,5 +107,5 @@ export function ticksOf(values) {
 
 function roundStep(rough) {
   const power = 10 ** Math.floor(Math.log10(rough));
-  return power * [1, 2, 5, 10].find((factor) => factor * power >= rough * 0.999);
+  return power * ([1, 2, 5].find((factor) => factor * power >= rough * 0.999) ?? 10);
 }

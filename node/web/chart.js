@@ -13,7 +13,11 @@ const WIDTHS = { drawer: 640, page: 1300 };
 // The figure that was last chosen for each test, which is also used for its next run.
 const chosen = new Map();
 
-/** Returns the query of the chart: the newest runs of a task that are over, or those up to a run. */
+/**
+ * Returns the query of the chart: the newest runs of a task that are over, or those up to a run.
+ * @param {string} task
+ * @param {any} upTo
+ */
 export function coursePath(task, upTo = null) {
   const until = upTo ? `&to=${new Date(Date.parse(upTo.starts_at) + 1).toISOString()}` : "";
   return `/v1/runs?state=finished,failed,missed,unplaced&order=desc&limit=200&task=${task}${until}`;

@@ -53,9 +53,9 @@ export function setText(target, text) {
  * A child with another state is marked as changed; a rebuilt row that had the focus gets it back.
  */
 export function reconcile(parent, items, { key, signature, build }) {
-  const known = new Map([...parent.children].map((child) => [child.dataset.key, child]));
+  const known = new Map(/** @type {HTMLElement[]} */ ([...parent.children]).map((child) => [child.dataset.key, child]));
   const focused = parent.contains(document.activeElement) ? document.activeElement : null;
-  const focusedKey = focused?.closest("[data-key]")?.dataset.key;
+  const focusedKey = focused?.closest("[data-key]")?.getAttribute("data-key");
   const children = items.map((item) => {
     const name = key(item);
     const sign = signature(item);

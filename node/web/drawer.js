@@ -42,7 +42,13 @@ export function showRuns(key, title, entries, model) {
   if (!same) show(key, [title], [box]);
 }
 
-/** Shows a run with its parts, task (if known), explanation, buttons, course of figures, and last intervals. */
+/**
+ * Shows a run with its parts, task (if known), explanation, buttons, course of figures, and last intervals.
+ * @param {any} run
+ * @param {{ task?: any, explanation?: any, buttons?: any }} known
+ * @param {{ course: any, intervals: any[] }} figures
+ * @param {number} now
+ */
 export function showRun(run, { task = null, explanation = null, buttons = null }, { course, intervals }, now) {
   // Redraw only if something changed: what the reader unfolded stays unfolded.
   const drawer = byId("drawer");

@@ -52,7 +52,7 @@ export function drawNodes(nodes, now) {
     list.replaceChildren(element("li", { class: "none" }, "none yet: ", code));
     return;
   }
-  others.sort((one, other) => Boolean(other.unreachable_since) - Boolean(one.unreachable_since));
+  others.sort((one, other) => Number(Boolean(other.unreachable_since)) - Number(Boolean(one.unreachable_since)));
   reconcile(list, others, {
     key: (node) => node.identity,
     signature: (node) => JSON.stringify([node.name, node.unreachable_since, node.last_error, !node.seen_at]),

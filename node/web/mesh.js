@@ -43,7 +43,7 @@ function meshRow({ name, tasks, campaigns, changed_at: changed }, now) {
 /** Draws the matrices of a mesh, one for each test. */
 export function drawMesh(box, found, now) {
   const tests = [...new Set(found.pairs.map(({ test }) => test))].sort();
-  const focused = box.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
+  const focused = box.contains(document.activeElement) ? document.activeElement?.getAttribute("href") : null;
   const made = tests.map((test) => matrix(test, found, now));
   const hint = "The latest result of each pair, how many of its runs of the last 24 h have one, and how old it is.";
   const none = element("p", { class: "empty" }, "No pair has measured yet.");

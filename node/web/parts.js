@@ -35,8 +35,8 @@ export function ticking(manner, instant, now) {
 
 /** Updates every text that depends on the clock, and every progress bar. */
 export function tick(now) {
-  for (const target of document.querySelectorAll("[data-tick]")) {
-    const text = TICKS[target.dataset.tick](Number(target.dataset.instant), now);
+  for (const target of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("[data-tick]"))) {
+    const text = TICKS[target.dataset.tick ?? ""](Number(target.dataset.instant), now);
     if (target.textContent !== text) target.textContent = text;
   }
   for (const bar of document.querySelectorAll("progress")) {

@@ -13,11 +13,18 @@ export class Stream {
   #path;
   #lastId;
   #stopped = false;
+  /** @type {AbortController | null} */
   #abort = null;
   #pause = PAUSE_FIRST;
+  /** @type {((value?: unknown) => void) | null} */
   #wake = null;
 
-  /** Begins with what comes, or with what the node has kept of the events `after` one. */
+  /**
+   * Begins with what comes, or with what the node has kept of the events `after` one.
+   * @param {import("./api.js").Api} api
+   * @param {any} handlers
+   * @param {{ path?: string, after?: string | null }} from
+   */
   constructor(api, handlers, { path = EVENTS_PATH, after = null } = {}) {
     this.#api = api;
     this.#handlers = handlers;
@@ -95,6 +102,7 @@ export class Stream {
 /** Parses text piece by piece, and calls back with each complete event (WHATWG HTML, section 9.2.6). */
 export class EventParser {
   #buffer = "";
+  /** @type {string | null} */
   #id = null;
   #type = "message";
   #data = [];
@@ -121,7 +129,7 @@ export class EventParser {
       this.#data = [];
       return;
     }
-    const [, field, value] = /^([^:]*)(?:: ?(.*))?$/su.exec(line);
+    const [, field, value] = /^([^:]*)(?:: ?(.*))?$/su.exec(line) ?? [];
     if (field === "data") this.#data.push(value ?? "");
     else if (field === "event") this.#type = value;
     else if (field === "id") this.#id = value;

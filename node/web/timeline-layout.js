@@ -130,7 +130,7 @@ const PIECE_STEPS = [5, 10, 15, 20, 30, 60, 120, 300, 600, 900, 1800, 3600].map(
 
 /** Returns the length of the pieces into which a span is cut for its columns. */
 export function pieceOf({ from, to }) {
-  return PIECE_STEPS.find((step) => step * PIECES >= to - from) ?? PIECE_STEPS.at(-1);
+  return PIECE_STEPS.find((step) => step * PIECES >= to - from) ?? PIECE_STEPS[PIECE_STEPS.length - 1];
 }
 
 const MINUTE = 60_000;
@@ -139,7 +139,7 @@ const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440].map((minutes) 
 /** Returns instants for the axis at round local times, at least `apart` pixels from each other. */
 export function axisTicks(view, apart) {
   const scale = (view.right - view.left) / (view.to - view.from);
-  const step = STEPS.find((span) => span * scale >= apart) ?? STEPS.at(-1);
+  const step = STEPS.find((span) => span * scale >= apart) ?? STEPS[STEPS.length - 1];
   const shift = new Date(view.from).getTimezoneOffset() * MINUTE;
   const ticks = [];
   for (let at = Math.ceil((view.from - shift) / step) * step + shift; at < view.to; at += step) {

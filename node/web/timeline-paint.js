@@ -15,6 +15,7 @@ export function readTheme(canvas, density) {
   const style = getComputedStyle(canvas);
   const colour = (name) => style.getPropertyValue(`--${name}`).trim();
   const names = ["ink", "muted", "line", "surface", "sunken", "accent", "done", "running", "future", "waiting", "failed", "missed", "gone", "reserved", "on-bar"];
+  /** @type {{ [name: string]: any }} */
   const theme = Object.fromEntries(names.map((name) => [name, colour(name)]));
   theme.family = style.fontFamily;
   theme.size = parseFloat(getComputedStyle(document.documentElement).fontSize) / 16;
@@ -30,7 +31,7 @@ function hatch(colour, slope, density) {
   const tile = document.createElement("canvas");
   const size = 6 * Math.ceil(density);
   tile.width = tile.height = size;
-  const pen = tile.getContext("2d");
+  const pen = /** @type {CanvasRenderingContext2D} */ (tile.getContext("2d"));
   pen.strokeStyle = colour;
   pen.lineWidth = size / 3.2;
   for (const shift of [-size, 0, size]) {

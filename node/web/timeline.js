@@ -20,7 +20,9 @@ export class Timeline {
   #canvas = byId("canvas");
   #tip = byId("tip");
   #onSpan;
+  /** @type {any} */
   #scene = null;
+  /** @type {any} */
   #theme = null;
   #chosen = null;
   #ahead = Number(sessionStorage.getItem(SPAN_KEY)) || AHEAD;

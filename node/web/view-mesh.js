@@ -1,6 +1,5 @@
 // The view of the meshes: a list of them, or one as a matrix for each of its tests.
 
-import { element } from "./dom.js";
 import { drawMesh, drawMeshes, fetchMesh, MESHES_PATH } from "./mesh.js";
 import { place } from "./place.js";
 import { setCall, setHeading } from "./views.js";

@@ -51,7 +51,7 @@ export function open(box, { api, model, caller, reporting }) {
   return { events: ["node"], gap: 10_000, fetch, redraw: draw };
 }
 
-const rank = (node) => 2 * Boolean(node.unreachable_since) + Boolean(node.is_self);
+const rank = (node) => 2 * Number(Boolean(node.unreachable_since)) + Number(Boolean(node.is_self));
 
 function drawStatus(box, how, now) {
   if (how === null) return void box.replaceChildren();
@@ -148,6 +148,6 @@ function viewOf({ node, towards, checks }, now) {
 const SIZES = [[1e12, "TB"], [1e9, "GB"], [1e6, "MB"], [1e3, "kB"]];
 
 function bytes(count) {
-  const [size, name] = SIZES.find(([least]) => count >= least) ?? [1, "B"];
+  const [size, name] = /** @type {[number, string]} */ (SIZES.find(([least]) => count >= least) ?? [1, "B"]);
   return `${Number((count / size).toPrecision(3))} ${name}`;
 }

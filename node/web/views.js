@@ -40,7 +40,9 @@ export class Views {
   #context;
   #reporting;
   #name = "overview";
+  /** @type {any} what the view that is shown has returned */
   #shown = null;
+  /** @type {((how?: { urgent?: boolean }) => void) | null} */
   #refresh = null;
 
   /** `context` has what views share: the API, the model, the caller's role, the actions. */

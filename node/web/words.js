@@ -49,15 +49,17 @@ export function momentOf(instant, now) {
   return dateOf(instant) === dateOf(now) ? timeOf(instant) : `${dateOf(instant)}, ${timeOf(instant)}`;
 }
 
+/** @type {[number, string][]} */
+const UNITS = [[DAY, "d"], [HOUR, "h"], [MINUTE, "min"], [SECOND, "s"]];
+
 /** Formats milliseconds with at most two units: "4 min 12 s", "2 h 5 min", "0.4 s". */
 export function spell(milliseconds) {
   const span = Math.abs(milliseconds);
   if (span > 0 && span < SECOND) return `${(span / SECOND).toFixed(1)} s`;
-  const units = [[DAY, "d"], [HOUR, "h"], [MINUTE, "min"], [SECOND, "s"]];
-  let rest = Math.round(span / SECOND) * SECOND;
-  const first = Math.max(0, units.findIndex(([unit]) => rest >= unit));
+    let rest = Math.round(span / SECOND) * SECOND;
+  const first = Math.max(0, UNITS.findIndex(([unit]) => rest >= unit));
   const words = [];
-  for (const [unit, name] of units.slice(rest ? first : units.length - 1).slice(0, 2)) {
+  for (const [unit, name] of UNITS.slice(rest ? first : UNITS.length - 1).slice(0, 2)) {
     const count = Math.floor(rest / unit);
     rest -= count * unit;
     if (count || !words.length) words.push(`${count} ${name}`);
@@ -77,7 +79,7 @@ export function age(instant, now) {
   const span = now - instant;
   if (span < 0) return distance(instant, now);
   if (span < 5 * SECOND) return "just now";
-  const [unit, name] = [[DAY, "d"], [HOUR, "h"], [MINUTE, "min"], [SECOND, "s"]].find(([size]) => span >= size);
+  const [unit, name] = UNITS.find(([size]) => span >= size) ?? [SECOND, "s"];
   return `${Math.floor(span / unit)} ${name} ago`;
 }
 
@@ -89,7 +91,12 @@ export function parseDuration(text) {
   return (weeks * 7 + days) * DAY + hours * HOUR + minutes * MINUTE + seconds * SECOND;
 }
 
-/** Describes when a task runs: "every 5 min until …", "cron 0 3 * * * (Europe/Berlin)", "once", "after task 1f2e3d4c". */
+/**
+ * Describes when a task runs: "every 5 min until …", "cron 0 3 * * * (Europe/Berlin)", "once", "after task 1f2e3d4c".
+ * @param {any} schedule
+ * @param {number} now
+ * @param {any} after the task that it follows, if any
+ */
 export function scheduleWords(schedule, now, after = null) {
   if (after) return `after task ${after.task.slice(0, 8)}, within ${spell(parseDuration(after.within) ?? 0)}`;
   const start = schedule.start ? Date.parse(schedule.start) : null;
@@ -98,12 +105,17 @@ export function scheduleWords(schedule, now, after = null) {
   else if (schedule.repeat) words.push(`every ${spell(parseDuration(schedule.repeat) ?? 0)}`);
   else return start === null ? "once, as soon as possible" : `once, at ${momentOf(start, now)}`;
   if (start !== null && start > now) words.push(`from ${momentOf(start, now)}`);
+  return [...words, ...boundsOf(schedule, now)].join(", ");
+}
+
+function boundsOf(schedule, now) {
+  const words = [];
   if (schedule.until) words.push(`until ${momentOf(Date.parse(schedule.until), now)}`);
   if (schedule.max_runs) words.push(`at most ${schedule.max_runs} runs`);
   if (schedule.slip_random && schedule.slip) {
     words.push(`at random within ${spell(parseDuration(schedule.slip) ?? 0)}`);
   }
-  return words.join(", ");
+  return words;
 }
 
 /** Splits a headline of the API, "rtt  a → 192.0.2.7", into the test and the ends. */
