@@ -98,7 +98,7 @@ class Iperf3Dialect:
         printed = printed_by_iperf3(part.output)
         if printed is not None:
             return {**base, "succeeded": True, **flat(printed, place=place, sends=sends)}
-        return {**base, "succeeded": True, **_summed(ThroughputPart.model_validate(part.result))}
+        return {**base, "succeeded": True, **summed(ThroughputPart.model_validate(part.result))}
 
     def heard(self, place: int, spec: Mapping[str, Any], part: Document | None) -> HeardPart:
         """Return another end's figures, read from the print-out in its diagnostics."""
@@ -238,7 +238,7 @@ def _sends(place: int, *, reverse: bool) -> bool:
     return place == (_SERVER if reverse else _CLIENT)
 
 
-def _summed(part: ThroughputPart) -> Document:
+def summed(part: ThroughputPart) -> Document:
     """Return the figures of all streams together, as our own part has them."""
     own = part.sent or part.received
     total: Document = {"stream-id": _ALL}

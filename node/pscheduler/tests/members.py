@@ -50,6 +50,7 @@ def _is_whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
+integer = whole(-_WHOLE_MAX)
 cardinal = whole(1)
 cardinal_or_zero = whole(0)
 port = whole(0, _PORT_MAX)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from node.model.times import MILLISECOND, SECOND
+from node.model.times import SECOND
 from node.pscheduler import times
 
 _DIGITS_MAX = 9
@@ -16,10 +16,8 @@ def seconds(told: str) -> str:
 
 
 def milliseconds(told: str) -> str:
-    """Return ``PT0.1S`` for ``100``; anything else stays as it is."""
-    if not told.isdecimal():
-        return told
-    return times.format_duration(_whole(told) * MILLISECOND)
+    """Return ``PT0.1S`` for ``100``, always with decimals; anything else stays as it is."""
+    return f"PT{_whole(told) / 1000}S" if told.isdecimal() else told
 
 
 def _whole(told: str) -> int:

@@ -16,6 +16,8 @@ from node.pscheduler.tests import (
     mtu,
     psresponse,
     rtt,
+    simplestream,
+    throughput,
     trace,
 )
 from node.pscheduler.tests.contract import Language
@@ -31,6 +33,8 @@ _ALL = (
     mtu.LANGUAGE,
     psresponse.LANGUAGE,
     rtt.LANGUAGE,
+    simplestream.LANGUAGE,
+    throughput.LANGUAGE,
     trace.LANGUAGE,
 )
 

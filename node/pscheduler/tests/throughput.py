@@ -1,0 +1,339 @@
+"""pScheduler's throughput: bits per second from one host to another. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from node.model.times import MILLISECOND, SECOND
+from node.plugins.tests.throughput import TEST, ThroughputPart
+from node.pscheduler import times
+from node.pscheduler.dialects.iperf3 import flat, printed_by_iperf3, summed
+from node.pscheduler.tests import members as types
+from node.pscheduler.tests.contract import Document, Language, Outcome, ParleyTest, Participants
+from node.pscheduler.tests.language import (
+    RUN_FAILED_HTML,
+    TableLanguage,
+    diagnostics,
+    ours,
+    pair,
+    single,
+    without_none,
+)
+from node.pscheduler.tests.members import Member
+from node.pscheduler.tests.options import integer, on, text
+from node.pscheduler.tests.readers import milliseconds, seconds
+
+_CLIENT, _SERVER = 0, 1
+_DURATION = "PT10S"
+_LINK_RTT = 200 * MILLISECOND
+_ROUND_TRIPS_PER_S = 50 * MILLISECOND
+"""Setting up takes a second for each of these in the round-trip time."""
+_SETUP_LEAST = SECOND
+_CLIENT_DELAY = 3 * SECOND
+_FINISH = 2 * SECOND
+_FIRST_CONTROLS = frozenset({"bbr", "bic", "cubic", "htcp", "reno", "vegas", "westwood", "yeah"})
+_RECEIVED = "receiver-throughput-bits"
+_COLUMN = 15
+_UNKNOWN = "Not Reported"
+
+
+class ThroughputLanguage(TableLanguage):
+    """Bits per second from one host to another."""
+
+    name = "throughput"
+    description = "Measure the throughput from one host to another"
+    scheduling_class = "exclusive"
+    options = (
+        text("-s --source", "Host or address that sends"),
+        text("--source-node", "Node that sends, if it has another name than the source"),
+        text("-d --destination --dest", "Host or address that receives"),
+        text("--dest-node", "Node that receives, if it has another name than the dest"),
+        text("-t --duration", "How long to measure", read=seconds),
+        text("-i --interval", "Length of the intervals in the result", read=seconds),
+        text("--link-rtt", "Round-trip time, for setting up", read=milliseconds),
+        integer("-P --parallel", "Number of parallel streams"),
+        on("-u --udp", "Measure with UDP instead of TCP"),
+        text("-b --bandwidth", "Bits per second of each stream", read=types.si_value),
+        on("--bandwidth-strict", "Never send faster to make up for lost time"),
+        text("--burst-size", "Number of packets sent at once", read=types.si_value),
+        text("--fq-rate", "Bits per second, paced by the kernel", read=types.si_value),
+        text("-w --window-size", "Bytes of the socket buffers", read=types.si_value),
+        integer("-m --mss", "Maximum segment size of TCP"),
+        integer("-l --buffer-length", "Bytes that are written or read at once"),
+        integer("--ip-tos", "Octet of the type of service"),
+        integer("--ip-version", "Version of the Internet Protocol: 4 or 6"),
+        text("-B --local-address", "Address to measure from"),
+        text("-O --omit", "How long to send before measuring", read=seconds),
+        on("--no-delay", "Send small packets at once"),
+        text("--congestion", "Congestion control of TCP"),
+        on("--zero-copy", "Send without copying"),
+        integer("--flow-label", "Flow label of IPv6 packets; implies IPv6"),
+        integer("--client-cpu-affinity", "Processor of the client"),
+        integer("--server-cpu-affinity", "Processor of the server"),
+        on("--single-ended", "Measure to a server that is already running"),
+        integer("--single-ended-port", "Port of that server"),
+        on("--reverse", "Let the dest send to the source"),
+        on("--reverse-connections", "Let the dest connect to the source"),
+        on("--loopback", "Measure within one host"),
+    )
+    members = {
+        "dest": Member(types.host, required=True),
+        "source": Member(types.host),
+        "source-node": Member(types.host_and_port),
+        "dest-node": Member(types.host_and_port),
+        "duration": Member(types.duration),
+        "interval": Member(types.duration),
+        "link-rtt": Member(types.duration, since=3),
+        "parallel": Member(types.cardinal),
+        "udp": Member(types.boolean),
+        "bandwidth": Member(types.si_number),
+        "bandwidth-strict": Member(types.boolean, since=4),
+        "burst-size": Member(types.si_number, since=4),
+        "fq-rate": Member(types.si_number, since=7),
+        "window-size": Member(types.si_number),
+        "mss": Member(types.cardinal),
+        "buffer-length": Member(types.cardinal),
+        "ip-tos": Member(types.octet),
+        "ip-version": Member(types.ip_version),
+        "local-address": Member(types.host),
+        "omit": Member(types.duration),
+        "no-delay": Member(types.boolean),
+        "congestion": Member(types.text, since=lambda value: 1 if value in _FIRST_CONTROLS else 4),
+        "zero-copy": Member(types.boolean),
+        "flow-label": Member(types.cardinal_or_zero),
+        "client-cpu-affinity": Member(types.integer),
+        "server-cpu-affinity": Member(types.integer),
+        "single-ended": Member(types.boolean, since=2),
+        "single-ended-port": Member(types.port, since=2),
+        "reverse": Member(types.boolean),
+        "reverse-connections": Member(types.boolean, since=6),
+        "loopback": Member(types.boolean, since=5),
+    }
+    highest = 7
+    without_counterpart = {
+        "single-ended": "both ends have to be nodes here",
+        "single-ended-port": "both ends have to be nodes here",
+        "loopback": "a node does not measure against itself here",
+        "reverse-connections": "the source connects here",
+        "bandwidth-strict": "no tool here is told never to catch up",
+        "burst-size": "no tool here sets the size of bursts",
+        "fq-rate": "no tool here has the kernel pace packets",
+        "mss": "no tool here sets the segment size",
+        "buffer-length": "no tool here sets the length of reads and writes",
+        "ip-tos": "no tool here sets the type of service",
+        "no-delay": "no tool here sends small packets at once",
+        "zero-copy": "no tool here sends without copying",
+        "flow-label": "no tool here sets a flow label",
+        "client-cpu-affinity": "no tool here is bound to a processor",
+        "server-cpu-affinity": "no tool here is bound to a processor",
+    }
+    harmless = {
+        "single-ended": (False,),
+        "loopback": (False,),
+        "reverse-connections": (False,),
+        "bandwidth-strict": (False,),
+        "ip-tos": (0,),
+        "no-delay": (False,),
+        "zero-copy": (False,),
+    }
+
+    def completed(self, spec: Document) -> Document:
+        """Imply IPv6 by a flow label."""
+        return {**spec, "ip-version": 6} if spec.get("flow-label") else spec
+
+    def participants(self, spec: Document) -> Participants:
+        """Return source and dest; the source alone if dest is no node, or is the same host."""
+        if "single-ended" in spec or "loopback" in spec:
+            return single(spec, "source", "No source specified")
+        return pair(spec)
+
+    def duration(self, spec: Document) -> int:
+        """Return the time to set up, which depends on the distance, and all times of the spec."""
+        link_rtt = _parsed(spec, "link-rtt") or _LINK_RTT
+        setup = max(link_rtt * SECOND // _ROUND_TRIPS_PER_S, _SETUP_LEAST)
+        measured = times.parse_duration(spec.get("duration", _DURATION))
+        return setup + (_parsed(spec, "omit") or 0) + measured + _CLIENT_DELAY + _FINISH
+
+    def to_parley(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
+        """Return our throughput, with the defaults of iperf3 where the spec names nothing."""
+        self.refuse_missing(spec)
+        dest = types.host_of(str(spec.get("dest-node", spec["dest"])))
+        nodes = (hosts[0], hosts[1] if len(hosts) > 1 else dest)
+        rate = types.si_value(spec.get("bandwidth", 0))
+        window = types.si_value(spec.get("window-size", 0))
+        members: dict[str, Any] = {
+            "source": nodes[0],
+            "dest": nodes[1],
+            "duration": spec.get("duration", _DURATION),
+            "omit": spec.get("omit", "PT0S"),
+            "protocol": "udp" if spec.get("udp") else "tcp",
+            "streams": spec.get("parallel"),
+            "rate_bps": rate or None,
+            "congestion": "host" if spec.get("udp") else spec.get("congestion", "host"),
+            "reverse": spec.get("reverse"),
+            "window_bytes": window or None,
+            "ip_version": spec.get("ip-version"),
+        }
+        addresses = [spec.get("local-address", spec.get("source")), spec["dest"]]
+        notes = ("interval makes no difference: results tell each second",)
+        return ours(TEST, members, nodes, addresses, notes=notes if "interval" in spec else ())
+
+    def from_parley(self, test_type: str, spec: Document) -> Document | None:
+        """Return the spec of our throughput; what we omit by default is said."""
+        if test_type != TEST.name or spec.get("dest") is None:
+            return None
+        udp = spec.get("protocol") == "udp"
+        congestion = spec.get("congestion", "cubic")
+        parsed = without_none(
+            {
+                "source": spec.get("source"),
+                "dest": spec["dest"],
+                "duration": spec.get("duration", _DURATION),
+                "omit": spec.get("omit") or _omitted(spec),
+                "udp": True if udp else None,
+                "parallel": spec.get("streams"),
+                "bandwidth": spec.get("rate_bps"),
+                "congestion": None if udp or congestion == "host" else congestion,
+                "reverse": True if spec.get("reverse") else None,
+                "window-size": spec.get("window_bytes"),
+                "ip-version": spec.get("ip_version"),
+            }
+        )
+        return {"schema": types.least_schema(self.members, parsed), **parsed}
+
+    def figures(self, spec: Document, result: Mapping[str, Any], outcome: Outcome) -> Document:
+        """Return intervals and totals of each stream, from what iperf3 printed.
+
+        Without that, as of other tools or if it was cut, there is one stream: all of them together.
+        """
+        shown = _printed(spec, outcome) or summed(_together(result))
+        if "window-size" in spec:
+            shown["requested-tcp-window-size"] = types.si_value(spec["window-size"])
+        return {"diags": diagnostics(outcome), **shown}
+
+    def plain(self, spec: Document, result: Document) -> str:
+        """Return a table for each stream, and the totals."""
+        udp = bool(spec.get("udp"))
+        lines: list[str] = []
+        for stream, course in _courses(result).items():
+            lines += [f"* Stream ID {stream}", *_table(course, udp=udp), ""]
+        summary = result["summary"]
+        if len(summary["streams"]) > 1:
+            for total in summary["streams"]:
+                lines.append(f"* Stream ID {total.get('stream-id')} Summary")
+                lines += [*_table([total], udp=udp, total=True), ""]
+        return "\n".join([*lines, "Summary", *_table([summary["summary"]], udp=udp, total=True)])
+
+    def html(self, spec: Document, result: Document) -> str | None:  # noqa: ARG002 - contract
+        """Return None: the test has no such form, but a run that failed is told."""
+        return None if result.get("succeeded") else RUN_FAILED_HTML
+
+
+def _parsed(spec: Document, member: str) -> int | None:
+    return times.parse_duration(spec[member]) if member in spec else None
+
+
+def _omitted(spec: Document) -> str:
+    """Return how long our test sends before it measures, if it is not told."""
+    model = TEST.spec_model.model_validate(spec)
+    return times.format_duration(getattr(model, "omitted", 0))
+
+
+def _printed(spec: Document, outcome: Outcome) -> Document | None:
+    """Return the figures that iperf3 printed; None without its whole output.
+
+    The sender's intervals tell more, and the client also knows what the receiver has got.
+    """
+    if outcome.tool != "iperf3":
+        return None
+    printed = [printed_by_iperf3(part.output) for part in outcome.parts]
+    client, server = (*printed, None, None)[:2]
+    reverse = bool(spec.get("reverse"))
+    if client is None:
+        return None
+    shown = flat(client, place=_CLIENT, sends=not reverse)
+    if not reverse or server is None:
+        return shown
+    sent = flat(server, place=_SERVER, sends=True)
+    sent["summary"] = _with_received(sent["summary"], shown["summary"])
+    return sent
+
+
+def _with_received(sent: Document, received: Document) -> Document:
+    """Return a sender's totals with the rates that the receiver has seen."""
+    total = _add(sent["summary"], received["summary"])
+    streams = sent["streams"]
+    if len(streams) == len(received["streams"]):
+        # Both ends list the streams in the order in which they were opened.
+        streams = [_add(*each) for each in zip(sent["streams"], received["streams"], strict=True)]
+    return {"streams": streams, "summary": total}
+
+
+def _add(sent: Document, received: Document) -> Document:
+    rate = received.get(_RECEIVED, received.get("throughput-bits"))
+    return sent if rate is None else {**sent, _RECEIVED: rate}
+
+
+def _together(result: Mapping[str, Any]) -> ThroughputPart:
+    """Return the figures of our result in the form of a part."""
+    names = ("sent", "received", "datagrams", "rtt_ms", "congestion", "intervals")
+    return ThroughputPart.model_validate({**{name: result[name] for name in names}, "cpu": None})
+
+
+def _courses(result: Document) -> dict[object, list[Document]]:
+    """Return the intervals of each stream, omitted ones first."""
+    courses: dict[object, list[Document]] = {}
+    for interval in result["intervals"]:
+        for stream in interval["streams"]:
+            courses.setdefault(stream.get("stream-id"), []).append(stream)
+    for course in courses.values():
+        course.sort(key=lambda each: (not each.get("omitted"), each.get("start", 0)))
+    return dict(sorted(courses.items(), key=lambda each: str(each[0]).rjust(9)))
+
+
+def _table(entries: Iterable[Document], *, udp: bool, total: bool = False) -> list[str]:
+    head = ["Interval", "Throughput", "Lost / Sent" if udp else "Retransmits"]
+    head += [] if udp or total else ["Current Window"]
+    head += ["Receiver Throughput"] if total else []
+    rows = [_row(entry, udp=udp, total=total) for entry in entries]
+    return ["".join(each.ljust(_COLUMN) for each in row).rstrip() for row in [head, *rows]]
+
+
+def _row(entry: Document, *, udp: bool, total: bool) -> list[str]:
+    cells = [
+        f"{entry.get('start', 0):.1f} - {entry.get('end', 0):.1f}",
+        f"{_si(entry.get('throughput-bits'))}bps",
+    ]
+    if udp:
+        cells.append(_datagrams(entry))
+    else:
+        cells.append(str(entry.get("retransmits", _UNKNOWN)))
+    if not udp and not total:
+        window = entry.get("tcp-window-size")
+        cells.append(_UNKNOWN if window is None else f"{_si(window)}Bytes")
+    if total:
+        received = entry.get(_RECEIVED)
+        cells.append(_UNKNOWN if received is None else f"{_si(received)}bps")
+    if entry.get("jitter") is not None:
+        cells.append(f"Jitter: {entry['jitter']} ms")
+    return [*cells, "(omitted)"] if entry.get("omitted") else cells
+
+
+def _datagrams(entry: Document) -> str:
+    sent, lost = entry.get("sent"), entry.get("lost")
+    if sent is None:
+        return _UNKNOWN
+    return f"{sent} sent" if lost is None else f"{lost} / {sent}"
+
+
+def _si(value: float | None) -> str:
+    """Return ``1.76 G``, in steps of a thousand."""
+    number = float(value or 0)
+    for factor, unit in ((1e9, "G"), (1e6, "M"), (1e3, "K")):
+        if number > factor:
+            return f"{number / factor:.2f} {unit}"
+    return f"{number:.2f} "
+
+
+LANGUAGE: Language = ThroughputLanguage()
