@@ -140,7 +140,7 @@ def test_datagrams_are_told() -> None:
 
 
 def test_newer_iperf3s_are_read() -> None:
-    """What newer versions print is read, too."""
+    """The output of newer versions is read, too."""
     check(THROUGHPUT.result(SPEC, measured("tcp-streams", "iperf3-3.22", streams=2, omit="PT1S")))
 
 
