@@ -113,7 +113,8 @@ CREATE TABLE node (
     announcement text
 );
 COMMENT ON TABLE node IS 'This node and the nodes it knows, each pinned by its public key.';
-COMMENT ON COLUMN node.identity IS 'ed25519:<public key>, as written in every signature.';
+COMMENT ON COLUMN node.identity IS
+'ed25519:<public key>, as written in every signature; pscheduler://<host> for a host that runs pScheduler, which has no key.';
 COMMENT ON COLUMN node.url IS 'URL of its API; null if no other node can reach it, so that it fetches its work.';
 COMMENT ON COLUMN node.address IS 'The address that measurements to and from it use.';
 COMMENT ON COLUMN node.seen_at IS 'When it answered last, as anybody can who reaches it.';
@@ -1584,6 +1585,62 @@ COMMENT ON TABLE outbox IS 'Messages to other nodes, sent until they are acknowl
 CREATE INDEX outbox_due ON outbox (next_at);
 CREATE INDEX outbox_task ON outbox (node, (message ->> 'task'), id) WHERE kind IN ('task-change', 'task-end');
 CREATE INDEX outbox_commit ON outbox ((message ->> 'exchange')) WHERE kind = 'commit';
+
+---------------------------------------------------------------------------------------------------
+-- Hosts that run pScheduler and take part in tasks of this node
+---------------------------------------------------------------------------------------------------
+
+CREATE TABLE pscheduler_membership (
+    task_there uuid PRIMARY KEY,
+    task_id uuid NOT NULL,
+    node text NOT NULL,
+    revision integer NOT NULL,
+    attempt smallint NOT NULL,
+    key text NOT NULL,
+    test text NOT NULL,
+    spec jsonb NOT NULL,
+    participant smallint NOT NULL,
+    tool text NOT NULL,
+    state text NOT NULL CHECK (state IN ('posting', 'standing', 'lost', 'ending')),
+    duration interval,
+    written_at timestamptz NOT NULL,
+    UNIQUE (task_id, node, revision, attempt)
+);
+COMMENT ON TABLE pscheduler_membership IS
+'Tasks led here, as they were posted to hosts that run pScheduler: a revision is a task of its own there.';
+COMMENT ON COLUMN pscheduler_membership.node IS 'The host, by its identity. The row stays if the node is removed, until its task there has ended.';
+COMMENT ON COLUMN pscheduler_membership.attempt IS 'Counts the tasks of a revision: a task that was deleted there cannot be posted again.';
+COMMENT ON COLUMN pscheduler_membership.key IS 'Whoever has it may change the task there.';
+COMMENT ON COLUMN pscheduler_membership.tool IS 'Name of the tool there.';
+COMMENT ON COLUMN pscheduler_membership.state IS
+'posting: written before it is sent; lost: the host does not know it any more; ending: it is to be deleted there.';
+COMMENT ON COLUMN pscheduler_membership.duration IS 'How long the host books for a run.';
+
+CREATE TABLE pscheduler_booking (
+    run_there uuid PRIMARY KEY,
+    task_there uuid NOT NULL REFERENCES pscheduler_membership,
+    run_id uuid NOT NULL,
+    exchange uuid NOT NULL,
+    slot timestamptz NOT NULL,
+    lease_epoch bigint NOT NULL,
+    starts_at timestamptz NOT NULL,
+    ends_at timestamptz NOT NULL,
+    state text NOT NULL CHECK (state IN ('booking', 'held', 'kept', 'begun', 'lost', 'dropping')),
+    data jsonb NOT NULL DEFAULT '{}',
+    reason text,
+    next_at timestamptz NOT NULL
+);
+COMMENT ON TABLE pscheduler_booking IS 'Runs as they are booked on hosts that run pScheduler, from before the request until their results came.';
+COMMENT ON COLUMN pscheduler_booking.ends_at IS 'The end of the booking there, which is longer than the run.';
+COMMENT ON COLUMN pscheduler_booking.state IS
+'booking: written before the request; held: booked there, not decided here; kept: decided; begun: looked at shortly before its start;
+lost: the host took it away; dropping: it is to be deleted there.';
+COMMENT ON COLUMN pscheduler_booking.data IS 'The participant data of the host.';
+COMMENT ON COLUMN pscheduler_booking.next_at IS 'When to look at it next.';
+CREATE INDEX pscheduler_booking_due ON pscheduler_booking (next_at);
+CREATE INDEX pscheduler_booking_exchange ON pscheduler_booking (exchange);
+CREATE INDEX pscheduler_booking_run ON pscheduler_booking (run_id);
+CREATE INDEX pscheduler_booking_task ON pscheduler_booking (task_there);
 
 ---------------------------------------------------------------------------------------------------
 -- Webhooks: who is told when something is wrong, and of what they were told

@@ -162,7 +162,7 @@ def seat_dependencies(
 ) -> SeatDependencies:
     """Return the functions of the node that giving seats uses."""
     return SeatDependencies(
-        known=node.directory.known,
+        known=node.directory.known_of_parley,
         wanted_of=node.pool_tasks.wanted,
         needs=needs_by_test(node),
         resources=node.capabilities.resources,

@@ -47,7 +47,13 @@ class ImpactSource(ProposalSource, Protocol):
 
 
 class ParticipantClient(ProposalSource, Protocol):
-    """A node that takes part in a task, as its lead sees it."""
+    """A node that takes part in a task, as its lead sees it.
+
+    If it is ``binding``, it books without holds: what is held there stands for good until it is
+    released, whatever becomes of its lead. So it is held last, when all others have agreed.
+    """
+
+    binding: bool
 
     async def introduce(self, introduction: Introduction) -> IntroductionAnswer:
         """Make a task known; the node accepts or refuses it."""

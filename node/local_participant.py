@@ -26,6 +26,8 @@ from node.timetable.what_if import ImpactEstimator
 class LocalParticipant:
     """A participant client that calls this node's own services."""
 
+    binding = False
+
     def __init__(
         self,
         core: Core,

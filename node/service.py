@@ -49,6 +49,7 @@ from node.model.errors import (
 from node.model.exchangestate import NegotiationState
 from node.model.host_limits.rules import User
 from node.model.naming import clash
+from node.model.nodekinds import NodeKind
 from node.model.outside_leads import is_outside
 from node.model.shortfall import Shortfall
 from node.model.wire.comparisons import NodeComparison
@@ -70,6 +71,7 @@ from node.peers.announcer import Announcer
 from node.peers.card import OwnCard
 from node.peers.directory import Directory
 from node.peers.directory_files import DirectoryFiles
+from node.peers.foreign import AnyPeer, ForeignNodes
 from node.peers.free_time import FreeTimeReader
 from node.peers.monitor import PeerMonitor
 from node.peers.pull import WorkPuller
@@ -172,6 +174,8 @@ class NodeDependencies:
     """The way to a runner of tools that runs already."""
     dsn: str | None = None
     """The address of the database, for backups of it."""
+    foreign: Callable[[NodeService], ForeignNodes] | None = None
+    """The way to nodes of another kind."""
 
 
 class NodeService:
@@ -270,6 +274,7 @@ class NodeService:
         self.directory = Directory(core.database)
         self.verifier = Verifier(core.identity, self._started_by_now, self.directory.knows)
         self.peers = dependencies.peers
+        self.foreign = None if dependencies.foreign is None else dependencies.foreign(self)
         self.mailboxes = dependencies.mailboxes or Mailboxes(
             core.clock, core.settings.peer_timeout / times.SECOND
         )
@@ -289,7 +294,7 @@ class NodeService:
             lambda: self.limits,
         )
         self.announcer = Announcer(core, self.directory, self.peers)
-        self.registration = PeerRegistrar(core, self.directory, self.peers)
+        self.registration = PeerRegistrar(core, self.directory, self.peers, self.foreign)
         self.peer_monitor = PeerMonitor(
             core,
             self.directory,
@@ -297,6 +302,7 @@ class NodeService:
             self.mailboxes,
             self.work_puller.fault,
             self._greet,
+            self.foreign,
         )
         self.directory_files = DirectoryFiles(
             core, self.directory, self.registration, self.peer_monitor
@@ -488,6 +494,8 @@ class NodeService:
             asyncio.create_task(self.audit.run(), name="audit"),
             asyncio.create_task(self.ended_runs.run(), name="ended runs"),
         ]
+        if self.foreign is not None:
+            self._loops.append(asyncio.create_task(self.foreign.run(), name="foreign nodes"))
         self._housekeeper.start(self._periodic_jobs())
 
     async def prepare_tools(self) -> None:
@@ -702,15 +710,23 @@ class NodeService:
         if await self.clock_steps.look():
             self._heard(Notice("wake", "", ()))
 
-    def peer(self, identity: str) -> Peer:
-        """Return the client of another node.
+    def peer(self, identity: str) -> AnyPeer:
+        """Return the client of another node, of whatever kind.
 
         :raises NotFound: it is not known here.
         """
         known = self.directory.by_identity(identity)
+        if known.kind is NodeKind.PARLEY:
+            return self.peer_of_parley(known)
+        if self.foreign is None:
+            raise NotFound(f"{known.name} runs {known.kind}, which this program does not speak")
+        return self.foreign.peer(known)
+
+    def peer_of_parley(self, known: KnownNode) -> Peer:
+        """Return the client of another node of Parley."""
         return self.peers.to(known.identity, known.name, known.url, known.attributes)
 
-    def participant(self, identity: str) -> LocalParticipant | Peer:
+    def participant(self, identity: str) -> LocalParticipant | AnyPeer:
         """Return the client of a participant: this node itself, or another one over HTTP."""
         return self.local_participant if identity == self.card.identity else self.peer(identity)
 
@@ -781,6 +797,7 @@ async def assemble(  # noqa: PLR0913 - what a process opens before, each given b
     *,
     serving: bool,
     tools: socket.socket | None = None,
+    foreign: Callable[[NodeService], ForeignNodes] | None = None,
 ) -> NodeService:
     """Open the database and the key, and put a node together.
 
@@ -808,5 +825,6 @@ async def assemble(  # noqa: PLR0913 - what a process opens before, each given b
         certificates=certificates,
         tools=tools,
         dsn=dsn if serving else None,
+        foreign=foreign,
     )
     return NodeService(core, means)

@@ -126,6 +126,7 @@ DELETE FROM reservation; DELETE FROM lead_share; DELETE FROM lead_question;
 DELETE FROM limit_quota; DELETE FROM limit_use; DELETE FROM limit_return; DELETE FROM limit_rate;
 DELETE FROM limit_reached; DELETE FROM archive; DELETE FROM destination; DELETE FROM webhook;
 DELETE FROM mesh_recount; DELETE FROM outbox; DELETE FROM lead_process;
+DELETE FROM pscheduler_booking; DELETE FROM pscheduler_membership;
 DELETE FROM lead_absence; {CLEAR_CAMPAIGNS}
 SELECT purge_audit('infinity', 1000000);
 UPDATE schema_version SET version = {schema_version()}, digest = '{digest_of_schema()}';

@@ -25,7 +25,7 @@ from lead.planning.displacement import DisplacementTerms
 from lead.planning.hold_agreement import agree
 from lead.planning.limited_time import NAME, UserRoom
 from lead.planning.placement import ChosenStart, Offer, choose
-from lead.planning.reasons import sentence, trace, unplaced_reasons
+from lead.planning.reasons import books_without_holds, sentence, trace, unplaced_reasons
 from lead.planning.reserved import applicant, reserved_for_others
 from lead.planning.retry_times import proposed_retry_times, refused_retry_times
 from lead.policy.verdict import PolicyRefusal
@@ -86,6 +86,8 @@ class Exchange:
     """True if limits of the campaign left less time than there is."""
     displacing: DisplacementTerms = ORDINARY
     """The priority of the runs, and which runs may give way to them."""
+    binding: Sequence[str] = ()
+    """The names of the participants that book without holds."""
 
     @property
     def placed(self) -> list[ChosenStart]:
@@ -97,11 +99,13 @@ class Exchange:
         first = next(
             (self.reasons[s.nominal] for s in self.slots if s.nominal in self.reasons), None
         )
-        return sentence(self.placed, len(self.slots), first)
+        told = sentence(self.placed, len(self.slots), first)
+        return f"{told}; {books_without_holds(self.binding)}" if self.binding else told
 
     def trace(self) -> dict[str, object]:
         """Return everything on which the outcome depends."""
-        return trace(self.slots, self.offers, self.proposals, self.placed, self.refusals)
+        traced = trace(self.slots, self.offers, self.proposals, self.placed, self.refusals)
+        return {**traced, "binding": list(self.binding)} if self.binding else traced
 
     def fail(self, reason: str, outcome: PlanningOutcome) -> None:
         """Set the same reason for all slots: none is placed."""
@@ -220,7 +224,8 @@ class Negotiator:
         nothing is chosen: the exchange is ``beyond``, and should be repeated with fewer slots.
         """
         terms = DisplacementTerms(claimed.terms.priority, _yielding(claimed))
-        exchange = Exchange(slots, displacing=terms)
+        binding = [participant.name for participant in participants if participant.binding]
+        exchange = Exchange(slots, displacing=terms, binding=binding)
         await self._choose(claimed, participants, exchange, within)
         if exchange.beyond or exchange.refusals:
             return exchange
@@ -278,7 +283,7 @@ class Negotiator:
             }
         if found is None or isinstance(found, PolicyRefusal):
             return exchange
-        displacing = Exchange(exchange.slots, displacing=found)
+        displacing = Exchange(exchange.slots, displacing=found, binding=exchange.binding)
         await self._choose(claimed, participants, displacing, within)
         better = len(displacing.choices) > len(exchange.choices)
         return displacing if better else exchange
@@ -392,10 +397,41 @@ class Negotiator:
             life=self._terms.hold_life,
             runs=tuple(requests.values()),
         )
-        answers = await _all(
-            [partial(participant.hold, exchange.id, request) for participant in participants]
-        )
+        answers = await _hold_all(participants, exchange.id, request)
         _agree(participants, answers, requests, exchange)
+
+
+async def _hold_all(
+    participants: Sequence[ParticipantClient], exchange: UUID, request: HoldRequest
+) -> list[HoldAnswer | ParleyError]:
+    """Ask all participants for holds, in two steps; return their answers in their order.
+
+    Those that hold for a while are asked at the same time. Those whose bookings bind are asked one
+    after the other, each for the runs that all before it hold: what binds there would have to be
+    taken back otherwise. If none is left, they are not asked.
+    """
+    answers: dict[str, HoldAnswer | ParleyError] = {}
+    first = [participant for participant in participants if not participant.binding]
+    held = await _all([partial(participant.hold, exchange, request) for participant in first])
+    answers |= {each.identity: answer for each, answer in zip(first, held, strict=True)}
+    for participant in participants:
+        if not participant.binding:
+            continue
+        agreed = agree([run.run for run in request.runs], _named(participants, answers)).held
+        runs = tuple(run for run in request.runs if run.run in agreed)
+        asked = request.model_copy(update={"runs": runs})
+        answers[participant.identity] = (
+            await _answer(partial(participant.hold, exchange, asked))
+            if runs
+            else HoldAnswer(held=())
+        )
+    return [answers[participant.identity] for participant in participants]
+
+
+def _named(
+    participants: Sequence[ParticipantClient], answers: Mapping[str, HoldAnswer | ParleyError]
+) -> list[tuple[str, HoldAnswer | ParleyError]]:
+    return [(p.name, answers[p.identity]) for p in participants if p.identity in answers]
 
 
 def _agree(
@@ -405,8 +441,10 @@ def _agree(
     exchange: Exchange,
 ) -> None:
     """Keep the runs that all participants hold, and set the reasons of the others."""
-    names = [participant.name for participant in participants]
-    agreed = agree([r.run for r in requests.values()], list(zip(names, answers, strict=True)))
+    # The reason of the last one counts: who binds is not asked for what others do not hold.
+    in_turn = sorted(zip(participants, answers, strict=True), key=lambda each: not each[0].binding)
+    named = [(participant.name, answered) for participant, answered in in_turn]
+    agreed = agree([r.run for r in requests.values()], named)
     exchange.unknown_to = {
         participant.identity
         for participant, answered in zip(participants, answers, strict=True)

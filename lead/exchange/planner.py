@@ -45,6 +45,9 @@ from node.store.gaps import told_slots
 WAITING_MAX = 10_000
 """Maximum number of waiting slots of a task that are considered in one planning attempt."""
 
+BINDING_RUNS_MAX = 50
+"""Maximum number of runs in an exchange with a participant whose bookings bind one by one."""
+
 SEAT_MOVES_MAX = 3
 """Maximum number of moves of a seat to another node in one term because of missing time."""
 
@@ -161,6 +164,8 @@ class Planner:
         async def ask(*, within_all: bool) -> PlanningAttempt:
             ahead = self._reachability.horizon(_others(claimed), self._limits.horizon)
             limits, now = replace(self._limits, horizon=ahead), self._clock.now()
+            if any(participant.binding for participant in participants):
+                limits = replace(limits, batch=min(limits.batch, BINDING_RUNS_MAX))
             due = agenda(recurrence, claimed.terms.duration, standing, limits, now)
             exchange = Exchange(due.slots)
             if missing is not None:

@@ -327,6 +327,7 @@ class _RecordedParticipant:
     def __init__(self, participant: ParticipantClient, guard: ReachabilityGuard) -> None:
         self.identity = participant.identity
         self.name = participant.name
+        self.binding = participant.binding
         self._participant = participant
         self._guard = guard
 

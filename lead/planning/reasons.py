@@ -102,6 +102,12 @@ def sentence(placed: Sequence[ChosenStart], slot_count: int, first_reason: str |
     return booked if first_reason is None else f"{booked}; the others wait: {first_reason}"
 
 
+def books_without_holds(names: Sequence[str]) -> str:
+    """Return the sentence on participants whose bookings bind before all have agreed."""
+    who = " and ".join(names)
+    return f"{who} {'books' if len(names) == 1 else 'book'} without holds"
+
+
 def trace(
     slots: Sequence[Slot],
     offers: Sequence[Offer],

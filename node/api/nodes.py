@@ -14,6 +14,7 @@ from node.capability.catalog import program_version
 from node.diagnosis.status import clock_of
 from node.model import predicates
 from node.model.errors import NotAllowed, NotFound, NotReady
+from node.model.nodekinds import NodeKind
 from node.model.wire.comparisons import NodeComparison
 from node.model.wire.nodes import (
     ClockState,
@@ -39,13 +40,14 @@ def _document(node: NodeService, known: KnownNode) -> NodeDocument:
         version=program_version() if known.is_self else "",
         lease_until=node.leases.end_of(known),
         knows_this=knows_this(known),
+        kind=known.kind,
         **vars(known),
     )
 
 
 def knows_this(known: KnownNode) -> bool | None:
     """Return whether a node knows this one, by the last look at it; None if that is not known."""
-    if known.is_self or known.seen_at is None:
+    if known.is_self or known.seen_at is None or known.kind is not NodeKind.PARLEY:
         return None
     if known.unreachable_since is None:
         return True

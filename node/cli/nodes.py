@@ -28,6 +28,7 @@ from node.cli.session import ReadingSession, Session, asks_node, reads_node
 from node.cli.times import local
 from node.model.errors import NotFound, PeerError, PeerUnreachable
 from node.model.loopback import is_exposed, is_loopback
+from node.model.nodekinds import NodeKind, pscheduler_identity
 
 if TYPE_CHECKING:
     from node.model.wire.comparisons import NodeComparison
@@ -39,6 +40,8 @@ _COUNTS = ("tasks", "runs", "found")
 def _reached(node: Record) -> str:
     if node["is_self"]:
         return "here"
+    if node["kind"] == NodeKind.PSCHEDULER and not node["unreachable_since"]:
+        return local(node["seen_at"]) or "not yet"
     if node["knows_this"] is False:
         return f"known here, not there, since {local(node['unreachable_since'])}"
     if node["unreachable_since"]:
@@ -60,6 +63,7 @@ NODE = RecordLayout(
     model="node.model.wire.nodes:Node",
     columns=(
         Column("node", lambda node: node["name"] + (" (this)" if node["is_self"] else "")),
+        Column("kind", lambda node: node["kind"]),
         Column("address", lambda node: node["address"]),
         Column("url", lambda node: node["url"] or "pull"),
         Column("seen", _reached),
@@ -67,6 +71,7 @@ NODE = RecordLayout(
     ),
     fields=(
         "name",
+        "kind",
         "url",
         "address",
         "identity",
@@ -214,6 +219,9 @@ async def add(session: Session, url: str, identity: str | None) -> None:
 
     A node that no other node can reach (parley up --pull) has no URL: give its key instead. It
     appears with its name as soon as it fetches its work.
+
+    A host that runs pScheduler is added by https://HOST/pscheduler. It takes part in tasks, behind
+    a node of Parley. It has no key: whoever answers at the URL is taken for it.
     """
     from pydantic import ValidationError  # slow to load
 
@@ -225,6 +233,11 @@ async def add(session: Session, url: str, identity: str | None) -> None:
         addition = _addition(url, identity)
     except ValidationError as error:
         raise InvalidDocument(faults_of(error, NodeAddition)) from error
+    if addition.url is not None and pscheduler_identity(addition.url) is not None:
+        node = await session.client.add_node(addition)
+        session.output.one(node, NODE, node_view)
+        session.progress.note(_unproven(node))
+        return
     if addition.url is not None and identity is None:
         found = await _confirmed_identity(addition.url)
         addition = addition.model_copy(update={"identity": found})
@@ -236,6 +249,16 @@ async def add(session: Session, url: str, identity: str | None) -> None:
         session.progress.note(f"Trusted the key found at {url}; verify it with its owner.")
     here = next(each for each in (await session.client.nodes()).items if each.is_self)
     session.progress.note(other_side(node, here))
+
+
+def _unproven(node: Node) -> str:
+    """Tell what is not known of a host that runs pScheduler."""
+    return (
+        f"! {node.name} runs pScheduler. Its certificate proves nothing: whoever answers at "
+        f"{node.url} is taken for it.\n"
+        "It takes part in tasks behind a node of Parley, as the server of throughput, or idle. It "
+        "books without holds."
+    )
 
 
 def other_side(added: Node, here: Node) -> str:
@@ -403,16 +426,23 @@ def comparison_summary(comparison: NodeComparison) -> str:
 
 def _heard(node: Record) -> str | None:
     """Return when the last signed message of a node came, in words."""
-    if node["is_self"]:
+    if node["is_self"] or node["kind"] != NodeKind.PARLEY:
         return None
     return local(node["heard_at"]) or "never"
 
 
 def _lease(node: Record) -> str | None:
     """Return when the tasks that another node leads here end if it sends nothing, in words."""
-    if node["lease_until"] is None:
+    if node["lease_until"] is None or node["kind"] != NodeKind.PARLEY:
         return None
     return f"end {local(node['lease_until'])} if it sends nothing before"
+
+
+def _kind(node: Record) -> str:
+    kind: str = node["kind"]
+    if kind == NodeKind.PARLEY:
+        return kind
+    return f"{kind} (no key; its certificate proves nothing; books without holds)"
 
 
 def _url(node: Record) -> str:
@@ -427,6 +457,7 @@ def node_view(node: Record) -> str:
     return pairs(
         (
             ("node", node["name"]),
+            ("kind", _kind(node)),
             ("identity", node["identity"]),
             ("url", _url(node)),
             ("address", node["address"]),

@@ -213,6 +213,7 @@ async def _work(
     Whenever ``reread`` is set, the node reads limits and certificates again.
     """
     from lead.assembly import lead_functions
+    from node.pscheduler.leading.hosts import pscheduler_hosts
 
     if with_node:
         _check_listen(settings)
@@ -224,7 +225,14 @@ async def _work(
     ):
         async with _given_time(clock):
             node = await assemble(
-                settings, clock, dsn, session, lead_functions(), serving=with_node, tools=tools
+                settings,
+                clock,
+                dsn,
+                session,
+                lead_functions(),
+                serving=with_node,
+                tools=tools,
+                foreign=pscheduler_hosts(session),
             )
         try:
             async with contextlib.AsyncExitStack() as stack:

@@ -398,6 +398,8 @@ class PeerBatches:
 class Peer:
     """A client of one other node: requests of a lead to participants, and the other way round."""
 
+    binding = False
+
     def __init__(
         self,
         peers: Peers,

@@ -100,12 +100,23 @@ class PschedulerHost:
 
         :raises PeerAnswered: it does not run pScheduler.
         """
-        if not isinstance(await self._json("GET", "/"), str):
-            raise PeerAnswered(f"{self.name} does not answer like pScheduler at {self.url}")
+        await self.look()
         name = await self._json("GET", "/hostname")
         if not isinstance(name, str) or not name:
             raise PeerAnswered(f"{self.name} does not say what it is called")
         return HostDescription(name, await self.level())
+
+    async def look(self) -> None:
+        """Return if it answers like pScheduler.
+
+        :raises PeerAnswered: it does not run pScheduler.
+        """
+        try:
+            answered = await self._json("GET", "/")
+        except RequestError as error:
+            raise PeerAnswered(f"no pScheduler answers at {self.url}: {error.detail}") from error
+        if not isinstance(answered, str):
+            raise PeerAnswered(f"{self.name} does not answer like pScheduler at {self.url}")
 
     async def level(self) -> int:
         """Return the level of its API."""

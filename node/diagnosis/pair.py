@@ -39,6 +39,7 @@ from node.model.errors import (
     UnknownToPeer,
 )
 from node.model.features import Feature, has
+from node.model.nodekinds import NodeKind
 from node.model.wire.checks import (
     Check,
     CheckState,
@@ -118,7 +119,9 @@ class PairChecker:
         if one.is_self:
             return await self._own_view(other)
         checks: tuple[Check, ...]
-        if not has(one.attributes, Feature.CHECKS):
+        if one.kind is not NodeKind.PARLEY:
+            checks = (skipped("view", f"{one.name} runs {one.kind}, which has no view to tell"),)
+        elif not has(one.attributes, Feature.CHECKS):
             version = one.attributes.get("version", "of another version")
             why = (
                 f"{one.name} ({version}) cannot be asked to check yet; "
@@ -140,6 +143,9 @@ class PairChecker:
     async def _own_view(self, other: KnownNode, *, foreign: bool = False) -> Diagnosis:
         checks: list[Check] = []
         name, towards = self._node.card.name, other.name
+        if other.kind is not NodeKind.PARLEY:
+            checks += await self._of_foreign(other)
+            return Diagnosis(node=name, towards=towards, checks=tuple(checks))
         here = self._node.directory.self
         peering, usable = await self._peering(other)
         checks.append(peering)
@@ -165,6 +171,29 @@ class PairChecker:
         what = f"{other.name} answers with the key that is known here ({way}), and knows this node"
         return ok("peering", what), True
 
+    async def _of_foreign(self, other: KnownNode) -> list[Check]:
+        """Check a host that runs another program; of that only little can be asked."""
+        foreign, clock = self._node.foreign, self._node.clock
+        if foreign is None:
+            return [skipped("peering", f"this program does not speak with {other.kind}")]
+        sent_at = clock.now()
+        try:
+            theirs = await foreign.clock(other)
+        except ParleyError as error:
+            return [_silent_foreign(other, error)]
+        came_at = clock.now()
+        answers = (
+            f"{other.name} answers like {other.kind} ({_ms(came_at - sent_at)} at {other.url}); "
+            "its certificate proves nothing, so whoever answers there is taken for it"
+        )
+        reading = ClockReading(theirs - (sent_at + came_at) // 2, (came_at - sent_at) // 2)
+        return [
+            ok("peering", answers),
+            clock_check(other.name, reading, self._node.settings.clock_limit),
+            skipped("limits", f"{other.name} does not tell its limits: it runs {other.kind}"),
+            skipped("ports", f"{other.name} opens no port for a check: it runs {other.kind}"),
+        ]
+
     def _unknown(self, other: KnownNode, error: ParleyError) -> Check:
         card = self._node.card
         known_by = _known_by(card.url, card.identity)
@@ -179,7 +208,7 @@ class PairChecker:
 
     async def _with(self, other: KnownNode, *, foreign: bool) -> list[Check]:
         """Return the checks for which another node has to answer."""
-        peer, name = self._node.peer(other.identity), other.name
+        peer, name = self._node.peer_of_parley(other), other.name
         try:
             address = await self._address(other, foreign=foreign)
         except ParleyError as error:
@@ -317,6 +346,17 @@ def _no_answer(other: KnownNode, error: ParleyError) -> Check:
         cause=cause,
         command=command,
         where=where,
+    )
+
+
+def _silent_foreign(other: KnownNode, error: ParleyError) -> Check:
+    """Return the check of a host that does not answer like the program that it runs."""
+    return Check(
+        subject="peering",
+        state=CheckState.FAULT,
+        what=error.detail,
+        cause="its services or host are down, its address has changed, or a firewall is between",
+        command=f"curl -sk {other.url}/",
     )
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from node.model.errors import NotFound
 from node.model.naming import NodeIndex
+from node.model.nodekinds import NodeKind
 from node.store import nodes
 from node.store.database import Database
 from node.store.nodes import KnownNode
@@ -47,6 +48,16 @@ class Directory:
     def all(self) -> list[KnownNode]:
         """Every known node, including this one."""
         return list(self._nodes.values())
+
+    @property
+    def nodes_of_parley(self) -> list[KnownNode]:
+        """Every known node that has a key, including this one: those that can belong to pools."""
+        return [node for node in self._nodes.values() if node.kind is NodeKind.PARLEY]
+
+    async def known_of_parley(self) -> Sequence[KnownNode]:
+        """Read the table and return the nodes that have keys."""
+        await self.refresh()
+        return self.nodes_of_parley
 
     def knows(self, identity: str) -> bool:
         """Return whether this key is pinned."""

@@ -62,7 +62,7 @@ class DirectoryFiles:
         :raises InvalidDocument: a name or a key is that of this node and of another one, or there
             are too many nodes.
         """
-        known = await self._directory.known()
+        known = await self._directory.known_of_parley()
         own = _entry(self._directory.self)
         given = request.nodes
         entries = tuple(map(_entry, filter(_is_named, known))) if given is None else given

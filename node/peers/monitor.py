@@ -21,9 +21,11 @@ from node.client.peers import Peers
 from node.core import Core
 from node.model.errors import Conflict, NotAllowed, PeerError, RequestError
 from node.model.naming import clash
+from node.model.nodekinds import NodeKind
 from node.model.shortfall import Shortfall
 from node.model.wire.nodes import NodeCard
 from node.peers.directory import Directory
+from node.peers.foreign import ForeignNodes
 from node.store import nodes, outbox
 from node.store.bookings import notify
 from node.store.database import Connection
@@ -44,7 +46,7 @@ class _Look:
 class PeerMonitor:
     """Records which of the known nodes answer."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - all that it asks, and what it tells
         self,
         core: Core,
         directory: Directory,
@@ -52,12 +54,15 @@ class PeerMonitor:
         mailboxes: Mailboxes,
         fetch_fault: Callable[[str], str | None],
         greet: Callable[[str], Awaitable[tuple[str | None, Shortfall | None]]],
+        foreign: ForeignNodes | None,
     ) -> None:
         """``fetch_fault(identity)`` returns why no work can be fetched from a node, or None.
 
         ``greet(identity)`` returns why a node that answers does not serve this one, or None, and
-        how much time it has left, if it tells that.
+        how much time it has left, if it tells that. ``foreign`` asks nodes of another kind, which
+        have no card.
         """
+        self._foreign = foreign
         self._database = core.database
         self._clock = core.clock
         self._directory = directory
@@ -105,6 +110,8 @@ class PeerMonitor:
         """Read the card of a node now, if it can be reached; this node's own is always current."""
         known = next((each for each in self._directory.all if each.identity == identity), None)
         if known is None or known.is_self or known.url is None:
+            return
+        if known.kind is not NodeKind.PARLEY:
             return
         _, card = await self._look(known)
         async with self._database.transaction() as connection:
@@ -163,6 +170,8 @@ class PeerMonitor:
 
         Everybody gets the card. A node that has lost its database knows nobody.
         """
+        if known.kind is not NodeKind.PARLEY:
+            return _Look(await self._fault_of_foreign(known), None)
         fault, card = await self._look(known)
         if known.url is None:
             return _Look(fault, card, self._mailboxes.of(known.identity).figures)
@@ -170,6 +179,16 @@ class PeerMonitor:
             return _Look(fault, card)
         fault, free_time = await self._greet(known.identity)
         return _Look(fault, card, free_time)
+
+    async def _fault_of_foreign(self, known: KnownNode) -> str | None:
+        """Return what is wrong with a node of another kind; None if it answers."""
+        if self._foreign is None:
+            return f"this program does not speak with nodes that run {known.kind}"
+        try:
+            await self._foreign.look(known)
+        except (PeerError, RequestError) as error:
+            return error.detail
+        return None
 
     async def _look(self, known: KnownNode) -> tuple[str | None, NodeCard | None]:
         """Return what is wrong with a node (None if nothing is), and its card if it answered."""

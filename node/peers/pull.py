@@ -146,7 +146,7 @@ class WorkPuller:
             log.warning("nodes not read", error=error.detail)
         known = {
             (node.identity, node.url): node
-            for node in self._directory.all
+            for node in self._directory.nodes_of_parley
             if not node.is_self and node.url is not None
         }
         await self._end([at for at in self._polling if at not in known])

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from node.client.peers import Peers
 from node.core import Core
-from node.model.errors import Conflict, FieldFault, InvalidDocument
-from node.model.naming import clash
+from node.model.errors import Conflict, FieldFault, InvalidDocument, PeerFailed
+from node.model.naming import clash, host_of
+from node.model.nodekinds import pscheduler_identity, pscheduler_url
 from node.model.wire.nodes import NodeAddition
 from node.peers.directory import Directory
+from node.peers.foreign import ForeignNodes
 from node.store import nodes
-from node.store.nodes import KnownNode
+from node.store.nodes import ForeignNode, KnownNode
 from node.trust.keys import fingerprint
 
 
 class PeerRegistrar:
     """Adds known nodes; ``node/tasks/node_removal.py`` removes them."""
 
-    def __init__(self, core: Core, directory: Directory, peers: Peers) -> None:
-        """``peers`` fetches the card of a node that is added."""
+    def __init__(
+        self, core: Core, directory: Directory, peers: Peers, foreign: ForeignNodes | None
+    ) -> None:
+        """``peers`` fetches the card of a node that is added, ``foreign`` asks those without."""
+        self._foreign = foreign
         self._database = core.database
         self._clock = core.clock
         self._directory = directory
@@ -36,6 +41,8 @@ class PeerRegistrar:
         """
         if addition.url is None:
             return await self._add_fetching(addition.identity or "")
+        if (identity := pscheduler_identity(addition.url)) is not None:
+            return await self._add_foreign(identity)
         card = await self._peers.card(addition.url, addition.identity)
         if addition.identity not in (None, card.identity):
             msg = f"the node at {addition.url} has the key {card.identity}, not the one expected"
@@ -52,6 +59,26 @@ class PeerRegistrar:
             await nodes.notify(connection, card.name, "added")
         await self._directory.refresh()
         return self._directory.by_identity(card.identity)
+
+    async def _add_foreign(self, identity: str) -> KnownNode:
+        """Make a host of pScheduler known: it has no key, and its certificate proves nothing.
+
+        :raises PeerError: it does not answer like pScheduler.
+        :raises Conflict: a word of it is taken.
+        """
+        if self._foreign is None:
+            raise PeerFailed("this program does not speak with hosts that run pScheduler")
+        url = pscheduler_url(identity)
+        described = await self._foreign.describe(url)
+        host = host_of(url) or ""
+        new = ForeignNode(identity, described.name, url, host, described.attributes)
+        if (reason := clash(new, await self._directory.known())) is not None:
+            raise Conflict(reason)
+        async with self._database.transaction() as connection:
+            await nodes.keep_foreign(connection, new, self._clock.now())
+            await nodes.notify(connection, new.name, "added")
+        await self._directory.refresh()
+        return self._directory.by_identity(identity)
 
     async def _add_fetching(self, identity: str) -> KnownNode:
         if identity == self._own:

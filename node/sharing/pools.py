@@ -206,7 +206,7 @@ class Pools:
             await pools.notify(connection, name, "removed")
 
     def _facts(self) -> dict[str, Attributes]:
-        return {known.name: known.facts for known in self._directory.all}
+        return {known.name: known.facts for known in self._directory.nodes_of_parley}
 
     async def _check(
         self, connection: Connection, document: PoolDocument, *, anew: bool = True

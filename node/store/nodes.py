@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from node.model.nodekinds import NodeKind, kind_of
 from node.model.predicates import Attributes
 from node.model.shortfall import Shortfall
 from node.model.times import to_the_second
-from node.model.wire.nodes import NodeCard
+from node.model.wire.nodes import LANES, NodeCard
 from node.store.database import Connection
 from node.store.queries import Queries
 
@@ -37,6 +38,11 @@ class KnownNode:
     heard_at: int | None = None
 
     @property
+    def kind(self) -> NodeKind:
+        """The program that it runs."""
+        return kind_of(self.identity)
+
+    @property
     def facts(self) -> Attributes:
         """The values that predicates may test: the node's attributes, its name, and its lanes."""
         return {**self.attributes, "name": self.name, "lanes": self.lanes}
@@ -48,6 +54,17 @@ class KnownNode:
             return None
         since = f"has not answered since {to_the_second(self.unreachable_since)}"
         return f"{since}: {self.last_error}" if self.last_error else since
+
+
+@dataclass(frozen=True)
+class ForeignNode:
+    """A node of another kind, as it is made known here."""
+
+    identity: str
+    name: str
+    url: str
+    address: str
+    attributes: dict[str, Any]
 
 
 async def keep_self(connection: Connection, card: NodeCard, now: int) -> None:
@@ -106,6 +123,20 @@ async def keep(connection: Connection, card: NodeCard, now: int) -> bool:
         card.lanes,
     )
     return kept is not None
+
+
+async def keep_foreign(connection: Connection, known: ForeignNode, now: int) -> None:
+    """Store a node of another kind, which has neither a key nor a card."""
+    await connection.fetchval(
+        _SQL["keep"],
+        known.identity,
+        known.name,
+        known.url,
+        known.address,
+        now,
+        known.attributes,
+        LANES,
+    )
 
 
 async def pin(connection: Connection, identity: str, name: str, now: int) -> None:

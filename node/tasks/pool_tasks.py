@@ -65,7 +65,7 @@ class PoolTaskChecker:
             raise InvalidDocument([FieldFault("/participants/pool", no_pool(request.pool, there))])
         test = document.test
         wanted = self.wanted(test.type, test.spec, document.tools, request, pool.match)
-        known = {node.name: node.facts for node in self._directory.all}
+        known = {node.name: node.facts for node in self._directory.nodes_of_parley}
         members = {n: each for n, each in known.items() if wanted.pool_match.met_by(each)}
         able = {n: each for n, each in members.items() if wanted.why_not(n, each) is None}
         fault = _too_few(request, wanted, members, able) or _unknown_words(request, members)

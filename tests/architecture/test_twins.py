@@ -124,6 +124,8 @@ WITHOUT = {
     "node.store/tokens": set(Queries("node.store", "tokens")) - {"purge_tokens"},
     # Nobody asks a simulated node for anything over HTTP.
     "node.store/audit": set(Queries("node.store", "audit")) - {"keep_entries", "purge_entries"},
+    # Nobody there runs pScheduler.
+    "node.store/pscheduler_bookings": set(Queries("node.store", "pscheduler_bookings")),
     # Nobody has webhooks there.
     "node.store/webhooks": set(Queries("node.store", "webhooks")),
     # No client of pScheduler asks a simulated node.

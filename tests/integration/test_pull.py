@@ -49,7 +49,8 @@ class Pair:
     @property
     def peer(self) -> Peer:
         """Return the node as its lead addresses it."""
-        return self.lead.peer(self.far.card.identity)
+        known = self.lead.directory.by_identity(self.far.card.identity)
+        return self.lead.peer_of_parley(known)
 
     async def task(self) -> Any:
         """Create a task that both nodes know."""

@@ -138,7 +138,9 @@ async def test_a_decision_is_for_participants(trio: Trio) -> None:
         )
     there = c.card.identity
     with pytest.raises(NotFound, match=f"no exchange {exchange} of a task in which you take part"):
-        await a.peer(there)._ask(DecisionAnswer, "GET", f"exchanges/{exchange}")
+        await a.peer_of_parley(a.directory.by_identity(there))._ask(
+            DecisionAnswer, "GET", f"exchanges/{exchange}"
+        )
     answered = await b.peer(there).decision(exchange)
     assert answered.state == "committed"
     assert answered.commit is not None

@@ -29,6 +29,7 @@ from node.model.classes import SchedulingClass
 from node.model.errors import ParleyError, PeerUnreachable, UnknownPeer
 from node.model.host_limits.document import EVERYTHING
 from node.model.ids import TaskId, exchange_id, run_id
+from node.model.nodekinds import NodeKind
 from node.model.wire.comparisons import NodeComparison
 from node.model.wire.participants import (
     BookedRun,
@@ -56,6 +57,8 @@ from node.model.wire.participants import (
 from node.model.wire.problems import peer_error_of, problem_of
 from node.model.wire.tasks import Participant as Listed
 from node.model.wire.tasks import Schedule
+from node.peers.foreign import AnyPeer
+from node.pscheduler.leading.hosts import pscheduler_hosts
 from node.service import NodeDependencies, NodeService
 from node.settings import Settings
 from node.store import nodes, outbox, tasks
@@ -96,6 +99,7 @@ class Wire:
         self._world = world
         self._sender = sender
         self._lead = sender.identity
+        self.binding = False
         self._receiver = receiver
 
     async def _call(self, what: str, action: Callable[[], Awaitable[T]]) -> T:
@@ -200,9 +204,11 @@ class _InProcess(NodeService):
 
     wires: dict[str, Wire]
 
-    def peer(self, identity: str) -> Peer:
-        """Return a wire in place of a peer."""
-        self.directory.by_identity(identity)
+    def peer(self, identity: str) -> AnyPeer:
+        """Return a wire in place of a peer; a host that runs pScheduler is asked itself."""
+        known = self.directory.by_identity(identity)
+        if known.kind is not NodeKind.PARLEY:
+            return super().peer(identity)
         return cast("Peer", self.wires[identity])
 
 
@@ -228,7 +234,8 @@ class Site:
 
     def _participant(self, identity: str) -> ParticipantClient:
         """Return any node over a wire, including this one, so that its calls can be watched."""
-        self.node.directory.by_identity(identity)
+        if self.node.directory.by_identity(identity).kind is not NodeKind.PARLEY:
+            return self.node.participant(identity)
         return cast("_InProcess", self.node).wires[identity]
 
     def new_workers(self, owner: str) -> Workers:
@@ -343,7 +350,12 @@ class World:
         peers = Peers(self._session, signer, timeout_s=5)
         node = _InProcess(
             Core(database, clock, key.identity, settings, signer),
-            NodeDependencies(peers, lead_functions(), limits=EVERYTHING),
+            NodeDependencies(
+                peers,
+                lead_functions(),
+                limits=EVERYTHING,
+                foreign=pscheduler_hosts(self._session),
+            ),
         )
         self._stack.push_async_callback(node.tool_runner.close)
         node.capabilities.assume_all()
@@ -358,7 +370,13 @@ class World:
         before = cast("_InProcess", site.node)
         signer = before.core.signer
         core = Core(site.database, site.clock, site.identity, before.settings, signer)
-        node = _InProcess(core, NodeDependencies(before.peers, lead_functions(), limits=EVERYTHING))
+        means = NodeDependencies(
+            before.peers,
+            lead_functions(),
+            limits=EVERYTHING,
+            foreign=pscheduler_hosts(self._session),
+        )
+        node = _InProcess(core, means)
         self._stack.push_async_callback(node.tool_runner.close)
         node.capabilities.assume_all()
         node.wires = before.wires

@@ -14,6 +14,7 @@ from pydantic import (
     model_validator,
 )
 
+from node.model.nodekinds import NodeKind, pscheduler_identity
 from node.model.predicates import NAME, WORDS
 from node.model.wire.fields import Document, Duration, Host, Instant, Name
 
@@ -28,6 +29,14 @@ def _url(value: str) -> str:
 
 Url = Annotated[str, AfterValidator(_url)]
 """Scheme, host, and port of a node's API, without a path."""
+
+
+def _url_to_add(value: str) -> str:
+    return value.removesuffix("/") if pscheduler_identity(value) is not None else _url(value)
+
+
+UrlToAdd = Annotated[str, AfterValidator(_url_to_add)]
+"""The URL of a node's API, or that of a host's pScheduler: ``https://HOST[:PORT]/pscheduler``."""
 
 Identity = Annotated[
     str, StringConstraints(pattern=r"^ed25519:[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]$")
@@ -104,6 +113,15 @@ class NodeCard(Document):
 class Node(NodeCard):
     """A node as this node knows it."""
 
+    identity: str = Field(
+        description="Its public key; pscheduler://HOST for a host that runs pScheduler, which has "
+        "none."
+    )
+    kind: NodeKind = Field(
+        NodeKind.PARLEY,
+        description="The program that it runs. A host that runs pScheduler has no key, and its "
+        "certificate proves nothing; it takes part in tasks, and leads none here by this way.",
+    )
     is_self: bool
     added_at: Instant
     seen_at: Instant | None
@@ -135,7 +153,7 @@ class Node(NodeCard):
 class NodeRemoval(Document):
     """The answer to the removal of a node: all open tasks between it and this one have ended."""
 
-    identity: Identity
+    identity: str
     name: NodeName
     tasks_led_there: int = Field(description="Tasks that it led here.")
     tasks_led_here: int = Field(description="Tasks led here that it took part in.")
@@ -146,9 +164,10 @@ class NodeAddition(Document):
     """A node to register: its card is fetched from the URL and its key is pinned.
 
     A node that fetches its work has no URL: it is registered by its key and sends its card itself.
+    A host that runs pScheduler is registered by the URL of that; it has no key.
     """
 
-    url: Url | None = None
+    url: UrlToAdd | None = None
     identity: Identity | None = Field(
         None, description="The expected key; without it the key found at the URL is trusted."
     )
@@ -157,6 +176,9 @@ class NodeAddition(Document):
     def _is_somebody(self) -> Self:
         if self.url is None and self.identity is None:
             msg = "needs the url of a node, or the identity of a node that fetches its work"
+            raise ValueError(msg)
+        if self.identity is not None and self.url and pscheduler_identity(self.url) is not None:
+            msg = "identity: a host that runs pScheduler has no key; leave it out"
             raise ValueError(msg)
         return self
 

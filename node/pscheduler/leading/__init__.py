@@ -1,0 +1,1 @@
+"""Tasks led here in which hosts that run pScheduler take part."""

@@ -1,0 +1,182 @@
+"""Tasks led here as tasks of a host that runs pScheduler: one for each revision.
+
+A task is written before it is posted. If the answer to the post is lost, it is looked for before
+another one is posted; a task that was deleted there keeps its id, so that the next one has another.
+"""
+
+from __future__ import annotations
+
+import secrets
+from uuid import UUID, uuid5
+
+import structlog
+
+from node.client.pscheduler import PschedulerHost
+from node.core import Core
+from node.model.errors import NotAllowed, NotFound, RequestError
+from node.model.nodekinds import place_of
+from node.model.wire.participants import Introduction, IntroductionAnswer
+from node.pscheduler.dialects.registry import DIALECTS
+from node.pscheduler.leading.translation import TranslatedTask, posted, translated
+from node.store import pscheduler_bookings as store
+from node.store.pscheduler_bookings import Membership, MembershipState
+
+_ATTEMPTS_MAX = 20
+
+log = structlog.get_logger()
+
+
+class Memberships:
+    """The tasks of this node at one host."""
+
+    def __init__(self, core: Core, identity: str, name: str, host: PschedulerHost) -> None:
+        """Take the services of the node, and the client of the host."""
+        self._identity = identity
+        self._name = name
+        self._place = place_of(identity)
+        self._database = core.database
+        self._clock = core.clock
+        self._host = host
+
+    async def of(self, task: UUID, revision: int | None = None) -> Membership | None:
+        """Return the newest task there of a revision, or of the newest one."""
+        async with self._database.connection() as connection:
+            return await store.membership(connection, task, self._identity, revision)
+
+    async def lose(self, there: Membership) -> None:
+        """Note that the host does not know a task any more."""
+        log.warning("a task is not known there any more", node=self._name, task=str(there.task))
+        async with self._database.connection() as connection:
+            await store.lose_membership(connection, there.task_there)
+
+    async def consider(self, introduction: Introduction) -> IntroductionAnswer:
+        """Return whether the host has a tool for the test; nothing is posted.
+
+        Its limits are known only when the task is posted.
+        """
+        try:
+            task = translated(introduction, self._place)
+        except NotAllowed as error:
+            return _refusal(error.detail)
+        return (await self._offer(task))[1]
+
+    async def _offer(self, task: TranslatedTask) -> tuple[str | None, IntroductionAnswer]:
+        """Return the tool that it would use, and the answer to the introduction."""
+        try:
+            listed = await self._host.tools(task.document)
+        except RequestError as error:
+            return None, _refusal(error.detail)
+        refusals = {each.name: each.refusal for each in listed}
+        for dialect in task.dialects:
+            if dialect.tool in refusals and refusals[dialect.tool] is None:
+                return dialect.tool, IntroductionAnswer(accepted=True, tools=(dialect.own,))
+        lacks = {
+            each.own: refusals.get(each.tool) or f"{each.tool} is not installed there"
+            for each in task.dialects
+        }
+        reason = "; ".join(f"{tool}: {why}" for tool, why in lacks.items())
+        return None, _refusal(reason)
+
+    async def join(self, introduction: Introduction) -> IntroductionAnswer:
+        """Have a revision of a task stand there, and note that those before it are to be ended."""
+        there = await self.of(introduction.task, introduction.revision)
+        is_new = there is None or there.state is not MembershipState.STANDING
+        if is_new and not (there is not None and await self._was_posted(there)):
+            refusal = await self._post(introduction, 0 if there is None else there.attempt + 1)
+            if refusal is not None:
+                return refusal
+        there = await self.of(introduction.task, introduction.revision)
+        if there is None or there.state is not MembershipState.STANDING:
+            return _refusal("the task was ended in the meantime")
+        async with self._database.connection() as connection:
+            await store.end_before(connection, there)
+        return IntroductionAnswer(accepted=True, tools=(DIALECTS[there.tool].own,))
+
+    async def _was_posted(self, there: Membership) -> bool:
+        """Return whether a task stands whose post got no answer."""
+        return there.state is MembershipState.POSTING and await self._stands(there)
+
+    async def _post(self, introduction: Introduction, attempt: int) -> IntroductionAnswer | None:
+        """Post a revision under the first id that is free there; return the refusal, or None."""
+        try:
+            task = translated(introduction, self._place)
+        except NotAllowed as error:
+            return _refusal(error.detail)
+        tool, answer = await self._offer(task)
+        if tool is None:
+            return answer
+        for number in range(attempt, attempt + _ATTEMPTS_MAX):
+            new = self._new(introduction, task, tool, number)
+            refusal = await self._post_as(introduction, task, new)
+            if refusal is not None:
+                return refusal
+            if await self._stands(new):
+                return None
+        return _refusal("it keeps tasks of this node that nobody can end there")
+
+    async def _post_as(
+        self, introduction: Introduction, task: TranslatedTask, new: Membership
+    ) -> IntroductionAnswer | None:
+        """Post a task under an id; return the refusal, if it is not because of the id."""
+        async with self._database.connection() as connection:
+            if not await store.write_membership(connection, new, self._clock.now()):
+                return None
+        document = posted(introduction, task.document, new.tool, new.key, self._place)
+        try:
+            await self._host.join(new.task_there, introduction.participant, document)
+        except NotAllowed as error:
+            return await self._refused(new, f"its limits forbid the task: {error.detail}")
+        except RequestError as error:
+            if not await self._has(new):
+                return await self._refused(new, error.detail)
+        return None
+
+    async def _refused(self, new: Membership, reason: str) -> IntroductionAnswer:
+        async with self._database.connection() as connection:
+            await store.forget_membership(connection, new.task_there)
+        return _refusal(reason)
+
+    async def _has(self, there: Membership) -> bool:
+        """Return whether it has a task of that id, even one with another key."""
+        try:
+            await self._host.task(there.task_there, there.key)
+        except NotAllowed:
+            return True
+        except NotFound:
+            return False
+        return True
+
+    async def _stands(self, there: Membership) -> bool:
+        """Return whether a task that was posted stands there, and note it."""
+        try:
+            document = await self._host.task(there.task_there, there.key)
+        except (NotFound, NotAllowed):
+            return False
+        detail = document.get("detail")
+        if not isinstance(detail, dict) or detail.get("enabled") is False:
+            return False
+        duration = self._host.duration_of(document)
+        async with self._database.connection() as connection:
+            await store.stand(connection, there.task_there, duration)
+        return True
+
+    def _new(
+        self, introduction: Introduction, task: TranslatedTask, tool: str, attempt: int
+    ) -> Membership:
+        word = str(introduction.revision) if not attempt else f"{introduction.revision} {attempt}"
+        return Membership(
+            task_there=uuid5(introduction.task, word),
+            task=introduction.task,
+            node=self._identity,
+            revision=introduction.revision,
+            attempt=attempt,
+            key=secrets.token_hex(16),
+            test=task.test,
+            spec=introduction.spec,
+            participant=introduction.participant,
+            tool=tool,
+        )
+
+
+def _refusal(reason: str) -> IntroductionAnswer:
+    return IntroductionAnswer(accepted=False, reason=reason[:1000])

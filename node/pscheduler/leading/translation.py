@@ -1,0 +1,127 @@
+"""A task of ours in the words of a host that runs pScheduler. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from node.model.errors import NotAllowed
+from node.model.wire.participants import Introduction
+from node.pscheduler.dialects.contract import Dialect
+from node.pscheduler.dialects.registry import DIALECTS, dialects_of
+from node.pscheduler.tests.contract import Document
+from node.pscheduler.tests.registry import LANGUAGES
+
+_PAIRS = frozenset({"throughput", "simplestream"})
+_PRIORITY_SCHEMA = 3
+"""The first schema of a task that has a priority."""
+
+
+@dataclass(frozen=True)
+class TranslatedTask:
+    """A test in the words of pScheduler, and the tools by which it is spoken, best first."""
+
+    test: str
+    spec: Document
+    dialects: tuple[Dialect, ...]
+
+    @property
+    def document(self) -> Document:
+        """The test as hosts are asked about it."""
+        return {"type": self.test, "spec": self.spec}
+
+
+def translated(introduction: Introduction, place_there: str) -> TranslatedTask:
+    """Return the test of a task for a participant at ``place_there``, its HOST[:PORT].
+
+    :raises NotAllowed: pScheduler has no such test, or cannot take this part in it; says why.
+    """
+    if introduction.participant == 0:
+        msg = (
+            "a host that runs pScheduler takes part only behind a node of Parley, because the "
+            "first participant is the one that leads there; exchange the two, and set reverse if "
+            "the data shall flow the other way"
+        )
+        raise NotAllowed(msg)
+    if introduction.participants[introduction.participant].context is not None:
+        raise NotAllowed("a host that runs pScheduler measures in no context of Parley's")
+    written = _with_addresses(introduction)
+    for name, language in LANGUAGES.items():
+        if (spec := language.from_parley(introduction.test, written)) is not None:
+            return _spoken(introduction, name, spec, place_there)
+    raise NotAllowed(
+        f"pScheduler has no test like {introduction.test} with this spec in which two hosts take "
+        "part"
+    )
+
+
+def _spoken(
+    introduction: Introduction, test: str, spec: Document, place_there: str
+) -> TranslatedTask:
+    wanted = introduction.tools
+    spoken = [each for each in dialects_of(test) if not wanted or each.own in wanted]
+    able = tuple(each for each in spoken if each.can(spec) is None)
+    if not able:
+        reasons = "; ".join(filter(None, (each.can(spec) for each in spoken)))
+        choice = f" among {', '.join(wanted)}" if wanted else ""
+        raise NotAllowed(
+            reasons or f"no tool{choice} for {introduction.test} works together with pScheduler's"
+        )
+    if (
+        test in _PAIRS
+        and place_there != introduction.participants[introduction.participant].address
+    ):
+        spec = {**spec, "dest-node": place_there}
+    return TranslatedTask(test, spec, able)
+
+
+def _with_addresses(introduction: Introduction) -> dict[str, Any]:
+    """Return the spec with addresses in place of our names, which mean nothing there."""
+    participants, addresses = introduction.participants, introduction.addresses
+    written = {name: _located(value, addresses) for name, value in introduction.spec.items()}
+    if "source" in written and len(participants) > 1:
+        written["source"] = participants[0].address
+        written["dest"] = participants[1].address
+    return written
+
+
+def _located(value: Any, addresses: Mapping[str, str]) -> Any:
+    if isinstance(value, str):
+        return addresses.get(value, value)
+    if isinstance(value, list | tuple):
+        return [_located(each, addresses) for each in value]
+    return value
+
+
+def posted(
+    introduction: Introduction, test: Document, tool: str, key: str, place_there: str
+) -> Document:
+    """Return the task as it is posted to a participant."""
+    participants = [each.address for each in introduction.participants]
+    participants[introduction.participant] = place_there
+    document: Document = {
+        "test": test,
+        "schedule": {},
+        "tool": tool,
+        "participants": participants,
+        "reference": {"parley": {"task": str(introduction.task)}},
+        "_key": key,
+    }
+    if introduction.priority:
+        document |= {"schema": _PRIORITY_SCHEMA, "priority": introduction.priority}
+    return document
+
+
+def data_of_all(
+    tool: str, place: int, own: Document, held: Mapping[str, Mapping[str, int]]
+) -> list[Document]:
+    """Return what all participants say before a run, by their places.
+
+    ``own`` is the data of the host itself, ``held`` what everybody's hold has assigned.
+    """
+    dialect = DIALECTS[tool]
+    return [
+        own if at == place else dialect.data(at, held.get(str(at), {}), None)
+        for at in range(max(place, *map(int, held)) + 1)
+    ]

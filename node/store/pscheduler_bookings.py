@@ -1,0 +1,284 @@
+"""What hosts that run pScheduler have of this node's tasks: their tasks, and their bookings.
+
+A booking there stands at once and for good. So it is written here before it is requested, and
+forgotten only once its part was fetched, or it is certain that it does not stand any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from node.model.wire.participants import FreedRuns
+from node.store.database import Connection
+from node.store.queries import Queries
+
+_SQL = Queries("node.store", "pscheduler_bookings")
+
+
+class BookingState(StrEnum):
+    """The state of a booking there, as far as it is known here."""
+
+    BOOKING = "booking"
+    HELD = "held"
+    KEPT = "kept"
+    BEGUN = "begun"
+    LOST = "lost"
+    DROPPING = "dropping"
+
+
+class MembershipState(StrEnum):
+    """The state of a task there, as far as it is known here."""
+
+    POSTING = "posting"
+    STANDING = "standing"
+    LOST = "lost"
+    ENDING = "ending"
+
+
+@dataclass(frozen=True)
+class Membership:
+    """A revision of a task led here, as a task of a host; ``duration`` (µs) once it stands."""
+
+    task_there: UUID
+    task: UUID
+    node: str
+    revision: int
+    attempt: int
+    key: str
+    test: str
+    spec: dict[str, Any]
+    participant: int
+    tool: str
+    state: MembershipState = MembershipState.POSTING
+    duration: int | None = None
+
+
+@dataclass(frozen=True)
+class NewBooking:
+    """A run that is about to be booked there; instants in microseconds."""
+
+    run_there: UUID
+    run: UUID
+    slot: int
+    starts_at: int
+    ends_at: int
+
+
+@dataclass(frozen=True)
+class BookedThere:
+    """A run as it is booked at a host, with what is needed to speak of it."""
+
+    run_there: UUID
+    task_there: UUID
+    run: UUID
+    exchange: UUID
+    starts_at: int
+    ends_at: int
+    state: BookingState
+    data: dict[str, Any]
+    reason: str | None
+    next_at: int
+    node: str
+    key: str
+    task: UUID
+    tool: str
+    spec: dict[str, Any]
+    participant: int
+
+
+async def write_membership(connection: Connection, new: Membership, now: int) -> bool:
+    """Write a task before it is posted; False if it is written already."""
+    written = await connection.fetchval(
+        _SQL["write_membership"],
+        new.task_there,
+        new.task,
+        new.node,
+        new.revision,
+        new.attempt,
+        new.key,
+        new.test,
+        new.spec,
+        new.participant,
+        new.tool,
+        now,
+    )
+    return written is not None
+
+
+async def membership(
+    connection: Connection, task: UUID, node: str, revision: int | None = None
+) -> Membership | None:
+    """Return the newest task there of a revision, or of the newest one."""
+    row = await connection.fetchrow(_SQL["membership"], task, node, revision)
+    return None if row is None else _membership(dict(row))
+
+
+async def stand(connection: Connection, task_there: UUID, duration: int) -> None:
+    """Note that a task stands there, and how long its runs are booked."""
+    await connection.execute(_SQL["stand"], task_there, duration)
+
+
+async def lose_membership(connection: Connection, task_there: UUID) -> None:
+    """Note that a host does not know a task any more."""
+    await connection.execute(_SQL["lose_membership"], task_there)
+
+
+async def end_memberships(connection: Connection, task: UUID, node: str) -> None:
+    """Note that a task is to be deleted there, in whatever revision."""
+    await connection.execute(_SQL["end_memberships"], task, node, None, None)
+
+
+async def end_before(connection: Connection, newest: Membership) -> None:
+    """Note that all tasks there are to be deleted that were posted before the newest one."""
+    await connection.execute(
+        _SQL["end_memberships"], newest.task, newest.node, newest.revision, newest.attempt
+    )
+
+
+async def ending(
+    connection: Connection, node: str | None = None, task: UUID | None = None
+) -> list[Membership]:
+    """Return tasks that are to be deleted there and have no bookings any more."""
+    rows = await connection.fetch(_SQL["ending"], node, task)
+    return [_membership(dict(row)) for row in rows]
+
+
+async def end_over(connection: Connection, before: int) -> None:
+    """Note the tasks that are to be deleted there because they are over, or unknown, here.
+
+    Tasks that were posted after ``before`` may be about to be stored.
+    """
+    await connection.execute(_SQL["over_there"], before)
+
+
+async def forget_membership(connection: Connection, task_there: UUID) -> None:
+    """Forget a task that does not stand there any more."""
+    await connection.execute(_SQL["forget_membership"], task_there)
+
+
+async def write_bookings(
+    connection: Connection,
+    there: Membership,
+    exchange: UUID,
+    lease_epoch: int,
+    bookings: Sequence[NewBooking],
+    *,
+    next_at: int,
+) -> None:
+    """Write bookings before they are requested; those that are written already stay."""
+    await connection.execute(
+        _SQL["write_bookings"],
+        [each.run_there for each in bookings],
+        there.task_there,
+        exchange,
+        lease_epoch,
+        next_at,
+        [each.run for each in bookings],
+        [each.slot for each in bookings],
+        [each.starts_at for each in bookings],
+        [each.ends_at for each in bookings],
+    )
+
+
+async def hold(connection: Connection, run_there: UUID, data: dict[str, Any], next_at: int) -> bool:
+    """Note that a run is booked there; False if it was taken back in the meantime."""
+    return await connection.fetchval(_SQL["hold_booking"], run_there, data, next_at) is not None
+
+
+async def keep(connection: Connection, run_there: UUID, next_at: int) -> bool:
+    """Note that a booking is decided; False if it was lost or taken back."""
+    return await connection.fetchval(_SQL["keep_booking"], run_there, next_at) is not None
+
+
+async def begin(connection: Connection, run_there: UUID, next_at: int) -> None:
+    """Note that a run was still booked there shortly before its start."""
+    await connection.execute(_SQL["begin_booking"], run_there, next_at)
+
+
+async def lose(connection: Connection, run_there: UUID, reason: str, now: int) -> None:
+    """Note that a host has taken a booking away, and why."""
+    await connection.execute(_SQL["lose_booking"], run_there, reason, now)
+
+
+async def postpone(connection: Connection, run_there: UUID, next_at: int) -> None:
+    """Look at a booking again at that instant."""
+    await connection.execute(_SQL["postpone_booking"], run_there, next_at)
+
+
+async def drop_exchange(connection: Connection, node: str, exchange: UUID, now: int) -> None:
+    """Note that the bookings of an exchange are to be deleted there."""
+    await connection.execute(_SQL["drop_bookings"], exchange, None, node, now, None)
+
+
+async def drop_run(connection: Connection, node: str, run: UUID, now: int) -> None:
+    """Note that a run is to be deleted there."""
+    await connection.execute(_SQL["drop_bookings"], None, run, node, now, None)
+
+
+async def drop_task(connection: Connection, node: str, task: UUID, now: int) -> None:
+    """Note that all runs of a task are to be deleted there."""
+    await connection.execute(_SQL["drop_bookings"], None, None, node, now, task)
+
+
+async def drop_some(connection: Connection, runs_there: Sequence[UUID], now: int) -> None:
+    """Note that these bookings are to be deleted there."""
+    await connection.execute(_SQL["drop_some"], list(runs_there), now)
+
+
+async def drop_freed(
+    connection: Connection, node: str, task: UUID, freed: FreedRuns, now: int
+) -> None:
+    """Note that the runs that a change of the task has freed are to be deleted there."""
+    await connection.execute(
+        _SQL["drop_freed"],
+        task,
+        node,
+        freed.before_epoch,
+        freed.starting,
+        freed.slots_from,
+        now,
+    )
+
+
+async def forget(connection: Connection, run_there: UUID) -> None:
+    """Forget a booking that does not stand there any more, or whose part was fetched."""
+    await connection.execute(_SQL["forget_booking"], run_there)
+
+
+async def of_exchange(connection: Connection, node: str, exchange: UUID) -> list[BookedThere]:
+    """Return the bookings of an exchange at a host."""
+    return await _bookings(connection, node, exchange, None, None, None)
+
+
+async def of_run(connection: Connection, node: str, run: UUID) -> list[BookedThere]:
+    """Return the bookings of a run at a host."""
+    return await _bookings(connection, node, None, run, None, None)
+
+
+async def of_task(connection: Connection, node: str, task: UUID) -> list[BookedThere]:
+    """Return the bookings of a task at a host."""
+    return await _bookings(connection, node, None, None, task, None)
+
+
+async def due(connection: Connection, now: int) -> list[BookedThere]:
+    """Return the bookings that are to be looked at by now, at any host."""
+    return await _bookings(connection, None, None, None, None, now)
+
+
+async def _bookings(connection: Connection, *wanted: object) -> list[BookedThere]:
+    rows = await connection.fetch(_SQL["bookings"], *wanted)
+    return [_booked(dict(row)) for row in rows]
+
+
+def _booked(row: dict[str, Any]) -> BookedThere:
+    task, run, state = row.pop("task_id"), row.pop("run_id"), BookingState(row.pop("state"))
+    return BookedThere(task=task, run=run, state=state, **row)
+
+
+def _membership(row: dict[str, Any]) -> Membership:
+    task, state = row.pop("task_id"), MembershipState(row.pop("state"))
+    return Membership(task=task, state=state, **row)

@@ -1,0 +1,247 @@
+"""A lead plans tasks in which a host that runs pScheduler takes part, which does what it likes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+import pytest_asyncio
+
+from node.model import times
+from node.model.wire.nodes import NodeAddition
+from node.model.wire.tasks import TaskDocument, TaskPatch
+from node.pscheduler.leading.hosts import PschedulerNodes
+from tests.support.clocks import START
+from tests.support.pscheduler.participant import Fault, StandIn, free_ports
+from tests.support.worlds import ON_ONE_LOOP, Site, World
+
+pytestmark = ON_ONE_LOOP
+
+HOUR = START + times.HOUR
+DURATION = 10 * times.SECOND
+
+
+@dataclass
+class Mixed:
+    """A node of Parley, which leads, another one, and a host that runs pScheduler."""
+
+    world: World
+    a: Site
+    b: Site
+    host: StandIn
+
+    @property
+    def foreign(self) -> PschedulerNodes:
+        """Return the way of the lead to hosts that run pScheduler."""
+        foreign = self.a.node.foreign
+        assert isinstance(foreign, PschedulerNodes)
+        return foreign
+
+    async def create(self, test: str = "idle", **document: Any) -> UUID:
+        """Create a task of both nodes and the host, or of one node and the host."""
+        spec: dict[str, Any] = {"duration": "PT10S"}
+        named = ["a", "b", "ps.example"] if test == "idle" else ["a", "ps.example"]
+        whole = {
+            "test": {"type": test, "spec": document.pop("spec", spec)},
+            "participants": document.pop("participants", named),
+            "schedule": {"start": times.format_instant(HOUR), "slip": "PT1M"},
+            **document,
+        }
+        task, _ = await self.a.node.admission.create(TaskDocument.model_validate(whole), None)
+        return task
+
+    async def plan(self) -> None:
+        """Let the lead plan and deliver what is due."""
+        await self.a.plan()
+        await self.a.deliver()
+
+    async def runs(self) -> dict[UUID, str]:
+        """Return the runs at the lead by state; both nodes of Parley agree on those to come."""
+        states = await self.a.states()
+        booked = {run for run, state in states.items() if state == "scheduled"}
+        there = {run for run, state in (await self.b.states()).items() if state == "scheduled"}
+        assert there <= booked
+        return states
+
+    async def compare(self) -> list[str]:
+        """Compare with the host when that is possible, and repair; return what differed."""
+        self.world.clock.advance(5 * times.MINUTE)
+        known = self.a.node.directory.find("ps.example")
+        assert known is not None
+        compared = await self.a.node.comparer.compare(known.identity)
+        await self.world.pass_time(12 * times.SECOND)
+        return [each.difference for each in compared.led_here.differences]
+
+    async def left_here(self) -> int:
+        """Return how many tasks and bookings of the host are still written here."""
+        rows = await self.a.rows(
+            "SELECT (SELECT count(*) FROM pscheduler_booking)"
+            " + (SELECT count(*) FROM pscheduler_membership)"
+        )
+        return int(rows[0][0])
+
+    async def watch(self, until: int | None = None) -> None:
+        """Let the watch over bookings do what is due, at an instant."""
+        if until is not None:
+            self.world.clock.advance(until - self.world.clock.now())
+        await self.foreign.bookings.run_once()
+        await self.plan()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def mixed(world: World, tmp_path: Path) -> AsyncIterator[Mixed]:
+    """Return two nodes and a host that is known to the first one."""
+    a, b = await world.two()
+    async with StandIn("PS.example", tmp_path, free_ports(), world.clock) as host:
+        added = await a.node.registration.add(NodeAddition(url=host.url))
+        assert (added.name, added.kind) == ("ps.example", "pscheduler")
+        yield Mixed(world, a, b, host)
+
+
+async def test_a_run_is_booked_on_all_and_its_parts_are_fetched(mixed: Mixed) -> None:
+    """The host gets the task, a booking, the data of all, and is asked for its part at the end."""
+    await mixed.create()
+    await mixed.plan()
+    assert list((await mixed.runs()).values()) == ["scheduled"]
+    [run], [task] = mixed.host.runs, mixed.host.open_tasks
+    assert (run.starts_at, run.data_full) == (HOUR, [{}, {}, {}])
+    assert (task.participant, task.document["tool"]) == (2, "sleep")
+    assert task.document["test"]["spec"]["duration"] == "PT10S"
+    [decision] = await mixed.a.rows("SELECT sentence, trace FROM decision")
+    assert decision["sentence"].endswith("; ps.example books without holds")
+    assert decision["trace"]["binding"] == ["ps.example"]
+    await mixed.watch(HOUR - 4 * times.SECOND)
+    mixed.world.clock.advance(4 * times.SECOND + DURATION)
+    assert run.work is not None
+    await run.work
+    await mixed.watch(HOUR + DURATION + times.SECOND)
+    [part] = await mixed.a.rows("SELECT name, result FROM part")
+    assert (part["name"], part["result"]) == ("ps.example", {"slept_ms": 10_000})
+
+
+async def test_what_the_host_does_not_take_is_taken_back_everywhere(mixed: Mixed) -> None:
+    """A host that answers 409 keeps nothing, and no node of Parley does."""
+    mixed.host.faults.add(Fault.TAKES_NOTHING)
+    await mixed.create()
+    await mixed.plan()
+    [(run, state)] = (await mixed.runs()).items()
+    assert state == "waiting"
+    assert await mixed.a.reason(run) == "ps.example: Run would create a scheduling conflict"
+    assert await mixed.b.states() == {}
+    assert mixed.host.booked == []
+
+
+async def test_a_booking_whose_answer_is_lost_is_deleted_when_the_host_is_back(
+    mixed: Mixed,
+) -> None:
+    """A host that dies between booking and answer keeps a booking, until it answers again."""
+    mixed.host.faults.add(Fault.DIES_AFTER_BOOKING)
+    await mixed.create()
+    await mixed.plan()
+    [(run, state)] = (await mixed.runs()).items()
+    reason = await mixed.a.reason(run)
+    assert state == "waiting"
+    assert reason is not None
+    assert reason.startswith("ps.example cannot be reached since ")
+    assert await mixed.b.states() == {}
+    assert len(mixed.host.booked) == 1
+    await mixed.host.start()
+    await mixed.watch(mixed.world.clock.now() + 30 * times.SECOND)
+    assert list((await mixed.runs()).values()) == ["scheduled"]
+    assert len(mixed.host.booked) == 1
+
+
+async def test_a_run_that_is_gone_before_its_start_is_displaced(mixed: Mixed) -> None:
+    """Five seconds before its start it is looked whether the host still has the run."""
+    await mixed.create(schedule={"start": times.format_instant(HOUR), "slip": "PT0S"})
+    await mixed.plan()
+    mixed.host.preempt(mixed.host.runs[0])
+    [run] = await mixed.runs()
+    await mixed.watch(HOUR - 5 * times.SECOND)
+    assert (await mixed.a.states())[run] == "displaced"
+    told = await mixed.a.reason(run)
+    assert told == "ps.example says that the run is preempted, and had not told so"
+    await mixed.world.pass_time(2 * times.SECOND)
+    again = await mixed.runs()
+    assert list(again.values()) == ["displaced", "scheduled"]
+    assert (await mixed.b.states())[run] == "cancelled"
+    assert len(mixed.host.booked) == 1
+
+
+async def test_a_run_that_is_forgotten_before_the_decision_is_lost_with_a_reason(
+    mixed: Mixed,
+) -> None:
+    """A host that drops a run before it hears the data is asked once more; then it is lost."""
+    mixed.host.faults.add(Fault.FORGETS_DATA)
+    await mixed.create()
+    await mixed.plan()
+    states = await mixed.runs()
+    assert "scheduled" not in states.values()
+    reasons = [await mixed.a.reason(run) for run in states]
+    assert any("had dropped the hold before the commit came" in str(why) for why in reasons)
+    await mixed.a.deliver()
+    assert mixed.host.booked == []
+
+
+async def test_an_edit_is_a_new_task_there_and_the_old_one_is_deleted(mixed: Mixed) -> None:
+    """Each revision is a task of its own at the host, and only the newest one stays."""
+    task = await mixed.create()
+    await mixed.plan()
+    [before] = mixed.host.open_tasks
+    patch = {"test": {"spec": {"duration": "PT20S"}}}
+    await mixed.a.node.editing.edit(task, TaskPatch.model_validate(patch))
+    for _ in range(3):
+        await mixed.plan()
+        mixed.world.clock.advance(2 * times.SECOND)
+    [after] = mixed.host.open_tasks
+    assert after.id != before.id
+    assert after.document["test"]["spec"]["duration"] == "PT20S"
+    assert len(mixed.host.booked) == 1
+    assert list((await mixed.runs()).values()).count("scheduled") == 1
+
+
+async def test_nothing_is_left_of_a_cancelled_task(mixed: Mixed) -> None:
+    """The end of a task deletes it there, and is repeated until the host answers."""
+    task = await mixed.create()
+    await mixed.plan()
+    await mixed.host.kill()
+    await mixed.a.node.termination.cancel_task(task)
+    await mixed.a.deliver()
+    assert len(mixed.host.booked) == 1
+    await mixed.host.start()
+    for _ in range(3):
+        await mixed.watch(mixed.world.clock.now() + times.MINUTE)
+    assert (mixed.host.booked, mixed.host.open_tasks, await mixed.left_here()) == ([], [], 0)
+
+
+async def test_a_host_that_lost_its_database_gets_everything_anew(mixed: Mixed) -> None:
+    """A comparison finds the runs that are gone, and the task is posted again under another id."""
+    await mixed.create()
+    await mixed.plan()
+    [before] = mixed.host.tasks
+    mixed.host.tasks.clear()
+    await mixed.compare()
+    [after] = mixed.host.open_tasks
+    assert after.id != before
+    assert len(mixed.host.booked) == 1
+
+
+async def test_a_comparison_finds_what_is_missing_there(mixed: Mixed) -> None:
+    """A run that the host does not have any more is placed again after a comparison."""
+    await mixed.create()
+    await mixed.plan()
+    mixed.host.forget(mixed.host.runs[0])
+    assert await mixed.compare() == ["ps.example does not have it any more"]
+    assert len(mixed.host.booked) == 1
+    assert await mixed.compare() == []
+
+
+async def test_it_takes_part_only_behind_a_node_of_parley(mixed: Mixed) -> None:
+    """A task whose first participant is the host is refused with the reason, and not posted."""
+    with pytest.raises(Exception, match="takes part only behind a node of Parley"):
+        await mixed.create(participants=["ps.example", "a"])
+    assert mixed.host.tasks == {}
