@@ -212,9 +212,6 @@ async def _work(
 
     Whenever ``reread`` is set, the node reads limits and certificates again.
     """
-    from lead.assembly import lead_functions
-    from node.pscheduler.leading.hosts import pscheduler_hosts
-
     if with_node:
         _check_listen(settings)
     prepare_directory(settings.state_dir)
@@ -224,16 +221,7 @@ async def _work(
         aiohttp.ClientSession(connector=_connections(), auto_decompress=False) as session,
     ):
         async with _given_time(clock):
-            node = await assemble(
-                settings,
-                clock,
-                dsn,
-                session,
-                lead_functions(),
-                serving=with_node,
-                tools=tools,
-                foreign=pscheduler_hosts(session),
-            )
+            node = await _assembled(settings, clock, dsn, session, tools, serving=with_node)
         try:
             async with contextlib.AsyncExitStack() as stack:
                 if with_node:
@@ -262,6 +250,25 @@ async def _work(
                     _notify("STOPPING=1")
         finally:
             await node.database.close()
+
+
+async def _assembled(
+    settings: Settings,
+    clock: Clock,
+    dsn: str,
+    session: aiohttp.ClientSession,
+    tools: socket.socket | None,
+    *,
+    serving: bool,
+) -> NodeService:
+    """Return the node, with its lead's functions and its way to hosts that run pScheduler."""
+    from lead.assembly import lead_functions
+    from node.pscheduler.leading.hosts import pscheduler_hosts
+
+    foreign, lead = pscheduler_hosts(session), lead_functions()
+    return await assemble(
+        settings, clock, dsn, session, lead, serving=serving, tools=tools, foreign=foreign
+    )
 
 
 def _connections() -> aiohttp.TCPConnector:

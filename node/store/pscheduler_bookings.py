@@ -1,4 +1,4 @@
-"""What hosts that run pScheduler have of this node's tasks: their tasks, and their bookings.
+"""Tasks and bookings of this node at hosts that run pScheduler.
 
 A booking there stands at once and for good. So it is written here before it is requested, and
 forgotten only once its part was fetched, or it is certain that it does not stand any more.

@@ -23,6 +23,7 @@ class _Silent:
 
     identity = "key of b"
     name = "b"
+    binding = False
 
 
 class _Other(_Silent):
