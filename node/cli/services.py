@@ -34,7 +34,7 @@ from node.model.errors import HostError, ParleyError
 from node.model.loopback import is_exposed, is_loopback
 from node.peers.announcer import Announcer
 from node.postgres.access import served_database
-from node.pscheduler import listener
+from node.pscheduler import archived, listener
 from node.service import NodeService, assemble
 from node.settings import Settings, unknown_settings
 from node.store import readiness
@@ -332,6 +332,7 @@ async def _serving(node: NodeService) -> AsyncIterator[None]:
         msg = f"cannot listen on {listen}: {error.strerror}; choose another with --listen"
         raise HostError(msg) from error
     try:
+        node.result_delivery.add_form(archived.FORM, archived.ArchivedForm(node))
         async with listener.listening(node):
             node.start_delivery()
             yield

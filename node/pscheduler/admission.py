@@ -10,10 +10,9 @@ from uuid import UUID
 from node.model.errors import InvalidDocument, LimitRefused, NotAllowed, ParleyError
 from node.model.host_limits.rules import User
 from node.model.naming import NodeIndex
-from node.model.wire.archives import ArchiveChoice
 from node.model.wire.campaigns import DEFAULT
 from node.model.wire.tasks import TaskDocument, TestChoice
-from node.pscheduler import documents, hosts, posted
+from node.pscheduler import archives, documents, hosts, posted
 from node.pscheduler.documents import Spoken
 from node.pscheduler.posted import PostedTask
 from node.pscheduler.refusals import Refusal, impossible, invalid
@@ -115,8 +114,8 @@ class TaskPoster:
                 campaign=self._node.settings.pscheduler_campaign,
                 reference=None
                 if task.reference is None
-                else {documents.WRAPPED: posted.sanitised(task.reference)},
-                archives=tuple(filter(None, map(self.archive_of, task.archives))),
+                else {documents.WRAPPED: posted.storable(posted.sanitised(task.reference))},
+                archives=tuple(archives.to_parley(spec).choice for spec in task.archives),
             )
         except ValueError as error:
             raise invalid(f"Task is not valid: {error}") from None
@@ -147,15 +146,6 @@ class TaskPoster:
                 f"{', '.join(sorted(able)) or 'no tool'}."
             )
         return wanted
-
-    def archive_of(self, spec: Any) -> ArchiveChoice | None:
-        """Return our archive for one of pScheduler; None for one that drops all.
-
-        :raises Refusal: there is no counterpart here.
-        """
-        if isinstance(spec, dict) and spec.get("archiver") == "bitbucket":
-            return None
-        raise impossible("Archives other than bitbucket cannot be used here yet.")
 
     async def _require_allowed(self, requester: Requester, document: TaskDocument) -> None:
         user = User(requester.label, document.campaign or DEFAULT, requester.address)

@@ -20,6 +20,8 @@ SOONEST, SOONEST_EXACTLY = 2 * SECOND, 5 * SECOND
 """The time until the first run of a task that is to start at once; the latter if it may not slip,
 so that there is time to agree with all participants."""
 
+_WHOLE_MAX = 2**63 - 1
+
 _MEMBERS: Mapping[str, type | tuple[type, ...]] = {
     "schema": int,
     "test": dict,
@@ -133,6 +135,17 @@ def sanitised(value: Any) -> Any:
         }
     if isinstance(value, list):
         return [sanitised(each) for each in value]
+    return value
+
+
+def storable(value: Any) -> Any:
+    """Return a document in which whole numbers of more than 64 bits are texts."""
+    if isinstance(value, dict):
+        return {name: storable(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [storable(each) for each in value]
+    if isinstance(value, int) and not -_WHOLE_MAX <= value <= _WHOLE_MAX:
+        return str(value)
     return value
 
 

@@ -180,8 +180,8 @@ class Teller:
                     connection, told.id, wanted.ends_after, wanted.starts_before, _INTERVALS_MAX
                 )
         now = self._node.clock.now()
-        found = [told_run(row, told.task, now) for row in rows]
-        found += [told_interval(told.id, row) for row in pieces]
+        found = [told_run(dict(row), told.task, now) for row in rows]
+        found += [told_interval(told.id, dict(row)) for row in pieces]
         return sorted(found, key=lambda run: (run.starts_at, run.id))[: wanted.limit]
 
     async def run(self, told: ToldTask, run: UUID) -> ToldRun:
@@ -196,7 +196,7 @@ class Teller:
             return await self._derived(told, run)
         if row["state"] == "cancelled" and row["started_at"] is None:
             raise Refusal(404, "Run not found")
-        return told_run(row, told.task, self._node.clock.now(), parts)
+        return told_run(dict(row), told.task, self._node.clock.now(), parts)
 
     async def archivings(self, told: ToldTask, run: ToldRun, base: str) -> list[Document]:
         """Return what became of the result of a run at the archives that its task names."""
@@ -213,7 +213,7 @@ class Teller:
             row = next((row for row in left if row["archiver"] == spec["archiver"]), None)
             if row is not None:
                 left.remove(row)
-            told_ones.append(archiving(posted.sanitised(spec), row, run, base))
+            told_ones.append(archiving(posted.sanitised(spec), row, base))
         return told_ones
 
     async def _derived(self, told: ToldTask, run: UUID) -> ToldRun:
@@ -223,10 +223,10 @@ class Teller:
             pieces = await pscheduler.intervals(connection, told.id, None, None, _INTERVALS_MAX)
         for piece in pieces:
             if interval_id(piece["run"], piece["number"]) == run:
-                return told_interval(told.id, piece)
+                return told_interval(told.id, dict(piece))
         for row in rows:
             if unplaced_id(row["id"]) == run:
-                return told_unplaced(row, told.task)
+                return told_unplaced(dict(row), told.task)
         raise Refusal(404, "Run not found")
 
 
@@ -272,7 +272,7 @@ def _listed(
     return answers.encoded(found)
 
 
-def told_run(row: Record, task: StoredTask, now: int, parts: Sequence[KeptPart] = ()) -> ToldRun:
+def told_run(row: Mapping[str, Any], task: StoredTask, now: int, parts: Sequence[KeptPart] = ()) -> ToldRun:
     """Return a row of ``told_run`` or ``told_runs``; one that waits for time is told as such."""
     if row["state"] == "waiting":
         return told_unplaced(row, task)
@@ -301,7 +301,7 @@ def told_run(row: Record, task: StoredTask, now: int, parts: Sequence[KeptPart] 
     )
 
 
-def told_unplaced(row: Record, task: StoredTask) -> ToldRun:
+def told_unplaced(row: Mapping[str, Any], task: StoredTask) -> ToldRun:
     """Return a run that has no time yet as one that does not start; it is still being placed."""
     until = row["starts_at"] + slip_of(task.terms.recurrence, task.terms.duration, row["starts_at"])
     sentence = f"{row['reason']}; still trying until {to_the_second(until)}"
@@ -319,7 +319,7 @@ def told_unplaced(row: Record, task: StoredTask) -> ToldRun:
     )
 
 
-def told_interval(task: UUID, row: Record) -> ToldRun:
+def told_interval(task: UUID, row: Mapping[str, Any]) -> ToldRun:
     """Return an interval of a long run as a run of its own, which has no length, at its end."""
     ended = row["ends_at"] - row["ends_at"] % SECOND
     return ToldRun(
@@ -348,31 +348,22 @@ def unplaced_id(run: UUID) -> UUID:
     return uuid5(run, "nonstart")
 
 
-def archiving(spec: Document, row: Record | None, run: ToldRun, base: str) -> Document:
-    """Return the delivery of a run's result to an archive; None is a delivery that is not made.
-
-    What drops all has it at once.
-    """
-    drops = spec["archiver"] == "bitbucket"
-    delivered = drops or (row is not None and row["state"] == "delivered")
-    failed = row is not None and row["last_error"] is not None
-    tried_at = run.ends_at if row is None else row["tried_at"]
-    attempt: Document = {
-        "time": None if tried_at is None else times.format_instant(tried_at),
-        "return-code": 0 if delivered else 1,
-        "stdout": {"succeeded": delivered},
-        "stderr": "",
-    }
-    if failed and row is not None:
-        attempt["stdout"]["error"] = row["last_error"]
+def archiving(spec: Document, row: Record | None, base: str) -> Document:
+    """Return the delivery of a run's result to an archive; None is one that is not made."""
+    delivered = row is not None and row["state"] == "delivered"
+    error = None if row is None else row["last_error"]
+    attempted = None if row is None or row["tried_at"] is None else row["tried_at"]
+    at = None if attempted is None else times.format_instant(attempted)
+    told: Document = {"succeeded": delivered} | ({} if delivered else {"error": error or ""})
+    attempt = {"time": at, "return-code": int(not delivered), "stdout": told, "stderr": ""}
     return {
         "spec": spec,
         "archiver": archiver_enumeration(spec["archiver"], base),
         "archiver_data": spec.get("data", {}),
-        "completed": drops or row is None or row["state"] != "waiting",
+        "completed": row is None or row["state"] != "waiting",
         "archived": delivered,
-        "last_attempt": attempt["time"],
-        "diags": [attempt] if delivered or failed else [],
+        "last_attempt": at,
+        "diags": [attempt] if at is not None else [],
     }
 
 

@@ -144,13 +144,9 @@ class ResultDeliverer:
         host: ArchivingHost,
         metrics_of: MetricsExtractor,
         transforms: Transforms,
-        forms: Mapping[str, DocumentForm] | None = None,
     ) -> None:
-        """Store the dependencies; nothing is delivered before :meth:`run`.
-
-        ``forms`` are those of documents besides our own, by name.
-        """
-        self._forms = forms or {}
+        """Store the dependencies; nothing is delivered before :meth:`run`."""
+        self._forms: dict[str, DocumentForm] = {}
         self._database = core.database
         self._clock = core.clock
         self._instruments = core.instruments
@@ -364,6 +360,10 @@ class ResultDeliverer:
         for form, group in others.items():
             results |= await self._in_form(form, group)
         return [results[row["number"]] for row in rows]
+
+    def add_form(self, name: str, form: DocumentForm) -> None:
+        """Let archives ask for another form of documents."""
+        self._forms[name] = form
 
     async def _in_form(self, name: str, rows: Sequence[Record]) -> dict[int, bytes | NoDocument]:
         form = self._forms.get(name)

@@ -140,7 +140,9 @@ async def office(
     host = ArchivingHost("a", tuple(directories), clock.now)
     archives = Archives(database, clock, host, transforms.fault_of, uuid4)
     core = Core(database, clock, IDENTITY, Settings())
-    archiving = ResultDeliverer(core, host, Capabilities().metrics, transforms, forms)
+    archiving = ResultDeliverer(core, host, Capabilities().metrics, transforms)
+    for name, form in (forms or {}).items():
+        archiving.add_form(name, form)
     made = Office(database, clock, archives, archiving, UUID(int=0))
     await made.execute(_NODE, IDENTITY, clock.now())
     made.task = await made.add_task()

@@ -7,7 +7,7 @@ from typing import Any
 
 from aiohttp import web
 
-from node.pscheduler import tools
+from node.pscheduler import archives, tools
 from node.pscheduler.admission import language_of
 from node.pscheduler.posted import contexts_of
 from node.pscheduler.refusals import Refusal, invalid
@@ -126,7 +126,7 @@ async def archiver_data_is_valid(call: Call) -> web.StreamResponse:
     if name not in tools.ARCHIVERS:
         raise Refusal(404, f'No archiver "{name[:100]}" is available.')
     try:
-        call.facade.poster.archive_of({"archiver": name, "data": call.query.json("data")})
+        archives.to_parley({"archiver": name, "data": call.query.json("data")})
     except Refusal as refusal:
         return call.json({"valid": False, "error": refusal.text})
     return call.json({"valid": True})

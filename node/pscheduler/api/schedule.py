@@ -78,7 +78,7 @@ async def _entries(call: Call, rows: Sequence[Record]) -> list[tuple[ToldRun, Do
         if told is None:  # deleted since
             continue
         document, tool = shown[told.id]
-        run = told_run(row, told.task, now)
+        run = told_run(dict(row), told.task, now)
         entries.append((run, documents.schedule_entry(run, told.spoken, document, tool, base)))
     return entries
 
