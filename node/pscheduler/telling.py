@@ -272,7 +272,9 @@ def _listed(
     return answers.encoded(found)
 
 
-def told_run(row: Mapping[str, Any], task: StoredTask, now: int, parts: Sequence[KeptPart] = ()) -> ToldRun:
+def told_run(
+    row: Mapping[str, Any], task: StoredTask, now: int, parts: Sequence[KeptPart] = ()
+) -> ToldRun:
     """Return a row of ``told_run`` or ``told_runs``; one that waits for time is told as such."""
     if row["state"] == "waiting":
         return told_unplaced(row, task)

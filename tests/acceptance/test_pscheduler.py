@@ -47,9 +47,11 @@ async def test_a_task_is_measured_and_printed(a: Outsider, command: CommandLine)
 
 async def test_two_nodes_measure(a: Outsider, b: Outsider, command: CommandLine) -> None:
     """A test with two participants is booked on both, and its text is printed."""
-    words = ("--source", a.address, "--dest", b.address, "--duration", "PT1S")
-    printed = await command.task("throughput", *words)
-    assert "Summary" in printed, printed
+    words = ("--duration", "PT1S", "--host", command.host, "--host", facade_of(b.url))
+    printed = await command.task("idle", *words)
+    assert "Duration" in printed
+    task = next(url for url in command.asked if url.startswith("GET /tasks/")).split("/")[2]
+    assert (await b.get(f"/v1/tasks/{task}"))["lead"] == a.name
 
 
 async def test_repeated_runs_are_followed(command: CommandLine) -> None:
