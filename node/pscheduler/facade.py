@@ -5,6 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from node.pscheduler.admission import TaskPoster
+from node.pscheduler.participating import Participating
 from node.pscheduler.refusals import Refusal
 from node.pscheduler.requesters import Gate, Need, Requester
 from node.pscheduler.telling import Teller, ToldTask
@@ -27,6 +28,7 @@ class Facade:
         self.host = _host_of(settings.pscheduler_listen or "localhost:443")
         self.poster = TaskPoster(node)
         self.teller = Teller(node)
+        self.participating = Participating(node)
 
     @property
     def name(self) -> str:
