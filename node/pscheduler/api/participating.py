@@ -8,6 +8,7 @@ from uuid import UUID
 from aiohttp import web
 
 from node.api.long_polling import until
+from node.model.runstate import RunState
 from node.pscheduler import answers, documents, times, tools
 from node.pscheduler.api import plugins, runs, tasks
 from node.pscheduler.parameters import load, uuid_of
@@ -135,7 +136,8 @@ def run_document(found: LedRun, base: str, now: int) -> Document:
     """Return this node's part of a run in the form of pScheduler."""
     run, task = found.run, found.task
     href = f"{base}/tasks/{run.task}"
-    state = documents.state_of(run.state, run.starts_at, now)
+    shown = "scheduled" if run.state is RunState.BOOKED else run.state
+    state = documents.state_of(shown, run.starts_at, now)
     return {
         "start-time": times.format_instant(run.starts_at),
         "end-time": times.format_instant(run.ends_at),

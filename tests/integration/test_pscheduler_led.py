@@ -1,0 +1,309 @@
+"""A node as participant of tasks that a node of pScheduler leads, call by call, over TLS."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import pytest_asyncio
+
+from node.model import times
+from node.pscheduler.listener import listening
+from tests.conftest import NewDatabase
+from tests.support.clocks import START, ManualClock
+from tests.support.pscheduler.lead import Lead, LedTask, RefusedByParticipant
+from tests.support.served_nodes import Asker, asker
+
+HOUR = START + times.HOUR
+SECOND = times.SECOND
+IDLE = {"duration": "PT10S", "host": ["127.0.0.1", "127.0.0.2"], "schema": 2}
+LEAD = "pScheduler at 127.0.0.1"
+
+
+def free_port() -> int:
+    """Return a port that is free at this moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@pytest.fixture
+def settings() -> dict[str, Any]:
+    """Further settings of the node."""
+    return {}
+
+
+@pytest_asyncio.fixture
+async def node(
+    new_database: NewDatabase, clock: ManualClock, tmp_path: Path, settings: dict[str, Any]
+) -> AsyncIterator[Asker]:
+    """A node that serves leads of pScheduler; none of its loops runs."""
+    place = f"127.0.0.1:{free_port()}"
+    given = {"pscheduler_listen": place, **settings}
+    async with (
+        asker("b", await new_database(), clock, tmp_path, tls=True, **given) as served,
+        listening(served.node),
+    ):
+        yield served
+
+
+@pytest.fixture
+def lead(node: Asker, clock: ManualClock) -> Lead:
+    """A lead on this host."""
+    return Lead(node.node.settings.pscheduler_listen or "", clock=clock)
+
+
+async def asked(node: Asker, method: str, path: str) -> Any:
+    """Return what the node answers its owner, who is on its host."""
+    url = f"http://{node.node.settings.listen}{path}"
+    async with node.session.request(method, url) as response:
+        assert response.ok, await response.text()
+        return await response.json() if response.status == 200 else None
+
+
+async def idling(lead: Lead, **more: Any) -> LedTask:
+    """A task of two hosts that idle."""
+    return await lead.create("idle", IDLE, "sleep", IDLE["host"], **more)
+
+
+async def expire(node: Asker, clock: ManualClock, span: int) -> None:
+    """Let time pass, and the holds that ran out be settled."""
+    clock.advance(span)
+    await node.node.holds.run_once()
+
+
+async def test_a_run_is_held_and_committed(node: Asker, lead: Lead) -> None:
+    """A run is held by its start and final with the data of all; people see who leads it."""
+    task = await idling(lead)
+    run, data = await lead.arrange(task, HOUR, HOUR + times.HOUR)
+    assert data == [{}, {}]
+    found = await lead.run(task, run)
+    assert times.parse_instant(found["start-time"]) == HOUR
+    assert (found["participant"], found["state"]) == (1, "pending")
+    assert found["participants"] == IDLE["host"]
+    assert (found["participant-data"], found["participant-data-full"]) == ({}, [{}, {}])
+    assert (found["duration"], found["result"], found["result-full"]) == ("PT11S", None, None)
+    shown = await asked(node, "GET", f"/v1/tasks/{task.id}")
+    assert (shown["lead"], shown["led_here"]) == (LEAD, False)
+    [listed] = (await asked(node, "GET", f"/v1/runs?task={task.id}"))["items"]
+    assert (listed["id"], listed["state"], listed["lead"]) == (str(run), "scheduled", LEAD)
+    why = await asked(node, "GET", f"/v1/tasks/{task.id}/explain")
+    assert f"it is led by {LEAD}, which chooses the times of its runs" in str(why)
+
+
+async def test_a_lead_that_is_gone_after_the_hold(
+    node: Asker, lead: Lead, clock: ManualClock
+) -> None:
+    """A hold that is not committed ends by itself: no run is left, and the reason is told."""
+    task = await idling(lead)
+    run = await lead.hold(task, HOUR)
+    await expire(node, clock, times.MINUTE)
+    assert (await lead.run(task, run))["state"] == "pending"
+    await expire(node, clock, 90 * SECOND)
+    assert await node.rows("SELECT id FROM run") == []
+    assert await node.rows("SELECT id FROM outbox") == []
+    with pytest.raises(RefusedByParticipant, match=r"404 Run was held until .* part-data-full"):
+        await lead.tell(task, run, [{}, {}])
+    with pytest.raises(RefusedByParticipant, match="404 Run was held until"):
+        await lead.run(task, run)
+
+
+async def test_runs_that_are_given_up(node: Asker, lead: Lead) -> None:
+    """A hold that is deleted is gone; a final run that is deleted is cancelled, with its reason."""
+    task = await idling(lead)
+    held = await lead.hold(task, HOUR)
+    assert (await lead.give_up(task, held)).text == "OK\n"
+    assert await node.rows("SELECT id FROM run") == []
+    assert "deleted by its lead" in (await lead.give_up(task, held)).text
+    run, _ = await lead.arrange(task, HOUR, HOUR + times.HOUR)
+    assert (await lead.give_up(task, run)).status == 200
+    assert (await lead.give_up(task, run)).status == 200
+    found = await lead.run(task, run)
+    assert (found["state"], found["errors"]) == ("canceled", f"cancelled by its lead, {LEAD}")
+    assert await node.rows("SELECT id FROM outbox") == []
+
+
+async def test_a_task_that_is_ended(node: Asker, lead: Lead) -> None:
+    """A deleted task has no time any more, which its lead is told; deleting again is harmless."""
+    task = await idling(lead)
+    run, _ = await lead.arrange(task, HOUR, HOUR + times.HOUR)
+    assert (await lead.end(task)).text == "OK\n"
+    assert (await lead.end(task)).status == 200
+    assert (await lead.run(task, run))["state"] == "canceled"
+    with pytest.raises(RefusedByParticipant, match="404 The task is cancelled here"):
+        await lead.runtimes(task, HOUR, HOUR + times.HOUR)
+    with pytest.raises(RefusedByParticipant, match="404 The task is cancelled here"):
+        await lead.hold(task, HOUR)
+    assert await node.rows("SELECT id FROM outbox") == []
+
+
+async def test_the_owner_ends_a_task(node: Asker, lead: Lead) -> None:
+    """The owner's end of a task is told to the lead when it asks; no message waits for it."""
+    task = await idling(lead)
+    await asked(node, "DELETE", f"/v1/tasks/{task.id}")
+    with pytest.raises(RefusedByParticipant, match="404 The task is refused here: b withdrew"):
+        await lead.runtimes(task, HOUR, HOUR + times.HOUR)
+    assert await node.rows("SELECT id FROM outbox") == []
+
+
+async def test_whole_seconds(lead: Lead) -> None:
+    """Offers lie inside what was asked for in whole seconds, and starts are cut to seconds."""
+    task = await idling(lead)
+    end = HOUR + 30 * SECOND + 700_000
+    assert await lead.runtimes(task, HOUR + 250_000, end) == [(HOUR, HOUR + 30 * SECOND)]
+    assert await lead.runtimes(task, HOUR, HOUR + 5 * SECOND) == []
+    run = await lead.hold(task, HOUR + 999_999)
+    found = await lead.run(task, run)
+    assert times.parse_instant(found["start-time"]) == HOUR
+    assert times.parse_instant(found["end-time"]) == HOUR + 11 * SECOND
+
+
+async def test_a_hold_is_repeated(lead: Lead, clock: ManualClock) -> None:
+    """The same hold again changes nothing; at another start, or in the past, it is a conflict."""
+    task = await idling(lead)
+    run = await lead.hold(task, HOUR)
+    await lead.hold(task, HOUR, run)
+    with pytest.raises(RefusedByParticipant, match="409 Run would create a scheduling conflict"):
+        await lead.hold(task, HOUR + times.MINUTE, run)
+    with pytest.raises(RefusedByParticipant, match=r"409 .*its start has passed"):
+        await lead.hold(task, clock.now() - 10 * SECOND)
+    await lead.tell(task, run, [{}, {}])
+    await lead.tell(task, run, [{}, {}])
+    with pytest.raises(RefusedByParticipant, match="400 Participant data is of 3 participants"):
+        await lead.tell(task, run, [{}, {}, {}])
+
+
+async def test_who_may_ask(node: Asker, lead: Lead) -> None:
+    """A task answers its key; another key is refused, and so is no key from another host."""
+    task = await idling(lead)
+    stranger = Lead(lead.host, "127.0.0.9")
+    other = LedTask(task.id, task.document, "another key")
+    with pytest.raises(RefusedByParticipant, match="403"):
+        await stranger.runtimes(other, HOUR, HOUR + times.HOUR)
+    with pytest.raises(RefusedByParticipant, match="403"):
+        await stranger.hold(other, HOUR)
+    assert (await stranger.end(other)).status == 403
+    assert await node.rows("SELECT id FROM run") == []
+    assert task.key not in (await stranger.ask("GET", f"/tasks/{task.id}")).text
+
+
+async def test_the_same_task_twice(lead: Lead) -> None:
+    """A task that is known here cannot be posted again: two participants would be one host."""
+    task = await idling(lead)
+    with pytest.raises(RefusedByParticipant, match="400 Task error: All participants must be on"):
+        await lead.post(task)
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "words"),
+    [
+        ({"schema": 6}, 400, "Schema version 6 is not supported (highest is 5)"),
+        ({"tool": "nuttcp"}, 422, "tools for that here: sleep, snooze"),
+        ({"tool": None}, 400, "tool"),
+        ({"test": {"type": "nonsense", "spec": {}}}, 422, 'No test "nonsense" is available.'),
+        ({"test": {"type": "idle", "spec": {"duration": "10"}}}, 400, "duration"),
+        ({"test": {"type": "idle", "spec": {"duration": "PT10S"}}}, 400, "Participant 1 is not"),
+        ({"test": {"type": "rtt", "spec": {"dest": "127.0.0.1"}}}, 422, "cannot measure rtt"),
+        ({"contexts": [[], [{"context": "changed", "data": {}}]]}, 422, "changed"),
+        ({"schedule": {"start": "soon"}}, 400, "start"),
+    ],
+)
+async def test_tasks_that_are_refused(
+    node: Asker, lead: Lead, change: dict[str, Any], status: int, words: str
+) -> None:
+    """What cannot be done is refused with a line of text, and nothing of it is left."""
+    document = {
+        "test": {"type": "idle", "spec": IDLE},
+        "tool": "sleep",
+        "schedule": {},
+        "participants": IDLE["host"],
+        **change,
+    }
+    path = f"/tasks/{uuid4()}"
+    reply = await lead.ask("POST", path, document, {"participant": 1})
+    assert (reply.status, reply.content_type) == (status, "text/plain"), reply
+    assert words in reply.text
+    assert (await lead.ask("GET", path)).status == 404
+    assert await node.rows("SELECT id FROM task") == []
+
+
+@pytest.mark.parametrize("participant", [0, -1, 2, "first", ""])
+async def test_places_that_do_not_exist(lead: Lead, participant: object) -> None:
+    """A task is refused whose participant is its lead, or does not exist."""
+    document = {"test": {"type": "idle", "spec": IDLE}, "tool": "sleep", "schedule": {}}
+    query = {"participant": participant}
+    reply = await lead.ask("POST", f"/tasks/{uuid4()}", document, query)
+    assert reply.status == 400, reply
+    assert (await lead.ask("POST", f"/tasks/{uuid4()}", document)).status == 400
+
+
+async def test_bad_bodies(lead: Lead) -> None:
+    """Whatever a body is, the answer is a line of text and never a fault of this node."""
+    task = await idling(lead)
+    path = f"/tasks/{task.id}/runs/{uuid4()}"
+    for body in (None, [], {}, {"start-time": 5}, {"start-time": "soon"}, {"part-data-full": 1}):
+        reply = await lead.ask("PUT", path, body, {"key": task.key})
+        assert (reply.status, reply.content_type) == (400, "text/plain"), (body, reply)
+    for path in (f"/tasks/{task.id}/runs/5", f"/tasks/{uuid4()}/runs/{uuid4()}"):
+        reply = await lead.ask("PUT", path, {"start-time": "2026-01-01T00:00:00Z"})
+        assert reply.status == 404, reply
+
+
+class TestLimits:
+    """What the owner allows is asked of leads from outside as well."""
+
+    @pytest.fixture
+    def settings(self, tmp_path: Path) -> dict[str, Any]:
+        """One open task for each lead that nobody has named, and none of an hour."""
+        file = tmp_path / "limits.toml"
+        file.write_text(
+            '[who.anybody]\nothers = true\n\n[[rules]]\nname = "strangers"\nwho = ["anybody"]\n'
+            'duration_max = "PT1M"\ntasks_max = 1\n'
+        )
+        return {"limits": file}
+
+    async def test_a_limit_refuses_with_its_sentence(self, node: Asker, lead: Lead) -> None:
+        """A task beyond a limit is refused with the sentence of the limit, and 403."""
+        await idling(lead)
+        with pytest.raises(RefusedByParticipant, match="403 Task forbidden by limits:") as refused:
+            await idling(lead)
+        assert "limit 'strangers': its lead has 1 of 1 open tasks here" in str(refused.value)
+        spec = {**IDLE, "duration": "PT1H"}
+        with pytest.raises(RefusedByParticipant, match="403 Task forbidden by limits:"):
+            await lead.create("idle", spec, "sleep", IDLE["host"])
+        assert len(await node.rows("SELECT id FROM task")) == 1
+
+
+class TestNetworks:
+    """Only networks that the owner allows may lead."""
+
+    @pytest.fixture
+    def settings(self) -> dict[str, Any]:
+        """Allow one address."""
+        return {"pscheduler_allow": "127.0.0.8/32"}
+
+    async def test_a_network_that_is_not_allowed(self, node: Asker, lead: Lead) -> None:
+        """A lead outside the allowed networks is refused in a sentence."""
+        with pytest.raises(RefusedByParticipant, match=r"403 127\.0\.0\.1 may not"):
+            await idling(lead)
+        allowed = Lead(lead.host, "127.0.0.8")
+        task = await idling(allowed)
+        shown = await asked(node, "GET", f"/v1/tasks/{task.id}")
+        assert shown["lead"] == "pScheduler at 127.0.0.8"
+
+
+async def test_many_at_once(node: Asker, lead: Lead) -> None:
+    """Holds of one task that come at the same time are all booked, each in an exchange of its own.
+
+    A background task overlaps everything, so none of them is in the way of another.
+    """
+    task = await idling(lead)
+    starts = [HOUR + number * times.MINUTE for number in range(8)]
+    await asyncio.gather(*(lead.hold(task, start) for start in starts))
+    assert len(await node.rows("SELECT DISTINCT exchange_id FROM run")) == len(starts)
