@@ -217,7 +217,7 @@ async def test_the_same_task_twice(lead: Lead) -> None:
 async def test_tasks_that_are_refused(
     node: Asker, lead: Lead, change: dict[str, Any], status: int, words: str
 ) -> None:
-    """What cannot be done is refused with a line of text, and nothing of it is left."""
+    """A task that cannot be measured is refused with a line of text, and nothing of it is left."""
     document = {
         "test": {"type": "idle", "spec": IDLE},
         "tool": "sleep",
@@ -244,7 +244,7 @@ async def test_places_that_do_not_exist(lead: Lead, participant: object) -> None
 
 
 async def test_bad_bodies(lead: Lead) -> None:
-    """Whatever a body is, the answer is a line of text and never a fault of this node."""
+    """Every bad body is answered with a line of text, and never with a fault of this node."""
     task = await idling(lead)
     path = f"/tasks/{task.id}/runs/{uuid4()}"
     for body in (None, [], {}, {"start-time": 5}, {"start-time": "soon"}, {"part-data-full": 1}):
@@ -256,7 +256,7 @@ async def test_bad_bodies(lead: Lead) -> None:
 
 
 class TestLimits:
-    """What the owner allows is asked of leads from outside as well."""
+    """Limits of the owner bind leads from outside as well."""
 
     @pytest.fixture
     def settings(self, tmp_path: Path) -> dict[str, Any]:
@@ -299,10 +299,7 @@ class TestNetworks:
 
 
 async def test_many_at_once(node: Asker, lead: Lead) -> None:
-    """Holds of one task that come at the same time are all booked, each in an exchange of its own.
-
-    A background task overlaps everything, so none of them is in the way of another.
-    """
+    """Holds of one task that come at the same time are all booked, each in an exchange."""
     task = await idling(lead)
     starts = [HOUR + number * times.MINUTE for number in range(8)]
     await asyncio.gather(*(lead.hold(task, start) for start in starts))

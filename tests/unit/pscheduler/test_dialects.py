@@ -1,4 +1,4 @@
-"""What the two ends of a run tell each other, in both directions, with recorded print-outs."""
+"""The two ends of a run understand each other in both directions, with recorded print-outs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def part(case: str, place: int, *, cut: bool = False, **fields: Any) -> PartOutc
 
 @pytest.mark.parametrize("case", ["tcp", "udp"])
 def test_a_part_is_told_in_their_words(case: str) -> None:
-    """What iperf3 printed is told with streams, intervals, and a summary, and nothing else."""
+    """A part is told with streams, intervals, and a summary, and nothing else."""
     told = DIALECT.told(SERVER, {"dest": "b"}, part(f"{case}-server", SERVER, protocol=case))
     assert told["succeeded"]
     assert told["diags"].startswith("iperf3 -s -1 -J\n\n{")
@@ -70,7 +70,7 @@ def test_a_server_that_sends_tells_what_it_sent() -> None:
 
 
 def test_output_that_was_cut_leaves_the_sums() -> None:
-    """Of a print-out that was not kept whole, the figures of all streams together are told."""
+    """A print-out that was not kept whole leaves the figures of all streams together."""
     whole = DIALECT.told(SERVER, {}, part("tcp-server", SERVER))
     told = DIALECT.told(SERVER, {}, part("tcp-server", SERVER, cut=True))
     [stream] = told["summary"]["streams"]
