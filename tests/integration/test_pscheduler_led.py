@@ -21,7 +21,7 @@ from tests.support.served_nodes import Asker, asker
 
 HOUR = START + times.HOUR
 SECOND = times.SECOND
-IDLE = {"duration": "PT10S", "host": ["127.0.0.1", "127.0.0.2"], "schema": 2}
+IDLE: dict[str, Any] = {"duration": "PT10S", "host": ["127.0.0.1", "127.0.0.2"], "schema": 2}
 LEAD = "pScheduler at 127.0.0.1"
 
 
