@@ -292,7 +292,10 @@ def _existing_demands(analysis: MeshAnalysis) -> dict[int, EntryDemand]:
 def _demand_of_task(task: MeshTask, pair: MeasurementPair) -> EntryDemand:
     takes_part = set(task.participants)
     return EntryDemand(
-        task.duration, task.scheduling_class, pair.source in takes_part, pair.dest in takes_part
+        task.duration,
+        task.scheduling_class,
+        pair.source in takes_part,
+        pair.dest in takes_part - {pair.source},
     )
 
 
@@ -300,7 +303,10 @@ def _demand_of_answer(answer: TaskForecast, pair: MeasurementPair) -> EntryDeman
     plan = answer.plan
     takes_part = {participant.name for participant in plan.participants}
     return EntryDemand(
-        plan.duration, plan.scheduling_class, pair.source in takes_part, pair.dest in takes_part
+        plan.duration,
+        plan.scheduling_class,
+        pair.source in takes_part,
+        pair.dest in takes_part - {pair.source},
     )
 
 

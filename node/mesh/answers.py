@@ -80,6 +80,8 @@ def fault_in_mesh_file(document: MeshDocument, measure: int, fault: FieldFault) 
     at = f"/measure/{measure}"
     if steps[1:2] == ["schedule"] and entry.schedule is not None:
         at = "/".join([f"/schedules/{entry.schedule}", *steps[2:]])
+    elif steps[1:2] == ["archives"] and len(steps) > 2:  # noqa: PLR2004 - with its place
+        at = "/".join([f"/archives/{entry.archives[int(steps[2])]}", *steps[3:]])
     elif steps[1:2] == ["after"]:
         at = "/".join([at, *steps[1:]])
     elif steps[1:3] == ["test", "spec"] or steps[1:2] == ["tools"]:

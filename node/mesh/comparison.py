@@ -15,6 +15,7 @@ from node.model.wire.meshes import MeshTask
 
 _GONE = "the mesh does not have it any more"
 _OTHER = "it measures something else"
+_ELSEWHERE = "it measures from another place on a host, which cannot be edited"
 _DOUBLE = "there is another one for the same pair"
 _ANEW = "the task that it follows is created anew"
 
@@ -133,6 +134,9 @@ def _why_not(
         return _DOUBLE
     if task.test != wanted.test:
         return _OTHER
+    contexts = wanted.contexts_of(pair.source, pair.dest)
+    if (task.reference or {}).get("contexts", {}) != contexts:
+        return _ELSEWHERE
     followed = wanted.followed(pair.source, pair.dest)
     return "" if followed is None or followed in present else _ANEW
 
@@ -216,6 +220,11 @@ def _edit(
     for name, (old, new) in plain.items():
         if old != new:
             patch[name], before[name], after[name] = new, old, new
+    archived = (task.reference or {}).get("archives")
+    if archived != wanted.reference(task.key).get("archives"):
+        patch["archives"] = [dict(archive) for archive in wanted.archives]
+        before["archives"] = None if archived is None else "others"
+        after["archives"] = [archive["archiver"] for archive in wanted.archives]
     if task.reference != wanted.reference(task.key):
         patch["reference"] = _replaced(task.reference, wanted.reference(task.key))
     return Edit(task, pair, {**patch, "revision": task.revision}, tuple(differences(before, after)))

@@ -12,14 +12,21 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Discriminator, Field, Tag, ValidationError
 
 from node.model import times
+from node.model.contexts import ContextWord
 from node.model.errors import FieldFault, InvalidDocument
+from node.model.wire.archives import ArchiveChoice
 from node.model.wire.fields import FROM_OUTSIDE, KIND, Document, Host, Name
 from node.model.wire.pools import Match
-from node.model.wire.tasks import PRIORITY_MAX, DependencyTerms, ScheduleDocument
+from node.model.wire.tasks import (
+    ARCHIVES_MAX,
+    PRIORITY_MAX,
+    DependencyTerms,
+    ScheduleDocument,
+)
 from node.model.wire.validation import faults_of
 
 Priority = Annotated[int, Field(ge=-PRIORITY_MAX - 1, le=PRIORITY_MAX, strict=True)]
-MeshShape = Literal["full-mesh", "star", "pairs"]
+MeshShape = Literal["full-mesh", "star", "pairs", "each"]
 Direction = Literal["both", "one", "out", "in"]
 
 
@@ -109,6 +116,13 @@ class Measure(Document):
     pairs: tuple[tuple[Host, Host], ...] = ()
     direction: Direction | None = None
     priority: Priority | None = None
+    archives: tuple[Name, ...] = Field(
+        (), max_length=ARCHIVES_MAX, description="Where results go, besides the node's archives."
+    )
+    contexts: dict[Host, ContextWord] = Field(
+        default_factory=dict,
+        description="Where on its host a node measures, by the node's name, if not as usual.",
+    )
 
     @property
     def label(self) -> str:
@@ -124,6 +138,7 @@ class MeshDocument(Document):
     groups: dict[Name, Group] = Field(default_factory=dict)
     tests: dict[Name, TestEntry] = Field(default_factory=dict)
     schedules: dict[Name, ScheduleDocument] = Field(default_factory=dict)
+    archives: dict[Name, ArchiveChoice] = Field(default_factory=dict)
     measure: tuple[Measure, ...] = Field((), max_length=1000)
 
 
@@ -195,7 +210,13 @@ def _leave_out(raw: Any, steps: Sequence[str]) -> None:
 def _without(raw: dict[str, Any], parts: Collection[tuple[str, ...]]) -> tuple[int, ...]:
     """Replace these parts by empty ones; return the numbers of the remaining entries."""
     raw.setdefault("name", "unnamed")
-    for kind, nothing in (("groups", []), ("schedules", {}), ("tests", {"type": "unread"})):
+    empty: tuple[tuple[str, Any], ...] = (
+        ("archives", {"archiver": "unread"}),
+        ("groups", []),
+        ("schedules", {}),
+        ("tests", {"type": "unread"}),
+    )
+    for kind, nothing in empty:
         section = raw.get(kind)
         if isinstance(section, dict):
             section.update((p[1], nothing) for p in parts if p[0] == kind and len(p) > 1)

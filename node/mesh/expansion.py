@@ -70,11 +70,14 @@ def direction_of(measure: Measure) -> Direction:
 
 
 def ends_of(measure: Measure, groups: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, str]]:
-    """Yield the (source, dest) pairs of an entry; no node measures to itself."""
+    """Yield the (source, dest) pairs of an entry; both ends are the same only for ``each``."""
     way = direction_of(measure)
     if measure.shape == "full-mesh":
         names = spread(measure.members, groups)
         yield from permutations(names, 2) if way == "both" else combinations(names, 2)
+        return
+    if measure.shape == "each":
+        yield from ((name, name) for name in spread(measure.members, groups))
         return
     if measure.shape == "star":
         centres, members = spread(measure.centre, groups), spread(measure.members, groups)

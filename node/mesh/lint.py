@@ -37,6 +37,7 @@ _FIELDS = {
     "full-mesh": (("members",), ("centre", "pairs"), ("both", "one")),
     "star": (("centre", "members"), ("pairs",), ("both", "out", "in")),
     "pairs": (("pairs",), ("members", "centre"), ("one", "both")),
+    "each": (("members",), ("centre", "pairs"), ("both",)),
 }
 """By shape: required fields, forbidden fields, and possible directions."""
 
@@ -52,6 +53,7 @@ def lint(document: MeshDocument, fleet: MeshInventory, now: int) -> tuple[Expans
         *_groups(document, fleet, groups),
         *_tests(document, fleet),
         *_schedules(document, now),
+        *_archives(document),
         *_measures(document, fleet, groups),
         *expansion.findings,
         *_dependencies(document, expansion),
@@ -166,6 +168,14 @@ def _schedules(document: MeshDocument, now: int) -> Iterator[Finding]:
             yield _invalid(place, fault.detail, "correct it so that there is a future run")
 
 
+def _archives(document: MeshDocument) -> Iterator[Finding]:
+    used = {name for measure in document.measure for name in measure.archives}
+    for name in document.archives:
+        if name not in used:
+            remedy = "remove it, or name it in the archives of a [[measure]]"
+            yield _idle(f"/archives/{name}", "is not used", remedy)
+
+
 def schedule_faults(schedule: ScheduleDocument, now: int, duration: int) -> list[FieldFault]:
     """Return the faults of a schedule of runs of this duration; pointers are as in a task."""
     recurrence = recurrence_of(schedule.at(now), now)
@@ -218,6 +228,10 @@ def _names(document: MeshDocument, measure: Measure, at: str) -> Iterator[Findin
         name = measure.schedule
         remedy = f"{similar_names(name, document.schedules)} Or add a section [schedules.{name}]"
         yield _invalid(f"{at}/schedule", f"there is no [schedules.{name}]", remedy)
+    for index, name in enumerate(measure.archives):
+        if name not in document.archives:
+            remedy = f"{similar_names(name, document.archives)} Or add a section [archives.{name}]"
+            yield _invalid(f"{at}/archives/{index}", f"there is no [archives.{name}]", remedy)
 
 
 def _dependencies(document: MeshDocument, expansion: Expansion) -> Iterator[Finding]:
@@ -299,7 +313,14 @@ def _ends(
         return
     test = document.tests.get(measure.test)
     schema = {} if test is None else fleet.tests.get(test.type, {})
-    both = "dest" not in end_fields(schema.get("properties", {}))
+    fields = end_fields(schema.get("properties", {}))
+    both = "dest" not in fields
+    if measure.shape != "each" and fields == ("source",):
+        detail = f"{measure.test} has no far end"
+        yield _invalid(at, detail, 'choose shape = "each", with members')
+    if measure.shape == "each" and not both:
+        detail = f"{measure.test} measures to a far end, and each has none"
+        yield _invalid(at, detail, "choose the shape star, pairs or full-mesh")
     for what, names in (("source", ends[0]), ("dest", ends[1] if both else ())):
         if wrong := [name for name in names if name in hosts]:
             detail = f"{join_names(wrong)} cannot be the {what}: no node has this name"

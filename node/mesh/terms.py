@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
@@ -22,7 +22,9 @@ from node.model.wire.tasks import ScheduleDocument, ScheduleTimes
 
 _MOMENTS = ("start", "until")
 _ENDS = ("source", "dest")
+_SOURCE = ("source",)
 _BOTH = "participants"
+_CHECKSUM_DIGITS = 5
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ class MeshEntryTerms:
     filled: Mapping[str, Any]
     """The spec as a node stores it: with every field whose default is known."""
     ends: tuple[str, ...]
-    """The fields that name the ends: source and dest, participants, or none of the spec's."""
+    """The fields that name the ends: source and dest, source, participants, or none."""
     tools: tuple[str, ...]
     schedule: Mapping[str, Any]
     kept: Mapping[str, Any]
@@ -49,6 +51,12 @@ class MeshEntryTerms:
     """The tasks that its tasks follow, instead of a schedule."""
     spread_over: int | None = None
     """The interval over which its tasks are spread; None if the file says when they start."""
+    archives: tuple[Mapping[str, Any], ...] = ()
+    """Destinations of results, besides the node's own archives."""
+    contexts: Mapping[str, str] = field(default_factory=dict)
+    """The places on their hosts from which nodes measure, by name, if not as usual."""
+    far_takes_part: bool = True
+    """True if the dest takes part: a far end that must be named in the spec is only a target."""
     depth: int = 0
     """The number of entries that its tasks follow, one after the other: these are created first."""
 
@@ -61,7 +69,9 @@ class MeshEntryTerms:
         """Return the fields of the spec that name these ends."""
         if self.ends == _ENDS:
             return {"source": source, "dest": dest}
-        return {_BOTH: [source, dest]} if self.ends else {}
+        if self.ends == _SOURCE:
+            return {"source": source}
+        return {_BOTH: _each_once(source, dest)} if self.ends else {}
 
     def _spread(self, schedule: Mapping[str, Any], key: str) -> dict[str, Any]:
         """Return a schedule with the start that the task of a key gets, if it is spread."""
@@ -79,8 +89,17 @@ class MeshEntryTerms:
 
     def reference(self, key: str) -> dict[str, Any]:
         """Return the reference by which a task of this key is found again."""
-        reference = {"mesh": self.mesh, "key": key}
+        reference: dict[str, Any] = {"mesh": self.mesh, "key": key}
+        if self.archives:
+            reference["archives"] = checksum(self.archives)
+        if contexts := self.contexts_of(*key.split("/")[1:]):
+            reference["contexts"] = contexts
         return {**reference, "moments": dict(self.moments)} if self.moments else reference
+
+    def contexts_of(self, source: str, dest: str) -> dict[str, str]:
+        """Return where the participants of a pair measure, by name, if not as usual."""
+        ends = (source, dest) if self.far_takes_part else (source,)
+        return {name: self.contexts[name] for name in ends if name in self.contexts}
 
     def followed(self, source: str, dest: str) -> str | None:
         """Return the key of the task that the task of a pair follows, None if it follows none."""
@@ -102,18 +121,29 @@ class MeshEntryTerms:
             "reference": self.reference(key),
         }
         if not self.ends:
-            document[_BOTH] = [source, dest]
+            document[_BOTH] = _each_once(source, dest)
         if (after := self.dependency(followed)) is not None:
             document["after"] = after
         if schedule := self.posted_schedule(key):
             document["schedule"] = schedule
-        if self.tools:
-            document["tools"] = list(self.tools)
-        if self.priority:
-            document["priority"] = self.priority
-        if self.campaign:
-            document["campaign"] = self.campaign
-        return document
+        others = {
+            "tools": list(self.tools),
+            "priority": self.priority,
+            "campaign": self.campaign,
+            "contexts": self.contexts_of(source, dest),
+            "archives": [dict(archive) for archive in self.archives],
+        }
+        return document | {name: value for name, value in others.items() if value}
+
+
+def checksum(archives: Sequence[Mapping[str, Any]]) -> str:
+    """Return what shows that archives were changed, and is too short to find a password by."""
+    content = json.dumps(list(archives), sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()[:_CHECKSUM_DIGITS]
+
+
+def _each_once(source: str, dest: str) -> list[str]:
+    return [source] if source == dest else [source, dest]
 
 
 def terms_of(
@@ -160,6 +190,12 @@ def _terms_of(
         campaign=document.campaign,
         after=measure.after,
         spread_over=schedule.repeat if is_spread(schedule) else None,
+        archives=tuple(
+            document.archives[name].model_dump(mode="json", exclude_defaults=True)
+            for name in measure.archives
+        ),
+        contexts=measure.contexts,
+        far_takes_part="dest" not in schemas[test.type].get("required", ()),
         depth=depth,
     )
 
@@ -168,6 +204,8 @@ def end_fields(fields: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the fields of a spec that name the ends."""
     if all(name in fields for name in _ENDS):
         return _ENDS
+    if "source" in fields:
+        return _SOURCE
     return (_BOTH,) if _BOTH in fields else ()
 
 

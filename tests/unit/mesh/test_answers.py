@@ -114,5 +114,5 @@ def test_the_example_is_sound() -> None:
     fleet = a_fleet(*"abcde", groups={"edge": ("d", "e"), "fast": ("b", "d")})
     expansion, findings = lint(document, fleet, NOW)
     assert findings == []
-    assert {shape.shape for shape in document.measure} == {"full-mesh", "star", "pairs"}
-    assert len(expansion.pairs) == 20 + 4 + 7 + 3 + 7
+    assert {shape.shape for shape in document.measure} == {"full-mesh", "star", "pairs", "each"}
+    assert len(expansion.pairs) == 20 + 4 + 7 + 3 + 7 + 3

@@ -1,0 +1,116 @@
+"""Groups of a template, and the tasks that they give: who measures to whom, and who leads. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from node.pscheduler.psconfig.addresses import Address, AddressBook, Selected
+from node.pscheduler.psconfig.template import Document, pointer
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """The addresses of one task of the template.
+
+    ``flip`` is whether another address schedules it than the template wants, because that one has
+    no agent.
+    """
+
+    addresses: tuple[Address, ...]
+    scheduled_by: Address
+    flip: bool
+
+
+def pairings(name: str, task: Document, book: AddressBook) -> Iterator[Pairing]:
+    """Yield what a task of the template is for."""
+    wanted = task.get("scheduled-by", 0)
+    if not isinstance(wanted, int) or isinstance(wanted, bool) or wanted < 0:
+        book.report.add(pointer("tasks", name, "scheduled-by"), "is no index: the first counts")
+        wanted = 0
+    skipped = 0
+    for addresses in _combinations(str(task.get("group")), name, book):
+        if any(address.disabled for address in addresses):
+            continue
+        first = addresses[min(wanted, len(addresses) - 1)]
+        able = [address for address in addresses if not address.no_agent]
+        if not able:
+            skipped += 1
+        elif first.no_agent:
+            yield Pairing(addresses, able[0], flip=True)
+        else:
+            yield Pairing(addresses, first, flip=False)
+    if skipped:
+        why = f"{skipped} combinations are of addresses without an agent: nobody schedules these"
+        book.report.add(pointer("tasks", name), why)
+
+
+def _combinations(group: str, task: str, book: AddressBook) -> Iterator[tuple[Address, ...]]:
+    entry = book.template["groups"].get(group)
+    if entry is None:
+        book.report.add(pointer("tasks", task, "group"), f"there is no group {group}")
+        return
+    at = pointer("groups", group)
+    label = entry.get("default-address-label")
+    match entry.get("type"):
+        case "list":
+            for chosen in _selected(entry, "addresses", at, book):
+                if (address := book.address(chosen, label, "")) is not None:
+                    yield (address,)
+        case "mesh":
+            each = _selected(entry, "addresses", at, book)
+            yield from _pairs(entry, each, each, book)
+        case "disjoint":
+            left = _selected(entry, "a-addresses", at, book)
+            right = _selected(entry, "b-addresses", at, book)
+            yield from _pairs(entry, left, right, book)
+            if entry.get("unidirectional") is not True:
+                yield from _pairs(entry, right, left, book)
+        case other:
+            book.report.add(f"{at}/type", f"there is no type {other!r}")
+
+
+def _selected(entry: Document, member: str, at: str, book: AddressBook) -> list[Selected]:
+    selectors = entry.get(member, [])
+    if not isinstance(selectors, list):
+        book.report.add(f"{at}/{member}", "is no list")
+        return []
+    chosen = [
+        each
+        for number, selector in enumerate(selectors)
+        for each in book.selected(selector, f"{at}/{member}/{number}")
+    ]
+    return list(dict.fromkeys(chosen))
+
+
+def _pairs(
+    entry: Document, left: Sequence[Selected], right: Sequence[Selected], book: AddressBook
+) -> Iterator[tuple[Address, ...]]:
+    label = entry.get("default-address-label")
+    scope = entry.get("excludes-self", "host")
+    excluded = set(_excluded(entry, book))
+    for one, other in product(left, right):
+        if (one, other) in excluded:
+            continue
+        near, far = book.address(one, label, other.name), book.address(other, label, one.name)
+        if near is not None and far is not None and not _is_itself(near, far, scope):
+            yield near, far
+
+
+def _is_itself(near: Address, far: Address, scope: Any) -> bool:
+    same_host = near.host is not None and near.host == far.host
+    same_address = near.parent.lower() == far.parent.lower()
+    return {"host": same_host or same_address, "disabled": False}.get(scope, same_address)
+
+
+def _excluded(entry: Document, book: AddressBook) -> Iterator[tuple[Selected, Selected]]:
+    for pair in entry.get("excludes", ()):
+        if not isinstance(pair, dict):
+            continue
+        targets = pair.get("target-addresses", ())
+        for one in book.selected(pair.get("local-address"), ""):
+            for selector in targets:
+                for other in book.selected(selector, ""):
+                    yield one, other

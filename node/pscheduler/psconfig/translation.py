@@ -1,0 +1,477 @@
+"""A template of psConfig becomes a mesh file of ours, with a report of what it does not have. Pure.
+
+Each task of the template is expanded to its pairs, with variables replaced, and each pair is
+translated; pairs that have everything in common but their ends become one entry.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from node.model import times
+from node.pscheduler import archives
+from node.pscheduler import times as their_times
+from node.pscheduler.psconfig.addresses import Address, AddressBook
+from node.pscheduler.psconfig.nodes import NodeFinder, Place
+from node.pscheduler.psconfig.pairings import Pairing, pairings
+from node.pscheduler.psconfig.shapes import Names, Pair, Shapes, slug
+from node.pscheduler.psconfig.template import Document, Omission, Report, pointer
+from node.pscheduler.psconfig.variables import JqProgram, Scope, VariableError, expand
+from node.pscheduler.refusals import Refusal
+from node.pscheduler.tests.contract import Language, ParleyTest
+
+_ENDS = ("source", "dest", "participants")
+_MULTI_RESULT = "background-multi"
+_DESCRIPTIVE = (
+    "addresses", "address-classes", "archives", "contexts", "groups", "hosts", "schedules",
+    "tasks", "tests",
+)  # fmt: skip
+_CONTEXTS = {"linuxnns": ("namespace", "namespace")}
+"""By context of pScheduler: ours, and the member of its data that names it."""
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """The nodes that are known here, the tools by the tests they measure, and languages of tests.
+
+    ``own`` is the name of the node whose part of the template is wanted, None for all of it, and
+    ``own_addresses`` are its addresses.
+    """
+
+    finder: NodeFinder
+    nodes: Collection[str]
+    tools: Mapping[str, Collection[str]]
+    languages: Mapping[str, Language]
+    known_ips: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    own: str | None = None
+    own_addresses: Sequence[str] | None = None
+
+
+@dataclass(frozen=True)
+class Translated:
+    """A mesh file, as its JSON, and what the template has that it has not."""
+
+    mesh: Document
+    omissions: tuple[Omission, ...]
+    tasks: int
+    """Number of pairs that were translated."""
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """One task of ours: everything but its ends is the ``terms`` that others may share."""
+
+    source: str
+    dest: str
+    test: str
+    spec: Mapping[str, Any]
+    archives: tuple[str, ...]
+    contexts: Mapping[str, str]
+    schedule: Mapping[str, Any] | None
+    tools: tuple[str, ...]
+    participants: tuple[str, ...]
+
+    @property
+    def terms(self) -> str:
+        """Return what two tasks of one entry have in common, as a text."""
+        content = [self.test, self.spec, self.archives, self.schedule, self.tools]
+        return json.dumps(content, sort_keys=True)
+
+
+class _Left(Exception):
+    """A pair that is left out; the report says why."""
+
+
+def translate(template: Document, name: str, fleet: Fleet, jq: JqProgram) -> Translated:
+    """Return the mesh file of a template whose includes are in it already."""
+    return _Translation(template, name, fleet, jq).mesh()
+
+
+class _Translation:
+    """One template while it is translated."""
+
+    def __init__(self, template: Document, name: str, fleet: Fleet, jq: JqProgram) -> None:
+        """Begin with an empty mesh file."""
+        self._template = template
+        self._name = name
+        self._fleet = fleet
+        self._jq = jq
+        self._report = Report()
+        self._book = AddressBook(template, self._report, jq, fleet.own_addresses, fleet.known_ips)
+        self._groups = Names(set(fleet.nodes))
+        self._shapes = Shapes(fleet.nodes, self._groups)
+        self._tests, self._schedules, self._archives = Names(), Names(), Names()
+        self._labels: set[str] = set()
+        self._measures: list[Document] = []
+        self._count = 0
+
+    def mesh(self) -> Translated:
+        """Translate all tasks."""
+        for name, task in self._template["tasks"].items():
+            if task.get("disabled") is not True:
+                self._task(name, task)
+        self._unsaid()
+        mesh = {
+            "name": slug(self._name, "mesh"),
+            "groups": self._groups.contents,
+            "tests": self._tests.contents,
+            "schedules": self._schedules.contents,
+            "archives": self._archives.contents,
+            "measure": self._measures,
+        }
+        kept = {key: value for key, value in mesh.items() if value}
+        return Translated(kept, self._report.omissions, self._count)
+
+    def _unsaid(self) -> None:
+        """Report members that a mesh file has no place for."""
+        if "_meta" in self._template:
+            self._report.add("/_meta", "a mesh file has no descriptions")
+        for section in _DESCRIPTIVE:
+            for name, entry in self._template[section].items():
+                if "_meta" in entry:
+                    why = "a mesh file has no descriptions"
+                    self._report.add(pointer(section, name, "_meta"), why)
+        for name in self._template["subtasks"]:
+            why = "subtasks have no counterpart; an entry may follow another one: after"
+            self._report.add(pointer("subtasks", name), why)
+
+    # One task of the template
+
+    def _task(self, name: str, task: Document) -> None:
+        test = self._template["tests"].get(task.get("test"))
+        if test is None:
+            self._report.add(pointer("tasks", name, "test"), f"there is no test {task.get('test')}")
+            return
+        language = self._fleet.languages.get(str(test.get("type")))
+        if language is None:
+            at = pointer("tests", task["test"], "type")
+            self._report.add(at, f"there is no test {test.get('type')} here")
+            return
+        for member in ("reference", "subtasks"):
+            if task.get(member):
+                why = "tasks of a mesh have a reference of their own, by which they are found"
+                if member == "subtasks":
+                    why = "subtasks have no counterpart; an entry may follow another one: after"
+                self._report.add(pointer("tasks", name, member), why)
+        schedule = self._schedule(name, task)
+        wanted = list(self._wanted(name, task, test, language, schedule))
+        self._count += len(wanted)
+        self._entries(name, task, wanted)
+
+    def _wanted(
+        self,
+        name: str,
+        task: Document,
+        test: Document,
+        language: Language,
+        schedule: Document | None,
+    ) -> Iterator[_Wanted]:
+        for pairing in pairings(name, task, self._book):
+            leader = self._fleet.finder.find(pairing.scheduled_by.parent)
+            if self._fleet.own not in (None, leader and leader.node):
+                continue
+            try:
+                yield self._one(name, task, test, language, schedule, pairing)
+            except _Left:
+                continue
+
+    def _one(
+        self,
+        name: str,
+        task: Document,
+        test: Document,
+        language: Language,
+        schedule: Document | None,
+        pairing: Pairing,
+    ) -> _Wanted:
+        scope = self._scope(task, test, pairing)
+        at = pointer("tests", task["test"], "spec")
+        spec = self._expanded(test.get("spec"), scope, at)
+        found = self._translated(language, spec, pairing, at)
+        contexts = self._contexts(found, pairing)
+        ends = self._ends(found, at)
+        kept = {key: value for key, value in found.spec.items() if key not in _ENDS}
+        timing = schedule
+        if timing is None and language.enumeration().get("scheduling-class") == _MULTI_RESULT:
+            timing = {"repeat": kept.get("duration", "P1D"), "slip": "PT0S"}
+        return _Wanted(
+            *ends,
+            found.type,
+            kept,
+            tuple(self._archived(task, pairing, scope)),
+            contexts,
+            timing,
+            self._tools(name, task, found),
+            found.participants,
+        )
+
+    def _scope(self, task: Document, test: Document, pairing: Pairing) -> Scope:
+        book, addresses = self._book, pairing.addresses
+        names = self._archive_names(task, pairing)
+        facts = {
+            "addresses": [address.facts for address in addresses],
+            "archives": [self._template["archives"][each] for each in names],
+            "contexts": [
+                self._template["contexts"].get(each)
+                for address in addresses
+                for each in address.contexts
+            ],
+            "hosts": [book.host(address.host) for address in addresses],
+            "task": task,
+            "test": test,
+        }
+        if (schedule := self._template["schedules"].get(task.get("schedule"))) is not None:
+            facts["schedule"] = schedule
+        return Scope(addresses, pairing.scheduled_by, pairing.flip, facts, self._jq)
+
+    def _expanded(self, value: Any, scope: Scope, at: str) -> Any:
+        try:
+            return expand(value, scope)
+        except VariableError as error:
+            self._report.add(at, str(error))
+            raise _Left from None
+
+    def _translated(self, language: Language, spec: Any, pairing: Pairing, at: str) -> ParleyTest:
+        try:
+            language.check(spec)
+            names = language.participants(spec).names
+            hosts = [self._node(name or pairing.scheduled_by.address, pairing) for name in names]
+            return language.to_parley(spec, [host.node for host in hosts])
+        except Refusal as refusal:
+            self._report.add(at, refusal.text)
+            raise _Left from None
+
+    def _node(self, host: str, pairing: Pairing) -> Place:
+        """Return the node of a host that takes part.
+
+        :raises _Left: none is known here.
+        """
+        place = self._fleet.finder.find(host)
+        if place is None:
+            for address in pairing.addresses:
+                if host in (address.address, address.pscheduler) and address.parent != host:
+                    place = self._fleet.finder.find(address.parent)
+        if place is None:
+            at = next((a.pointer for a in pairing.addresses if a.address == host), "/addresses")
+            why = f"{host} is no node that is known here: parley node add https://{host}"
+            self._report.add(at, why)
+            raise _Left
+        return place
+
+    def _contexts(self, found: ParleyTest, pairing: Pairing) -> dict[str, str]:
+        """Return where participants measure, if not as usual.
+
+        :raises _Left: a node does not measure from where the template wants.
+        """
+        contexts: dict[str, str] = {}
+        for number, node in enumerate(found.participants):
+            address = pairing.addresses[min(number, len(pairing.addresses) - 1)]
+            given = [self._context(name, address) for name in address.contexts]
+            words = [word for word in given if word]
+            wanted = found.addresses.get(node, address.address)
+            place = self._fleet.finder.find(wanted)
+            if not words and place is not None and place.node == node and place.context:
+                words = [place.context]
+            if len(words) > 1:
+                self._report.add(address.pointer, "several contexts at once have no counterpart")
+                raise _Left
+            if not words and (place is None or place.node != node):
+                why = (
+                    f"{node} does not measure from {wanted}: its owner allows that with "
+                    f"PARLEY_CONTEXTS=address:{wanted}"
+                )
+                self._report.add(address.pointer, why)
+                raise _Left
+            contexts |= dict.fromkeys([node] if words else [], "".join(words))
+        return contexts
+
+    def _context(self, name: str, address: Address) -> str | None:
+        entry = self._template["contexts"].get(name)
+        at = pointer("contexts", name)
+        if entry is None:
+            self._report.add(address.pointer, f"there is no context {name}")
+            raise _Left
+        kind, data = str(entry.get("context")), entry.get("data")
+        if kind == "changenothing":
+            return None
+        if kind not in _CONTEXTS or not isinstance(data, dict):
+            self._report.add(at, f"the context {kind} has no counterpart")
+            raise _Left
+        ours, member = _CONTEXTS[kind]
+        return f"{ours}:{data.get(member)}"
+
+    def _ends(self, found: ParleyTest, at: str) -> Pair:
+        """Return source and dest; they are the same where there is no far end."""
+        named = found.participants
+        if len(named) > 2:  # noqa: PLR2004 - a mesh has pairs
+            self._report.add(
+                at, f"a mesh measures in pairs, and this has {len(named)} participants"
+            )
+            raise _Left
+        source, dest = found.spec.get("source") or named[0], found.spec.get("dest")
+        if dest is None:
+            return source, named[-1]
+        place = self._fleet.finder.find(dest)
+        known = place is not None and (place.context is None or dest in self._fleet.nodes)
+        return source, place.node if known and place is not None else dest
+
+    # Archives, tools, schedules
+
+    def _archive_names(self, task: Document, pairing: Pairing) -> list[str]:
+        host = self._book.host(pairing.scheduled_by.host)
+        names = [*task.get("archives", ()), *host.get("archives", ())]
+        return [name for name in dict.fromkeys(names) if name in self._template["archives"]]
+
+    def _archived(self, task: Document, pairing: Pairing, scope: Scope) -> Iterator[str]:
+        for name in task.get("archives", ()):
+            if name not in self._template["archives"]:
+                self._report.add("/tasks", f"there is no archive {name}")
+        for name in self._archive_names(task, pairing):
+            at = pointer("archives", name)
+            entry = {k: v for k, v in self._template["archives"][name].items() if k != "_meta"}
+            given = self._expanded(entry, scope, at)
+            # Archives of a template may have all members, whatever their schema says.
+            try:
+                translated = archives.to_parley({**given, "schema": archives.SCHEMA_MAX})
+            except Refusal as refusal:
+                self._report.add(at, refusal.text)
+                continue
+            for note in translated.notes:
+                self._report.add(at, f"differs: {note}")
+            choice = translated.choice.model_dump(mode="json", exclude_defaults=True)
+            choice["spec"] = {k: v for k, v in choice["spec"].items() if v is not None}
+            yield self._archives.of(slug(name, "archive"), choice, json.dumps(choice))
+
+    def _tools(self, name: str, task: Document, found: ParleyTest) -> tuple[str, ...]:
+        able = [tool for tool, tests in self._fleet.tools.items() if found.type in tests]
+        wanted = [str(tool) for tool in task.get("tools", ())]
+        at = pointer("tasks", name, "tools")
+        kept = [tool for tool in wanted if tool in able]
+        if lacking := [tool for tool in wanted if tool not in able]:
+            instead = "" if kept else "; any tool may measure instead"
+            words = ", ".join(lacking)
+            self._report.add(at, f"there is no tool {words} for {found.type} here{instead}")
+        if found.tools:
+            return tuple(tool for tool in found.tools if not kept or tool in kept) or found.tools
+        return tuple(kept)
+
+    def _schedule(self, name: str, task: Document) -> Document | None:
+        wanted = task.get("schedule")
+        if wanted is None:
+            return None
+        entry = self._template["schedules"].get(wanted)
+        if entry is None:
+            self._report.add(pointer("tasks", name, "schedule"), f"there is no schedule {wanted}")
+            return None
+        return schedule_of(entry, pointer("schedules", wanted), self._report)
+
+    # Entries
+
+    def _entries(self, name: str, task: Document, wanted: Sequence[_Wanted]) -> None:
+        by_terms: dict[str, list[list[_Wanted]]] = {}
+        for each in wanted:
+            _place(each, by_terms.setdefault(each.terms, []))
+        entries = [entry for several in by_terms.values() for entry in several]
+        label = slug(name, "task")
+        for entry in entries:
+            sources = {each.source for each in entry}
+            suffix = f"-{slug(*sources)}" if len(entries) > 1 and len(sources) == 1 else ""
+            self._entry(self._label(f"{label}{suffix}"), task, entry)
+
+    def _label(self, wanted: str) -> str:
+        label, number = wanted, 1
+        while label in self._labels:
+            number += 1
+            label = f"{wanted}-{number}"
+        self._labels.add(label)
+        return label
+
+    def _entry(self, label: str, task: Document, entry: Sequence[_Wanted]) -> None:
+        first = entry[0]
+        pairs = list(dict.fromkeys((each.source, each.dest) for each in entry))
+        test = {"type": first.test, "spec": dict(first.spec), "tools": list(first.tools)}
+        used = {key: value for key, value in test.items() if value}
+        group = str(task.get("group"))
+        measure: Document = {
+            "name": label,
+            **self._shapes.described(pairs, slug(group, "group"), self._sides(group, pairs)),
+            "test": self._tests.of(slug(task["test"], "test"), used, json.dumps(used)),
+        }
+        if first.schedule is not None:
+            wanted = slug(str(task.get("schedule") or "continuous"), "schedule")
+            content = json.dumps(first.schedule)
+            measure["schedule"] = self._schedules.of(wanted, first.schedule, content)
+        if (priority := task.get("priority")) is not None:
+            measure["priority"] = priority
+        if first.archives:
+            measure["archives"] = list(first.archives)
+        contexts = {node: word for each in entry for node, word in each.contexts.items()}
+        if contexts:
+            measure["contexts"] = contexts
+        self._measures.append(measure)
+
+    def _sides(self, group: str, pairs: Sequence[Pair]) -> dict[str, list[str]]:
+        """Return the names on both sides of a disjoint group, of those that have pairs."""
+        entry = self._template["groups"].get(group, {})
+        present = {name for pair in pairs for name in pair}
+        sides = {}
+        for side in ("a", "b"):
+            names = []
+            for selector in entry.get(f"{side}-addresses", ()):
+                for chosen in self._book.selected(selector, pointer("groups", group)):
+                    address = self._book.address(chosen, entry.get("default-address-label"), "")
+                    place = None if address is None else self._fleet.finder.find(address.parent)
+                    name = place.node if place else (address.address if address else "")
+                    names += [name] if name in present else []
+            sides[side] = list(dict.fromkeys(names))
+        return sides
+
+
+def _place(each: _Wanted, entries: list[list[_Wanted]]) -> None:
+    """Add a task to the first entry whose nodes measure from the same places."""
+    for entry in entries:
+        known = {node: word for other in entry for node, word in other.contexts.items()}
+        ends = {name for other in entry for name in other.participants}
+        same = all(
+            known.get(node) == word or node not in ends for node, word in each.contexts.items()
+        )
+        others = set(each.participants) - set(each.contexts)
+        if same and not others & set(known):
+            entry.append(each)
+            return
+    entries.append([each])
+
+
+def schedule_of(entry: Document, at: str, report: Report) -> Document:
+    """Return a schedule of ours for one of a template."""
+    schedule: Document = {"slip": "PT0S"}
+    readers = {"start": _moment, "until": _moment, "repeat": _duration, "slip": _duration}
+    for member, read in readers.items():
+        if (value := entry.get(member)) is None:
+            continue
+        try:
+            schedule[member] = read(str(value))
+        except ValueError:
+            report.add(f"{at}/{member}", f"{value} has no counterpart; it is left out")
+    if entry.get("sliprand") is True:
+        schedule["slip_random"] = True
+    if (runs := entry.get("max-runs")) is not None:
+        schedule["max_runs"] = runs
+    known = {"start", "until", "repeat", "slip", "sliprand", "max-runs", "_meta"}
+    for member in sorted(set(entry) - known):
+        report.add(f"{at}/{member}", "has no counterpart")
+    return schedule
+
+
+def _duration(text: str) -> str:
+    return times.format_duration(their_times.parse_duration(text))
+
+
+def _moment(text: str) -> str:
+    if text.removeprefix("@").startswith("P"):
+        times.moment_after(text, 0)
+        return text
+    return times.format_instant(their_times.parse_instant(text))

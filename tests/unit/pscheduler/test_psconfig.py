@@ -1,0 +1,414 @@
+"""Templates of psConfig become mesh files that pass the checks, with a report of the rest."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from node.mesh.document import parse
+from node.mesh.expansion import MeshInventory
+from node.mesh.lint import lint
+from node.mesh.terms import terms_of
+from node.model.errors import InvalidDocument
+from node.plugins.registry import tests as parley_tests
+from node.plugins.registry import tools as parley_tools
+from node.pscheduler.psconfig import template as templates
+from node.pscheduler.psconfig.nodes import KnownNode, NodeFinder
+from node.pscheduler.psconfig.template import Report
+from node.pscheduler.psconfig.translation import Fleet, Translated, translate
+from node.pscheduler.psconfig.writing import to_toml
+from node.pscheduler.tests.registry import LANGUAGES
+from tests.unit.mesh.kept import NOW, SCHEMAS
+
+NODES = [KnownNode(name, f"{name}.example") for name in "abcd"]
+TOOLS = {name: tool.tests for name, tool in parley_tools().items()}
+
+TEMPLATE: dict[str, Any] = {
+    "addresses": {name: {"address": f"{name}.example", "tags": [name]} for name in "abc"},
+    "groups": {"all": {"type": "mesh", "addresses": [{"name": name} for name in "abc"]}},
+    "tests": {
+        "ping": {
+            "type": "rtt",
+            "spec": {"source": "{% address[0] %}", "dest": "{% address[1] %}", "count": 5},
+        }
+    },
+    "schedules": {"often": {"repeat": "PT10M", "slip": "PT10M", "sliprand": True}},
+    "tasks": {"pings": {"group": "all", "test": "ping", "schedule": "often"}},
+}
+
+
+def no_jq(program: str, document: Any) -> Any:
+    """Fail: this template has no program of jq."""
+    pytest.fail(f"jq was asked for {program} on {document}")
+
+
+def changed(*steps: tuple[str, Any]) -> dict[str, Any]:
+    """Return the template with other values at these places, such as ``tasks/pings/tools``."""
+    whole: dict[str, Any] = json.loads(json.dumps(TEMPLATE))
+    for path, value in steps:
+        *way, last = path.split("/")
+        place = whole
+        for step in way:
+            place = place.setdefault(step, {})
+        place[last] = value
+    return whole
+
+
+def translated(
+    template: Mapping[str, Any],
+    nodes: Sequence[KnownNode] = NODES,
+    *,
+    own: str | None = None,
+    ips: Mapping[str, Sequence[str]] | None = None,
+    jq: Any = no_jq,
+    included: Mapping[str, Any] | None = None,
+) -> Translated:
+    """Return the mesh of a template."""
+    report = Report()
+    whole = templates.with_includes(
+        templates.parse(json.dumps(template)), dict(included or {}), report
+    )
+    fleet = Fleet(
+        NodeFinder(nodes, {}, ips or {}),
+        {node.name for node in nodes},
+        TOOLS,
+        LANGUAGES,
+        ips or {},
+        own,
+        None if own is None else [f"{own}.example"],
+    )
+    return translate(whole, "Example Mesh", fleet, jq)
+
+
+def pairs_of(mesh: Translated, nodes: Sequence[KnownNode] = NODES) -> set[str]:
+    """Return the keys of the tasks of a mesh file, which must pass all checks."""
+    text = to_toml(mesh.mesh, mesh.omissions, "https://example/psconfig.json")
+    parsed = parse(text, toml=True)
+    assert parsed.faults == (), text
+    assert parsed.document is not None
+    inventory = MeshInventory(
+        nodes={node.name: 8 for node in nodes}, tests=SCHEMAS, tools=TOOLS, campaigns=frozenset()
+    )
+    expansion, findings = lint(parsed.document, inventory, NOW)
+    assert findings == [], text
+    terms = terms_of(parsed.document, SCHEMAS)
+    for key, pair in expansion.pairs.items():
+        spec = terms[pair.measure].document(key, pair.source, pair.dest)["test"]["spec"]
+        parley_tests()[terms[pair.measure].test].spec_model.model_validate(spec)
+    return set(expansion.pairs)
+
+
+def why(mesh: Translated) -> dict[str, str]:
+    """Return what is left out, by its place."""
+    return {omission.pointer: omission.why for omission in mesh.omissions}
+
+
+def test_a_mesh_becomes_a_full_mesh() -> None:
+    """Each ordered pair of a mesh is a task, and the schedule is the same."""
+    mesh = translated(TEMPLATE)
+    assert mesh.omissions == ()
+    assert mesh.mesh["name"] == "example-mesh"
+    [measure] = mesh.mesh["measure"]
+    assert (measure["shape"], measure["members"]) == ("full-mesh", ["a", "b", "c"])
+    assert mesh.mesh["schedules"] == {
+        "often": {"repeat": "PT10M", "slip": "PT10M", "slip_random": True}
+    }
+    assert mesh.tasks == 6
+    assert pairs_of(mesh) == {f"pings/{s}/{d}" for s in "abc" for d in "abc" if s != d}
+
+
+GROUPS: list[tuple[dict[str, Any], set[str]]] = [
+    (
+        {"type": "disjoint", "a-addresses": [{"name": "a"}], "b-addresses": [{"name": "b"}]},
+        {"a/b", "b/a"},
+    ),
+    (
+        {
+            "type": "disjoint",
+            "unidirectional": True,
+            "a-addresses": [{"name": "a"}, {"name": "b", "disabled": True}],
+            "b-addresses": [{"name": "b"}, {"name": "c"}],
+        },
+        {"a/b", "a/c"},
+    ),
+    (
+        {
+            "type": "mesh",
+            "addresses": [{"name": "a"}, {"name": "b"}, {"name": "c"}],
+            "excludes": [
+                {"local-address": {"name": "a"}, "target-addresses": [{"name": "b"}]},
+            ],
+        },
+        {"a/c", "b/a", "b/c", "c/a", "c/b"},
+    ),
+    ({"type": "mesh", "addresses": [{"class": "some"}]}, {"a/b", "b/a"}),
+]
+
+
+@pytest.mark.parametrize(("group", "pairs"), GROUPS)
+def test_groups_give_the_pairs_that_they_give_there(group: dict[str, Any], pairs: set[str]) -> None:
+    """Disjoint groups, exclusions, classes, and disabled addresses give the same pairs."""
+    classes = {
+        "some": {
+            "data-source": {"type": "current-config"},
+            "match-filter": {
+                "type": "or",
+                "filters": [{"type": "tag", "tag": "a"}, {"type": "tag", "tag": "b"}],
+            },
+        }
+    }
+    mesh = translated(changed(("groups/all", group), ("address-classes", classes)))
+    assert pairs_of(mesh) == {f"pings/{pair}" for pair in pairs}
+    assert mesh.omissions == ()
+
+
+FILTERS: list[tuple[dict[str, Any], str]] = [
+    ({"type": "netmask", "netmask": "192.0.2.0/24"}, "ab"),
+    ({"type": "ip-version", "ip-version": 6}, "c"),
+    ({"type": "not", "filter": {"type": "ip-version", "ip-version": 6}}, "ab"),
+    ({"type": "host", "tag": "big"}, "b"),
+    ({"type": "host", "no-agent": True}, "b"),
+    ({"type": "address-class", "class": "tagged"}, "a"),
+    ({"type": "jq", "jq": {"script": ".tags[0]"}}, "abc"),
+    ({"type": "unknown"}, ""),
+]
+
+
+@pytest.mark.parametrize(("wanted", "members"), FILTERS)
+def test_filters_of_classes_choose_addresses(wanted: dict[str, Any], members: str) -> None:
+    """Each filter of an address class chooses the addresses that it chooses there."""
+    classes = {
+        "some": {"data-source": {"type": "current-config"}, "match-filter": wanted},
+        "tagged": {
+            "data-source": {"type": "current-config"},
+            "match-filter": {"type": "tag", "tag": "a"},
+        },
+    }
+    group = {
+        "type": "disjoint",
+        "unidirectional": True,
+        "excludes-self": "disabled",
+        "a-addresses": [{"class": "some"}],
+        "b-addresses": [{"name": "d"}],
+    }
+    mesh = translated(
+        changed(
+            ("address-classes", classes),
+            ("addresses/d", {"address": "d.example"}),
+            ("addresses/b/host", "large"),
+            ("hosts/large", {"tags": ["big"], "no-agent": True}),
+            ("groups/all", group),
+        ),
+        ips={
+            "a.example": ["192.0.2.1"],
+            "b.example": ["192.0.2.2"],
+            "c.example": ["2001:db8::3"],
+            "d.example": ["192.0.2.4"],
+        },
+        jq=lambda _, document: document.get("tags"),
+    )
+    chosen = {key.split("/")[1] for key in pairs_of(mesh)} if mesh.mesh.get("measure") else set()
+    assert chosen == set(members)
+
+
+def test_a_target_that_is_no_node_is_a_far_end() -> None:
+    """An address without agent and node is measured to, but measures nothing."""
+    mesh = translated(
+        changed(
+            ("addresses/far", {"address": "192.0.2.7", "no-agent": True}),
+            (
+                "groups/all",
+                {
+                    "type": "disjoint",
+                    "a-addresses": [{"name": "a"}, {"name": "b"}],
+                    "b-addresses": [{"name": "far"}],
+                },
+            ),
+        )
+    )
+    assert pairs_of(mesh) == {"pings/a/192.0.2.7", "pings/b/192.0.2.7"}
+    assert why(mesh) == {
+        "/addresses/far": "192.0.2.7 is no node that is known here: parley node add "
+        "https://192.0.2.7"
+    }
+
+
+def test_a_list_measures_without_far_end() -> None:
+    """Tests of one host alone are tasks of each node."""
+    mesh = translated(
+        changed(
+            ("groups/all/type", "list"),
+            (
+                "tests/ping",
+                {"type": "dns", "spec": {"host": "{% address[0] %}", "query": "x", "record": "a"}},
+            ),
+        )
+    )
+    assert mesh.mesh["measure"][0]["shape"] == "each"
+    assert pairs_of(mesh) == {"pings/a/a", "pings/b/b", "pings/c/c"}
+
+
+def test_archives_are_kept_for_the_address_that_schedules() -> None:
+    """Variables of archives have the value of each pair, so entries are divided by it."""
+    archive = {
+        "archiver": "http",
+        "data": {
+            "schema": 3,
+            "_url": "https://archive.example/logstash",
+            "op": "put",
+            "_headers": {"x-ps-observer": "{% scheduled_by_address %}"},
+        },
+        "ttl": "P1D",
+        "_meta": {"esmond_url": "https://archive.example/esmond"},
+    }
+    mesh = translated(
+        changed(
+            ("archives", {"main": archive, "old": {"archiver": "esmond", "data": {"url": "x"}}}),
+            ("tasks/pings/archives", ["main", "old", "none"]),
+        )
+    )
+    assert len(pairs_of(mesh)) == 6
+    observers = {
+        name: choice["spec"]["headers"]["x-ps-observer"]
+        for name, choice in mesh.mesh["archives"].items()
+    }
+    assert set(observers.values()) == {"a.example", "b.example", "c.example"}
+    for measure in mesh.mesh["measure"]:
+        [used] = measure["archives"]
+        assert measure["name"] == f"pings-{observers[used].removesuffix('.example')}"
+        assert measure["shape"] == "star"
+    assert set(why(mesh)) == {"/archives/main/_meta", "/archives/old", "/tasks"}
+
+
+def test_labels_and_remote_addresses_say_where_to_measure() -> None:
+    """A labelled address is a context of its node if that offers it, and is left out otherwise."""
+    template = changed(
+        ("addresses/a/labels", {"fast": {"address": "192.0.2.65"}}),
+        ("addresses/b/labels", {"fast": {"address": "192.0.2.66"}}),
+        ("groups/all/default-address-label", "fast"),
+    )
+    nodes = [
+        KnownNode("a", "a.example", contexts={"address:192.0.2.65": "192.0.2.65"}),
+        KnownNode("b", "b.example", contexts={"interface:eth1": "192.0.2.66"}),
+        *NODES[2:],
+    ]
+    mesh = translated(template, nodes)
+    assert pairs_of(mesh, nodes) == {"pings/a/192.0.2.66", "pings/b/192.0.2.65"}
+    [measure] = mesh.mesh["measure"]
+    assert measure["contexts"] == {"a": "address:192.0.2.65", "b": "interface:eth1"}
+    lacking = translated(template)
+    assert lacking.tasks == 0
+    assert "PARLEY_CONTEXTS=address:192.0.2.65" in why(lacking)["/addresses/a"]
+
+
+def test_contexts_become_contexts() -> None:
+    """A network namespace is one of ours; another context leaves the pairs out."""
+    contexts = {
+        "inner": {"context": "linuxnns", "data": {"namespace": "wa"}},
+        "odd": {"context": "vrf", "data": {}},
+    }
+    mesh = translated(
+        changed(
+            ("contexts", contexts),
+            ("addresses/a/contexts", ["inner"]),
+            ("addresses/c/contexts", ["odd"]),
+        )
+    )
+    assert pairs_of(mesh) == {"pings/a/b", "pings/a/c", "pings/b/a", "pings/b/c"}
+    assert mesh.mesh["measure"][0]["contexts"] == {"a": "namespace:wa"}
+    assert why(mesh) == {"/contexts/odd": "the context vrf has no counterpart"}
+
+
+def test_jq_in_variables_sees_the_task() -> None:
+    """A program of jq gets the task's addresses, and may give another type than text."""
+    asked: list[tuple[str, Any]] = []
+
+    def jq(program: str, document: Any) -> Any:
+        asked.append((program, document))
+        return 7
+
+    mesh = translated(changed(("tests/ping/spec/count", "{% jq .test._meta.count %}")), jq=jq)
+    assert {entry["spec"]["count"] for entry in mesh.mesh["tests"].values()} == {7}
+    program, facts = asked[0]
+    assert program == ".test._meta.count"
+    assert [address["address"] for address in facts["addresses"]] == ["a.example", "b.example"]
+    assert set(facts) >= {"addresses", "archives", "contexts", "hosts", "task", "test", "schedule"}
+
+
+LEFT_OUT: list[tuple[list[tuple[str, Any]], str, str]] = [
+    ([("tests/ping/type", "snmpget")], "/tests/ping/type", "there is no test snmpget here"),
+    ([("tests/ping/spec/other", 1)], "/tests/ping/spec", "other"),
+    ([("tests/ping/spec/dest", "{% address[2] %}")], "/tests/ping/spec", "gives 2 addresses"),
+    ([("tests/ping/spec/dest", "{% nonsense %}")], "/tests/ping/spec", "no variable"),
+    ([("tasks/pings/tools", ["paping"])], "/tasks/pings/tools", "any tool may measure instead"),
+    ([("tasks/pings/group", "none")], "/tasks/pings/group", "there is no group none"),
+    ([("tasks/pings/test", "none")], "/tasks/pings/test", "there is no test none"),
+    ([("tasks/pings/schedule", "none")], "/tasks/pings/schedule", "there is no schedule none"),
+    ([("tasks/pings/reference", {"x": 1})], "/tasks/pings/reference", "reference of their own"),
+    ([("schedules/often/start", "soon")], "/schedules/often/start", "has no counterpart"),
+    ([("groups/all/type", "ring")], "/groups/all/type", "there is no type 'ring'"),
+    ([("groups/all/addresses/0", {"name": "z"})], "/groups/all/addresses/0", "no address z"),
+    ([("addresses/c/address", "z.example")], "/addresses/c", "parley node add https://z.example"),
+    ([("_meta", {"display-name": "x"})], "/_meta", "no descriptions"),
+    ([("subtasks", {"s": {"test": "ping"}})], "/subtasks/s", "no counterpart"),
+]
+
+
+@pytest.mark.parametrize(("changes", "place", "words"), LEFT_OUT)
+def test_nothing_is_left_out_in_silence(
+    changes: list[tuple[str, Any]], place: str, words: str
+) -> None:
+    """A part that has no counterpart is told with its place in the template, and why."""
+    if changes[0][0].endswith("addresses/0"):
+        changes = [("groups/all/addresses", [{"name": "z"}, {"name": "a"}, {"name": "b"}])]
+    mesh = translated(changed(*changes))
+    assert words in why(mesh)[place]
+    text = to_toml(mesh.mesh, mesh.omissions, "x.json")
+    assert re.search(rf"^#   {re.escape(place)}: .*{re.escape(words)}", text, re.MULTILINE)
+
+
+def test_a_node_has_the_part_that_it_schedules() -> None:
+    """A node's part is what its own address schedules, and the agent's place if that has none."""
+    assert pairs_of(translated(TEMPLATE, own="b")) == {"pings/b/a", "pings/b/c"}
+    flipped = changed(("addresses/c/no-agent", True))
+    assert pairs_of(translated(flipped, own="b")) == {"pings/b/a", "pings/b/c", "pings/c/b"}
+
+
+def test_included_templates_add_what_is_missing() -> None:
+    """Entries of included templates are used, unless the including one has its own."""
+    included = {"addresses": {"d": {"address": "d.example"}}, "schedules": {"often": {}}}
+    group = {"type": "mesh", "addresses": [{"name": "a"}, {"name": "d"}]}
+    template = changed(("groups/all", group), ("includes", ["https://x/d.json"]))
+    report = Report()
+    whole = templates.with_includes(template, {"https://x/d.json": included}, report)
+    assert [omission.pointer for omission in report.omissions] == ["/schedules/often"]
+    assert pairs_of(translated(whole)) == {"pings/a/d", "pings/d/a"}
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("{", ""),
+        ("[]", ""),
+        ('{"tasks": []}', "/tasks"),
+        ('{"tasks": {"x": 1}}', "/tasks/x"),
+        ('{"includes": [1]}', "/includes"),
+    ],
+)
+def test_a_broken_template_is_refused(text: str, place: str) -> None:
+    """A text that is no template is refused, with the place of the fault."""
+    with pytest.raises(InvalidDocument) as refused:
+        templates.parse(text)
+    assert [fault.pointer for fault in refused.value.faults] == [place]
+
+
+def test_texts_of_a_template_cannot_break_the_file() -> None:
+    """The file is TOML with just the names and texts of the template, whatever these are."""
+    name = 'x"\n[tasks]\x7f é'
+    template = changed(("addresses/a/tags", [name]), (f"tasks/{name.replace('/', '')}", {}))
+    template["tasks"] = {name: TEMPLATE["tasks"]["pings"]}
+    assert len(pairs_of(translated(template))) == 6
