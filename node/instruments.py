@@ -7,9 +7,12 @@ lead are in its row of ``lead_process``, as it may be a process of its own.
 
 from __future__ import annotations
 
+import math
+
 from prometheus_client import (
     CollectorRegistry,
     Counter,
+    Gauge,
     GCCollector,
     Histogram,
     PlatformCollector,
@@ -67,12 +70,27 @@ class Instruments:
             ("archiver", "fate"),
             registry=self.registry,
         )
+        self._add_planning()
+        self._ended = Counter(
+            "parley_runs_ended",
+            "Runs that ended here, by the reason without times and ids where they have no result",
+            ("role", "test", "outcome", "cause", "campaign"),
+            registry=self.registry,
+        )
+
+    def _add_planning(self) -> None:
+        """Add the figures of a lead."""
         self._planned = self._histogram(
             "parley_planning_seconds",
             "Time to plan a task once, from its claim until the decision is written",
             ("outcome",),
             _ANSWERS,
             self._of_lead,
+        )
+        self._planned_at = Gauge(
+            "parley_last_plan_timestamp_seconds",
+            "When this lead planned a task last, in seconds since 1970",
+            registry=self._of_lead,
         )
         self._exchanged = self._histogram(
             "parley_exchange_seconds",
@@ -81,12 +99,7 @@ class Instruments:
             _ANSWERS,
             self._of_lead,
         )
-        self._ended = Counter(
-            "parley_runs_ended",
-            "Runs that ended here, by the reason without times and ids where they have no result",
-            ("role", "test", "outcome", "cause", "campaign"),
-            registry=self.registry,
-        )
+        self._planned_at.set(math.nan)  # nothing was planned yet
 
     def _histogram(
         self,
@@ -123,9 +136,10 @@ class Instruments:
         """Note that an archive accepted a result of this age (µs)."""
         self._archived.labels(archiver).observe(max(0, age) / times.SECOND)
 
-    def planned(self, outcome: str, took: int) -> None:
-        """Note that a task was planned in this time (µs)."""
+    def planned(self, outcome: str, took: int, at: int) -> None:
+        """Note that a task was planned in this time (µs), and when that was over."""
         self._planned.labels(outcome).observe(took / times.SECOND)
+        self._planned_at.set(at / times.SECOND)
 
     def exchanged(self, outcome: str, took: int) -> None:
         """Note that an exchange took this time (µs)."""

@@ -23,6 +23,7 @@ from node.model.leads import LeadState
 from node.model.readiness import LEAD_SILENT, Readiness
 from node.readiness import leads_of, readiness_of
 from node.service import NodeService
+from node.sharing.deliveries import DeliveryFigures
 from node.store import archives, host_limits, outbox, pools, readiness, runs
 from node.store.database import Record
 from node.store.schema import schema_version
@@ -132,6 +133,7 @@ async def _add_stored(registry: CollectorRegistry, node: NodeService) -> None:
         misses.labels(each.pool, each.campaign).set(each.runs)
     Gauge("parley_outbox_messages", "Messages not yet acknowledged", registry=registry).set(backlog)
     _add_archives(registry, node, archived)
+    _add_deliveries(registry, await node.deliveries.now())
     await _add_limits(registry, node)
     _add_readiness(registry, await readiness_of(node))
     await _add_leads(registry, node)
@@ -279,6 +281,38 @@ def _add_archives(registry: CollectorRegistry, node: NodeService, backlog: list[
         since = row["oldest_at"]
         age = 0.0 if since is None else max(0, node.clock.now() - since) / times.SECOND
         oldest.labels(*labels).set(age)
+
+
+def _add_deliveries(registry: CollectorRegistry, figures: DeliveryFigures) -> None:
+    """Add what campaigns and meshes were to get in the last day, and got."""
+    promised = Gauge(
+        "parley_campaign_promised_share",
+        "Share of all seat time that a campaign's weight promises it; none for urgent ones",
+        ["campaign"],
+        registry=registry,
+    )
+    had = Gauge(
+        "parley_campaign_delivered_share",
+        "Share of the seat time of the last 24 hours that a campaign had; none if nobody had any",
+        ["campaign"],
+        registry=registry,
+    )
+    for campaign in figures.campaigns:
+        for family, share in ((promised, campaign.used.promised), (had, campaign.used.delivered)):
+            if share is not None:
+                family.labels(campaign.name).set(share)
+    due = Gauge(
+        "parley_mesh_due_runs",
+        "Runs of a mesh that were due in the last 24 hours, from a whole hour on",
+        ["mesh"],
+        registry=registry,
+    )
+    delivered = Gauge(
+        "parley_mesh_delivered_runs", "Runs among them with a result", ["mesh"], registry=registry
+    )
+    for mesh, slots in figures.meshes.items():
+        due.labels(mesh).set(slots.get("delivered", 0) + slots.get("missing", 0))
+        delivered.labels(mesh).set(slots.get("delivered", 0))
 
 
 class _LeadFigures(Collector):

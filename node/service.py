@@ -84,6 +84,7 @@ from node.results.transforms import Transforms
 from node.retention import Purger, rules_of, surplus_rules_of
 from node.settings import Settings
 from node.sharing.campaigns import Campaigns
+from node.sharing.deliveries import Deliveries
 from node.sharing.host_limits import LimitKeeper
 from node.sharing.lead_shares import LeadSharing
 from node.sharing.pools import JudgePolicy, Pools
@@ -339,6 +340,7 @@ class NodeService:
         )
         self.lead_shares = LeadSharing(core, self.directory)
         self.usage = UsageReader(core.database, core.clock)
+        self.deliveries = Deliveries(core, self.usage)
         self.pools = Pools(
             core.database, core.clock, self.directory, dependencies.lead.judge_policy
         )

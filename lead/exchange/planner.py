@@ -140,7 +140,8 @@ class Planner:
             attempt.exchange.fail(unreachable[1].in_words(), outcome)
         await self._recorder.record(replace(attempt, unreachable=unreachable), participants)
         outcome = attempt.exchange.outcome
-        self._instruments.planned(outcome, self._clock.monotonic() - began)
+        took, now = self._clock.monotonic() - began, self._clock.now()
+        self._instruments.planned(outcome, took, now)
         _log_refusal(attempt)
         if unreachable is not None:
             self._reachability.task_waits(unreachable[0])

@@ -13,6 +13,7 @@ from uuid import UUID
 
 import pytest
 
+from node.metrics import registry_of
 from node.model import times
 from node.model.times import format_instant
 from node.store import meshes
@@ -195,6 +196,26 @@ async def test_what_was_delivered_and_why_not(a: Asker, clock: ManualClock) -> N
     )
     _, mesh = await a.ask("GET", f"/v1/meshes/lab?{span}")
     assert (mesh["delivery"]["due"], mesh["delivery"]["delivered"]) == (2, 1)
+
+
+async def test_metrics_have_what_was_due_and_delivered(a: Asker, clock: ManualClock) -> None:
+    """The metrics of a mesh are those of the last day, and at most a minute old."""
+    task = await _task(a, "x/a/b")
+    for hour, state in enumerate(("finished", "finished", "missed"), 1):
+        await _run(a, task, hour, state)
+    clock.advance(5 * times.HOUR)
+    assert await _figures(a) == {"due": 3.0, "delivered": 2.0}
+    await _run(a, task, 4, "finished")
+    assert await _figures(a) == {"due": 3.0, "delivered": 2.0}
+    clock.advance(times.MINUTE)
+    assert await _figures(a) == {"due": 4.0, "delivered": 3.0}
+
+
+async def _figures(a: Asker) -> dict[str, float]:
+    registry = await registry_of(a.node)
+    names = ("due", "delivered")
+    found = {n: registry.get_sample_value(f"parley_mesh_{n}_runs", {"mesh": "lab"}) for n in names}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 async def test_a_task_that_ended_owes_nothing_more(a: Asker, clock: ManualClock) -> None:
