@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
-from node.model.times import DAY
 from node.plugins.tests.latencybg import TEST
 from node.pscheduler import times
 from node.pscheduler.refusals import impossible
@@ -18,9 +16,9 @@ from node.pscheduler.tests.language import ours, without_none
 from node.pscheduler.tests.members import Member
 from node.pscheduler.tests.options import text
 from node.pscheduler.tests.readers import seconds
+from node.pscheduler.tests.streams import STREAM_LONGEST, followed
 
 _COUNT = 600
-_LONGEST = DAY
 
 
 class LatencyBgLanguage(DelayLanguage):
@@ -45,7 +43,7 @@ class LatencyBgLanguage(DelayLanguage):
 
     def duration(self, spec: Document) -> int:
         """Return the length of a run; without one, and beyond a day, a day."""
-        return min(_LONGEST, _duration_of(spec) or _LONGEST)
+        return min(STREAM_LONGEST, _duration_of(spec) or STREAM_LONGEST)
 
     def to_parley(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
         """Return our latencybg; runs of a day follow each other for longer ones.
@@ -56,7 +54,6 @@ class LatencyBgLanguage(DelayLanguage):
         ends = self.ends(spec, hosts)
         source, dest = ends.nodes
         each = spec.get("packet-count", _COUNT) * delays.interval_of(spec)
-        asked = _duration_of(spec)
         length = self.duration(spec)
         length -= length % each if each else 0
         if not length:
@@ -74,10 +71,7 @@ class LatencyBgLanguage(DelayLanguage):
         }
         tools = tuple({"stamp": "stampbg"}.get(tool, tool) for tool in self._tools(spec))
         test = ours(TEST, members, ends.nodes, ends.addresses, tools, delays.notes_of(spec))
-        if asked is not None and asked <= _LONGEST:
-            return test
-        runs = None if asked is None else -(-asked // length)
-        return replace(test, repeat=times.format_duration(length), max_runs=runs)
+        return followed(test, _duration_of(spec), length)
 
     def _tools(self, spec: Document) -> tuple[str, ...]:
         tools = delays.tools_of(self.name, spec)

@@ -80,6 +80,11 @@ def reading(number: int = 0, **changes: Any) -> dict[str, Any]:
     return {"interval": number, "told": counters | changes}
 
 
+def sleepers_record(number: int = 0) -> dict[str, Any]:
+    """Return a record of one interval of a sleeper."""
+    return {"interval": number, "slept_ns": 10_000_000_000}
+
+
 def at_source(document: dict[str, Any]) -> Interval:
     """Read a record as the source's node does."""
     return stampbg.TOOL.read_interval(context("latencybg", 0, **SPEC), _bytes(document))

@@ -25,6 +25,7 @@ from tests.unit.plugins.records import (
     reflector_record,
     sender_record,
     server_record,
+    sleepers_record,
 )
 
 PAIRS = [(test, name) for name, tool in sorted(registry.tools().items()) for test in tool.tests]
@@ -97,6 +98,7 @@ def test_any_record(end: tuple[str, str, int], record: bytes) -> None:
 RECORDS = {
     "irtt": (clients_record, server_record),
     "procnet": (reading, reading),
+    "sleepbg": (sleepers_record, sleepers_record),
     "stampbg": (sender_record, reflector_record),
 }
 

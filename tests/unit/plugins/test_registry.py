@@ -23,13 +23,13 @@ TOOLS = sorted(registry.tools())
 def test_the_first_set() -> None:
     """The first set of tests and tools is registered under their names."""
     assert TESTS == [
-        "clock", "dns", "http", "idle", "interface", "latency", "latencybg", "mtu", "rtt",
-        "simplestream", "tcp", "throughput", "tls", "trace",
+        "clock", "dns", "http", "idle", "idlebg", "interface", "latency", "latencybg", "mtu",
+        "rtt", "simplestream", "tcp", "throughput", "tls", "trace",
     ]  # fmt: skip
     assert TOOLS == [
         "connect", "curl", "dnspython", "fetch", "fping", "handshake", "iperf3", "irtt", "mtr",
         "nuttcp", "owping", "ping", "ping-df", "procnet", "scamper", "simplestreamer", "sleep",
-        "stamp", "stampbg", "tracepath", "traceroute",
+        "sleepbg", "stamp", "stampbg", "tracepath", "traceroute",
     ]  # fmt: skip
     assert all(test.name == name for name, test in registry.tests().items())
 
@@ -41,6 +41,7 @@ def test_the_first_set() -> None:
         ("dns", "background"),
         ("http", "background"),
         ("idle", "background"),
+        ("idlebg", "background-multi"),
         ("interface", "background-multi"),
         ("latency", "normal"),
         ("latencybg", "background-multi"),

@@ -1,0 +1,123 @@
+"""Doing nothing for a while with a result per interval: for trials and tests of streams. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Annotated, Any
+
+from pydantic import Field, model_validator
+
+from node.model.classes import SchedulingClass
+from node.model.intervals import Interval, Rhythm
+from node.model.times import DAY, HOUR, MILLISECOND, SECOND, format_duration
+from node.model.wire.fields import Document, Duration, Host
+from node.plugins.contracts import Merged, Metric, Part, Result
+from node.plugins.fields import CountField, NonNegative, between, duration_field
+from node.plugins.participation import part_of
+from node.plugins.single_participant import SingleParticipantTest
+from node.plugins.streaming import StreamEnd, check_completeness, check_multiple, gaps_text
+
+
+class IdleBgSpec(Document):
+    """The host that idles, for how long, and the length of the intervals."""
+
+    source: Host | None = Field(
+        default=None, description="The host that idles; by default the lead itself."
+    )
+    duration: Annotated[Duration, between(SECOND, DAY)] = duration_field(
+        HOUR, "How long a run lasts, PT1S to P1D; if repeated as often, there is no gap."
+    )
+    each: Annotated[Duration, between(SECOND, HOUR)] = duration_field(
+        10 * SECOND, "The length of an interval, PT1S to PT1H; divides `duration`."
+    )
+
+    @model_validator(mode="after")
+    def _is_sound(self) -> IdleBgSpec:
+        check_multiple("duration", self.duration, "each", self.each)
+        return self
+
+
+class IdleInterval(Document):
+    """The result of one interval."""
+
+    slept_ms: NonNegative = Field(description="How long the host idled, in milliseconds.")
+
+
+class IdleBgResult(Document):
+    """The result over all intervals of a run."""
+
+    intervals: CountField = Field(description="Intervals that were told.")
+    gaps: CountField = Field(description="Intervals that were not told.")
+    slept_ms: NonNegative = Field(description="How long the host idled, in milliseconds.")
+
+
+class IdleBgTest(SingleParticipantTest):
+    """Doing nothing for a while, interval by interval."""
+
+    name = "idlebg"
+    title = "Nothing, interval by interval, for trying and testing"
+    example: Mapping[str, Any] = MappingProxyType({"duration": "PT10S", "each": "PT2S"})
+    spec_model: type[Document] = IdleBgSpec
+    result_model: type[Document] = IdleBgResult
+    interval_model: type[Document] = IdleInterval
+
+    def scheduling_class(self, spec: Document) -> SchedulingClass:  # noqa: ARG002 - same for all
+        """Return background-multi, the class of streams."""
+        return SchedulingClass.BACKGROUND_MULTI
+
+    def hosts(self, spec: IdleBgSpec) -> tuple[str, ...]:
+        """Return source, if set."""
+        return () if spec.source is None else (spec.source,)
+
+    def expected_bytes(self, spec: IdleBgSpec, mbps: int | None) -> int:  # noqa: ARG002 - contract
+        """Return 0."""
+        return 0
+
+    def rhythm(self, spec: IdleBgSpec) -> Rhythm:
+        """Return as many intervals as ``each`` fits into ``duration``."""
+        return Rhythm(spec.each, spec.duration // spec.each)
+
+    def merge_interval(self, spec: IdleBgSpec, parts: Sequence[Part]) -> Merged:  # noqa: ARG002
+        """Make the one part the result."""
+        part, reason = part_of(parts, 0, IdleInterval)
+        return Merged(part.model_dump(mode="json") if part else None, reason)
+
+    def interval_summary(self, result: Result) -> str:
+        """Return ``occupied for PT2S``."""
+        return _summary(IdleInterval.model_validate(result).slept_ms)
+
+    def interval_metrics(self, result: Result) -> tuple[Metric, ...]:
+        """Return how long the host idled."""
+        return (Metric("idle_ms", IdleInterval.model_validate(result).slept_ms, "ms"),)
+
+    def merge(self, spec: IdleBgSpec, parts: Sequence[Part]) -> Merged:  # noqa: ARG002 - contract
+        """Check that it idled to the end."""
+        return check_completeness(parts, 1, StreamEnd)
+
+    def total(self, spec: IdleBgSpec, intervals: Sequence[Interval]) -> Result:  # noqa: ARG002
+        """Return the sum of all intervals."""
+        told = [IdleInterval.model_validate(each.result) for each in intervals if each.result]
+        return IdleBgResult(
+            intervals=len(told),
+            gaps=len(intervals) - len(told),
+            slept_ms=math.fsum(each.slept_ms for each in told),
+        ).model_dump(mode="json")
+
+    def summary(self, result: Result) -> str:
+        """Return ``occupied for PT10S; 5 intervals``."""
+        figures = IdleBgResult.model_validate(result)
+        return f"{_summary(figures.slept_ms)}; {gaps_text(figures.intervals, figures.gaps)}"
+
+    def metrics(self, result: Result) -> tuple[Metric, ...]:
+        """Return how long the host idled."""
+        return (Metric("idle_ms", IdleBgResult.model_validate(result).slept_ms, "ms"),)
+
+
+def _summary(slept_ms: float) -> str:
+    seconds = round(slept_ms * MILLISECOND / SECOND)
+    return f"occupied for {format_duration(seconds * SECOND)}"
+
+
+TEST = IdleBgTest()
