@@ -180,9 +180,13 @@ def _same(task: MeshTask, pair: MeasurementPair, wanted: MeshEntryTerms, *, spre
 
 
 def _other_fields(task: MeshTask, pair: MeasurementPair, wanted: MeshEntryTerms) -> list[str]:
-    """Return the fields of the spec that differ; a field without a known default, if written."""
+    """Return the fields of the spec that differ; a field without a known default, if written.
+
+    The node of an earlier version does not store a field that came later: it has its default.
+    """
     spec = {**wanted.filled, **wanted.named(pair.source, pair.dest)}
-    return [name for name, value in spec.items() if task.spec.get(name) != value]
+    kept = {**wanted.defaults, **task.spec}
+    return [name for name, value in spec.items() if kept.get(name) != value]
 
 
 def _edit(

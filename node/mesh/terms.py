@@ -37,6 +37,8 @@ class MeshEntryTerms:
     """The spec as written, without the ends."""
     filled: Mapping[str, Any]
     """The spec as a node stores it: with every field whose default is known."""
+    defaults: Mapping[str, Any]
+    """The known defaults: what a field that a stored spec lacks stands for."""
     ends: tuple[str, ...]
     """The fields that name the ends: source and dest, source, participants, or none."""
     tools: tuple[str, ...]
@@ -181,6 +183,7 @@ def _terms_of(
         filled={
             name: v for name, v in fill_defaults(fields, test.spec).items() if name not in ends
         },
+        defaults=fill_defaults(fields, {}),
         ends=ends,
         tools=test.tools,
         schedule=schedule.model_dump(mode="json", exclude_unset=True, exclude_none=True),
