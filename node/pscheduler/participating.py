@@ -16,13 +16,13 @@ could not be told. Merging is the lead's; this node keeps its part as ever.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hmac
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
+from weakref import WeakValueDictionary
 
 from node.execution import netlink
 from node.execution.versions import Versions
@@ -69,6 +69,7 @@ from node.store.tasks import StoredTask
 _GENERATION = UUID(int=0)
 """Leads from outside have no database whose generation they would tell."""
 _FORBIDDEN, _NOT_FOUND, _CONFLICT = 403, 404, 409
+_LOST = frozenset({RunState.SET_ASIDE, RunState.DISPLACED, RunState.CANCELLED})
 _PRIORITY_KEY = "priority"
 
 
@@ -147,7 +148,7 @@ class Participating:
         self._database = node.database
         self._clock = node.clock
         self._versions = Versions(node.tool_runner)
-        self._locks: dict[UUID, asyncio.Lock] = {}
+        self._locks: WeakValueDictionary[UUID, asyncio.Lock] = WeakValueDictionary()
 
     # The tools
 
@@ -473,16 +474,12 @@ class Participating:
         reason = answer.refused[0].reason if answer.refused else "its time was just taken"
         raise Refusal(_CONFLICT, f"Run would create a scheduling conflict: {reason}")
 
-    @contextlib.asynccontextmanager
-    async def _alone(self, task: UUID) -> AsyncIterator[None]:
-        """Let the holds of one task come one after the other: each needs a higher lease epoch."""
-        lock = self._locks.setdefault(task, asyncio.Lock())
-        try:
-            async with lock:
-                yield
-        finally:
-            if not lock.locked():
-                self._locks.pop(task, None)
+    def _alone(self, task: UUID) -> asyncio.Lock:
+        """Return the lock of a task: of its holds each needs a higher lease epoch than the last."""
+        lock = self._locks.get(task)
+        if lock is None:
+            lock = self._locks[task] = asyncio.Lock()
+        return lock
 
     async def commit(self, task: LedTask, run: UUID, data: Sequence[Any]) -> None:
         """Keep a run, with the data of all participants in their order.
@@ -507,10 +504,11 @@ class Participating:
         kept = None if answer.late else await self._fetch(task, run)
         if kept is None:
             raise Refusal(_NOT_FOUND, await self._why_gone(task, run))
-        if kept.state is RunState.SET_ASIDE:
+        if kept.state in _LOST:
             # It gave way while it was held. Its lead is told now, while it can still choose.
             await self.release(task, run)
-            raise Refusal(_CONFLICT, "Run has given way to one of higher priority.")
+            why = kept.reason or "it gave way to a run of higher priority"
+            raise Refusal(_CONFLICT, f"Run is in conflict by now: {why}.")
         async with self._database.transaction() as connection:
             await outside.keep_part_data(connection, run, json.dumps(list(data)))
 
@@ -541,8 +539,9 @@ class Participating:
                 for each in await runs.parts(connection, run)
                 if each.participant == found.participant
             ]
+        held = found.held or {"port": task.spec.get("port", 0)}
         version = await self._versions.of(self._node.capabilities.tools[task.dialect.own])
-        data = task.dialect.data(found.participant, found.held, version)
+        data = task.dialect.data(found.participant, held, version)
         return LedRun(task, found, data, self._part(task, own[0]) if own else None)
 
     @staticmethod

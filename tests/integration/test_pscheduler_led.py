@@ -7,21 +7,29 @@ import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 import pytest_asyncio
 
 from node.model import times
+from node.model.wire.participants import HoldAnswer
+from node.model.wire.tasks import Participant, Schedule
 from node.pscheduler.listener import listening
+from node.store import tasks
+from node.tasks.acceptance import stored_task
 from tests.conftest import NewDatabase
 from tests.support.clocks import START, ManualClock
 from tests.support.pscheduler.lead import Lead, LedTask, RefusedByParticipant
 from tests.support.served_nodes import Asker, asker
+from tests.support.worlds import exchange_of, hold_request, introduce
 
 HOUR = START + times.HOUR
 SECOND = times.SECOND
 IDLE: dict[str, Any] = {"duration": "PT10S", "host": ["127.0.0.1", "127.0.0.2"], "schema": 2}
+DURATION = 19 * SECOND
+"""The time that a throughput of ten seconds is booked, by pScheduler's formula."""
+OWN_DURATION = 20 * SECOND
 LEAD = "pScheduler at 127.0.0.1"
 
 
@@ -305,3 +313,101 @@ async def test_many_at_once(node: Asker, lead: Lead) -> None:
     starts = [HOUR + number * times.MINUTE for number in range(8)]
     await asyncio.gather(*(lead.hold(task, start) for start in starts))
     assert len(await node.rows("SELECT DISTINCT exchange_id FROM run")) == len(starts)
+
+
+class TestExclusive:
+    """Runs of throughput overlap nothing, whoever leads them."""
+
+    async def test_two_leads_at_once(self, node: Asker, lead: Lead) -> None:
+        """One of two leads gets the time, and the other one a conflict and then the next time."""
+        second = Lead(lead.host, "127.0.0.7")
+        first, other = await measuring(lead), await measuring(second)
+        outcomes = await asyncio.gather(
+            lead.hold(first, HOUR), second.hold(other, HOUR), return_exceptions=True
+        )
+        [won] = [at for at, each in enumerate(outcomes) if isinstance(each, UUID)]
+        [refused] = [each for each in outcomes if isinstance(each, RefusedByParticipant)]
+        assert str(refused).startswith("409 Run would create a scheduling conflict: its time was")
+        loser, task = [(second, other), (lead, first)][won]
+        free = await loser.runtimes(task, HOUR, HOUR + times.HOUR)
+        assert free == [(HOUR + DURATION, HOUR + times.HOUR)]
+        await loser.arrange(task, HOUR, HOUR + times.HOUR)
+        starts = await node.rows("SELECT starts_at FROM run ORDER BY starts_at")
+        assert [row[0] for row in starts] == [HOUR, HOUR + DURATION]
+
+    async def test_a_run_of_the_node_itself_is_in_the_way(self, node: Asker, lead: Lead) -> None:
+        """Time that the node has booked is neither offered nor booked, and ports differ."""
+        task = await measuring(lead)
+        assert (await own_run(node, 0, HOUR)).held
+        free = await lead.runtimes(task, HOUR, HOUR + times.MINUTE)
+        assert free == [(HOUR + OWN_DURATION, HOUR + times.MINUTE)]
+        with pytest.raises(RefusedByParticipant, match="409 Run would create a scheduling"):
+            await lead.hold(task, HOUR - 5 * SECOND)
+        assert len(await node.rows("SELECT id FROM run")) == 1
+
+    async def test_a_run_of_higher_priority_before_the_commit(
+        self, node: Asker, lead: Lead
+    ) -> None:
+        """A hold gives way to a run of higher priority, which its lead is told at its commit."""
+        task = await measuring(lead)
+        run = await lead.hold(task, HOUR)
+        assert (await own_run(node, 5, HOUR)).held
+        data = await lead.data_of(task, run)
+        with pytest.raises(RefusedByParticipant, match="409 Run is in conflict by now: it gave"):
+            await lead.tell(task, run, [{}, data])
+        states = await node.rows("SELECT state::text FROM run WHERE id = $1", run)
+        assert [row[0] for row in states] == ["cancelled"]
+
+    async def test_a_run_of_higher_priority_after_the_commit(
+        self, node: Asker, lead: Lead
+    ) -> None:
+        """A committed run gives way to nobody: its lead could not be told."""
+        task = await measuring(lead)
+        run, _ = await lead.arrange(task, HOUR, HOUR + times.MINUTE)
+        refused = await own_run(node, 5, HOUR)
+        assert (refused.held, len(refused.refused)) == ((), 1)
+        assert (await lead.run(task, run))["state"] == "pending"
+        assert await node.rows("SELECT id FROM run WHERE state <> 'booked'") == []
+
+    async def test_a_task_with_priority(self, node: Asker, lead: Lead) -> None:
+        """A lead that asks with its priority is offered the time of runs that give way to it."""
+        plain = await measuring(lead)
+        await lead.hold(plain, HOUR)
+        urgent = await measuring(lead, schema=3, priority=7)
+        window = HOUR, HOUR + DURATION
+        assert await lead.runtimes(urgent, *window) == []
+        assert await lead.runtimes(urgent, *window, priority=7, api=4) == [window]
+        run = await lead.hold(urgent, HOUR)
+        await lead.tell(urgent, run, [{}, await lead.data_of(urgent, run)])
+        assert (await lead.run(plain, plain.runs[0]))["state"] == "preempted"
+        assert await node.rows("SELECT id FROM outbox") == []
+
+    async def test_what_is_told_of_the_server(self, node: Asker, lead: Lead) -> None:
+        """The data of the server are its port and version, and a lead must give its own."""
+        task = await measuring(lead)
+        run = await lead.hold(task, HOUR)
+        data = await lead.data_of(task, run)
+        assert set(data) == {"schema", "iperf3-version", "server_port"}
+        assert (await lead.run(task, run))["duration"] == "PT19S"
+        other = await measuring(lead)
+        later = await lead.hold(other, HOUR + times.MINUTE)
+        assert (await lead.data_of(other, later))["server_port"] != data["server_port"]
+        assert node.node.settings.port_first <= data["server_port"]
+
+
+async def measuring(lead: Lead, **more: Any) -> LedTask:
+    """Create a task whose server is the node."""
+    spec = {"source": "127.0.0.1", "dest": "127.0.0.2", "duration": "PT10S"}
+    return await lead.create("throughput", spec, "iperf3", ["127.0.0.1", "127.0.0.2"], **more)
+
+
+async def own_run(node: Asker, priority: int, start: int) -> HoldAnswer:
+    """Let the node itself hold an exclusive run; return what it was answered."""
+    card = node.node.card
+    listed = Participant(node=card.identity, name="b", url=card.url, address=card.address)
+    schedule = Schedule(start=start, slip=0)
+    made = introduce([listed], priority=priority, schedule=schedule, duration=OWN_DURATION)
+    async with node.node.database.transaction() as connection:
+        await tasks.keep(connection, stored_task(made, card.identity))
+    request = hold_request(made, [start], displacing=True)
+    return await node.node.local_participant.hold(exchange_of(request), request)

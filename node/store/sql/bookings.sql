@@ -151,7 +151,7 @@ WITH wanted AS (
 ),
 
 victim AS (
-    SELECT DISTINCT ON (run.id) run.id, wanted.id AS displaced_by
+    SELECT DISTINCT ON (run.id) run.id, wanted.id AS displaced_by, wanted.rank
     FROM wanted
     INNER JOIN run ON run.during && tstzrange(wanted.starts_at, wanted.ends_at)
     WHERE
@@ -173,7 +173,8 @@ victim AS (
 UPDATE run
 SET state = 'set-aside', displaced_by = victim.displaced_by, changed_at = $11
 FROM victim
-WHERE run.id = victim.id AND run.state = 'booked'
+-- A run that was committed for good meanwhile has a higher rank than all that displace.
+WHERE run.id = victim.id AND run.state = 'booked' AND run.rank <= victim.rank
 RETURNING run.displaced_by;
 
 -- book --
