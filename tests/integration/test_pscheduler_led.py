@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -41,30 +42,37 @@ def free_port() -> int:
         return port
 
 
-@pytest.fixture
-def settings() -> dict[str, Any]:
-    """Further settings of the node."""
-    return {}
-
-
-@pytest_asyncio.fixture
-async def node(
-    new_database: NewDatabase, clock: ManualClock, tmp_path: Path, settings: dict[str, Any]
+@contextlib.asynccontextmanager
+async def serving(
+    dsn: str, clock: ManualClock, directory: Path, **settings: Any
 ) -> AsyncIterator[Asker]:
-    """A node that serves leads of pScheduler; none of its loops runs."""
-    place = f"127.0.0.1:{free_port()}"
-    given = {"pscheduler_listen": place, **settings}
+    """Serve a node to leads of pScheduler meanwhile; none of its loops runs."""
+    given = {"pscheduler_listen": f"127.0.0.1:{free_port()}", **settings}
     async with (
-        asker("b", await new_database(), clock, tmp_path, tls=True, **given) as served,
+        asker("b", dsn, clock, directory, tls=True, **given) as served,
         listening(served.node),
     ):
         yield served
 
 
+@pytest_asyncio.fixture
+async def node(
+    new_database: NewDatabase, clock: ManualClock, tmp_path: Path
+) -> AsyncIterator[Asker]:
+    """A node that serves leads on its host."""
+    async with serving(await new_database(), clock, tmp_path) as served:
+        yield served
+
+
+def lead_of(node: Asker, address: str = "127.0.0.1") -> Lead:
+    """Return a lead at an address that knows a node."""
+    return Lead(node.node.settings.pscheduler_listen or "", address, node.node.clock)
+
+
 @pytest.fixture
-def lead(node: Asker, clock: ManualClock) -> Lead:
+def lead(node: Asker) -> Lead:
     """A lead on this host."""
-    return Lead(node.node.settings.pscheduler_listen or "", clock=clock)
+    return lead_of(node)
 
 
 async def asked(node: Asker, method: str, path: str) -> Any:
@@ -264,45 +272,49 @@ async def test_bad_bodies(lead: Lead) -> None:
         assert reply.status == 404, reply
 
 
-class TestLimits:
-    """Limits of the owner bind leads from outside as well."""
+LIMITS = """
+version = 1
 
-    @pytest.fixture
-    def settings(self, tmp_path: Path) -> dict[str, Any]:
-        """One open task for each lead that nobody has named, and none of an hour."""
-        file = tmp_path / "limits.toml"
-        file.write_text(
-            '[who.anybody]\nothers = true\n\n[[rules]]\nname = "strangers"\nwho = ["anybody"]\n'
-            'duration_max = "PT1M"\ntasks_max = 1\n'
-        )
-        return {"limits": file}
+[who.neighbours]
+match = { address = { in-network = "127.0.0.0/30" } }
 
-    async def test_a_limit_refuses_with_its_sentence(self, node: Asker, lead: Lead) -> None:
-        """A task beyond a limit is refused with the sentence of the limit, and 403."""
+[[rule]]
+name = "neighbours"
+who = ["neighbours"]
+duration_max = "PT1M"
+most.tasks = 1
+"""
+
+
+async def test_a_limit_refuses_with_its_sentence(
+    new_database: NewDatabase, clock: ManualClock, tmp_path: Path
+) -> None:
+    """A task beyond a limit of the owner is refused with the sentence of the limit, and 403."""
+    file = tmp_path / "limits.toml"
+    file.write_text(LIMITS)
+    async with serving(await new_database(), clock, tmp_path, limits=file) as node:
+        lead = lead_of(node)
         await idling(lead)
         with pytest.raises(RefusedByParticipant, match="403 Task forbidden by limits:") as refused:
             await idling(lead)
-        assert "limit 'strangers': its lead has 1 of 1 open tasks here" in str(refused.value)
+        assert "limit 'neighbours': its lead has 1 of 1 open tasks here" in str(refused.value)
         spec = {**IDLE, "duration": "PT1H"}
         with pytest.raises(RefusedByParticipant, match="403 Task forbidden by limits:"):
             await lead.create("idle", spec, "sleep", IDLE["host"])
+        with pytest.raises(RefusedByParticipant, match="403 Task forbidden by limits:"):
+            await idling(lead_of(node, "127.0.0.9"))
         assert len(await node.rows("SELECT id FROM task")) == 1
 
 
-class TestNetworks:
-    """Only networks that the owner allows may lead."""
-
-    @pytest.fixture
-    def settings(self) -> dict[str, Any]:
-        """Allow one address."""
-        return {"pscheduler_allow": "127.0.0.8/32"}
-
-    async def test_a_network_that_is_not_allowed(self, node: Asker, lead: Lead) -> None:
-        """A lead outside the allowed networks is refused in a sentence."""
+async def test_a_network_that_is_not_allowed(
+    new_database: NewDatabase, clock: ManualClock, tmp_path: Path
+) -> None:
+    """A lead outside the networks that the owner allows is refused in a sentence."""
+    allow = {"pscheduler_allow": "127.0.0.8/32"}
+    async with serving(await new_database(), clock, tmp_path, **allow) as node:
         with pytest.raises(RefusedByParticipant, match=r"403 127\.0\.0\.1 may not"):
-            await idling(lead)
-        allowed = Lead(lead.host, "127.0.0.8")
-        task = await idling(allowed)
+            await idling(lead_of(node))
+        task = await idling(lead_of(node, "127.0.0.8"))
         shown = await asked(node, "GET", f"/v1/tasks/{task.id}")
         assert shown["lead"] == "pScheduler at 127.0.0.8"
 
@@ -313,86 +325,6 @@ async def test_many_at_once(node: Asker, lead: Lead) -> None:
     starts = [HOUR + number * times.MINUTE for number in range(8)]
     await asyncio.gather(*(lead.hold(task, start) for start in starts))
     assert len(await node.rows("SELECT DISTINCT exchange_id FROM run")) == len(starts)
-
-
-class TestExclusive:
-    """Runs of throughput overlap nothing, whoever leads them."""
-
-    async def test_two_leads_at_once(self, node: Asker, lead: Lead) -> None:
-        """One of two leads gets the time, and the other one a conflict and then the next time."""
-        second = Lead(lead.host, "127.0.0.7")
-        first, other = await measuring(lead), await measuring(second)
-        outcomes = await asyncio.gather(
-            lead.hold(first, HOUR), second.hold(other, HOUR), return_exceptions=True
-        )
-        [won] = [at for at, each in enumerate(outcomes) if isinstance(each, UUID)]
-        [refused] = [each for each in outcomes if isinstance(each, RefusedByParticipant)]
-        assert str(refused).startswith("409 Run would create a scheduling conflict: its time was")
-        loser, task = [(second, other), (lead, first)][won]
-        free = await loser.runtimes(task, HOUR, HOUR + times.HOUR)
-        assert free == [(HOUR + DURATION, HOUR + times.HOUR)]
-        await loser.arrange(task, HOUR, HOUR + times.HOUR)
-        starts = await node.rows("SELECT starts_at FROM run ORDER BY starts_at")
-        assert [row[0] for row in starts] == [HOUR, HOUR + DURATION]
-
-    async def test_a_run_of_the_node_itself_is_in_the_way(self, node: Asker, lead: Lead) -> None:
-        """Time that the node has booked is neither offered nor booked, and ports differ."""
-        task = await measuring(lead)
-        assert (await own_run(node, 0, HOUR)).held
-        free = await lead.runtimes(task, HOUR, HOUR + times.MINUTE)
-        assert free == [(HOUR + OWN_DURATION, HOUR + times.MINUTE)]
-        with pytest.raises(RefusedByParticipant, match="409 Run would create a scheduling"):
-            await lead.hold(task, HOUR - 5 * SECOND)
-        assert len(await node.rows("SELECT id FROM run")) == 1
-
-    async def test_a_run_of_higher_priority_before_the_commit(
-        self, node: Asker, lead: Lead
-    ) -> None:
-        """A hold gives way to a run of higher priority, which its lead is told at its commit."""
-        task = await measuring(lead)
-        run = await lead.hold(task, HOUR)
-        assert (await own_run(node, 5, HOUR)).held
-        data = await lead.data_of(task, run)
-        with pytest.raises(RefusedByParticipant, match="409 Run is in conflict by now: it gave"):
-            await lead.tell(task, run, [{}, data])
-        states = await node.rows("SELECT state::text FROM run WHERE id = $1", run)
-        assert [row[0] for row in states] == ["cancelled"]
-
-    async def test_a_run_of_higher_priority_after_the_commit(
-        self, node: Asker, lead: Lead
-    ) -> None:
-        """A committed run gives way to nobody: its lead could not be told."""
-        task = await measuring(lead)
-        run, _ = await lead.arrange(task, HOUR, HOUR + times.MINUTE)
-        refused = await own_run(node, 5, HOUR)
-        assert (refused.held, len(refused.refused)) == ((), 1)
-        assert (await lead.run(task, run))["state"] == "pending"
-        assert await node.rows("SELECT id FROM run WHERE state <> 'booked'") == []
-
-    async def test_a_task_with_priority(self, node: Asker, lead: Lead) -> None:
-        """A lead that asks with its priority is offered the time of runs that give way to it."""
-        plain = await measuring(lead)
-        await lead.hold(plain, HOUR)
-        urgent = await measuring(lead, schema=3, priority=7)
-        window = HOUR, HOUR + DURATION
-        assert await lead.runtimes(urgent, *window) == []
-        assert await lead.runtimes(urgent, *window, priority=7, api=4) == [window]
-        run = await lead.hold(urgent, HOUR)
-        await lead.tell(urgent, run, [{}, await lead.data_of(urgent, run)])
-        assert (await lead.run(plain, plain.runs[0]))["state"] == "preempted"
-        assert await node.rows("SELECT id FROM outbox") == []
-
-    async def test_what_is_told_of_the_server(self, node: Asker, lead: Lead) -> None:
-        """The data of the server are its port and version, and a lead must give its own."""
-        task = await measuring(lead)
-        run = await lead.hold(task, HOUR)
-        data = await lead.data_of(task, run)
-        assert set(data) == {"schema", "iperf3-version", "server_port"}
-        assert (await lead.run(task, run))["duration"] == "PT19S"
-        other = await measuring(lead)
-        later = await lead.hold(other, HOUR + times.MINUTE)
-        assert (await lead.data_of(other, later))["server_port"] != data["server_port"]
-        assert node.node.settings.port_first <= data["server_port"]
 
 
 async def measuring(lead: Lead, **more: Any) -> LedTask:
@@ -411,3 +343,81 @@ async def own_run(node: Asker, priority: int, start: int) -> HoldAnswer:
         await tasks.keep(connection, stored_task(made, card.identity))
     request = hold_request(made, [start], displacing=True)
     return await node.node.local_participant.hold(exchange_of(request), request)
+
+
+async def test_two_leads_at_once(node: Asker, lead: Lead) -> None:
+    """One of two leads gets the time, and the other one a conflict and then the next time."""
+    second = Lead(lead.host, "127.0.0.7")
+    first, other = await measuring(lead), await measuring(second)
+    outcomes = await asyncio.gather(
+        lead.hold(first, HOUR), second.hold(other, HOUR), return_exceptions=True
+    )
+    [won] = [at for at, each in enumerate(outcomes) if isinstance(each, UUID)]
+    [refused] = [each for each in outcomes if isinstance(each, RefusedByParticipant)]
+    assert str(refused).startswith("409 Run would create a scheduling conflict: its time was")
+    loser, task = [(second, other), (lead, first)][won]
+    free = await loser.runtimes(task, HOUR, HOUR + times.HOUR)
+    assert free == [(HOUR + DURATION, HOUR + times.HOUR)]
+    await loser.arrange(task, HOUR, HOUR + times.HOUR)
+    starts = await node.rows("SELECT starts_at FROM run ORDER BY starts_at")
+    assert [row[0] for row in starts] == [HOUR, HOUR + DURATION]
+
+
+async def test_a_run_of_the_node_itself_is_in_the_way(node: Asker, lead: Lead) -> None:
+    """Time that the node has booked is neither offered nor booked, and ports differ."""
+    task = await measuring(lead)
+    assert (await own_run(node, 0, HOUR)).held
+    free = await lead.runtimes(task, HOUR, HOUR + times.MINUTE)
+    assert free == [(HOUR + OWN_DURATION, HOUR + times.MINUTE)]
+    with pytest.raises(RefusedByParticipant, match="409 Run would create a scheduling"):
+        await lead.hold(task, HOUR - 5 * SECOND)
+    assert len(await node.rows("SELECT id FROM run")) == 1
+
+
+async def test_a_run_of_higher_priority_before_the_commit(node: Asker, lead: Lead) -> None:
+    """A hold gives way to a run of higher priority, which its lead is told at its commit."""
+    task = await measuring(lead)
+    run = await lead.hold(task, HOUR)
+    assert (await own_run(node, 5, HOUR)).held
+    data = await lead.data_of(task, run)
+    with pytest.raises(RefusedByParticipant, match="409 Run is in conflict by now: it gave"):
+        await lead.tell(task, run, [{}, data])
+    states = await node.rows("SELECT state::text FROM run WHERE id = $1", run)
+    assert [row[0] for row in states] == ["cancelled"]
+
+
+async def test_a_run_of_higher_priority_after_the_commit(node: Asker, lead: Lead) -> None:
+    """A committed run gives way to nobody: its lead could not be told."""
+    task = await measuring(lead)
+    run, _ = await lead.arrange(task, HOUR, HOUR + times.MINUTE)
+    refused = await own_run(node, 5, HOUR)
+    assert (refused.held, len(refused.refused)) == ((), 1)
+    assert (await lead.run(task, run))["state"] == "pending"
+    assert await node.rows("SELECT id FROM run WHERE state <> 'booked'") == []
+
+
+async def test_a_task_with_priority(node: Asker, lead: Lead) -> None:
+    """A lead that asks with its priority is offered the time of runs that give way to it."""
+    plain = await measuring(lead)
+    await lead.hold(plain, HOUR)
+    urgent = await measuring(lead, schema=3, priority=7)
+    window = HOUR, HOUR + DURATION
+    assert await lead.runtimes(urgent, *window) == []
+    assert await lead.runtimes(urgent, *window, priority=7, api=4) == [window]
+    run = await lead.hold(urgent, HOUR)
+    await lead.tell(urgent, run, [{}, await lead.data_of(urgent, run)])
+    assert (await lead.run(plain, plain.runs[0]))["state"] == "preempted"
+    assert await node.rows("SELECT id FROM outbox") == []
+
+
+async def test_what_is_told_of_the_server(node: Asker, lead: Lead) -> None:
+    """The data of the server are its port and version, and a lead must give its own."""
+    task = await measuring(lead)
+    run = await lead.hold(task, HOUR)
+    data = await lead.data_of(task, run)
+    assert set(data) == {"schema", "iperf3-version", "server_port"}
+    assert (await lead.run(task, run))["duration"] == "PT19S"
+    other = await measuring(lead)
+    later = await lead.hold(other, HOUR + times.MINUTE)
+    assert (await lead.data_of(other, later))["server_port"] != data["server_port"]
+    assert node.node.settings.port_first <= data["server_port"]
