@@ -32,6 +32,7 @@ from node.model.errors import (
     PeerError,
     reason_of,
 )
+from node.model.nodekinds import NodeKind, kind_of
 from node.model.taskstate import OPEN, TaskState
 from node.model.times import format_instant
 from node.model.wire.archives import ArchiveDocument
@@ -235,7 +236,9 @@ async def _create_all(
     client = session.client
 
     async def add_node(node: dict[str, Any]) -> None:
-        known = NodeAddition(url=node.get("url"), identity=node.get("identity"))
+        identity = str(node.get("identity"))
+        is_keyed = kind_of(identity) is NodeKind.PARLEY
+        known = NodeAddition(url=node.get("url"), identity=identity if is_keyed else None)
         try:
             await client.add_node(known)
         except PeerError as error:  # it is away, or does not know this one: no reason to wait

@@ -117,6 +117,10 @@ class Node(NodeCard):
         description="Its public key; pscheduler://HOST for a host that runs pScheduler, which has "
         "none."
     )
+    url: UrlToAdd | None = Field(
+        description="Null if no other node can reach it and it fetches work; of a host that runs "
+        "pScheduler the URL of that."
+    )
     kind: NodeKind = Field(
         NodeKind.PARLEY,
         description="The program that it runs. A host that runs pScheduler has no key, and its "

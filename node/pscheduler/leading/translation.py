@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from node.model import times
 from node.model.errors import NotAllowed
 from node.model.wire.participants import Introduction
 from node.pscheduler.dialects.contract import Dialect
@@ -13,7 +14,9 @@ from node.pscheduler.dialects.registry import DIALECTS, dialects_of
 from node.pscheduler.tests.contract import Document
 from node.pscheduler.tests.registry import LANGUAGES
 
-_PAIRS = frozenset({"throughput", "simplestream"})
+_THROUGHPUT = "throughput"
+_PAIRS = frozenset({_THROUGHPUT, "simplestream"})
+_LEAST_MEASURED = 3 * times.SECOND
 _PRIORITY_SCHEMA = 3
 """The first schema of a task that has a priority."""
 
@@ -68,10 +71,13 @@ def _spoken(
         raise NotAllowed(
             reasons or f"no tool{choice} for {introduction.test} works together with pScheduler's"
         )
-    if (
-        test in _PAIRS
-        and place_there != introduction.participants[introduction.participant].address
-    ):
+    if test == _THROUGHPUT and times.parse_duration(str(spec["duration"])) < _LEAST_MEASURED:
+        raise NotAllowed(
+            "pScheduler's server of iperf3 waits for its client no longer than it measures; "
+            f"measure for {times.format_duration(_LEAST_MEASURED)} or longer"
+        )
+    address = introduction.participants[introduction.participant].address
+    if test in _PAIRS and place_there != address:
         spec = {**spec, "dest-node": place_there}
     return TranslatedTask(test, spec, able)
 
