@@ -33,6 +33,7 @@ from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.errors import FieldFault, InvalidDocument, NotFound
 from node.model.headline import headline
+from node.model.nodekinds import NodeKind
 from node.model.principals import Principal
 from node.model.reservations import ReservationSpan
 from node.model.runstate import OVER, RunState
@@ -262,11 +263,22 @@ async def explained(node: NodeService, run: Run, slot: int, user: Principal) -> 
         run=run.id,
         headline=run.headline,
         state=run.state,
-        sentence="; ".join([_sentence(run), *map(_delivery, reversed(archivings))]),
+        sentence="; ".join(
+            [_sentence(run), *_binding(node, run), *map(_delivery, reversed(archivings))]
+        ),
         requester=run.requester,
         decisions=attempts,
         archivings=archivings,
     )
+
+
+def _binding(node: NodeService, run: Run) -> list[str]:
+    """Tell of participants whose bookings stand whatever becomes of the lead."""
+    known = [node.directory.find(name) for name in run.participants]
+    names = [each.name for each in known if each is not None and each.kind is not NodeKind.PARLEY]
+    if not names:
+        return []
+    return [f"{' and '.join(names)} {'books' if len(names) == 1 else 'book'} without holds"]
 
 
 def _delivery(one: Archiving) -> str:

@@ -53,15 +53,14 @@ async def test_it_is_shown_as_what_it_is(a: Outsider, host: StandIn) -> None:
 
 
 async def test_all_idle_and_their_parts_are_merged(a: Outsider, b: Outsider, host: StandIn) -> None:
-    """Two nodes of Parley and the host idle at the same time; the host's part is fetched.
-
-    The second node knows the host, too: of a stranger it would believe no address of loopback.
-    """
+    """Two nodes of Parley and the host idle at the same time; the host's part is fetched."""
+    # The second node knows the host, too: of a stranger it would believe no address of loopback.
     assert (await b.ask("POST", "/v1/nodes", {"url": host.url})).status == 201
     run = await measured(a, "idle", b.name, spec={"duration": "PT2S"})
     assert run["result"] == {"participants": 3, "duration_ms": 2000}
-    explained = await parley(a, "task", "explain", run["task"])
-    assert f"{NAME} books without holds" in explained.out, explained
+    for what in (run["task"], run["id"]):
+        explained = await parley(a, "explain", what)
+        assert f"{NAME} books without holds" in explained.out, explained
     assert host.booked == []
     assert (await b.ask("DELETE", f"/v1/nodes/{NAME}")).status == 200
 
