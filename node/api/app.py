@@ -6,6 +6,7 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Callable
+from functools import partial
 from typing import cast
 
 from aiohttp import web
@@ -165,5 +166,25 @@ def application(node: NodeService, page: list[web.RouteDef]) -> web.Application:
         methods = ("GET", "HEAD") if route.method == "GET" else (route.method,)
         for method in methods:
             app.router.add_route(method, route.path, handler, expect_handler=expect_later)
+    _keep_words_from_ids(app)
     app.router.add_routes(page)
     return app
+
+
+def _keep_words_from_ids(app: web.Application) -> None:
+    """Let a path that has a word in the place of an id, as /v1/tasks/changes, be no id.
+
+    Methods that it has not would be asked of the thing with that id.
+    """
+    methods: dict[str, set[str]] = {}
+    for route in ROUTES:
+        methods.setdefault(route.path, set()).update(
+            ("GET", "HEAD") if route.method == "GET" else (route.method,)
+        )
+    for path, allowed in methods.items():
+        if not path.endswith("}") and f"{path.rpartition('/')[0]}/{{id}}" in methods:
+            app.router.add_route("*", path, partial(_refuse_method, frozenset(allowed)))
+
+
+async def _refuse_method(allowed: frozenset[str], request: web.Request) -> web.StreamResponse:
+    raise web.HTTPMethodNotAllowed(request.method, allowed)

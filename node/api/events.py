@@ -46,7 +46,8 @@ async def stream(request: web.Request) -> web.StreamResponse:
     if request.method == "HEAD":
         return response
     known = last.isascii() and last.isdecimal() and len(last) <= _DIGITS
-    after = int(last) if known else None
+    # What is no number of an event is older than all: its reader is told that it may miss some.
+    after = int(last) if known else 0 if last else None
     place, gap = hub.place(after), hub.gap(after)
     with contextlib.suppress(ConnectionResetError), hub.listening(), giving_way(request):
         await response.prepare(request)

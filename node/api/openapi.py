@@ -321,6 +321,7 @@ def _parameter(query: Query, where: str) -> dict[str, Any]:
 _STATUSES = sorted({each.status for each in PROBLEM_TYPES.values()})
 _ALWAYS = {400, 403, 404, 406, 408, 413, 422, 500, 503, 507}
 _OF_CHANGES = {409, 412, 429, 502}
+_FURTHER = {"/v1/nodes/{name}/limits": (409, 502), "/v1/runs/{id}/bundle": (409,)}
 
 
 def _statuses(route: Route) -> Iterator[int]:
@@ -330,8 +331,7 @@ def _statuses(route: Route) -> Iterator[int]:
         yield from (401, 429)
     if route.method != "GET":
         yield from _OF_CHANGES
-    if route.path == "/v1/nodes/{name}/limits":
-        yield from (409, 502)
+    yield from _FURTHER.get(route.path, ())
     if route.body is not None:
         yield 415
 

@@ -29,7 +29,7 @@ from node.cli.times import SECONDS
 from node.model.loopback import is_loopback
 
 FORMATS = ("table", "wide", "json", "jsonl", "yaml", "csv", "ids")
-_MAKE = "parley token add LABEL"
+_MAKE = "parley token add --role run --label NAME"
 DEFAULT_SERVER = "http://127.0.0.1:8642"
 
 AnyCommand = TypeVar("AnyCommand", bound=Callable[..., Any])

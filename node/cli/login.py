@@ -108,7 +108,8 @@ def _token(server: str) -> str:
     else:
         typed = sys.stdin.readline()
     if not typed.strip():
-        raise click.UsageError("no token was given; its owner makes one: parley token add LABEL")
+        msg = "no token was given; its owner makes one: parley token add --role run --label NAME"
+        raise click.UsageError(msg)
     return str(typed).strip()
 
 

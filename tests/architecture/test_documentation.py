@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from node.events import GAP, KINDS
 from tests.architecture.sources import REPOSITORY, where
 
 LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
@@ -43,6 +44,15 @@ def test_named_modules_exist(page: Path) -> None:
         if not any((base / name).exists() for base in bases) and not list(page.parent.rglob(name))
     }
     assert missing == set()
+
+
+def test_the_reference_has_all_kinds_of_events() -> None:
+    """The page on the API has a row for each type of event."""
+    text = (REPOSITORY / "docs/reference/api.md").read_text("utf-8")
+    rows = re.findall(r"^\| (`[^|]*`) \|", text.partition("## Events")[2], re.MULTILINE)
+    named = {word for row in rows for word in re.findall(r"`([\w-]+)`", row)}
+    assert set(KINDS) - named == set()
+    assert named - set(KINDS) == {GAP}
 
 
 def test_the_guide_grants_what_the_schema_grants() -> None:

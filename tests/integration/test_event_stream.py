@@ -26,7 +26,7 @@ async def a(new_database: NewDatabase, clock: ManualClock, tmp_path: Path) -> As
         yield client
 
 
-async def read(a: Asker, query: str, after: int, count: int) -> list[tuple[str, dict[str, str]]]:
+async def read(a: Asker, query: str, after: object, count: int) -> list[tuple[str, dict[str, str]]]:
     """Return the kind and the words of the first events of a stream that resumes there."""
     found: list[tuple[str, dict[str, str]]] = []
     url, headers = f"{a.node.card.url}/v1/events{query}", {"Last-Event-ID": str(after)}
@@ -76,3 +76,5 @@ async def test_a_reader_that_was_away_too_long_is_told(
     assert resumed[0] == "pool", "nothing is lost since"
     [gap] = await read(a, "?types=pool", hub.last + 1000, 1)
     assert gap[0] == "gap", "another node, or the same one before its clock was set, counted so"
+    [gap, *_] = await read(a, "", "nonsense", 2)
+    assert gap == ("gap", {"after": "0", "next": str(place + 3)})

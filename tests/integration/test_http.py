@@ -67,6 +67,10 @@ async def test_a_method_that_is_not_allowed_is_told_which_are(a: Asker) -> None:
     """405 has the header Allow, with HEAD beside GET."""
     status, told, _ = await heads(a, "PUT", "/v1/tasks")
     assert (status, told["Allow"]) == (405, "GET, HEAD, POST")
+    status, told, _ = await heads(a, "GET", "/v1/tasks/changes")
+    assert (status, told["Allow"]) == (405, "POST"), "a word that is no id"
+    status, told, _ = await heads(a, "DELETE", "/v1/tokens/self")
+    assert (status, told["Allow"]) == (405, "GET, HEAD")
 
 
 async def test_head_is_answered_like_get_without_its_body(a: Asker) -> None:

@@ -91,6 +91,26 @@ async def test_the_client_reads_all_pages(node: Asker) -> None:
             await client.schedule(-1)
 
 
+async def test_a_long_run_reaches_into_a_later_span(node: Asker, clock: ManualClock) -> None:
+    """A span has the run that began days before it, in all its forms, and in lists of runs."""
+    await node.rows(
+        "UPDATE run SET ends_at = starts_at + interval '3 d' "
+        "WHERE id = (SELECT id FROM run ORDER BY id LIMIT 1)"
+    )
+    [(long,)] = await node.rows(
+        "SELECT id::text FROM run WHERE ends_at > starts_at + interval '1 h'"
+    )
+    span = "from=2026-12-03T00:00:00Z&to=2026-12-03T01:00:00Z"
+    for path in (f"/v1/schedule?{span}", f"/v1/runs?{span}", f"/v1/runs?{span}&order=asc"):
+        _, answer = await node.ask("GET", path)
+        assert [item.get("run", item.get("id")) for item in answer["items"]] == [long], path
+    _, answer = await node.ask("GET", f"/v1/schedule?{span}&resolution=PT1H")
+    assert [each["runs"] for each in answer["buckets"]] == [{"failed": 1}]
+    clock.move_to(START + 3 * times.DAY)
+    _, answer = await node.ask("GET", f"/v1/schedule?{span}&as_of=2026-12-02T12:00:00Z")
+    assert [item["run"] for item in answer["items"]] == [long]
+
+
 async def test_a_resolution_sums_up_the_runs(node: Asker) -> None:
     """Pieces have the number of the runs that overlap them by state, and the share they occupy."""
     path = "/v1/schedule?from=2026-12-01T00:00:00Z&to=2026-12-02T00:00:00Z"

@@ -665,6 +665,9 @@ CREATE INDEX pscheduler_booking_exchange ON pscheduler_booking (exchange);
 CREATE INDEX pscheduler_booking_run ON pscheduler_booking (run_id);
 CREATE INDEX pscheduler_booking_task ON pscheduler_booking (task_there);
 
+-- The longest run tells how long before a span the first run that reaches into it may have begun.
+CREATE INDEX run_length ON run ((ends_at - starts_at));
+
 DO $$
 BEGIN
     IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'parley_reader') THEN

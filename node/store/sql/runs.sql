@@ -243,6 +243,7 @@ WHERE run.id = $1;
 
 -- runs_backward --
 -- For people: runs, and gaps in the form of runs, with what they measure; each filter may be null; one page, latest start first.
+-- No run that ends after $5 began earlier than the longest one takes, so that the index of starts finds all without older ones.
 SELECT listed.*
 FROM (
     (
@@ -266,7 +267,10 @@ FROM (
             AND ($2::text [] IS NULL OR run_known.state = ANY($2))
             AND ($3::text IS NULL OR run_known.test = $3)
             AND ($4::text IS NULL OR run_known.run_id::text LIKE $4 || '%')
-            AND ($5::timestamptz IS NULL OR run_known.ends_at > $5)
+            AND (
+                $5::timestamptz IS NULL
+                OR (run_known.ends_at > $5 AND run_known.starts_at > $5 - (SELECT max(run.ends_at - run.starts_at) FROM run))
+            )
             AND ($6::timestamptz IS NULL OR run_known.starts_at < $6)
             AND ($7::timestamptz IS NULL OR (run_known.starts_at, run_known.run_id) < ($7, $8::uuid))
             AND ($10::text IS NULL OR run_known.requester = $10)
@@ -344,7 +348,10 @@ FROM (
             AND ($2::text [] IS NULL OR run_known.state = ANY($2))
             AND ($3::text IS NULL OR run_known.test = $3)
             AND ($4::text IS NULL OR run_known.run_id::text LIKE $4 || '%')
-            AND ($5::timestamptz IS NULL OR run_known.ends_at > $5)
+            AND (
+                $5::timestamptz IS NULL
+                OR (run_known.ends_at > $5 AND run_known.starts_at > $5 - (SELECT max(run.ends_at - run.starts_at) FROM run))
+            )
             AND ($6::timestamptz IS NULL OR run_known.starts_at < $6)
             AND ($7::timestamptz IS NULL OR (run_known.starts_at, run_known.run_id) > ($7, $8::uuid))
             AND ($10::text IS NULL OR run_known.requester = $10)
@@ -451,7 +458,8 @@ WITH shown AS (
     SELECT scheduling_class::text AS lane, state, greatest(starts_at, $1) AS begins, least(ends_at, $2) AS ends, 1 AS slots
     FROM run_known
     WHERE
-        ends_at > $1 AND starts_at < $2 AND ($4::text IS NULL OR requester = $4)
+        ends_at > $1 AND starts_at > $1 - (SELECT max(run.ends_at - run.starts_at) FROM run) AND starts_at < $2
+        AND ($4::text IS NULL OR requester = $4)
         AND ($5::text [] IS NULL OR scheduling_class::text = ANY($5))
     UNION ALL
     SELECT scheduling_class::text, state, greatest(starts_at, $1), least(ends_at, $2), slots

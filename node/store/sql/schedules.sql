@@ -30,6 +30,7 @@ CROSS JOIN LATERAL (
 WHERE
     run.created_at <= $1
     AND run_known.ends_at > $2
+    AND run_known.starts_at > $2 - (SELECT max(each.ends_at - each.starts_at) FROM run AS each)
     AND run_known.starts_at < $3
     AND ($4::timestamptz IS NULL OR (run_known.starts_at, run_known.run_id) > ($4, $5::uuid))
     AND ($6::text IS NULL OR run_known.requester = $6)
@@ -42,7 +43,10 @@ LIMIT $7;
 WITH touched AS (
     SELECT DISTINCT run.task_id, run.slot
     FROM run
-    WHERE run.starts_at < $4 AND run.ends_at > $3 AND run.changed_at > $1 AND run.exchange_id IS NOT NULL
+    WHERE
+        run.starts_at < $4 AND run.ends_at > $3
+        AND run.starts_at > $3 - (SELECT max(each.ends_at - each.starts_at) FROM run AS each)
+        AND run.changed_at > $1 AND run.exchange_id IS NOT NULL
 )
 
 SELECT
