@@ -4,6 +4,7 @@ import { chart, intervalsMeasured } from "./chart.js";
 import { byId, element, icon } from "./dom.js";
 import { drawRuns } from "./lists.js";
 import { apiCall, headlineOf, stateBadge, timeElement } from "./parts.js";
+import { endsOf } from "./pairs.js";
 import { addressOf, hrefOf } from "./place.js";
 import { known, tree } from "./tree.js";
 import { momentOf, readable, spell, stateOf } from "./words.js";
@@ -122,6 +123,7 @@ function facts(run, task, now) {
     ["Displaced by", run.displaced_by && idLink(hrefOf({ run: run.displaced_by }), run.displaced_by)],
     ["Campaign", task?.campaign],
     ["Task", idLink(addressOf({ task: run.task }), run.task, "only its runs")],
+    ["Pair", pairLink(task ?? run)],
     ["Seat of", task?.parent && idLink(addressOf({ task: task.parent }), task.parent, "only their runs")],
     ["Run", element("code", {}, run.id)],
   ];
@@ -131,6 +133,11 @@ function facts(run, task, now) {
     { class: "facts" },
     known.map(([term, value]) => element("div", {}, element("dt", {}, term), element("dd", {}, value))),
   );
+}
+
+function pairLink(measured) {
+  const ends = endsOf(measured);
+  return ends && element("a", { href: addressOf({ view: "pair", source: ends[0], dest: ends[1] }) }, "over time, both ways");
 }
 
 function idLink(href, id, words) {

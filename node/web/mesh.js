@@ -61,7 +61,7 @@ function matrix(test, { pairs, tasks, latest }, now) {
   const rows = sources.map((source) => {
     const cells = dests.map((dest) => {
       const pair = at.get(`${source} ${dest}`);
-      return pair ? cell(pair, taskOf.get(pair.key), resultOf.get(taskOf.get(pair.key)), now) : element("td", { class: "none" }, "");
+      return pair ? cell(pair, resultOf.get(taskOf.get(pair.key)), now) : element("td", { class: "none" }, "");
     });
     return element("tr", {}, element("th", { scope: "row" }, source), cells);
   });
@@ -69,12 +69,12 @@ function matrix(test, { pairs, tasks, latest }, now) {
   return element("div", { class: "matrix", tabindex: "0" }, element("table", {}, caption, element("thead", {}, head), element("tbody", {}, rows)));
 }
 
-function cell(pair, task, run, now) {
+function cell(pair, run, now) {
   const share = pair.due ? pair.delivered / pair.due : null;
   const kind = share === null ? "none" : share >= 0.99 ? "good" : share >= 0.9 ? "fair" : "bad";
   const why = pair.causes.map(({ cause, count }) => `${count} × ${cause}`).join(", ");
   const words = run ? run.summary : "no result yet";
-  const value = task ? element("a", { href: addressOf({ task }) }, words) : words;
+  const value = element("a", { href: addressOf({ view: "pair", source: pair.source, dest: pair.dest }) }, words);
   const delivery = share === null ? "nothing due" : `${pair.delivered} of ${pair.due}`;
   return element(
     "td",

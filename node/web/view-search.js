@@ -1,19 +1,18 @@
 // The view "Why": what a word finds among runs, tasks and nodes, and what did not take place, by cause.
 
-import { byCause } from "./causes.js";
+import { causeList } from "./cause-list.js";
 import { byId, element } from "./dom.js";
 import { drawRuns, RUN_FIELDS } from "./lists.js";
 import { listEntryOf } from "./model.js";
-import { headlineOf, stateBadge, ticking } from "./parts.js";
-import { addressOf, hrefOf, place } from "./place.js";
+import { headlineOf, stateBadge } from "./parts.js";
+import { addressOf, place } from "./place.js";
 import { setCall, setHeading } from "./views.js";
-import { readable, stateOf } from "./words.js";
+import { stateOf } from "./words.js";
 
 const DAY = 86_400_000;
 const ID = /^[0-9a-f-]{4,36}$/u;
 const LOST = "failed,missed,unplaced,displaced,cancelled";
 const TASK_FIELDS = "id,headline,state,reason,waiting,campaign,reference,requester,pool";
-const GROUPS_SHOWN = 20;
 const RUNS_SHOWN = 60;
 const LINKS_SHOWN = 24;
 
@@ -82,10 +81,9 @@ function draw(box, found, q, model) {
   box.dataset.signature = signature;
   const { lost, runs, tasks, named } = found;
   const open = new Set([...box.querySelectorAll("details[open][data-key]")].map(({ dataset }) => dataset.key));
-  const groups = byCause(lost);
   const parts = [
     q && (named.length || tasks.length) ? section("Places", places(named, tasks)) : null,
-    section(q ? "Without a result in 7 d, by cause" : null, causes(groups, open, model)),
+    section(q ? "Without a result in 7 d, by cause" : null, causesOf(lost, open, model.now())),
     q ? section("Runs, newest first", runList(runs, model)) : null,
   ];
   box.replaceChildren(...parts.filter(Boolean));
@@ -105,29 +103,8 @@ function places(named, tasks) {
   return element("ul", { class: "places" }, links.slice(0, LINKS_SHOWN), rest);
 }
 
-function causes(groups, open, model) {
-  if (!groups.length) return element("p", { class: "empty" }, "Every run had its result.");
-  const items = groups.slice(0, GROUPS_SHOWN).map((group) => causeItem(group, open, model));
-  const left = groups.length - GROUPS_SHOWN;
-  return element("ul", { class: "causes" }, items, left > 0 ? element("li", { class: "reason" }, `and ${left} more causes`) : null);
-}
-
-function causeItem({ key, state, cause, entries }, open, model) {
-  const now = model.now();
-  const [newest] = entries;
-  const tests = [...new Set(entries.map(({ headline }) => headline))];
-  const whom = tests.length === 1 ? headlineOf(newest) : `${tests.length} different measurements`;
-  return element(
-    "li",
-    { class: stateOf(state).kind },
-    element(
-      "details",
-      { "data-key": key, open: open.has(key) },
-      element("summary", {}, element("b", { class: "count" }, `${entries.length} ×`), " ", stateBadge(state), " ", element("span", { class: "cause" }, entries.length === 1 ? readable(newest.reason ?? cause, now) : cause)),
-      element("ul", {}, entries.slice(0, 30).map((entry) => element("li", {}, element("a", { href: hrefOf({ run: entry.id }) }, headlineOf(entry)), " ", ticking("age", entry.starts, now), " ", element("span", { class: "reason" }, readable(entry.reason ?? "", now))))),
-    ),
-    element("p", { class: "hint" }, whom, ", last ", ticking("age", newest.starts, now)),
-  );
+function causesOf(lost, open, now) {
+  return lost.length ? causeList(lost, open, now) : element("p", { class: "empty" }, "Every run had its result.");
 }
 
 function runList(runs, model) {

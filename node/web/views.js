@@ -16,6 +16,7 @@ import { isOver } from "./words.js";
 
 const LOADERS = {
   mesh: () => import("./view-mesh.js"),
+  pair: () => import("./view-pair.js"),
   tasks: () => import("./view-tasks.js"),
   campaigns: () => import("./view-campaigns.js"),
   archives: () => import("./view-archives.js"),
@@ -28,6 +29,7 @@ const LOADERS = {
 export const TITLES = {
   overview: "Overview",
   mesh: "Meshes",
+  pair: "Pairs",
   tasks: "Tasks",
   nodes: "Nodes",
   campaigns: "Campaigns",

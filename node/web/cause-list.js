@@ -1,0 +1,43 @@
+// The list of causes for which runs had no result, each with its runs folded behind it.
+
+import { byCause } from "./causes.js";
+import { element } from "./dom.js";
+import { headlineOf, stateBadge, ticking } from "./parts.js";
+import { hrefOf } from "./place.js";
+import { readable, stateOf } from "./words.js";
+
+const RUNS_SHOWN = 30;
+
+/** Returns the causes of runs, the most frequent first; those whose keys are in `open` are unfolded. */
+export function causeList(entries, open, now, { shown = 20 } = {}) {
+  const groups = byCause(entries);
+  const left = groups.length - shown;
+  const rest = left > 0 ? element("li", { class: "reason" }, `and ${left} more cause${left === 1 ? "" : "s"}`) : null;
+  return element("ul", { class: "causes" }, groups.slice(0, shown).map((group) => causeItem(group, open, now)), rest);
+}
+
+function causeItem({ key, state, cause, entries }, open, now) {
+  const [newest] = entries;
+  const count = new Set(entries.map(({ headline }) => headline)).size;
+  const words = entries.length === 1 ? readable(newest.reason ?? cause, now) : cause;
+  const runs = entries.slice(0, RUNS_SHOWN).map((entry) => element(
+    "li",
+    {},
+    element("a", { href: hrefOf({ run: entry.id }) }, headlineOf(entry)),
+    " ",
+    ticking("age", entry.starts, now),
+    " ",
+    element("span", { class: "reason" }, readable(entry.reason ?? "", now)),
+  ));
+  return element(
+    "li",
+    { class: stateOf(state).kind },
+    element(
+      "details",
+      { "data-key": key, open: open.has(key) },
+      element("summary", {}, element("b", { class: "count" }, `${entries.length} ×`), " ", stateBadge(state), " ", element("span", { class: "cause" }, words)),
+      element("ul", {}, runs),
+    ),
+    element("p", { class: "hint" }, count === 1 ? headlineOf(newest) : `${count} different measurements`, ", last ", ticking("age", newest.starts, now)),
+  );
+}
