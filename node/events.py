@@ -40,11 +40,13 @@ class Event:
     kind: str
     body: dict[str, str]
     """The words of the event; its first reader adds the headline of its task."""
+    at: int
+    """Time at which this node heard of the change."""
 
     @cached_property
     def text(self) -> bytes:
         """The event as the event stream has it."""
-        body = orjson.dumps(self.body).decode()
+        body = orjson.dumps({**self.body, "at": times.to_the_second(self.at)}).decode()
         return f"id: {self.number}\nevent: {self.kind}\ndata: {body}\n\n".encode()
 
 
@@ -53,6 +55,7 @@ class EventHub:
 
     def __init__(self, clock: Clock) -> None:
         """Number events from the current time, so that numbers increase across restarts."""
+        self._clock = clock
         self.last = clock.now() // times.MILLISECOND
         self.listeners = 0
         self.looks = asyncio.Semaphore(LOOKS_AT_ONCE)
@@ -70,7 +73,7 @@ class EventHub:
         body = _body(notice)
         if body is not None:
             self.last += 1
-            self._history.append(Event(self.last, notice.kind, body))
+            self._history.append(Event(self.last, notice.kind, body, self._clock.now()))
 
     def place(self, after: int | None) -> int:
         """Return the number of the last event that a new reader does not want.
@@ -88,7 +91,7 @@ class EventHub:
         place = self.place(after)
         if after is None or after == place:
             return None
-        return Event(place, GAP, {"after": str(after), "next": str(place + 1)})
+        return Event(place, GAP, {"after": str(after), "next": str(place + 1)}, self._clock.now())
 
     def since(self, number: int) -> list[Event] | None:
         """Return the events after this one; None if some of them are not kept any more."""

@@ -82,7 +82,7 @@ function contents(runs, names, name, { now, shown, choose, what, width }) {
 
 function drawing(course, marks, box, { now, shown, name, what }) {
   const words = `${wordsOf(name)} of ${countText(course, what)}, ${momentOf(marks.from, now)} to ${momentOf(marks.to, now)}`;
-  const svg = vector("svg", { viewBox: `0 0 ${box.right + 10} ${HEIGHT}`, role: "img", "aria-label": words });
+  const svg = vector("svg", { viewBox: `0 0 ${box.right + 10} ${HEIGHT}`, role: "group", "aria-label": words });
   for (const { y, text } of marks.ticks) {
     svg.append(
       vector("line", { class: "grid", x1: box.left, x2: box.right, y1: y, y2: y }),

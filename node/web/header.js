@@ -31,15 +31,18 @@ export function drawCounts(counts) {
   setText(byId("count-finished"), String(counts.finished));
   const bad = counts.failed + counts.missed;
   const tile = byId("failed-tile");
-  tile.classList.toggle("bad", bad > 0);
+  tile.classList.toggle("bad", counts.failed > 0);
+  tile.classList.toggle("missing", bad > 0 && !counts.failed);
   const target = byId("count-failed");
-  const missed = counts.missed ? ` + ${counts.missed} missed` : "";
-  if (target.dataset.shown === `${counts.failed}${missed}`) return;
-  target.dataset.shown = `${counts.failed}${missed}`;
+  const missed = counts.missed && counts.failed ? ` + ${counts.missed} missed` : "";
+  setText(tile.querySelector("dt"), bad && !counts.failed ? "missed in 24 h" : "failed in 24 h");
+  const shown = `${counts.failed} ${counts.missed}`;
+  if (target.dataset.shown === shown) return;
+  target.dataset.shown = shown;
   if (!bad) return target.replaceChildren("0");
   const extra = missed ? element("small", {}, missed) : null;
   const link = element("a", { href: hrefOf({ list: "failed" }), title: "Show them" });
-  link.append(icon("cross"), String(counts.failed), ...(extra ? [extra] : []));
+  link.append(icon(counts.failed ? "cross" : "alert"), String(counts.failed || counts.missed), ...(extra ? [extra] : []));
   return target.replaceChildren(link);
 }
 

@@ -78,7 +78,8 @@ export function drawTable(box, items, { caption, columns, empty, row, sign }) {
     return;
   }
   if (!box.querySelector("table")) {
-    const heads = columns.map((name) => element("th", { scope: "col", role: "columnheader" }, name));
+    const unseen = element("span", { class: "unseen" }, "Actions");
+    const heads = columns.map((name) => element("th", { scope: "col", role: "columnheader" }, name || unseen));
     box.replaceChildren(
       element(
         "table",

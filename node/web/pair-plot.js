@@ -38,7 +38,7 @@ export async function plot(box, { course, bands, lost, from, to }, { now, onOpen
     cursor: { sync: { key: "pair" }, points: { size: 7 }, drag: { x: true, y: false } },
     scales: { x: { range: (_, low, high) => (low === high || high === null ? [from / 1000, to / 1000] : [low, high]), min: from / 1000, max: to / 1000 }, y: { range: (_, low, high) => rangeOf(low, high) } },
     axes: [
-      { ...axis, values: (_, splits) => splits.map((at) => tickText(at, splits)) },
+      { ...axis, size: to - from > DAY * 500 ? 48 : 34, values: (_, splits) => splits.map((at) => tickText(at, splits)) },
       { ...axis, size: 78, values: (_, splits) => splits.map((value) => valueText(value, course.unit)) },
     ],
     legend: { live: true },
@@ -90,10 +90,8 @@ function rangeOf(low, high) {
 }
 
 function tickText(at, splits) {
-  const wide = splits.at(-1) - splits[0] > 1.5 * DAY;
-  const first = at === splits[0];
   const text = shortTimeOf(at * 1000);
-  return wide || (first && splits.at(-1) - splits[0] > DAY / 2) ? `${text}\n${dateOf(at * 1000)}` : text;
+  return splits.at(-1) - splits[0] > DAY / 2 ? `${text}\n${dateOf(at * 1000)}` : text;
 }
 
 function paintBands(u, bands, colour) {

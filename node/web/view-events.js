@@ -2,7 +2,7 @@
 
 import { coalesced } from "./coalesce.js";
 import { element, reconcile } from "./dom.js";
-import { headlineOf, stateBadge, ticking } from "./parts.js";
+import { headlineOf, stateBadge, timeElement } from "./parts.js";
 import { addressOf, adjust, hrefOf, place } from "./place.js";
 import { Stream } from "./stream.js";
 import { setCall } from "./views.js";
@@ -40,14 +40,13 @@ export function open(box, { api, model, tools }) {
   tools.replaceChildren(...filters(() => draw()));
   setCall("/v1/events");
   const drawSoon = coalesced(async () => draw(), 250);
-  const opened = Date.now();
   const stream = new Stream(
     api,
     {
       onOpen: () => (down = null),
       onEvent(type, data, id) {
         if (type === "gap") lost = true;
-        else events.unshift({ type, id, ...about(type, data), at: Date.now() - opened > 2_000 ? model.now() : null });
+        else events.unshift({ type, id, ...about(type, data), at: Date.parse(data.at) });
         if (events.length > KEPT) events.length = KEPT;
         drawSoon();
       },
@@ -91,7 +90,7 @@ function row({ type, subject, task, state, headline, change, at }, now) {
     state ? stateBadge(state) : element("span", {}, change),
     href ? element("a", { href }, words) : element("span", {}, words),
     state && change ? element("span", { class: "reason" }, change) : null,
-    at === null ? element("span", { class: "reason when" }, "earlier") : element("span", { class: "reason when" }, ticking("age", at, now)),
+    element("span", { class: "reason when" }, timeElement(at, now)),
   );
 }
 

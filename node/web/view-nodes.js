@@ -19,6 +19,7 @@ export function open(box, { api, model, caller, reporting }) {
   let nodes = [];
   let clock = null;
   box.replaceChildren(status, list, report);
+  list.append(element("p", { class: "empty" }, "Loading …"));
   setCall("/v1/nodes");
 
   async function fetch() {
@@ -28,6 +29,7 @@ export function open(box, { api, model, caller, reporting }) {
     draw();
   }
   function draw() {
+    if (!nodes.length) return;
     const now = model.now();
     const rows = nodes.map((node) => ({ ...node, id: node.identity, clock: node.is_self ? clock : null, check: checks.get(node.name) ?? null }));
     rows.sort((one, other) => rank(other) - rank(one) || (one.name < other.name ? -1 : 1));
@@ -72,15 +74,20 @@ function drawStatus(box, how, now) {
 
 function nodeRow(node, now, check) {
   const cells = [
-    ["what", element("b", { class: "test" }, node.name), node.is_self ? " (this node)" : null, element("p", { class: "reason" }, [node.version && `Parley ${node.version}`, node.url ?? "fetches its work"].filter(Boolean).join(" · ")), keyOf(node.identity)],
+    ["what", element("b", { class: "test" }, node.name), node.is_self ? " (this node)" : null, element("p", { class: "reason" }, [versionOf(node), node.url ?? "fetches its work"].filter(Boolean).join(" · ")), keyOf(node.identity)],
     ["reach", ...reach(node, now)],
-    ["clock", clockWords(node.clock)],
-    ["load", ...load(node, now)],
-    ["tools", toolsOf(node.attributes)],
+    ["timing", clockWords(node.clock)],
+    ["booked", ...load(node, now)],
+    ["has", toolsOf(node.attributes)],
     ["check", ...(node.check ? [element("span", { class: `state ${node.check.kind}` }, icon(node.check.kind === "done" ? "check" : "alert"), node.check.words), " ", ticking("age", node.check.at, now)] : ["not in this tab"])],
     ["more", check && element("button", { type: "button", "aria-label": `check ${node.name}`, click: check }, "check")],
   ];
   return element("tr", { class: node.unreachable_since ? "failed" : "node", role: "row" }, cells.map(([kind, ...content]) => element("td", { class: kind, role: "cell" }, content.flat().filter(Boolean))));
+}
+
+function versionOf({ version, attributes }) {
+  const known = version || attributes.version;
+  return known && `Parley ${known}`;
 }
 
 function keyOf(identity) {
@@ -110,7 +117,7 @@ function load(node, now) {
   const busy = node.busy_until && Date.parse(node.busy_until) > now ? `busy until ${momentOf(Date.parse(node.busy_until), now)}` : null;
   const drained = node.attributes.drained ? element("p", { class: "reason" }, `drained: ${node.attributes.drained}`) : null;
   const lease = node.lease_until ? element("p", { class: "reason" }, `its tasks here until ${momentOf(Date.parse(node.lease_until), now)}`) : null;
-  return [busy ?? (node.is_self ? "" : "free now"), ` ${node.lanes} lanes`, drained, lease];
+  return [`${busy ?? (node.is_self ? "" : "free now")}${busy || !node.is_self ? ", " : ""}${node.lanes} lanes`, drained, lease];
 }
 
 function toolsOf(attributes) {

@@ -12,6 +12,7 @@ import pytest
 
 from node import events
 from node.events import EventHub
+from node.model import times
 from node.store.database import Notice
 from tests.conftest import NewDatabase
 from tests.support.clocks import ManualClock
@@ -70,7 +71,8 @@ async def test_a_reader_that_was_away_too_long_is_told(
     for number in range(5):
         hub.on_notice(Notice("pool", f"p{number}", ("added",)))
     [gap, *rest] = await read(a, "", place, 4)
-    assert gap == ("gap", {"after": str(place), "next": str(place + 3)})
+    at = times.to_the_second(a.node.clock.now())
+    assert gap == ("gap", {"after": str(place), "next": str(place + 3), "at": at})
     assert [body["id"] for _, body in rest] == ["p2", "p3", "p4"]
     [resumed] = await read(a, "", place + 4, 1)
     assert resumed[0] == "pool", "nothing is lost since"

@@ -29,7 +29,8 @@ async def test_a_mesh_has_a_matrix(browser: str, nodes: list[Outsider]) -> None:
         assert "1 of 1" in cell
         await page.evaluate("document.querySelector('#mesh-view td.good a').focus()")
         await page.press("Enter")
-        await page.until(f"location.hash.includes('task={task['id']}')")
+        await page.until("location.hash === '#view=pair&source=a&dest=b'")
+        await page.until(f"document.querySelector('#pair-view a[href*=\"run={run['id']}\"]')")
         await page.resize(1440, 900, dark=True)
         assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         assert page.complaints() == []

@@ -1,0 +1,129 @@
+"""The views of the page, in a real browser with real nodes; each is checked by axe and pictured."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+
+import pytest
+
+from node.web import static_files
+from tests.acceptance.outsider import Json, Outsider
+from tests.support.accessibility import violations
+from tests.support.browser import Page, new_page
+from tests.support.page_opened import LIVE
+
+pytestmark = [pytest.mark.timeout(180), pytest.mark.asyncio(loop_scope="session")]
+
+PICTURES = Path(__file__).parents[3] / "build" / "pictures"
+UPLOT = "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f"
+"""SHA-256 of dist/uPlot.iife.min.js of uPlot 1.6.32, as the registry has it (MIT)."""
+
+VIEWS = {
+    "overview": ("", "document.querySelector('#last table')"),
+    "mesh": ("mesh=views", "document.querySelector('#mesh-view td.good a')"),
+    "pair": (
+        "view=pair&source=a&dest=b",
+        "document.querySelectorAll('#pair-view .u-legend tr').length > 2",
+    ),
+    "tasks": ("view=tasks", "document.querySelector('#tasks table')"),
+    "nodes": ("view=nodes", "document.querySelectorAll('#node-list tbody tr').length === 3"),
+    "campaigns": ("view=campaigns", "document.querySelector('#campaigns table')"),
+    "archives": ("view=archives", "document.querySelector('#archives .settled, #archives table')"),
+    "events": ("view=events", "document.querySelectorAll('.events li').length > 3"),
+    "search": ("view=search", "document.querySelector('.causes li')"),
+}
+"""By name of a view, its address, and what holds once it is drawn."""
+
+
+async def go(page: Page, name: str) -> None:
+    """Go to a view, and wait until it is drawn."""
+    address, drawn = VIEWS[name]
+    await page.evaluate(f"location.hash = '{address}'")
+    await page.until(f"document.body.dataset.view === '{name}' && {drawn}")
+
+
+async def measured(a: Outsider, b: Outsider) -> Json:
+    """Return a finished run of a mesh in which both nodes measure each other, and one fails."""
+    runs = []
+    for source, dest in (("a", "b"), ("b", "a")):
+        ends = {"source": source, "dest": dest}
+        spec = {"count": 10, "interval": "PT0.01S", **ends}
+        reference = {"mesh": "views", "key": f"latency/{source}/{dest}", **ends}
+        runs.append(await a.create("latency", spec=spec, reference=reference))
+    refused = await a.create("http", spec={"url": "http://127.0.0.1:9/"})
+    finished = [await a.finished(await a.run(task)) for task in runs]
+    await a.over(await a.run(refused))
+    assert b.name in finished[0]["participants"]
+    return finished[0]
+
+
+async def test_each_view_has_an_address_and_no_barrier(
+    browser: str, a: Outsider, b: Outsider
+) -> None:
+    """Each view opens by its address, marks itself in the navigation, and passes axe."""
+    run = await measured(a, b)
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    found = {}
+    async with new_page(browser) as page:
+        await page.open(f"{a.url}/#token={a.token}")
+        await page.until(LIVE)
+        for name in VIEWS:
+            await go(page, name)
+            marked = "document.querySelector('#views [aria-current]').dataset.view"
+            assert await page.evaluate(marked) == name
+            found[name] = await violations(page)
+            (PICTURES / f"{name}.png").write_bytes(await page.picture())
+            await page.resize(360, 740, dark=True)
+            if await page.evaluate("document.documentElement.scrollWidth > 360"):
+                found[name].append("it is wider than a phone")
+            (PICTURES / f"{name}-phone.png").write_bytes(await page.picture())
+            await page.resize(1440, 900)
+        await page.evaluate(f"location.hash = 'view=events&run={run['id']}'")
+        await page.until("document.querySelector('#drawer[open] .facts')")
+        found["drawer"] = await violations(page)
+        assert page.complaints() == []
+    assert {name: each for name, each in found.items() if each} == {}
+
+
+async def test_a_pair_is_shown_both_ways(browser: str, a: Outsider, b: Outsider) -> None:
+    """The view of a pair has a line for each direction, and a click opens the run."""
+    await measured(a, b)
+    async with new_page(browser) as page:
+        await page.open(f"{a.url}/#token={a.token}")
+        await page.until(LIVE)
+        await go(page, "pair")
+        legend = await page.text("#pair-view .u-legend")
+        assert "a → b" in legend
+        assert "b → a" in legend
+        await page.click("#pair-view summary")
+        await page.until("document.querySelector('#pair-view details[open] td a')")
+        await page.click("#pair-view details[open] td a")
+        await page.until("document.querySelector('#drawer[open] .facts')")
+        assert await page.evaluate("location.hash.startsWith('#view=pair&source=a&dest=b')")
+        assert page.complaints() == []
+
+
+async def test_a_word_finds_runs_and_their_causes(browser: str, a: Outsider, b: Outsider) -> None:
+    """The key "/" goes to the search, which finds runs without a result, grouped by cause."""
+    run = await measured(a, b)
+    async with new_page(browser) as page:
+        await page.open(f"{a.url}/#token={a.token}")
+        await page.until(LIVE)
+        await page.call("Input.dispatchKeyEvent", type="keyDown", key="/", text="/")
+        await page.until("document.activeElement.id === 'search-field'")
+        await page.type(run["id"][:8])
+        await page.press("Enter")
+        await page.until("document.querySelectorAll('.runs tbody tr').length === 1")
+        assert run["summary"] in await page.text(".runs")
+        assert page.complaints() == []
+
+
+async def test_the_plot_is_the_one_that_was_released() -> None:
+    """The vendored file is unchanged, and its licence is beside it."""
+    file = static_files()["uplot.js"].body
+    assert hashlib.sha256(file).hexdigest() == UPLOT
+    assert re.match(rb"/\*! https://github\.com/leeoniya/uPlot \(v1\.6\.32\) \*/", file)
+    licence = Path(__file__).parents[3] / "node" / "web" / "uplot.LICENSE"
+    assert licence.read_text().startswith("The MIT License (MIT)")
