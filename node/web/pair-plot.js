@@ -9,16 +9,17 @@ const COLOURS = ["running", "missed", "done", "reserved", "ink", "gone", "failed
 const DASHES = [[], [7, 3], [2, 3], [9, 3, 2, 3]];
 const DAY = 86_400;
 
+/** @type {Promise<any> | null} */
 let loading = null;
 
 function loaded() {
   loading ??= new Promise((resolve, reject) => {
     document.head.append(
       element("link", { rel: "stylesheet", href: "/web/uplot.css" }),
-      element("script", { src: "/web/uplot.js", load: () => resolve(window.uPlot), error: () => reject(new Error("The plot could not be loaded.")) }),
+      element("script", { src: "/web/uplot.js", load: () => resolve(Reflect.get(window, "uPlot")), error: () => reject(new Error("The plot could not be loaded.")) }),
     );
   });
-  return loading;
+  return /** @type {Promise<any>} */ (loading);
 }
 
 /**

@@ -40,6 +40,7 @@ export function courseOf(runs, name) {
   const ordered = [...runs].sort((one, other) => one.starts - other.starts);
   const times = [...new Set(ordered.map(({ starts }) => starts))];
   const at = new Map(times.map((instant, index) => [instant, index]));
+  const place = ({ starts }) => at.get(starts) ?? 0;
   const lines = new Map();
   let unit = "";
   const lineOf = (way, label) => {
@@ -52,12 +53,12 @@ export function courseOf(runs, name) {
       if (metric.name !== name) continue;
       unit = metric.unit;
       const label = Object.values(metric.labels).join(" ").replaceAll("_", " ");
-      lineOf(run.way, label).values[at.get(run.starts)] = metric.value;
+      lineOf(run.way, label).values[place(run)] = metric.value;
     }
   }
   for (const run of ordered) {
     if (run.metrics.some((metric) => metric.name === name)) continue;
-    for (const line of lines.values()) if (line.way === run.way) line.values[at.get(run.starts)] ??= null;
+    for (const line of lines.values()) if (line.way === run.way) line.values[place(run)] ??= null;
   }
   const byTime = new Map();
   for (const run of ordered) byTime.set(run.starts, run);
@@ -69,6 +70,7 @@ export function bandsOf(runs) {
   const ordered = [...runs].sort((one, other) => one.starts - other.starts);
   const bands = [];
   for (const way of new Set(ordered.map((run) => run.way))) {
+    /** @type {any} */
     let last = null;
     for (const run of ordered) {
       if (run.way !== way) continue;

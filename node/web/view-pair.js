@@ -25,7 +25,7 @@ export function open(box, { api, model, tools }) {
   let plots = [];
   let signature = "";
   const close = () => {
-    plots.forEach((remove) => remove());
+    for (const remove of plots) remove();
     plots = [];
   };
   const redraw = () => {
@@ -42,7 +42,7 @@ export function open(box, { api, model, tools }) {
     const hours = SPANS[span] ?? 24;
     const to = model.now();
     const from = to - hours * HOUR;
-    const own = tasks.map((task) => ({ ...task, ends: endsOf(task) })).filter(({ ends }) => ends && ends.includes(source) && ends.includes(dest) && ends[0] !== ends[1]);
+    const own = tasks.map((task) => ({ ...task, ends: endsOf(task) })).filter(({ ends }) => ends?.includes(source) && ends.includes(dest) && ends[0] !== ends[1]);
     const found = await Promise.all(own.map((task) => all(api, runsPath(task, from), RUNS_MOST).then((runs) => runs.map((run) => runOf(run, task)))));
     if (place().source !== source || place().dest !== dest) return undefined;
     return drawPair(found.flat(), { source, dest, from, to, span: span ?? "24 h", own });

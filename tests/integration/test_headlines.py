@@ -14,7 +14,7 @@ from node.model import times
 from node.model.errors import DatabaseUnavailable
 from node.store import tasks
 from tests.conftest import NewDatabase
-from tests.support.clocks import ManualClock
+from tests.support.clocks import START, ManualClock
 from tests.support.served_nodes import asker, served
 from tests.support.served_pairs import Pair, paired
 
@@ -72,10 +72,10 @@ async def test_events_have_the_headline_of_their_task(pair: Pair) -> None:
     """An event about a task, or a run of it, names the measurement; the first reader adds that."""
     task = await pair.book(1)
     events = [
-        Event(1, "task", {"id": task, "state": "active"}),
-        Event(2, "run", {"id": str(uuid4()), "task": task, "state": "running"}),
-        Event(3, "task", {"id": str(UUID(int=7)), "state": "cancelled"}),
-        Event(4, "node", {"id": "b", "state": "reached"}),
+        Event(1, "task", {"id": task, "state": "active"}, START),
+        Event(2, "run", {"id": str(uuid4()), "task": task, "state": "running"}, START),
+        Event(3, "task", {"id": str(UUID(int=7)), "state": "cancelled"}, START),
+        Event(4, "node", {"id": "b", "state": "reached"}, START),
     ]
     await describe(pair.a.node, events)
     assert [event.body.get("headline") for event in events] == [LINE, LINE, "", None]
@@ -87,7 +87,7 @@ async def test_events_have_the_headline_of_their_task(pair: Pair) -> None:
 
 async def test_events_need_no_database(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     """An event whose headline cannot be read is told without one, instead of not at all."""
-    event = Event(1, "task", {"id": str(uuid4()), "state": "active"})
+    event = Event(1, "task", {"id": str(uuid4()), "state": "active"}, START)
 
     async def away(*_: object) -> None:
         raise DatabaseUnavailable("no connection")
