@@ -259,6 +259,35 @@ async def test_places_that_do_not_exist(lead: Lead, participant: object) -> None
     assert (await lead.ask("POST", f"/tasks/{uuid4()}", document)).status == 400
 
 
+async def test_tasks_that_are_left_behind(node: Asker, lead: Lead, clock: ManualClock) -> None:
+    """A lead does not say when a task is over: it ends here after its only run, or a silent week.
+
+    A task for which runs are still asked stays.
+    """
+    leases = node.node.leases
+    once, repeated, used = [
+        await idling(lead, schedule=schedule)
+        for schedule in ({"slip": "PT5M"}, {"repeat": "PT1H"}, {"repeat": "PT1H"})
+    ]
+    await lead.arrange(once, HOUR, HOUR + times.HOUR)
+    clock.advance(3 * times.HOUR)
+    await node.node.launcher.recover()
+    assert await leases.run_once() == 1
+    clock.advance(8 * times.DAY)
+    await lead.hold(used, clock.now() + times.HOUR)
+    assert await leases.run_once() == 1
+    rows = await node.rows("SELECT id, state::text, reason FROM task")
+    left = "its lead has nothing to come for it"
+    assert {row[0]: row[1:] for row in map(tuple, rows)} == {
+        once.id: ("finished", left),
+        repeated.id: ("finished", left),
+        used.id: ("active", None),
+    }
+    with pytest.raises(RefusedByParticipant, match="404 The task is finished here"):
+        await lead.runtimes(once, clock.now(), clock.now() + times.HOUR)
+    assert await node.rows("SELECT id FROM outbox") == []
+
+
 async def test_bad_bodies(lead: Lead) -> None:
     """Every bad body is answered with a line of text, and never with a fault of this node."""
     task = await idling(lead)

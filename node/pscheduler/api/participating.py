@@ -24,7 +24,7 @@ _REASONS_LEVEL = 6
 
 
 async def take_part(call: Call) -> web.StreamResponse:
-    """POST: take part in a task that the caller leads; the answer is its URL as plain text."""
+    """POST: take part in a task that the caller leads; the answer is its URL, not as JSON."""
     task = uuid_of(call.words["task"], "Task")
     place = call.query.integer("participant")
     if place is None or place < 1:
@@ -32,7 +32,7 @@ async def take_part(call: Call) -> web.StreamResponse:
     document = _body(call)
     participating = call.facade.participating
     await participating.introduce(task, place, call.requester.address, document)
-    return answers.of_text(f"{call.base}/tasks/{task}")
+    return answers.of_text(f"{call.base}/tasks/{task}", answers.HTML)
 
 
 async def runtimes(call: Call) -> web.StreamResponse:
