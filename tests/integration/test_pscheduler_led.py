@@ -260,10 +260,7 @@ async def test_places_that_do_not_exist(lead: Lead, participant: object) -> None
 
 
 async def test_tasks_that_are_left_behind(node: Asker, lead: Lead, clock: ManualClock) -> None:
-    """A lead does not say when a task is over: it ends here after its only run, or a silent week.
-
-    A task for which runs are still asked stays.
-    """
+    """A task ends here after its only run, or a week without one, for its lead does not say it."""
     leases = node.node.leases
     once, repeated, used = [
         await idling(lead, schedule=schedule)

@@ -560,7 +560,7 @@ CREATE TABLE pscheduler_run (
 COMMENT ON TABLE pscheduler_run IS 'What leads from outside have told with their commits: the data of all participants, in their order.';
 
 CREATE FUNCTION lead_name(name text, identity text) RETURNS text LANGUAGE sql IMMUTABLE
-RETURN coalesce(name, 'pScheduler at ' || substring(identity FROM '^pscheduler:(.*)$'));
+RETURN coalesce(name, 'pScheduler at ' || substring(identity FROM '^pscheduler:([^/].*)$'));
 COMMENT ON FUNCTION lead_name(text, text) IS
 'The lead of a task for people: the name of a node, or the address of one of pScheduler, which has no key. Null if it is unknown.';
 

@@ -31,7 +31,7 @@ ON CONFLICT (run_id) DO UPDATE SET part_data = excluded.part_data;
 -- that was asked for since $2.
 SELECT task.id, task.lead FROM task
 WHERE
-    task.lead LIKE 'pscheduler:%' AND task.state IN ('active', 'paused') AND task.created_at < $1
+    task.lead LIKE 'pscheduler:%' AND task.lead NOT LIKE 'pscheduler://%' AND task.state IN ('active', 'paused') AND task.created_at < $1
     AND NOT EXISTS (
         SELECT FROM run WHERE run.task_id = task.id AND run.state IN ('waiting', 'booked', 'set-aside', 'running', 'merging')
     )
