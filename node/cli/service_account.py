@@ -217,9 +217,15 @@ def _give(name: str, at: int, account: Account) -> None:
         os.chown(name, *account, dir_fd=at, follow_symlinks=False)
 
 
+def _needs_port_of_root(settings: Settings) -> bool:
+    facade = settings.pscheduler_address
+    ports = [settings.listen_port, *([] if facade is None else [facade[1]])]
+    return any(port < _PORTS_OF_ROOT for port in ports)
+
+
 def _become(settings: Settings, account: Account) -> None:
     """Become the account, with no more than the capabilities that this node needs."""
-    kept = {confinement.NET_BIND_SERVICE} if settings.listen_port < _PORTS_OF_ROOT else set()
+    kept = {confinement.NET_BIND_SERVICE} if _needs_port_of_root(settings) else set()
     if any(it.kind is ContextKind.NAMESPACE for it in settings.allowed_contexts):
         kept |= {confinement.SYS_ADMIN, confinement.NET_RAW}
     os.chdir("/")

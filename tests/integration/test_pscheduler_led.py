@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from node.tasks.acceptance import stored_task
 from tests.conftest import NewDatabase
 from tests.support.clocks import START, ManualClock
 from tests.support.pscheduler.lead import Lead, LedTask, RefusedByParticipant
-from tests.support.served_nodes import Asker, asker
+from tests.support.served_nodes import Asker, asker, free_port
 from tests.support.worlds import exchange_of, hold_request, introduce
 
 HOUR = START + times.HOUR
@@ -32,14 +31,6 @@ DURATION = 19 * SECOND
 """The time that a throughput of ten seconds is booked, by pScheduler's formula."""
 OWN_DURATION = 20 * SECOND
 LEAD = "pScheduler at 127.0.0.1"
-
-
-def free_port() -> int:
-    """Return a port that is free at this moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @contextlib.asynccontextmanager

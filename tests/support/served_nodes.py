@@ -36,6 +36,14 @@ Command = Callable[..., Awaitable[Any]]
 """The command line with a node of its own: ``await ask("task", "list")``."""
 
 
+def free_port() -> int:
+    """Return a port of loopback that is free at this moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
 class Served(NodeService):
     """A node with its key."""
 
