@@ -548,6 +548,7 @@ EXECUTE FUNCTION refuse_cycle();
 CREATE TABLE pscheduler_task (
     task_id uuid PRIMARY KEY REFERENCES task ON DELETE CASCADE,
     document jsonb,
+    secret jsonb,
     detail jsonb NOT NULL,
     participant smallint NOT NULL,
     key text,
@@ -556,6 +557,7 @@ CREATE TABLE pscheduler_task (
 COMMENT ON TABLE pscheduler_task IS 'Tasks that were posted in the form of pScheduler, by its clients and nodes.';
 COMMENT ON COLUMN pscheduler_task.document IS
 'As it was posted: what is given back, so that a client recognises it. Null once the task was edited by other means.';
+COMMENT ON COLUMN pscheduler_task.secret IS 'The document with its private members, which are null in the other one; null if it has none.';
 COMMENT ON COLUMN pscheduler_task.detail IS 'The facts about it that do not change, as pScheduler tells them.';
 COMMENT ON COLUMN pscheduler_task.participant IS 'This node''s number in it: 0 if it was posted to be led here.';
 COMMENT ON COLUMN pscheduler_task.key IS 'Who knows it may end the task, from everywhere; null if there is none.';
@@ -564,7 +566,7 @@ CREATE INDEX pscheduler_task_document ON pscheduler_task USING gin (document jso
 
 CREATE FUNCTION forget_document() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    UPDATE pscheduler_task SET document = NULL WHERE task_id = NEW.id AND document IS NOT NULL;
+    UPDATE pscheduler_task SET document = NULL, secret = NULL WHERE task_id = NEW.id AND document IS NOT NULL;
     RETURN NULL;
 END
 $$;

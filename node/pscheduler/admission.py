@@ -165,8 +165,8 @@ class TaskPoster:
         detail = documents.static_detail(
             stored.terms, spoken, participants, hints, documents.NO_LIMITS
         )
-        text = posted.as_text(task.document)
-        record = PostedRecord(stored.id, text, detail, 0, task.key, requester.address)
+        texts, address = posted.texts_of(task.document), requester.address
+        record = PostedRecord(stored.id, *texts, detail, 0, task.key, address)
         await pscheduler.keep(connection, record)
 
 

@@ -219,7 +219,7 @@ class Participating:
         await self._accept(lead, introduction)
         record = PostedRecord(
             task,
-            posted.as_text(reading.terms.document),
+            *posted.texts_of(reading.terms.document),
             self._detail(introduction, reading, address),
             place,
             reading.terms.key,
@@ -376,7 +376,7 @@ class Participating:
         if record.document is None:
             return None
         participants = tuple(record.detail["participants"])
-        document = json.loads(record.document)
+        document = json.loads(record.secret or record.document)
         return LedTask(stored, document, participants, record.key, record.requester)
 
     async def end(self, task: LedTask) -> None:

@@ -296,3 +296,9 @@ def contexts_by_participant(posted: PostedTask, names: Sequence[str]) -> dict[st
 def as_text(document: Document) -> str:
     """Return a document as JSON text that says exactly the same."""
     return json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def texts_of(document: Document) -> tuple[str, str | None]:
+    """Return a document as anybody may read it, and with its private members if it has any."""
+    shown = sanitised(document)
+    return as_text(shown), None if shown == document else as_text(document)

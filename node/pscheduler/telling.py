@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID, uuid5
 
 from node.model.recurrence import slip_of
 from node.model.taskstate import TaskState
 from node.model.times import SECOND, to_the_second
-from node.pscheduler import answers, documents, posted, times
+from node.pscheduler import documents, posted, times
 from node.pscheduler.documents import Spoken, ToldRun
 from node.pscheduler.refusals import Refusal
 from node.pscheduler.tests.contract import Document, Outcome, PartOutcome
@@ -36,7 +36,7 @@ class ToldTask:
         self.task, self.record = task, record
         self.document: Document | None = None
         if record is not None and record.document is not None:
-            self.document = json.loads(record.document)
+            self.document = json.loads(record.secret or record.document)
         self.spoken = self._spoken()
 
     @property
@@ -92,6 +92,13 @@ def spoken_of(test: str, spec: Document) -> Spoken:
     return Spoken(test, spec, ())
 
 
+class Shown(NamedTuple):
+    """The form of a list of tasks: whole documents instead of URLs, each with its detail."""
+
+    expanded: bool
+    detail: bool
+
+
 class Teller:
     """Reads tasks and runs, and tells them."""
 
@@ -142,13 +149,11 @@ class Teller:
     def _added(self, told: ToldTask, base: str) -> Document:
         return {"tool": told.task.terms.tool, "href": f"{base}/tasks/{told.id}"}
 
-    async def listed(self, wanted: Any, base: str, *, expanded: bool, detail: bool) -> bytes:
+    async def listed(self, wanted: Any, base: str, shown: Shown) -> bytes:
         """Return the posted tasks that contain a document, as a JSON list.
 
         :raises Refusal: 400, it is no object.
         """
-        if wanted is None:
-            wanted = {}
         if not isinstance(wanted, dict):
             raise Refusal(400, "Argument 'json' must be an object.")
         rest = {name: each for name, each in wanted.items() if name not in {"detail", *_ADDED}}
@@ -159,16 +164,17 @@ class Teller:
         enabled = about.get("enabled")
         chosen = PostedFilter(
             document=posted.as_text(rest) if rest else None,
-            detail=fixed or None,
+            detail=posted.as_text(fixed) if fixed else None,
             enabled=enabled if isinstance(enabled, bool) else None,
         )
-        looked_at = {**wanted, "detail": about} if _is_deep(wanted, about) else None
         async with self._node.database.connection() as connection:
             rows = await pscheduler.listed(connection, chosen)
+        edited = await self.tasks(row["task"] for row in rows if row["document"] is None)
+        generated = {task: posted.as_text(told.shown()) for task, told in edited.items()}
+        rows = [row for row in rows if row["document"] is not None or row["task"] in generated]
+        compared = wanted if _is_deep(wanted, about) else None
         # Thousands of documents take a while; the loop serves others in the meantime.
-        return await asyncio.to_thread(
-            _listed, rows, base, looked_at, expanded=expanded, detail=detail
-        )
+        return await asyncio.to_thread(_listed, rows, generated, base, compared, shown)
 
     async def runs(self, told: ToldTask, wanted: ToldFilter) -> list[ToldRun]:
         """Return the runs of a task, by start; of long runs their intervals."""
@@ -245,31 +251,43 @@ def _is_deep(wanted: Mapping[str, Any], about: Mapping[str, Any]) -> bool:
 
 
 def _listed(
-    rows: Sequence[Record], base: str, wanted: Document | None, *, expanded: bool, detail: bool
+    rows: Sequence[Record],
+    generated: Mapping[UUID, str],
+    base: str,
+    wanted: Document | None,
+    shown: Shown,
 ) -> bytes:
-    if not expanded and wanted is None:
-        urls = [f"{base}/tasks/{row['task']}" for row in rows]
-        return answers.encoded(urls)
+    """Return rows of ``list_posted`` as a JSON list.
+
+    The texts of thousands of documents are put together as they are, without reading them.
+    """
     found = []
     for row in rows:
         href = f"{base}/tasks/{row['task']}"
-        document = json.loads(row["document"] or "{}")
-        if '"_' in (row["document"] or ""):
-            document = posted.sanitised(document)
+        document = row["document"] or generated[row["task"]]
+        added = json.dumps({"tool": row["tool"], "href": href})
         changing = documents.changing_detail(
             base,
             row["task"],
-            enabled=row["state"] == TaskState.ACTIVE,
+            enabled=row["enabled"],
             runs=row["runs"],
             started=row["started"],
         )
-        document |= {"tool": row["tool"], "href": href}
-        whole = {**document, "detail": {**row["detail"], **changing}}
-        if wanted is not None and not documents.contains(whole, wanted):
+        detail = f'"detail": {_joined(row["detail"], json.dumps(changing))}'
+        plain = _joined(document, added)
+        whole = f"{plain[:-1]}, {detail}}}"
+        if wanted is not None and not documents.contains(json.loads(whole), wanted):
             continue
-        shown = whole if detail else document
-        found.append(shown if expanded else href)
-    return answers.encoded(found)
+        if shown.expanded:
+            found.append(whole if shown.detail else plain)
+        else:
+            found.append(json.dumps(href))
+    return f"[{', '.join(found)}]\n".encode()
+
+
+def _joined(one: str, other: str) -> str:
+    """Return the JSON object that has the members of two, neither of which is empty."""
+    return f"{one[:-1]}, {other[1:]}"
 
 
 def told_run(

@@ -21,6 +21,7 @@ _SQL = Queries("node.store", "pscheduler")
 class PostedRecord:
     """A posted task; ``document`` is None once the task was edited by other means.
 
+    Its private members are null; ``secret`` has them, and is None if there are none.
     ``detail`` has what does not change: participants, words, hints. ``participant`` is this node's
     number in the task. ``requester`` is the address from which it came. With a ``key``, who knows
     it may change the task from everywhere.
@@ -28,6 +29,7 @@ class PostedRecord:
 
     task: UUID
     document: str | None
+    secret: str | None
     detail: dict[str, Any]
     participant: int
     key: str | None
@@ -38,11 +40,11 @@ class PostedRecord:
 class PostedFilter:
     """Documents to list, oldest first.
 
-    A document must contain the JSON text ``document``, its detail the object ``detail``.
+    A document must contain the JSON text ``document``, its detail the JSON text ``detail``.
     """
 
     document: str | None = None
-    detail: dict[str, Any] | None = None
+    detail: str | None = None
     enabled: bool | None = None
 
 
@@ -52,6 +54,7 @@ async def keep(connection: Connection, record: PostedRecord) -> None:
         _SQL["keep_posted"],
         record.task,
         record.document,
+        record.secret,
         record.detail,
         record.participant,
         record.key,

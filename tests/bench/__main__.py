@@ -25,6 +25,7 @@ from tests.bench import (
     meshes,
     promises,
     proposals,
+    pscheduler,
     starts,
     streams,
 )
@@ -58,6 +59,7 @@ BENCHMARKS: dict[str, tuple[int, Benchmark]] = {
     "readers": (1, promises.slow_readers),
     "year": (1, promises.year),
     "purge": (1, promises.purge),
+    "pscheduler": (1, pscheduler.conversations),
 }
 """By name: the number of nodes (0 for benchmarks of pure functions) and the benchmark."""
 

@@ -15,6 +15,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 import asyncpg
@@ -78,7 +79,8 @@ class Fleet:
 
     def _node_command(self, plan: NodePlan) -> list[str]:
         self._plans[plan.name] = plan
-        return _command("node_main", plan)
+        served = f"PARLEY_PSCHEDULER_LISTEN={facade_of(plan.url)}"
+        return ["env", served, *_command("node_main", plan)]
 
     def pid(self, name: str) -> int:
         """Return the process id of a node's service."""
@@ -159,6 +161,11 @@ async def _truncated(connection: asyncpg.Connection[asyncpg.Record]) -> bool:
     except asyncpg.DeadlockDetectedError:
         return False
     return True
+
+
+def facade_of(url: str) -> str:
+    """Return where a node serves clients of pScheduler."""
+    return f"{urlsplit(url).hostname}:8443"
 
 
 def _command(entry: str, plan: NodePlan) -> list[str]:

@@ -143,9 +143,9 @@ async def node(
 ) -> AsyncIterator[Served]:
     """A node with the façade; nothing is planned or measured."""
     place = f"127.0.0.1:{free_port()}"
-    given_ = {"tls": True, "pscheduler_listen": place}
+    dsn = await new_database()
     async with (
-        served("a", await new_database(), clock, tmp_path, **given_) as running,
+        served("a", dsn, clock, tmp_path, tls=True, pscheduler_listen=place) as running,
         listening(running),
     ):
         yield running

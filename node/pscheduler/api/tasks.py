@@ -13,7 +13,7 @@ from node.pscheduler.parameters import load, uuid_of
 from node.pscheduler.refusals import Refusal
 from node.pscheduler.requesters import Need
 from node.pscheduler.routing import Call, Route
-from node.pscheduler.telling import ToldTask
+from node.pscheduler.telling import Shown, ToldTask
 
 
 async def told(call: Call) -> ToldTask:
@@ -73,13 +73,9 @@ async def create(call: Call) -> web.StreamResponse:
 
 async def listed(call: Call) -> web.StreamResponse:
     """GET: the tasks that were posted here, oldest first."""
-    wanted = call.query.json("json") if call.query.has("json") else None
-    body = await call.facade.teller.listed(
-        wanted,
-        call.base,
-        expanded=call.query.flag("expanded"),
-        detail=call.query.flag("detail"),
-    )
+    wanted = call.query.json("json") if call.query.has("json") else {}
+    shown = Shown(call.query.flag("expanded"), call.query.flag("detail"))
+    body = await call.facade.teller.listed(wanted, call.base, shown)
     return web.Response(body=body, content_type="application/json")
 
 

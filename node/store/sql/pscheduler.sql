@@ -1,17 +1,17 @@
 -- keep_posted --
-INSERT INTO pscheduler_task (task_id, document, detail, participant, key, requester)
-VALUES ($1, $2::text::jsonb, $3, $4, $5, $6);
+INSERT INTO pscheduler_task (task_id, document, secret, detail, participant, key, requester)
+VALUES ($1, $2::text::jsonb, $3::text::jsonb, $4, $5, $6, $7);
 
 -- posted --
-SELECT task_id AS task, document::text AS document, detail, participant, key, requester
+SELECT task_id AS task, document::text AS document, secret::text AS secret, detail, participant, key, requester
 FROM pscheduler_task
 WHERE task_id = ANY($1::uuid []);
 
 -- list_posted --
 -- For thousands of tasks at once: the psConfig agent compares all that it has posted, in each of its passes.
 SELECT
-    posted.task_id AS task, posted.document::text AS document, posted.detail, posted.participant, task.state::text,
-    task.tool, task.duration, task.created_at, counted.runs, counted.started
+    posted.task_id AS task, posted.document::text AS document, posted.detail::text AS detail, task.state = 'active' AS enabled,
+    task.tool, counted.runs, counted.started
 FROM pscheduler_task AS posted
 INNER JOIN task ON posted.task_id = task.id
 CROSS JOIN LATERAL (
@@ -23,7 +23,7 @@ CROSS JOIN LATERAL (
 ) AS counted
 WHERE
     ($1::text IS NULL OR posted.document @> $1::text::jsonb)
-    AND ($2::jsonb IS NULL OR posted.detail @> $2)
+    AND ($2::text IS NULL OR posted.detail @> $2::text::jsonb)
     AND ($3::boolean IS NULL OR (task.state = 'active') = $3)
 ORDER BY task.created_at, task.id;
 

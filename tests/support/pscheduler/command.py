@@ -48,6 +48,8 @@ class CommandLine:
     host: str
     asked: list[str] = field(default_factory=list)
     """Each request: method and path."""
+    took: list[tuple[str, float]] = field(default_factory=list)
+    """Each request with the seconds until its answer; one that waits for a run ends in ``wait``."""
     clock: SystemClock = field(default_factory=SystemClock)
 
     async def request(
@@ -64,6 +66,7 @@ class CommandLine:
         if body is not None:
             headers["Content-Type"] = "application/json"
             data = json.dumps(body).encode()
+        began = self.clock.monotonic()
         connector = aiohttp.TCPConnector(ssl=unchecked()["ssl"], force_close=True)
         async with (
             aiohttp.ClientSession(connector=connector) as session,
@@ -76,7 +79,11 @@ class CommandLine:
                 allow_redirects=True,
             ) as answer,
         ):
-            return Reply(answer.status, answer.content_type, await answer.text())
+            reply = Reply(answer.status, answer.content_type, await answer.text())
+        waits = " wait" if "wait-merged" in (query or {}) else ""
+        seconds = (self.clock.monotonic() - began) / times.SECOND
+        self.took.append((f"{self.asked[-1]}{waits}", seconds))
+        return reply
 
     def url(self, path: str, host: str = "") -> str:
         """Return the URL of a path of a server."""
