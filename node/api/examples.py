@@ -14,6 +14,7 @@ from node.model.wire.checks import DiagnosisRequest
 from node.model.wire.directories import DirectoryRequest, NodeDirectory
 from node.model.wire.fields import Document
 from node.model.wire.host_limits import LimitTrialRequest
+from node.model.wire.meshes import MeshFile
 from node.model.wire.nodes import ClockState, Node, NodeAddition, NodeCard, NodePatch
 from node.model.wire.plans import PlanRequest
 from node.model.wire.pools import PoolDocument, PoolPatch
@@ -106,6 +107,10 @@ EXAMPLES: Mapping[type[Document], Any] = {
         "made": {"at": "2026-12-01T00:00:00Z", "name": "a", "node": _IDENTITY},
         "nodes": [{"name": "a", "url": "https://a.example:8642", "identity": _IDENTITY}],
         "signature": "eyJhbGciOiJFZDI1NTE5In0.eyJzaGEyNTYiOnt9fQ.AAAA",
+    },
+    MeshFile: {
+        "text": 'name = "lab"\n[tests.rtt]\ntype = "rtt"\n[[measure]]\ntest = "rtt"\n'
+        'shape = "full-mesh"\nmembers = ["a", "b"]\n'
     },
     LimitTrialRequest: {"as": "b", "task": {"test": _RTT}},
     DiagnosisRequest: {"from": "b", "to": "c"},

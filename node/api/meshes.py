@@ -178,14 +178,15 @@ async def tasks(request: web.Request) -> web.StreamResponse:
     after, size = _task_cursor(request), requests.limit(request)
     async with node.database.connection() as connection:
         rows = await meshes.tasks(connection, name, after, size, request[PRINCIPAL].only)
-    items = [_task_of(row) for row in rows]
+    items = [task_of(row) for row in rows]
     following = None
     if len(items) == size:
         following = f"{items[-1].created_at}_{items[-1].id}_{items[-1].key}"
     return responses.many(items, following)
 
 
-def _task_of(row: Mapping[str, Any]) -> MeshTask:
+def task_of(row: Mapping[str, Any]) -> MeshTask:
+    """Return a row of the query ``mesh_tasks`` as the API shows it."""
     schedule = Schedule.model_validate(row["schedule"])
     changed = {
         "tools": tuple(row["tools"]),

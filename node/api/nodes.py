@@ -139,6 +139,11 @@ def _test(node: NodeService, test: Test) -> TestDescription:
     )
 
 
+def schema_of(test: Test) -> dict[str, Any]:
+    """Return the JSON Schema of a test's spec."""
+    return _schema(test.spec_model)
+
+
 @functools.cache
 def _schema(model: type[BaseModel]) -> dict[str, Any]:
     """Return a model's JSON Schema, which is made once: that of all tests takes half a second."""

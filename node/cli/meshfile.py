@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -30,13 +30,13 @@ from node.mesh.demand import (
     overbooked,
     short_slips,
 )
-from node.mesh.document import MatchingGroup, MeshDocument, ParsedMeshFile, PoolGroup, parse
+from node.mesh.document import MatchingGroup, MeshDocument, PoolGroup, parse
 from node.mesh.expansion import Expansion, MeasurementPair, MeshInventory
 from node.mesh.findings import Finding, FindingKind, line_of
-from node.mesh.lint import lint
+from node.mesh.lint import finding_of, findings_elsewhere, lint
 from node.mesh.sampling import first_keys
 from node.mesh.terms import MeshEntryTerms, terms_of
-from node.model.errors import FieldFault, InvalidDocument, NotFound
+from node.model.errors import InvalidDocument, NotFound
 from node.model.taskstate import OPEN
 from node.model.wire.tasks import ScheduleDocument
 
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
 CONCURRENCY = 8
 _STARTS = 3
 _EVERYTHING = 500
-_ENTRY = "/measure/"
 _EXITS = {
     FindingKind.INVALID: 2,
     FindingKind.REFUSED: 3,
@@ -130,14 +129,14 @@ async def analyse_mesh(session: Session, path: str, *, spread: bool = False) -> 
     try:
         parsed = parse(text, toml=is_toml(path))
     except InvalidDocument as error:
-        return MeshAnalysis(path, text, tuple(map(_finding, error.faults)))
-    document, faults = parsed.document, tuple(map(_finding, parsed.faults))
+        return MeshAnalysis(path, text, tuple(map(finding_of, error.faults)))
+    document, faults = parsed.document, tuple(map(finding_of, parsed.faults))
     if document is None:
         return MeshAnalysis(path, text, faults)
     fleet, unknown = await _fleet(session, document, parsed.unread)
     expansion, findings = lint(document, fleet, session.clock.now())
     if faults:
-        return MeshAnalysis(path, text, (*faults, *unknown, *_other_findings(findings, parsed)))
+        return MeshAnalysis(path, text, (*faults, *unknown, *findings_elsewhere(findings, parsed)))
     analysis = MeshAnalysis(path, text, (*unknown, *findings), document, fleet, expansion)
     if analysis.stopped:
         return analysis
@@ -148,27 +147,6 @@ async def analyse_mesh(session: Session, path: str, *, spread: bool = False) -> 
     existing = tuple(await collect_all(session, page, what))
     comparison = compare(expansion.pairs, terms, existing, spread=spread)
     return replace(analysis, terms=terms, existing=existing, comparison=comparison)
-
-
-def _finding(fault: FieldFault) -> Finding:
-    return Finding(FindingKind.INVALID, fault.pointer, fault.detail)
-
-
-def _other_findings(findings: Iterable[Finding], file: ParsedMeshFile) -> Iterator[Finding]:
-    """Yield the findings besides faulty fields, at their place in the file.
-
-    A field that seems unused, or without a type, may seem so only because of a faulty field, so
-    findings at, above or below a faulty field are left out.
-    """
-    faulty = {fault.pointer for fault in file.faults}
-    for finding in findings:
-        place = finding.pointer
-        if place.startswith(_ENTRY):
-            number, slash, rest = place.removeprefix(_ENTRY).partition("/")
-            place = f"{_ENTRY}{file.entries[int(number)]}{slash}{rest}"
-        related = any(f"{p}/".startswith(f"{place}/") or place.startswith(f"{p}/") for p in faulty)
-        if finding.stops and not related:
-            yield replace(finding, pointer=place)
 
 
 async def _fleet(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 
 from node.mesh.document import (
@@ -13,6 +14,7 @@ from node.mesh.document import (
     Measure,
     MeshDependency,
     MeshDocument,
+    ParsedMeshFile,
     PoolGroup,
     TestEntry,
     depths_of,
@@ -42,6 +44,29 @@ _FIELDS = {
 """By shape: required fields, forbidden fields, and possible directions."""
 
 _ENDS = {"source", "dest", "participants"}
+_ENTRY = "/measure/"
+
+
+def finding_of(fault: FieldFault) -> Finding:
+    """Return the finding of a field that is wrong."""
+    return Finding(FindingKind.INVALID, fault.pointer, fault.detail)
+
+
+def findings_elsewhere(findings: Iterable[Finding], file: ParsedMeshFile) -> Iterator[Finding]:
+    """Yield the findings besides faulty fields, at their place in the file.
+
+    A field that seems unused, or without a type, may seem so only because of a faulty field, so
+    findings at, above or below a faulty field are left out.
+    """
+    faulty = {fault.pointer for fault in file.faults}
+    for finding in findings:
+        place = finding.pointer
+        if place.startswith(_ENTRY):
+            number, slash, rest = place.removeprefix(_ENTRY).partition("/")
+            place = f"{_ENTRY}{file.entries[int(number)]}{slash}{rest}"
+        related = any(f"{p}/".startswith(f"{place}/") or place.startswith(f"{p}/") for p in faulty)
+        if finding.stops and not related:
+            yield replace(finding, pointer=place)
 
 
 def lint(document: MeshDocument, fleet: MeshInventory, now: int) -> tuple[Expansion, list[Finding]]:

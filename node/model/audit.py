@@ -21,7 +21,9 @@ TEXT_MAX = 200
 _CHANGES_OF_NODES = frozenset({"PUT /v1/participant/tasks/{id}", "POST /v1/participant/tasks/ends"})
 """The changes by other nodes, but for bookings, which the tables of exchanges and runs have."""
 
-_UNCHANGING = frozenset({"POST /v1/plans", "POST /v1/limits/trials", "POST /v1/checks"})
+_UNCHANGING = frozenset(
+    {"POST /v1/plans", "POST /v1/limits/trials", "POST /v1/checks", "POST /v1/meshes/trials"}
+)
 """The requests other than GET that change nothing."""
 
 _READS = frozenset({"GET /v1/tokens"})

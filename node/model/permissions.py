@@ -102,6 +102,7 @@ PERMISSIONS: Mapping[str, Access] = {
     "DELETE /v1/pools/{name}": Access.OPERATE,
     "GET /v1/runs/{id}/intervals": Access.READ_OWN,
     "GET /v1/meshes": Access.READ_OWN,
+    "POST /v1/meshes/trials": Access.RUN,
     "GET /v1/meshes/{name}": Access.READ_OWN,
     "GET /v1/meshes/{name}/pairs": Access.READ_OWN,
     "GET /v1/meshes/{name}/tasks": Access.READ_OWN,

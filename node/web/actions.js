@@ -102,6 +102,8 @@ const ACTIONS = {
   alike: { name: "Cancel all like this", choose: (actions, subject) => actions.chooseAlike(subject) },
   create: { name: "New task …", choose: async (actions, _, api) => (await import("./task-form.js")).newTask(api, actions) },
   edit: { name: "Edit", choose: async (actions, subject, api) => (await import("./task-form.js")).editTask(api, actions, subject) },
+  mesh: { name: "Mesh file …", choose: async (actions, _, api) => (await import("./mesh-form.js")).meshFile(api, actions) },
+  "take back": { name: "Cancel what was created", call: ({ call }) => call, done: () => "What was created is cancelled.", grave: true },
   "edit back": { name: "Put it back", call: ({ call }) => call, done: () => "The task is as it was before." },
 };
 
@@ -159,13 +161,13 @@ export class Actions {
    * Does what was confirmed, and tells its outcome; `failed` shows why not, by default instead of the question.
    * @param {Deed} action
    * @param {Subject} subject
-   * @param {import("./calls.js").Call} call
+   * @param {import("./calls.js").Call | (() => Promise<any>)} call one call, or what does many
    * @param {(error: any) => void} failed
    */
   async perform(action, subject, call, failed = (error) => this.#fail(subject, error)) {
     const free = this.#busy();
     try {
-      const answer = await this.#api.call(call.method, call.path, call.body);
+      const answer = typeof call === "function" ? await call() : await this.#api.call(call.method, call.path, call.body);
       const undo = action.undo?.(subject, answer);
       const again = undo && this.#button(`Undo: ${ACTIONS[undo[0]].name.toLowerCase()}`, () => this.#undo(...undo));
       this.#tell(subject, "done", action.done(answer), again);

@@ -33,7 +33,7 @@ const model = new Model();
 const api = new Api(askToken);
 const timeline = new Timeline(model, () => refreshSchedule({ urgent: true }));
 const actions = new Actions(api, afterAction);
-const views = new Views({ api, model, actionsOf, reporting, caller: () => caller }, reporting);
+const views = new Views({ api, model, actions, actionsOf, reporting, caller: () => caller }, reporting);
 const changed = new Set();
 /** @type {{ label: string | null, role: string } | null} who reads this page */
 let caller = null;

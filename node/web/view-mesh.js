@@ -1,10 +1,16 @@
 // The view of the meshes: a list of them, or one as a matrix for each of its tests.
 
+import { may } from "./actions.js";
+import { element } from "./dom.js";
 import { drawMesh, drawMeshes, fetchMesh, MESHES_PATH } from "./mesh.js";
 import { place } from "./place.js";
 import { setCall, setHeading } from "./views.js";
 
-export function open(box, { api, model }) {
+export function open(box, { api, model, actions, caller, tools }) {
+  const button = element("button", { type: "button", class: "plain", click: () => actions.open("mesh") }, "Mesh file …");
+  const offer = () => (button.hidden = !may(caller(), "run"));
+  tools.replaceChildren(button);
+  offer();
   async function drawOne(name) {
     const found = await fetchMesh(api, name);
     if (place().mesh !== name) return;
@@ -22,6 +28,7 @@ export function open(box, { api, model }) {
   return {
     events: ["ended", "task"],
     gap: 30_000,
+    redraw: offer,
     fetch: () => (place().mesh ? drawOne(place().mesh) : drawAll()),
   };
 }

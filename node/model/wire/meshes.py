@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 from pydantic import Field
@@ -11,6 +11,9 @@ from pydantic import Field
 from node.model.classes import SchedulingClass
 from node.model.wire.fields import Document, Duration, Instant
 from node.model.wire.tasks import Dependency, ScheduleTimes
+
+FILE_MAX = 500_000
+"""Maximum characters of a mesh file."""
 
 CAUSES_MAX = 20
 """Maximum number of causes listed, most frequent first."""
@@ -91,3 +94,68 @@ class MeshTask(Document):
     def schedule_kept(self) -> dict[str, Any]:
         """The schedule in its JSON form."""
         return self.schedule.model_dump(mode="json")
+
+
+class MeshFile(Document):
+    """A mesh file, as it is written."""
+
+    text: str = Field(description="The file: TOML, or JSON.", max_length=FILE_MAX)
+    format: Literal["toml", "json"] = "toml"
+
+
+class MeshFinding(Document):
+    """A fault of a mesh file, or a part of it without effect."""
+
+    cause: str = Field(description="invalid, or idle (a part without effect).")
+    pointer: str = Field(description="Its place in the file, as a JSON pointer.")
+    line: int | None = Field(description="The line in a file of TOML, from 1.")
+    detail: str
+    remedy: str = Field(description="What to do; may be empty.")
+    stops: bool = Field(description="Whether it must be corrected before anything can be applied.")
+
+
+class MeshCreation(Document):
+    """A task that a mesh file has and the node has not."""
+
+    key: str
+    depth: int = Field(
+        description="Number of tasks that it follows, one after the other; those with less first."
+    )
+    follows: str | None = Field(
+        description="The key of a task that is created, too, and that it follows: the id of that "
+        "task goes to `after.task`."
+    )
+    document: dict[str, Any] = Field(
+        description="What to post to /v1/tasks as an item of a list, with its idempotency_key."
+    )
+
+
+class MeshEdit(Document):
+    """A task that differs from a mesh file."""
+
+    task: UUID
+    key: str
+    patch: dict[str, Any] = Field(description="What to send to it, as a JSON merge patch.")
+    differences: tuple[str, ...]
+
+
+class MeshCancellation(Document):
+    """A task that a mesh file has no more."""
+
+    task: UUID
+    key: str
+    reason: str
+
+
+class MeshTrial(Document):
+    """A mesh file compared with the tasks that there are; nothing is changed."""
+
+    name: str | None = Field(description="The name of the mesh; null if the file cannot be read.")
+    findings: tuple[MeshFinding, ...]
+    create: tuple[MeshCreation, ...] = Field((), description="By depth.")
+    edit: tuple[MeshEdit, ...] = ()
+    end: tuple[MeshCancellation, ...] = ()
+    unchanged: int = 0
+    previewed: tuple[str, ...] = Field(
+        (), description="Keys of tasks to be created that stand for all: one of each entry."
+    )

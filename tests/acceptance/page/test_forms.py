@@ -128,3 +128,38 @@ async def test_a_task_is_edited_and_put_back(browser: str, a: Outsider) -> None:
         back = await a.get(path)
         assert (back["schedule"], back["test"]) == (task["schedule"], task["test"])
     await a.cancel(task)
+
+
+MESH = """name = "pasted"
+[groups]
+all = ["a", "b"]
+[tests.rtt]
+type = "idle"
+[schedules.hourly]
+repeat = "PT1H"
+[[measure]]
+test = "rtt"
+schedule = "hourly"
+shape = "full-mesh"
+members = "all"
+"""
+
+
+async def test_a_mesh_file_is_checked_planned_and_applied(browser: str, a: Outsider) -> None:
+    """A pasted file is checked line by line, planned, applied, and what was created taken back."""
+    async with form_of(browser, a, "Mesh file …", "view=mesh") as page:
+        await choose(page, "mesh file, in TOML or JSON", MESH.replace('"hourly"', '"hourli"'))
+        await page.until(says("line 10, /measure/0/schedule"))
+        await choose(page, "mesh file, in TOML or JSON", MESH)
+        await page.until(says("Mesh pasted: 2 would be created, 0 edited, 0 cancelled"))
+        await page.until(says("24 of 24 runs would be booked"))
+        await press_button(page, "#act", "Apply to 2 tasks")
+        await page.until(says("Mesh pasted: 2 created"))
+        mesh = await a.get("/v1/meshes/pasted")
+        assert mesh["tasks"] == {"active": 2}
+        asked = {"text": MESH.replace("PT1H", "PT30M").replace('["a", "b"]', '["a", "b", "c"]')}
+        trial = (await a.ask("POST", "/v1/meshes/trials", asked)).body
+        assert [len(trial[each]) for each in ("create", "edit", "end")] == [4, 2, 0]
+        await press_button(page, "#act", "Undo: cancel what was created")
+        await page.until(says("What was created is cancelled."))
+        assert (await a.get("/v1/meshes/pasted"))["tasks"] == {"cancelled": 2}
