@@ -19,6 +19,7 @@ from node.pscheduler.refusals import Refusal, impossible, invalid
 from node.pscheduler.requesters import Requester
 from node.pscheduler.tests.contract import Language, ParleyTest
 from node.pscheduler.tests.registry import LANGUAGES
+from node.pscheduler.tests.streams import fitted
 from node.service import NodeService
 from node.store import pscheduler
 from node.store.database import Connection
@@ -99,7 +100,7 @@ class TaskPoster:
         own = hosts.own_words(itself, {*others, *self._node.contexts.addresses().values()})
         participants = language.participants(task.spec).names
         names = hosts.resolve(participants, own, itself, NodeIndex(directory.all))
-        ours = language.to_parley(task.spec, names)
+        ours = fitted(language.to_parley(task.spec, names), task.schedule.repeat)
         contexts = posted.contexts_by_participant(task, names)
         for name, address in ours.addresses.items():
             if name not in contexts and not self._measures_at(name, address, own):
@@ -108,7 +109,7 @@ class TaskPoster:
             return TaskDocument(
                 test=TestChoice(type=ours.type, spec=ours.spec),
                 tools=self._tools(task, ours),
-                schedule=task.schedule,
+                schedule=posted.schedule_of_runs(task, ours),
                 priority=task.priority,
                 contexts=contexts,
                 campaign=self._node.settings.pscheduler_campaign,

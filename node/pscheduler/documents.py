@@ -183,6 +183,7 @@ def run_document(run: ToldRun, spoken: Spoken, participants: Sequence[str], base
     task = f"{base}/tasks/{run.task}"
     href = f"{task}/runs/{run.id}"
     merged = result_of(run, spoken)
+    state = told_state(run, spoken)
     own = None if merged is None else part_of(run.outcome, merged)
     several = [own] + [None] * (len(participants) - 1)
     return {
@@ -193,12 +194,12 @@ def run_document(run: ToldRun, spoken: Spoken, participants: Sequence[str], base
         "participants": list(participants),
         "participant-data": {},
         "participant-data-full": [{} for _ in participants],
-        "state": run.state,
-        "state-display": DISPLAY[run.state],
+        "state": state,
+        "state-display": DISPLAY[state],
         "result": own,
         "result-full": None if own is None else several,
         "result-merged": merged,
-        "errors": run.reason,
+        "errors": None if state == "finished" else run.reason,
         "priority": run.priority,
         "limit-diags": NO_LIMITS,
         "added": times.format_instant(run.added_at),
@@ -223,6 +224,17 @@ def result_of(run: ToldRun, spoken: Spoken) -> Document | None:
     return {"schema": 1, "succeeded": succeeded, **failure, **result}
 
 
+def told_state(run: ToldRun, spoken: Spoken) -> str:
+    """Return the state of a run: one that failed here may be a success in pScheduler's eyes.
+
+    An answer that lacks an expected text is one, as is a node that does not answer psresponse.
+    """
+    if run.state != "failed" or run.outcome is None or run.outcome.result is None:
+        return run.state
+    merged = result_of(run, spoken)
+    return "finished" if merged is not None and merged["succeeded"] else run.state
+
+
 def part_of(outcome: Outcome | None, merged: Document) -> Document:
     """Return what the tool of this node told, around a result."""
     parts = () if outcome is None else tuple(outcome.parts)
@@ -241,18 +253,19 @@ def schedule_entry(
 ) -> Document:
     """Return a run as an entry of the schedule; ``task`` is its document with ``href``."""
     href = f"{base}/tasks/{run.task}/runs/{run.id}"
+    state = told_state(run, spoken)
     return {
         "start-time": times.format_instant(run.starts_at),
         "end-time": times.format_instant(times.rounded_up(run.ends_at)),
         "href": href,
         "result-href": f"{href}/result",
-        "state": run.state,
-        "state-display": DISPLAY[run.state],
+        "state": state,
+        "state-display": DISPLAY[state],
         "task": task,
         "cli": list(spoken.words),
         "test": spoken.enumeration(base),
         "tool": tool,
-        "errors": run.reason,
+        "errors": None if state == "finished" else run.reason,
         "priority": run.priority,
     }
 

@@ -12,7 +12,7 @@ from node.model.times import SECOND
 from node.model.wire.tasks import PRIORITY_MAX, ScheduleDocument
 from node.pscheduler import times
 from node.pscheduler.refusals import Refusal, impossible, invalid
-from node.pscheduler.tests.contract import Document
+from node.pscheduler.tests.contract import Document, ParleyTest
 
 SCHEMA_MAX = 5
 SCHEDULE_SCHEMA_MAX = 2
@@ -66,7 +66,8 @@ class PostedTask:
     """A posted task, checked as far as its test is not concerned.
 
     ``document`` is what was posted, without comments: what is given back later. ``contexts`` has
-    for each participant its contexts in order.
+    for each participant its contexts in order, and ``until`` is the instant at which it ends, also
+    if its schedule does not repeat.
     """
 
     document: Document
@@ -80,6 +81,7 @@ class PostedTask:
     key: str | None = None
     archives: tuple[Any, ...] = ()
     contexts: tuple[tuple[str, ...], ...] = field(default=())
+    until: int | None = None
 
 
 def read(parsed: Any, now: int) -> PostedTask:
@@ -114,6 +116,7 @@ def read(parsed: Any, now: int) -> PostedTask:
         key=document.get("_key"),
         archives=tuple(document.get("archives", ())),
         contexts=contexts_of(document.get("contexts")),
+        until=_moment(terms, "until", now),
     )
 
 
@@ -199,6 +202,16 @@ def schedule_of(terms: Document, slip: int, now: int) -> ScheduleDocument:
         )
     except (ValueError, InvalidDocument) as error:
         raise invalid(f"Schedule is not valid: {error}") from None
+
+
+def schedule_of_runs(task: PostedTask, test: ParleyTest) -> ScheduleDocument:
+    """Return the schedule of our runs, which follow each other where several are one run there."""
+    schedule = task.schedule
+    if test.repeat is None or schedule.repeat is not None or schedule.cron is not None:
+        return schedule
+    repeat = times.parse_duration(test.repeat)
+    changes = {"repeat": repeat, "max_runs": test.max_runs, "until": task.until}
+    return schedule.model_copy(update=changes)
 
 
 def _check(what: str, document: Document, members: Mapping[str, type | tuple[type, ...]]) -> None:

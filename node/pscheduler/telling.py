@@ -306,6 +306,7 @@ def told_run(
             PartOutcome(part.name, part.command, part.output, part.result, part.reason)
             for part in parts
         ],
+        row["starts_at"],
     )
     return ToldRun(
         id=row["id"],
@@ -353,7 +354,10 @@ def told_interval(task: UUID, row: Mapping[str, Any]) -> ToldRun:
         number=row["participant"] or 0,
         reason=row["reason"],
         outcome=Outcome(
-            row["tool"], row["result"], None if row["result"] is not None else row["reason"]
+            row["tool"],
+            row["result"],
+            None if row["result"] is not None else row["reason"],
+            at=row["ends_at"],
         ),
     )
 

@@ -21,3 +21,19 @@ def followed(test: ParleyTest, asked: int | None, length: int) -> ParleyTest:
         return test
     runs = None if asked is None else -(-asked // length)
     return replace(test, repeat=times.format_duration(length), max_runs=runs)
+
+
+def fitted(test: ParleyTest, interval: int | None) -> ParleyTest:
+    """Return a test whose runs are no longer than the interval at which they are repeated.
+
+    Only a run that stands for a part of a longer one is cut, to a multiple of its own intervals.
+    """
+    if test.repeat is None or interval is None:
+        return test
+    each = times.parse_duration(test.spec["each"])
+    length = min(times.parse_duration(test.spec["duration"]), interval)
+    length -= length % each
+    if not length:
+        return test
+    spec = {**test.spec, "duration": times.format_duration(length)}
+    return replace(test, spec=spec, repeat=None, max_runs=None)

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from node.model.times import DAY, SECOND
+from node.model.times import DAY, HOUR, SECOND
 from node.plugins import registry
 from node.plugins.tests.latency import LatencySpec
 from node.pscheduler.refusals import Refusal
 from node.pscheduler.tests.contract import Outcome
 from node.pscheduler.tests.registry import LANGUAGES
+from node.pscheduler.tests.streams import fitted
 from tests.golden.recorded import output
 from tests.support.pscheduler_outcomes import outcome_of
 
@@ -135,6 +136,16 @@ def test_long_streams_are_runs_of_a_day() -> None:
     assert (minute.spec["duration"], minute.repeat) == ("PT1M", None)
     with pytest.raises(Refusal, match="an interval of PT1M is longer than the duration"):
         LATENCYBG.to_parley({**SPEC, "duration": "PT5S"}, ["a"])
+
+
+def test_repeated_streams_are_as_long_as_the_interval() -> None:
+    """A run without an end is cut to the interval at which it is repeated; others stay."""
+    endless = LATENCYBG.to_parley(SPEC, ["a"])
+    hourly = fitted(endless, HOUR + 30 * SECOND)
+    assert (hourly.spec["duration"], hourly.repeat) == ("PT1H", None)
+    assert fitted(endless, None) == endless
+    short = LATENCYBG.to_parley({**SPEC, "duration": "PT2H"}, ["a"])
+    assert fitted(short, HOUR) == short
 
 
 def test_streams_are_ours_and_back() -> None:
