@@ -174,7 +174,7 @@ def _finish(context: click.Context, work: Coroutine[Any, Any, None]) -> None:
 
 
 @contextlib.contextmanager
-def _node(options: Mapping[str, Any]) -> Iterator[tuple[Settings, str | None]]:
+def node_of_host(options: Mapping[str, Any]) -> Iterator[tuple[Settings, str | None]]:
     """Yield the settings of this host's node, and the account that root acts for, if any.
 
     Root gets the settings of the node that systemd runs, unless another one is named.
@@ -239,7 +239,7 @@ async def _backup(
     from node.postgres import backups
     from node.postgres.access import present_database
 
-    with _node(options) as (settings, account):
+    with node_of_host(options) as (settings, account):
         async with present_database(settings) as dsn:
             identity = backups.identity_in(settings.state_dir)
             now = format_instant(SystemClock().now() // SECOND * SECOND)
@@ -259,7 +259,7 @@ async def _restore(
     from node.postgres.access import idle_database
     from node.trust.private_files import prepare_directory
 
-    with _node(options) as (settings, account), _readable(file, account) as readable:
+    with node_of_host(options) as (settings, account), _readable(file, account) as readable:
         manifest = backups.read(readable)
         prepare_directory(settings.state_dir)
         backups.check_key(manifest, settings.state_dir, replace=replace)
@@ -280,7 +280,7 @@ async def _reclaim(invocation: Invocation, options: Mapping[str, Any]) -> None:
     from node.postgres.access import idle_database
     from node.store import restoring
 
-    with _node(options) as (settings, _):
+    with node_of_host(options) as (settings, _):
         identity = backups.identity_in(settings.state_dir)
         async with idle_database(settings) as dsn:
             await restoring.reclaim(dsn)
@@ -315,7 +315,7 @@ async def _migrate(invocation: Invocation, options: Mapping[str, Any], *, yes: b
     from node.store import migrating
 
     async with contextlib.AsyncExitStack() as stack:
-        settings, _ = stack.enter_context(_node(options))
+        settings, _ = stack.enter_context(node_of_host(options))
         dsn = await stack.enter_async_context(present_database(settings))
         standing = await migrating.look(dsn)
         steps = [{"version": it.version, "title": it.title} for it in standing.missing]

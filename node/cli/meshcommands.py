@@ -88,13 +88,20 @@ async def apply(session: Session, file: str, *, dry_run: bool, spread: bool, job
         session.output.one(record_of(forecast), PLAN, plan_view)
         return InvalidDocument.exit_code if analysis.stopped else 0
     session.progress.note("\n".join(analysis.sentences()))
-    work = MeshWorker(session.progress, session.clock, jobs)
-    await _apply(session, analysis, work)
+    record, exit_code = await carry_out(session, analysis, jobs)
     if analysis.comparison.together:
         session.progress.note(f"! {sentence(analysis)}")
-    record = _record(analysis.name, work, analysis.comparison.unchanged)
     session.output.one(record, DONE, done_view)
-    return work.exit_code
+    return exit_code
+
+
+async def carry_out(
+    session: Session, analysis: MeshAnalysis, jobs: int
+) -> tuple[dict[str, Any], int]:
+    """Make the tasks match an analysed file; return what was done, and the exit code."""
+    work = MeshWorker(session.progress, session.clock, jobs)
+    await _apply(session, analysis, work)
+    return _record(analysis.name, work, analysis.comparison.unchanged), work.exit_code
 
 
 async def _apply(session: Session, analysis: MeshAnalysis, work: MeshWorker) -> None:

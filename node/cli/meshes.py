@@ -35,6 +35,8 @@ _LATE = {
     "apply": "node.cli.meshcommands:apply",
     "status": "node.cli.meshcommands:status",
     "remove": "node.cli.meshcommands:remove",
+    "import": "node.cli.meshimport:import_template",
+    "follow": "node.cli.meshfollow:follow",
 }
 
 

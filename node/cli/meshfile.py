@@ -125,7 +125,16 @@ async def analyse_mesh(session: Session, path: str, *, spread: bool = False) -> 
 
     ``spread``: tasks that start together, as versions before 0.3 created them, are to be spread.
     """
-    text = read(path)
+    return await analyse_text(session, path, read(path), spread=spread)
+
+
+async def analyse_text(
+    session: Session, path: str, text: str, *, spread: bool = False, part: str | None = None
+) -> MeshAnalysis:
+    """Lint a text as the file of this name, and compare it with the tasks of its mesh.
+
+    ``part`` is the node whose tasks alone count, those of which it is the source.
+    """
     try:
         parsed = parse(text, toml=is_toml(path))
     except InvalidDocument as error:
@@ -140,6 +149,10 @@ async def analyse_mesh(session: Session, path: str, *, spread: bool = False) -> 
     analysis = MeshAnalysis(path, text, (*unknown, *findings), document, fleet, expansion)
     if analysis.stopped:
         return analysis
+    if part is not None:
+        pairs = {key: pair for key, pair in expansion.pairs.items() if pair.source == part}
+        expansion = replace(expansion, pairs=pairs)
+        analysis = replace(analysis, expansion=expansion)
     terms = terms_of(document, fleet.tests)
     what = f"reading the tasks of mesh {document.name}"
     session.progress.status(what, "reading")

@@ -37,14 +37,14 @@ async def fault_of(program: str, runner: Confining) -> str | None:
 
 
 async def transform(
-    program: str, documents: Sequence[bytes], runner: Confining
+    program: str, documents: Sequence[bytes], runner: Confining | None
 ) -> list[TransformResult]:
     """Run a program on each document (JSON, one line each) and return the results."""
     return await transforming.transform(partial(_run, program, runner), _read, documents)
 
 
 async def _run(
-    program: str, runner: Confining, documents: bytes, before: str = ""
+    program: str, runner: Confining | None, documents: bytes, before: str = ""
 ) -> process.FinishedProcess:
     jq = shutil.which("jq", path=process.PATH_DEFAULT)
     limits = shutil.which("prlimit", path=process.PATH_DEFAULT)

@@ -57,9 +57,9 @@ async def transform(
 
 
 async def ended(
-    argv: Sequence[str], documents: bytes, name: str, runner: Confining
+    argv: Sequence[str], documents: bytes, name: str, runner: Confining | None
 ) -> FinishedProcess:
-    """Run a child that limits its memory, confined by ``runner``, and return how it ended.
+    """Run a child that limits its memory, confined by ``runner`` if given; return how it ended.
 
     :raises HostError: it was killed because it did not end in time.
     """
@@ -67,7 +67,7 @@ async def ended(
         argv,
         stdin=documents,
         output_bytes_max=OUTPUT_MAX,
-        confinement=Confinement(runner, Needs(TIMEOUT_S)),
+        confinement=None if runner is None else Confinement(runner, Needs(TIMEOUT_S)),
     )
     try:
         async with asyncio.timeout(TIMEOUT_S):

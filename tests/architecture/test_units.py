@@ -20,17 +20,18 @@ DEPLOY = REPOSITORY / "deploy"
 EXPOSURE_MAX = {
     "parley-node.service": 1.5,
     "parley-lead.service": 1.5,
+    "parley-follow.service": 1.6,  # programs of jq in templates get limits of their own
     "parley-tools.service": 2.0,  # it needs a capability, and loads programs before their instant
 }
 UNITS = tuple(EXPOSURE_MAX)
-SERVICES = ("parley-node.service", "parley-lead.service")
+SERVICES = ("parley-node.service", "parley-lead.service", "parley-follow.service")
 SOCKET = "parley-tools.socket"
 THREADS_MAX = 33
 """The event loop's, and the most that Python's own pool has."""
 PROGRAMS = 150
 THREADS_OF_PROGRAM = 5
 """Threads of iperf3 from 3.16 on with a few streams; nearly all other programs have one."""
-COMMAND = re.compile(r"^ExecStart=(/opt/parley/bin/(\S+))$", re.MULTILINE)
+COMMAND = re.compile(r"^ExecStart=(/opt/parley/bin/(\S+))(?: .*)?$", re.MULTILINE)
 EXPOSURE = re.compile(r"Overall exposure level for \S+: (\d+\.\d+)")
 SETTING = re.compile(r"^(?:#|Environment=)?PARLEY_([A-Z_]+)=", re.MULTILINE)
 
@@ -90,7 +91,7 @@ def test_ping_keeps_its_capability() -> None:
 
 @pytest.mark.parametrize("name", SERVICES)
 def test_services_have_no_capability(name: str) -> None:
-    """Neither the node nor the lead has any capability."""
+    """Node, lead and follower have no capability."""
     lines = (DEPLOY / name).read_text().splitlines()
     assert {"NoNewPrivileges=yes", "CapabilityBoundingSet="} <= set(lines)
     assert not any(line.startswith("AmbientCapabilities=") for line in lines)
@@ -115,13 +116,14 @@ def test_units_are_limited_in_memory_and_processes() -> None:
     for name, memory, tasks in (
         ("parley-node.service", "1G", LOOK_UPS_MAX + 2 * THREADS_MAX),
         ("parley-lead.service", "1G", 2 * THREADS_MAX),
+        ("parley-follow.service", "1G", THREADS_MAX),
         ("parley-tools.service", "2G", PROGRAMS * (1 + THREADS_OF_PROGRAM)),
     ):
         lines = (DEPLOY / name).read_text().splitlines()
         assert f"MemoryMax={memory}" in lines
         [most] = [int(line.partition("=")[2]) for line in lines if line.startswith("TasksMax=")]
         assert most >= tasks
-        assert "OOMPolicy=continue" in lines or "lead" in name
+        assert "OOMPolicy=continue" in lines or "lead" in name or "follow" in name
 
 
 @pytest.mark.parametrize("name", ["parley-node.service", "parley-lead.service", "parley.env"])

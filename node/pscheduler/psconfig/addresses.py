@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from node.pscheduler.psconfig.template import Document, Report, pointer
-from node.pscheduler.psconfig.variables import JqProgram
+from node.pscheduler.psconfig.variables import JqProgram, VariableError
 
 _DEPTH_MAX = 20
 
@@ -189,30 +189,35 @@ class AddressBook:
             case "tag":
                 return wanted.get("tag") in address.get("tags", ())
             case "host":
-                return self._host_fits(wanted, host)
+                return self._host_fits(wanted, host, at)
             case "ip-version":
                 version = wanted.get("ip-version")
                 return any(ip.version == version for ip in self._ips(address, at))
             case "netmask":
                 return self._in_network(wanted, address, at)
             case "jq":
-                return self._jq_fits(wanted.get("jq"), address)
+                return self._jq_fits(wanted.get("jq"), address, f"{at}/jq")
             case other:
                 self.report.add(at, f"there is no filter {other!r}: nothing fits it")
                 return False
 
-    def _host_fits(self, wanted: Document, host: Document) -> bool:
+    def _host_fits(self, wanted: Document, host: Document, at: str) -> bool:
         if "tag" in wanted and wanted["tag"] not in host.get("tags", ()):
             return False
         if "no-agent" in wanted and wanted["no-agent"] is not bool(host.get("no-agent", False)):
             return False
-        return "jq" not in wanted or self._jq_fits(wanted["jq"], host)
+        return "jq" not in wanted or self._jq_fits(wanted["jq"], host, f"{at}/jq")
 
-    def _jq_fits(self, transform: Any, document: Document) -> bool:
+    def _jq_fits(self, transform: Any, document: Document, at: str) -> bool:
         script = transform.get("script") if isinstance(transform, dict) else transform
         program = "\n".join(script) if isinstance(script, list) else str(script)
-        answer = self.jq(program, document)
-        return answer not in (None, False, "", [], {})
+        try:
+            answer = self.jq(program, document)
+        except VariableError as error:
+            self.report.add(at, str(error))
+            return False
+        # Zero is not false in jq, and so it fits.
+        return answer is not None and answer is not False and answer not in ("", [], {})
 
     def _in_network(self, wanted: Document, address: Document, at: str) -> bool:
         try:

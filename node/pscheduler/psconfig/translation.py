@@ -235,6 +235,9 @@ class _Translation:
             raise _Left from None
 
     def _translated(self, language: Language, spec: Any, pairing: Pairing, at: str) -> ParleyTest:
+        if not isinstance(spec, dict):
+            self._report.add(at, "is no object")
+            raise _Left
         try:
             language.check(spec)
             names = language.participants(spec).names
@@ -342,7 +345,7 @@ class _Translation:
             for note in translated.notes:
                 self._report.add(at, f"differs: {note}")
             choice = translated.choice.model_dump(mode="json", exclude_defaults=True)
-            choice["spec"] = {k: v for k, v in choice["spec"].items() if v is not None}
+            choice["spec"] = {k: v for k, v in choice.get("spec", {}).items() if v is not None}
             yield self._archives.of(slug(name, "archive"), choice, json.dumps(choice))
 
     def _tools(self, name: str, task: Document, found: ParleyTest) -> tuple[str, ...]:

@@ -1,0 +1,343 @@
+"""``parley mesh follow``: keep this node's part of a published mesh as it is published."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import click
+
+from node.cli.admin import node_of_host
+from node.cli.follows import INTERVAL, FollowedMesh, FollowOutcome, FollowStore, as_record
+from node.cli.listing import collect_all
+from node.cli.meshcommands import carry_out, done_view
+from node.cli.meshfile import CONCURRENCY, MeshAnalysis, analyse_text, forecast_mesh
+from node.cli.meshimport import insecure_option, named_option, pairs_of, told
+from node.cli.meshplan import PLAN, plan_view, record_of, sentence
+from node.cli.output import Column, Record, RecordLayout, printable
+from node.cli.session import Session, asks_node
+from node.cli.times import DURATION, local, spell
+from node.mesh.comparison import compare
+from node.mesh.document import parse
+from node.model.errors import Conflict, InvalidDocument, ParleyError, PeerUnreachable
+from node.trust.private_files import replace_private
+
+if TYPE_CHECKING:
+    from node.pscheduler.psconfig.template import Omission
+
+_LOOK_S = 10.0
+_DRIFTS = 20
+
+
+@dataclass(frozen=True)
+class _Published:
+    """A mesh as it is published, for this node: the text of its mesh file, and its name.
+
+    ``part`` is the node whose tasks count, None for all; ``empty``: nothing is for this node.
+    """
+
+    name: str
+    text: str
+    as_toml: bool = True
+    part: str | None = None
+    omissions: tuple[Omission, ...] = ()
+    empty: bool = False
+
+    @property
+    def digest(self) -> str:
+        """Return what tells whether it was changed."""
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+
+def _drift(mesh: Record) -> str:
+    last = mesh["last"]
+    return "" if last is None or not last["drift"] else f"{len(last['drift'])} put back"
+
+
+FOLLOWED = RecordLayout(
+    columns=(
+        Column("mesh", lambda mesh: mesh["name"], whole=True),
+        Column("from", lambda mesh: printable(mesh["source"])),
+        Column("every", lambda mesh: spell(mesh["interval"]), whole=True),
+        Column("last", lambda mesh: local(mesh["last"] and mesh["last"]["at"]), whole=True),
+        Column("drift", _drift, whole=True),
+        Column("outcome", lambda mesh: printable(mesh["last"]["sentence"] if mesh["last"] else "")),
+    ),
+    fields=("name", "source", "interval", "whole", "next_at", "last"),
+    empty="No meshes are followed. Follow one: parley mesh follow URL",
+    key="name",
+)
+
+
+@click.command("follow")
+@click.argument("source", metavar="[FILE|URL]", required=False)
+@click.option("--interval", type=DURATION, help="How often to look [1h].")
+@click.option("--name", metavar="NAME", help="The name of the mesh [what the file says].")
+@click.option("--whole", is_flag=True, help="All of the mesh: this node leads every task.")
+@named_option
+@insecure_option
+@click.option("--dry-run", is_flag=True, help="Only show what would be done, and keep nothing.")
+@click.option("--now", is_flag=True, help="Look now, at all followed meshes or that of --name.")
+@click.option("--list", "listed", is_flag=True, help="Show the followed meshes, and how they are.")
+@click.option("--stop", metavar="NAME", help="Follow a mesh no more, and end its tasks.")
+@click.option("--keep", is_flag=True, help="With --stop: keep the tasks.")
+@click.option("--serve", is_flag=True, help="Look again and again; for parley-follow.service.")
+@asks_node
+async def follow(
+    session: Session,
+    source: str | None,
+    *,
+    interval: int | None,
+    name: str | None,
+    whole: bool,
+    named: tuple[str, ...],
+    insecure: bool,
+    dry_run: bool,
+    now: bool,
+    listed: bool,
+    stop: str | None,
+    keep: bool,
+    serve: bool,
+) -> int:
+    """Keep this node's part of a published mesh as it is published: psConfig, or a mesh file.
+
+    \b
+      parley mesh follow https://config.example/psconfig.json --dry-run
+      parley mesh follow https://config.example/psconfig.json --interval 1h
+      parley mesh follow --list
+
+    This node's part of a template is what its own addresses schedule; of a mesh file, the tasks of
+    which it is the source. It is applied at once, and then by parley-follow.service. While the URL
+    is away, or the file is broken, everything stays as it is. Tasks that somebody changed are
+    shown as drift, and put back. Tasks that are not published any more end.
+    """  # noqa: D301 - click's mark for lines to keep
+    wanted = [source is not None, now, listed, stop is not None, serve]
+    if sum(wanted) != 1:
+        msg = "give a file or URL, or one of --now, --list, --stop and --serve"
+        raise click.UsageError(msg)
+    with node_of_host({}) as (settings, _):
+        follower = Follower(session, FollowStore(settings.state_dir))
+        if listed:
+            session.output.many(list(map(as_record, follower.store.listed())), FOLLOWED)
+            return 0
+        if stop is not None:
+            return await follower.stop(stop, keep=keep)
+        if serve:
+            await follower.serve()
+            return 0
+        if now:
+            return await follower.look_at_all(name)
+        assert source is not None  # noqa: S101 - one of the five is given
+        mesh = FollowedMesh(
+            name or "", source, interval or INTERVAL, whole, insecure, pairs_of(named)
+        )
+        return await follower.begin(mesh, dry_run=dry_run)
+
+
+class Follower:
+    """Looks at published meshes, and makes this node's tasks match them."""
+
+    def __init__(self, session: Session, store: FollowStore) -> None:
+        """Store the arguments."""
+        self._session = session
+        self.store = store
+
+    async def begin(self, mesh: FollowedMesh, *, dry_run: bool) -> int:
+        """Follow a mesh from now on, or only show what would be done.
+
+        :raises Conflict: another one of this name is followed.
+        """
+        published = await self._published(mesh)
+        if self.store.has(published.name) and not dry_run:
+            known = self.store.one(published.name)
+            if known.source != mesh.source:
+                msg = (
+                    f"mesh {published.name} is followed from {known.source}; first: parley mesh "
+                    f"follow --stop {published.name}, or give this one another name: --name"
+                )
+                raise Conflict(msg)
+        self._session.progress.note("\n".join(told(published.omissions)))
+        mesh = replace(mesh, name=published.name)
+        if dry_run:
+            analysis = await self._analysed(published)
+            forecast = await forecast_mesh(self._session, analysis, ())
+            self._session.output.one(record_of(forecast), PLAN, plan_view)
+            return forecast.analysis.exit_code
+        with self.store.locked(mesh.name):
+            self.store.keep(mesh)
+            exit_code = await self._apply(mesh, published)
+        self._show([mesh.name])
+        return exit_code
+
+    def _show(self, names: Sequence[str]) -> None:
+        """Print how these meshes are."""
+        records = [as_record(self.store.one(name)) for name in names]
+        self._session.output.many(records, FOLLOWED)
+
+    async def look_at_all(self, name: str | None) -> int:
+        """Look now at all meshes, or at one; return the exit code of the last one that failed."""
+        meshes = [self.store.one(name)] if name is not None else self.store.listed()
+        exit_code = 0
+        for mesh in meshes:
+            exit_code = await self.look(mesh.name) or exit_code
+        self._show([mesh.name for mesh in meshes])
+        return exit_code
+
+    async def look(self, name: str) -> int:
+        """Fetch a mesh and apply it; return the exit code.
+
+        :raises Conflict: somebody else is at it.
+        """
+        with self.store.locked(name):
+            mesh = self.store.one(name)
+            try:
+                published = await self._published(mesh)
+                if published.name != mesh.name:
+                    words = f"it is called {published.name} now; stop {name}, and follow it anew"
+                    return self._kept(mesh, "broken", words, InvalidDocument.exit_code)
+                return await self._apply(mesh, published)
+            except PeerUnreachable as error:
+                return self._kept(mesh, "away", error.detail, error.exit_code)
+            except InvalidDocument as error:
+                fault = "; ".join(f"{it.pointer or '/'} {it.detail}" for it in error.faults)
+                return self._kept(mesh, "broken", fault, error.exit_code)
+            except ParleyError as error:
+                return self._kept(mesh, "failed", error.detail, error.exit_code)
+
+    def _kept(self, mesh: FollowedMesh, word: str, why: str, exit_code: int) -> int:
+        """Store that nothing was changed, and say why."""
+        last = mesh.last
+        words = {"away": "nothing is changed while it is away", "broken": "nothing is changed"}
+        text = f"{why}: {words.get(word, 'it is tried again soon')}"
+        outcome = FollowOutcome(
+            self._session.clock.now(), word, text, None if last is None else last.digest
+        )
+        self.store.end(mesh, outcome)
+        self._session.progress.note(f"✗ mesh {mesh.name}: {printable(text)}")
+        return exit_code
+
+    async def _published(self, mesh: FollowedMesh) -> _Published:
+        """Return a mesh as it is published for this node.
+
+        :raises PeerUnreachable: it is away.
+        :raises InvalidDocument: it is broken.
+        """
+        from node.cli import templates  # loads all tests
+        from node.pscheduler.psconfig.template import is_template
+        from node.pscheduler.psconfig.writing import to_toml
+
+        text = await templates.fetch(mesh.source, insecure=mesh.insecure)
+        own = None if mesh.whole else await self._own_name()
+        if not is_template(text):
+            as_toml = not text.lstrip().startswith("{")
+            parsed = parse(text, toml=as_toml)
+            if parsed.faults or parsed.document is None:
+                raise InvalidDocument(list(parsed.faults))
+            return _Published(parsed.document.name, text, as_toml=as_toml, part=own)
+        made = await templates.translated(
+            self._session,
+            text,
+            mesh.source,
+            name=mesh.name or None,
+            named=mesh.named,
+            insecure=mesh.insecure,
+            part=not mesh.whole,
+        )
+        written = to_toml(made.mesh, made.omissions, mesh.source)
+        name = str(made.mesh["name"])
+        return _Published(name, written, omissions=made.omissions, empty=not made.tasks)
+
+    async def _own_name(self) -> str:
+        nodes = (await self._session.client.nodes()).items
+        return next(node.name for node in nodes if node.is_self)
+
+    async def _analysed(self, published: _Published) -> MeshAnalysis:
+        """Compare a mesh with the tasks of this node."""
+        path = f"{published.name}.{'toml' if published.as_toml else 'json'}"
+        if not published.empty:
+            return await analyse_text(self._session, path, published.text, part=published.part)
+        what = f"reading the tasks of mesh {published.name}"
+        page = partial(self._session.client.mesh_tasks, published.name)
+        existing = tuple(await collect_all(self._session, page, what))
+        document = parse(f'name = "{published.name}"', toml=True).document
+        compared = compare({}, (), existing)
+        return MeshAnalysis(
+            path, published.text, (), document, existing=existing, comparison=compared
+        )
+
+    async def _apply(self, mesh: FollowedMesh, published: _Published) -> int:
+        """Make the tasks match what is published, and store how that went."""
+        session = self._session
+        analysis = await self._analysed(published)
+        if analysis.stopped:
+            faults = "; ".join(f"{it.pointer} {it.detail}" for it in analysis.findings if it.stops)
+            return self._kept(mesh, "broken", faults, InvalidDocument.exit_code)
+        last = mesh.last
+        unpublished = last is not None and last.digest == published.digest
+        drift = tuple(_drifts(analysis)) if unpublished else ()
+        for line in drift:
+            session.progress.note(printable(f"! drift: {line}"))
+        record, exit_code = await carry_out(session, analysis, CONCURRENCY)
+        _keep_text(self.store, published)
+        changed = any(record[verb] for verb in ("created", "edited", "ended"))
+        done = " ".join(done_view(record).partition(": ")[2].split())
+        text = done if changed or exit_code else sentence(analysis)
+        word = "failed" if exit_code else "changed" if changed else "in step"
+        outcome = FollowOutcome(
+            session.clock.now(), word, text, published.digest, drift, len(published.omissions)
+        )
+        self.store.end(mesh, outcome)
+        return exit_code
+
+    async def stop(self, name: str, *, keep: bool) -> int:
+        """Follow a mesh no more; its tasks end, unless they are kept."""
+        with self.store.locked(name):
+            mesh = self.store.one(name)
+            exit_code = 0
+            if not keep:
+                nothing = _Published(name, "", empty=True)
+                analysis = await self._analysed(nothing)
+                record, exit_code = await carry_out(self._session, analysis, CONCURRENCY)
+                self._session.progress.note(done_view(record))
+            if exit_code == 0:
+                self.store.remove(mesh.name)
+                left = "; its tasks stay" if keep else ""
+                self._session.progress.note(f"mesh {name} is not followed any more{left}.")
+            return exit_code
+
+    async def serve(self) -> None:
+        """Look at each mesh when it is due, until stopped.
+
+        :raises Conflict: another process does.
+        """
+        clock = self._session.clock
+        with self.store.serving():
+            while True:
+                for mesh in self.store.listed():
+                    if mesh.due_at <= clock.now():
+                        await self._look_and_go_on(mesh.name)
+                await clock.sleep(_LOOK_S)
+
+    async def _look_and_go_on(self, name: str) -> None:
+        try:
+            await self.look(name)
+        except ParleyError as error:  # somebody else is at it, or has just stopped it
+            self._session.progress.note(printable(error.detail))
+
+
+def _drifts(analysis: MeshAnalysis) -> Sequence[str]:
+    """Describe what somebody has changed since the file was applied."""
+    compared = analysis.comparison
+    lines = [f"{edit.task.key} was edited: {'; '.join(edit.differences)}" for edit in compared.edit]
+    lines += [f"{creation.key} is missing" for creation in compared.create]
+    lines += [f"{ending.task.key}: {ending.reason}" for ending in compared.end]
+    more = len(lines) - _DRIFTS
+    return [*lines[:_DRIFTS], *([f"and {more} more"] if more > 0 else [])]
+
+
+def _keep_text(store: FollowStore, published: _Published) -> None:
+    """Keep the mesh file as it was applied, for people."""
+    replace_private(store.applied(published.name), published.text.encode())

@@ -1,0 +1,126 @@
+"""``parley mesh import``: a template of psConfig as a mesh file, with what it does not have."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from node.cli.output import RecordLayout, plural, printable
+from node.cli.session import Session, asks_node
+from node.model.errors import FieldFault, InvalidDocument
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from node.pscheduler.psconfig.template import Omission
+
+IMPORTED = RecordLayout(
+    columns=(), fields=("mesh", "omissions", "tasks", "file"), empty="", key="file"
+)
+
+named_option = click.option(
+    "--node",
+    "named",
+    multiple=True,
+    metavar="ADDRESS=NAME",
+    help="The node that an address of the template is, where they differ; repeat for more.",
+)
+insecure_option = click.option(
+    "--insecure", is_flag=True, help="Accept any certificate, as psConfig does."
+)
+
+
+@click.command("import")
+@click.argument("source", metavar="FILE|URL")
+@click.option("--write", "file", metavar="FILE", help="Write it there: TOML, or JSON (.json).")
+@click.option("--name", metavar="NAME", help="The name of the mesh [that of the template].")
+@named_option
+@insecure_option
+@asks_node
+async def import_template(
+    session: Session,
+    source: str,
+    *,
+    file: str | None,
+    name: str | None,
+    named: tuple[str, ...],
+    insecure: bool,
+) -> int:
+    """Make a mesh file of a template of psConfig, and report what has no counterpart.
+
+    \b
+      parley mesh import https://config.example/psconfig.json --write backbone.toml
+      parley mesh plan backbone.toml
+
+    Addresses become the nodes that are known here by these names or addresses. What the mesh file
+    does not have is told with its place in the template, on standard error and at the beginning of
+    the file. Nothing is applied. The exit code is 2 if nothing of the template can be measured.
+    """  # noqa: D301 - click's mark for lines to keep
+    from node.cli import templates  # loads aiohttp and all tests
+    from node.pscheduler.psconfig.template import is_template
+    from node.pscheduler.psconfig.writing import to_toml
+
+    text = await templates.fetch(source, insecure=insecure)
+    if not is_template(text):
+        fault = "is no template of psConfig; a mesh file is applied: parley mesh apply FILE"
+        raise InvalidDocument([FieldFault("", fault)])
+    made = await templates.translated(
+        session, text, source, name=name, named=pairs_of(named), insecure=insecure
+    )
+    session.progress.note("\n".join(told(made.omissions)))
+    if not made.tasks:
+        session.progress.note("Nothing of the template can be measured with the nodes known here.")
+        return InvalidDocument.exit_code
+    written = to_toml(made.mesh, made.omissions, source)
+    if file is not None:
+        as_json = file.endswith(".json")
+        write(Path(file), json.dumps(made.mesh, indent=2) + "\n" if as_json else written)
+        session.progress.note(
+            f"{plural(made.tasks, 'task')} in {file}. Next: parley mesh plan {file}"
+        )
+    record = {
+        "mesh": made.mesh,
+        "omissions": [vars(omission) for omission in made.omissions],
+        "tasks": made.tasks,
+        "file": file,
+    }
+    session.output.one(record, IMPORTED, lambda _: "" if file else written.rstrip())
+    return 0
+
+
+def pairs_of(words: Sequence[str]) -> Mapping[str, str]:
+    """Return nodes by address.
+
+    :raises click.BadParameter: a word is not ``ADDRESS=NAME``.
+    """
+    pairs = {}
+    for word in words:
+        address, equals, name = word.partition("=")
+        if not (address and equals and name):
+            msg = f"{word} is not ADDRESS=NAME"
+            raise click.BadParameter(msg, param_hint="--node")
+        pairs[address] = name
+    return pairs
+
+
+def told(omissions: Sequence[Omission]) -> list[str]:
+    """Describe what a mesh file does not have, or has differently."""
+    return [printable(f"! {omission.pointer or '/'}: {omission.why}") for omission in omissions]
+
+
+def write(path: Path, text: str) -> None:
+    """Write a mesh file, which may have passwords of archives, for its owner only.
+
+    :raises click.BadParameter: it cannot be written.
+    """
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        msg = f"{path} cannot be written: {error.strerror}"
+        raise click.BadParameter(msg, param_hint="--write") from error
