@@ -48,7 +48,7 @@ PRINTED = {
     "throughput": r"(\* Stream ID \d+\n(.*\n)+){2}Summary\nInterval(.*\n)0\.0 - 1\.0",
     "trace": r"1 {7}\S+",
 }
-"""What is printed of each."""
+"""The form of what is printed of each."""
 
 
 async def merged(command: CommandLine, url: str) -> dict[str, Any]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from html import escape
 from typing import Any, ClassVar
 
 from pydantic import ValidationError
@@ -22,6 +24,8 @@ from node.pscheduler.tests.contract import (
 )
 from node.pscheduler.tests.members import Member
 from node.pscheduler.tests.options import Option
+
+_IN_ANOTHER_FORM = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 
 RUN_FAILED = "Run failed."
 RUN_FAILED_HTML = "<p>Run failed.</p>"
@@ -90,7 +94,11 @@ class TableLanguage:
         reason = self.failure(spec, outcome)
         if reason is not None or outcome.result is None:
             return failed(reason or "The run has no result", outcome)
-        return {"schema": 1, "succeeded": True, **self.figures(spec, outcome.result, outcome)}
+        try:
+            figures = self.figures(spec, outcome.result, outcome)
+        except _IN_ANOTHER_FORM:
+            return failed("The result lacks a figure that this test tells", outcome)
+        return {"schema": 1, "succeeded": True, **figures}
 
     def failure(self, spec: Document, outcome: Outcome) -> str | None:  # noqa: ARG002 - contract
         """Return why the run failed in pScheduler's eyes; None if it did not."""
@@ -101,16 +109,29 @@ class TableLanguage:
         raise NotImplementedError
 
     def text(self, spec: Document, result: Document) -> str:
-        """Return a result as plain text, without a final line break."""
-        return self.plain(spec, result) if result.get("succeeded") else RUN_FAILED
+        """Return a result as plain text, without a final line break.
+
+        A result in another form, as another node may have told it, is shown as it is.
+        """
+        if not result.get("succeeded"):
+            return RUN_FAILED
+        try:
+            return self.plain(spec, result)
+        except _IN_ANOTHER_FORM:
+            return json.dumps(result, indent=2)
 
     def plain(self, spec: Document, result: Document) -> str:
         """Return a successful result as plain text."""
         raise NotImplementedError
 
     def html(self, spec: Document, result: Document) -> str | None:
-        """Return a result as HTML."""
-        return self.marked_up(spec, result) if result.get("succeeded") else RUN_FAILED_HTML
+        """Return a result as HTML; one in another form is shown as it is."""
+        if not result.get("succeeded"):
+            return RUN_FAILED_HTML
+        try:
+            return self.marked_up(spec, result)
+        except _IN_ANOTHER_FORM:
+            return f"<pre>{escape(json.dumps(result, indent=2))}</pre>"
 
     def marked_up(self, spec: Document, result: Document) -> str | None:
         """Return a successful result as HTML; None if the test has no such form."""

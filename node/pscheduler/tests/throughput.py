@@ -12,7 +12,6 @@ from node.pscheduler.dialects.iperf3 import flat, printed_by_iperf3, summed
 from node.pscheduler.tests import members as types
 from node.pscheduler.tests.contract import Document, Language, Outcome, ParleyTest, Participants
 from node.pscheduler.tests.language import (
-    RUN_FAILED_HTML,
     TableLanguage,
     diagnostics,
     ours,
@@ -225,9 +224,9 @@ class ThroughputLanguage(TableLanguage):
                 lines += [*_table([total], udp=udp, total=True), ""]
         return "\n".join([*lines, "Summary", *_table([summary["summary"]], udp=udp, total=True)])
 
-    def html(self, spec: Document, result: Document) -> str | None:  # noqa: ARG002 - contract
-        """Return None: the test has no such form, but a run that failed is told."""
-        return None if result.get("succeeded") else RUN_FAILED_HTML
+    def marked_up(self, spec: Document, result: Document) -> None:  # noqa: ARG002 - contract
+        """Return None: the test has no such form."""
+        return
 
 
 def _parsed(spec: Document, member: str) -> int | None:

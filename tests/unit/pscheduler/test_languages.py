@@ -11,9 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from node.model.times import parse_instant
 from node.plugins import registry as plugins
+from node.plugins.sample_results import results_of
 from node.pscheduler.refusals import Refusal
-from node.pscheduler.tests.contract import Language
+from node.pscheduler.tests.contract import Language, Outcome
 from node.pscheduler.tests.language import TableLanguage
 from node.pscheduler.tests.options import Kind, Option
 from node.pscheduler.tests.registry import LANGUAGES
@@ -26,6 +28,18 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=6,
 )
+
+
+NOW = parse_instant("2026-11-22T08:10:05Z")
+SPEC = {
+    "schema": 1, "dest": "b.example", "source": "a.example", "duration": "PT60S", "record": "mx",
+    "query": "example", "url": "http://b.example/",
+}  # fmt: skip
+"""A spec for each language, with members that only some of them know."""
+RESULT_MEMBERS = [
+    "roundtrips", "paths", "intervals", "summary", "record", "histogram-latency", "local", "remote",
+    "time", "loss", "min", "mtu", "packets-sent",
+]  # fmt: skip
 
 
 def table_of(language: Language) -> TableLanguage:
@@ -100,6 +114,35 @@ def test_any_spec_is_valid_or_refused(language: Language, data: st.DataObject) -
         test = language.to_parley(spec, [name or "a.example" for name in names])
         assert test.type in plugins.tests()
     assert all(isinstance(word, str) for word in language.words(spec))
+
+
+@pytest.mark.parametrize("language", LANGUAGES.values(), ids=LANGUAGES)
+@given(data=st.data())
+def test_any_result_has_a_text(language: Language, data: st.DataObject) -> None:
+    """Any JSON as a result, as other nodes may tell it, has a text and an HTML form or none."""
+    names = st.sampled_from(RESULT_MEMBERS) | st.text(max_size=3)
+    told = data.draw(st.dictionaries(names, JSON, max_size=5))
+    result = {**told, "succeeded": True}
+    assert isinstance(language.text(SPEC, result), str)
+    assert isinstance(language.html(SPEC, result), str | None)
+
+
+@pytest.mark.parametrize("language", LANGUAGES.values(), ids=LANGUAGES)
+def test_every_result_of_ours_is_told(language: Language) -> None:
+    """Whatever our test may result in, with all fields or few, is told in all forms."""
+    spec = {**SPEC, "host": "a.example"}
+    ours = language.to_parley(
+        spec, ["a.example", "b.example"][: len(language.participants(spec).names)]
+    )
+    test = plugins.tests()[ours.type]
+    models = [test.result_model, getattr(test, "interval_model", test.result_model)]
+    results = [result for model in models for result in results_of(model)]
+    assert results
+    for result in results:
+        told = language.result(spec, Outcome("iperf3", result, at=NOW))
+        assert json.loads(json.dumps(told, allow_nan=False)) == told
+        assert told["succeeded"] in (True, False)
+        assert language.text(spec, told)
 
 
 @pytest.mark.parametrize("language", LANGUAGES.values(), ids=LANGUAGES)
