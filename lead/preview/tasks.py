@@ -524,7 +524,7 @@ def _plan(considered: ConsideredTask, impacts: Mapping[str, Impact], shown: int,
     lost, count = _displaced_runs(considered, impacts)
     return Plan(
         outcome=placed.outcome,
-        sentence=placed.sentence(),
+        sentence=_sentence(considered, impacts),
         now=now,
         test=task.terms.test,
         tool=task.terms.tool,
@@ -553,6 +553,15 @@ def _plan(considered: ConsideredTask, impacts: Mapping[str, Impact], shown: int,
         alternatives=(),
         no_alternatives=(),
     )
+
+
+def _sentence(considered: ConsideredTask, impacts: Mapping[str, Impact]) -> str:
+    """Return the outcome in one sentence, and which participants leave its impact open."""
+    names = [p.name for p in considered.task.terms.participants if p.name not in impacts]
+    told = considered.placed.sentence()
+    if not considered.placed.choices or not names:
+        return told
+    return f"{told}; {' and '.join(names)} cannot say what would give way"
 
 
 def _displaced_runs(

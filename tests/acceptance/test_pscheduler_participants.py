@@ -10,7 +10,7 @@ import pytest_asyncio
 
 from tests.acceptance.commands import parley
 from tests.acceptance.outsider import Json, Outsider
-from tests.support.pscheduler.participant import StandIn, free_ports
+from tests.support.pscheduler.participant import Fault, StandIn, free_ports
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),
@@ -47,6 +47,9 @@ async def test_it_is_shown_as_what_it_is(a: Outsider, host: StandIn) -> None:
     shown = await a.get("/v1/nodes")
     [node] = [each for each in shown["items"] if each["name"] == NAME]
     assert (node["kind"], node["url"], node["knows_this"]) == ("pscheduler", host.url, None)
+    document = {"test": {"type": "idle", "spec": {}}, "participants": [a.name, NAME]}
+    planned = await a.ask("POST", "/v1/plans", document)
+    assert planned.body["sentence"].endswith(f"{NAME} cannot say what would give way"), planned
     doctor = await parley(a, "doctor", NAME)
     assert "its certificate proves nothing" in doctor.out, doctor
     assert "does not tell its limits: it runs pscheduler" in doctor.out, doctor
@@ -92,6 +95,22 @@ async def test_a_run_that_the_host_takes_away_is_displaced(a: Outsider, host: St
     host.preempt(host.runs[-1])
     lost = await a.until(f"/v1/runs/{run['id']}", lambda found: found["state"] == "displaced")
     assert "says that the run is preempted, and had not told so" in lost["reason"]
+
+
+async def test_what_is_not_confirmed_is_taken_back_everywhere(a: Outsider, host: StandIn) -> None:
+    """A run whose host is killed between booking and data is taken back, and deleted there later."""
+    host.faults.add(Fault.DIES_BEFORE_DATA)
+    schedule = {"start": "PT8S", "slip": "PT0S"}
+    task = await a.create("idle", participants=[a.name, NAME], schedule=schedule)
+    run = await a.run(task)
+    lost = await a.over(run)
+    assert lost["state"] == "displaced", lost
+    assert f"{NAME} could not be told that the run stands" in lost["reason"]
+    assert [each.data_full for each in host.runs] == [None]
+    await host.start()
+    await a.cancel(task)
+    while host.booked or host.open_tasks:
+        await host.next_call()
 
 
 async def test_removing_it_ends_its_tasks_there(a: Outsider, tmp_path: Path) -> None:

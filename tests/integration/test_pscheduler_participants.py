@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -185,6 +186,74 @@ async def test_a_run_that_is_forgotten_before_the_decision_is_lost_with_a_reason
     assert any("had dropped the hold before the commit came" in str(why) for why in reasons)
     await mixed.a.deliver()
     assert mixed.host.booked == []
+
+
+async def test_lies_about_free_time_book_nothing_twice(mixed: Mixed) -> None:
+    """A host that offers time which is taken refuses the booking, and the run waits with that."""
+    mixed.host.occupy(HOUR - times.MINUTE, HOUR + 2 * times.MINUTE)
+    mixed.host.faults.add(Fault.LIES)
+    await mixed.create("throughput")
+    await mixed.plan()
+    [(run, state)] = (await mixed.runs()).items()
+    assert state == "waiting"
+    assert await mixed.a.reason(run) == "ps.example: Run would create a scheduling conflict"
+    mixed.host.faults.clear()
+    await mixed.world.pass_time(10 * times.SECOND)
+    assert await mixed.a.reason(run) == "ps.example: no PT16.25S free in this window"
+    assert len(mixed.host.booked) == 1
+
+
+async def test_a_run_finds_time_between_those_of_others(mixed: Mixed) -> None:
+    """A start is chosen in whole seconds where the longer booking there has time."""
+    mixed.host.occupy(HOUR, HOUR + 20 * times.SECOND)
+    mixed.host.occupy(HOUR + 45 * times.SECOND, HOUR + 2 * times.MINUTE)
+    schedule = {"start": times.format_instant(HOUR + 500_000), "slip": "PT1M"}
+    await mixed.create("throughput", schedule=schedule)
+    await mixed.plan()
+    assert list((await mixed.runs()).values()) == ["scheduled"]
+    [here] = await mixed.a.rows("SELECT starts_at FROM run")
+    [there] = [run for run in mixed.host.runs if run.data_full is not None]
+    assert here["starts_at"] == there.starts_at == HOUR + 20 * times.SECOND
+
+
+async def test_a_slow_host_books_nothing_that_others_do_not_hold(mixed: Mixed) -> None:
+    """If the holds of others expire while a host books, all book again, or nobody keeps it."""
+    mixed.host.faults.add(Fault.IS_SLOW)
+    await mixed.create()
+    planning = asyncio.create_task(mixed.a.plan())
+    await mixed.host.waiting.wait()
+    mixed.world.clock.advance(times.MINUTE)
+    for site in (mixed.a, mixed.b):
+        await site.tend()
+    mixed.host.faults.clear()
+    mixed.host.go_on.set()
+    await planning
+    await mixed.world.pass_time(20 * times.SECOND)
+    await mixed.watch()
+    states = await mixed.runs()
+    assert list(states.values()).count("scheduled") == len(mixed.host.booked) == 1
+    [run] = [run for run, state in states.items() if state == "scheduled"]
+    assert await mixed.b.state(run) == "scheduled"
+
+
+async def test_a_worker_that_dies_while_the_host_books_leaves_nothing(mixed: Mixed) -> None:
+    """A booking that a lost worker had requested is deleted there, though nobody got the answer."""
+    mixed.host.faults.add(Fault.IS_SLOW)
+    await mixed.create()
+    planning = asyncio.create_task(mixed.a.plan())
+    await mixed.host.waiting.wait()
+    for worker in list(mixed.a.workers._busy):
+        worker.cancel()
+    await asyncio.gather(planning, return_exceptions=True)
+    mixed.host.faults.clear()
+    mixed.host.go_on.set()
+    await mixed.host.next_call()
+    [orphan] = mixed.host.booked
+    mixed.world.clock.advance(2 * times.MINUTE)
+    await mixed.world.pass_time(20 * times.SECOND)
+    await mixed.watch()
+    assert orphan not in mixed.host.booked
+    assert list((await mixed.runs()).values()).count("scheduled") == len(mixed.host.booked) == 1
 
 
 async def test_an_edit_is_a_new_task_there_and_the_old_one_is_deleted(mixed: Mixed) -> None:

@@ -19,7 +19,8 @@ import structlog
 from node.client.pscheduler import JsonObject, PschedulerHost
 from node.core import Core
 from node.model import times
-from node.model.errors import NotAllowed, NotFound, ParleyError
+from node.model.errors import NotAllowed, NotFound, ParleyError, PeerError
+from node.model.exchangestate import NegotiationState
 from node.model.runstate import RunState
 from node.model.wire.participants import OUTPUT_LENGTH_MAX, CommitRequest, PartMessage, RunEnd
 from node.pscheduler.dialects.registry import DIALECTS
@@ -202,13 +203,29 @@ class ForeignBookings:
 
     async def _decide(self, row: BookedThere) -> None:
         """Do what the lead has decided about a booking that nobody has spoken of for long."""
-        decided = await self._services.decided(row.exchange)
+        decided, now = await self._services.decided(row.exchange), self._clock.now()
         if isinstance(decided, CommitRequest):
-            await self._services.commit(row.node, row.exchange, decided)
-        elif decided == "aborted" or row.starts_at <= self._clock.now():
+            await self._complete(row, decided)
+        elif decided == NegotiationState.ABORTED or row.starts_at <= now:
             await self._drop(row)
         else:
-            await self._postpone(row, self._clock.now() + times.SECOND)
+            await self._postpone(row, now + times.SECOND)
+
+    async def _complete(self, row: BookedThere, decided: CommitRequest) -> None:
+        """Complete a booking there; shortly before its start, a run that is not told is lost.
+
+        It does not begin there without the data of all, so it is not to begin here either.
+        """
+        look_at = row.starts_at - LOOKED_AT_BEFORE
+        try:
+            await self._services.commit(row.node, row.exchange, decided)
+        except PeerError as error:
+            now = self._clock.now()
+            if now < look_at:
+                await self._postpone(row, min(now + _REPEATED, look_at))
+                return
+            await self._displace(row, f"could not be told that the run stands: {error.detail}")
+            await self._drop(row)
 
     async def _look(self, row: BookedThere) -> None:
         """Look shortly before its start whether a run is still booked.
@@ -239,10 +256,13 @@ class ForeignBookings:
 
     async def _lose(self, row: BookedThere, reason: str) -> None:
         """Displace a run that a host has taken away."""
+        await self._displace(row, reason)
+        await self._forget(row)
+
+    async def _displace(self, row: BookedThere, reason: str) -> None:
         name = self._services.host_of(row.node).name
         end = RunEnd(run=row.run, state=RunState.DISPLACED, reason=f"{name} {reason}"[:1000])
         await self._services.lose(row.node, end)
-        await self._forget(row)
 
     async def _fetch(self, row: BookedThere) -> None:
         """Fetch the part of a run that is over; ask again until it is there."""

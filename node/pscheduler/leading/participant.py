@@ -246,7 +246,7 @@ class PschedulerParticipant:
             return _Booked(None, str(run.get("errors") or f"the run is {run['state']} there"))
         data = run.get("participant-data") or {}
         async with self._database.connection() as connection:
-            expires_at = self._clock.now() + life
+            expires_at = min(self._clock.now() + life, row.starts_at - LOOKED_AT_BEFORE)
             is_held = await store.hold(connection, row.run_there, data, expires_at)
         understood = self._understood(there, data) if is_held else _Booked(None, _TAKEN_BACK)
         if understood.data is None:

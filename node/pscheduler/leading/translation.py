@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from node.model import times
 from node.model.errors import NotAllowed
@@ -49,10 +48,10 @@ def translated(introduction: Introduction, place_there: str) -> TranslatedTask:
         raise NotAllowed(msg)
     if introduction.participants[introduction.participant].context is not None:
         raise NotAllowed("a host that runs pScheduler measures in no context of Parley's")
-    written = _with_addresses(introduction)
     for name, language in LANGUAGES.items():
-        if (spec := language.from_parley(introduction.test, written)) is not None:
-            return _spoken(introduction, name, spec, place_there)
+        spec = language.from_parley(introduction.test, introduction.spec)
+        if spec is not None:
+            return _spoken(introduction, name, _with_addresses(introduction, spec), place_there)
     raise NotAllowed(
         f"pScheduler has no test like {introduction.test} with this spec in which two hosts take "
         "part"
@@ -82,22 +81,15 @@ def _spoken(
     return TranslatedTask(test, spec, able)
 
 
-def _with_addresses(introduction: Introduction) -> dict[str, Any]:
-    """Return the spec with addresses in place of our names, which mean nothing there."""
-    participants, addresses = introduction.participants, introduction.addresses
-    written = {name: _located(value, addresses) for name, value in introduction.spec.items()}
-    if "source" in written and len(participants) > 1:
-        written["source"] = participants[0].address
-        written["dest"] = participants[1].address
-    return written
-
-
-def _located(value: Any, addresses: Mapping[str, str]) -> Any:
-    if isinstance(value, str):
-        return addresses.get(value, value)
-    if isinstance(value, list | tuple):
-        return [_located(each, addresses) for each in value]
-    return value
+def _with_addresses(introduction: Introduction, spec: Document) -> Document:
+    """Return a spec with addresses in place of our names, which mean nothing there."""
+    located = dict(spec)
+    if "dest" in spec:
+        located["source"] = introduction.participants[0].address
+        located["dest"] = introduction.participants[-1].address
+    if "host" in spec:
+        located["host"] = [each.address for each in introduction.participants]
+    return located
 
 
 def posted(

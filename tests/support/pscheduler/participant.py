@@ -49,6 +49,8 @@ class Fault(Enum):
 
     DIES_AFTER_BOOKING = auto()
     """It stores a booking, and is gone before it answers."""
+    DIES_BEFORE_DATA = auto()
+    """Being gone before it hears the data of all."""
     TAKES_NOTHING = auto()
     """It answers 409 to every booking."""
     LIES = auto()
@@ -121,6 +123,9 @@ class StandIn:
         self.faults: set[Fault] = set()
         self.calls: list[str] = []
         self.go_on = asyncio.Event()
+        self.waiting = asyncio.Event()
+        """Set once a booking waits for :attr:`go_on`."""
+        self._called = asyncio.Event()
         self.iperf3_port = port + 1
         self._port = port
         self._directory = directory
@@ -163,6 +168,11 @@ class StandIn:
         """Lose a run, as with its database."""
         for task in self.tasks.values():
             task.runs.pop(run.id, None)
+
+    async def next_call(self) -> None:
+        """Wait until somebody has asked for something, and was answered."""
+        self._called.clear()
+        await self._called.wait()
 
     async def start(self) -> None:
         """Serve its API."""
@@ -237,6 +247,7 @@ class StandIn:
         except web.HTTPException as error:
             response = web.Response(status=error.status, text=error.text, content_type="text/plain")
         response.headers["Connection"] = "close"
+        self._called.set()
         return response
 
     async def _root(self, _: web.Request) -> web.Response:
@@ -353,8 +364,8 @@ class StandIn:
     async def _put(self, request: web.Request) -> web.Response:
         task = self._known(request, writes=True)
         number, document = UUID(request.match_info["run"]), await request.json()
-        if "part-data-full" in document and Fault.FORGETS_DATA in self.faults:
-            task.runs.pop(number, None)
+        if "part-data-full" in document:
+            self._fail_to_hear(request, task, number)
         if number in task.runs:
             return self._complete(task, task.runs[number], document)
         if "start-time" not in document:
@@ -362,6 +373,7 @@ class StandIn:
                 raise web.HTTPNotFound(text="Not found\n")
             raise web.HTTPBadRequest(text="Missing start time\n")
         if Fault.IS_SLOW in self.faults:
+            self.waiting.set()
             await self.go_on.wait()
         starts_at = times.parse_instant(document["start-time"])
         starts_at -= starts_at % times.SECOND
@@ -371,11 +383,23 @@ class StandIn:
         run.data = self._data_for(task)
         task.runs[number] = run
         if Fault.DIES_AFTER_BOOKING in self.faults:
-            self.faults.discard(Fault.DIES_AFTER_BOOKING)
-            assert request.transport is not None
-            request.transport.abort()
-            self._dying = asyncio.create_task(self.kill())
+            self._die(request, Fault.DIES_AFTER_BOOKING)
         return _ok()
+
+    def _fail_to_hear(self, request: web.Request, task: Task, number: UUID) -> None:
+        """Do what the faults demand when the data of all come."""
+        if Fault.FORGETS_DATA in self.faults:
+            task.runs.pop(number, None)
+        if Fault.DIES_BEFORE_DATA in self.faults:
+            self._die(request, Fault.DIES_BEFORE_DATA)
+
+    def _die(self, request: web.Request, fault: Fault) -> None:
+        """Be gone, once, before a request is answered."""
+        self.faults.discard(fault)
+        assert request.transport is not None
+        request.transport.abort()
+        self._dying = asyncio.create_task(self.kill())
+        raise web.HTTPServiceUnavailable
 
     def _complete(self, task: Task, run: Run, document: JsonObject) -> web.Response:
         if "part-data-full" not in document:
