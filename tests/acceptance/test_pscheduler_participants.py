@@ -98,7 +98,7 @@ async def test_a_run_that_the_host_takes_away_is_displaced(a: Outsider, host: St
 
 
 async def test_what_is_not_confirmed_is_taken_back_everywhere(a: Outsider, host: StandIn) -> None:
-    """A run whose host is killed between booking and data is taken back, and deleted there later."""
+    """A run whose host is killed between booking and data is taken back, and deleted there, too."""
     host.faults.add(Fault.DIES_BEFORE_DATA)
     schedule = {"start": "PT8S", "slip": "PT0S"}
     task = await a.create("idle", participants=[a.name, NAME], schedule=schedule)
