@@ -16,7 +16,7 @@ from node.api.routing import BODY, PRINCIPAL, SENDER
 from node.model import times
 from node.model.errors import FieldFault, InvalidDocument, MalformedRequest, NotFound
 from node.model.permissions import require_own
-from node.model.principals import LABEL
+from node.model.principals import REQUESTER
 from node.model.wire.fields import FROM_OUTSIDE, Document, Patch
 from node.model.wire.validation import faults_of, many_unknown
 
@@ -363,8 +363,8 @@ def requester(request: web.Request) -> str | None:
     """
     asked, only = request.query.get("requester"), request[PRINCIPAL].only
     if asked is not None:
-        if LABEL.fullmatch(asked) is None:
-            raise _query_fault("requester", "is not the label of a token")
+        if REQUESTER.fullmatch(asked) is None:
+            raise _query_fault("requester", "is not the label of a user")
         require_own(request[PRINCIPAL], asked, f"what {asked} requested")
     return asked or only
 

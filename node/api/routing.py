@@ -11,7 +11,8 @@ from aiohttp import web
 
 from node.model.classes import SchedulingClass
 from node.model.permissions import PERMISSIONS, Access
-from node.model.principals import LABEL, Principal
+from node.model.principals import REQUESTER as REQUESTER_FORM
+from node.model.principals import Principal
 from node.model.wire.fields import Document
 from node.users.request_rates import Allowance
 
@@ -119,8 +120,8 @@ CURSOR_BY_NAME = Query("cursor", "The value of next in the previous page.", NAME
 PREFIX = Query("prefix", "First characters of an id.", WORD)
 REQUESTER = Query(
     "requester",
-    "Only what this user requested: the label of their token.",
-    {"type": "string", "pattern": f"^{LABEL.pattern}$"},
+    "Only what this user requested: the label of their token, or pscheduler:ADDRESS.",
+    {"type": "string", "pattern": f"^{REQUESTER_FORM.pattern}$"},
 )
 
 

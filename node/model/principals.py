@@ -9,6 +9,12 @@ from enum import StrEnum
 LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,62}", re.ASCII)
 """The form of a label."""
 
+OUTSIDE = "pscheduler:"
+"""The beginning of the label of a user who is known by address alone; no token has a colon."""
+
+REQUESTER = re.compile(rf"(?:{LABEL.pattern}|{OUTSIDE}[0-9A-Fa-f:.]{{2,45}})", re.ASCII)
+"""The form of the label of any user."""
+
 
 class Role(StrEnum):
     """The role of a token; each includes those before it."""

@@ -13,6 +13,8 @@ from aiohttp.typedefs import Handler
 
 from node.api.bodies import Bodies, expect_later
 from node.api.connections import keep_connection
+from node.api.routing import PRINCIPAL, THING
+from node.model.audit import AuditEntry, outcome_of, written
 from node.model.errors import InvalidDocument, ParleyError, fault_of
 from node.pscheduler import answers
 from node.pscheduler.api import host, participating, plugins, runs, schedule, status, tasks
@@ -35,13 +37,16 @@ BODY_MAX = 1_000_000
 
 _BODIES: web.AppKey[Bodies] = web.AppKey("bodies")
 _TABLE: web.AppKey[RouteTable] = web.AppKey("table")
+_ROUTE: web.RequestKey[Route] = web.RequestKey("route")
+_FORBIDDEN = frozenset({403, 429})
 
 log = structlog.get_logger()
 
 
 def application(facade: Facade) -> web.Application:
     """Return the application that serves a façade."""
-    app = web.Application(middlewares=[keep_connection, refusals], client_max_size=BODY_MAX)
+    layers = [keep_connection, audited, refusals]
+    app = web.Application(middlewares=layers, client_max_size=BODY_MAX)
     app[FACADE] = facade
     app[_BODIES] = Bodies()
     app[_TABLE] = RouteTable(ROUTES)
@@ -56,7 +61,10 @@ async def serve(request: web.Request) -> web.StreamResponse:
         raise Refusal(400, "This is plain HTTP, and this server speaks HTTPS only.")
     route, words = request.app[_TABLE].find(request.method, _path(request))
     requester = facade.requester(request)
+    request[_ROUTE], request[PRINCIPAL] = route, requester.principal
+    request[THING] = words.get("task", "")
     facade.require(requester, route.need)
+    facade.spend(requester)
     query = Parameters(request.query)
     _require_level(query)
     async with request.app[_BODIES].received(request, BODY_MAX) as body:
@@ -80,6 +88,30 @@ def _require_level(query: Parameters) -> None:
     level = query.integer("api")
     if level is not None and level > LEVEL_MAX:
         raise Refusal(501, f"No API level above {LEVEL_MAX} is supported here.")
+
+
+@web.middleware
+async def audited(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Record changes, and what a caller may not do; what was changed before the answer."""
+    answer = await handler(request)
+    route = request.get(_ROUTE)
+    if route is None or not (route.changes or answer.status in _FORBIDDEN):
+        return answer
+    node = request.app[FACADE].node
+    entry = AuditEntry(
+        node.clock.now(),
+        request[PRINCIPAL],
+        f"pscheduler_{route.handler.__name__}",
+        outcome_of(answer.status, None),
+        written(request[THING]) or None,
+        request.remote,
+        answer.status,
+    )
+    if entry.is_change_of_user:
+        await node.audit.record(entry)
+    else:
+        node.audit.note(entry)
+    return answer
 
 
 @web.middleware

@@ -48,6 +48,19 @@ class Facade:
         own = {str(local[0])} if local else set()
         return self.gate.requester(request.remote or "", own)
 
+    def spend(self, requester: Requester) -> None:
+        """Count a request of a user, for which the owner has a limit.
+
+        :raises Refusal: they sent too many.
+        """
+        allowance = self.node.request_rates.spend(requester.principal)
+        if allowance is not None and allowance.wait_s:
+            raise Refusal(
+                429,
+                f"{requester.address} has sent more than {allowance.most} requests within a "
+                f"minute; ask again in {allowance.wait_s} s.",
+            )
+
     def require(self, requester: Requester, need: Need) -> None:
         """Return if a caller has the right that a route needs.
 

@@ -13,10 +13,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from node.model.loopback import is_loopback
+from node.model.principals import OUTSIDE, STRANGER, Principal, PrincipalKind, Role
 from node.model.targets import Network
-
-PREFIX = "pscheduler:"
-"""Begins the label of these callers; no token has a label with a colon."""
 
 
 class Need(StrEnum):
@@ -43,7 +41,14 @@ class Requester:
     @property
     def label(self) -> str:
         """The user as whose request a new task is kept."""
-        return f"{PREFIX}{self.address}"
+        return f"{OUTSIDE}{self.address}"
+
+    @property
+    def principal(self) -> Principal:
+        """The caller as the audit and the limits see them: a user, or a stranger."""
+        if not self.may_write:
+            return STRANGER
+        return Principal(PrincipalKind.TOKEN, self.label, Role.RUN)
 
 
 @dataclass(frozen=True)

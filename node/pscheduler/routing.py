@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from aiohttp import web
 
@@ -44,7 +44,17 @@ class Call:
         return answers.of_json(value, pretty=self.query.flag("pretty"))
 
 
-Handler = Callable[[Call], Awaitable[web.StreamResponse]]
+class Handler(Protocol):
+    """Answers a request; its name is the verb in the audit."""
+
+    __name__: str
+
+    async def __call__(self, call: Call) -> web.StreamResponse:
+        """Answer.
+
+        :raises Refusal: it cannot be done.
+        """
+        ...
 
 
 @dataclass(frozen=True)
@@ -55,6 +65,11 @@ class Route:
     path: str
     handler: Handler
     need: Need = Need.NONE
+
+    @property
+    def changes(self) -> bool:
+        """Return whether it is to change something."""
+        return self.method != "GET"
 
     @property
     def words(self) -> tuple[str, ...]:

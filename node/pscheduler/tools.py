@@ -11,7 +11,11 @@ from node.pscheduler.tests.registry import LANGUAGES
 
 VERSION = "1.0"
 
-OTHER_NAMES: Mapping[str, str] = {"idleex": "idle", "idlebgm": "idle"}
+OTHER_NAMES: Mapping[str, str] = {
+    "idleex": "idle",
+    "idlebgm": "idlebg",
+    "psresponse": "http",
+}
 """Tests of pScheduler that are a test of ours with another name."""
 
 ARCHIVERS: Mapping[str, str] = {

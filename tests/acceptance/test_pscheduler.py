@@ -50,6 +50,8 @@ async def test_two_nodes_measure(a: Outsider, b: Outsider, command: CommandLine)
     words = ("--duration", "PT1S", "--host", command.host, "--host", facade_of(b.url))
     printed = await command.task("idle", *words)
     assert "Duration" in printed
+    words = ("--dest", b.address, "--dest-node", facade_of(b.url), "--duration", "PT1S")
+    assert "Throughput" in await command.task("throughput", *words)
     task = next(url for url in command.asked if url.startswith("GET /tasks/")).split("/")[2]
     assert (await b.get(f"/v1/tasks/{task}"))["lead"] == a.name
 

@@ -184,6 +184,27 @@ def test_the_simulation_takes_no_real_border_of_a_node(graph: grimp.ImportGraph)
     assert trespasses == []
 
 
+def test_only_commands_know_the_facade(graph: grimp.ImportGraph) -> None:
+    """Nothing but what starts a node imports the folder that speaks to pScheduler."""
+    trespasses = [
+        f"{importer} imports {imported}"
+        for importer, imported in imports(graph)
+        if within(imported, "node.pscheduler")
+        and not within(importer, "node.pscheduler", "node.cli")
+    ]
+    assert trespasses == []
+
+
+@pytest.mark.parametrize(
+    "folder", ["lead/exchange", "lead/planning", "lead/pool", "lead/store", "node/timetable"]
+)
+def test_planning_and_booking_do_not_know_the_word(folder: str) -> None:
+    """Leads and time lines see ordinary tasks and bookings, whoever asked for them."""
+    sources = [path for path in (REPOSITORY / folder).rglob("*") if path.suffix in {".py", ".sql"}]
+    assert sources
+    assert [str(path) for path in sources if "pscheduler" in path.read_text("utf-8").lower()] == []
+
+
 def test_plugins_of_one_kind_do_not_know_each_other(graph: grimp.ImportGraph) -> None:
     """A plugin can be added or removed without changing the others."""
     trespasses = [

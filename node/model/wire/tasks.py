@@ -322,6 +322,6 @@ class Task(Document):
     )
     requester: str | None = Field(
         None,
-        description="The label of the token with which it was created here; null for tasks that "
-        "other nodes lead.",
+        description="The label of the token with which it was created here, or pscheduler:ADDRESS "
+        "for a client of pScheduler; null for tasks that other nodes lead.",
     )

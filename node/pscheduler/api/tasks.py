@@ -6,6 +6,7 @@ import secrets
 
 from aiohttp import web
 
+from node.api.routing import THING
 from node.model.errors import ParleyError
 from node.pscheduler import answers
 from node.pscheduler.admission import refusal_of
@@ -62,6 +63,7 @@ async def create(call: Call) -> web.StreamResponse:
         task = await call.facade.poster.post(parsed, call.requester, call.host)
     except ParleyError as error:
         raise refusal_of(error) from error
+    call.request[THING] = str(task)
     href = f"{call.base}/tasks/{task}"
     if call.query.flag("expanded"):
         answer = call.json(href)
