@@ -34,6 +34,7 @@ from node.model.classes import SchedulingClass
 from node.model.errors import FieldFault, InvalidDocument, NotFound
 from node.model.headline import headline
 from node.model.nodekinds import NodeKind
+from node.model.outside_leads import is_told_as_outside
 from node.model.principals import Principal
 from node.model.reservations import ReservationSpan
 from node.model.runstate import OVER, RunState
@@ -264,12 +265,24 @@ async def explained(node: NodeService, run: Run, slot: int, user: Principal) -> 
         headline=run.headline,
         state=run.state,
         sentence="; ".join(
-            [_sentence(run), *_binding(node, run), *map(_delivery, reversed(archivings))]
+            [
+                _sentence(run),
+                *_leading(run),
+                *_binding(node, run),
+                *map(_delivery, reversed(archivings)),
+            ]
         ),
         requester=run.requester,
         decisions=attempts,
         archivings=archivings,
     )
+
+
+def _leading(run: Run) -> list[str]:
+    """Tell of a lead that is no node, and alone has the result."""
+    if not is_told_as_outside(run.lead):
+        return []
+    return [f"led by {run.lead}, which has the parts of the others, and the result"]
 
 
 def _binding(node: NodeService, run: Run) -> list[str]:

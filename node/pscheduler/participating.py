@@ -168,7 +168,7 @@ class Participating:
         if not isinstance(spec, dict):
             raise invalid("Test has no specification.")
         dialects = dialects_of(language.name)
-        names = _distinct([name or "lead" for name in language.participants(spec).names])
+        names = _distinct([host_part(name or "lead") for name in language.participants(spec).names])
         try:
             ours = language.to_parley(spec, names)
         except Refusal as refusal:
@@ -289,7 +289,7 @@ class Participating:
                 f"Task error: Participant {place} is not one of the {len(names)} of the test, of "
                 "which 0 is its lead."
             )
-        written = [name or address for name in names]
+        written = [host_part(name or address) for name in names]
         written[place] = self._node.settings.name
         return tuple(_distinct(written, keep=place))
 
@@ -334,7 +334,7 @@ class Participating:
                 node=lead if at == 0 else f"{lead}#{at}",
                 name=name,
                 url=None,
-                address=addresses.get(name, host_part(name)),
+                address=addresses.get(name, name),
             )
             for at, name in enumerate(names)
         ]

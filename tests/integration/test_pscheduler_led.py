@@ -101,7 +101,9 @@ async def test_a_run_is_held_and_committed(node: Asker, lead: Lead) -> None:
     [listed] = (await asked(node, "GET", f"/v1/runs?task={task.id}"))["items"]
     assert (listed["id"], listed["state"], listed["lead"]) == (str(run), "scheduled", LEAD)
     why = await asked(node, "GET", f"/v1/tasks/{task.id}/explain")
-    assert f"it is led by {LEAD}, which chooses the times of its runs" in str(why)
+    assert f"it is led by {LEAD}, which chooses the times of its runs" in why["sentence"]
+    why = await asked(node, "GET", f"/v1/runs/{run}/explain")
+    assert f"; led by {LEAD}, which has the parts of the others" in why["sentence"]
 
 
 async def test_a_lead_that_is_gone_after_the_hold(
@@ -345,9 +347,10 @@ async def test_many_at_once(node: Asker, lead: Lead) -> None:
 
 
 async def measuring(lead: Lead, **more: Any) -> LedTask:
-    """Create a task whose server is the node."""
-    spec = {"source": "127.0.0.1", "dest": "127.0.0.2", "duration": "PT10S"}
-    return await lead.create("throughput", spec, "iperf3", ["127.0.0.1", "127.0.0.2"], **more)
+    """Create a task whose server is the node, which is named by its host and port."""
+    spec = {"source": "127.0.0.1", "dest": "127.0.0.2", "dest-node": lead.host}
+    named = ["127.0.0.1", lead.host]
+    return await lead.create("throughput", {**spec, "duration": "PT10S"}, "iperf3", named, **more)
 
 
 async def own_run(node: Asker, priority: int, start: int) -> HoldAnswer:
