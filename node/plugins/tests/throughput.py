@@ -6,6 +6,7 @@ source to dest, with ``reverse`` from dest to source.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
@@ -34,6 +35,16 @@ UDP_RATE_BPS = 1_000_000
 _OMIT_USUAL_MOST = 2 * SECOND
 _OMIT_USUAL_SHARE = 5
 _HOST = "host"
+_WITH_FLOWS = 6
+_SPECIAL = (
+    "mss_bytes",
+    "buffer_bytes",
+    "no_delay",
+    "zero_copy",
+    "pacing_bps",
+    "tos",
+    "flow_label",
+)
 _USUAL = "cubic"
 _SEGMENT_BYTES = 1448
 """The payload of a segment over Ethernet. Where segments are larger, few are retransmitted."""
@@ -85,14 +96,75 @@ class ThroughputSpec(Document):
     ip_version: IpVersion | None = Field(
         default=None, description="4 or 6; by default the version of dest's address."
     )
+    mss_bytes: int | None = Field(
+        default=None,
+        ge=88,
+        le=9_216,
+        strict=True,
+        exclude_if=operator.not_,
+        description="TCP's maximum segment size; by default the kernel's.",
+    )
+    buffer_bytes: int | None = Field(
+        default=None,
+        ge=16,
+        le=1_048_576,
+        strict=True,
+        exclude_if=operator.not_,
+        description="The bytes written at once, with UDP those of a packet; by default the tool's.",
+    )
+    no_delay: bool = Field(
+        default=False,
+        strict=True,
+        exclude_if=operator.not_,
+        description="Whether TCP sends small segments at once.",
+    )
+    zero_copy: bool = Field(
+        default=False,
+        strict=True,
+        exclude_if=operator.not_,
+        description="Whether the client sends without copying, which takes less of its processor.",
+    )
+    pacing_bps: int | None = Field(
+        default=None,
+        ge=1_000,
+        le=1_000_000_000_000,
+        strict=True,
+        exclude_if=operator.not_,
+        description="The rate at which the kernel lets packets out, per stream, bits per second.",
+    )
+    tos: int | None = Field(
+        default=None,
+        ge=0,
+        le=255,
+        strict=True,
+        exclude_if=operator.not_,
+        description="The octet of IP's type of service; DSCP 46 is 184.",
+    )
+    flow_label: int | None = Field(
+        default=None,
+        ge=1,
+        le=1_048_575,
+        strict=True,
+        exclude_if=operator.not_,
+        description="The flow label of IPv6; needs ip_version 6.",
+    )
 
     @model_validator(mode="after")
     def _is_sound(self) -> ThroughputSpec:
         check_two(self)
+        if self.protocol == "udp" and (self.mss_bytes or self.no_delay):
+            raise ValueError("UDP has no segments; leave out mss_bytes and no_delay")
+        if self.flow_label and self.ip_version != _WITH_FLOWS:
+            raise ValueError("only IPv6 has flow labels; set ip_version to 6")
         if self.protocol == "udp" and self.congestion not in (_USUAL, _HOST):
             msg = f"UDP has no congestion control, neither {self.congestion} nor any; leave it out"
             raise ValueError(msg)
         return self
+
+    @property
+    def special(self) -> tuple[str, ...]:
+        """The options that were set and that version 0.2 does not know; it is not sent others."""
+        return tuple(name for name in _SPECIAL if getattr(self, name))
 
     @property
     def control(self) -> str | None:

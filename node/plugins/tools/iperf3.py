@@ -263,7 +263,22 @@ def _client_options(spec: ThroughputSpec) -> list[str]:
         options += ["-b", str(spec.rate_bps)] if spec.rate_bps else []
     options += ["-w", str(spec.window_bytes)] if spec.window_bytes else []
     options += [f"-{spec.ip_version}"] if spec.ip_version else []
+    options += _special_options(spec)
     return [*options, "-R"] if spec.reverse else options
+
+
+def _special_options(spec: ThroughputSpec) -> list[str]:
+    """Return options that both ends learn from the client."""
+    numbers = {
+        "-M": spec.mss_bytes,
+        "-l": spec.buffer_bytes,
+        "--fq-rate": spec.pacing_bps,
+        "-S": spec.tos,
+        "-L": spec.flow_label,
+    }
+    options = [word for option, value in numbers.items() if value for word in (option, str(value))]
+    options += ["-N"] if spec.no_delay else []
+    return [*options, "-Z"] if spec.zero_copy else options
 
 
 def _interval_s(spec: ThroughputSpec) -> int:

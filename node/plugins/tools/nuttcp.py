@@ -75,6 +75,8 @@ class NuttcpTool:
                 f"nuttcp cannot choose {spec.control}, only the host's own congestion control:"
                 " --congestion host"
             )
+        if spec.special:
+            return f"nuttcp is not told {', '.join(spec.special)}"
         if spec.streams > 1 and spec.protocol == "udp":
             return "nuttcp counts the datagrams of a single stream only"
         if (spec.rate_bps or 0) % _UNIT_BPS:

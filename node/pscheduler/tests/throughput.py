@@ -32,6 +32,16 @@ _SETUP_LEAST = SECOND
 _CLIENT_DELAY = 3 * SECOND
 _FINISH = 2 * SECOND
 _FIRST_CONTROLS = frozenset({"bbr", "bic", "cubic", "htcp", "reno", "vegas", "westwood", "yeah"})
+_SPECIAL = {
+    "mss": "mss_bytes",
+    "buffer-length": "buffer_bytes",
+    "no-delay": "no_delay",
+    "zero-copy": "zero_copy",
+    "fq-rate": "pacing_bps",
+    "ip-tos": "tos",
+    "flow-label": "flow_label",
+}
+"""Members that iperf3 alone knows, and ours."""
 _RECEIVED = "receiver-throughput-bits"
 _COLUMN = 15
 _UNKNOWN = "Not Reported"
@@ -117,13 +127,6 @@ class ThroughputLanguage(TableLanguage):
         "reverse-connections": "the source connects here",
         "bandwidth-strict": "no tool here is told never to catch up",
         "burst-size": "no tool here sets the size of bursts",
-        "fq-rate": "no tool here has the kernel pace packets",
-        "mss": "no tool here sets the segment size",
-        "buffer-length": "no tool here sets the length of reads and writes",
-        "ip-tos": "no tool here sets the type of service",
-        "no-delay": "no tool here sends small packets at once",
-        "zero-copy": "no tool here sends without copying",
-        "flow-label": "no tool here sets a flow label",
         "client-cpu-affinity": "no tool here is bound to a processor",
         "server-cpu-affinity": "no tool here is bound to a processor",
     }
@@ -132,9 +135,6 @@ class ThroughputLanguage(TableLanguage):
         "loopback": (False,),
         "reverse-connections": (False,),
         "bandwidth-strict": (False,),
-        "ip-tos": (0,),
-        "no-delay": (False,),
-        "zero-copy": (False,),
     }
 
     def completed(self, spec: Document) -> Document:
@@ -173,6 +173,7 @@ class ThroughputLanguage(TableLanguage):
             "reverse": spec.get("reverse"),
             "window_bytes": window or None,
             "ip_version": spec.get("ip-version"),
+            **_special(spec),
         }
         addresses = [spec.get("local-address", spec.get("source")), spec["dest"]]
         notes = ("interval makes no difference: results tell each second",)
@@ -197,6 +198,7 @@ class ThroughputLanguage(TableLanguage):
                 "reverse": True if spec.get("reverse") else None,
                 "window-size": spec.get("window_bytes"),
                 "ip-version": spec.get("ip_version"),
+                **{theirs: spec.get(ours_) or None for theirs, ours_ in _SPECIAL.items()},
             }
         )
         return {"schema": types.least_schema(self.members, parsed), **parsed}
@@ -227,6 +229,14 @@ class ThroughputLanguage(TableLanguage):
     def marked_up(self, spec: Document, result: Document) -> None:  # noqa: ARG002 - contract
         """Return None: the test has no such form."""
         return
+
+
+def _special(spec: Document) -> dict[str, Any]:
+    """Return the members that iperf3 alone knows, by our names; zero is nothing special."""
+    told = {ours_: spec.get(theirs) for theirs, ours_ in _SPECIAL.items()}
+    if told["pacing_bps"] is not None:
+        told["pacing_bps"] = types.si_value(told["pacing_bps"])
+    return {name: value for name, value in told.items() if value}
 
 
 def _parsed(spec: Document, member: str) -> int | None:

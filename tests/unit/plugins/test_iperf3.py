@@ -65,6 +65,14 @@ def test_the_client_follows() -> None:
         ({"protocol": "udp", "rate_bps": 5_000_000, "reverse": True}, "-u -b 5000000 -R"),
         ({"rate_bps": 2_000_000, "window_bytes": 65_536}, "-C cubic -b 2000000 -w 65536"),
         ({"congestion": "bbr", "ip_version": 6}, "-C bbr -6"),
+        (
+            {"mss_bytes": 1400, "buffer_bytes": 8192, "tos": 184, "no_delay": True},
+            "-C cubic -M 1400 -l 8192 -S 184 -N",
+        ),
+        (
+            {"ip_version": 6, "flow_label": 5, "pacing_bps": 9_000, "zero_copy": True},
+            "-C cubic -6 --fq-rate 9000 -L 5 -Z",
+        ),
     ],
 )
 def test_options_of_the_client(fields: dict[str, Any], options: str) -> None:

@@ -90,9 +90,26 @@ def test_it_is_our_throughput_and_back() -> None:
     assert (defaults["omit"], defaults["congestion"]) == ("PT2S", "cubic")
 
 
+def test_options_of_iperf3_are_passed_on() -> None:
+    """What only iperf3 knows is set there, and zero is nothing special."""
+    special = {
+        "mss": 1400, "buffer-length": 8192, "no-delay": True, "zero-copy": True, "fq-rate": "10M",
+        "ip-tos": 184, "flow-label": 5, "ip-version": 6,
+    }  # fmt: skip
+    ours = THROUGHPUT.to_parley({**SPEC, **special}, ["a", "b"])
+    assert ours.spec.items() >= {
+        "mss_bytes": 1400, "buffer_bytes": 8192, "no_delay": True, "zero_copy": True,
+        "pacing_bps": 10_000_000, "tos": 184, "flow_label": 5,
+    }.items()  # fmt: skip
+    back = THROUGHPUT.from_parley("throughput", ours.spec)
+    assert back is not None
+    assert (back["schema"], back["fq-rate"], back["ip-tos"]) == (7, 10_000_000, 184)
+    assert "tos" not in THROUGHPUT.to_parley({**SPEC, "ip-tos": 0}, ["a", "b"]).spec
+
+
 @pytest.mark.parametrize(
     ("member", "value"),
-    [("single-ended", True), ("mss", 1400), ("loopback", True), ("omit", "P1D")],
+    [("single-ended", True), ("burst-size", 5), ("loopback", True), ("omit", "P1D")],
 )
 def test_what_no_tool_does_is_refused(member: str, value: object) -> None:
     """A member that would be ignored is refused with a sentence."""
