@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Annotated, Any
@@ -30,6 +31,8 @@ from node.plugins.figures import (
 )
 from node.plugins.participation import part_of
 from node.plugins.single_participant import SingleParticipantTestWithDest
+
+_WITH_FLOWS = 6
 
 
 class RttSpec(Document):
@@ -67,9 +70,34 @@ class RttSpec(Document):
     ip_version: IpVersion | None = Field(
         default=None, description="4 or 6; by default the version of dest's address."
     )
+    # Version 0.2 does not know the following ones, and refuses only tasks that set them.
+    dont_fragment: bool = Field(
+        default=False,
+        strict=True,
+        exclude_if=operator.not_,
+        description="Whether packets that are too long are dropped instead of fragmented.",
+    )
+    tos: int | None = Field(
+        default=None,
+        ge=0,
+        le=255,
+        strict=True,
+        exclude_if=operator.not_,
+        description="The octet of IP's type of service; DSCP 46 is 184.",
+    )
+    flow_label: int | None = Field(
+        default=None,
+        ge=1,
+        le=1_048_575,
+        strict=True,
+        exclude_if=operator.not_,
+        description="The flow label of IPv6; needs ip_version 6.",
+    )
 
     @model_validator(mode="after")
     def _is_sound(self) -> RttSpec:
+        if self.flow_label and self.ip_version != _WITH_FLOWS:
+            raise ValueError("only IPv6 has flow labels; set ip_version to 6")
         check_packet_total(self.count, self.interval)
         return self
 

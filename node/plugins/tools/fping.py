@@ -55,6 +55,10 @@ class FpingTool(SingleParticipantTool):
     )
     tried: tuple[str, ...] = ("5.1",)
 
+    def can(self, spec: RttSpec) -> str | None:
+        """Refuse a flow label."""
+        return "fping sets no flow label" if spec.flow_label else None
+
     def duration(self, spec: RttSpec) -> int:
         """Return set-up, all packets, the extended timeout and wrap-up, in microseconds."""
         late = max(_TICK, spec.interval // _LATE_SHARE)
@@ -68,6 +72,8 @@ class FpingTool(SingleParticipantTool):
         options += ["-t", f"{(spec.timeout + _LATER) / MILLISECOND:g}", "-b", str(spec.length)]
         if spec.ttl is not None:
             options += ["-H", str(spec.ttl)]
+        options += ["-O", str(spec.tos)] if spec.tos else []
+        options += ["-M"] if spec.dont_fragment else []
         options += binding_arguments(part, "-I", "-S")
         if (version := version_of(part)) is not None:
             options.append(f"-{version}")

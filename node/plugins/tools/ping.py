@@ -92,6 +92,9 @@ class PingTool(SingleParticipantTool):
             options += ["-t", str(spec.ttl)]
         if (version := version_of(part)) is not None:
             options.append(f"-{version}")
+        options += ["-Q", str(spec.tos)] if spec.tos else []
+        options += ["-F", str(spec.flow_label)] if spec.flow_label else []
+        options += ["-M", "do"] if spec.dont_fragment else []
         options += binding_arguments(part, "-I", "-I")
         return Command(argv=("ping", *options, "--", part.addresses.get(spec.dest, spec.dest)))
 

@@ -99,13 +99,10 @@ class RttLanguage(TableLanguage):
     }
     highest = 4
     without_counterpart = {
-        "flow-label": "no tool here sets a flow label",
-        "ip-tos": "no tool here sets the type of service",
-        "fragment": "no tool here forbids or forces fragmentation",
         "port": "the tools here measure by ICMP, which has no ports",
         "protocol": "the tools here measure by ICMP only",
     }
-    harmless = {"ip-tos": (0,), "protocol": ("icmp",)}
+    harmless = {"protocol": ("icmp",)}
 
     def duration(self, spec: Document) -> int:
         """Return the time of all packets and of the last one's answer, or else the deadline."""
@@ -129,6 +126,9 @@ class RttLanguage(TableLanguage):
             "length": spec.get("length"),
             "ttl": spec.get("ttl"),
             "ip_version": spec.get("ip-version"),
+            "dont_fragment": True if spec.get("fragment") is False else None,
+            "tos": spec.get("ip-tos") or None,
+            "flow_label": spec.get("flow-label") or None,
         }
         return ours(TEST, members, hosts, [spec.get("source")])
 
@@ -136,17 +136,22 @@ class RttLanguage(TableLanguage):
         """Return the spec of our rtt, with our defaults."""
         if test_type != TEST.name or "dest" not in spec:
             return None
-        members = {
-            "dest": spec["dest"],
-            "source": spec.get("source"),
-            "count": spec.get("count", 10),
-            "interval": spec.get("interval", "PT0.2S"),
-            "timeout": spec.get("timeout", "PT1S"),
-            "length": spec.get("length"),
-            "ttl": spec.get("ttl"),
-            "ip-version": spec.get("ip_version"),
-        }
-        return {"schema": 1, **without_none(members)}
+        parsed = without_none(
+            {
+                "dest": spec["dest"],
+                "source": spec.get("source"),
+                "count": spec.get("count", 10),
+                "interval": spec.get("interval", "PT0.2S"),
+                "timeout": spec.get("timeout", "PT1S"),
+                "length": spec.get("length"),
+                "ttl": spec.get("ttl"),
+                "ip-version": spec.get("ip_version"),
+                "fragment": False if spec.get("dont_fragment") else None,
+                "ip-tos": spec.get("tos"),
+                "flow-label": spec.get("flow_label"),
+            }
+        )
+        return {"schema": types.least_schema(self.members, parsed), **parsed}
 
     def figures(self, spec: Document, result: Mapping[str, Any], outcome: Outcome) -> Document:
         """Return the counts and times of our result, and each round trip from the raw output."""

@@ -21,6 +21,13 @@ def read(case: str, **fields: Any) -> dict[str, Any]:
     return TOOL.read(context("rtt", **fields), output("fping", case))
 
 
+def test_options_of_ip() -> None:
+    """The type of service and the ban on fragments are passed on; a flow label is refused."""
+    argv = " ".join(TOOL.command(context("rtt", tos=184, dont_fragment=True)).argv)
+    assert argv == "fping -A -C 10 -p 200 -t 2000 -b 56 -O 184 -M -- 192.0.2.2"
+    assert TOOL.can(spec("rtt", flow_label=5, ip_version=6)) == "fping sets no flow label"
+
+
 def line(sequence: int, told: str) -> str:
     """Return a line as fping prints it."""
     return f"192.0.2.2 : [{sequence}], {told} (1.00 avg, 0% loss)\n"

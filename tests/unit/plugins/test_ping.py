@@ -31,6 +31,14 @@ def test_the_command_line() -> None:
     assert " ".join(full.argv) == "ping -n -c 10 -i 0.002 -W 1 -s 1400 -t 3 -6 -- 192.0.2.2"
 
 
+def test_options_of_ip() -> None:
+    """The type of service, the flow label and the ban on fragments are passed on."""
+    part = context("rtt", tos=184, flow_label=5, ip_version=6, dont_fragment=True)
+    assert " ".join(TOOL.command(part).argv[-9:-2]) == "-6 -Q 184 -F 5 -M do"
+    with pytest.raises(ValidationError, match="only IPv6 has flow labels"):
+        spec("rtt", flow_label=5)
+
+
 def test_a_host_that_is_no_node_is_asked_by_name() -> None:
     """A dest that is not a node is passed to ping as written."""
     assert TOOL.command(context("rtt", dest="www.example")).argv[-1] == "www.example"

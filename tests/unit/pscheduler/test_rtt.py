@@ -84,13 +84,24 @@ def test_it_is_our_rtt_and_back() -> None:
 
 
 @pytest.mark.parametrize(
-    ("member", "value"), [("flow-label", 5), ("ip-tos", 8), ("fragment", False), ("length", 5)]
+    ("member", "value"), [("flow-label", 5), ("port", 8), ("protocol", "twamp"), ("length", 5)]
 )
 def test_what_no_tool_does_is_refused(member: str, value: object) -> None:
     """A member that would be ignored is refused with a sentence."""
     with pytest.raises(Refusal, match=r"^rtt: ") as told:
         RTT.to_parley({"dest": "b", member: value}, ["a"])
     assert told.value.status == 422
+
+
+def test_options_of_ip_are_passed_on() -> None:
+    """A type of service, a flow label, and that packets must not be fragmented."""
+    spec = {"dest": "b", "ip-tos": 184, "fragment": False, "flow-label": 5, "ip-version": 6}
+    ours = RTT.to_parley(spec, ["a"])
+    assert ours.spec.items() >= {"tos": 184, "dont_fragment": True, "flow_label": 5}.items()
+    back = RTT.from_parley("rtt", ours.spec)
+    assert back is not None
+    assert (back["schema"], back["fragment"]) == (3, False)
+    assert "dont_fragment" not in RTT.to_parley({"dest": "b", "fragment": True}, ["a"]).spec
 
 
 def test_round_trips_come_from_the_output_of_ping() -> None:
