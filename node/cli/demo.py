@@ -95,9 +95,9 @@ async def show(
         print_error_lines(f"✗ the first runs did not finish within {_CHECK_S} s")
         return NO_RESULT
     session.output.text(results_table(runs))
-    session.output.text("\n".join(["", *usage_lines(lab.nodes[0])]))
     if check:
         return _checked(lab, runs)
+    session.output.text("\n".join(["", *usage_lines(lab.nodes[0])]))
     print_error_lines("\nPrinting new results until Ctrl-C:")
     await asyncio.gather(*(_print_new(session, task) for task in created))
     return 0

@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from node.mesh.comparison import Cancellation, Creation, Edit
     from node.model.wire.meshes import MeshTask
 
+_EDITS_AT_ONCE = 2
+"""Number of edits in parallel: the node applies them one by one, and each may free many runs."""
+
 _EDITED = ("test", "schedule", "after", "tools", "priority", "campaign", "reference")
 
 
@@ -119,7 +122,8 @@ async def _apply(session: Session, analysis: MeshAnalysis, work: MeshWorker) -> 
                 raise
 
     await work.each("ended", compared.end, lambda ending: ending.task.key, end)
-    await work.each("edited", compared.edit, lambda edit: edit.task.key, edit)
+    at_once = min(work.at_once, _EDITS_AT_ONCE)
+    await work.each("edited", compared.edit, lambda edit: edit.task.key, edit, at_once)
     await _create(session, analysis, work)
 
 

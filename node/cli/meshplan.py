@@ -148,8 +148,8 @@ def findings_view(path: str, findings: Sequence[Record]) -> list[str]:
         place = f"{path}:{finding['line']}" if finding["line"] else path
         mark = "✗" if finding["cause"] == "invalid" else "!"
         where = finding["pointer"] or "/"
-        lines.append(printable(f"{mark} {place}: {where}: {finding['detail']}"))
-        lines += [f"  {printable(finding['remedy'])}"] if finding["remedy"] else []
+        lines.append(readable(f"{mark} {place}: {where}: {finding['detail']}"))
+        lines += [f"  {readable(finding['remedy'])}"] if finding["remedy"] else []
     return lines
 
 
@@ -163,7 +163,7 @@ def _changes(plan: Record) -> list[str]:
 def _listed(title: str, rows: list[list[str]]) -> list[str]:
     if not rows:
         return []
-    shown = [list(map(printable, row)) for row in rows[:_LISTED]]
+    shown = [list(map(readable, row)) for row in rows[:_LISTED]]
     lines = [f"{title} {len(rows)}", *aligned(shown, indent="  ").splitlines()]
     more = len(rows) - _LISTED
     return [*lines, f"  and {more} more; -o json lists them"] if more > 0 else lines
@@ -172,7 +172,7 @@ def _listed(title: str, rows: list[list[str]]) -> list[str]:
 def _answers(plan: Record) -> list[str]:
     if not plan["plans"]:
         return []
-    head = f"Preview of {plan['asked']} tasks, each alone"
+    head = f"Preview of {plural(plan['asked'], 'task')}, each alone"
     if plan["sampled"]:
         head += f" (a sample of the {len(plan['create'])} new ones in which each node takes part)"
     rows = [

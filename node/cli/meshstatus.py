@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-from node.cli.output import Column, Record, RecordLayout, aligned, percent, printable
+from node.cli.output import Column, Record, RecordLayout, aligned, percent, readable
 from node.cli.times import local
 
 PAIRS_MAX = 2_000
@@ -87,7 +87,7 @@ def _drift(drift: Record | None) -> list[str]:
     rows += [["to end", ending["key"], ending["reason"]] for ending in drift["end"]]
     lines = [f"Compared with the file: {drift['sentence']}"]
     if rows:
-        shown = [list(map(printable, row)) for row in rows[:_LISTED]]
+        shown = [list(map(readable, row)) for row in rows[:_LISTED]]
         lines += aligned(shown, indent="  ").splitlines()
     more = len(rows) - _LISTED
     return [*lines, f"  and {more} more; -o json lists them"] if more > 0 else lines
@@ -101,7 +101,7 @@ def _causes(delivery: Record) -> list[str]:
             str(cause["count"]),
             f"{100 * cause['count'] / delivery['due']:.1f} %",
             cause["state"],
-            printable(cause["cause"]),
+            readable(cause["cause"]),
         ]
         for cause in delivery["causes"][:_LISTED]
     ]
@@ -113,7 +113,7 @@ def _worst(pairs: list[dict[str, Any]]) -> list[str]:
     if not bad:
         return []
     bad.sort(key=lambda pair: (pair["delivered"] / pair["due"], pair["key"]))
-    rows = [[printable(column.cell(pair)) for column in PAIR.columns] for pair in bad[:_LISTED]]
+    rows = [[column.text(pair) for column in PAIR.columns] for pair in bad[:_LISTED]]
     headings = [column.heading for column in PAIR.columns]
     lines = ["Worst pairs", *aligned([headings, *rows], indent="  ").splitlines()]
     more = len(bad) - _LISTED

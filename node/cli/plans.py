@@ -271,7 +271,7 @@ def _alternatives(plan: Record) -> list[str]:
         outcome = f"{other['placed']} of {other['asked']}, first at {local(other['starts_at'])}"
         if other["displacing"]:
             outcome += f", {other['displacing']} displacing"
-        rows.append([str(number), printable(other["differs"]), outcome])
+        rows.append([str(number), readable(other["differs"]), outcome])
     none = [
         f"  none {_NONE[other['kind']]}: {readable(other['reason'])}"
         for other in plan["no_alternatives"]

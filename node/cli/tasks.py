@@ -320,7 +320,7 @@ async def edit(
     after = await session.client.edit_task(before.id, patch, dry_run=dry_run)
     changes = differences(_editable(before), _editable(after))
     verb = "would change" if dry_run else "changed"
-    text = f"{verb}: {'; '.join(map(printable, changes))}" if changes else "no change"
+    text = f"{verb}: {'; '.join(map(readable, changes))}" if changes else "no change"
     session.progress.note(text)
     session.output.one(after, TASK, task_view)
     return 0

@@ -313,7 +313,11 @@ class PostgresDatabase(Database):
                     "make room there, then send the request again"
                 )
                 raise NoRoom(msg) from error
-            msg = f"the database does not answer: {reason_of(error)}"
+            reason = reason_of(error)
+            if isinstance(error, asyncpg.LockNotAvailableError):
+                held_s = self._hang_limits.lock_s
+                reason = f"other changes have kept locked for {held_s:g} s what it needs"
+            msg = f"the database does not answer: {reason}"
             raise DatabaseUnavailable(msg) from error
 
     def refused_write(self, within_s: float) -> str | None:

@@ -10,7 +10,8 @@ newest revision refuses a hold under it, and the planner introduces the task to 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -86,6 +87,16 @@ class TaskEditor:
         self._identity = core.identity
         self._name = core.settings.name
         self._margin = core.settings.start_margin
+        self._turn = asyncio.Lock()
+
+    async def _settled(self, change: Callable[[Connection], Awaitable[None]]) -> None:
+        """Apply a change, one after the other.
+
+        Changes that free thousands of runs write the same sums of campaigns. At the same time they
+        would wait for each other in the database, longer than it lets anybody wait.
+        """
+        async with self._turn:
+            await self._database.settle(change)
 
     async def pause(self, task: UUID, revision: int | None = None) -> None:
         """Free all future runs on every participant, and plan no others; repeating is harmless.
@@ -96,9 +107,7 @@ class TaskEditor:
         :raises NotAllowed: another node leads it.
         :raises Conflict: it has ended, or has another revision.
         """
-        await self._database.settle(
-            lambda connection: self._pause_whole(connection, task, revision)
-        )
+        await self._settled(lambda connection: self._pause_whole(connection, task, revision))
 
     async def _pause_whole(self, connection: Connection, task: UUID, revision: int | None) -> None:
         found = self._changeable(task, await tasks.lock(connection, task))
@@ -148,7 +157,7 @@ class TaskEditor:
         :raises NotAllowed: another node leads it.
         :raises Conflict: it has ended, or has another revision.
         """
-        await self._database.settle(lambda connection: self._release(connection, task, revision))
+        await self._settled(lambda connection: self._release(connection, task, revision))
 
     async def _release(self, connection: Connection, task: UUID, revision: int | None) -> None:
         _check_revision(self._changeable(task, await tasks.lock(connection, task)), revision)
@@ -172,9 +181,7 @@ class TaskEditor:
         :raises NotAllowed: another node leads it.
         :raises Conflict: it has ended, or has another revision.
         """
-        await self._database.settle(
-            lambda connection: self._resume_whole(connection, task, revision)
-        )
+        await self._settled(lambda connection: self._resume_whole(connection, task, revision))
 
     async def _resume_whole(self, connection: Connection, task: UUID, revision: int | None) -> None:
         found = self._changeable(task, await tasks.lock(connection, task))
@@ -269,7 +276,7 @@ class TaskEditor:
             edited = await self._reseating.prepare(found, before, document)
             edited = replace(edited, task=_counting_for(by, edited.task, found))
             if not dry_run:
-                await self._database.settle(
+                await self._settled(
                     lambda connection: self._edit_whole(
                         connection, found.terms.revision, edited, archived
                     )
@@ -280,7 +287,7 @@ class TaskEditor:
         if dry_run:
             return new
         if archived or changed.differences(document_of(found), document_of(new)):
-            await self._database.settle(
+            await self._settled(
                 lambda connection: self._edit(connection, found.terms.revision, new, archived)
             )
         return None

@@ -445,3 +445,24 @@ async def test_a_change_overtakes_an_introduction(world: World, act: str, phase:
         task_at_lead["revision"],
     )
     assert task_at_participant["schedule"] == task_at_lead["schedule"]
+
+
+async def test_changes_of_tasks_take_turns(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Changes at the same time do not wait for each other's locks in the database."""
+    (a, _), task = await _task(world)
+    database, under_way, most = a.node.editing._database, 0, 0
+    settle = database.settle
+
+    async def counted(work: Any) -> Any:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        try:
+            return await settle(work)
+        finally:
+            under_way -= 1
+
+    monkeypatch.setattr(database, "settle", counted)
+    await asyncio.gather(*(a.node.editing.pause(task) for _ in range(3)))
+    assert most == 1
+    assert (await _task_row(a, task))["word"] == "paused"

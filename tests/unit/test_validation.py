@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 from node.api.app import ROUTES
 from node.api.openapi import describe
 from node.model.times import WRITTEN_DURATION
+from node.model.wire.archives import ArchiveDocument
 from node.model.wire.campaigns import CampaignDocument
 from node.model.wire.fields import FROM_OUTSIDE
 from node.model.wire.nodes import NodeAddition, NodePatch
@@ -42,6 +43,12 @@ def told(kind: type[BaseModel], document: Any) -> dict[str, str]:
     [
         (CampaignDocument, {"name": "Ops!"}, "/name", 'is "Ops!"; write a small letter, then'),
         (CampaignDocument, {}, "/name", "is required: Its name, such as ops."),
+        (
+            ArchiveDocument,
+            {"name": "a", "archiver": "http", "transform": {"jq": ".", "raw": False}},
+            "/transform/raw",
+            "false is not known; write true",
+        ),
         (CampaignDocument, CAMPAIGN | {"weight": -1}, "/weight", "is -1; give 0 or more"),
         (
             CampaignDocument,

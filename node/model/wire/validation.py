@@ -147,8 +147,9 @@ def _sentence(error: Mapping[str, Any], kind: type[BaseModel]) -> str:
         case "model_type" | "model_attributes_type" | "dict_type":
             return _object(_fields(kind, place))
         case "literal_error" | "enum":
-            options = _OPTION.findall(str(context["expected"]))
-            return _unknown(value, [word or number for word, number in options])
+            expected = str(context["expected"])
+            options = [word or number for word, number in _OPTION.findall(expected)]
+            return _unknown(value, options or [expected.lower()])  # True is written true
         case "string_pattern_mismatch" if context["pattern"] in PATTERNS:
             return f"is {_shown(value)}; write {PATTERNS[context['pattern']]}"
     if code in _KINDS:
