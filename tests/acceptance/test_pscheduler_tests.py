@@ -10,7 +10,7 @@ import pytest
 
 from tests.acceptance.conftest import facade_of
 from tests.acceptance.outsider import Outsider
-from tests.support.pscheduler.command import CommandLine
+from tests.support.pscheduler.command import CommandLine, Failed
 from tests.support.worlds import ON_ONE_LOOP
 
 pytestmark = [ON_ONE_LOOP, pytest.mark.usefixtures("tidy")]
@@ -83,3 +83,22 @@ async def test_each_interval_of_a_stream_is_a_run(a: Outsider, b: Outsider) -> N
         runs = [await command.get(each) for each in await command.get(f"{url}/runs")]
         results = [run["result-merged"] for run in runs if run["start-time"] == run["end-time"]]
         assert len([each for each in results if member in each]) == count, json.dumps(results)
+
+
+@pytest.mark.parametrize(
+    ("test", "words", "said"),
+    [
+        ("latency", ("--dest", "192.0.2.99"), "192.0.2.99"),
+        ("throughput", ("--dest", "192.0.2.99"), "192.0.2.99"),
+        ("throughput", ("--dest", "x", "--single-ended"), "both ends have to be nodes here"),
+        ("latency", ("--dest", "x", "--output-raw"), "the tools here keep no single packets"),
+        ("rtt", ("--dest", "x", "--count", "0"), "At /count: must be a whole number of at least 1"),
+        ("rtt", ("--dest", "x", "--length", "5"), "length"),
+    ],
+)
+async def test_what_cannot_be_measured_is_refused_in_words(
+    a: Outsider, test: str, words: tuple[str, ...], said: str
+) -> None:
+    """A spec without an honest counterpart is refused with a sentence, not measured otherwise."""
+    with pytest.raises(Failed, match=said):
+        await CommandLine(facade_of(a.url)).post(test, *words)

@@ -129,7 +129,7 @@ def test_any_result_has_a_text(language: Language, data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("language", LANGUAGES.values(), ids=LANGUAGES)
 def test_every_result_of_ours_is_told(language: Language) -> None:
-    """Whatever our test may result in, with all fields or few, is told in all forms."""
+    """Any result that our test allows, with all fields or few, is told in all forms."""
     spec = {**SPEC, "host": "a.example"}
     ours = language.to_parley(
         spec, ["a.example", "b.example"][: len(language.participants(spec).names)]

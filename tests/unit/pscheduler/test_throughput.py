@@ -91,7 +91,7 @@ def test_it_is_our_throughput_and_back() -> None:
 
 
 def test_options_of_iperf3_are_passed_on() -> None:
-    """What only iperf3 knows is set there, and zero is nothing special."""
+    """Options that only iperf3 knows are set there, and zero is nothing special."""
     special = {
         "mss": 1400, "buffer-length": 8192, "no-delay": True, "zero-copy": True, "fq-rate": "10M",
         "ip-tos": 184, "flow-label": 5, "ip-version": 6,
