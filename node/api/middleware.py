@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import contextlib
 
 import structlog
 from aiohttp import web
@@ -284,14 +286,27 @@ async def _principal(request: web.Request, token: str, route: Route) -> Principa
         return principal
 
 
+def _token(request: web.Request) -> str:
+    """Return the token that the caller sends; an empty text without one.
+
+    To the lists without JavaScript browsers send it as a password.
+    """
+    scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+    if scheme.lower() == "bearer":
+        return given.strip()
+    if scheme.lower() == "basic" and request.path.startswith(responses.WITHOUT_JAVASCRIPT):
+        with contextlib.suppress(ValueError):
+            return base64.b64decode(given, validate=True).decode().partition(":")[2]
+    return ""
+
+
 async def _user(request: web.Request, access: Access, route: Route) -> Principal:
     """Return the user who sends a request, or any program on this host where that may read.
 
     :raises NotAuthenticated: they send no valid token.
     :raises NotAllowed: the role of their token does not permit it.
     """
-    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-    given = token.strip() if scheme.lower() == "bearer" else ""
+    given = _token(request)
     principal = await _principal(request, given, route) if given else None
     if principal is None and access.reads and _reads_locally(request):
         return HOST

@@ -60,6 +60,7 @@ TAGS = {
     "metrics": ("Operation", ""),
     "openapi": ("Operation", ""),
     "problems": ("Operation", ""),
+    "lists": ("Operation", ""),
 }
 """By the first word of a path: the tag of its operations, and its description at one of them."""
 

@@ -26,6 +26,10 @@ from node.model.wire.problems import MEDIA_TYPE, problem_of
 
 OWN_FAULT = "an internal error occurred; see the log of the node"
 
+WITHOUT_JAVASCRIPT = "/lists/"
+"""The begin of the paths that people open in a browser without JavaScript."""
+_BY_BROWSERS = 'Basic realm="Parley: any name, and a token as the password", charset="UTF-8"'
+
 MERGE_PATCH = "application/merge-patch+json"
 JSON = "application/json"
 
@@ -81,7 +85,8 @@ def problem(error: ParleyError, path: str) -> web.Response:
     document = problem_of(error, path).model_dump(mode="json")
     headers = {}
     if error.status == web.HTTPUnauthorized.status_code:
-        headers["WWW-Authenticate"] = "Bearer"
+        asked = path.startswith(WITHOUT_JAVASCRIPT)
+        headers["WWW-Authenticate"] = _BY_BROWSERS if asked else "Bearer"
     if isinstance(error, MethodNotAllowed):
         headers["Allow"] = ", ".join(error.allowed)
     if isinstance(error, UnsupportedMedia):

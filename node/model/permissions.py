@@ -150,6 +150,7 @@ PERMISSIONS: Mapping[str, Access] = {
     "GET /readyz": Access.OPEN,
     "GET /metrics": Access.READ_WHOLE,
     "GET /v1/openapi.json": Access.OPEN,
+    "GET /lists/{name}": Access.READ_OWN,
     "GET /problems": Access.OPEN,
     "GET /problems/{name}": Access.OPEN,
     "PUT /v1/participant/tasks/{id}": Access.PEER,
