@@ -12,9 +12,11 @@ import contextlib
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from uuid import UUID
 
 import structlog
 
+from node import tracing
 from node.clock import Clock, LatchedEvent
 from node.instruments import Instruments
 from node.model import times
@@ -141,7 +143,8 @@ class Outbox:
         done = []
         for number, message in enumerate(queue):
             try:
-                await self._deliver(message)
+                with tracing.span("deliver", trace=_trace_of(message), message=message.kind):
+                    await self._deliver(message)
                 age = self._clock.now() - message.created_at
                 self._instruments.message(message.kind, age)
             except (NotAuthenticated, TooManyRequests) as error:
@@ -173,3 +176,11 @@ class Outbox:
         async with self._database.connection() as connection:
             detail = error.detail[:500]
             await outbox.failed(connection, ids, now + pause, detail, now + shorter)
+
+
+def _trace_of(message: Message) -> tracing.Trace | None:
+    """Return the trace of the run that a message is about, if it is about one."""
+    try:
+        return tracing.run_trace(UUID(str(message.body["run"])))
+    except (KeyError, ValueError):
+        return None

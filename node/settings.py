@@ -131,6 +131,12 @@ class Settings(BaseSettings):
         le=1_000_000,
         description="Maximum requests of one user in a minute; owners have no limit.",
     )
+    traces_endpoint: str | None = Field(
+        None,
+        pattern=r"^https?://[^/\s]+/\S*$",
+        description="Where traces are sent, by OTLP over HTTP: a whole URL, such as "
+        "http://127.0.0.1:4318/v1/traces. Needs the extra traces.",
+    )
     read_local: bool = Field(
         default=False,
         description="Whether every account and program on this host may read without a token.",

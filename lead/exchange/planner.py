@@ -27,6 +27,7 @@ from lead.planning.agenda import (
 from lead.planning.reasons import suspended
 from lead.planning.unreachable import jittered_pause
 from lead.store import episodes, planning
+from node import tracing
 from node.batching import Batcher
 from node.clock import Clock
 from node.instruments import Instruments
@@ -113,7 +114,10 @@ class Planner:
             await self._nothing_more(claimed)
             return
         try:
-            with self._reachability.admit(_others(claimed)) as guard:
+            with (
+                self._reachability.admit(_others(claimed)) as guard,
+                tracing.span("plan", trace=tracing.new_trace(), task=str(claimed.task)),
+            ):
                 if guard.full is None:
                     await self._plan(claimed, guard)
                 else:

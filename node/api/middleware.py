@@ -83,9 +83,20 @@ async def signatures(request: web.Request, handler: Handler) -> web.StreamRespon
 
 @web.middleware
 async def traced(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Let a request belong to the trace that its header names."""
-    with tracing.within(tracing.trace_of(request.headers.get(tracing.HEADER))):
-        return await handler(request)
+    """Let a request belong to the trace that its header names, or to one of its own.
+
+    A span is recorded for changes, and for what belongs to the trace of others.
+    """
+    trace = tracing.trace_of(request.headers.get(tracing.HEADER))
+    if trace is None and request.method in {"GET", "HEAD", "OPTIONS"}:
+        with tracing.within(tracing.new_trace()):
+            return await handler(request)
+    resource = request.match_info.route.resource
+    route = "" if resource is None else resource.canonical
+    with tracing.span(f"{request.method} {route}", tracing.SpanKind.SERVER, trace) as noted:
+        answer = await handler(request)
+        noted["http.response.status_code"] = str(answer.status)
+        return answer
 
 
 @web.middleware

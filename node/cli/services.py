@@ -35,6 +35,7 @@ from node.model.loopback import is_exposed, is_loopback
 from node.peers.announcer import Announcer
 from node.postgres.access import served_database
 from node.pscheduler import archived, listener
+from node.results.traces import SpanExporter, lacking
 from node.service import NodeService, assemble
 from node.settings import Settings, unknown_settings
 from node.store import readiness
@@ -224,6 +225,7 @@ async def _work(
             node = await _assembled(settings, clock, dsn, session, tools, serving=with_node)
         try:
             async with contextlib.AsyncExitStack() as stack:
+                await stack.enter_async_context(_traced(node))
                 if with_node:
                     await stack.enter_async_context(_serving(node))
                 owner = f"{socket.gethostname()}:{os.getpid()}"
@@ -340,6 +342,31 @@ async def _serving(node: NodeService) -> AsyncIterator[None]:
         await node.stop()
         server.close()
         await runner.cleanup()
+
+
+@contextlib.asynccontextmanager
+async def _traced(node: NodeService) -> AsyncIterator[None]:
+    """Send traces meanwhile, if the owner wants that."""
+    if (endpoint := node.settings.traces_endpoint) is None:
+        yield
+        return
+    if (missing := lacking()) is not None:
+        log.warning("traces are not sent", reason=missing)
+        yield
+        return
+    resource = {
+        "service.name": "parley",
+        "service.version": program_version(),
+        "host.name": node.card.name,
+    }
+    exporter = SpanExporter(endpoint, node.clock, resource)
+    sending = asyncio.create_task(exporter.run(), name="traces")
+    try:
+        yield
+    finally:
+        sending.cancel()
+        await asyncio.gather(sending, return_exceptions=True)
+        await exporter.close()
 
 
 @contextlib.asynccontextmanager

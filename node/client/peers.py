@@ -11,10 +11,12 @@ are parsed like anything from outside: an invalid answer is :class:`PeerAnswered
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 from uuid import UUID
 
 import aiohttp
@@ -85,6 +87,7 @@ from node.trust.tls import TlsOptions, pinned, public
 
 Answer = TypeVar("Answer", bound=Document)
 
+_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _ANSWER_BYTES_MAX = 8_000_000
 _MESSAGES_AT_ONCE = 2
 _INTRODUCTIONS_LENGTH = 1_000_000
@@ -293,7 +296,6 @@ class Peers:
         """Send a request; over https only to who is proven to be the node, or to have its name."""
         # No proxy is to compress the answer: its digest is that of the bytes as the node sent them.
         headers = {"Content-Type": "application/json", "Accept-Encoding": "identity", **headers}
-        headers |= tracing.headers()
         limit = aiohttp.ClientTimeout(total=self._timeout_s + wait_s, sock_connect=self._timeout_s)
 
         async def send(tls: TlsOptions) -> _RawAnswer:
@@ -301,7 +303,7 @@ class Peers:
                 method,
                 url,
                 data=body or None,
-                headers=headers,
+                headers={**headers, **tracing.headers()},
                 timeout=limit,
                 allow_redirects=False,
                 **tls,
@@ -312,9 +314,12 @@ class Peers:
                 )
 
         try:
-            if not url.startswith("https:"):
-                return await send({})
-            return await self._secured(send, name or url, identity)
+            with tracing.span(
+                f"{method} {_route_of(url)}", tracing.SpanKind.CLIENT, peer=name or url
+            ):
+                if not url.startswith("https:"):
+                    return await send({})
+                return await self._secured(send, name or url, identity)
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             late = isinstance(error, TimeoutError)
             cause = f"no answer within {self._timeout_s:g} s" if late else cause_of(error)
@@ -574,3 +579,8 @@ def _parsed(kind: type[Answer], body: bytes, name: str) -> Answer:
     except ValidationError as error:
         msg = f"{name} sent an answer that cannot be parsed: {str(error).splitlines()[0]}"
         raise PeerAnswered(msg) from error
+
+
+def _route_of(url: str) -> str:
+    """Return the path of a URL without the ids in it."""
+    return _ID.sub("{id}", urlsplit(url).path)

@@ -17,6 +17,7 @@ from uuid import UUID
 
 import structlog
 
+from node import tracing
 from node.capability.catalog import Capabilities
 from node.clock import LatchedEvent, StepWatcher
 from node.core import Core
@@ -283,7 +284,7 @@ class Launcher:
             outcome = (
                 LaunchOutcome(None, refusal, None)
                 if refusal is not None
-                else await self._measure(run, cancelled)
+                else await self._traced(run, cancelled)
             )
         except ParleyError as error:
             outcome = LaunchOutcome(None, error.detail, None)
@@ -330,6 +331,13 @@ class Launcher:
             if await cancelled.wait(min(remaining, STEP_NOTICED_S)):
                 return False
         return not cancelled.is_set
+
+    async def _traced(self, run: DueRun, cancelled: LatchedEvent) -> LaunchOutcome:
+        with tracing.span("measure", trace=tracing.run_trace(run.id), run=str(run.id)) as noted:
+            noted |= {"task": str(run.task), "test": run.test}
+            outcome = await self._measure(run, cancelled)
+            noted["reason"] = outcome.reason or ""
+            return outcome
 
     async def _measure(self, run: DueRun, cancelled: LatchedEvent) -> LaunchOutcome:
         tool = self._capabilities.tools[run.tool or ""]

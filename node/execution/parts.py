@@ -7,6 +7,7 @@ from uuid import UUID
 
 import structlog
 
+from node import tracing
 from node.capability.catalog import Capabilities
 from node.core import Core
 from node.execution.intervals import Intervals
@@ -238,6 +239,9 @@ class PartCollector:
         if await runs.conclude(connection, run.id, outcome, now):
             await dependencies.follow(connection, [run.id], now)
         self._keep_latest(run, outcome, now)
+        about = {"task": str(run.task), "test": run.test, "state": str(outcome.state)}
+        fault = None if outcome.state is RunState.FINISHED else outcome.reason
+        tracing.keep_run(run.id, run.starts_at, fault, about)
         await self._notify(connection, run, outcome.state)
 
     def _keep_latest(self, run: LockedRun, outcome: RunConclusion, now: int) -> None:

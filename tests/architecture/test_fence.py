@@ -53,6 +53,8 @@ OPEN_TO_LEAD = (
     "node.housekeeping",
     # A lead times its work as its node does, and the node shows both.
     "node.instruments",
+    # What a lead asks for one plan belongs to one trace, here and at the other nodes.
+    "node.tracing",
     "node.store.database",
     "node.store.queries",
     # A decision and its messages are written in one transaction, and the messages are sent like

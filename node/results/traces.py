@@ -1,0 +1,108 @@
+"""Sends spans to a collector, by OTLP over HTTP with protobuf bodies.
+
+https://opentelemetry.io/docs/specs/otlp/#otlphttp
+"""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+from collections.abc import Mapping, Sequence
+
+import structlog
+
+from node import tracing
+from node.clock import Clock
+from node.model import times
+from node.plugins.contracts import DeliveryStatus
+from node.plugins.transport.posting import Poster
+from node.tracing import Span
+
+EXTRA = "traces"
+INTERVAL_S = 2.0
+AT_ONCE = 512
+
+_MODULE = "opentelemetry"
+_TIMEOUT = 10 * times.SECOND
+_HEADERS = {"Content-Type": "application/x-protobuf", "Content-Encoding": "gzip"}
+_NANOSECONDS = 1000  # in a microsecond
+_FAULT = 2  # STATUS_CODE_ERROR
+
+log = structlog.get_logger()
+
+
+class SpanExporter:
+    """Sends what this process records; while the collector is away, the latest spans are kept."""
+
+    def __init__(self, endpoint: str, clock: Clock, resource: Mapping[str, str]) -> None:
+        """Let spans be recorded from now on; ``endpoint`` is the whole URL."""
+        self._clock = clock
+        self._resource = resource
+        self._poster = Poster(endpoint, _TIMEOUT, clock.now)
+        self._fault: str | None = None
+        tracing.RECORDER.begin(clock.now)
+
+    async def run(self) -> None:
+        """Send until cancelled."""
+        while True:
+            await self._clock.sleep(INTERVAL_S)
+            while await self.send() == AT_ONCE:
+                pass
+
+    async def send(self) -> int:
+        """Send some spans, and return how many; those that are not taken are lost, and logged."""
+        spans = tracing.RECORDER.take(AT_ONCE)
+        if not spans:
+            return 0
+        body = gzip.compress(request_of(spans, self._resource), compresslevel=5, mtime=0)
+        outcome = (await self._poster.post(body, _HEADERS)).outcome
+        fault = None if outcome.status is DeliveryStatus.ACCEPTED else outcome.reason
+        if fault is not None and self._fault is None:
+            log.warning("traces are not taken", error=fault)
+        elif fault is None and self._fault is not None:
+            log.info("traces are taken again")
+        self._fault = fault
+        return len(spans) if fault is None else 0
+
+    async def close(self) -> None:
+        """Send what is left, and record no more."""
+        await self.send()
+        tracing.RECORDER.end()
+        await self._poster.close()
+
+
+def lacking() -> str | None:
+    """Return what to install so that spans can be sent; None if nothing is missing."""
+    if importlib.util.find_spec(_MODULE) is not None:
+        return None
+    return f"install the extra: pip install 'parley-scheduler[{EXTRA}]'"
+
+
+def request_of(spans: Sequence[Span], resource: Mapping[str, str]) -> bytes:
+    """Return an ``ExportTraceServiceRequest``."""
+    from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (  # noqa: PLC0415 - an extra
+        ExportTraceServiceRequest,
+    )
+
+    request = ExportTraceServiceRequest()
+    sent = request.resource_spans.add()
+    for key, value in sorted(resource.items()):
+        sent.resource.attributes.add(key=key).value.string_value = value
+    scope = sent.scope_spans.add()
+    scope.scope.name = "parley"
+    for each in spans:
+        made = scope.spans.add(
+            trace_id=bytes.fromhex(each.trace),
+            span_id=bytes.fromhex(each.id),
+            parent_span_id=bytes.fromhex(each.parent),
+            name=each.name,
+            kind=int(each.kind),
+            start_time_unix_nano=each.began * _NANOSECONDS,
+            end_time_unix_nano=each.ended * _NANOSECONDS,
+        )
+        for key, value in each.attributes.items():
+            made.attributes.add(key=key).value.string_value = value
+        if each.fault is not None:
+            made.status.code = _FAULT
+            made.status.message = each.fault
+    return bytes(request.SerializeToString())
