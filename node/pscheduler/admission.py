@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -55,7 +56,8 @@ class TaskPoster:
         language = self._language(task)
         spoken = Spoken(task.test, task.spec, tuple(language.words(task.spec)), language)
         document = self._document(task, language, host)
-        named = [word or host for word in language.participants(task.spec).names]
+        own = self._node.card.name
+        named = [word or own for word in language.participants(task.spec).names]
         await self._require_allowed(requester, document)
         along = partial(self._keep, task, spoken, named, requester)
         async with self._node.creation_gate.place():
@@ -163,12 +165,23 @@ class TaskPoster:
     ) -> None:
         """Store what was posted, with the facts about it."""
         hints = {"requester": requester.address, "server": self._node.card.address}
-        detail = documents.static_detail(
-            stored.terms, spoken, participants, hints, documents.NO_LIMITS
-        )
+        diags = "\n".join([documents.NO_LIMITS, *_notes(task)])
+        detail = documents.static_detail(stored.terms, spoken, participants, hints, diags)
         texts, address = posted.texts_of(task.document), requester.address
         record = PostedRecord(stored.id, *texts, detail, 0, task.key, address)
         await pscheduler.keep(connection, record)
+
+
+def _notes(task: PostedTask) -> Iterator[str]:
+    """Yield what is done otherwise here than the document asks for."""
+    if "max-runs" in task.document["schedule"]:
+        yield "max-runs counts runs that took place; those that found no time do not count."
+    if "keep-after-archive" in task.document:
+        yield "keep-after-archive is not used: results are kept as long as this node's owner says."
+    if "debug" in task.document:
+        yield "debug is not used: the log of this node has what it does."
+    for spec in task.archives:
+        yield from archives.to_parley(spec).notes
 
 
 def refusal_of(error: ParleyError) -> Refusal:

@@ -184,8 +184,8 @@ def run_document(run: ToldRun, spoken: Spoken, participants: Sequence[str], base
     href = f"{task}/runs/{run.id}"
     merged = result_of(run, spoken)
     state = told_state(run, spoken)
-    own = None if merged is None else part_of(run.outcome, merged)
-    several = [own] + [None] * (len(participants) - 1)
+    several = None if merged is None else parts_of(run.outcome, merged, len(participants))
+    own = several[0] if several else None
     return {
         "start-time": times.format_instant(run.starts_at),
         "end-time": times.format_instant(times.rounded_up(run.ends_at)),
@@ -197,7 +197,7 @@ def run_document(run: ToldRun, spoken: Spoken, participants: Sequence[str], base
         "state": state,
         "state-display": DISPLAY[state],
         "result": own,
-        "result-full": None if own is None else several,
+        "result-full": several,
         "result-merged": merged,
         "errors": None if state == "finished" else run.reason,
         "priority": run.priority,
@@ -235,17 +235,32 @@ def told_state(run: ToldRun, spoken: Spoken) -> str:
     return "finished" if merged is not None and merged["succeeded"] else run.state
 
 
-def part_of(outcome: Outcome | None, merged: Document) -> Document:
-    """Return what the tool of this node told, around a result."""
-    parts = () if outcome is None else tuple(outcome.parts)
-    printed = [each.output for each in parts if each.output]
-    return {
+def parts_of(outcome: Outcome | None, merged: Document, count: int) -> list[Document | None]:
+    """Return what the tools of all participants told: the first one's is around the result.
+
+    None is a participant of which there is no part.
+    """
+    parts = [] if outcome is None else list(outcome.parts)
+    succeeded = bool(merged.get("succeeded"))
+    first: Document = {
         "schema": 1,
-        "succeeded": bool(merged.get("succeeded")),
-        "diags": printed[0] if printed else "",
+        "succeeded": succeeded,
+        "diags": (parts[0].output or "") if parts else "",
         "error": merged.get("error", ""),
-        "result": merged if merged.get("succeeded") else None,
+        "result": merged if succeeded else None,
     }
+    others: list[Document | None] = [
+        {
+            "schema": 1,
+            "succeeded": part.reason is None,
+            "diags": part.output or "",
+            "error": part.reason or "",
+            "result": None if part.result is None else dict(part.result),
+        }
+        for part in parts[1:]
+    ]
+    told = [first, *others, *[None] * count]
+    return told[:count]
 
 
 def schedule_entry(

@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import cast
 
+import structlog
 from aiohttp import web
 
 from node.api.app import runner, tls_of
@@ -15,6 +16,8 @@ from node.model.errors import HostError
 from node.pscheduler.app import application
 from node.pscheduler.facade import Facade
 from node.service import NodeService
+
+log = structlog.get_logger()
 
 
 @contextlib.asynccontextmanager
@@ -31,6 +34,12 @@ async def listening(node: NodeService) -> AsyncIterator[None]:
     await serving.setup()
     try:
         server = await _listen(serving, node, *address)
+        log.info(
+            "clients of pScheduler are served, and known by their addresses alone",
+            listen=node.settings.pscheduler_listen,
+            certificate="proves nothing: these clients accept any",
+            may_write=node.settings.pscheduler_allow or "this host",
+        )
         try:
             yield
         finally:

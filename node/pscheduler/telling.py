@@ -60,8 +60,9 @@ class ToldTask:
 
     def participants(self, host: str) -> list[str]:
         """Return the participants as pScheduler names them; ``host`` is how this one was asked."""
-        if self.record is not None:
-            return [str(each) for each in self.record.detail.get("participants", [])]
+        if self.document is not None and self.spoken.language is not None:
+            named = self.spoken.language.participants(self.spoken.spec).names
+            return [word or host for word in named]
         return [p.name for p in self.task.terms.participants] or [host]
 
     def shown(self, *, whole: bool = False) -> Document:
@@ -323,9 +324,11 @@ def told_run(
 
 
 def told_unplaced(row: Mapping[str, Any], task: StoredTask) -> ToldRun:
-    """Return a run that has no time yet as one that does not start; it is still being placed."""
+    """Return the time of a run in which it had no time, as a run that does not start."""
     until = row["starts_at"] + slip_of(task.terms.recurrence, task.terms.duration, row["starts_at"])
-    sentence = f"{row['reason']}; still trying until {to_the_second(until)}"
+    trying = row["state"] == "waiting"
+    then = f"still trying until {to_the_second(until)}" if trying else "no longer trying"
+    sentence = f"{row['reason'] or 'There was no time at first'}; {then}"
     return ToldRun(
         id=unplaced_id(row["id"]),
         task=row["task"],
@@ -336,7 +339,7 @@ def told_unplaced(row: Mapping[str, Any], task: StoredTask) -> ToldRun:
         priority=row["priority"],
         number=row["participant"] or 0,
         reason=sentence,
-        trying=True,
+        trying=trying,
     )
 
 

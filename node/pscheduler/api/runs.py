@@ -96,14 +96,12 @@ async def _in_time(call: Call, task: ToldTask, word: str, seconds: float) -> Tol
 
     async def look() -> tuple[ToldRun | None, bool]:
         since = node.clock.now() if word == "next" else None
-        wanted = ToldFilter(task.id, ends_after=since, waiting=True, limit=_RUNS_MAX)
+        wanted = ToldFilter(task.id, ends_after=since, waiting=True, limit=1)
         found = await teller.runs(task, wanted)
-        first = next(iter(found), None)
-        placed = next((run for run in found if run.state != "nonstart" or not run.trying), None)
-        ended = task.task.ended_at is not None
-        if first is not None and first.trying:
-            return placed or first, placed is not None and placed.starts_at < first.starts_at
-        return first, first is not None or ended
+        if found:
+            return found[0], not found[0].trying
+        ended = (await teller.task(task.id)).task.ended_at
+        return None, ended is not None
 
     run = await until(node, look, seconds)
     if run is None:
