@@ -123,8 +123,6 @@ class AddressBook:
     def _members(self, name: str, entry: Document, depth: int) -> Iterator[str]:
         at = pointer("address-classes", name)
         for candidate, address in self._source(entry, at).items():
-            if "match-filters" in entry:
-                self.report.add(f"{at}/match-filters", "is no member: it is called match-filter")
             wanted, unwanted = entry.get("match-filter"), entry.get("exclude-filter")
             if wanted is not None and not self._fits(
                 wanted, candidate, address, f"{at}/match-filter", depth

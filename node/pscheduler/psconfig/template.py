@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,18 +12,106 @@ from node.model.errors import FieldFault, InvalidDocument
 Document = dict[str, Any]
 
 INCLUDES_MAX = 50
-_NAMED = (
-    "addresses",
-    "address-classes",
-    "archives",
-    "contexts",
-    "groups",
-    "hosts",
-    "schedules",
-    "subtasks",
-    "tasks",
-    "tests",
-)
+_DEPTH_MAX = 40
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """A type of values, in words; ``members`` are those of each entry of an object of objects."""
+
+    words: str
+    kind: type
+    item: type | None = None
+    members: Mapping[str, _Kind] | None = None
+
+    def fits(self, value: Any) -> bool:
+        """Return whether a value has this type."""
+        if not isinstance(value, self.kind) or (self.kind is int and isinstance(value, bool)):
+            return False
+        item = self.item
+        if item is None or not isinstance(value, list):
+            return True
+        return all(isinstance(each, item) for each in value)
+
+
+_TEXT = _Kind("a text", str)
+_TEXTS = _Kind("a list of texts", list, str)
+_OBJECTS = _Kind("a list of objects", list, dict)
+_OBJECT = _Kind("an object", dict)
+_NUMBER = _Kind("a whole number", int)
+_FLAG = _Kind("true or false", bool)
+
+_PLACE = {
+    "address": _TEXT,
+    "pscheduler-address": _TEXT,
+    "contexts": _TEXTS,
+    "disabled": _FLAG,
+    "no-agent": _FLAG,
+}
+_LABELS = _Kind("an object of objects", dict, members=_PLACE)
+MEMBERS: Mapping[str, Mapping[str, _Kind]] = {
+    "addresses": {
+        **_PLACE,
+        "host": _TEXT,
+        "tags": _TEXTS,
+        "labels": _LABELS,
+        "remote-addresses": _Kind(
+            "an object of objects", dict, members={**_PLACE, "labels": _LABELS}
+        ),
+    },
+    "address-classes": {
+        "data-source": _OBJECT,
+        "match-filter": _OBJECT,
+        "exclude-filter": _OBJECT,
+    },
+    "archives": {
+        "archiver": _TEXT,
+        "data": _OBJECT,
+        "transform": _OBJECT,
+        "ttl": _TEXT,
+        "label": _TEXT,
+        "runs": _TEXT,
+        "schema": _NUMBER,
+        "uri-host": _TEXT,
+    },
+    "contexts": {"context": _TEXT, "data": _OBJECT},
+    "groups": {
+        "type": _TEXT,
+        "addresses": _OBJECTS,
+        "a-addresses": _OBJECTS,
+        "b-addresses": _OBJECTS,
+        "default-address-label": _TEXT,
+        "unidirectional": _FLAG,
+        "excludes-self": _TEXT,
+        "excludes": _OBJECTS,
+    },
+    "hosts": {"archives": _TEXTS, "tags": _TEXTS, "no-agent": _FLAG, "disabled": _FLAG},
+    "schedules": {
+        "start": _TEXT,
+        "until": _TEXT,
+        "repeat": _TEXT,
+        "slip": _TEXT,
+        "sliprand": _FLAG,
+        "max-runs": _NUMBER,
+    },
+    "subtasks": {},
+    "tasks": {
+        "group": _TEXT,
+        "test": _TEXT,
+        "schedule": _TEXT,
+        "archives": _TEXTS,
+        "tools": _TEXTS,
+        "priority": _NUMBER,
+        "scheduled-by": _NUMBER,
+        "disabled": _FLAG,
+        "reference": _Kind("anything", object),
+        "subtasks": _TEXTS,
+    },
+    "tests": {"type": _TEXT, "spec": _OBJECT},
+}
+"""The sections of a template, and the members of their entries that are known here."""
+
+_NAMED = tuple(MEMBERS)
 _REQUIRED = ("addresses", "groups", "tests", "tasks")
 """A template without includes needs these sections."""
 
@@ -75,30 +163,56 @@ def parse(text: str) -> Document:
     :raises InvalidDocument: it is not JSON, or its sections are not objects.
     """
     try:
-        document = json.loads(text)
+        document = json.loads(text, parse_constant=_no_number)
+        json.dumps(document, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         raise InvalidDocument([FieldFault("", f"is not JSON: {error}")]) from None
     if not isinstance(document, dict):
         raise InvalidDocument([FieldFault("", "is not a template: write an object")])
-    faults = []
-    for name in _NAMED:
-        section = document.get(name, {})
-        if not isinstance(section, dict):
-            faults.append(FieldFault(f"/{name}", "must be an object"))
-            continue
-        faults += [
-            FieldFault(pointer(name, entry), "must be an object")
-            for entry, content in section.items()
-            if not isinstance(content, dict)
-        ]
-    includes = includes_of(document)
-    if not isinstance(document.get("includes", []), list) or not all(
-        isinstance(each, str) for each in includes
-    ):
-        faults.append(FieldFault("/includes", "must be a list of URLs"))
+    if _is_deep(document, _DEPTH_MAX):
+        raise InvalidDocument([FieldFault("", f"is nested more than {_DEPTH_MAX} times")])
+    faults = list(_faults(document))
     if faults:
         raise InvalidDocument(faults)
     return document
+
+
+def _no_number(text: str) -> None:
+    msg = f"{text} is no number"
+    raise ValueError(msg)
+
+
+def _is_deep(value: Any, most: int) -> bool:
+    if isinstance(value, dict):
+        return most == 0 or any(_is_deep(each, most - 1) for each in value.values())
+    if isinstance(value, list):
+        return most == 0 or any(_is_deep(each, most - 1) for each in value)
+    return False
+
+
+def _faults(document: Document) -> Iterator[FieldFault]:
+    """Find what is not of the type that it must have; unknown members may be anything."""
+    for name, members in MEMBERS.items():
+        section = document.get(name, {})
+        if not isinstance(section, dict):
+            yield FieldFault(f"/{name}", "must be an object")
+            continue
+        for entry, content in section.items():
+            yield from _entry_faults(content, members, pointer(name, entry))
+    if not _TEXTS.fits(document.get("includes", [])):
+        yield FieldFault("/includes", f"must be {_TEXTS.words}")
+
+
+def _entry_faults(entry: Any, members: Mapping[str, _Kind], at: str) -> Iterator[FieldFault]:
+    if not isinstance(entry, dict):
+        yield FieldFault(at, "must be an object")
+        return
+    for name, kind in members.items():
+        if name in entry and not kind.fits(entry[name]):
+            yield FieldFault(f"{at}/{name}", f"must be {kind.words}")
+        elif name in entry and kind.members is not None:
+            for inner, content in entry[name].items():
+                yield from _entry_faults(content, kind.members, f"{at}{pointer(name, inner)}")
 
 
 def includes_of(template: Document) -> list[str]:

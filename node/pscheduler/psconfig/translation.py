@@ -9,26 +9,32 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
-from node.model import times
+from node.model import contexts, times
+from node.model.errors import FieldFault, InvalidDocument
+from node.model.wire.tasks import PRIORITY_MAX
 from node.pscheduler import archives
 from node.pscheduler import times as their_times
 from node.pscheduler.psconfig.addresses import Address, AddressBook
 from node.pscheduler.psconfig.nodes import NodeFinder, Place
 from node.pscheduler.psconfig.pairings import Pairing, pairings
 from node.pscheduler.psconfig.shapes import Names, Pair, Shapes, slug
-from node.pscheduler.psconfig.template import Document, Omission, Report, pointer
+from node.pscheduler.psconfig.template import MEMBERS, Document, Omission, Report, pointer
 from node.pscheduler.psconfig.variables import JqProgram, Scope, VariableError, expand
 from node.pscheduler.refusals import Refusal
 from node.pscheduler.tests.contract import Language, ParleyTest
 
 _ENDS = ("source", "dest", "participants")
 _MULTI_RESULT = "background-multi"
-_DESCRIPTIVE = (
-    "addresses", "address-classes", "archives", "contexts", "groups", "hosts", "schedules",
-    "tasks", "tests",
-)  # fmt: skip
+_UNKNOWN = {
+    "_meta": "a mesh file has no descriptions",
+    "lead-bind-address": "a node uses its own address towards others: PARLEY_ADDRESS",
+    "match-filters": "is no member: it is called match-filter",
+}
+TASKS_MAX = 50_000
+"""Maximum number of pairs of a template."""
 _CONTEXTS = {"linuxnns": ("namespace", "namespace")}
 """By context of pScheduler: ours, and the member of its data that names it."""
 
@@ -86,7 +92,10 @@ class _Left(Exception):
 
 
 def translate(template: Document, name: str, fleet: Fleet, jq: JqProgram) -> Translated:
-    """Return the mesh file of a template whose includes are in it already."""
+    """Return the mesh file of a template whose includes are in it already.
+
+    :raises InvalidDocument: it gives too many tasks.
+    """
     return _Translation(template, name, fleet, jq).mesh()
 
 
@@ -129,11 +138,12 @@ class _Translation:
         """Report members that a mesh file has no place for."""
         if "_meta" in self._template:
             self._report.add("/_meta", "a mesh file has no descriptions")
-        for section in _DESCRIPTIVE:
+        for section, members in MEMBERS.items():
             for name, entry in self._template[section].items():
-                if "_meta" in entry:
-                    why = "a mesh file has no descriptions"
-                    self._report.add(pointer(section, name, "_meta"), why)
+                for member in sorted(set(entry) - set(members)):
+                    if section != "subtasks" and not member.startswith("#"):
+                        why = _UNKNOWN.get(member, "has no counterpart")
+                        self._report.add(pointer(section, name, member), why)
         for name in self._template["subtasks"]:
             why = "subtasks have no counterpart; an entry may follow another one: after"
             self._report.add(pointer("subtasks", name), why)
@@ -157,8 +167,12 @@ class _Translation:
                     why = "subtasks have no counterpart; an entry may follow another one: after"
                 self._report.add(pointer("tasks", name, member), why)
         schedule = self._schedule(name, task)
-        wanted = list(self._wanted(name, task, test, language, schedule))
+        room = TASKS_MAX - self._count + 1
+        wanted = list(islice(self._wanted(name, task, test, language, schedule), room))
         self._count += len(wanted)
+        if self._count > TASKS_MAX:
+            fault = f"gives more than {TASKS_MAX:,} tasks; divide the template"
+            raise InvalidDocument([FieldFault(pointer("tasks", name), fault)])
         self._entries(name, task, wanted)
 
     def _wanted(
@@ -269,7 +283,7 @@ class _Translation:
 
         :raises _Left: a node does not measure from where the template wants.
         """
-        contexts: dict[str, str] = {}
+        found_at: dict[str, str] = {}
         for number, node in enumerate(found.participants):
             address = pairing.addresses[min(number, len(pairing.addresses) - 1)]
             given = [self._context(name, address) for name in address.contexts]
@@ -288,8 +302,8 @@ class _Translation:
                 )
                 self._report.add(address.pointer, why)
                 raise _Left
-            contexts |= dict.fromkeys([node] if words else [], "".join(words))
-        return contexts
+            found_at |= dict.fromkeys([node] if words else [], "".join(words))
+        return found_at
 
     def _context(self, name: str, address: Address) -> str | None:
         entry = self._template["contexts"].get(name)
@@ -304,7 +318,11 @@ class _Translation:
             self._report.add(at, f"the context {kind} has no counterpart")
             raise _Left
         ours, member = _CONTEXTS[kind]
-        return f"{ours}:{data.get(member)}"
+        try:
+            return str(contexts.parse(f"{ours}:{data.get(member)}"))
+        except ValueError as error:
+            self._report.add(f"{at}/data", str(error))
+            raise _Left from None
 
     def _ends(self, found: ParleyTest, at: str) -> Pair:
         """Return source and dest; they are the same where there is no far end."""
@@ -407,13 +425,14 @@ class _Translation:
             wanted = slug(str(task.get("schedule") or "continuous"), "schedule")
             content = json.dumps(first.schedule)
             measure["schedule"] = self._schedules.of(wanted, first.schedule, content)
-        if (priority := task.get("priority")) is not None:
+        if abs(priority := task.get("priority", 0)) > PRIORITY_MAX:
+            self._report.add(pointer("tasks", label, "priority"), f"is beyond {PRIORITY_MAX}")
+        elif priority:
             measure["priority"] = priority
         if first.archives:
             measure["archives"] = list(first.archives)
-        contexts = {node: word for each in entry for node, word in each.contexts.items()}
-        if contexts:
-            measure["contexts"] = contexts
+        if places := {node: word for each in entry for node, word in each.contexts.items()}:
+            measure["contexts"] = places
         self._measures.append(measure)
 
     def _sides(self, group: str, pairs: Sequence[Pair]) -> dict[str, list[str]]:
@@ -461,11 +480,10 @@ def schedule_of(entry: Document, at: str, report: Report) -> Document:
             report.add(f"{at}/{member}", f"{value} has no counterpart; it is left out")
     if entry.get("sliprand") is True:
         schedule["slip_random"] = True
-    if (runs := entry.get("max-runs")) is not None:
+    if (runs := entry.get("max-runs", 1)) < 1:
+        report.add(f"{at}/max-runs", "must be at least 1; it is left out")
+    elif "max-runs" in entry:
         schedule["max_runs"] = runs
-    known = {"start", "until", "repeat", "slip", "sliprand", "max-runs", "_meta"}
-    for member in sorted(set(entry) - known):
-        report.add(f"{at}/{member}", "has no counterpart")
     return schedule
 
 

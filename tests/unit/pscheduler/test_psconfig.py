@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -397,6 +398,16 @@ def test_included_templates_add_what_is_missing() -> None:
         ('{"tasks": []}', "/tasks"),
         ('{"tasks": {"x": 1}}', "/tasks/x"),
         ('{"includes": [1]}', "/includes"),
+        ('{"tests": {"a/b": {"type": 1, "spec": {}}}}', "/tests/a~1b/type"),
+        (
+            '{"addresses": {"x": {"labels": {"y": {"address": 1}}}}}',
+            "/addresses/x/labels/y/address",
+        ),
+        ('{"tasks": {"x": {"priority": true}}}', "/tasks/x/priority"),
+        ('{"x": NaN}', ""),
+        ('{"x": "\\ud800"}', ""),
+        ("[" * 5000, ""),
+        ('{"x":' * 50 + "1" + "}" * 50, ""),
     ],
 )
 def test_a_broken_template_is_refused(text: str, place: str) -> None:
@@ -404,6 +415,72 @@ def test_a_broken_template_is_refused(text: str, place: str) -> None:
     with pytest.raises(InvalidDocument) as refused:
         templates.parse(text)
     assert [fault.pointer for fault in refused.value.faults] == [place]
+
+
+RICH = changed(
+    ("addresses/a/labels", {"v6": {"address": "2001:db8::1", "contexts": ["inner"]}}),
+    ("addresses/b/remote-addresses", {"a": {"address": "b.example", "labels": {}}}),
+    ("addresses/b/host", "large"),
+    ("hosts", {"large": {"tags": ["big"], "archives": ["main"], "no-agent": False}}),
+    ("contexts", {"inner": {"context": "linuxnns", "data": {"namespace": "wa"}}}),
+    ("archives", {"main": {"archiver": "udp", "data": {"host": "h", "port": 1}, "ttl": "P1D"}}),
+    (
+        "address-classes",
+        {
+            "some": {
+                "data-source": {"type": "current-config"},
+                "match-filter": {"type": "and", "filters": [{"type": "tag", "tag": "a"}]},
+                "exclude-filter": {"type": "not", "filter": {"type": "host", "tag": "big"}},
+            }
+        },
+    ),
+    (
+        "groups/more",
+        {
+            "type": "disjoint",
+            "a-addresses": [{"name": "a", "label": "v6"}],
+            "b-addresses": [{"class": "some"}, {"name": "b"}],
+            "excludes": [{"local-address": {"name": "a"}, "target-addresses": [{"name": "c"}]}],
+        },
+    ),
+    (
+        "tasks/more",
+        {
+            "group": "more",
+            "test": "ping",
+            "tools": ["ping"],
+            "archives": ["main"],
+            "priority": 3,
+            "scheduled-by": 1,
+        },
+    ),
+)
+
+
+def _places(value: Any, *steps: Any) -> Iterator[tuple[Any, ...]]:
+    """Yield the places of all values in a document."""
+    if steps:
+        yield steps
+    inner: Iterable[tuple[Any, Any]] = ()
+    if isinstance(value, dict | list):
+        inner = value.items() if isinstance(value, dict) else enumerate(value)
+    for name, child in inner:
+        yield from _places(child, *steps, name)
+
+
+@pytest.mark.parametrize("junk", [None, True, -1, 1e300, "", "{% x", [], {}, [[]], {"a": {"b": 1}}])
+def test_no_template_breaks_the_translation(junk: Any) -> None:
+    """Whatever stands in a place of a template, there is a mesh file, or faults with places."""
+    for steps in list(_places(RICH)):
+        template = json.loads(json.dumps(RICH))
+        place = template
+        for step in steps[:-1]:
+            place = place[step]
+        place[steps[-1]] = junk
+        with contextlib.suppress(InvalidDocument):
+            mesh = translated(template, jq=lambda program, _: program)
+            if mesh.tasks:
+                assert pairs_of(mesh)
 
 
 def test_texts_of_a_template_cannot_break_the_file() -> None:
