@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
@@ -24,10 +24,42 @@ from node.pscheduler.psconfig.shapes import Names, Pair, Shapes, slug
 from node.pscheduler.psconfig.template import MEMBERS, Document, Omission, Report, pointer
 from node.pscheduler.psconfig.variables import JqProgram, Scope, VariableError, expand
 from node.pscheduler.refusals import Refusal
+from node.pscheduler.tests import streams
 from node.pscheduler.tests.contract import Language, ParleyTest
 
 _ENDS = ("source", "dest", "participants")
-_MULTI_RESULT = "background-multi"
+_WHAT_IS_MEASURED = frozenset(
+    [
+        "schema",
+        "source",
+        "source-node",
+        "dest",
+        "dest-node",
+        "host",
+        "host-node",
+        "url",
+        "query",
+        "record",
+        "nameserver",
+        "headers",
+        "parse",
+        "ip-version",
+        "duration",
+        "count",
+        "packet-count",
+        "packet-interval",
+        "udp",
+        "bandwidth",
+        "protocol",
+        "probe-type",
+        "flip",
+        "reverse",
+        "loopback",
+        "single-ended",
+        "reverse-connections",
+    ]
+)
+"""Members of specs without which something else would be measured."""
 _UNKNOWN = {
     "_meta": "a mesh file has no descriptions",
     "lead-bind-address": "a node uses its own address towards others: PARLEY_ADDRESS",
@@ -205,12 +237,15 @@ class _Translation:
         at = pointer("tests", task["test"], "spec")
         spec = self._expanded(test.get("spec"), scope, at)
         found = self._translated(language, spec, pairing, at)
+        if schedule is not None and (repeat := schedule.get("repeat")) is not None:
+            found = streams.fitted(found, times.parse_duration(repeat))
         contexts = self._contexts(found, pairing)
         ends = self._ends(found, at)
         kept = {key: value for key, value in found.spec.items() if key not in _ENDS}
         timing = schedule
-        if timing is None and language.enumeration().get("scheduling-class") == _MULTI_RESULT:
-            timing = {"repeat": kept.get("duration", "P1D"), "slip": "PT0S"}
+        if timing is None and found.repeat is not None:
+            runs = {} if found.max_runs is None else {"max_runs": found.max_runs}
+            timing = {"repeat": found.repeat, "slip": "PT0S", **runs}
         return _Wanted(
             *ends,
             found.type,
@@ -254,12 +289,41 @@ class _Translation:
             raise _Left
         try:
             language.check(spec)
-            names = language.participants(spec).names
-            hosts = [self._node(name or pairing.scheduled_by.address, pairing) for name in names]
-            return language.to_parley(spec, [host.node for host in hosts])
+            found = self._relaxed(language, spec, pairing, at)
         except Refusal as refusal:
             self._report.add(at, refusal.text)
             raise _Left from None
+        for note in found.notes:
+            self._report.add(at, f"makes no difference: {note}")
+        places = [self._node(name, pairing) for name in found.participants]
+        names = {name: place.node for name, place in zip(found.participants, places, strict=True)}
+        return replace(
+            found,
+            participants=tuple(names.values()),
+            addresses={names[name]: host for name, host in found.addresses.items()},
+            spec={
+                member: names.get(value, value) if member in _ENDS[:2] else value
+                for member, value in found.spec.items()
+            },
+        )
+
+    def _relaxed(self, language: Language, spec: Document, pairing: Pairing, at: str) -> ParleyTest:
+        """Return our test for a spec, if need be without members that matter less.
+
+        :raises Refusal: what it measures has no counterpart.
+        """
+        names = language.participants(spec).names
+        hosts = [self._node(name or pairing.scheduled_by.address, pairing).node for name in names]
+        left = dict(spec)
+        for member in sorted(set(spec) - _WHAT_IS_MEASURED):
+            try:
+                return language.to_parley(left, hosts)
+            except Refusal as refusal:
+                without = {name: value for name, value in left.items() if name != member}
+                if _refusal_of(language, without, hosts) != refusal.text:
+                    self._report.add(f"{at}/{member}", f"{refusal.text}; it is left out")
+                    left = without
+        return language.to_parley(left, hosts)
 
     def _node(self, host: str, pairing: Pairing) -> Place:
         """Return the node of a host that takes part.
@@ -450,6 +514,15 @@ class _Translation:
                     names += [name] if name in present else []
             sides[side] = list(dict.fromkeys(names))
         return sides
+
+
+def _refusal_of(language: Language, spec: Document, hosts: Sequence[str]) -> str | None:
+    """Return why a spec has no counterpart; None if it has one."""
+    try:
+        language.to_parley(spec, hosts)
+    except Refusal as refusal:
+        return refusal.text
+    return None
 
 
 def _place(each: _Wanted, entries: list[list[_Wanted]]) -> None:

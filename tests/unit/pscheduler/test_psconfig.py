@@ -340,6 +340,57 @@ def test_jq_in_variables_sees_the_task() -> None:
     assert set(facts) >= {"addresses", "archives", "contexts", "hosts", "task", "test", "schedule"}
 
 
+USUAL: list[tuple[str, dict[str, Any], dict[str, Any], set[str]]] = [
+    ("throughput", {"duration": "PT20S"}, {"duration": "PT20S"}, set()),
+    (
+        "throughput",
+        {
+            "source-node": "{% pscheduler_address[0] %}",
+            "dest-node": "{% pscheduler_address[1] %}",
+            "udp": True,
+            "bandwidth": 50_000_000,
+        },
+        {"protocol": "udp", "rate_bps": 50_000_000},
+        set(),
+    ),
+    ("latency", {"packet-count": 100, "flip": "{% flip %}"}, {"count": 100}, set()),
+    (
+        "latencybg",
+        {"packet-count": 600, "packet-interval": 0.1, "packet-timeout": 10, "bucket-width": 0.001},
+        {"interval": "PT0.1S", "each": "PT1M"},
+        {"packet-timeout"},
+    ),
+    ("trace", {"wait": "PT5S", "sendwait": "PT30S"}, {"wait": "PT5S"}, {"sendwait"}),
+    ("clock", {}, {}, set()),
+]
+
+
+@pytest.mark.parametrize(("test", "spec", "ours", "left_out"), USUAL)
+def test_usual_tests_are_measured(
+    test: str, spec: dict[str, Any], ours: dict[str, Any], left_out: set[str]
+) -> None:
+    """The tests of usual templates are taken over; members that matter less may be left out."""
+    ends = {"source": "{% address[0] %}", "dest": "{% address[1] %}"}
+    mesh = translated(changed(("tests/ping", {"type": test, "spec": {**ends, **spec}})))
+    assert len(pairs_of(mesh)) == 6
+    [entry] = mesh.mesh["tests"].values()
+    assert {name: entry.get("spec", {}).get(name) for name in ours} == ours
+    told = {omission.pointer for omission in mesh.omissions if "left out" in omission.why}
+    assert told == {f"/tests/ping/spec/{member}" for member in left_out}
+
+
+def test_a_stream_without_schedule_is_repeated() -> None:
+    """Continuous measurements have no schedule there, and follow each other here."""
+    template = changed(("tests/ping/type", "latencybg"), ("tests/ping/spec/count", None))
+    del template["tests"]["ping"]["spec"]["count"]
+    del template["tasks"]["pings"]["schedule"]
+    mesh = translated(template)
+    assert len(pairs_of(mesh)) == 6
+    [schedule] = mesh.mesh["schedules"].values()
+    [entry] = mesh.mesh["tests"].values()
+    assert schedule["repeat"] == entry["spec"]["duration"]
+
+
 LEFT_OUT: list[tuple[list[tuple[str, Any]], str, str]] = [
     ([("tests/ping/type", "snmpget")], "/tests/ping/type", "there is no test snmpget here"),
     ([("tests/ping/spec/other", 1)], "/tests/ping/spec", "other"),
