@@ -219,7 +219,7 @@ class Participating:
         await self._accept(lead, introduction)
         record = PostedRecord(
             task,
-            *posted.texts_of(reading.terms.document),
+            *posted.texts_of(_without_participants(reading.terms.document)),
             self._detail(introduction, reading, address),
             place,
             reading.terms.key,
@@ -571,6 +571,11 @@ class Participating:
             f"Run was held until {times.to_the_second(expires_at)} and dropped then, because its "
             "lead sent no part-data-full."
         )
+
+
+def _without_participants(document: Document) -> Document:
+    """Return a posted task as it is shown: its participants stand in its details."""
+    return {name: value for name, value in document.items() if name != "participants"}
 
 
 def _object(value: object) -> Document:

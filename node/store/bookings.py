@@ -19,7 +19,7 @@ from node.model.digests import starts_of
 from node.model.exchangestate import ExchangeState
 from node.model.hold_limits import IntroducedTask
 from node.model.host_limits.standing import LimitStanding
-from node.model.ranks import FIRM, OWN
+from node.model.ranks import OWN
 from node.model.spans import Span
 from node.model.taskstate import TaskState
 from node.model.timeline import Booking, OccupiedSpan
@@ -371,9 +371,9 @@ async def displace(
     return lost + await restore(connection, [displacement.run for displacement in lost], now)
 
 
-async def make_firm(connection: Connection, exchanges: Sequence[UUID]) -> None:
-    """Let the runs of these exchanges give way to nobody."""
-    await connection.execute(_SQL["make_firm"], list(exchanges), FIRM)
+async def raise_rank(connection: Connection, exchanges: Sequence[UUID], rank: int) -> None:
+    """Give the booked runs of these exchanges at least this rank."""
+    await connection.execute(_SQL["raise_rank"], list(exchanges), rank)
 
 
 def _displacements(rows: Sequence[Record]) -> list[Displacement]:

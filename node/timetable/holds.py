@@ -20,7 +20,7 @@ from node.model.hold_limits import IntroducedTask, contradiction
 from node.model.host_limits.closed import LimitedTime
 from node.model.lead_shares import KeptTime
 from node.model.outside_leads import is_outside
-from node.model.ranks import PEER
+from node.model.ranks import OWN, PEER
 from node.model.reservations import Applicant, inadmissible_spans
 from node.model.taskstate import OPEN, TaskState
 from node.model.timeline import TimelineQuestion, answer_question
@@ -107,6 +107,9 @@ class HoldBooker:
             documents = {exchange: it.model_dump(mode="json") for exchange, it in booked.items()}
             await bookings.keep_answers(connection, documents)
             answers |= booked
+            if outside := [hold.exchange for hold, _ in new if is_outside(hold.lead)]:
+                # They displace like any other node's, and give way to a higher priority alone.
+                await bookings.raise_rank(connection, outside, OWN)
         if others := [hold for hold in holds if hold.exchange not in answers]:
             answers |= await _earlier_answers(connection, others, set(tasks))
         return [answers[hold.exchange] for hold in holds], {it[0].exchange: it for it in new}

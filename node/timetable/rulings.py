@@ -9,6 +9,7 @@ from node.core import Core
 from node.model.errors import NotAllowed, NotFound, ParleyError
 from node.model.exchangestate import ExchangeState, NegotiationState
 from node.model.outside_leads import is_outside
+from node.model.ranks import FIRM
 from node.model.wire.participants import CommitAnswer, CommitRequest, DecisionAnswer
 from node.store import bookings
 from node.store.bookings import ExchangeRuling
@@ -54,7 +55,7 @@ class RulingApplier:
             lost += await bookings.displace(connection, committed, now)
         await bookings.tell_leads(connection, lost, now)
         if firm := [r.exchange for r in rulings if r.exchange in committed and _is_firm(r)]:
-            await bookings.make_firm(connection, firm)
+            await bookings.raise_rank(connection, firm, FIRM)
         if committed:
             notices = [("exchange", each, decided[each][0], "committed") for each in committed]
             await bookings.notify_all(connection, notices)

@@ -51,7 +51,7 @@ WITHOUT = {
         "lock_outside",
     },
     # Nothing is led from outside there.
-    "node.store/bookings": {"make_firm"},
+    "node.store/bookings": {"raise_rank"},
     "node.store/outside": set(Queries("node.store", "outside")),
     # All hosts of a simulated world have one owner, who sets no quotas.
     "node.store/host_limits": {

@@ -96,6 +96,9 @@ async def test_a_run_is_held_and_committed(node: Asker, lead: Lead) -> None:
     assert found["participants"] == IDLE["host"]
     assert (found["participant-data"], found["participant-data-full"]) == ({}, [{}, {}])
     assert (found["duration"], found["result"], found["result-full"]) == ("PT11S", None, None)
+    told = (await lead.ask("GET", f"/tasks/{task.id}", query={"detail": True})).json
+    assert (told["tool"], told["_key"], "participants" in told) == ("sleep", None, False)
+    assert told["detail"]["participants"] == IDLE["host"]
     shown = await asked(node, "GET", f"/v1/tasks/{task.id}")
     assert (shown["lead"], shown["led_here"]) == (LEAD, False)
     [listed] = (await asked(node, "GET", f"/v1/runs?task={task.id}"))["items"]
@@ -353,16 +356,17 @@ async def measuring(lead: Lead, **more: Any) -> LedTask:
     return await lead.create("throughput", {**spec, "duration": "PT10S"}, "iperf3", named, **more)
 
 
-async def own_run(node: Asker, priority: int, start: int) -> HoldAnswer:
-    """Let the node itself hold an exclusive run; return what it was answered."""
+async def own_run(node: Asker, priority: int, start: int, lead: str | None = None) -> HoldAnswer:
+    """Let the node itself, or another lead, hold an exclusive run; return the answer."""
     card = node.node.card
+    leading = lead or card.identity
     listed = Participant(node=card.identity, name="b", url=card.url, address=card.address)
     schedule = Schedule(start=start, slip=0)
     made = introduce([listed], priority=priority, schedule=schedule, duration=OWN_DURATION)
     async with node.node.database.transaction() as connection:
-        await tasks.keep(connection, stored_task(made, card.identity))
+        await tasks.keep(connection, stored_task(made, leading))
     request = hold_request(made, [start], displacing=True)
-    return await node.node.local_participant.hold(exchange_of(request), request)
+    return await node.node.time_line.hold(exchange_of(request), leading, request)
 
 
 async def test_two_leads_at_once(node: Asker, lead: Lead) -> None:
@@ -398,6 +402,7 @@ async def test_a_run_of_higher_priority_before_the_commit(node: Asker, lead: Lea
     """A hold gives way to a run of higher priority, which its lead is told at its commit."""
     task = await measuring(lead)
     run = await lead.hold(task, HOUR)
+    assert (await own_run(node, 0, HOUR)).held == ()
     assert (await own_run(node, 5, HOUR)).held
     data = await lead.data_of(task, run)
     with pytest.raises(RefusedByParticipant, match="409 Run is in conflict by now: it gave"):
@@ -417,17 +422,18 @@ async def test_a_run_of_higher_priority_after_the_commit(node: Asker, lead: Lead
 
 
 async def test_a_task_with_priority(node: Asker, lead: Lead) -> None:
-    """A lead that asks with its priority is offered the time of runs that give way to it."""
-    plain = await measuring(lead)
-    await lead.hold(plain, HOUR)
+    """A lead that asks with its priority is offered the time of runs of other nodes."""
+    assert (await own_run(node, 0, HOUR, "ed25519:another node")).held
     urgent = await measuring(lead, schema=3, priority=7)
     window = HOUR, HOUR + DURATION
     assert await lead.runtimes(urgent, *window) == []
     assert await lead.runtimes(urgent, *window, priority=7, api=4) == [window]
     run = await lead.hold(urgent, HOUR)
     await lead.tell(urgent, run, [{}, await lead.data_of(urgent, run)])
-    assert (await lead.run(plain, plain.runs[0]))["state"] == "preempted"
-    assert await node.rows("SELECT id FROM outbox") == []
+    states = await node.rows("SELECT state::text FROM run ORDER BY created_at")
+    assert [row[0] for row in states] == ["displaced", "booked"]
+    more = await measuring(lead, schema=3, priority=8)
+    assert await lead.runtimes(more, *window, priority=8, api=4) == []
 
 
 async def test_what_is_told_of_the_server(node: Asker, lead: Lead) -> None:

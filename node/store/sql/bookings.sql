@@ -319,8 +319,8 @@ RETURNING
     CASE WHEN node.is_self OR task.lead = winner_task.lead THEN winner.id END AS displaced_by,
     task.lead;
 
--- make_firm --
--- Runs that are committed to a lead from outside give way to nobody.
+-- raise_rank --
+-- Booked runs of these exchanges give way to fewer others than before.
 UPDATE run SET rank = $2 WHERE exchange_id = ANY($1::uuid []) AND state = 'booked' AND rank < $2;
 
 -- decide_exchanges --
