@@ -27,7 +27,8 @@ _DECIMALS = 2
 _WIDTH = 22
 _QUANTILES = (25, 75, 95)
 _TOOLS = {"owamp": "owping", "stamp": "stamp", "irtt": "irtt"}
-_PORT_NOTES = {
+_NOTES = {
+    "output-raw": "output-raw makes no difference: the tools here keep no single packets",
     "ctrl-port": "ctrl-port makes no difference: the tools here need no control connection",
     "data-ports": "data-ports makes no difference: each node assigns ports from its own range",
     "traverse-nat": "traverse-nat makes no difference: answers return to where packets come from",
@@ -121,11 +122,8 @@ class Ends:
 class DelayLanguage(TableLanguage):
     """One-way delays, of one run or of its intervals."""
 
-    without_counterpart = {
-        "ip-tos": "no tool here sets the type of service",
-        "output-raw": "the tools here keep no single packets",
-    }
-    harmless = {"ip-tos": (0,), "output-raw": (False,)}
+    without_counterpart = {"ip-tos": "no tool here sets the type of service"}
+    harmless = {"ip-tos": (0,)}
 
     def words(self, spec: Document) -> list[str]:
         """Return the words, with the range of ports as a text."""
@@ -150,15 +148,10 @@ class DelayLanguage(TableLanguage):
             "max-clock-error": result["clock_error_ms"],
         }
         figures = {name: value for name, value in figures.items() if value is not None}
-        if result.get("histogram") is None:
-            return {**figures, "diags": "The delays of the packets were not counted"}
-        figures["histogram-latency"] = _histogram(spec, result["histogram"]["forward"])
-        if measured < received:
-            figures["diags"] = (
-                f"The delays of {received - measured} packets are not known: they arrived, and "
-                "their answers were lost"
-            )
-        return figures
+        remarks = list(_remarks(spec, result, received))
+        if result.get("histogram") is not None:
+            figures["histogram-latency"] = _histogram(spec, result["histogram"]["forward"])
+        return {**figures, "diags": "\n".join(remarks)} if remarks else figures
 
     def plain(self, spec: Document, result: Document) -> str:
         """Return the counts, the statistics of the delays, and the histogram."""
@@ -212,7 +205,7 @@ def tools_of(name: str, spec: Document) -> tuple[str, ...]:
 
 def notes_of(spec: Document) -> tuple[str, ...]:
     """Return what makes no difference here."""
-    return tuple(note for member, note in _PORT_NOTES.items() if member in spec)
+    return tuple(note for member, note in _NOTES.items() if spec.get(member))
 
 
 def length_of(spec: Document) -> int:
@@ -241,6 +234,16 @@ def timeout_of(spec: Document) -> str | None:
 def seconds_of(duration: str) -> float:
     """Return the seconds of a duration."""
     return times.parse_duration(duration) / SECOND
+
+
+def _remarks(spec: Document, result: Mapping[str, Any], received: int) -> Iterator[str]:
+    """Yield what a reader of the result should know."""
+    if result.get("histogram") is None:
+        yield "The delays of the packets were not counted."
+    elif (unknown := received - result["received_back"]) > 0:
+        yield f"The delay of {unknown} of the packets is not known: answers to them were lost."
+    if spec.get("output-raw"):
+        yield "Single packets are not told: the tools here keep none."
 
 
 def _histogram(spec: Document, counted: Mapping[str, Any]) -> dict[str, int]:

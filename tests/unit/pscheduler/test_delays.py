@@ -86,7 +86,10 @@ def test_packets_are_told_by_delay() -> None:
     assert counts == (60, 52, 8)
     measured = MEASURED.result or {}
     assert sum(result["histogram-latency"].values()) == measured["received_back"] == 49
-    assert result["diags"].startswith("The delays of 3 packets are not known: they arrived, and ")
+    lost = "The delay of 3 of the packets is not known: answers to them were lost."
+    assert result["diags"] == lost
+    raw = LATENCY.result({**SPEC, "output-raw": True}, MEASURED)["diags"]
+    assert raw.splitlines() == [lost, "Single packets are not told: the tools here keep none."]
     assert all(len(step.partition(".")[2]) == 2 for step in result["histogram-latency"])
     text = LATENCY.text(SPEC, result)
     assert "\nPackets Sent ......... 60 packets\n" in text
@@ -100,7 +103,7 @@ def test_without_a_histogram_the_counts_are_told() -> None:
     measured = {**(MEASURED.result or {}), "histogram": None}
     result = LATENCY.result(SPEC, Outcome("stamp", measured))
     assert "histogram-latency" not in result
-    assert result["diags"] == "The delays of the packets were not counted"
+    assert result["diags"] == "The delays of the packets were not counted."
     assert "Delay Median ......... Not Reported" in LATENCY.text(SPEC, result)
 
 
