@@ -58,7 +58,7 @@ class ParleyTest:
 
     ``repeat`` (ISO 8601) is set where a run of ours is shorter than the one that the spec asks for:
     runs that follow each other at this interval, ``max_runs`` of them or without end, are one run
-    there. ``notes`` are sentences about members that make no difference here.
+    there.
     """
 
     type: str
@@ -68,7 +68,6 @@ class ParleyTest:
     tools: tuple[str, ...] = ()
     repeat: str | None = None
     max_runs: int | None = None
-    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -142,6 +141,10 @@ class Language(Protocol):
 
         :raises Refusal: 422, saying what nothing here can do.
         """
+        ...
+
+    def notes(self, spec: Document) -> tuple[str, ...]:
+        """Return sentences about members of a valid spec that make no difference here."""
         ...
 
     def from_parley(self, test_type: str, spec: Document) -> Document | None:

@@ -27,12 +27,6 @@ _DECIMALS = 2
 _WIDTH = 22
 _QUANTILES = (25, 75, 95)
 _TOOLS = {"owamp": "owping", "stamp": "stamp", "irtt": "irtt"}
-_NOTES = {
-    "output-raw": "output-raw makes no difference: the tools here keep no single packets",
-    "ctrl-port": "ctrl-port makes no difference: the tools here need no control connection",
-    "data-ports": "data-ports makes no difference: each node assigns ports from its own range",
-    "traverse-nat": "traverse-nat makes no difference: answers return to where packets come from",
-}
 
 
 def data_ports(value: Any) -> str | None:
@@ -124,6 +118,12 @@ class DelayLanguage(TableLanguage):
 
     without_counterpart = {"ip-tos": "no tool here sets the type of service"}
     harmless = {"ip-tos": (0,)}
+    without_difference = {
+        "output-raw": "the tools here keep no single packets",
+        "ctrl-port": "the tools here need no control connection",
+        "data-ports": "each node assigns ports from its own range",
+        "traverse-nat": "answers return to where packets come from",
+    }
 
     def words(self, spec: Document) -> list[str]:
         """Return the words, with the range of ports as a text."""
@@ -201,11 +201,6 @@ def tools_of(name: str, spec: Document) -> tuple[str, ...]:
     if protocol not in _TOOLS:
         raise impossible(f"{name}: no tool here speaks {str(protocol)[:40]}; use owamp or stamp")
     return (_TOOLS[protocol],)
-
-
-def notes_of(spec: Document) -> tuple[str, ...]:
-    """Return what makes no difference here."""
-    return tuple(note for member, note in _NOTES.items() if spec.get(member))
 
 
 def length_of(spec: Document) -> int:

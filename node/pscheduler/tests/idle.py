@@ -16,6 +16,11 @@ from node.pscheduler.tests.members import Member
 from node.pscheduler.tests.options import listed, text
 
 _TEARDOWN = SECOND
+UNLOGGED = {
+    "starting-comment": "idling logs nothing here",
+    "parting-comment": "idling logs nothing here",
+}
+"""Members of idling in any class that make no difference."""
 
 DURATION = text("-d --duration", "How long to do nothing")
 COMMENTS = (
@@ -45,6 +50,7 @@ class IdleLanguage(TableLanguage):
         "parting-comment": Member(types.text),
     }
     highest = 2
+    without_difference = UNLOGGED
 
     def completed(self, spec: Document) -> Document:
         """Write a single host as such; several are a list, which needs schema 2."""

@@ -14,6 +14,7 @@ from node.pscheduler.tests.contract import Document, Language, Outcome, ParleyTe
 from node.pscheduler.tests.idle import (
     COMMENTS,
     DURATION,
+    UNLOGGED,
     booked,
     duration_line,
     duration_table,
@@ -45,6 +46,7 @@ class IdleBgmLanguage(TableLanguage):
         "parting-comment": Member(types.text),
     }
     is_open = True
+    without_difference = UNLOGGED
 
     def participants(self, spec: Document) -> Participants:
         """Return the host: by its node if that is named."""

@@ -11,6 +11,7 @@ from node.pscheduler.tests.contract import Document, Language, Outcome, ParleyTe
 from node.pscheduler.tests.idle import (
     COMMENTS,
     DURATION,
+    UNLOGGED,
     booked,
     duration_line,
     duration_table,
@@ -46,6 +47,7 @@ class IdleExLanguage(TableLanguage):
         "parting-comment": Member(types.text),
     }
     is_open = True
+    without_difference = UNLOGGED
 
     def participants(self, spec: Document) -> Participants:
         """Return the host: by its node if that is named, in whichever spelling."""

@@ -35,7 +35,9 @@ class TableLanguage:
     """A language whose options and members are tables.
 
     ``without_counterpart`` are members that no tool of ours does, with a sentence each; a value in
-    ``harmless`` asks for what happens anyway. An ``is_open`` spec may have unknown members.
+    ``harmless`` asks for what happens anyway. ``without_difference`` are members that no tool of
+    ours does either, with the reason why it is measured all the same. An ``is_open`` spec may have
+    unknown members.
     """
 
     name: str
@@ -46,6 +48,7 @@ class TableLanguage:
     highest: ClassVar[int] = 1
     is_open: ClassVar[bool] = False
     without_counterpart: ClassVar[Mapping[str, str]] = {}
+    without_difference: ClassVar[Mapping[str, str]] = {}
     harmless: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
 
     def enumeration(self) -> Document:
@@ -88,6 +91,15 @@ class TableLanguage:
         for member, sentence in self.without_counterpart.items():
             if member in spec and spec[member] not in self.harmless.get(member, ()):
                 raise impossible(f"{self.name}: {sentence}")
+
+    def notes(self, spec: Document) -> tuple[str, ...]:
+        """Return a sentence for each member that makes no difference here."""
+        told = self.without_difference
+        return tuple(
+            f"{member} makes no difference: {reason}"
+            for member, reason in told.items()
+            if spec.get(member)
+        )
 
     def result(self, spec: Document, outcome: Outcome) -> Document:
         """Return the figures of a run that succeeded, or why it failed."""
@@ -162,7 +174,6 @@ def ours(
     hosts: Sequence[str],
     addresses: Sequence[str | None] = (),
     tools: tuple[str, ...] = (),
-    notes: tuple[str, ...] = (),
 ) -> ParleyTest:
     """Return a test of ours; members that are None are left to their default.
 
@@ -180,7 +191,7 @@ def ours(
         for host, address in zip(hosts, addresses, strict=False)
         if address is not None and address != host
     }
-    return ParleyTest(test.name, given, tuple(hosts), others, tools, notes=notes)
+    return ParleyTest(test.name, given, tuple(hosts), others, tools)
 
 
 def failed(reason: str, outcome: Outcome) -> Document:

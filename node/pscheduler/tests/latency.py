@@ -66,7 +66,7 @@ class LatencyLanguage(DelayLanguage):
             "histogram": True,
         }
         tools = delays.tools_of(self.name, spec)
-        return ours(TEST, members, ends.nodes, ends.addresses, tools, delays.notes_of(spec))
+        return ours(TEST, members, ends.nodes, ends.addresses, tools)
 
     def from_parley(self, test_type: str, spec: Document) -> Document | None:
         """Return the spec of our latency, of which only the way to dest is measured then."""

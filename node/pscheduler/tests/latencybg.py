@@ -70,7 +70,7 @@ class LatencyBgLanguage(DelayLanguage):
             "ip_version": spec.get("ip-version"),
         }
         tools = tuple({"stamp": "stampbg"}.get(tool, tool) for tool in self._tools(spec))
-        test = ours(TEST, members, ends.nodes, ends.addresses, tools, delays.notes_of(spec))
+        test = ours(TEST, members, ends.nodes, ends.addresses, tools)
         return followed(test, _duration_of(spec), length)
 
     def _tools(self, spec: Document) -> tuple[str, ...]:

@@ -103,6 +103,10 @@ class RttLanguage(TableLanguage):
         "protocol": "the tools here measure by ICMP only",
     }
     harmless = {"protocol": ("icmp",)}
+    without_difference = {
+        "hostnames": "the tools here look up no names of who answered",
+        "suppress-loopback": "hosts are not measured by multicast here",
+    }
 
     def duration(self, spec: Document) -> int:
         """Return the time of all packets and of the last one's answer, or else the deadline."""

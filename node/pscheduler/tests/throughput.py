@@ -137,6 +137,11 @@ class ThroughputLanguage(TableLanguage):
         "bandwidth-strict": (False,),
     }
 
+    without_difference = {
+        "interval": "results tell each second",
+        "link-rtt": "it is for booking time alone",
+    }
+
     def completed(self, spec: Document) -> Document:
         """Imply IPv6 by a flow label."""
         return {**spec, "ip-version": 6} if spec.get("flow-label") else spec
@@ -176,8 +181,7 @@ class ThroughputLanguage(TableLanguage):
             **_special(spec),
         }
         addresses = [spec.get("local-address", spec.get("source")), spec["dest"]]
-        notes = ("interval makes no difference: results tell each second",)
-        return ours(TEST, members, nodes, addresses, notes=notes if "interval" in spec else ())
+        return ours(TEST, members, nodes, addresses)
 
     def from_parley(self, test_type: str, spec: Document) -> Document | None:
         """Return the spec of our throughput; what we omit by default is said."""

@@ -56,12 +56,13 @@ def test_dest_takes_part_in_latency_here() -> None:
 
 def test_latency_is_ours_and_back() -> None:
     """The packets are counted by delay, which 0.2 does not know and is not asked otherwise."""
-    ours = LATENCY.to_parley({**SPEC, "packet-padding": 100, "ctrl-port": 861}, ["a"])
+    told = {**SPEC, "packet-padding": 100, "ctrl-port": 861, "output-raw": False}
+    ours = LATENCY.to_parley(told, ["a"])
     assert ours.spec == {
         "source": "a", "dest": "b", "count": 100, "interval": "PT0.1S", "length": 144,
         "histogram": True,
     }  # fmt: skip
-    assert ours.notes == (
+    assert LATENCY.notes(told) == (
         "ctrl-port makes no difference: the tools here need no control connection",
     )
     assert "histogram" not in LatencySpec.model_validate({"dest": "b"}).model_dump(mode="json")

@@ -113,7 +113,7 @@ def test_any_spec_is_valid_or_refused(language: Language, data: st.DataObject) -
     with contextlib.suppress(Refusal):
         test = language.to_parley(spec, [name or "a.example" for name in names])
         assert test.type in plugins.tests()
-    assert all(isinstance(word, str) for word in language.words(spec))
+    assert all(isinstance(word, str) for word in [*language.words(spec), *language.notes(spec)])
 
 
 @pytest.mark.parametrize("language", LANGUAGES.values(), ids=LANGUAGES)
