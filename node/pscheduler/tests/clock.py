@@ -45,7 +45,7 @@ class ClockLanguage(TableLanguage):
         """Return the timeout and a second."""
         return times.parse_duration(spec.get("timeout", _TIMEOUT)) + _SLACK
 
-    def to_parley(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
+    def translated(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
         """Return our clock, in which dest takes part: it has to be a node."""
         dest = types.host_of(spec["dest"])
         timeout = min(times.parse_duration(spec.get("timeout", _TIMEOUT)), _WAIT_MAX)

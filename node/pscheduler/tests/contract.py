@@ -58,7 +58,7 @@ class ParleyTest:
 
     ``repeat`` (ISO 8601) is set where a run of ours is shorter than the one that the spec asks for:
     runs that follow each other at this interval, ``max_runs`` of them or without end, are one run
-    there.
+    there. ``notes`` are those of :meth:`Language.notes`.
     """
 
     type: str
@@ -68,6 +68,7 @@ class ParleyTest:
     tools: tuple[str, ...] = ()
     repeat: str | None = None
     max_runs: int | None = None
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

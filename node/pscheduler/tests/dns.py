@@ -54,7 +54,7 @@ class DnsLanguage(TableLanguage):
         """Return the timeout and a second."""
         return times.parse_duration(spec.get("timeout", _TIMEOUT)) + _SLACK
 
-    def to_parley(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
+    def translated(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
         """Return our dns: one try, as the timeout is for all of it."""
         members = {
             "source": hosts[0],

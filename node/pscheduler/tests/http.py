@@ -79,9 +79,8 @@ class HttpLanguage(TableLanguage):
         """Return the timeout and two seconds."""
         return times.parse_duration(spec.get("timeout", _TIMEOUT)) + _SLACK
 
-    def to_parley(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
+    def translated(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
         """Return our http; as there, the certificate is not checked."""
-        self.refuse_missing(spec)
         members = {
             "source": hosts[0],
             "url": spec["url"],

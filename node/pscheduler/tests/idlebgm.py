@@ -56,7 +56,7 @@ class IdleBgmLanguage(TableLanguage):
         """Return the duration and a second for what comes after."""
         return booked(spec)
 
-    def to_parley(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
+    def translated(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
         """Return our idle with intervals; runs of a day follow each other for longer ones.
 
         :raises Refusal: 422, the duration is shorter than an interval.

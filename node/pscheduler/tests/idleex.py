@@ -58,7 +58,7 @@ class IdleExLanguage(TableLanguage):
         """Return the duration and a second for what comes after."""
         return booked(spec)
 
-    def to_parley(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
+    def translated(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
         """Return our idle in the exclusive class."""
         return idle_of(spec, hosts, self.scheduling_class)
 

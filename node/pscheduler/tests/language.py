@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from html import escape
 from typing import Any, ClassVar
 
@@ -83,14 +84,22 @@ class TableLanguage:
         """Return the source alone: its node if that is named, or else its address."""
         return single(spec, "source", "No source specified")
 
-    def refuse_missing(self, spec: Document) -> None:
-        """Refuse members that no tool of ours does.
+    def to_parley(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
+        """Return our test, unless the spec has members that no tool of ours does.
 
         :raises Refusal: 422, with the sentence of the first such member.
         """
         for member, sentence in self.without_counterpart.items():
             if member in spec and spec[member] not in self.harmless.get(member, ()):
                 raise impossible(f"{self.name}: {sentence}")
+        return replace(self.translated(spec, hosts), notes=self.notes(spec))
+
+    def translated(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
+        """Return our test for a spec without such members.
+
+        :raises Refusal: 422, its values have no counterpart.
+        """
+        raise NotImplementedError
 
     def notes(self, spec: Document) -> tuple[str, ...]:
         """Return a sentence for each member that makes no difference here."""

@@ -50,9 +50,8 @@ class LatencyLanguage(DelayLanguage):
         sending = _OVERHEAD * interval * count + count / _READ_PER_S
         return int(sending + spec.get("packet-timeout", 0) + _CONTROL_S) * SECOND
 
-    def to_parley(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
+    def translated(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
         """Return our latency, which counts the packets by delay; dest takes part, too."""
-        self.refuse_missing(spec)
         ends = self.ends(spec, hosts)
         source, dest = ends.nodes
         members: dict[str, Any] = {

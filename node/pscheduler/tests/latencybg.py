@@ -45,12 +45,11 @@ class LatencyBgLanguage(DelayLanguage):
         """Return the length of a run; without one, and beyond a day, a day."""
         return min(STREAM_LONGEST, _duration_of(spec) or STREAM_LONGEST)
 
-    def to_parley(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
+    def translated(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
         """Return our latencybg; runs of a day follow each other for longer ones.
 
         :raises Refusal: 422, the duration is shorter than an interval.
         """
-        self.refuse_missing(spec)
         ends = self.ends(spec, hosts)
         source, dest = ends.nodes
         each = spec.get("packet-count", _COUNT) * delays.interval_of(spec)

@@ -41,9 +41,8 @@ class MtuLanguage(TableLanguage):
         """Return five seconds."""
         return 5 * SECOND
 
-    def to_parley(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
+    def translated(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
         """Return our mtu."""
-        self.refuse_missing(spec)
         members = {
             "source": hosts[0],
             "dest": spec["dest"],

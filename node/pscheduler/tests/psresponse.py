@@ -41,7 +41,7 @@ class PsResponseLanguage(TableLanguage):
         """Return the timeout."""
         return times.parse_duration(spec.get("timeout", _TIMEOUT))
 
-    def to_parley(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
+    def translated(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
         """Return our http, with the address that tells whether pScheduler answers."""
         dest = spec["dest"]
         members = {

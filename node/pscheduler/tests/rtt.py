@@ -118,9 +118,8 @@ class RttLanguage(TableLanguage):
             total += times.parse_duration(spec.get("timeout", _WAIT_BOOKED))
         return total + _SLACK + (_NAMES if spec.get("hostnames", True) else 0)
 
-    def to_parley(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
+    def translated(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
         """Return our rtt; the names of who answered are not looked up."""
-        self.refuse_missing(spec)
         members = {
             "source": hosts[0],
             "dest": spec["dest"],

@@ -71,9 +71,8 @@ class SimplestreamLanguage(TableLanguage):
             return 2 * times.parse_duration(spec["dawdle"])
         return times.parse_duration(_TIMEOUT)
 
-    def to_parley(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
+    def translated(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
         """Return our simplestream."""
-        self.refuse_missing(spec)
         members = {
             "source": hosts[0],
             "dest": hosts[1],

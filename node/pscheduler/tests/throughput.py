@@ -159,9 +159,8 @@ class ThroughputLanguage(TableLanguage):
         measured = times.parse_duration(spec.get("duration", _DURATION))
         return setup + (_parsed(spec, "omit") or 0) + measured + _CLIENT_DELAY + _FINISH
 
-    def to_parley(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
+    def translated(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
         """Return our throughput, with the defaults of iperf3 where the spec names nothing."""
-        self.refuse_missing(spec)
         dest = types.host_of(str(spec.get("dest-node", spec["dest"])))
         nodes = (hosts[0], hosts[1] if len(hosts) > 1 else dest)
         rate = types.si_value(spec.get("bandwidth", 0))

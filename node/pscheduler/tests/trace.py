@@ -110,12 +110,11 @@ class TraceLanguage(TableLanguage):
         total += _NAMES if spec.get("hostnames", True) else 0
         return total + (_AUTONOMOUS_SYSTEMS if spec.get("as", True) else 0)
 
-    def to_parley(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
+    def translated(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
         """Return our trace, with one packet per hop unless told otherwise.
 
         Autonomous systems are looked up only if the spec says so: in public registries.
         """
-        self.refuse_missing(spec)
         protocol = spec.get("probe-type", "udp")
         members = {
             "source": hosts[0],
