@@ -214,6 +214,23 @@ class PschedulerHost:
         path = f"/tasks/{task}/runs/{run}"
         return await self._document("GET", path, "a run", query, patience_s=_PROMPT_S + wait_s)
 
+    async def first_run(self, task: UUID, key: str, wait_s: int = 0) -> JsonObject:
+        """Return the first run of a task that it leads; with ``wait_s``, once it is merged.
+
+        :raises NotFound: it has none, or no such task.
+        """
+        query = {"key": key, "wait": str(wait_s)}
+        if wait_s:
+            query |= {"wait-merged": "true"}
+        path = f"/tasks/{task}/runs/first"
+        return await self._document("GET", path, "a run", query, patience_s=_PROMPT_S + 2 * wait_s)
+
+    async def tasks_with(self, reference: JsonObject) -> list[UUID]:
+        """Return the tasks that have this in their reference and were not deleted."""
+        wanted = {"detail": {"enabled": True}, "reference": reference}
+        listed = await self._json("GET", "/tasks", {"json": json.dumps(wanted)})
+        return [self._id_in(each) for each in self._checked(listed, list, "its tasks")]
+
     async def tell_data(self, task: UUID, run: UUID, key: str, data: Sequence[JsonObject]) -> None:
         """Give a run what all participants say, by their places; it needs this to begin.
 
@@ -258,8 +275,12 @@ class PschedulerHost:
 
         :raises RequestError: it does not take the task.
         """
-        body = await self._send("POST", "/tasks", {}, document, patience_s=2 * _BOOKING_S)
-        url = self._checked(self._parsed(body), str, "the URL of the task")
+        body = await self._send("POST", "/tasks", {}, document, patience_s=_BOOKING_S)
+        return self._id_in(self._parsed(body))
+
+    def _id_in(self, answered: Any) -> UUID:
+        """Return the id at the end of the URL of a task."""
+        url = self._checked(answered, str, "the URL of a task")
         try:
             return UUID(url.rstrip("/").rpartition("/")[2])
         except ValueError as error:

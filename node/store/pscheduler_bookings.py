@@ -41,7 +41,10 @@ class MembershipState(StrEnum):
 
 @dataclass(frozen=True)
 class Membership:
-    """A revision of a task led here, as a task of a host; ``duration`` (µs) once it stands."""
+    """A revision of a task led here, as a task of a host; ``duration`` (µs) once it stands.
+
+    ``test`` and ``spec`` are ours, ``test_there`` is what the host is told.
+    """
 
     task_there: UUID
     task: UUID
@@ -51,6 +54,7 @@ class Membership:
     key: str
     test: str
     spec: dict[str, Any]
+    test_there: dict[str, Any]
     participant: int
     tool: str
     state: MembershipState = MembershipState.POSTING
@@ -86,6 +90,7 @@ class BookedThere:
     key: str
     task: UUID
     tool: str
+    test: str
     spec: dict[str, Any]
     participant: int
 
@@ -102,6 +107,7 @@ async def write_membership(connection: Connection, new: Membership, now: int) ->
         new.key,
         new.test,
         new.spec,
+        new.test_there,
         new.participant,
         new.tool,
         now,
@@ -147,12 +153,13 @@ async def ending(
     return [_membership(dict(row)) for row in rows]
 
 
-async def end_over(connection: Connection, before: int) -> None:
-    """Note the tasks that are to be deleted there because they are over, or unknown, here.
+async def end_over(connection: Connection, now: int, before: int) -> None:
+    """Note what is to be deleted there because it is over, or unknown, here.
 
     Tasks that were posted after ``before`` may be about to be stored.
     """
     await connection.execute(_SQL["over_there"], before)
+    await connection.execute(_SQL["drop_over"], now)
 
 
 async def forget_membership(connection: Connection, task_there: UUID) -> None:

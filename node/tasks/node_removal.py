@@ -58,6 +58,7 @@ class NodeRemover:
 
         :raises NotFound: there is none of that name.
         """
+        peer = self._peer_of(name)  # the directory may forget it as soon as it is removed
         there = f"{name}, which leads it, was removed on {self._name}"
         here = f"{name}, which takes part in it, was removed on {self._name}"
 
@@ -76,7 +77,7 @@ class NodeRemover:
             *_ends(led_there.tasks, TaskState.REFUSED, there),
             *_ends(led_here.tasks, TaskState.CANCELLED, here),
         ]
-        await self._tell(identity, ends)
+        await self._tell(peer, ends)
         await self._directory.refresh()
         return NodeRemoval(
             identity=identity,
@@ -86,10 +87,17 @@ class NodeRemover:
             runs=led_there.runs + led_here.runs,
         )
 
-    async def _tell(self, identity: str, ends: Sequence[TaskEnd]) -> None:
-        """Tell a removed node what has ended, while the directory still has its URL."""
+    def _peer_of(self, name: str) -> TaskEndReceiver | None:
+        """Return the client of another node; None if there is none of that name."""
+        known = self._directory.find(name)
+        return None if known is None or known.is_self else self._peer(known.identity)
+
+    @staticmethod
+    async def _tell(peer: TaskEndReceiver | None, ends: Sequence[TaskEnd]) -> None:
+        """Tell a removed node what has ended."""
+        if peer is None:
+            return
         with contextlib.suppress(ParleyError, TimeoutError):
-            peer = self._peer(identity)
             async with asyncio.timeout(_FAREWELL_S):
                 for end in ends:
                     await peer.end_task(end)

@@ -309,6 +309,40 @@ async def test_a_comparison_finds_what_is_missing_there(mixed: Mixed) -> None:
     assert await mixed.compare() == []
 
 
+async def test_what_it_measures_alone_is_posted_run_by_run(mixed: Mixed) -> None:
+    """Each run is a task of the host; one whose answer was lost is found and deleted."""
+    mixed.host.faults.add(Fault.DIES_AFTER_BOOKING)
+    task = await mixed.create(participants=["ps.example"])
+    await mixed.plan()
+    assert list((await mixed.runs()).values()) == ["waiting"]
+    [orphan] = mixed.host.open_tasks
+    await mixed.host.start()
+    for _ in range(4):
+        await mixed.watch(mixed.world.clock.now() + 30 * times.SECOND)
+    [kept] = mixed.host.open_tasks
+    assert kept.id != orphan.id
+    assert list((await mixed.runs()).values()) == ["scheduled"]
+    await mixed.a.node.termination.cancel_task(task)
+    await mixed.a.deliver()
+    await mixed.watch()
+    assert (mixed.host.booked, mixed.host.open_tasks) == ([], [])
+    await mixed.foreign.bookings.sweep()
+    assert await mixed.left_here() == 0
+
+
+async def test_a_run_that_finds_no_time_alone_is_displaced_with_its_reason(mixed: Mixed) -> None:
+    """A host that makes a run of its own a non-starter is found out before the start."""
+    mixed.host.faults.add(Fault.TAKES_NOTHING)
+    schedule = {"start": times.format_instant(HOUR), "slip": "PT0S"}
+    await mixed.create(participants=["ps.example"], schedule=schedule)
+    await mixed.plan()
+    [run] = await mixed.runs()
+    await mixed.watch(HOUR - 5 * times.SECOND)
+    told = await mixed.a.reason(run)
+    assert told is not None
+    assert told.startswith("ps.example says that the run is nonstart (Too busy), and had not told")
+
+
 async def test_it_takes_part_only_behind_a_node_of_parley(mixed: Mixed) -> None:
     """A task whose first participant is the host is refused with the reason, and not posted."""
     with pytest.raises(Exception, match="takes part only behind a node of Parley"):

@@ -24,6 +24,9 @@ from node.model.exchangestate import NegotiationState
 from node.model.runstate import RunState
 from node.model.wire.participants import OUTPUT_LENGTH_MAX, CommitRequest, PartMessage, RunEnd
 from node.pscheduler.dialects.registry import DIALECTS
+from node.pscheduler.leading import delegation
+from node.pscheduler.leading.delegation import DELEGATED
+from node.pscheduler.leading.results import heard_of
 from node.store import pscheduler_bookings as store
 from node.store.pscheduler_bookings import BookedThere, BookingState, Membership
 
@@ -118,7 +121,8 @@ class ForeignBookings:
     async def sweep(self) -> None:
         """End the tasks there that are over here, or that nobody here knows."""
         async with self._database.connection() as connection:
-            await store.end_over(connection, self._clock.now() - _STORED_BY)
+            now = self._clock.now()
+            await store.end_over(connection, now, now - _STORED_BY)
             ending = await store.ending(connection)
         for there in ending:
             await self._end(there)
@@ -138,7 +142,8 @@ class ForeignBookings:
     async def _end(self, there: Membership) -> None:
         """Delete a task there; it is forgotten once it is certain that it does not stand."""
         try:
-            await self._services.host_of(there.node).end_task(there.task_there, there.key)
+            if there.participant != DELEGATED:
+                await self._services.host_of(there.node).end_task(there.task_there, there.key)
         except NotFound:
             pass
         except NotAllowed as error:
@@ -157,7 +162,11 @@ class ForeignBookings:
         """
         now = self._clock.now()
         try:
-            await self._services.host_of(row.node).drop(row.task_there, row.run_there, row.key)
+            host = self._services.host_of(row.node)
+            if row.participant == DELEGATED:
+                await delegation.drop(host, row)
+            else:
+                await host.drop(row.task_there, row.run_there, row.key)
         except NotFound:
             if row.next_at > now:
                 return
@@ -252,6 +261,8 @@ class ForeignBookings:
 
     async def _run(self, row: BookedThere, wait_s: int = 0) -> JsonObject:
         host = self._services.host_of(row.node)
+        if row.participant == DELEGATED:
+            return await delegation.run_of(host, row, wait_s)
         return await host.run(row.task_there, row.run_there, row.key, wait_s)
 
     async def _lose(self, row: BookedThere, reason: str) -> None:
@@ -277,8 +288,9 @@ class ForeignBookings:
                 raise
             await self._receive(row, None, error.detail)
             return
-        if isinstance(run.get("result"), dict):
-            await self._hear(row, run["result"])
+        result = run.get("result-merged" if row.participant == DELEGATED else "result")
+        if isinstance(result, dict):
+            await self._hear(row, result)
         elif run.get("state") in _OVER:
             why = f": {run['errors']}" if run.get("errors") else ""
             await self._receive(row, None, f"the run is {run['state']} there{why}")
@@ -289,7 +301,10 @@ class ForeignBookings:
 
     async def _hear(self, row: BookedThere, part: JsonObject) -> None:
         """Take a part in, in the form of our tool."""
-        heard = DIALECTS[row.tool].heard(row.participant, row.spec, part)
+        if row.participant == DELEGATED:
+            heard = heard_of(row.test, row.spec, part)
+        else:
+            heard = DIALECTS[row.tool].heard(row.participant, row.spec, part)
         reason = heard.reason
         if heard.result is None and reason is None:
             reason = "its result is not understood"

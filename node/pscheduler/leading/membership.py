@@ -17,7 +17,9 @@ from node.model.errors import NotAllowed, NotFound, RequestError
 from node.model.nodekinds import place_of
 from node.model.wire.participants import Introduction, IntroductionAnswer
 from node.pscheduler.dialects.registry import DIALECTS
+from node.pscheduler.leading.delegation import booked_length, delegated_test, is_delegated, offer
 from node.pscheduler.leading.translation import TranslatedTask, posted, translated
+from node.pscheduler.tests.contract import Document
 from node.store import pscheduler_bookings as store
 from node.store.pscheduler_bookings import Membership, MembershipState
 
@@ -54,6 +56,8 @@ class Memberships:
 
         Its limits are known only when the task is posted.
         """
+        if is_delegated(introduction):
+            return await offer(self._host, introduction)
         try:
             task = translated(introduction, self._place)
         except NotAllowed as error:
@@ -79,6 +83,8 @@ class Memberships:
 
     async def join(self, introduction: Introduction) -> IntroductionAnswer:
         """Have a revision of a task stand there, and note that those before it are to be ended."""
+        if is_delegated(introduction):
+            return await self._delegate(introduction)
         there = await self.of(introduction.task, introduction.revision)
         is_new = there is None or there.state is not MembershipState.STANDING
         if is_new and not (there is not None and await self._was_posted(there)):
@@ -91,6 +97,25 @@ class Memberships:
         async with self._database.connection() as connection:
             await store.end_before(connection, there)
         return IntroductionAnswer(accepted=True, tools=(DIALECTS[there.tool].own,))
+
+    async def _delegate(self, introduction: Introduction) -> IntroductionAnswer:
+        """Write a task that the host is to measure alone; nothing is posted before its runs."""
+        answer = await offer(self._host, introduction)
+        found = delegated_test(introduction)
+        if not answer.accepted or found is None:
+            return answer
+        name, spec = found
+        test = {"type": name, "spec": spec}
+        there = await self.of(introduction.task, introduction.revision)
+        if there is None or there.state is not MembershipState.STANDING:
+            attempt = 0 if there is None else there.attempt + 1
+            there = self._new(introduction, test, "", attempt)
+            async with self._database.transaction() as connection:
+                await store.write_membership(connection, there, self._clock.now())
+                await store.stand(connection, there.task_there, booked_length(name, spec))
+        async with self._database.connection() as connection:
+            await store.end_before(connection, there)
+        return answer
 
     async def _was_posted(self, there: Membership) -> bool:
         """Return whether a task stands whose post got no answer."""
@@ -106,7 +131,7 @@ class Memberships:
         if tool is None:
             return answer
         for number in range(attempt, attempt + _ATTEMPTS_MAX):
-            new = self._new(introduction, task, tool, number)
+            new = self._new(introduction, task.document, tool, number)
             refusal = await self._post_as(introduction, task, new)
             if refusal is not None:
                 return refusal
@@ -161,7 +186,7 @@ class Memberships:
         return True
 
     def _new(
-        self, introduction: Introduction, task: TranslatedTask, tool: str, attempt: int
+        self, introduction: Introduction, test: Document, tool: str, attempt: int
     ) -> Membership:
         word = str(introduction.revision) if not attempt else f"{introduction.revision} {attempt}"
         return Membership(
@@ -171,8 +196,9 @@ class Memberships:
             revision=introduction.revision,
             attempt=attempt,
             key=secrets.token_hex(16),
-            test=task.test,
+            test=introduction.test,
             spec=introduction.spec,
+            test_there=test,
             participant=introduction.participant,
             tool=tool,
         )

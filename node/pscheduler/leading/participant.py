@@ -24,6 +24,7 @@ from node.model import times
 from node.model.digests import fingerprint
 from node.model.errors import (
     Conflict,
+    NotAllowed,
     NotFound,
     PeerFailed,
     RequestError,
@@ -59,6 +60,7 @@ from node.model.wire.participants import (
 )
 from node.pscheduler.dialects.registry import DIALECTS
 from node.pscheduler.leading.bookings import LOOKED_AT_BEFORE, ForeignBookings, whole_second
+from node.pscheduler.leading.delegation import DELEGATED, data_of, document_of
 from node.pscheduler.leading.membership import Memberships
 from node.pscheduler.leading.translation import data_of_all
 from node.pscheduler.refusals import Refusal as TextRefusal
@@ -136,6 +138,8 @@ class PschedulerParticipant:
         everything = Proposal(now=now, horizon=now + horizon, free=request.windows)
         if there is None or there.duration is None:
             return everything
+        if there.participant == DELEGATED:
+            return everything  # it says whether it has time when a run is posted
         try:
             free = await self._free(there, request, None)
             displacing = None
@@ -216,7 +220,7 @@ class PschedulerParticipant:
                 reason = "booking the runs before took too long there; it is booked later"
                 refused.append(Refusal(run=row.run, reason=reason))
                 continue
-            booked = await self._book(there, row, request.life)
+            booked = await self._book(there, row, request)
             if booked.data is not None and data is not None and booked.data != data:
                 await self._take_back(row)
                 ports = ", ".join(f"{name} {value}" for name, value in booked.data.items())
@@ -228,7 +232,7 @@ class PschedulerParticipant:
             held.append(row.run)
         return HoldAnswer(held=tuple(held), refused=tuple(refused), data=data or {})
 
-    async def _book(self, there: Membership, row: BookedThere, life: int) -> _Booked:
+    async def _book(self, there: Membership, row: BookedThere, request: HoldRequest) -> _Booked:
         """Book one run there, and read what it says for the others.
 
         :raises NotFound: it does not know the task any more.
@@ -237,6 +241,8 @@ class PschedulerParticipant:
             return self._understood(there, row.data)
         if row.state is not BookingState.BOOKING:
             return _Booked(None, _TAKEN_BACK)
+        if there.participant == DELEGATED:
+            return await self._delegate(there, row, request)
         refusal = await self._request(there, row)
         if refusal is not None:
             return refusal
@@ -244,14 +250,30 @@ class PschedulerParticipant:
         if run.get("state") in _LOST:
             await self._take_back(row)
             return _Booked(None, str(run.get("errors") or f"the run is {run['state']} there"))
-        data = run.get("participant-data") or {}
+        return await self._hold(there, row, run.get("participant-data") or {}, request.life)
+
+    async def _hold(
+        self, there: Membership, row: BookedThere, data: JsonObject, life: int
+    ) -> _Booked:
+        """Note that a run is booked there, and read what the host says for the others."""
         async with self._database.connection() as connection:
             expires_at = min(self._clock.now() + life, row.starts_at - LOOKED_AT_BEFORE)
             is_held = await store.hold(connection, row.run_there, data, expires_at)
         understood = self._understood(there, data) if is_held else _Booked(None, _TAKEN_BACK)
         if understood.data is None:
-            await self._take_back(row)
+            await self._take_back(replace(row, data=data))
         return understood
+
+    async def _delegate(self, there: Membership, row: BookedThere, request: HoldRequest) -> _Booked:
+        """Post a run as a task that the host leads."""
+        document = document_of(there.test_there, row, request.tool)
+        try:
+            task = await self._host.post(document)
+        except NotAllowed as error:
+            return await self._not_booked(row, f"its limits forbid the task: {error.detail}")
+        except RequestError as error:
+            return await self._not_booked(row, error.detail)
+        return await self._hold(there, row, data_of(task), request.life)
 
     async def _request(self, there: Membership, row: BookedThere) -> _Booked | None:
         """Request a booking; return the refusal, None if it stands.
@@ -276,6 +298,8 @@ class PschedulerParticipant:
         return _Booked(None, reason)
 
     def _understood(self, there: Membership, data: JsonObject) -> _Booked:
+        if there.participant == DELEGATED:
+            return _Booked({})
         try:
             return _Booked(DIALECTS[there.tool].understood(there.participant, data))
         except TextRefusal as refusal:
@@ -317,14 +341,20 @@ class PschedulerParticipant:
             return True
         if row.state is not BookingState.HELD:
             return False
+        if row.participant != DELEGATED and not await self._tell(row, request):
+            return False
+        look_at = row.starts_at - LOOKED_AT_BEFORE
+        async with self._database.connection() as connection:
+            return await store.keep(connection, row.run_there, look_at)
+
+    async def _tell(self, row: BookedThere, request: CommitRequest) -> bool:
+        """Tell a host what all participants say; return whether it has the run."""
         data = data_of_all(row.tool, row.participant, row.data, request.data)
         try:
             await self._host.tell_data(row.task_there, row.run_there, row.key, data)
         except NotFound:
             return False
-        look_at = row.starts_at - LOOKED_AT_BEFORE
-        async with self._database.connection() as connection:
-            return await store.keep(connection, row.run_there, look_at)
+        return True
 
     async def release(self, exchange: UUID, release: Release) -> None:  # noqa: ARG002 - port
         """Take all bookings of an exchange back; those that fail are repeated until their end."""
@@ -383,7 +413,9 @@ class PschedulerParticipant:
             if row.state in {BookingState.KEPT, BookingState.BEGUN}
             and since <= row.starts_at < until
         ]
-        found: dict[UUID, int] = {}
+        # What it leads itself is looked at before its start only: each run is a task of its own.
+        found = {row.run: row.starts_at for row in rows if row.participant == DELEGATED}
+        rows = [row for row in rows if row.participant != DELEGATED]
         for task_id in {row.task_there for row in rows}:
             entries = await self._host.schedule(task_id, whole_second(since), until + times.DAY)
             there = {

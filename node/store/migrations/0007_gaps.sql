@@ -622,6 +622,7 @@ CREATE TABLE pscheduler_membership (
     key text NOT NULL,
     test text NOT NULL,
     spec jsonb NOT NULL,
+    test_there jsonb NOT NULL,
     participant smallint NOT NULL,
     tool text NOT NULL,
     state text NOT NULL CHECK (state IN ('posting', 'standing', 'lost', 'ending')),
@@ -634,7 +635,10 @@ COMMENT ON TABLE pscheduler_membership IS
 COMMENT ON COLUMN pscheduler_membership.node IS 'The host, by its identity. The row stays if the node is removed, until its task there has ended.';
 COMMENT ON COLUMN pscheduler_membership.attempt IS 'Counts the tasks of a revision: a task that was deleted there cannot be posted again.';
 COMMENT ON COLUMN pscheduler_membership.key IS 'Whoever has it may change the task there.';
-COMMENT ON COLUMN pscheduler_membership.tool IS 'Name of the tool there.';
+COMMENT ON COLUMN pscheduler_membership.test_there IS 'The test with its spec in the words of the host.';
+COMMENT ON COLUMN pscheduler_membership.participant IS
+'The place of the host; 0 if it measures alone, so that it leads each run as a task of its own.';
+COMMENT ON COLUMN pscheduler_membership.tool IS 'Name of the tool there; empty if it measures alone.';
 COMMENT ON COLUMN pscheduler_membership.state IS
 'posting: written before it is sent; lost: the host does not know it any more; ending: it is to be deleted there.';
 COMMENT ON COLUMN pscheduler_membership.duration IS 'How long the host books for a run.';

@@ -1,16 +1,16 @@
 -- write_membership --
 -- Before the task is posted, so that whatever becomes of the request it can be deleted there.
 INSERT INTO pscheduler_membership (
-    task_there, task_id, node, revision, attempt, key, test, spec, participant, tool, state, written_at
+    task_there, task_id, node, revision, attempt, key, test, spec, test_there, participant, tool, state, written_at
 )
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 'posting', $11)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 'posting', $12)
 ON CONFLICT DO NOTHING
 RETURNING task_there;
 
 -- membership --
 -- The newest task of a revision; of the newest revision, if none is named.
 SELECT
-    task_there, task_id, node, revision, attempt, key, test, spec, participant, tool, state, duration
+    task_there, task_id, node, revision, attempt, key, test, spec, test_there, participant, tool, state, duration
 FROM pscheduler_membership
 WHERE task_id = $1 AND node = $2 AND ($3::integer IS NULL OR revision = $3)
 ORDER BY revision DESC, attempt DESC
@@ -33,7 +33,7 @@ WHERE task_id = $1 AND node = $2 AND ($3::integer IS NULL OR (revision, attempt)
 SELECT
     pscheduler_membership.task_there, pscheduler_membership.task_id, pscheduler_membership.node, pscheduler_membership.revision,
     pscheduler_membership.attempt, pscheduler_membership.key, pscheduler_membership.test, pscheduler_membership.spec,
-    pscheduler_membership.participant, pscheduler_membership.tool, pscheduler_membership.state, pscheduler_membership.duration
+    pscheduler_membership.test_there, pscheduler_membership.participant, pscheduler_membership.tool, pscheduler_membership.state, pscheduler_membership.duration
 FROM pscheduler_membership
 WHERE
     pscheduler_membership.state = 'ending'
@@ -44,14 +44,27 @@ ORDER BY pscheduler_membership.written_at
 LIMIT 100;
 
 -- over_there --
--- The hosts whose tasks belong to tasks that have ended here, were never stored, or were deleted.
+-- The tasks there whose tasks have ended here; those that are not here, or not any more, only after a while.
 UPDATE pscheduler_membership SET state = 'ending'
 WHERE
-    pscheduler_membership.state <> 'ending' AND pscheduler_membership.written_at < $1
+    pscheduler_membership.state <> 'ending'
     AND NOT EXISTS (
         SELECT FROM task WHERE task.id = pscheduler_membership.task_id AND task.state IN ('active', 'paused')
     )
-RETURNING pscheduler_membership.task_there;
+    AND (
+        pscheduler_membership.written_at < $1
+        OR EXISTS (SELECT FROM task WHERE task.id = pscheduler_membership.task_id)
+    );
+
+-- drop_over --
+-- The bookings of runs that are over here before they began there.
+UPDATE pscheduler_booking SET state = 'dropping', next_at = $1
+WHERE
+    pscheduler_booking.state = 'kept'
+    AND NOT EXISTS (
+        SELECT FROM run
+        WHERE run.id = pscheduler_booking.run_id AND run.state IN ('booked', 'set-aside', 'running', 'merging')
+    );
 
 -- forget_membership --
 DELETE FROM pscheduler_membership WHERE task_there = $1;
@@ -128,7 +141,8 @@ SELECT
     pscheduler_booking.run_there, pscheduler_booking.task_there, pscheduler_booking.run_id, pscheduler_booking.exchange,
     pscheduler_booking.starts_at, pscheduler_booking.ends_at, pscheduler_booking.state, pscheduler_booking.data,
     pscheduler_booking.reason, pscheduler_booking.next_at, pscheduler_membership.node, pscheduler_membership.key,
-    pscheduler_membership.task_id, pscheduler_membership.tool, pscheduler_membership.spec, pscheduler_membership.participant
+    pscheduler_membership.task_id, pscheduler_membership.tool, pscheduler_membership.test, pscheduler_membership.spec,
+    pscheduler_membership.participant
 FROM pscheduler_booking
 INNER JOIN pscheduler_membership ON pscheduler_booking.task_there = pscheduler_membership.task_there
 WHERE

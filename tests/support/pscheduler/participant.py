@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
@@ -17,7 +18,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from pathlib import Path
 from typing import Any, Self
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from aiohttp import web
 
@@ -32,14 +33,19 @@ CLASSES = {
     "idleex": "exclusive",
     "idle": "background",
     "simplestream": "background",
+    "rtt": "background",
 }
 TOOLS = {
     "throughput": "iperf3",
     "idle": "sleep",
     "idleex": "sleep",
     "simplestream": "simplestreamer",
+    "rtt": "ping",
 }
 OVER = frozenset({"finished", "failed", "missed", "preempted", "canceled", "nonstart"})
+_ANSWER = re.compile(
+    r"from (?P<ip>\S+): icmp_seq=(?P<seq>\d+) ttl=(?P<ttl>\d+) time=(?P<ms>[\d.]+)"
+)
 IPERF3_MORE_S = 9
 """The time that pScheduler books for iperf3 beyond the duration: for both ends to come and go."""
 
@@ -74,6 +80,7 @@ class Run:
     data: JsonObject = field(default_factory=dict)
     data_full: list[Any] | None = None
     result: JsonObject | None = None
+    merged: JsonObject | None = None
     work: asyncio.Task[None] | None = None
 
 
@@ -106,6 +113,10 @@ class Task:
         if self.test == "throughput":
             omit = _duration(spec.get("omit", "PT0S"))
             return omit + _duration(spec.get("duration", "PT10S")) + IPERF3_MORE_S * times.SECOND
+        if self.test == "rtt":
+            return (
+                _duration(spec.get("interval", "PT1S")) * int(spec.get("count", 5)) + times.SECOND
+            )
         if self.test == "simplestream":
             wanted = spec.get("timeout")
             return _duration(wanted) if wanted else 5 * times.SECOND
@@ -225,6 +236,9 @@ class StandIn:
                 web.get(f"{base}/schedule-horizon", self._horizon),
                 web.get(f"{base}/tools", self._tools),
                 web.get(f"{base}/schedule", self._schedule),
+                web.get(f"{base}/tasks", self._listed),
+                web.post(f"{base}/tasks", self._post),
+                web.get(f"{task}/runs/first", self._first),
                 web.get(task, self._task),
                 web.post(task, self._join),
                 web.delete(task, self._end),
@@ -320,6 +334,32 @@ class StandIn:
         self.tasks[number] = Task(number, document, place, document.get("_key"))
         return web.Response(text=str(request.url.with_query(None)))
 
+    async def _post(self, request: web.Request) -> web.Response:
+        """Take a task that it leads itself, and schedule its run at once."""
+        document = await request.json()
+        task = Task(uuid4(), document, 0, document.get("_key"))
+        starts_at = times.parse_instant(document["schedule"]["start"])
+        run = Run(uuid4(), starts_at, starts_at + task.duration)
+        if Fault.TAKES_NOTHING in self.faults or self._conflicts(task, run):
+            run.state = "nonstart"
+        self.tasks[task.id] = task
+        task.runs[run.id] = run
+        run.work = asyncio.create_task(self._measure(task, run))
+        if Fault.DIES_AFTER_BOOKING in self.faults:
+            self._die(request, Fault.DIES_AFTER_BOOKING)
+        return _json(f"{self.url}/tasks/{task.id}")
+
+    async def _listed(self, request: web.Request) -> web.Response:
+        wanted = json.loads(request.query["json"])["reference"]
+        found = [each for each in self.open_tasks if each.document.get("reference") == wanted]
+        return _json([f"{self.url}/tasks/{task.id}" for task in found])
+
+    async def _first(self, request: web.Request) -> web.Response:
+        task = self._known(request)
+        if not task.runs:
+            raise web.HTTPNotFound(text="Not found\n")
+        return await self._told(request, task, next(iter(task.runs.values())), "wait-merged")
+
     async def _end(self, request: web.Request) -> web.Response:
         task = self._known(request, writes=True)
         task.enabled = False
@@ -343,8 +383,11 @@ class StandIn:
 
     async def _run(self, request: web.Request) -> web.Response:
         task, run = self._booked(request)
+        return await self._told(request, task, run, "wait-local")
+
+    async def _told(self, request: web.Request, task: Task, run: Run, waits: str) -> web.Response:
         patience = int(request.query.get("wait", "0"))
-        if request.query.get("wait-local", "") in {"true", "True", "1"} and run.work is not None:
+        if request.query.get(waits, "") in {"true", "True", "1"} and run.work is not None:
             await asyncio.wait({run.work}, timeout=patience)
         return _json(
             {
@@ -357,7 +400,8 @@ class StandIn:
                 "state": run.state,
                 "state-display": run.state.capitalize(),
                 "result": run.result,
-                "errors": None,
+                "result-merged": None if run.result is None else run.merged,
+                "errors": "Too busy" if run.state == "nonstart" else None,
             }
         )
 
@@ -454,16 +498,41 @@ class StandIn:
         run.state = "running"
         if task.test == "throughput":
             measured = await self._iperf3(task)
+        elif task.test == "rtt":
+            measured = await self._ping(task)
         elif task.test == "simplestream":
             measured = await self._simplestream(run)
         else:
             measured = await self._sleep(task, run)
         run.result = measured
+        if task.test == "idle":
+            run.merged = {"schema": 1, "succeeded": True, "duration": task.spec["duration"]}
+        elif task.test == "rtt":
+            run.merged = measured["result"]
         run.state = "finished" if measured["succeeded"] else "failed"
 
     async def _sleep(self, task: Task, run: Run) -> JsonObject:
         await self.clock.sleep_until(run.starts_at + _duration(task.spec["duration"]))
         return _done({"time-slept": task.spec["duration"]})
+
+    async def _ping(self, task: Task) -> JsonObject:
+        count, interval = int(task.spec["count"]), _duration(task.spec["interval"]) / times.SECOND
+        argv = ["ping", "-n", "-c", str(count), "-i", str(interval), task.spec["dest"]]
+        async with _program(argv) as process:
+            stdout, _ = await process.communicate()
+        trips = [
+            {
+                "seq": int(found["seq"]),
+                "length": 64,
+                "ip": found["ip"],
+                "ttl": int(found["ttl"]),
+                "rtt": f"PT{float(found['ms']) / 1000:.6f}S",
+            }
+            for found in _ANSWER.finditer(stdout.decode())
+        ]
+        lost = count - len(trips)
+        counts = {"sent": count, "received": len(trips), "lost": lost, "loss": lost / count}
+        return _done({"succeeded": True, "roundtrips": trips, **counts})
 
     async def _iperf3(self, task: Task) -> JsonObject:
         port, idle_s = str(self.iperf3_port), _duration(task.spec["duration"]) // times.SECOND
