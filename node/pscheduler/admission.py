@@ -174,6 +174,7 @@ class TaskPoster:
 
 def _notes(task: PostedTask) -> Iterator[str]:
     """Yield what is done otherwise here than the document asks for."""
+    yield from LANGUAGES[task.test].notes(task.spec)
     if "max-runs" in task.document["schedule"]:
         yield "max-runs counts runs that took place; those that found no time do not count."
     if "keep-after-archive" in task.document:

@@ -31,7 +31,7 @@ def tasks(a: Outsider, b: Outsider) -> dict[str, tuple[str, ...]]:
         "psresponse": ("--dest", b.address),
         "rtt": ("--dest", b.address, "--count", "3", "--interval", "PT0.2S"),
         "simplestream": (*pair, "--test-material", "Hello"),
-        "throughput": (*pair, "--duration", "PT1S", "--parallel", "2"),
+        "throughput": (*pair, "--duration", "PT1S", "--parallel", "2", "--link-rtt", "5"),
         "trace": ("--dest", b.address, "--hops", "3", "--wait", "PT1S"),
     }
 
@@ -61,6 +61,8 @@ async def test_each_is_measured_and_printed(a: Outsider, b: Outsider) -> None:
     """Words become a spec, a task and a run, whose result is printed in text and told as JSON."""
     command = CommandLine(facade_of(a.url))
     urls = {test: await command.post(test, *words) for test, words in tasks(a, b).items()}
+    detail = (await command.get(urls["throughput"], detail=True))["detail"]
+    assert "link-rtt makes no difference: it is for booking time alone" in detail["diags"]
     for test, url in urls.items():
         run = await merged(command, url)
         assert run["state"] == "finished", json.dumps([test, run])
