@@ -277,7 +277,10 @@ NOT_SIMULATED = {
     "limit_reached",
     "lead_process",
     "lead_absence",
-    # Nothing is led from outside.
+    # No host there runs pScheduler, and no client of it posts anything.
+    "pscheduler_booking",
+    "pscheduler_membership",
+    "pscheduler_task",
     "pscheduler_run",
     # Nobody asks what simulated meshes deliver.
     "mesh_day",

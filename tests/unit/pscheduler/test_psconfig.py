@@ -521,7 +521,7 @@ def _places(value: Any, *steps: Any) -> Iterator[tuple[Any, ...]]:
 
 @pytest.mark.parametrize("junk", [None, True, -1, 1e300, "", "{% x", [], {}, [[]], {"a": {"b": 1}}])
 def test_no_template_breaks_the_translation(junk: Any) -> None:
-    """Whatever stands in a place of a template, there is a mesh file, or faults with places."""
+    """A template with anything in any place leads to a mesh file, or to faults with places."""
     for steps in list(_places(RICH)):
         template = json.loads(json.dumps(RICH))
         place = template
