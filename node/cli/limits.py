@@ -13,6 +13,7 @@ from node.cli.groups import CommandGroup
 from node.cli.invocation import Invocation, global_options
 from node.cli.output import Column, RecordLayout
 from node.cli.session import Session, asks_node
+from node.cli.times import local
 from node.mesh.findings import line_of
 from node.model.errors import InvalidDocument
 from node.model.host_limits.document import known_limits
@@ -124,7 +125,7 @@ async def try_task(session: Session, file: str, lead: str) -> int:
 
 def _view(shown: Mapping[str, Any]) -> str:
     place = shown["file"] or "no file: the default"
-    lines = [f"# {place}, read at {shown['loaded_at']}"]
+    lines = [f"# {place}, read at {local(shown['loaded_at'])}"]
     if shown["fault"]:
         lines.append(f"# ✗ not taken at {shown['fault_at']}: {shown['fault']}")
     if shown["refused_tasks"]:

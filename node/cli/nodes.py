@@ -21,7 +21,7 @@ from node.cli.output import (
     flat,
     pairs,
     plural,
-    printable,
+    readable,
 )
 from node.cli.servers import confirm, require_terminal
 from node.cli.session import ReadingSession, Session, asks_node, reads_node
@@ -59,11 +59,16 @@ def _percent(value: float | None) -> str:
     return "" if value is None else f"{value:g} %"
 
 
+def _other_kind(node: Record) -> str:
+    """Return what a node is that is none of Parley."""
+    return "" if node["kind"] in {None, NodeKind.PARLEY} else str(node["kind"])
+
+
 NODE = RecordLayout(
     model="node.model.wire.nodes:Node",
     columns=(
         Column("node", lambda node: node["name"] + (" (this)" if node["is_self"] else "")),
-        Column("kind", lambda node: node["kind"]),
+        Column("kind", _other_kind, optional=True),
         Column("address", lambda node: node["address"]),
         Column("url", lambda node: node["url"] or "pull"),
         Column("seen", _reached),
@@ -500,7 +505,7 @@ def test_view(test: Record) -> str:
     spec = test["spec"]
     needed = spec.get("required", ())
     rows = [
-        (f"  {name}", _default(name, field, needed), printable(field.get("description", "")))
+        (f"  {name}", _default(name, field, needed), readable(field.get("description", "")))
         for name, field in spec.get("properties", {}).items()
     ]
     head = f"{test['name']}: {test['title']}\ntools here: {' '.join(test['tools']) or 'none'}"
@@ -510,7 +515,7 @@ def test_view(test: Record) -> str:
 def _default(name: str, field: Mapping[str, Any], needed: tuple[str, ...]) -> str:
     if name in needed:
         return "required"
-    return flat(field.get("default")) or "-"
+    return readable(flat(field.get("default"))) or "-"
 
 
 @click.group("tool", cls=CommandGroup)

@@ -193,6 +193,12 @@ async def test_tasks_are_exported_and_created_again(ask: Command, a: Asker, tmp_
     file.write_text(exported.out)
     [task] = json.loads(exported.out)["tasks"]
     assert task["document"]["schedule"]["repeat"] == "PT1H"
+    other = tmp_path / "tasks.yaml"
+    other.write_text((await ask("task", "export", task["id"], "-o", "yaml")).out)
+    assert other.read_text().startswith("parley_export: 1\n")
+    assert (await ask("task", "import", str(other), "--dry-run")).out == (
+        await ask("task", "import", str(file), "--dry-run")
+    ).out
     tried = await ask("task", "import", str(file), "--dry-run")
     assert [(it["was"], it["id"]) for it in json.loads(tried.out)] == [(task["id"], "")]
     made = json.loads((await ask("task", "import", str(file))).out)
