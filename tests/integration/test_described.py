@@ -25,7 +25,8 @@ async def test_answers_are_as_they_are_described(
         a.node.openapi = describe(ROUTES, "1", registered_tests())
         url, work = str(a.node.card.url), tmp_path / "schemathesis"
         work.mkdir()
-        found = await ask(url, "secret", work, examples=4, seed=1, only=["Reservations", "Archives"])
+        tags = ["Reservations", "Archives"]
+        found = await ask(url, "secret", work, examples=4, seed=1, only=tags)
         served = sum(a.node.served.values())
     assert found.failures == [], found.text
     assert found.errors == [], found.text
