@@ -39,6 +39,7 @@ _BODIES: web.AppKey[Bodies] = web.AppKey("bodies")
 _TABLE: web.AppKey[RouteTable] = web.AppKey("table")
 _ROUTE: web.RequestKey[Route] = web.RequestKey("route")
 _FORBIDDEN = frozenset({403, 429})
+_UNABLE, _UNABLE_TEXT = 422, "Unable to complete request: "
 
 log = structlog.get_logger()
 
@@ -133,7 +134,9 @@ async def refusals(request: web.Request, handler: Handler) -> web.StreamResponse
 
 def _refusal(request: web.Request, error: Exception) -> web.Response:
     if isinstance(error, Refusal):
-        return answers.of_text(error.text, status=error.status)
+        unable = error.status == _UNABLE and not error.text.startswith(_UNABLE_TEXT)
+        text = f"{_UNABLE_TEXT}{error.text}" if unable else error.text
+        return answers.of_text(text, status=error.status)
     explained = error if isinstance(error, ParleyError) else fault_of(error)
     if explained is None:
         log.error("request failed", method=request.method, path=request.path, exc_info=error)

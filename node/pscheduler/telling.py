@@ -69,7 +69,8 @@ class ToldTask:
         """Return the document; private members are null unless the ``whole`` one is asked for."""
         if self.document is None:
             return documents.generated_task(self.task.terms, self.spoken)
-        return self.document if whole else dict(posted.sanitised(self.document))
+        told = {k: v for k, v in self.document.items() if k != "participants"}
+        return told if whole else dict(posted.sanitised(told))
 
     def static_detail(self, host: str) -> Document:
         """Return the facts that do not change."""
@@ -184,7 +185,11 @@ class Teller:
             pieces: Sequence[Record] = ()
             if told.streams:
                 pieces = await pscheduler.intervals(
-                    connection, told.id, wanted.ends_after, wanted.starts_before, _INTERVALS_MAX
+                    connection,
+                    told.id,
+                    wanted.ends_after if wanted.starts_after is None else wanted.starts_after,
+                    wanted.ends_by if wanted.starts_before is None else wanted.starts_before,
+                    _INTERVALS_MAX,
                 )
         now = self._node.clock.now()
         found = [told_run(dict(row), told.task, now) for row in rows]

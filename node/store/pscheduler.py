@@ -91,7 +91,7 @@ async def count_by_state(
 
 
 async def last_runs(connection: Connection) -> tuple[int | None, int | None]:
-    """Return when the last run has finished, and when the latest booked one starts."""
+    """Return when the last run has finished, and when the latest one was booked."""
     [row] = await connection.fetch(_SQL["last_runs"])
     return (row["finished"], row["scheduled"])
 

@@ -33,9 +33,7 @@ def _wait_s(call: Call, default: float) -> float:
 async def listed(call: Call) -> web.StreamResponse:
     """GET: the URLs of a task's runs, by time."""
     task = await told(call)
-    since = call.query.instant("start")
-    if call.query.flag("upcoming"):
-        since = max(since or 0, call.facade.node.clock.now())
+    start, now = call.query.instant("start"), call.facade.node.clock.now()
     limit = call.query.integer("limit")
     if limit is not None and limit < 1:
         raise invalid("Argument 'limit' must be at least 1.")
@@ -43,8 +41,9 @@ async def listed(call: Call) -> web.StreamResponse:
         task,
         ToldFilter(
             task.id,
-            ends_after=since,
-            starts_before=call.query.instant("end"),
+            ends_after=now if call.query.flag("upcoming") else None,
+            starts_after=None if start is None else start - 1,
+            ends_by=call.query.instant("end"),
             limit=min(limit or _RUNS_MAX, _RUNS_MAX),
         ),
     )
@@ -71,10 +70,11 @@ async def _found(call: Call, task: ToldTask) -> ToldRun:
         raise invalid("Cannot wait on local and merged results")
     seconds = _wait_s(call, WAIT_S)
     word = call.words["run"]
-    if word in {"first", "next"}:
-        return await _in_time(call, task, word, min(2 * seconds, WAIT_MAX_S))
-    run = uuid_of(word, "Run")
-    return await awaited(call, task, run, seconds if local or merged else 0)
+    waits = seconds if local or merged else 0
+    if word not in {"first", "next"}:
+        return await awaited(call, task, uuid_of(word, "Run"), waits)
+    found = await _in_time(call, task, word, min(2 * seconds, WAIT_MAX_S))
+    return found if found.state == "nonstart" else await awaited(call, task, found.id, waits)
 
 
 async def awaited(call: Call, task: ToldTask, run: UUID, seconds: float) -> ToldRun:
@@ -106,9 +106,7 @@ async def _in_time(call: Call, task: ToldTask, word: str, seconds: float) -> Tol
     run = await until(node, look, seconds)
     if run is None:
         raise Refusal(404, "No such run")
-    if run.trying or run.outcome is None:
-        return run
-    return run if run.state not in {"finished", "failed"} else await teller.run(task, run.id)
+    return run
 
 
 async def result(call: Call) -> web.StreamResponse:
@@ -117,7 +115,11 @@ async def result(call: Call) -> web.StreamResponse:
     form = call.query.text("format") or _FORMATS[0]
     if form not in _FORMATS:
         raise invalid(f"Unsupported format '{form[:60]}'; there are: {', '.join(_FORMATS)}")
-    run = await awaited(call, task, uuid_of(call.words["run"], "Run"), _wait_s(call, _AT_ONCE_S))
+    if call.words["run"] == "first":
+        identifier = (await _in_time(call, task, "first", 0)).id
+    else:
+        identifier = uuid_of(call.words["run"], "Run")
+    run = await awaited(call, task, identifier, _wait_s(call, _AT_ONCE_S))
     merged = documents.result_of(run, task.spoken)
     if merged is None:
         raise Refusal(404, "No result available")

@@ -48,7 +48,7 @@ WHERE ($1::timestamptz IS NULL OR run_gap.ends_at > $1) AND ($2::timestamptz IS 
 -- last_runs --
 SELECT
     (SELECT max(finished_at) FROM run WHERE state = 'finished') AS finished,
-    (SELECT max(starts_at) FROM run WHERE state = 'booked') AS scheduled;
+    (SELECT max(created_at) FROM run WHERE state <> 'waiting') AS scheduled;
 
 -- told_run --
 SELECT
@@ -111,6 +111,6 @@ INNER JOIN task ON run.task_id = task.id
 WHERE
     run.task_id = $1 AND run_interval.merged_at IS NOT NULL
     AND ($2::timestamptz IS NULL OR run_interval.ends_at > $2)
-    AND ($3::timestamptz IS NULL OR run_interval.ends_at < $3)
+    AND ($3::timestamptz IS NULL OR run_interval.ends_at <= $3)
 ORDER BY run_interval.starts_at, run_interval.run_id
 LIMIT $4;

@@ -20,6 +20,7 @@ from node.trust.tls import unchecked
 
 AGENT = {"User-Agent": "PycURL/7.45.2 libcurl/7.88.1 OpenSSL/3.0.15", "Accept": "*/*"}
 RUNS = "pending on-deck running cleanup finished overdue missed failed preempted nonstart"
+ARCHIVED_WITHIN = 5 * times.SECOND
 TROUBLESHOT = ("/tests", "/tools", "/archivers", "/contexts")
 
 
@@ -236,10 +237,19 @@ class CommandLine:
         status = await self.get(self.url("/status"))
         for service in ("ticker", "scheduler", "runner", "archiver"):
             assert status["services"][service]["overdue"] is None
-        drop = {"archiver": "bitbucket", "data": {}}
-        url = await self.post("idle", "--duration", "PT1S", archives=[drop, drop])
-        run = await self.get(f"{url}/runs/first")
+        drop = {"archiver": "bitbucket", "data": {}, "ttl": "PT1M"}
+        idle = {"type": "idle", "spec": {"duration": "PT1S", "schema": 1}}
+        named = [drop, drop]
+        task = {"schema": 1, "test": idle, "schedule": {}, "archives": named}
+        reply = await self.request("POST", self.url("/tasks"), body=task)
+        assert reply.status == 200, reply
+        first = (await self.get(f"{reply.json}?detail"))["detail"]["first-run-href"]
+        run = await self.get(first)
         await self._until(run["end-time"])
-        run = await self.get(run["href"], wait_merged=True)
-        assert run["state"] == "finished", run
-        assert [each["archived"] and each["completed"] for each in run["archivings"]] == [True] * 2
+        run = await self.get(first, wait_merged=True)
+        assert (await self.get(run["result-href"], wait_merged=True))["succeeded"], run
+        ends = self.clock.now() + ARCHIVED_WITHIN
+        while not all(each["archived"] and each["completed"] for each in run["archivings"]):
+            assert self.clock.now() < ends, run["archivings"]
+            run = await self.get(first)
+        assert len(run["archivings"]) == len(named)
