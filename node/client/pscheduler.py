@@ -212,7 +212,7 @@ class PschedulerHost:
         if wait_s:
             query |= {"wait-local": "true", "wait": str(wait_s)}
         path = f"/tasks/{task}/runs/{run}"
-        return await self._document("GET", path, "a run", query, patience_s=_PROMPT_S + wait_s)
+        return self._run(await self._json("GET", path, query, _PROMPT_S + wait_s))
 
     async def first_run(self, task: UUID, key: str, wait_s: int = 0) -> JsonObject:
         """Return the first run of a task that it leads; with ``wait_s``, once it is merged.
@@ -223,7 +223,23 @@ class PschedulerHost:
         if wait_s:
             query |= {"wait-merged": "true"}
         path = f"/tasks/{task}/runs/first"
-        return await self._document("GET", path, "a run", query, patience_s=_PROMPT_S + 2 * wait_s)
+        return self._run(await self._json("GET", path, query, _PROMPT_S + 2 * wait_s))
+
+    def _run(self, answered: Any) -> JsonObject:
+        """Return a run whose members are of the types that the callers rely on, or absent."""
+        run: JsonObject = self._checked(answered, dict, "a run")
+        kinds = {
+            "state": str,
+            "errors": str,
+            "participant-data": dict,
+            "result": dict,
+            "result-merged": dict,
+        }
+        return {
+            name: value
+            for name, value in run.items()
+            if name not in kinds or isinstance(value, kinds[name])
+        }
 
     async def tasks_with(self, reference: JsonObject) -> list[UUID]:
         """Return the tasks that have this in their reference and were not deleted."""
@@ -252,7 +268,7 @@ class PschedulerHost:
         """Return the entries of its schedule that are runs of a task, by run."""
         query = {"task": str(task), "start": instant_text(since), "end": instant_text(until)}
         listed = self._checked(await self._json("GET", "/schedule", query), list, "its schedule")
-        return {self._run_of(each): each for each in listed if isinstance(each, dict)}
+        return {self._run_of(each): self._run(each) for each in listed if isinstance(each, dict)}
 
     def _run_of(self, entry: JsonObject) -> UUID:
         href = str(entry.get("href", ""))
@@ -308,8 +324,9 @@ class PschedulerHost:
 
     def _parsed(self, body: bytes) -> Any:
         try:
-            return json.loads(body)
-        except ValueError as error:
+            # Our database keeps no NUL, and nothing that is meant has one.
+            return json.loads(body.replace(b"\\u0000", b"\\ufffd"))
+        except (ValueError, RecursionError) as error:
             raise PeerAnswered(f"{self.name} sent an answer that is not JSON") from error
 
     async def _send(

@@ -12,7 +12,14 @@ import pytest
 from node.client.pscheduler import OfferedTool, PschedulerHost, PschedulerHosts
 from node.clock import SystemClock
 from node.model import times
-from node.model.errors import Conflict, NotAllowed, NotFound, PeerUnreachable, RequestError
+from node.model.errors import (
+    Conflict,
+    NotAllowed,
+    NotFound,
+    PeerAnswered,
+    PeerUnreachable,
+    RequestError,
+)
 from tests.support.pscheduler.participant import Fault, StandIn, free_ports
 
 KEY = "secret"
@@ -107,3 +114,26 @@ async def test_a_host_that_dies_while_it_books_cannot_be_reached(
     with pytest.raises(PeerUnreachable, match=r"127\.0\.0\.1"):
         await host.book(task, uuid4(), KEY, soon())
     assert len(stand_in.booked) == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "[" * 100_000,
+        '{"state": ["pending"], "participant-data": 7, "result": "x", "errors": {}}',
+        "null",
+        '"text"',
+        "7",
+    ],
+)
+async def test_odd_answers_are_told_as_such(
+    host: PschedulerHost, stand_in: StandIn, answer: str
+) -> None:
+    """A document that is not what pScheduler tells is an error, or lacks what cannot be read."""
+    task = await joined(host)
+    stand_in.odd = answer
+    try:
+        run = await host.run(task, uuid4(), KEY)
+    except PeerAnswered:
+        return
+    assert run == {}

@@ -13,6 +13,7 @@ import pytest
 import pytest_asyncio
 
 from node.model import times
+from node.model.errors import NotFound, RefusedByParticipant
 from node.model.wire.nodes import NodeAddition
 from node.model.wire.tasks import TaskDocument, TaskPatch
 from node.pscheduler.leading.hosts import PschedulerNodes
@@ -309,6 +310,21 @@ async def test_a_comparison_finds_what_is_missing_there(mixed: Mixed) -> None:
     assert await mixed.compare() == []
 
 
+async def test_after_a_restore_it_confirms_what_it_still_has(mixed: Mixed) -> None:
+    """A lead whose database was restored begins what the host still has, and nothing else."""
+    await mixed.create()
+    await mixed.plan()
+    [run] = await mixed.runs()
+    known = mixed.a.node.directory.find("ps.example")
+    assert known is not None
+    peer = mixed.foreign.peer(known)
+    booked = await peer.booked_run(run)
+    assert (booked.lead, booked.starts_at) == (mixed.a.identity, HOUR)
+    mixed.host.preempt(mixed.host.runs[0])
+    with pytest.raises(NotFound, match="has no run"):
+        await peer.booked_run(run)
+
+
 async def test_what_it_measures_alone_is_posted_run_by_run(mixed: Mixed) -> None:
     """Each run is a task of the host; one whose answer was lost is found and deleted."""
     mixed.host.faults.add(Fault.DIES_AFTER_BOOKING)
@@ -345,6 +361,6 @@ async def test_a_run_that_finds_no_time_alone_is_displaced_with_its_reason(mixed
 
 async def test_it_takes_part_only_behind_a_node_of_parley(mixed: Mixed) -> None:
     """A task whose first participant is the host is refused with the reason, and not posted."""
-    with pytest.raises(Exception, match="takes part only behind a node of Parley"):
+    with pytest.raises(RefusedByParticipant, match="takes part only behind a node of Parley"):
         await mixed.create(participants=["ps.example", "a"])
     assert mixed.host.tasks == {}

@@ -242,7 +242,7 @@ class ForeignBookings:
         Who does not answer may measure all the same, so the run begins here, too.
         """
         try:
-            run = await self._run(row)
+            run = await self.run_of(row)
         except NotFound:
             await self._lose(row, "does not have the run any more, and had not told so")
             return
@@ -259,7 +259,11 @@ class ForeignBookings:
         async with self._database.connection() as connection:
             await store.begin(connection, row.run_there, fetched_at)
 
-    async def _run(self, row: BookedThere, wait_s: int = 0) -> JsonObject:
+    async def run_of(self, row: BookedThere, wait_s: int = 0) -> JsonObject:
+        """Return a run as its host has it; with ``wait_s``, once it has its result, or as it is.
+
+        :raises NotFound: the host does not have it.
+        """
         host = self._services.host_of(row.node)
         if row.participant == DELEGATED:
             return await delegation.run_of(host, row, wait_s)
@@ -279,7 +283,7 @@ class ForeignBookings:
         """Fetch the part of a run that is over; ask again until it is there."""
         now = self._clock.now()
         try:
-            run = await self._run(row, _FETCH_WAIT_S)
+            run = await self.run_of(row, _FETCH_WAIT_S)
         except NotFound:
             await self._receive(row, None, "it does not have the run any more")
             return

@@ -103,6 +103,7 @@ class PschedulerParticipant:
         """``bookings`` takes back there what has to be taken back."""
         self.identity = identity
         self.name = name
+        self._lead = core.identity
         self._database = core.database
         self._clock = core.clock
         self._host = host
@@ -431,12 +432,20 @@ class PschedulerParticipant:
         return found
 
     async def booked_run(self, run: UUID) -> BookedRun:
-        """Raise, for it does not tell other participants what it has booked.
+        """Return a run that this node leads if the host still has it.
 
-        :raises NotFound: always.
+        It tells no node of runs that another one leads.
+
+        :raises NotFound: it does not have it, or another node leads it.
         """
-        msg = f"{self.name} does not tell other participants of run {run}: it runs pScheduler"
-        raise NotFound(msg)
+        async with self._database.connection() as connection:
+            rows = await store.of_run(connection, self.identity, run)
+        for row in rows:
+            if row.state in {BookingState.KEPT, BookingState.BEGUN}:
+                there = await self._bookings.run_of(row)
+                if there.get("state") not in _LOST:
+                    return BookedRun(task=row.task, lead=self._lead, starts_at=row.starts_at)
+        raise NotFound(f"{self.name} has no run {run} that this node leads")
 
     async def confirm(self, request: ConfirmationRequest) -> ConfirmationAnswer:  # noqa: ARG002
         """Look whether it answers; it has nothing to say about its own tasks by this way."""

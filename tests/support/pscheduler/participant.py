@@ -136,6 +136,8 @@ class StandIn:
         self.go_on = asyncio.Event()
         self.waiting = asyncio.Event()
         """Set once a booking waits for :attr:`go_on`."""
+        self.odd: str | None = None
+        """A text that it answers to everything, if set."""
         self._called = asyncio.Event()
         self.iperf3_port = port + 1
         self._port = port
@@ -255,6 +257,8 @@ class StandIn:
         self, request: web.Request, handler: Callable[[web.Request], Any]
     ) -> web.StreamResponse:
         """Record the call, answer errors as text, and close the connection."""
+        if self.odd is not None:
+            return web.Response(text=self.odd, content_type="application/json")
         self.calls.append(f"{request.method} {request.path.removeprefix('/pscheduler')}")
         try:
             response: web.StreamResponse = await handler(request)
