@@ -27,7 +27,10 @@ _RECEIVED_MAX = 65_536
 
 
 def _storable(value: object) -> object:
-    return value.replace("\x00", "\N{REPLACEMENT CHARACTER}") if isinstance(value, str) else value
+    """Replace what no database keeps: NUL, and halves of surrogate pairs."""
+    if not isinstance(value, str):
+        return value
+    return value.encode("utf-8", "replace").decode().replace("\x00", "\N{REPLACEMENT CHARACTER}")
 
 
 StreamText = Annotated[str, BeforeValidator(_storable), Field(max_length=_RECEIVED_MAX)]

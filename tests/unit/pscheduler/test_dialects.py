@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given, strategies
 
 from node.plugins.contracts import Output, Part
 from node.plugins.tests import throughput
 from node.plugins.tools.iperf3 import TOOL
 from node.pscheduler.dialects import idle, simplestreamer
 from node.pscheduler.dialects.iperf3 import DIALECT
-from node.pscheduler.dialects.registry import dialects_of
+from node.pscheduler.dialects.registry import DIALECTS, dialects_of
 from node.pscheduler.refusals import Refusal
 from node.pscheduler.tests.contract import PartOutcome
 from tests.golden.recorded import output
@@ -146,6 +147,8 @@ def test_a_text() -> None:
     wrong = {"succeeded": True, "result": {"received": 5, "elapsed-time": "PT1S"}}
     assert "no valid text" in (speak.heard(1, {}, wrong).reason or "")
     assert speak.data(1, {"port": 5890}, None) == {"listen-port": 5890}
+    odd = {"succeeded": True, "result": {"received": "a\ud800\x00", "elapsed-time": "PT1S"}}
+    assert (speak.heard(1, {}, odd).result or {})["received"] == "a?\N{REPLACEMENT CHARACTER}"
     with pytest.raises(Refusal, match="listen-port"):
         speak.understood(1, {})
 
@@ -179,3 +182,30 @@ def test_both_ends_merge() -> None:
     merged = throughput.TEST.merge(spec, [Part(0, "a", client), Part(1, "b", heard.result)])
     assert merged.succeeded
     assert isinstance(output("iperf3", "tcp-client"), Output)
+
+
+JSON = strategies.recursive(
+    strategies.none() | strategies.booleans() | strategies.integers() | strategies.floats()
+    | strategies.text(strategies.characters(), max_size=20),
+    lambda inner: strategies.lists(inner, max_size=3)
+    | strategies.dictionaries(
+        strategies.sampled_from(
+            ["succeeded", "diags", "error", "result", "time-slept", "sent", "received", "dawdled"]
+        ),
+        inner,
+        max_size=4,
+    ),
+    max_leaves=8,
+)  # fmt: skip
+
+
+@given(result=JSON, diags=JSON | strategies.sampled_from(['{"end": {}}', '{"end": {"sum": 5}}']))
+def test_any_part_is_heard(result: Any, diags: Any) -> None:
+    """A part of another host may be anything: it is a result of ours, or there is a reason."""
+    throughput_spec = context("throughput").spec.model_dump(mode="json")
+    said = {"succeeded": True, "result": result, "diags": diags}
+    for each in DIALECTS.values():
+        for place in (CLIENT, SERVER):
+            spec = throughput_spec if each is DIALECT else {}
+            heard = each.heard(place, spec, said)
+            assert (heard.result is None) == (heard.reason is not None)
