@@ -21,6 +21,7 @@ HUSH = "hush-hush-hush-hush"
 IDLE = {"type": "idle", "spec": {"duration": "PT1S", "class": "background"}}
 LATER = {"start": times.format_instant(START + times.HOUR)}
 DEAD = "http://127.0.0.1:9/in"
+NO_TRANSFORM = {"jmespath": None, "jq": None, "raw": None}
 _ENDED = """
 INSERT INTO run (id, task_id, slot, attempt, scheduling_class, priority, starts_at, ends_at, state,
     reason, created_at, changed_at)
@@ -59,7 +60,7 @@ async def _unplaced(a: Asker, task: str, count: int = 1) -> list[str]:
 @pytest.mark.parametrize(
     ("archive", "pointer", "word"),
     [
-        ({"archiver": "nosuch"}, "/archiver", "there are: file, http, kafka, otlp"),
+        ({"archiver": "nosuch"}, "/archiver", "there are: bitbucket, file, http, kafka"),
         ({"archiver": "http"}, "/spec/url", "required"),
         (http("gopher://a"), "/spec/url", "https://"),
         (http(cheap=True), "/spec/cheap", "no such field"),
@@ -95,7 +96,17 @@ async def test_archivers_describe_themselves(a: Asker) -> None:
     """Each archiver has a title and the schema of its spec."""
     _, page = await a.ask("GET", "/v1/archivers")
     assert [archiver["name"] for archiver in page["items"]] == [
-        *("file", "http", "kafka", "otlp", "postgresql", "prometheus", "rabbitmq", "s3"),
+        *(
+            "bitbucket",
+            "file",
+            "http",
+            "kafka",
+            "otlp",
+            "postgresql",
+            "prometheus",
+            "rabbitmq",
+            "s3",
+        ),
         *("syslog", "tcp", "udp"),
     ]
     status, one = await a.ask("GET", "/v1/archivers/http")
@@ -141,7 +152,7 @@ async def test_archives_of_the_node_are_added_edited_and_removed(a: Asker) -> No
     patch = {"spec": {"gzip": True}, "transform": {"jq": "."}, "revision": 1}
     status, edited = await a.ask("PATCH", "/v1/archives/own", patch)
     assert (status, edited["revision"], edited["spec"]["gzip"]) == (200, 2, True)
-    assert (edited["spec"]["url"], edited["transform"]) == (DEAD, {"jmespath": None, "jq": "."})
+    assert (edited["spec"]["url"], edited["transform"]) == (DEAD, {**NO_TRANSFORM, "jq": "."})
     assert (await a.ask("PATCH", "/v1/archives/own", patch))[0] == 409
     assert (await a.ask("PATCH", "/v1/archives/own", {"spec": {"url": 1}}))[0] == 422
     assert (await a.ask("DELETE", "/v1/archives/own"))[0] == 204
