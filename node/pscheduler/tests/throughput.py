@@ -154,10 +154,10 @@ class ThroughputLanguage(TableLanguage):
 
     def duration(self, spec: Document) -> int:
         """Return the time to set up, which depends on the distance, and all times of the spec."""
-        link_rtt = _parsed(spec, "link-rtt") or _LINK_RTT
+        link_rtt = _parsed(spec, "link-rtt", _LINK_RTT)
         setup = max(link_rtt * SECOND // _ROUND_TRIPS_PER_S, _SETUP_LEAST)
         measured = times.parse_duration(spec.get("duration", _DURATION))
-        return setup + (_parsed(spec, "omit") or 0) + measured + _CLIENT_DELAY + _FINISH
+        return setup + _parsed(spec, "omit", 0) + measured + _CLIENT_DELAY + _FINISH
 
     def translated(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
         """Return our throughput, with the defaults of iperf3 where the spec names nothing."""
@@ -242,8 +242,8 @@ def _special(spec: Document) -> dict[str, Any]:
     return {name: value for name, value in told.items() if value}
 
 
-def _parsed(spec: Document, member: str) -> int | None:
-    return times.parse_duration(spec[member]) if member in spec else None
+def _parsed(spec: Document, member: str, otherwise: int) -> int:
+    return times.parse_duration(spec[member]) if member in spec else otherwise
 
 
 def _omitted(spec: Document) -> str:

@@ -19,6 +19,7 @@ from node.pscheduler.tests.contract import Language, Outcome
 from node.pscheduler.tests.language import TableLanguage
 from node.pscheduler.tests.options import Kind, Option
 from node.pscheduler.tests.registry import LANGUAGES
+from tests.architecture.sources import REPOSITORY
 
 TEXTS = st.sampled_from(
     ["a.example", "192.0.2.7", "[2001:db8::1]:8443", "PT10S", "10", "10M", "0.5", "icmp", "x", ""]
@@ -186,3 +187,15 @@ def test_enumerations_tell_what_the_command_line_prints(language: Language) -> N
     assert told["scheduling-class"] in ("background-multi", "background", "normal", "exclusive")
     assert set(told["maintainer"]) == {"name", "email", "href"}
     assert told["version"]
+
+
+@pytest.mark.parametrize("language", LANGUAGES.values(), ids=LANGUAGES)
+def test_the_guide_tells_what_is_refused(language: Language) -> None:
+    """The guide has a row per test with the members that are refused or make no difference."""
+    table = table_of(language)
+    columns = [
+        ", ".join(f"`{member}`" for member in members) or "none"
+        for members in (table.without_counterpart, table.without_difference)
+    ]
+    guide = (REPOSITORY / "docs/how-to/pscheduler.md").read_text(encoding="utf-8")
+    assert f"| `{language.name}` | {columns[0]} | {columns[1]} |" in guide.splitlines()
