@@ -45,6 +45,9 @@ export const may = (caller, role) => RANKS.indexOf(caller?.role ?? "read") >= RA
  * @property {any} [task]
  * @property {any} [run]
  * @property {string} [title]
+ * @property {string} [kind] of a record
+ * @property {string} [key] of a record
+ * @property {string} [removal] what the removal of a record means
  * @property {import("./calls.js").Call} [call] what puts it back
  * @typedef {object} Deed what is said and offered once something was done
  * @property {(answer: any) => string} done
@@ -104,6 +107,16 @@ const ACTIONS = {
   edit: { name: "Edit", choose: async (actions, subject, api) => (await import("./task-form.js")).editTask(api, actions, subject) },
   mesh: { name: "Mesh file …", choose: async (actions, _, api) => (await import("./mesh-form.js")).meshFile(api, actions) },
   "take back": { name: "Cancel what was created", call: ({ call }) => call, done: () => "What was created is cancelled.", grave: true },
+  "new record": { name: "New …", choose: async (actions, { kind }, api) => (await import("./record-form.js")).newRecord(api, actions, kind) },
+  "edit record": { name: "Edit", choose: async (actions, { kind, key }, api) => (await import("./record-form.js")).editRecord(api, actions, kind, key) },
+  "remove record": {
+    name: "Remove",
+    does: ({ removal }) => removal,
+    call: ({ call }) => call,
+    done: () => "It is removed.",
+    grave: true,
+  },
+  "remove back": { name: "Remove it again", call: ({ call }) => call, done: () => "It is removed again." },
   "edit back": { name: "Put it back", call: ({ call }) => call, done: () => "The task is as it was before." },
 };
 

@@ -117,7 +117,7 @@ function occupancy(plan) {
 }
 
 /** @param {number} part */
-const percent = (part) => `${Number((100 * part).toFixed(1))} %`;
+const percent = (part) => `${Number((100 * part).toPrecision(2))} %`;
 
 /** @param {Json} plan @param {number} now @param {(alternative: Json) => void} take */
 function alternatives(plan, now, take) {

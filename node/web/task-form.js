@@ -1,29 +1,23 @@
 // The forms that create a task, with its plan beside it, and that edit one.
 
-import { callOf } from "./calls.js";
 import { element } from "./dom.js";
-import { durationWords } from "./durations.js";
 import { patchOf } from "./patches.js";
 import { planView } from "./plan-view.js";
+import { changes, PreviewForm } from "./preview-form.js";
 import { SchemaFields } from "./schema-form.js";
 
 /**
  * @typedef {import("./api.js").Api} Api
- * @typedef {import("./api.js").ApiError} ApiError
  * @typedef {import("./actions.js").Actions} Actions
  * @typedef {{ [name: string]: any }} Json
  */
 
-// Time without typing after which the node is asked for a plan.
-const PAUSE = 400;
 const USUAL = "rtt";
 const FIRST_OF_SPEC = ["source", "dest", "url", "name", "duration", "count", "participants"];
 const FIRST_OF_TASK = ["priority", "campaign"];
 const FIRST_OF_TIMES = ["start", "repeat"];
 const NOT_OF_TASK = ["test", "schedule", "participants", "runs"];
 const NAMED = "";
-// How the node's word for a field that is missing begins.
-const MISSING = "is required";
 
 /**
  * What forms of tasks are made from, as the node describes it.
@@ -164,119 +158,6 @@ class TaskFields {
   }
 }
 
-/**
- * @typedef {object} Manner how a form is used
- * @property {string} send the words of its button
- * @property {(document: Json) => import("./calls.js").Call | null} call what would be sent; null for nothing
- * @property {(document: Json) => Promise<Node[]>} preview what would happen
- * @property {import("./actions.js").Deed} deed what is said and offered once it was sent
- */
-
-/** A form of a task in the dialog of the actions, with what would happen beside it. */
-class TaskForm {
-  #actions;
-  #subject;
-  #fields;
-  #manner;
-  #preview = element("div", { class: "preview" });
-  #call = element("div", {});
-  #send;
-  #asked = 0;
-  #timer = 0;
-
-  /**
-   * @param {Actions} actions
-   * @param {import("./actions.js").Subject} subject
-   * @param {TaskFields} fields
-   * @param {Manner} manner
-   */
-  constructor(actions, subject, fields, manner) {
-    this.#actions = actions;
-    this.#subject = subject;
-    this.#fields = fields;
-    this.#manner = manner;
-    this.#send = element("button", { type: "submit", class: "confirm", disabled: true }, manner.send);
-    const leave = element("button", { type: "button", class: "leave", click: () => actions.close() }, "Leave it");
-    const beside = element("section", { class: "beside", "aria-label": "What would happen" }, this.#preview, this.#call);
-    this.form = element(
-      "form",
-      { class: "with-preview", novalidate: true, submit: (/** @type {Event} */ event) => this.#submit(event) },
-      element("div", { input: () => this.changed() }, fields.box),
-      beside,
-      element("p", { class: "actions" }, this.#send, leave),
-    );
-  }
-
-  /** Asks soon for what would happen now. */
-  changed() {
-    clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => this.#ask(), this.#asked ? PAUSE : 0);
-  }
-
-  /** @param {Json} document */
-  take(document) {
-    this.#fields.write(document);
-    this.changed();
-  }
-
-  async #ask() {
-    const asked = (this.#asked += 1);
-    const document = this.#read();
-    if (!document) return;
-    const call = this.#manner.call(document);
-    this.#call.replaceChildren(...(call ? [callOf(call)] : []));
-    this.#send.toggleAttribute("disabled", !call);
-    this.#preview.setAttribute("aria-busy", "true");
-    let content;
-    try {
-      content = await this.#manner.preview(document);
-    } catch (error) {
-      content = asked === this.#asked ? this.#refused(/** @type {ApiError} */ (error)) : [];
-    }
-    if (asked !== this.#asked) return;
-    this.#preview.removeAttribute("aria-busy");
-    this.#preview.replaceChildren(...content);
-  }
-
-  // What is wrong is shown at its field.
-  #read() {
-    this.#fields.clear();
-    try {
-      return this.#fields.read();
-    } catch (error) {
-      this.#preview.replaceChildren(element("p", { class: "hint" }, /** @type {Error} */ (error).message));
-      this.#send.toggleAttribute("disabled", true);
-      return null;
-    }
-  }
-
-  /** @param {ApiError} error */
-  #refused(error) {
-    const errors = error.problem?.errors ?? [];
-    if (!errors.length) return [element("p", { class: "verdict failed" }, error.message)];
-    this.#send.toggleAttribute("disabled", true);
-    const elsewhere = this.#fields.fault(errors);
-    const missing = errors.filter(({ detail }) => detail.startsWith(MISSING)).map(({ pointer }) => pointer.split("/").at(-1));
-    const lines = [
-      missing.length ? `Still needed: ${missing.join(", ")}.` : "Something is wrong.",
-      ...elsewhere.map(({ pointer, detail }) => `${pointer}: ${detail}`),
-    ];
-    return lines.map((line) => element("p", { class: "hint" }, line));
-  }
-
-  /** @param {Event} event */
-  #submit(event) {
-    event.preventDefault();
-    const document = this.#read();
-    const call = document && this.#manner.call(document);
-    if (!call) return;
-    this.#asked += 1;
-    this.#actions.perform(this.#manner.deed, this.#subject, call, (error) => {
-      this.#preview.replaceChildren(...this.#refused(error));
-    });
-  }
-}
-
 const START = { test: { type: USUAL, spec: {} } };
 
 /**
@@ -289,7 +170,7 @@ export async function newTask(api, actions, document = START) {
   const subject = { title: "New task" };
   const known = await actions.loading(subject, described(api));
   if (!known) return;
-  /** @type {Manner} */
+  /** @type {import("./preview-form.js").Manner} */
   const manner = {
     send: "Create this task",
     call: (posted) => ({ method: "POST", path: "/v1/tasks", body: posted }),
@@ -304,7 +185,7 @@ export async function newTask(api, actions, document = START) {
     },
   };
   const fields = new TaskFields(known, document, { fixed: false });
-  const form = new TaskForm(actions, subject, fields, manner);
+  const form = new PreviewForm(actions, subject, fields, manner);
   actions.show(subject, [form.form], { wide: true });
   form.changed();
 }
@@ -324,7 +205,7 @@ export async function editTask(api, actions, subject) {
   const before = fields.read();
   const patched = (/** @type {Json} */ document) => patchOf(before, document);
   let after = before;
-  /** @type {Manner} */
+  /** @type {import("./preview-form.js").Manner} */
   const manner = {
     send: "Change this task",
     call: (document) => {
@@ -343,43 +224,7 @@ export async function editTask(api, actions, subject) {
       undo: () => ["edit back", { ...subject, call: { method: "PATCH", path, body: patchOf(after, before) } }],
     },
   };
-  const form = new TaskForm(actions, subject, fields, manner);
+  const form = new PreviewForm(actions, subject, fields, manner);
   actions.show(subject, [form.form], { wide: true });
   form.changed();
-}
-
-/**
- * Lists what differs between two documents, by the names of their fields.
- * @param {Json} before
- * @param {Json} after
- */
-function changes(before, after) {
-  const items = differences(before, after, []).map(([name, old, now]) => {
-    return element("li", {}, element("b", {}, name), `: ${textOf(old)} → ${textOf(now)}`);
-  });
-  return element("ul", { class: "changes" }, items);
-}
-
-/** @param {unknown} value */
-function textOf(value) {
-  if (value === undefined) return "by default";
-  return typeof value === "string" ? (value.startsWith("P") ? durationWords(value) : value) : JSON.stringify(value);
-}
-
-/**
- * @param {Json} before
- * @param {Json} after
- * @param {string[]} place
- * @returns {[string, unknown, unknown][]}
- */
-function differences(before, after, place) {
-  const names = [...new Set([...Object.keys(before ?? {}), ...Object.keys(after ?? {})])];
-  return names.flatMap((name) => {
-    const [old, now] = [before?.[name], after?.[name]];
-    if (JSON.stringify(old) === JSON.stringify(now)) return [];
-    const nested = [old, now].every((value) => value === undefined || (typeof value === "object" && value !== null && !Array.isArray(value)));
-    if (nested) return differences(old, now, [...place, name]);
-    const shown = [...place, name].filter((word) => !["test", "spec", "schedule"].includes(word)).join(" ");
-    return [/** @type {[string, unknown, unknown]} */ ([shown || name, old, now])];
-  });
 }

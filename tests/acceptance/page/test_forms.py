@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from tests.acceptance.outsider import Outsider
+from tests.support.accessibility import violations
 from tests.support.browser import Page, new_page
 from tests.support.page_opened import LIVE
 
@@ -27,6 +28,7 @@ async def form_of(browser: str, a: Outsider, opener: str, place: str = "") -> As
             await page.evaluate(f"location.hash = '{place}'")
         await press_button(page, "body", opener)
         await page.until(f"{BODY}.querySelector('form')")
+        assert await violations(page) == []
         yield page
         # The browser itself complains of answers that the page tells in words.
         wrong = [each for each in page.complaints() if " (Unprocessable " not in each]
@@ -42,6 +44,13 @@ async def press_button(page: Page, box: str, words: str) -> None:
     await page.until(f"Boolean({find})")
     await page.evaluate(f"{find}.focus()")
     await page.press("Enter")
+
+
+async def click_labelled(page: Page, label: str) -> None:
+    """Wait for a button with this label, and click it."""
+    find = f"document.querySelector('button[aria-label=\"{label}\"]')"
+    await page.until(find)
+    await page.evaluate(f"{find}.click()")
 
 
 async def choose(page: Page, label: str, value: str) -> None:
@@ -152,7 +161,7 @@ async def test_a_mesh_file_is_checked_planned_and_applied(browser: str, a: Outsi
         await page.until(says("line 10, /measure/0/schedule"))
         await choose(page, "mesh file, in TOML or JSON", MESH)
         await page.until(says("Mesh pasted: 2 would be created, 0 edited, 0 cancelled"))
-        await page.until(says("24 of 24 runs would be booked"))
+        await page.until(says("runs would be booked, the first at"))
         await press_button(page, "#act", "Apply to 2 tasks")
         await page.until(says("Mesh pasted: 2 created"))
         mesh = await a.get("/v1/meshes/pasted")
@@ -163,3 +172,54 @@ async def test_a_mesh_file_is_checked_planned_and_applied(browser: str, a: Outsi
         await press_button(page, "#act", "Undo: cancel what was created")
         await page.until(says("What was created is cancelled."))
         assert (await a.get("/v1/meshes/pasted"))["tasks"] == {"cancelled": 2}
+
+
+async def test_a_reservation_is_made_edited_and_removed(browser: str, a: Outsider) -> None:
+    """A record is created by its form, changed and put back, and removed after a question."""
+    async with form_of(browser, a, "New reservation …", "view=sharing") as page:
+        for label, value in (("kind", '"quiet"'), ("name", "Switch"), ("start", "in 20 h")):
+            await choose(page, label, value)
+        await choose(page, "duration", "1 s")
+        await press_button(page, "#act", "Create this reservation")
+        await page.until(says("is 1 s; give 1 min or longer"))
+        await choose(page, "duration", "1 h")
+        await press_button(page, "#act", "Create this reservation")
+        await page.until(says("The reservation Switch was created"))
+        (made,) = (await a.get("/v1/reservations"))["items"]
+        assert (made["kind"], made["duration"]) == ("quiet", "PT1H")
+        await page.press("Escape")
+        await click_labelled(page, "edit Switch")
+        await page.until(f"{BODY}.querySelector('form')")
+        await choose(page, "duration", "90 min")
+        await page.until(says("duration: 1 h → 1 h 30 min"))
+        await press_button(page, "#act", "Change this reservation")
+        await press_button(page, "#act", "Undo: put it back")
+        await page.until(says("as it was before"))
+        assert (await a.get(f"/v1/reservations/{made['id']}"))["duration"] == "PT1H"
+        await page.press("Escape")
+        await click_labelled(page, "remove Switch")
+        await page.until("document.activeElement.textContent === 'Leave it'")
+        assert await violations(page) == []
+        await press_button(page, "#act", "Remove")
+        await page.until(says("It is removed."))
+        assert (await a.get("/v1/reservations"))["items"] == []
+
+
+async def test_a_pool_has_its_policies_edited(browser: str, a: Outsider) -> None:
+    """A pool is created by its form, and its policies are changed there."""
+    async with form_of(browser, a, "New pool …", "view=sharing") as page:
+        await choose(page, "name", "written")
+        await choose(page, "match", "{country")
+        await page.until(says("This is not JSON"))
+        await choose(page, "match", '{"name": "a"}')
+        await press_button(page, "#act", "Create this pool")
+        await page.until(says("The pool written was created"))
+        await page.press("Escape")
+        await click_labelled(page, "edit written")
+        await page.until(f"{BODY}.querySelector('form')")
+        await choose(page, "set", "pscheduler")
+        await press_button(page, "#act", "Change this pool")
+        await page.until(says("The pool written is changed"))
+        assert (await a.get("/v1/pools/written"))["policy"]["set"] == "pscheduler"
+    answer = await a.ask("DELETE", "/v1/pools/written")
+    assert answer.status == 204

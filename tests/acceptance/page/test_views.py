@@ -30,6 +30,7 @@ VIEWS = {
     "tasks": ("view=tasks", "document.querySelector('#tasks table')"),
     "nodes": ("view=nodes", "document.querySelectorAll('#node-list tbody tr').length === 3"),
     "campaigns": ("view=campaigns", "document.querySelector('#campaigns table')"),
+    "sharing": ("view=sharing", "document.querySelector('#sharing-view table')"),
     "archives": ("view=archives", "document.querySelector('#archives .settled, #archives table')"),
     "events": ("view=events", "document.querySelectorAll('.events li').length > 3"),
     "search": ("view=search", "document.querySelector('.causes li')"),
