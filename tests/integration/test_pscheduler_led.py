@@ -328,6 +328,22 @@ async def test_a_limit_refuses_with_its_sentence(
         assert len(await node.rows("SELECT id FROM task")) == 1
 
 
+async def test_ended_tasks_do_not_pile_up(
+    new_database: NewDatabase, clock: ManualClock, tmp_path: Path
+) -> None:
+    """The latest ended tasks of each lead stay, as many as the owner keeps of another node."""
+    async with serving(await new_database(), clock, tmp_path, peer_ended_tasks=10) as node:
+        ended = []
+        for address in [*["127.0.0.1"] * 12, "127.0.0.5"]:
+            ended.append(await idling(lead_of(node, address)))
+            assert (await lead_of(node, address).end(ended[-1])).status == 200
+            clock.advance(SECOND)
+        kept = await idling(lead_of(node))
+        await node.node.surplus_purger.run_once()
+        left = {row[0] for row in await node.rows("SELECT id FROM task")}
+        assert left == {task.id for task in [*ended[2:], kept]}
+
+
 async def test_a_network_that_is_not_allowed(
     new_database: NewDatabase, clock: ManualClock, tmp_path: Path
 ) -> None:

@@ -328,17 +328,22 @@ WITH gone AS (
 SELECT count(*) FROM gone;
 
 -- purge_surplus_tasks --
--- Of the ended tasks of each other node the latest ones stay; the others are deleted with all that depends on them. Messages
--- about them have what they say in them.
+-- Of the ended tasks of each other node, and of each lead from outside, the latest ones stay; the others are deleted with all
+-- that depends on them. Messages about them have what they say in them.
 WITH gone AS (
     DELETE FROM task
     WHERE id IN (
         SELECT surplus.id
-        FROM node
+        FROM (
+            SELECT node.identity FROM node WHERE NOT node.is_self
+            UNION
+            SELECT task.lead FROM pscheduler_task INNER JOIN task ON pscheduler_task.task_id = task.id
+            WHERE pscheduler_task.participant > 0
+        ) AS other
         CROSS JOIN LATERAL (
             SELECT old.id FROM task AS old
             WHERE
-                old.lead = node.identity AND old.ended_at IS NOT NULL
+                old.lead = other.identity AND old.ended_at IS NOT NULL
                 AND NOT EXISTS (
                     SELECT FROM run
                     WHERE run.task_id = old.id AND run.state IN ('waiting', 'booked', 'set-aside', 'running', 'merging')
@@ -346,7 +351,6 @@ WITH gone AS (
             ORDER BY old.ended_at DESC, old.id DESC
             OFFSET $1
         ) AS surplus
-        WHERE NOT node.is_self
         ORDER BY surplus.id
         LIMIT $2
     )
