@@ -14,6 +14,7 @@ from node.model.naming import NodeIndex
 from node.model.wire.campaigns import DEFAULT
 from node.model.wire.tasks import TaskDocument, TestChoice
 from node.pscheduler import archives, documents, hosts, posted
+from node.pscheduler.dialects.registry import DIALECTS
 from node.pscheduler.documents import Spoken
 from node.pscheduler.posted import PostedTask
 from node.pscheduler.refusals import Refusal, impossible, invalid
@@ -140,7 +141,8 @@ class TaskPoster:
         known = self._node.capabilities.tools
         able = {name for name, tool in known.items() if ours.type in tool.tests}
         able &= set(ours.tools) or able
-        wanted = tuple(name for name in task.tools if name in able)
+        ours_of = {name: dialect.own for name, dialect in DIALECTS.items()}
+        wanted = tuple(own for name in task.tools if (own := ours_of.get(name, name)) in able)
         if not wanted:
             named = ", ".join(name[:60] for name in task.tools)
             raise impossible(

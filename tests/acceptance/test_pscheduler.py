@@ -131,7 +131,7 @@ async def test_the_agent_keeps_what_it_posted(a: Outsider, agent: Agent) -> None
         await agent.run([])
 
 
-async def test_posts_survive_a_restart_of_the_reader(a: Outsider, agent: Agent) -> None:
+async def test_a_document_comes_back_as_it_was_posted(a: Outsider, agent: Agent) -> None:
     """A document comes back as it was posted, numbers and texts included."""
     now = SystemClock().now()
     odd = {"large": 2**70, "float": 1.0, "small": 1e-7, "text": "naïve ☃", "none": None, "on": True}

@@ -103,6 +103,28 @@ async def test_limits_of_users_apply(node: Asker) -> None:
     ]
 
 
+async def test_other_networks_are_refused_in_words(
+    new_database: NewDatabase, clock: ManualClock, tmp_path: Path
+) -> None:
+    """Who may not write is told whom to ask, plain HTTP is not served, and nothing is created."""
+    dsn, place = await new_database(), f"127.0.0.1:{free_port()}"
+    settings = {"pscheduler_listen": place, "pscheduler_allow": "192.0.2.0/24"}
+    async with (
+        asker("a", dsn, clock, tmp_path, tls=True, **settings) as node,
+        listening(node.node),
+    ):
+        command = command_of(node)
+        reply = await command.request("POST", command.url("/tasks"), body=IDLE)
+        assert (reply.status, reply.content_type) == (403, "text/plain")
+        assert "PARLEY_PSCHEDULER_ALLOW" in reply.text
+        assert await command.get(command.url("/tasks")) == []
+        plain = await command.request("GET", f"http://{place}/pscheduler/")
+        assert (plain.status, plain.content_type) == (400, "text/plain")
+        await node.node.audit.flush()
+        rows = await node.rows("SELECT verb, kind::text, outcome::text FROM audit")
+        assert [tuple(row) for row in rows] == [("pscheduler_create", "stranger", "refused")]
+
+
 async def test_only_what_was_posted_is_changed(node: Asker) -> None:
     """A task of the node's own API is told, in the words of pScheduler, but never changed."""
     command = command_of(node)

@@ -49,9 +49,10 @@ async def status(call: Call) -> web.StreamResponse:
     async with node.database.connection() as connection:
         finished, scheduled = await pscheduler.last_runs(connection)
     itself = _service(now, now - node.started, None)
+    fault = (await node.limits.shown()).fault
     told: Document = {
         "time": times.format_zulu(now),
-        "limits": {"ok": True},
+        "limits": {"ok": True} if fault is None else {"ok": False, "error": fault},
         "services": {
             "ticker": itself,
             "scheduler": await _scheduler(call, now),
