@@ -69,10 +69,11 @@ SPECS: dict[str, dict[str, Any]] = {
     "clock": {"count": 2, "interval": "PT0.01S", "timeout": "PT0.1S"},
     "latencybg": {"duration": "PT10S", "each": "PT5S"},
     "throughput": {"duration": "PT1S", "congestion": "cubic"},
+    "simplestream": {"timeout": "PT1S"},
 }
 """The spec of each test for one packet or a few; the answers do not matter here."""
 
-SENDS_NOTHING = {("idle", "sleep"), ("interface", "procnet")}
+SENDS_NOTHING = {("idle", "sleep"), ("idlebg", "sleepbg"), ("interface", "procnet")}
 
 CASES = [
     (test, name, context)
