@@ -71,14 +71,21 @@ async def fetch(source: str, *, insecure: bool) -> str:
             while len(octets) <= SIZE_MAX and (more := await answer.content.read(SIZE_MAX)):
                 octets += more
     except (aiohttp.ClientError, OSError, TimeoutError, ssl.SSLError) as error:
-        why = "it did not answer in time" if isinstance(error, TimeoutError) else str(error)
-        raise PeerUnreachable(f"{source} cannot be fetched: {why}") from None
+        raise PeerUnreachable(f"{source} cannot be fetched: {_reason(error)}") from None
     if len(octets) > SIZE_MAX:
         raise InvalidDocument([FieldFault("", f"is longer than {SIZE_MAX:,} bytes")])
     try:
         return octets.decode()
     except UnicodeDecodeError as error:
         raise InvalidDocument([FieldFault("", f"is no text in UTF-8: {error}")]) from None
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return "it did not answer in time"
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return "its certificate is not trusted; --insecure accepts any, as psConfig does"
+    return str(error)
 
 
 async def with_includes(

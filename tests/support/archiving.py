@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gzip
 import json
+import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -198,7 +199,7 @@ def _documents(text: str) -> list[Any]:
 
 
 @contextlib.asynccontextmanager
-async def receiver() -> AsyncIterator[Receiver]:
+async def receiver(tls: ssl.SSLContext | None = None) -> AsyncIterator[Receiver]:
     """A receiver on a port of its own."""
     made = Receiver()
     app = web.Application(client_max_size=2**26)
@@ -207,10 +208,10 @@ async def receiver() -> AsyncIterator[Receiver]:
     # A client that is gone must not leave the server waiting.
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1, auto_decompress=False)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
     await site.start()
     host, port = runner.addresses[0][:2]
-    made.url = f"http://{host}:{port}/in"
+    made.url = f"{'http' if tls is None else 'https'}://{host}:{port}/in"
     try:
         yield made
     finally:

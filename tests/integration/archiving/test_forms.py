@@ -9,12 +9,16 @@ import orjson
 import pytest
 from aiohttp import web
 
+from node.clock import SystemClock
 from node.execution.tool_runner import ToolRunner
 from node.model import times
+from node.model.errors import ArchiverFailed
 from node.results.delivery import NoDocument
 from node.settings import Settings
 from node.store.database import PostgresDatabase, Record
-from tests.support.archiving import Office, Receiver, office
+from node.trust.certificates import OwnCertificate
+from node.trust.tls import served
+from tests.support.archiving import Office, Receiver, office, receiver
 from tests.support.clocks import ManualClock
 
 
@@ -45,6 +49,24 @@ async def test_a_text_is_sent_as_it_is(a: Office, taker: Receiver) -> None:
         "text/plain": f"run {run}",
         "application/json": f'{{"run":"{run}"}}',
     }
+
+
+async def test_a_certificate_is_trusted_only_if_that_is_asked_for(
+    a: Office, tmp_path: Path
+) -> None:
+    """A server with a certificate of its own gets results only where ``verify`` is false."""
+    pem = tmp_path / "server.pem"
+    pem.write_bytes(OwnCertificate.make(None, ["127.0.0.1"], SystemClock().now()).pem)
+    async with receiver(served(pem).context) as taker:
+        await a.archive("strict", "http", {"url": taker.url})
+        await a.archive("lenient", "http", {"url": taker.url, "verify": False, "format": "single"})
+        await a.ended()
+        await a.result_delivery.run_once()
+        assert "nothing was posted" in (await a.archives.test("lenient")).detail
+        with pytest.raises(ArchiverFailed, match="certificate"):
+            await a.archives.test("strict")
+        assert len(taker.posted) == 1
+    assert await a.states() == {"delivered": 1, "waiting": 1}
 
 
 async def test_a_result_is_not_sent_after_its_ttl(
