@@ -169,6 +169,7 @@ class TaskPoster:
         hints = {"requester": requester.address, "server": self._node.card.address}
         diags = "\n".join([documents.NO_LIMITS, *_notes(task)])
         detail = documents.static_detail(stored.terms, spoken, participants, hints, diags)
+        detail["start"] = task.start
         texts, address = posted.texts_of(task.document), requester.address
         record = PostedRecord(stored.id, *texts, detail, 0, task.key, address)
         await pscheduler.keep(connection, record)

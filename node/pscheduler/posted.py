@@ -83,6 +83,14 @@ class PostedTask:
     contexts: tuple[tuple[str, ...], ...] = field(default=())
     until: int | None = None
 
+    @property
+    def start(self) -> str | None:
+        """The start that was asked for, as an instant; None if there was none."""
+        start = self.schedule.start
+        if "start" not in self.document["schedule"] or not isinstance(start, int):
+            return None
+        return times.format_instant(start)
+
 
 def read(parsed: Any, now: int) -> PostedTask:
     """Return a posted task.

@@ -106,7 +106,7 @@ async def test_limits_of_users_apply(node: Asker) -> None:
 async def test_other_networks_are_refused_in_words(
     new_database: NewDatabase, clock: ManualClock, tmp_path: Path
 ) -> None:
-    """Who may not write is told whom to ask, plain HTTP is not served, and nothing is created."""
+    """A caller who may not write is told what the owner allows, and plain HTTP is not served."""
     dsn, place = await new_database(), f"127.0.0.1:{free_port()}"
     settings = {"pscheduler_listen": place, "pscheduler_allow": "192.0.2.0/24"}
     async with (
