@@ -75,6 +75,7 @@ NEEDS = {
     "prometheus": _program("prometheus", "prometheus"),
     "systemd-analyze": _program("systemd", "systemd-analyze"),  # the units in deploy/
     "chromium": _program("chromium", "chromium", "chromium-browser"),  # the page
+    "firefox": _program("firefox-esr", "firefox-esr"),  # the page, too
 }
 """Needs by the name that tests declare; packages are installed and listed in this order."""
 
