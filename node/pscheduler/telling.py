@@ -172,7 +172,11 @@ class Teller:
         async with self._node.database.connection() as connection:
             rows = await pscheduler.listed(connection, chosen)
         edited = await self.tasks(row["task"] for row in rows if row["document"] is None)
-        generated = {task: posted.as_text(told.shown()) for task, told in edited.items()}
+        generated = {
+            task: posted.as_text(shown_now)
+            for task, told in edited.items()
+            if documents.contains(shown_now := told.shown(), rest)
+        }
         rows = [row for row in rows if row["document"] is not None or row["task"] in generated]
         compared = wanted if _is_deep(wanted, about) else None
         # Thousands of documents take a while; the loop serves others in the meantime.

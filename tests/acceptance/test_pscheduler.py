@@ -127,7 +127,7 @@ async def test_the_agent_keeps_what_it_posted(a: Outsider, agent: Agent) -> None
         edited = await a.ask("PATCH", f"/v1/tasks/{task}", {"priority": 1})
         assert edited.status == 200, edited
         fourth = await agent.run(tasks[:1])
-        assert len(fourth.added) == 1
+        assert (len(fourth.added), fourth.deleted) == (1, first.added[:1])
         await agent.run([])
 
 

@@ -8,7 +8,8 @@ FROM pscheduler_task
 WHERE task_id = ANY($1::uuid []);
 
 -- list_posted --
--- For thousands of tasks at once: the psConfig agent compares all that it has posted, in each of its passes.
+-- For thousands of tasks at once: the psConfig agent compares all that it has posted, in each of its passes. Those whose
+-- document is gone are listed whatever it was to contain.
 SELECT
     posted.task_id AS task, posted.document::text AS document, posted.detail::text AS detail, task.state = 'active' AS enabled,
     task.tool, counted.runs, counted.started
@@ -22,7 +23,7 @@ CROSS JOIN LATERAL (
     WHERE run.task_id = posted.task_id
 ) AS counted
 WHERE
-    ($1::text IS NULL OR posted.document @> $1::text::jsonb)
+    ($1::text IS NULL OR posted.document IS NULL OR posted.document @> $1::text::jsonb)
     AND ($2::text IS NULL OR posted.detail @> $2::text::jsonb)
     AND ($3::boolean IS NULL OR (task.state = 'active') = $3)
 ORDER BY task.created_at, task.id;
