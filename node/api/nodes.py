@@ -38,7 +38,7 @@ def _document(node: NodeService, known: KnownNode) -> NodeDocument:
     """Return a node as a document; the version is known only of this node."""
     return NodeDocument(
         version=program_version() if known.is_self else "",
-        lease_until=node.leases.end_of(known),
+        lease_until=node.leases.end_of(known) if known.kind is NodeKind.PARLEY else None,
         knows_this=knows_this(known),
         kind=known.kind,
         **vars(known),

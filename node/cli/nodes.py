@@ -438,7 +438,7 @@ def _heard(node: Record) -> str | None:
 
 def _lease(node: Record) -> str | None:
     """Return when the tasks that another node leads here end if it sends nothing, in words."""
-    if node["lease_until"] is None or node["kind"] != NodeKind.PARLEY:
+    if node["lease_until"] is None:
         return None
     return f"end {local(node['lease_until'])} if it sends nothing before"
 

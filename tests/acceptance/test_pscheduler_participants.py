@@ -85,19 +85,6 @@ async def test_a_text_is_sent_to_it(a: Outsider, host: StandIn) -> None:
     assert run["result"]["received"] == "Hello, pScheduler."
 
 
-@pytest.mark.needs("ping")
-async def test_it_measures_alone_what_it_has_to_lead(a: Outsider, host: StandIn) -> None:
-    """A test with one participant is posted to the host as a task of its own, run by run."""
-    spec = {"dest": "127.0.0.1", "count": 3, "interval": "PT0.2S"}
-    run = await a.run(await a.create("rtt", participants=[NAME], spec=spec))
-    measured_there = await a.finished(run)
-    result = measured_there["result"]
-    assert (result["sent"], result["received"], result["address"]) == (3, 3, "127.0.0.1")
-    [task] = host.open_tasks
-    assert task.document["test"]["spec"]["dest"] == "127.0.0.1"
-    assert task.document["schedule"]["slip"] == "PT0S"
-
-
 async def test_a_run_that_the_host_takes_away_is_displaced(a: Outsider, host: StandIn) -> None:
     """A run that is preempted over there, unannounced, is found out before it begins here."""
     schedule = {"start": "PT8S", "slip": "PT0S"}

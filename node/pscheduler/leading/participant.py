@@ -75,6 +75,12 @@ from node.store.pscheduler_bookings import (
 
 UNCERTAIN_FOR = times.MINUTE
 """Time after which a booking whose request got no answer cannot be under way any more."""
+_BOOKED_BEFORE = 5 * times.SECOND
+"""Least time between a booking there and its start; their own leads keep as much."""
+_POSTED_BEFORE = 20 * times.SECOND
+"""Least time between the post of what it leads itself and its start: its scheduler looks for new
+tasks every ten seconds, and posting takes some more."""
+_TOO_SOON = "what it leads itself has to be posted there 20 s before"
 _ASKED_TOGETHER = times.HOUR
 """Windows that are no further apart are asked for in one question."""
 _LOST = frozenset({"missed", "preempted", "canceled", "nonstart", "failed"})
@@ -140,7 +146,9 @@ class PschedulerParticipant:
         if there is None or there.duration is None:
             return everything
         if there.participant == DELEGATED:
-            return everything  # it says whether it has time when a run is posted
+            # It says whether it has time once a run is posted, and its scheduler has looked.
+            free = _from(now + _POSTED_BEFORE, request.windows)
+            return everything.model_copy(update={"free": free, "reason": _TOO_SOON})
         try:
             free = await self._free(there, request, None)
             displacing = None
@@ -149,7 +157,12 @@ class PschedulerParticipant:
         except NotFound:
             await self._memberships.lose(there)
             return everything
-        return everything.model_copy(update={"free": free, "free_displacing": displacing})
+        soonest = now + _BOOKED_BEFORE
+        update = {
+            "free": _from(soonest, free),
+            "free_displacing": None if displacing is None else _from(soonest, displacing),
+        }
+        return everything.model_copy(update=update)
 
     async def _now(self) -> int:
         """Return what its clock says; this node's, if it cannot look at its clock."""
@@ -519,6 +532,12 @@ class PschedulerParticipant:
     def _cannot(self, what: str) -> NoReturn:
         msg = f"{self.name} cannot {what}: it runs pScheduler"
         raise PeerFailed(msg)
+
+
+def _from(soonest: int, spans: Sequence[Span]) -> tuple[Span, ...]:
+    """Return the part of spans from an instant on, beginning with whole seconds."""
+    later = ((_next_second(max(start, soonest)), end) for start, end in spans)
+    return tuple((start, end) for start, end in later if start < end)
 
 
 def _next_second(instant: int) -> int:

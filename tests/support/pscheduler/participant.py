@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import re
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
@@ -33,19 +32,14 @@ CLASSES = {
     "idleex": "exclusive",
     "idle": "background",
     "simplestream": "background",
-    "rtt": "background",
 }
 TOOLS = {
     "throughput": "iperf3",
     "idle": "sleep",
     "idleex": "sleep",
     "simplestream": "simplestreamer",
-    "rtt": "ping",
 }
 OVER = frozenset({"finished", "failed", "missed", "preempted", "canceled", "nonstart"})
-_ANSWER = re.compile(
-    r"from (?P<ip>\S+): icmp_seq=(?P<seq>\d+) ttl=(?P<ttl>\d+) time=(?P<ms>[\d.]+)"
-)
 IPERF3_MORE_S = 9
 """The time that pScheduler books for iperf3 beyond the duration: for both ends to come and go."""
 
@@ -502,8 +496,6 @@ class StandIn:
         run.state = "running"
         if task.test == "throughput":
             measured = await self._iperf3(task)
-        elif task.test == "rtt":
-            measured = await self._ping(task)
         elif task.test == "simplestream":
             measured = await self._simplestream(run)
         else:
@@ -511,32 +503,11 @@ class StandIn:
         run.result = measured
         if task.test == "idle":
             run.merged = {"schema": 1, "succeeded": True, "duration": task.spec["duration"]}
-        elif task.test == "rtt":
-            run.merged = measured["result"]
         run.state = "finished" if measured["succeeded"] else "failed"
 
     async def _sleep(self, task: Task, run: Run) -> JsonObject:
         await self.clock.sleep_until(run.starts_at + _duration(task.spec["duration"]))
         return _done({"time-slept": task.spec["duration"]})
-
-    async def _ping(self, task: Task) -> JsonObject:
-        count, interval = int(task.spec["count"]), _duration(task.spec["interval"]) / times.SECOND
-        argv = ["ping", "-n", "-c", str(count), "-i", str(interval), task.spec["dest"]]
-        async with _program(argv) as process:
-            stdout, _ = await process.communicate()
-        trips = [
-            {
-                "seq": int(found["seq"]),
-                "length": 64,
-                "ip": found["ip"],
-                "ttl": int(found["ttl"]),
-                "rtt": f"PT{float(found['ms']) / 1000:.6f}S",
-            }
-            for found in _ANSWER.finditer(stdout.decode())
-        ]
-        lost = count - len(trips)
-        counts = {"sent": count, "received": len(trips), "lost": lost, "loss": lost / count}
-        return _done({"succeeded": True, "roundtrips": trips, **counts})
 
     async def _iperf3(self, task: Task) -> JsonObject:
         port, idle_s = str(self.iperf3_port), _duration(task.spec["duration"]) // times.SECOND
