@@ -123,7 +123,7 @@ class RttLanguage(TableLanguage):
         members = {
             "source": hosts[0],
             "dest": spec["dest"],
-            "count": spec.get("count", _COUNT),
+            "count": _count(spec),
             "interval": spec.get("interval", _INTERVAL),
             "timeout": _timeout(spec),
             "length": spec.get("length"),
@@ -200,6 +200,15 @@ class RttLanguage(TableLanguage):
         ]
         head = ("Packet", "Address", "Host", "Bytes", "TTL", "RTT (ms)")
         return f"{table(rows, head)}\n<p>{_summary(result)}</p>"
+
+
+def _count(spec: Document) -> int:
+    """Return how many packets are sent: those until the deadline, if there is one."""
+    count: int = spec.get("count", _COUNT)
+    interval = times.parse_duration(spec.get("interval", _INTERVAL))
+    if "deadline" not in spec or not interval:
+        return count
+    return min(count, 1 + times.parse_duration(spec["deadline"]) // interval)
 
 
 def _timeout(spec: Document) -> str:

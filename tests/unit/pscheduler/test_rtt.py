@@ -93,6 +93,13 @@ def test_what_no_tool_does_is_refused(member: str, value: object) -> None:
     assert told.value.status == 422
 
 
+def test_no_packet_is_sent_after_the_deadline() -> None:
+    """A deadline limits the packets and how long the last one is awaited."""
+    ours = RTT.to_parley({"dest": "b", "count": 60, "deadline": "PT0.5S"}, ["a"]).spec
+    assert (ours["count"], ours["timeout"]) == (1, "PT0.5S")
+    assert RTT.to_parley({"dest": "b", "count": 3, "deadline": "PT9S"}, ["a"]).spec["count"] == 3
+
+
 def test_options_of_ip_are_passed_on() -> None:
     """A type of service, a flow label, and that packets must not be fragmented."""
     spec = {"dest": "b", "ip-tos": 184, "fragment": False, "flow-label": 5, "ip-version": 6}
