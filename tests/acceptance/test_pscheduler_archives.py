@@ -78,7 +78,8 @@ async def test_each_archive_gets_the_document(a: Outsider, command: CommandLine)
     assert run["href"] == f"{base}/runs/{document['id']}"
     assert (run["task-href"], task["href"]) == (base, base)
     assert "archives" not in task
-    assert task["detail"]["participants"] == document["participants"]
+    assert document["participants"] == run["participants"] == ["ps.example"]
+    assert task["detail"]["participants"] == [a.name]
     assert not {"archivings", "participant-data", "result"} & set(run)
 
 
