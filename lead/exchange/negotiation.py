@@ -397,11 +397,11 @@ class Negotiator:
             life=self._terms.hold_life,
             runs=tuple(requests.values()),
         )
-        answers = await _hold_all(participants, exchange.id, request)
+        answers = await hold_in_turn(participants, exchange.id, request)
         _agree(participants, answers, requests, exchange)
 
 
-async def _hold_all(
+async def hold_in_turn(
     participants: Sequence[ParticipantClient], exchange: UUID, request: HoldRequest
 ) -> list[HoldAnswer | ParleyError]:
     """Ask all participants for holds, in two steps; return their answers in their order.

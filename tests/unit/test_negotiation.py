@@ -5,15 +5,23 @@ from __future__ import annotations
 import asyncio
 import gc
 import warnings
+from typing import cast
 from uuid import UUID
 
 import pytest
 
-from lead.exchange.negotiation import ask
+from lead.exchange.negotiation import ask, hold_in_turn
+from lead.participants import ParticipantClient
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.errors import DatabaseUnavailable
-from node.model.wire.participants import Proposal, ProposalRequest
+from node.model.wire.participants import (
+    HoldAnswer,
+    HoldRequest,
+    Proposal,
+    ProposalRequest,
+    RunRequest,
+)
 from tests.support.clocks import START, ManualClock
 
 
@@ -63,3 +71,56 @@ async def test_cancelling_before_asking_leaves_no_question_behind() -> None:
         del asking
         gc.collect()
     assert [str(it.message) for it in warned] == []
+
+
+RUNS = tuple(
+    RunRequest(run=UUID(int=n), slot=START + n, attempt=1, starts_at=START, ends_at=START + 1)
+    for n in range(1, 5)
+)
+HOLD = HoldRequest(
+    task=UUID(int=9),
+    generation=UUID(int=8),
+    lease_epoch=1,
+    tool="sleep",
+    priority=0,
+    life=times.SECOND,
+    runs=RUNS,
+)
+
+
+class _Booker:
+    """A participant that holds these runs of those that it is asked for, and notes the latter."""
+
+    def __init__(self, name: str, holds: set[int], *, binding: bool = False) -> None:
+        self.identity = self.name = name
+        self.binding = binding
+        self.asked: list[int] | None = None
+        self._holds = holds
+
+    async def hold(self, _: UUID, request: HoldRequest) -> HoldAnswer:
+        """Hold what it wants to."""
+        self.asked = [run.run.int for run in request.runs]
+        return HoldAnswer(held=tuple(UUID(int=n) for n in self.asked if n in self._holds))
+
+
+async def _held(*participants: _Booker) -> list[list[int]]:
+    answers = await hold_in_turn(
+        [cast("ParticipantClient", each) for each in participants], UUID(int=7), HOLD
+    )
+    return [[run.int for run in each.held] for each in answers if isinstance(each, HoldAnswer)]
+
+
+async def test_whose_bookings_bind_are_asked_last_for_what_all_others_hold() -> None:
+    """One after the other they are asked for what is left; the answers keep their order."""
+    first = _Booker("x", {1, 2, 3}, binding=True)
+    second = _Booker("y", {2, 3}, binding=True)
+    ordinary = _Booker("b", {2, 3, 4})
+    assert await _held(first, ordinary, second) == [[2, 3], [2, 3, 4], [2, 3]]
+    assert (ordinary.asked, first.asked, second.asked) == ([1, 2, 3, 4], [2, 3, 4], [2, 3])
+
+
+async def test_whose_bookings_bind_are_not_asked_for_nothing() -> None:
+    """If no run is held by all others, nothing is booked where it would have to be taken back."""
+    binding = _Booker("x", {1}, binding=True)
+    assert await _held(binding, _Booker("b", {1}), _Booker("c", {2})) == [[], [1], [2]]
+    assert binding.asked is None
