@@ -67,7 +67,9 @@ def _text(name: str) -> Callable[[Row], str]:
 
 
 def _time(name: str) -> Callable[[Row], str]:
-    return lambda row: str(row.get(name) or "").replace("T", " ").removesuffix("Z")
+    return lambda row: (
+        str(row.get(name) or "").partition(".")[0].replace("T", " ").removesuffix("Z")
+    )
 
 
 def _outcome(row: Row) -> str:
