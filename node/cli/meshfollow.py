@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -132,9 +133,14 @@ async def follow(
             return await follower.look_at_all(name)
         assert source is not None  # noqa: S101 - one of the five is given
         mesh = FollowedMesh(
-            name or "", source, interval or INTERVAL, whole, insecure, pairs_of(named)
+            name or "", _whole_path(source), interval or INTERVAL, whole, insecure, pairs_of(named)
         )
         return await follower.begin(mesh, dry_run=dry_run)
+
+
+def _whole_path(source: str) -> str:
+    """Return a file's path from the root: another process will read it, from elsewhere."""
+    return source if source.startswith(("http://", "https://")) else str(Path(source).absolute())
 
 
 class Follower:
