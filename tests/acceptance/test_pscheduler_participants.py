@@ -87,7 +87,7 @@ async def test_a_text_is_sent_to_it(a: Outsider, host: StandIn) -> None:
 
 async def test_a_run_that_the_host_takes_away_is_displaced(a: Outsider, host: StandIn) -> None:
     """A run that is preempted over there, unannounced, is found out before it begins here."""
-    schedule = {"start": "PT8S", "slip": "PT0S"}
+    schedule = {"start": "PT8S", "slip": "PT1M"}
     names = [a.name, NAME]
     run = await a.run(
         await a.create("idle", participants=names, spec={"duration": "PT2S"}, schedule=schedule)
@@ -100,7 +100,7 @@ async def test_a_run_that_the_host_takes_away_is_displaced(a: Outsider, host: St
 async def test_what_is_not_confirmed_is_taken_back_everywhere(a: Outsider, host: StandIn) -> None:
     """A run whose host is killed between booking and data is taken back, and deleted there, too."""
     host.faults.add(Fault.DIES_BEFORE_DATA)
-    schedule = {"start": "PT8S", "slip": "PT0S"}
+    schedule = {"start": "PT8S", "slip": "PT1M"}
     task = await a.create("idle", participants=[a.name, NAME], schedule=schedule)
     run = await a.run(task)
     lost = await a.over(run)
