@@ -257,6 +257,20 @@ async def test_a_worker_that_dies_while_the_host_books_leaves_nothing(mixed: Mix
     assert list((await mixed.runs()).values()).count("scheduled") == len(mixed.host.booked) == 1
 
 
+async def test_a_host_that_knows_no_task_ends_it_with_its_reason(mixed: Mixed) -> None:
+    """A task that the host answers 404 for, and does not take again, is refused everywhere."""
+    task = await mixed.create()
+    mixed.host.faults.add(Fault.KNOWS_NO_TASK)
+    for _ in range(3):
+        await mixed.plan()
+        mixed.world.clock.advance(5 * times.SECOND)
+    assert "scheduled" not in (await mixed.runs()).values()
+    assert await mixed.b.states() == {}
+    [row] = await mixed.a.rows("SELECT state, reason FROM task WHERE id = $1", task)
+    assert (row["state"], row["reason"]) == ("refused", "ps.example: No such task")
+    assert await mixed.left_here() == 0
+
+
 async def test_an_edit_is_a_new_task_there_and_the_old_one_is_deleted(mixed: Mixed) -> None:
     """Each revision is a task of its own at the host, and only the newest one stays."""
     task = await mixed.create()
