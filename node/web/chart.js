@@ -1,11 +1,10 @@
 // The chart of a task's figures over its runs: one figure at a time, chosen by its name.
 
-import { element } from "./dom.js";
+import { element, vector } from "./dom.js";
 import { courseOf, layOut, namesOf, valueText, wordsOf } from "./chart-layout.js";
 import { hrefOf } from "./place.js";
 import { momentOf, readable, stateOf } from "./words.js";
 
-const SVG = "http://www.w3.org/2000/svg";
 const HEIGHT = 200;
 // The widths of the drawer and of the page: one unit of the drawing is about a pixel in both.
 const WIDTHS = { drawer: 640, page: 1300 };
@@ -131,11 +130,4 @@ function caption({ series, left }, { crosses }) {
 function countText({ series, bad }, what) {
   const count = new Set(series.flatMap(({ pieces }) => pieces.flat().map(({ run }) => run))).size;
   return `${count} ${what}${bad.length ? `, ${bad.length} without it` : ""}`;
-}
-
-function vector(tag, attributes, text) {
-  const made = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, String(value));
-  if (text) made.append(text);
-  return made;
 }

@@ -16,6 +16,14 @@ export function element(tag, attributes = {}, ...children) {
   return made;
 }
 
+/** Creates an element of a drawing, with attributes and a text. */
+export function vector(tag, attributes, text = "") {
+  const made = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, String(value));
+  if (text) made.append(text);
+  return made;
+}
+
 /** Returns an element that the page has.
  * @param {string} id
  * @returns {any}

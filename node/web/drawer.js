@@ -6,6 +6,7 @@ import { drawRuns } from "./lists.js";
 import { apiCall, headlineOf, stateBadge, timeElement } from "./parts.js";
 import { endsOf } from "./pairs.js";
 import { addressOf, hrefOf } from "./place.js";
+import { tracePicture } from "./trace-picture.js";
 import { known, tree } from "./tree.js";
 import { momentOf, readable, spell, stateOf } from "./words.js";
 
@@ -67,7 +68,7 @@ export function showRun(run, { task = null, explanation = null, buttons = null }
     section("Last intervals", intervals.length ? intervalList(intervals.slice(0, INTERVALS_LISTED), now) : null),
     section("Facts", facts(run, task, now)),
     section("Parts", parts(run.parts ?? [], now)),
-    section("Why", why(explanation, now)),
+    section("Why", why(explanation, Date.parse(run.slot), now)),
     section("Spec", treeOf(spec)),
     apiCall(`/v1/runs/${run.id}`),
   ]);
@@ -196,9 +197,9 @@ function folded(summary, content) {
   return element("details", {}, element("summary", {}, summary), content);
 }
 
-function why(explanation, now) {
+function why(explanation, around, now) {
   if (!explanation) return null;
-  const decisions = explanation.decisions.map((decision) => decisionOf(decision, now));
+  const decisions = explanation.decisions.map((decision, index) => decisionOf(decision, { around, first: index === 0 }, now));
   return element(
     "div",
     {},
@@ -208,7 +209,9 @@ function why(explanation, now) {
   );
 }
 
-function decisionOf(decision, now) {
+// The newest decision is shown as a picture, the pictures of the others are folded.
+function decisionOf(decision, { around, first }, now) {
+  const picture = tracePicture(decision.trace, around, now);
   const decided = Date.parse(decision.decided_at);
   const slots = [decision.first_slot, decision.last_slot].filter(Boolean).map(Date.parse);
   const reach = slots.length ? `, nominal starts ${[...new Set(slots.map((slot) => momentOf(slot, now)))].join(" to ")}` : "";
@@ -219,6 +222,7 @@ function decisionOf(decision, now) {
     element("p", {}, element("b", {}, decision.outcome), " ", timeElement(decided, now), often),
     element("p", {}, readable(decision.sentence, now)),
     element("p", { class: "hint" }, `${decision.placed} of ${decision.asked} ${decision.trace.pool ? "seats given" : "runs placed"}${reach}`),
+    picture && (first ? picture : folded("Who was busy when", picture)),
     folded(decision.trace.pool ? "Seats, refusals and verdicts" : "Windows, offers and obstacles", tree(decision.trace)),
   );
 }

@@ -12,6 +12,13 @@ const SHARED = "task,headline,test,state,scheduling_class,priority,starts_at,end
 export const RUN_FIELDS = `id,started_at,verdict,verdict_reasons,${SHARED}`;
 export const ENTRY_FIELDS = `run,${SHARED}`;
 
+// The width below which the lists follow each other, the height of a row and of what is around a list, in pixels.
+const NARROW = 1100;
+const ROW = 58;
+const HEADS = 60;
+const ROWS_LEAST = 3;
+const ROWS_NARROW = 5;
+
 /** The three lists: their queries, columns, and texts when they are empty. */
 const LISTS = {
   now: {
@@ -53,13 +60,22 @@ export function listPath(name, now, task) {
   return `/v1/runs?${LISTS[name].query}${until}${only}&fields=${RUN_FIELDS}`;
 }
 
+/** Returns how many rows of a list fit the screen; on a narrow one, where lists follow each other, a few. */
+function rowsThatFit(name) {
+  const { most } = LISTS[name];
+  if (name === "now") return most;
+  if (innerWidth < NARROW) return ROWS_NARROW;
+  const below = innerHeight - byId(name).getBoundingClientRect().top - scrollY - HEADS;
+  return Math.max(ROWS_LEAST, Math.min(most, Math.floor(below / ROW)));
+}
+
 /** Returns whether a run took place; one cancelled before its start is not shown later either. */
 const begun = ({ state, started }) => state !== "cancelled" || started !== null;
 
 /** Draws one list; unchanged rows stay. */
 export function drawList(name, entries, model) {
-  const { columns, cells, empty, most } = LISTS[name];
-  drawTable(byId(name), entries.filter(begun).slice(0, most), {
+  const { columns, cells, empty } = LISTS[name];
+  drawTable(byId(name), entries.filter(begun).slice(0, rowsThatFit(name)), {
     caption: { now: "Running now", next: "Next runs", last: "Last runs" }[name],
     columns,
     empty,

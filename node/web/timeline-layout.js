@@ -18,31 +18,47 @@ const CROWDED_FROM = 20;
 // From the bottom of a column to its top.
 export const KINDS = ["done", "running", "future", "waiting", "gone", "missed", "failed"];
 
+/** The lanes of one host: one for each class. */
+export const CLASS_LANES = LANES.map((name) => ({ name, lane: name, has: (entry) => entry.lane === name }));
+
+/** Returns the lanes of hosts: one for each class that has runs there. */
+export function hostLanes(hosts, entries) {
+  const used = new Set(entries.flatMap((entry) => entry.participants.map((host) => `${host} ${entry.lane}`)));
+  const all = hosts.flatMap((host) => LANES.map((lane) => ({ host, lane, name: `${host} · ${lane}` })));
+  const shown = all.filter(({ host, lane }) => used.has(`${host} ${lane}`));
+  return shown.map((each) => ({ ...each, has: (entry) => entry.lane === each.lane && entry.participants.includes(each.host) }));
+}
+
 /**
  * Returns lanes and boxes for entries sorted by start; `view` has from, to, left, right, top, caption.
  * Reserved time has its own lane above the others. Of crowded lanes `dense` has pieces with counts.
+ * `wanted` are the lanes: what each is called, its class, and which entries it has.
  */
-export function layOut(entries, reserved, dense, view) {
+export function layOut(entries, reserved, dense, view, wanted = CLASS_LANES) {
   const scale = (view.right - view.left) / (view.to - view.from);
   const xOf = (instant) => view.left + (instant - view.from) * scale;
   const boxes = [];
   const lanes = [];
   let y = view.top;
-  const add = (name, count, lane) => {
+  const add = (name, count, lane, kind = name) => {
     const inner = y + view.caption + PADDING;
-    for (const box of lane.boxes) boxes.push({ ...box, lane: name, y: box.y + inner });
+    for (const box of lane.boxes) {
+      box.lane = kind;
+      box.y += inner;
+      boxes.push(box);
+    }
     const height = view.caption + 2 * PADDING + lane.height;
     lanes.push({ name, y, height, note: lane.note, count });
     y += height;
   };
   if (reserved.length) add("reserved", reserved.length, closures(reserved, xOf, view));
-  for (const name of LANES) {
+  for (const { name, lane, has } of wanted) {
     if (dense.has(name)) {
       add(name, null, pieceColumns(dense.get(name), xOf, view));
       continue;
     }
-    const own = entries.filter((entry) => entry.lane === name);
-    add(name, own.length, bars(own, xOf, view, name === "exclusive") ?? columns(own, xOf, view, scale));
+    const own = entries.filter(has);
+    add(name, own.length, bars(own, xOf, view, lane === "exclusive") ?? columns(own, xOf, view, scale), lane);
   }
   return { lanes, boxes, bottom: y };
 }
@@ -134,7 +150,7 @@ export function pieceOf({ from, to }) {
 }
 
 const MINUTE = 60_000;
-const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440].map((minutes) => minutes * MINUTE);
+const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440, 2880].map((minutes) => minutes * MINUTE);
 
 /** Returns instants for the axis at round local times, at least `apart` pixels from each other. */
 export function axisTicks(view, apart) {

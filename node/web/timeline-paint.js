@@ -5,7 +5,7 @@
 // with a flag, missed ones hatched the other way with a dot, cancelled ones struck through.
 
 import { KINDS } from "./timeline-layout.js";
-import { shortTimeOf } from "./words.js";
+import { dateOf, shortTimeOf } from "./words.js";
 
 const TEXT_FROM = 54;
 const RADIUS = 2.5;
@@ -68,7 +68,7 @@ function brushesOf(pen, theme, density) {
 
 function paintGround(pen, { view, ticks, now, bottom }, theme) {
   pen.fillStyle = theme.sunken;
-  pen.fillRect(view.left, view.top, now - view.left, bottom - view.top);
+  pen.fillRect(view.left, view.top, Math.max(0, Math.min(now, view.right) - view.left), bottom - view.top);
   pen.font = `${11.5 * theme.size}px ${theme.family}`;
   pen.textBaseline = "alphabetic";
   pen.textAlign = "center";
@@ -77,7 +77,8 @@ function paintGround(pen, { view, ticks, now, bottom }, theme) {
     pen.fillRect(Math.round(x), view.top, 1, bottom - view.top);
     pen.fillStyle = theme.muted;
     const room = Math.abs(x - now) > 34 * theme.size && x > view.left + 14 && x < view.right - 14;
-    if (room) pen.fillText(shortTimeOf(at), x, view.top - 7);
+    const text = shortTimeOf(at);
+    if (room) pen.fillText(text === "00:00" ? dateOf(at) : text, x, view.top - 7);
   }
 }
 
@@ -255,6 +256,7 @@ function paintText(pen, box, theme, { text, ink, ground = null }) {
 }
 
 function paintNow(pen, { view, now, nowText, bottom }, theme) {
+  if (now < view.left || now > view.right) return;
   pen.fillStyle = theme.accent;
   pen.fillRect(Math.round(now) - 0.75, view.top - 4, 1.5, bottom - view.top + 4);
   pen.font = `600 ${11.5 * theme.size}px ${theme.family}`;

@@ -3,7 +3,7 @@
 import { byId, element } from "./dom.js";
 import { headlineOf, stateBadge, timeElement } from "./parts.js";
 import { go } from "./place.js";
-import { axisTicks, boxAt, KINDS, layOut, LANES } from "./timeline-layout.js";
+import { axisTicks, boxAt, CLASS_LANES, KINDS, layOut, LANES } from "./timeline-layout.js";
 import { paint, readTheme } from "./timeline-paint.js";
 import { readable, shortTimeOf, spell, stateOf, timeOf } from "./words.js";
 
@@ -15,23 +15,20 @@ const NARROW = 620;
 const REACH_MOUSE = 3;
 const REACH_FINGER = 14;
 
+/** The timeline of the overview: some hours ahead, and a sixth of it back. */
 export class Timeline {
   #model;
-  #canvas = byId("canvas");
-  #tip = byId("tip");
   #onSpan;
-  /** @type {any} */
-  #scene = null;
-  /** @type {any} */
-  #theme = null;
-  #chosen = null;
+  #picture;
   #ahead = Number(sessionStorage.getItem(SPAN_KEY)) || AHEAD;
   #task = null;
 
   constructor(model, onSpan) {
     this.#model = model;
     this.#onSpan = onSpan;
-    this.#listen();
+    const parts = { stage: byId("stage"), canvas: byId("canvas"), tip: byId("tip") };
+    this.#picture = new Picture(parts, (now) => this.#look(now), () => model.now());
+    byId("spans").addEventListener("click", ({ target }) => this.#setSpan(target.dataset.ahead));
     this.#markSpan();
   }
 
@@ -45,66 +42,25 @@ export class Timeline {
     this.draw();
   }
 
-  /** Computes and paints everything again, which is cheap enough for once a second. */
   draw() {
-    const now = this.#model.now();
-    const { clientWidth: width } = byId("stage");
-    if (!width) return;
-    const density = window.devicePixelRatio || 1;
-    this.#theme ??= readTheme(this.#canvas, density);
-    const view = { ...this.span(now), ...this.#frame(width) };
-    const entries = this.#model.between(view.from, view.to, this.#task);
-    const reserved = this.#model.reservedBetween(view.from, view.to);
-    const { lanes, boxes, bottom } = layOut(entries, reserved, this.#model.dense, view);
-    const height = Math.ceil(bottom + 2);
-    this.#resize(width, height, density);
-    const ticks = axisTicks(view, 72 * this.#theme.size);
-    const x = view.left + ((view.right - view.left) * (now - view.from)) / (view.to - view.from);
-    const scene = { lanes, boxes, bottom, view, ticks, width, height, density, now: x, nowText: timeOf(now) };
-    this.#scene = { ...scene, chosen: this.#stillChosen(boxes) };
-    paint(this.#canvas, this.#scene, this.#theme);
-    this.#describe(lanes);
+    this.#picture.draw();
   }
 
-  #frame(width) {
-    const narrow = width < NARROW;
-    const { size } = this.#theme;
-    return { left: narrow ? 0 : 124 * size, right: width, top: 28 * size, caption: narrow ? 17 * size : 0 };
+  #look(now) {
+    const { from, to } = this.span(now);
+    const entries = this.#model.between(from, to, this.#task);
+    const reserved = this.#model.reservedBetween(from, to);
+    const words = (lanes) => this.#words(lanes);
+    return { from, to, entries, reserved, dense: this.#model.dense, lanes: CLASS_LANES, words };
   }
 
-  #resize(width, height, density) {
-    const [wide, high] = [Math.round(width * density), Math.round(height * density)];
-    if (this.#canvas.width === wide && this.#canvas.height === high) return;
-    this.#canvas.width = wide;
-    this.#canvas.height = high;
-    this.#canvas.style.height = `${height}px`;
-  }
-
-  #describe(lanes) {
+  #words(lanes) {
     const runs = lanes.filter(({ name }) => LANES.includes(name));
     const counts = runs.map(({ name, count }) => `${count ?? this.#model.laneCount(name)} ${name}`).join(", ");
     const closures = lanes.length > runs.length ? lanes[0].count : 0;
     const reserved = closures ? `, ${closures} reserved time${closures > 1 ? "s" : ""}` : "";
     const span = `${spell(this.#ahead * PAST)} back and ${spell(this.#ahead)} ahead`;
-    const words = `Timeline, ${span}: ${counts} runs${reserved}`;
-    if (this.#canvas.getAttribute("aria-label") !== words) this.#canvas.setAttribute("aria-label", words);
-  }
-
-  #listen() {
-    const canvas = this.#canvas;
-    canvas.addEventListener("pointermove", (event) => this.#point(event));
-    canvas.addEventListener("pointerleave", () => this.#choose(null));
-    canvas.addEventListener("click", (event) => this.#open(this.#under(event)));
-    canvas.addEventListener("keydown", (event) => this.#key(event));
-    canvas.addEventListener("focus", () => canvas.matches(":focus-visible") && this.#step(0));
-    canvas.addEventListener("blur", () => this.#choose(null));
-    new ResizeObserver(() => this.draw()).observe(byId("stage"));
-    const forget = () => {
-      this.#theme = null;
-      this.draw();
-    };
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", forget);
-    byId("spans").addEventListener("click", ({ target }) => this.#setSpan(target.dataset.ahead));
+    return `Timeline, ${span}: ${counts} runs${reserved}`;
   }
 
   #setSpan(seconds) {
@@ -121,6 +77,102 @@ export class Timeline {
       button.setAttribute("aria-pressed", String(Number(button.dataset.ahead) * 1000 === this.#ahead));
     }
   }
+}
+
+/** Runs over time on a canvas, with a tip for the run that is pointed at, and keys that walk from run to run. */
+export class Picture {
+  #parts;
+  #look;
+  #now;
+  #gone = new AbortController();
+  /** @type {any} */
+  #scene = null;
+  /** @type {any} */
+  #theme = null;
+  #chosen = null;
+
+  /**
+   * Draws into `canvas` inside `stage`, and tells runs in `tip`. `look(now)` returns the span from `from` to
+   * `to`, its `entries`, `reserved` and `dense` lanes, the `lanes` to draw, and the `words` that describe it.
+   */
+  constructor({ stage, canvas, tip }, look, now) {
+    this.#parts = { stage, canvas, tip };
+    this.#look = look;
+    this.#now = now;
+    this.#listen();
+  }
+
+  /** Computes and paints everything again, which is cheap enough for once a second. */
+  draw() {
+    const { stage, canvas } = this.#parts;
+    const { clientWidth: width } = stage;
+    if (!width) return;
+    const now = this.#now();
+    const density = window.devicePixelRatio || 1;
+    this.#theme ??= readTheme(canvas, density);
+    const { from, to, entries, reserved, dense, lanes: wanted, words } = this.#look(now);
+    const view = { from, to, ...this.#frame(width) };
+    const { lanes, boxes, bottom } = layOut(entries, reserved, dense, view, wanted);
+    const height = Math.ceil(bottom + 2);
+    this.#resize(width, height, density);
+    const ticks = axisTicks(view, 72 * this.#theme.size);
+    const x = view.left + ((view.right - view.left) * (now - from)) / (to - from);
+    const scene = { lanes, boxes, bottom, view, ticks, width, height, density, now: x, nowText: timeOf(now) };
+    this.#scene = { ...scene, chosen: this.#stillChosen(boxes) };
+    paint(canvas, this.#scene, this.#theme);
+    const label = words(lanes);
+    if (canvas.getAttribute("aria-label") !== label) canvas.setAttribute("aria-label", label);
+  }
+
+  /** Returns the instant at a place on the canvas, and where the lanes begin and end. */
+  instantAt(x) {
+    const { left, right, from, to } = this.#scene.view;
+    return from + ((x - left) / (right - left)) * (to - from);
+  }
+
+  #frame(width) {
+    const narrow = width < NARROW;
+    const { size } = this.#theme;
+    return { left: narrow ? 0 : 124 * size, right: width, top: 28 * size, caption: narrow ? 17 * size : 0 };
+  }
+
+  #resize(width, height, density) {
+    const [wide, high] = [Math.round(width * density), Math.round(height * density)];
+    if (this.#parts.canvas.width === wide && this.#parts.canvas.height === high) return;
+    this.#parts.canvas.width = wide;
+    this.#parts.canvas.height = high;
+    this.#parts.canvas.style.height = `${height}px`;
+  }
+
+  #listen() {
+    const { stage, canvas } = this.#parts;
+    const { signal } = this.#gone;
+    const on = (name, action) => canvas.addEventListener(name, action, { signal });
+    on("pointermove", (event) => this.#point(event));
+    on("pointerleave", () => this.#choose(null));
+    on("click", (event) => this.#open(this.#under(event)));
+    on("keydown", (event) => this.#key(event));
+    on("focus", () => canvas.matches(":focus-visible") && this.#step(0));
+    on("blur", () => this.#choose(null));
+    const observer = new ResizeObserver(() => this.draw());
+    observer.observe(stage);
+    signal.addEventListener("abort", () => observer.disconnect());
+    const forget = () => {
+      this.#theme = null;
+      this.draw();
+    };
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", forget, { signal });
+  }
+
+  /** Lets go of the page. */
+  close() {
+    this.#gone.abort();
+  }
+
+  /** Forgets the run that is pointed at, as when the picture moves under the pointer. */
+  forget() {
+    this.#choose(null);
+  }
 
   #under(event) {
     const reach = event.pointerType === "touch" ? REACH_FINGER : REACH_MOUSE;
@@ -129,15 +181,15 @@ export class Timeline {
 
   #point(event) {
     const box = this.#under(event);
-    this.#canvas.classList.toggle("over", box !== null);
+    this.#parts.canvas.classList.toggle("over", box !== null);
     if (keyOf(box) !== this.#chosen) this.#choose(box);
   }
 
   #choose(box) {
     this.#chosen = keyOf(box);
-    this.#tip.hidden = box === null;
+    this.#parts.tip.hidden = box === null;
     if (box) {
-      this.#tip.replaceChildren(...this.#tipOf(box));
+      this.#parts.tip.replaceChildren(...this.#tipOf(box));
       this.#placeTip(box);
     }
     this.draw();
@@ -150,19 +202,19 @@ export class Timeline {
   // Places the tip below the box, but inside the stage.
   #placeTip(box) {
     const { width } = this.#scene;
-    const wide = this.#tip.offsetWidth;
+    const wide = this.#parts.tip.offsetWidth;
     const left = Math.min(Math.max(0, box.x + box.width / 2 - wide / 2), width - wide);
-    this.#tip.style.left = `${left}px`;
-    this.#tip.style.top = `${box.y + box.height + 8}px`;
+    this.#parts.tip.style.left = `${left}px`;
+    this.#parts.tip.style.top = `${box.y + box.height + 8}px`;
   }
 
   #tipOf(box) {
-    if (box.closure) return closureTip(box.closure, this.#model.now());
-    return box.entry ? this.#runTip(box.entry) : columnTip(box, this.#model.now());
+    if (box.closure) return closureTip(box.closure, this.#now());
+    return box.entry ? this.#runTip(box.entry) : columnTip(box, this.#now());
   }
 
   #runTip(entry) {
-    const now = this.#model.now();
+    const now = this.#now();
     const times = [timeElement(entry.starts, now), " – ", timeElement(entry.ends, now)];
     const sentence = entry.reason ? readable(entry.reason, now) : entry.summary;
     return [

@@ -2,6 +2,7 @@
 
 import { element, icon } from "./dom.js";
 import { may } from "./actions.js";
+import { bytes } from "./bytes.js";
 import { drawTable } from "./lists.js";
 import { ticking, timeElement } from "./parts.js";
 import { setCall } from "./views.js";
@@ -150,11 +151,4 @@ function viewOf({ node, towards, checks }, now) {
     );
   });
   return element("section", { class: "found" }, element("h3", {}, towards ? `${node} to ${towards}` : node), element("ul", { class: "checks" }, items));
-}
-
-const SIZES = [[1e12, "TB"], [1e9, "GB"], [1e6, "MB"], [1e3, "kB"]];
-
-function bytes(count) {
-  const [size, name] = /** @type {[number, string]} */ (SIZES.find(([least]) => count >= least) ?? [1, "B"]);
-  return `${Number((count / size).toPrecision(3))} ${name}`;
 }

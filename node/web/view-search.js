@@ -36,8 +36,11 @@ async function ask(api, q, now) {
   const since = new Date(now - (q ? 7 : 1) * DAY).toISOString();
   const path = `/v1/runs?state=${LOST}&from=${since}&to=${new Date(now).toISOString()}&limit=500&fields=${RUN_FIELDS}`;
   const lost = api.get(path);
-  if (!q) return { path, lost: (await lost).items, runs: [], tasks: [], nodes: [], named: [] };
   const items = (each) => api.get(each).then((page) => page.items);
+  if (!q) {
+    const runs = await items(`/v1/runs?limit=60&to=${new Date(now).toISOString()}&fields=${RUN_FIELDS}`);
+    return { path, lost: (await lost).items, runs, tasks: [], named: [] };
+  }
   const quietly = (each) => items(each).catch(() => []);
   const byId = ID.test(q);
   const [runs, host, prefixed, tasks, tasksPrefixed, nodes, meshes, campaigns] = await Promise.all([
@@ -83,8 +86,8 @@ function draw(box, found, q, model) {
   const open = new Set([...box.querySelectorAll("details[open][data-key]")].map(({ dataset }) => dataset.key));
   const parts = [
     q && (named.length || tasks.length) ? section("Places", places(named, tasks)) : null,
-    section(q ? "Without a result in 7 d, by cause" : null, causesOf(lost, open, model.now())),
-    q ? section("Runs, newest first", runList(runs, model)) : null,
+    section(q ? "Without a result in 7 d, by cause" : "By cause", causesOf(lost, open, model.now())),
+    section("Runs, newest first", runList(runs, model)),
   ];
   box.replaceChildren(...parts.filter(Boolean));
 }

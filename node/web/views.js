@@ -17,11 +17,14 @@ import { isOver } from "./words.js";
 const LOADERS = {
   mesh: () => import("./view-mesh.js"),
   pair: () => import("./view-pair.js"),
+  timeline: () => import("./view-timeline.js"),
   tasks: () => import("./view-tasks.js"),
+  capacity: () => import("./view-capacity.js"),
   campaigns: () => import("./view-campaigns.js"),
   sharing: () => import("./view-sharing.js"),
   archives: () => import("./view-archives.js"),
   nodes: () => import("./view-nodes.js"),
+  limits: () => import("./view-limits.js"),
   events: () => import("./view-events.js"),
   search: () => import("./view-search.js"),
 };
@@ -31,10 +34,13 @@ export const TITLES = {
   overview: "Overview",
   mesh: "Meshes",
   pair: "Pairs",
+  timeline: "Timeline",
   tasks: "Tasks",
   nodes: "Nodes",
+  capacity: "Capacity",
   campaigns: "Campaigns",
   sharing: "Sharing",
+  limits: "Limits",
   archives: "Archives",
   events: "Events",
   search: "Why",
@@ -100,8 +106,13 @@ export class Views {
 
   #mark(name) {
     for (const link of byId("views").querySelectorAll("a")) {
-      if (link.dataset.view === name) link.setAttribute("aria-current", "page");
-      else link.removeAttribute("aria-current");
+      if (link.dataset.view !== name) link.removeAttribute("aria-current");
+      else {
+        link.setAttribute("aria-current", "page");
+        // On a phone the row of views is longer than the screen.
+        const row = /** @type {HTMLElement} */ (byId("views"));
+        row.scrollLeft = link.offsetLeft - (row.clientWidth - link.offsetWidth) / 2;
+      }
     }
     document.body.dataset.view = name;
   }

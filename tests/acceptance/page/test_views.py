@@ -27,8 +27,15 @@ VIEWS = {
         "view=pair&source=a&dest=b",
         "document.querySelectorAll('#pair-view .u-legend tr').length > 2",
     ),
+    "timeline": (
+        "view=timeline&length=7200&by=host",
+        "/ [1-9]\\d* b · normal/.test(document.querySelector('#timeline-view canvas').ariaLabel)",
+    ),
     "tasks": ("view=tasks", "document.querySelector('#tasks table')"),
     "nodes": ("view=nodes", "document.querySelectorAll('#node-list tbody tr').length === 3"),
+    "capacity": ("view=capacity", "document.querySelector('.heat td.current')"),
+    "reservations": ("view=reservations", "document.querySelector('#pools .settled, #pools tr')"),
+    "limits": ("view=limits", "document.querySelectorAll('#limits tbody tr').length === 2"),
     "campaigns": ("view=campaigns", "document.querySelector('#campaigns table')"),
     "sharing": ("view=sharing", "document.querySelector('#sharing-view table')"),
     "archives": ("view=archives", "document.querySelector('#archives .settled, #archives table')"),
@@ -103,6 +110,34 @@ async def test_a_pair_is_shown_both_ways(browser: str, a: Outsider, b: Outsider)
         await page.click("#pair-view details[open] td a")
         await page.until("document.querySelector('#drawer[open] .facts')")
         assert await page.evaluate("location.hash.startsWith('#view=pair&source=a&dest=b')")
+        assert page.complaints() == []
+
+
+async def test_the_timeline_is_moved_and_zoomed(browser: str, a: Outsider, b: Outsider) -> None:
+    """Keys zoom and move the span, dragging moves it, and all of it is in the address."""
+    await measured(a, b)
+    label = "document.querySelector('#timeline-view canvas').ariaLabel"
+    async with new_page(browser) as page:
+        await page.open(f"{a.url}/#token={a.token}")
+        await page.until(LIVE)
+        await go(page, "timeline")
+        await page.evaluate("document.querySelector('#timeline-view canvas').focus()")
+        await page.call("Input.dispatchKeyEvent", type="keyDown", key="-", text="-")
+        await page.until("location.hash.includes('length=14400') && location.hash.includes('at=')")
+        x, y = await page.evaluate(
+            "(({x, y}) => [x, y])"
+            "(document.querySelector('#timeline-view canvas').getBoundingClientRect())"
+        )
+        before = await page.evaluate("new URLSearchParams(location.hash.slice(1)).get('at')")
+        for kind, shift in (("mousePressed", 0), ("mouseMoved", 60), ("mouseReleased", 60)):
+            point = {"x": x + 600 + shift, "y": y + 40, "button": "left", "buttons": 1}
+            await page.call("Input.dispatchMouseEvent", type=kind, clickCount=1, **point)
+        moved = f"new URLSearchParams(location.hash.slice(1)).get('at') < '{before}'"
+        await page.until(moved)
+        assert not await page.evaluate("document.querySelector('#drawer').open")
+        await page.call("Input.dispatchKeyEvent", type="keyDown", key="Home")
+        await page.until("!location.hash.includes('at=')")
+        await page.until(f"{label}.includes('a · normal')")
         assert page.complaints() == []
 
 

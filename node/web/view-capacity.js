@@ -1,0 +1,136 @@
+// The view of the capacity: how full each hour is by class, which campaigns take it, and their budgets.
+
+import { bytes } from "./bytes.js";
+import { element, vector } from "./dom.js";
+import { LANES } from "./timeline-layout.js";
+import { setCall } from "./views.js";
+import { dateOf, momentOf, shortTimeOf } from "./words.js";
+
+const HOUR = 3_600_000;
+const BACK = 24;
+const AHEAD = 24;
+const HOURS = BACK + AHEAD;
+const STEPS = 10;
+const USAGE_PAGES = 20;
+const COLOURS = 6;
+
+export function open(box, { api, model }) {
+  let signature = "";
+  return {
+    events: ["campaign", "reservation"],
+    gap: 60_000,
+    async fetch() {
+      const first = Math.floor(model.now() / HOUR) * HOUR - BACK * HOUR;
+      const [from, to] = [first, first + HOURS * HOUR].map((instant) => new Date(instant).toISOString());
+      const path = `/v1/schedule?from=${from}&to=${to}&resolution=PT1H`;
+      const [{ buckets }, usage, campaigns] = await Promise.all([api.get(path), hoursOf(api, from, to), api.get("/v1/campaigns?limit=200")]);
+      setCall(path);
+      const next = JSON.stringify([first, buckets, usage, campaigns.items]);
+      if (next === signature) return;
+      signature = next;
+      const names = byShare(usage);
+      box.replaceChildren(
+        section("Occupied share of each hour", heat(buckets, first, model.now()), "Exclusive runs leave no time to others; normal and background runs overlap."),
+        section("Who takes it", usage.length ? takers(usage, names, first) : element("p", { class: "empty" }, "No campaign has used or booked any time."), "Seat-seconds on all nodes that tasks of this node use: 3,600 are one exclusive run on one node for an hour."),
+        section("Campaigns and budgets", budgets(campaigns.items, usage, names, model.now())),
+      );
+    },
+  };
+}
+
+async function hoursOf(api, from, to) {
+  const path = `/v1/usage?since=${from}&until=${to}&limit=500`;
+  const items = [];
+  let next = null;
+  let pages = 0;
+  do {
+    const page = await api.get(next ? `${path}&cursor=${next}` : path);
+    items.push(...page.items);
+    next = page.next;
+    pages += 1;
+  } while (next && pages < USAGE_PAGES);
+  return items;
+}
+
+function section(heading, content, hint) {
+  return element("section", { class: "found" }, element("h3", {}, heading), content, hint && element("p", { class: "hint" }, hint));
+}
+
+function byShare(usage) {
+  const sums = new Map();
+  for (const { campaign, seat_seconds: seconds } of usage) sums.set(campaign, (sums.get(campaign) ?? 0) + seconds);
+  return [...sums].sort(([, one], [, other]) => other - one).map(([name]) => name);
+}
+
+// A row for each class, a cell for each hour; the figure is in the cell for those who do not see its shade.
+function heat(buckets, first, now) {
+  const at = new Map(buckets.map((bucket) => [`${bucket.scheduling_class} ${Date.parse(bucket.starts_at)}`, bucket]));
+  const hours = Array.from({ length: HOURS }, (_, index) => first + index * HOUR);
+  const current = Math.floor(now / HOUR) * HOUR;
+  const heads = hours.map((hour, index) => element("th", { scope: "col", class: hour === current ? "current" : null }, index % 6 === 0 ? shortTimeOf(hour) : element("span", { class: "unseen" }, shortTimeOf(hour))));
+  const rows = LANES.map((lane) => {
+    const cells = hours.map((hour) => {
+      const bucket = at.get(`${lane} ${hour}`);
+      const busy = bucket?.busy ?? 0;
+      const runs = Object.values(bucket?.runs ?? {}).reduce((sum, count) => sum + count, 0);
+      const share = `${Math.round(100 * busy)} %`;
+      const shade = busy === 0 ? 0 : Math.max(1, Math.round(busy * STEPS));
+      const title = `${lane}, ${momentOf(hour, now)}: ${share} occupied, ${runs} runs`;
+      return element("td", { class: `shade-${Math.min(STEPS, shade)}${hour === current ? " current" : ""}`, title }, element("span", { class: "unseen" }, share));
+    });
+    return element("tr", {}, element("th", { scope: "row" }, lane), cells);
+  });
+  const days = `${dateOf(first)} to ${dateOf(first + HOURS * HOUR)}`;
+  const table = element("table", {}, element("caption", { class: "unseen" }, `Occupied share, ${days}`), element("thead", {}, element("tr", {}, element("td", {}), heads)), element("tbody", {}, rows));
+  return element("div", { class: "heat", tabindex: "0", role: "group", "aria-label": "Occupied share by class and hour" }, table);
+}
+
+function takers(usage, names, first) {
+  const [width, height] = [960, 130];
+  const step = width / HOURS;
+  const sums = Array.from({ length: HOURS }, () => new Map());
+  for (const { campaign, starts_at: starts, seat_seconds: seconds } of usage) {
+    const hour = sums[Math.round((Date.parse(starts) - first) / HOUR)];
+    hour?.set(campaign, (hour.get(campaign) ?? 0) + seconds);
+  }
+  const most = Math.max(1, ...sums.map((hour) => [...hour.values()].reduce((sum, seconds) => sum + seconds, 0)));
+  const svg = vector("svg", { class: "takers", viewBox: `0 0 ${width} ${height + 18}`, role: "img", "aria-label": `Seat-seconds of each hour by campaign, at most ${Math.round(most)}: ${names.join(", ")}` });
+  sums.forEach((hour, index) => {
+    let y = height;
+    names.forEach((name, order) => {
+      const tall = ((hour.get(name) ?? 0) / most) * (height - 6);
+      if (!tall) return;
+      y -= tall;
+      const bar = vector("rect", { class: `part line-${order % COLOURS}`, x: index * step + 1, y, width: step - 2, height: tall, opacity: index < BACK ? 1 : 0.55 });
+      bar.append(vector("title", {}, `${name}, ${shortTimeOf(first + index * HOUR)}: ${Math.round(hour.get(name))} seat-seconds`));
+      svg.append(bar);
+    });
+    if (index % 6 === 0) svg.append(vector("text", { class: "tick", x: index * step + 1, y: height + 14 }, shortTimeOf(first + index * HOUR)));
+  });
+  svg.append(vector("line", { class: "present", x1: BACK * step, x2: BACK * step, y1: 0, y2: height }));
+  const keys = names.map((name, order) => element("span", { class: `key line-${order % COLOURS}` }, name));
+  return element("figure", { class: "chart" }, svg, element("figcaption", {}, keys, element("span", {}, "pale: booked ahead")));
+}
+
+function budgets(campaigns, usage, names, now) {
+  const sum = (name, has) => usage.filter((hour) => hour.campaign === name && has(Date.parse(hour.starts_at))).reduce((total, { seat_seconds: seconds }) => total + seconds, 0);
+  const rank = ({ name }) => (names.includes(name) ? names.indexOf(name) : names.length);
+  const rows = [...campaigns].sort((one, other) => rank(one) - rank(other) || (one.name < other.name ? -1 : 1)).map((campaign) => {
+    const [had, booked] = [sum(campaign.name, (at) => at < now), sum(campaign.name, (at) => at >= now)];
+    const cells = [element("b", { class: "test" }, campaign.name), `${Math.round(had)} s`, `${Math.round(booked)} s`, bytes(campaign.used.delivered_bytes), budgetWords(campaign)];
+    return element("tr", {}, cells.map((content) => element("td", {}, content)));
+  });
+  const heads = ["Campaign", "Seat-seconds of 24 h", "Booked ahead", "Moved in 24 h", "Budgets"].map((words) => element("th", { scope: "col" }, words));
+  return element("div", { class: "matrix-free", tabindex: "0", role: "group", "aria-label": "Campaigns and budgets" }, element("table", { class: "plain-table" }, element("thead", {}, element("tr", {}, heads)), element("tbody", {}, rows)));
+}
+
+function budgetWords({ quotas, limits, seats_max: seats, target, warnings }) {
+  const words = [
+    ...Object.entries(quotas).map(([what, most]) => `${what} ${most}`),
+    ...Object.entries(limits).map(([what, { soft, hard }]) => `${what.replaceAll("_", " ")} ${[soft !== null && `${soft} soft`, hard !== null && `${hard} hard`].filter(Boolean).join(", ")}`),
+    seats && `at most ${seats} seats`,
+    target && (target.seats === null ? `promised ${Math.round(100 * target.share)} %` : `promised ${target.seats} seats`),
+    ...warnings,
+  ];
+  return words.filter(Boolean).join("; ") || "none";
+}
