@@ -41,6 +41,7 @@ let caller = null;
 let down = null;
 /** @type {string | null} */
 let problem = null;
+let opened = false;
 /** @type {Promise<void> | null} */
 let firstClock = null;
 let moreFollow = false;
@@ -50,8 +51,8 @@ let moreFollow = false;
 // ------------------------------------------------------------------------------------------------
 
 const refreshLists = coalesced(() => reporting(fetchLists), 5_000);
-const refreshChanged = coalesced(() => reporting(fetchChanged), 5_000);
-const refreshSums = coalesced(() => reporting(fetchSums), 10_000);
+const refreshChanged = coalesced(() => reporting(fetchChanged), 8_000);
+const refreshSums = coalesced(() => reporting(fetchSums), 30_000);
 const refreshSchedule = coalesced(() => reporting(fetchSchedule), 30_000);
 const refreshFilter = coalesced(() => reporting(fetchFilter), 3_000);
 const refreshNodes = coalesced(() => reporting(fetchNodes), 3_000);
@@ -135,9 +136,12 @@ async function fetchChanged() {
 function takeRun({ id, task, state }) {
   const before = model.entries.get(id);
   model.count(task, before?.state, state);
-  if (before) model.entries.set(id, { ...before, state, kind: stateOf(state).kind });
+  if (before) {
+    model.shift(before, state);
+    model.entries.set(id, { ...before, state, kind: stateOf(state).kind });
+  }
   if (isOver(state)) refreshSums();
-  if (!views.isOverview) return;
+  if (!views.isOverview) return void header.drawCounts(model.counts());
   const isTold = BOOKED.has(before?.state) && !isOver(state) && !WITH_REASON.has(state);
   if (isTold) drawSoon();
   else if (state !== "held") {
@@ -281,6 +285,15 @@ async function fetchNodes() {
   const [nodes, self] = await Promise.all([api.get("/v1/nodes"), api.get("/v1/nodes/self")]);
   header.drawSelf(self);
   header.drawNodes(nodes.items, model.now());
+  if (views.isOverview) await fetchHealth();
+}
+
+/** Fetches what needs attention; who sees only their own tasks does not see the status of the node. */
+async function fetchHealth() {
+  caller ??= await api.get(CALLER_PATH);
+  const refused = api.get("/v1/tasks?state=refused&limit=3&fields=id,headline,reason");
+  const status = caller?.role === "run" ? null : await api.get("/v1/status");
+  header.drawHealth(status, (await refused).items, model.now());
 }
 
 /** Fetches the runs of a drawer that lists them. */
@@ -363,7 +376,8 @@ function drawNotice() {
 function showPlace() {
   drawPlace();
   views.show();
-  if (views.isOverview) refreshOverview({ urgent: true });
+  // When the page is loaded, the stream comes first: what it does not tell is asked for once it is open.
+  if (views.isOverview && opened) refreshOverview({ urgent: true });
 }
 
 /** Applies the address: the filter by task, and the content of the drawer. */
@@ -415,6 +429,7 @@ const stream = new Stream(api, {
     down = null;
     header.drawLive("live");
     drawNotice();
+    opened = true;
     refreshAll();
   },
   onEvent(type, data) {

@@ -1,8 +1,11 @@
 // The head of the page: the node, its clock, its counts, its peers, and the connection.
 
 import { byId, element, icon, reconcile, setText } from "./dom.js";
-import { hrefOf } from "./place.js";
-import { distance, momentOf, timeOf, utcOf, zone } from "./words.js";
+import { addressOf, hrefOf } from "./place.js";
+import { distance, momentOf, readable, timeOf, utcOf, zone } from "./words.js";
+
+// Things that need attention are listed on the overview, at most so many.
+const ATTENTION_MOST = 3;
 
 export function drawSelf(card) {
   setText(byId("node-name"), card.name);
@@ -85,6 +88,19 @@ function reach(node, now) {
   if (!node.seen_at) return { word: "not seen yet", kind: "gone", picture: "clock", detail: where };
   const seen = distance(Date.parse(node.seen_at), now);
   return { word: "reachable", kind: "done", picture: "check", detail: `${where}, seen ${seen}` };
+}
+
+/** Draws what needs attention: of the node, unless its status is not known, and tasks that were refused. */
+export function drawHealth(status, refused, now) {
+  const things = [
+    ...(status?.attention ?? []).map(({ what, command }) => [readable(what, now), " ", element("code", {}, command)]),
+    ...refused.map((task) => [element("a", { href: addressOf({ task: task.id }) }, task.headline), ` refused: ${readable(task.reason ?? "", now)}`]),
+  ];
+  const well = status && !things.length ? [element("li", { class: "done" }, icon("check"), "Nothing needs attention.")] : [];
+  const items = things.slice(0, ATTENTION_MOST).map((content) => element("li", { class: "missed" }, icon("alert"), content));
+  const left = things.length - ATTENTION_MOST;
+  if (left > 0) items.push(element("li", {}, element("a", { href: addressOf({ view: "nodes" }) }, `and ${left} more`)));
+  byId("health").replaceChildren(...well, ...items);
 }
 
 const LIVE_WORDS = { connecting: "connecting", live: "live", down: "reconnecting" };

@@ -18,6 +18,7 @@ const ROW = 58;
 const HEADS = 60;
 const ROWS_LEAST = 3;
 const ROWS_NARROW = 5;
+const ROWS_AT_ONCE = 50;
 
 /** The three lists: their queries, columns, and texts when they are empty. */
 const LISTS = {
@@ -85,7 +86,7 @@ export function drawList(name, entries, model) {
   });
 }
 
-/** Draws a table, or a text in its place if there are no items. */
+/** Draws a table of the first items and a button for more, or a text in its place if there are none. */
 export function drawTable(box, items, { caption, columns, empty, row, sign }) {
   if (!items.length) {
     if (!box.querySelector(".empty.settled")) {
@@ -106,7 +107,21 @@ export function drawTable(box, items, { caption, columns, empty, row, sign }) {
       ),
     );
   }
-  reconcile(box.querySelector("tbody"), items, { key: (item) => item.id, signature: sign, build: row });
+  const shown = Number(box.dataset.shown ?? ROWS_AT_ONCE);
+  const how = { key: (item) => item.id, signature: sign, build: row };
+  reconcile(box.querySelector("tbody"), items.slice(0, shown), how);
+  drawMore(box, items.length - shown, () => {
+    box.dataset.shown = String(shown + ROWS_AT_ONCE);
+    drawTable(box, items, { caption, columns, empty, row, sign });
+  });
+}
+
+// The browser needs the longer for a table the more rows it has.
+function drawMore(box, left, more) {
+  box.querySelector(".further")?.remove();
+  if (left <= 0) return;
+  const words = left > ROWS_AT_ONCE ? `Show ${ROWS_AT_ONCE} of ${left} more` : `Show ${left} more`;
+  box.append(element("p", { class: "further" }, element("button", { type: "button", class: "plain", click: more }, words)));
 }
 
 function runRow(entry, model, cells) {

@@ -126,6 +126,14 @@ export class Model {
     this.tasks.set(task, { ...known, runs });
   }
 
+  /** Counts a run that was known in its new state, until the numbers are asked for again. */
+  shift(before, state) {
+    const now = this.now();
+    if (before.state === state || before.starts < now - DAY || before.starts >= now + HOUR) return;
+    if (this.#sums[before.state]) this.#sums[before.state] -= 1;
+    this.#sums[state] = (this.#sums[state] ?? 0) + 1;
+  }
+
   /** Takes the number of runs of the last day and the next hour. */
   sum(buckets) {
     this.#sums = {};

@@ -19,20 +19,21 @@ const CROWDED_FROM = 20;
 export const KINDS = ["done", "running", "future", "waiting", "gone", "missed", "failed"];
 
 /** The lanes of one host: one for each class. */
-export const CLASS_LANES = LANES.map((name) => ({ name, lane: name, has: (entry) => entry.lane === name }));
+export const CLASS_LANES = LANES.map((name) => ({ name, lane: name, of: (entries) => entries.filter((entry) => entry.lane === name) }));
 
 /** Returns the lanes of hosts: one for each class that has runs there. */
 export function hostLanes(hosts, entries) {
-  const used = new Set(entries.flatMap((entry) => entry.participants.map((host) => `${host} ${entry.lane}`)));
-  const all = hosts.flatMap((host) => LANES.map((lane) => ({ host, lane, name: `${host} · ${lane}` })));
-  const shown = all.filter(({ host, lane }) => used.has(`${host} ${lane}`));
-  return shown.map((each) => ({ ...each, has: (entry) => entry.lane === each.lane && entry.participants.includes(each.host) }));
+  const runs = new Map(hosts.map((host) => [host, Object.fromEntries(LANES.map((lane) => [lane, []]))]));
+  for (const entry of entries) for (const host of entry.participants) runs.get(host)?.[entry.lane]?.push(entry);
+  return hosts.flatMap((host) =>
+    LANES.filter((lane) => runs.get(host)[lane].length).map((lane) => ({ name: `${host} · ${lane}`, lane, of: () => runs.get(host)[lane] })),
+  );
 }
 
 /**
  * Returns lanes and boxes for entries sorted by start; `view` has from, to, left, right, top, caption.
  * Reserved time has its own lane above the others. Of crowded lanes `dense` has pieces with counts.
- * `wanted` are the lanes: what each is called, its class, and which entries it has.
+ * `wanted` are the lanes: what each is called, its class, and which of the entries are its own.
  */
 export function layOut(entries, reserved, dense, view, wanted = CLASS_LANES) {
   const scale = (view.right - view.left) / (view.to - view.from);
@@ -52,12 +53,12 @@ export function layOut(entries, reserved, dense, view, wanted = CLASS_LANES) {
     y += height;
   };
   if (reserved.length) add("reserved", reserved.length, closures(reserved, xOf, view));
-  for (const { name, lane, has } of wanted) {
+  for (const { name, lane, of } of wanted) {
     if (dense.has(name)) {
       add(name, null, pieceColumns(dense.get(name), xOf, view));
       continue;
     }
-    const own = entries.filter(has);
+    const own = of(entries);
     add(name, own.length, bars(own, xOf, view, lane === "exclusive") ?? columns(own, xOf, view, scale), lane);
   }
   return { lanes, boxes, bottom: y };

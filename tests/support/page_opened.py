@@ -23,6 +23,8 @@ LIVE = "document.getElementById('live').dataset.state === 'live'"
 async def opened(browser: str, stand_in: StandIn, place: str = "") -> AsyncIterator[Page]:
     """Open the page of a stand-in, which must not send requests to any other server."""
     async with TestServer(stand_in.application()) as server, new_page(browser) as page:
+        # High enough for all rows: the overview shows as many as the screen has room for.
+        await page.resize(1440, 1800)
         await page.open(str(server.make_url("/")) + place)
         await page.until("document.documentElement.dataset.started")
         yield page

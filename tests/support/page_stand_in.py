@@ -20,6 +20,17 @@ from node.model.wire.nodes import ClockState, Node, NodeCard
 from node.model.wire.problems import MEDIA_TYPE, Problem
 from node.model.wire.reservations import ReservedSpan
 from node.model.wire.runs import Explanation, Run, ScheduleBucket, ScheduleEntry
+from node.model.wire.status import (
+    Attention,
+    BacklogStatus,
+    BackupStatus,
+    DatabaseStatus,
+    DiskStatus,
+    LoadStatus,
+    NodeStatus,
+    PlanningStatus,
+    RunsStatus,
+)
 from node.model.wire.tokens import Caller
 from node.web.routes import routes
 
@@ -54,6 +65,7 @@ class StandIn:
         self.retried: list[Any] = []
         self.nodes = [self.node("a.example", is_self=True)]
         self.token: str | None = None
+        self.attention: tuple[Attention, ...] = ()
         self.fault: Problem | None = None
         self.schedule_page = 500
         self.requests: list[str] = []
@@ -99,6 +111,7 @@ class StandIn:
                 web.get("/v1/clock", self._clock),
                 web.get("/v1/meshes", self._no_meshes),
                 web.get("/v1/tokens/self", self._caller),
+                web.get("/v1/status", self._status),
                 web.get("/v1/events", self._stream),
             ]
         )
@@ -225,6 +238,39 @@ class StandIn:
 
     async def _no_meshes(self, _request: web.Request) -> web.Response:
         return _listed(())
+
+    async def _status(self, _request: web.Request) -> web.Response:
+        return _found(
+            NodeStatus(
+                name="a.example",
+                identity=self.nodes[0].identity,
+                url=None,
+                version="0.1.0",
+                started_at=NOW - times.DAY,
+                clock=ClockState(now=NOW, synchronised=True, error_bound_ms=0.42),
+                database=DatabaseStatus(
+                    place="",
+                    server_version="16",
+                    size_bytes=36_000_000,
+                    answer_ms=0.4,
+                    schema_version=7,
+                    program_schema_version=7,
+                    refused_write=None,
+                ),
+                leads=(),
+                planning=PlanningStatus(
+                    due_tasks=0, oldest_due=0, waiting_for_nodes=0, planned_at=NOW, plan_age=0
+                ),
+                runs=RunsStatus(running=2, next_start=None),
+                peers=len(self.nodes) - 1,
+                peers_away=(),
+                backlog=BacklogStatus(messages=0, results_waiting=0, results_parked=0),
+                disk=DiskStatus(directory="/", free_bytes=10**10, total_bytes=10**11),
+                load=LoadStatus(processors=2, one_minute=0.1),
+                backup=BackupStatus(wanted=False, latest_at=None, fault=None),
+                attention=self.attention,
+            )
+        )
 
     async def _caller(self, _request: web.Request) -> web.Response:
         return _found(Caller(label="alice" if self.token else None, role=Role.READ))

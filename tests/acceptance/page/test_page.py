@@ -17,6 +17,7 @@ from node.model.headline import headline
 from node.model.verdict import Level
 from node.model.wire.problems import Problem
 from node.model.wire.reservations import Purpose, ReservedSpan
+from node.model.wire.status import Attention
 from node.web import static_files
 from tests.support import page_scene as scene
 from tests.support.browser import Page
@@ -312,6 +313,20 @@ async def test_a_crowded_day_stays_smooth(browser: str) -> None:
         assert page.complaints() == []
 
 
+async def test_says_what_needs_attention(browser: str, ordinary: StandIn) -> None:
+    """The overview tells what is wrong with the node, with the command, and refused tasks."""
+    full = "the disk of /var/lib/parley is full"
+    ordinary.attention = (Attention(subject="disk", what=full, command="df -h"),)
+    async with opened(browser, ordinary) as page:
+        await page.until("document.querySelectorAll('#health li').length === 2")
+        health = await page.text("#health")
+        assert f"{full} df -h" in health
+        assert "refused: c.example has no tool for throughput" in health
+    async with opened(browser, StandIn()) as page:
+        await page.until("document.querySelector('#health .done')")
+        assert "Nothing needs attention" in await page.text("#health")
+
+
 async def test_campaigns_have_their_shares(browser: str, ordinary: StandIn) -> None:
     """Campaigns show promised and used shares, children below parents, and what waits and why."""
     async with opened(browser, ordinary, "#view=campaigns") as page:
@@ -392,6 +407,17 @@ async def test_texts_have_contrast(browser: str, ordinary: StandIn) -> None:
         for dark in (False, True):
             await page.resize(1440, 900, dark=dark)
             assert await page.evaluate(CONTRAST.read_text()) == []
+
+
+async def test_the_overview_fits_a_screen(browser: str, ordinary: StandIn) -> None:
+    """The lists of the overview have as many rows as a screen has room for."""
+    async with opened(browser, ordinary) as page:
+        await page.resize(1440, 900)
+        await page.evaluate("location.reload()")
+        await page.until(f"{DRAWN} && {LIVE} && document.querySelector('#next table')")
+        await page.until("document.documentElement.scrollHeight <= 1000")
+        rows = await page.evaluate("document.querySelectorAll('#last tbody tr').length")
+        assert rows >= 3
 
 
 async def test_fits_a_phone(browser: str, ordinary: StandIn) -> None:
