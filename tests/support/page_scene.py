@@ -323,14 +323,26 @@ def explanation_of(run: Run) -> Explanation:
         first_slot=run.slot,
         last_slot=run.slot + 23 * times.HOUR,
         trace={
-            "windows": [
-                [times.format_instant(run.slot), times.format_instant(run.slot + 6 * 10**8)]
-            ],
+            "windows": [[run.slot, run.slot + 10 * times.MINUTE]],
             "offers": [
-                {"node": "a.example", "free": 72, "reason": None},
-                {"node": "b.example", "free": 72, "reason": None},
+                {"node": "a.example", "free": "everything", "obstacles": [], "reason": None},
+                {
+                    "node": "b.example",
+                    "free": [[run.slot, run.slot + 4 * times.MINUTE]],
+                    "obstacles": [
+                        {
+                            "window": 0,
+                            "test": "throughput",
+                            "scheduling_class": "exclusive",
+                            "priority": 5,
+                            "starts_at": run.slot + 4 * times.MINUTE,
+                            "ends_at": run.slot + 12 * times.MINUTE,
+                        }
+                    ],
+                    "reason": None,
+                },
             ],
-            "choices": 72,
+            "choices": [[run.slot, run.slot, False]],
         },
     )
     sentence = "It was booked at its nominal start and failed while it ran."

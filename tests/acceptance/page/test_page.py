@@ -163,8 +163,8 @@ async def test_comes_back_after_a_break(browser: str, ordinary: StandIn) -> None
         }
         ordinary.runs[waiting.id] = waiting.model_copy(update=update)
         await page.until("document.querySelector('#last').innerText.includes('no window was free')")
+        await page.until("document.getElementById('notice').hidden")
         assert (ordinary.resumed[0], ordinary.resumed[-1]) == ("", "1")
-        assert await page.evaluate("document.getElementById('notice').hidden")
 
 
 async def test_drawer_by_click(browser: str, ordinary: StandIn) -> None:
@@ -177,6 +177,10 @@ async def test_drawer_by_click(browser: str, ordinary: StandIn) -> None:
         for words in (scene.CAUSE, "0.31 ms", "the server part never came up", "iperf3 --server"):
             assert words in shown
         assert "72 of 72 windows placed" in shown
+        busy = "document.querySelector('.trace .busy title').textContent"
+        assert await page.evaluate(busy) == "exclusive throughput, priority 5, 8 min"
+        lanes = "document.querySelector('.trace').ariaLabel"
+        assert "a.example: nothing in the way. b.example: excl" in await page.evaluate(lanes)
         assert await page.evaluate(f"location.hash === '#run={scene.the_failed(ordinary)}'")
         assert page.complaints() == []
 
