@@ -85,6 +85,7 @@ function extent(entry, xOf, view) {
 // Returns bars, or null if they need too many rows. Exclusive runs never share time, so a row is added
 // only where they really overlap (a displaced run below the one that took its time).
 function bars(entries, xOf, view, exclusive) {
+  if (entries.length > (ROWS_MOST * (view.right - view.left)) / BAR_NARROWEST) return null;
   const rows = [];
   let crowded = 0;
   const boxes = [];

@@ -34,7 +34,6 @@ VIEWS = {
     "tasks": ("view=tasks", "document.querySelector('#tasks table')"),
     "nodes": ("view=nodes", "document.querySelectorAll('#node-list tbody tr').length === 3"),
     "capacity": ("view=capacity", "document.querySelector('.heat td.current')"),
-    "reservations": ("view=reservations", "document.querySelector('#pools .settled, #pools tr')"),
     "limits": ("view=limits", "document.querySelectorAll('#limits tbody tr').length === 2"),
     "campaigns": ("view=campaigns", "document.querySelector('#campaigns table')"),
     "sharing": ("view=sharing", "document.querySelector('#sharing-view table')"),
