@@ -39,7 +39,7 @@ export async function plot(box, { course, bands, lost, from, to }, { now, onOpen
     cursor: { sync: { key: "pair" }, points: { size: 7 }, drag: { x: true, y: false } },
     scales: { x: { range: (_, low, high) => (low === high || high === null ? [from / 1000, to / 1000] : [low, high]), min: from / 1000, max: to / 1000 }, y: { range: (_, low, high) => rangeOf(low, high) } },
     axes: [
-      { ...axis, size: to - from > DAY * 500 ? 48 : 34, values: (_, splits) => splits.map((at) => tickText(at, splits)) },
+      { ...axis, size: to - from > DAY * 500 ? 48 : 34, space: 96, values: (_, splits) => splits.map((at) => tickText(at, splits)) },
       { ...axis, size: 78, values: (_, splits) => splits.map((value) => valueText(value, course.unit)) },
     ],
     legend: { live: true },

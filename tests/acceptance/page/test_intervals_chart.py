@@ -25,7 +25,7 @@ Promise.all([import('/web/drawer.js'), fetch('/v1/runs/%s').then((told) => told.
         });
         const intervals = Array.from({length: 30}, (_, number) => interval(29 - number));
         drawer.showRun(run, {}, {course: [], intervals}, Date.now());
-        const svg = document.querySelector('#drawer svg[role=img]');
+        const svg = document.querySelector('#drawer .chart svg[role=group]');
         const count = (which) => svg.querySelectorAll(which).length;
         return [count('.dot'), count('path:not(.cross)'),
             svg.querySelector('.cross').parentNode.textContent, svg.getAttribute('aria-label'),
