@@ -12,16 +12,18 @@ WHERE task_id = ANY($1::uuid []);
 -- document is gone are listed whatever it was to contain.
 SELECT
     posted.task_id AS task, posted.document::text AS document, posted.detail::text AS detail, task.state = 'active' AS enabled,
-    task.tool, counted.runs, counted.started
+    task.tool, coalesce(counted.runs, 0) AS runs, coalesce(counted.started, 0) AS started
 FROM pscheduler_task AS posted
 INNER JOIN task ON posted.task_id = task.id
-CROSS JOIN LATERAL (
+LEFT JOIN (
     SELECT
+        run.task_id,
         count(*) FILTER (WHERE run.state NOT IN ('waiting', 'unplaced', 'cancelled')) AS runs,
         count(*) FILTER (WHERE run.started_at IS NOT NULL) AS started
     FROM run
-    WHERE run.task_id = posted.task_id
-) AS counted
+    INNER JOIN pscheduler_task ON run.task_id = pscheduler_task.task_id
+    GROUP BY run.task_id
+) AS counted ON posted.task_id = counted.task_id
 WHERE
     ($1::text IS NULL OR posted.document IS NULL OR posted.document @> $1::text::jsonb)
     AND ($2::text IS NULL OR posted.detail @> $2::text::jsonb)
