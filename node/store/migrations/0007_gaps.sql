@@ -714,7 +714,8 @@ $$;
 COMMENT ON FUNCTION forget_document() IS 'A task that was edited is no longer what was posted.';
 CREATE TRIGGER task_edited AFTER UPDATE OF spec, tools, schedule, priority, reference ON task FOR EACH ROW
 WHEN (
-    (old.spec, old.tools, old.schedule, old.priority, old.reference)
-    IS DISTINCT FROM (new.spec, new.tools, new.schedule, new.priority, new.reference)
+    old.spec IS DISTINCT FROM new.spec OR old.tools IS DISTINCT FROM new.tools
+    OR old.schedule IS DISTINCT FROM new.schedule OR old.priority IS DISTINCT FROM new.priority
+    OR old.reference IS DISTINCT FROM new.reference
 )
 EXECUTE FUNCTION forget_document();
