@@ -130,7 +130,8 @@ async def test_all_participants_have_a_run(tables: dict[str, asyncpg.Connection]
         if not live:
             continue
         checked += 1
-        participants = {p["name"] for p in json.loads(live[0]["participants"])}
+        # Hosts of other schedulers, which tests of this lab add, have no tables.
+        participants = {p["name"] for p in json.loads(live[0]["participants"])} & tables.keys()
         there = {name for name, row in by_node.items() if row["participant"] is not None}
         assert there == participants, by_node
         fields = ("starts_at", "ends_at", "slot", "attempt")

@@ -22,8 +22,6 @@ WITHOUT = {
         "decisions",
         "counts",
         "coming_with",
-        # Nobody reads the log of a simulated node.
-        "ended",
         # Simulated launchers send nothing.
         "booked_with",
     },

@@ -79,4 +79,4 @@ async def test_a_reader_that_was_away_too_long_is_told(
     [gap] = await read(a, "?types=pool", hub.last + 1000, 1)
     assert gap[0] == "gap", "another node, or the same one before its clock was set, counted so"
     [gap, *_] = await read(a, "", "nonsense", 2)
-    assert gap == ("gap", {"after": "0", "next": str(place + 3)})
+    assert gap == ("gap", {"after": "0", "next": str(place + 3), "at": at})

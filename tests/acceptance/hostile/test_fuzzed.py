@@ -89,6 +89,8 @@ SPECS: dict[str, Json] = {
     "tcp": {"dest": "127.0.0.1", "port": 9},
     "tls": {"dest": "127.0.0.1"},
     "idle": {},
+    "idlebg": {},
+    "simplestream": {"dest": "b"},
     "interface": {},
     "latencybg": {"dest": "b"},
     "mtu": {"dest": "b"},

@@ -75,7 +75,7 @@ async def test_options_become_a_merge_patch(parley: Any, tasks: Any) -> None:
             "",
         )
     ]
-    assert ended.err == "changed: repeat PT5M → PT30M\n"
+    assert ended.err == "changed: repeat 5 min → 30 min\n"
     assert json.loads(ended.out)["revision"] == 5
 
 
@@ -87,7 +87,7 @@ async def test_a_dry_run_says_what_would_change(parley: Any, tasks: Any) -> None
     )
     schedule = {"repeat": "PT1H", "slip": "PT2M", "cron": "0 * * * *"}
     assert tasks.patched == [({"schedule": {**schedule, "repeat": None}, "revision": 4}, "true")]
-    assert ended.err.startswith("would change: repeat PT5M → none; ")
+    assert ended.err.startswith("would change: repeat 5 min → none; ")
 
 
 async def test_an_edit_of_nothing_is_a_usage_error(parley: Any, tasks: Any) -> None:

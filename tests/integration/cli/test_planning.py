@@ -134,7 +134,7 @@ async def test_the_view_of_a_plan(parley: Any, planning: Any) -> None:
     assert "then  ··········▅▂············" in full
     assert "fullest hour that changes: from 2026-12-01 10:00:00Z on b, 100.0% → 50.0%" in full
     others = sections["Alternatives, the nearest first"]
-    assert "1  starts at 2026-12-01T10:09:00Z, PT9M later  2 of 2, first at" in others
+    assert "1  starts at 2026-12-01 10:09:00Z, 9 min later  2 of 2, first at" in others
     assert "none with another tool: there is none" in others
     assert "--alternative N | parley task create --file -" in others
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import secrets
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
@@ -553,16 +554,16 @@ async def _program(argv: list[str]) -> AsyncIterator[asyncio.subprocess.Process]
 
 
 def free_ports() -> int:
-    """Return the first of three consecutive ports of loopback that nobody uses."""
+    """Return the first of three consecutive ports that nobody uses.
+
+    They are below those that the kernel gives to connections, which would take one meanwhile.
+    """
     while True:
+        port = secrets.choice(range(20_000, 30_000, 3))
         with contextlib.ExitStack() as stack:
-            first = stack.enter_context(socket.socket())
-            first.bind(("127.0.0.1", 0))
-            port: int = first.getsockname()[1]
             try:
-                for number in (port + 1, port + 2):
-                    other = stack.enter_context(socket.socket())
-                    other.bind(("127.0.0.1", number))
+                for number in (port, port + 1, port + 2):
+                    stack.enter_context(socket.socket()).bind(("", number))
             except OSError:
                 continue
             return port
