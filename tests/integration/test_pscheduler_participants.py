@@ -9,6 +9,9 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import dns.message
+import dns.rcode
+import dns.rrset
 import pytest
 import pytest_asyncio
 
@@ -17,6 +20,7 @@ from node.model.errors import NotFound, RefusedByParticipant
 from node.model.wire.nodes import NodeAddition
 from node.model.wire.tasks import TaskDocument, TaskPatch
 from node.pscheduler.leading.hosts import PschedulerNodes
+from tests.integration.plugins.targets import answering
 from tests.support.clocks import START
 from tests.support.pscheduler.participant import Fault, StandIn, free_ports
 from tests.support.worlds import ON_ONE_LOOP, Site, World
@@ -358,6 +362,64 @@ async def test_what_it_measures_alone_is_posted_run_by_run(mixed: Mixed) -> None
     assert (mixed.host.booked, mixed.host.open_tasks) == ([], [])
     await mixed.foreign.bookings.sweep()
     assert await mixed.left_here() == 0
+
+
+def zone(question: bytes) -> bytes:
+    """Answer for www.example only."""
+    query = dns.message.from_wire(question)
+    answer = dns.message.make_response(query)
+    if query.question[0].name.to_text() == "www.example.":
+        answer.answer = [dns.rrset.from_text("www.example.", 60, "IN", "A", "192.0.2.80")]
+    else:
+        answer.set_rcode(dns.rcode.NXDOMAIN)
+    return answer.to_wire()
+
+
+async def test_what_it_measures_alone_is_read_as_our_own_result(mixed: Mixed) -> None:
+    """A question and a request are asked by the host; their answers, or why not, are results."""
+    page = {"url": f"{mixed.host.url}/hostname", "verify": False, "text": "PS.example"}
+    specs = [
+        ("dns", {"name": "www.example", "server": "127.0.0.1", "expected": "192.0.2.80"}),
+        ("dns", {"name": "none.example", "server": "127.0.0.1"}),
+        ("http", page),
+    ]
+    with answering(zone) as mixed.host.dns_port:
+        made = [
+            await mixed.create(test, spec=spec, participants=["ps.example"]) for test, spec in specs
+        ]
+        await mixed.plan()
+        await mixed.watch(HOUR - 4 * times.SECOND)
+        mixed.world.clock.advance(4 * times.SECOND)
+        for run in mixed.host.runs:
+            assert run.work is not None
+            await run.work
+        await mixed.watch(HOUR + times.MINUTE)
+    there = [task.document for task in mixed.host.open_tasks]
+    assert sorted(each["tools"] for each in there) == [["dnspy"], ["dnspy"], ["psurl"]]
+    rows = await mixed.a.rows("SELECT task_id, state, reason, result, tool FROM run")
+    answered, unknown, fetched = (
+        next(row for row in rows if row["task_id"] == task) for task in made
+    )
+    assert (answered["state"], answered["tool"]) == ("succeeded", "dnspython")
+    assert answered["result"]["answers"][0]["value"] == "192.0.2.80"
+    assert unknown["state"] == "failed"
+    assert "The DNS query name does not exist" in unknown["reason"]
+    assert (fetched["state"], fetched["tool"]) == ("succeeded", "curl")
+    assert (fetched["result"]["status"], fetched["result"]["matched"]) == (200, True)
+    assert 0 < fetched["result"]["total_ms"]
+
+
+async def test_what_it_cannot_be_asked_is_refused(mixed: Mixed) -> None:
+    """A spec for which pScheduler has no word is refused with the member, and nothing is posted."""
+    for test, spec, reason in (
+        ("http", {"url": "https://b.example/"}, "measures http only with verify false"),
+        ("dns", {"name": "b", "dnssec": True}, "measures dns only with dnssec false"),
+        ("dns", {"name": "b", "answers_min": 0}, "set answers_min to 1 or more"),
+        ("mtu", {"dest": "192.0.2.7"}, "pScheduler has no test like mtu with this spec whose"),
+    ):
+        with pytest.raises(RefusedByParticipant, match=reason):
+            await mixed.create(test, spec=spec, participants=["ps.example"])
+    assert mixed.host.tasks == {}
 
 
 async def test_a_run_that_finds_no_time_alone_is_displaced_with_its_reason(mixed: Mixed) -> None:

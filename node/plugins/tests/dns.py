@@ -113,23 +113,27 @@ class DnsSpec(Document):
 class DnsRecord(Document):
     """One record of the answer."""
 
-    name: ForeignText = Field(description="Its owner name.")
+    name: ForeignText | None = Field(description="Its owner name; null if it was not told.")
     type: ForeignText = Field(description="Its type.")
-    ttl_s: CountField = Field(description="How long it may be cached, in seconds.")
+    ttl_s: CountField | None = Field(
+        description="How long it may be cached, in seconds; null if it was not told."
+    )
     value: ForeignText = Field(description="Its data, as in a zone file; a TXT without quotes.")
 
 
 class DnsResult(Document):
     """The answer, and how long it took."""
 
-    server: ForeignText | None = Field(description="The address of the last server asked.")
+    server: ForeignText | None = Field(
+        description="The address of the last server asked; null if none was, or it was not told."
+    )
     rcode: ForeignText | None = Field(description="The answer's code; null if there was no answer.")
     time_ms: NonNegative | None = Field(
         description="From the answered question until its answer, in milliseconds; over tcp,"
         " including the connection."
     )
     total_ms: NonNegative = Field(description="The time of all tries, in milliseconds.")
-    tries: CountField = Field(description="The number of tries.")
+    tries: CountField | None = Field(description="The number of tries; null if it was not told.")
     answers: tuple[DnsRecord, ...] = Field(
         max_length=100, description="The answer's records, aliases on the way included."
     )
@@ -181,7 +185,8 @@ class DnsTest(SingleParticipantTest):
     def metrics(self, result: Result) -> tuple[Metric, ...]:
         """Return the response time, the tries, and the shortest TTL."""
         figures = DnsResult.model_validate(result)
-        shortest = min((record.ttl_s for record in figures.answers), default=None)
+        lifetimes = (record.ttl_s for record in figures.answers if record.ttl_s is not None)
+        shortest = min(lifetimes, default=None)
         return (
             *metric("time_ms", figures.time_ms, "ms"),
             *metric("total_ms", figures.total_ms, "ms"),
@@ -195,10 +200,10 @@ def _shortfall(spec: DnsSpec, result: DnsResult) -> str | None:
     """Return how the result falls short of the spec; None if it does not."""
     if result.failure is not None or result.rcode is None:
         return result.failure or "there was no answer"
-    question = f"{spec.name} {spec.type}"
+    question, server = f"{spec.name} {spec.type}", result.server or "the name server"
     if result.rcode != spec.rcode:
         expected = f" where {spec.rcode} was expected" if spec.rcode != "NOERROR" else ""
-        return f"{result.server} answered {result.rcode} for {question}{expected}"
+        return f"{server} answered {result.rcode} for {question}{expected}"
     if spec.rcode != "NOERROR":
         return None
     values = [record.value for record in result.answers if record.type == spec.type]
@@ -206,10 +211,10 @@ def _shortfall(spec: DnsSpec, result: DnsResult) -> str | None:
     if len(values) < spec.answers_min:
         records = f"{len(values)} records" if values else "no record"
         expected = f" where {spec.answers_min} were expected" if spec.answers_min > 1 else ""
-        return f"{result.server} has {records} of {question}{expected}{cut}"
+        return f"{server} has {records} of {question}{expected}{cut}"
     if spec.expected is not None and not any(_matches(spec, value) for value in values):
         records = ", ".join(values[:_SHOWN])[:200] or "nothing"
-        return f"{result.server} says {records} where {spec.expected} was expected{cut}"
+        return f"{server} says {records} where {spec.expected} was expected{cut}"
     return None
 
 

@@ -155,7 +155,9 @@ class HttpPhases(Document):
 class HttpResult(Document):
     """The phases, and the answer."""
 
-    url: ForeignText = Field(description="The last URL requested.")
+    url: ForeignText = Field(
+        description="The last URL requested; the first one if redirects is null."
+    )
     address: ForeignText | None = Field(description="The last address connected to.")
     status: CountField | None = Field(description="The last answer's status.")
     protocol: ForeignText | None = Field(description="The version of HTTP.")
@@ -163,9 +165,12 @@ class HttpResult(Document):
         description="How long each phase took, in milliseconds, summed over redirects."
     )
     total_ms: NonNegative = Field(description="All of it, in milliseconds.")
-    redirects: CountField = Field(description="The number of redirects followed.")
-    redirect_ms: NonNegative = Field(
-        description="Until the last request began, in milliseconds; 0 without redirects."
+    redirects: CountField | None = Field(
+        description="The number of redirects followed; null if it was not told."
+    )
+    redirect_ms: NonNegative | None = Field(
+        description="Until the last request began, in milliseconds; 0 without redirects, null if it"
+        " was not told."
     )
     body_bytes: CountField | None = Field(description="Bytes of the last body that were read.")
     complete: bool | None = Field(description="Whether the whole body was read.")
@@ -254,13 +259,14 @@ def _shortfall(spec: HttpSpec, result: HttpResult) -> str | None:
     """Return how the result falls short of the spec; None if it does not."""
     if result.failure is not None or result.status is None:
         return result.failure or "there was no answer"
-    status = _status_text(result.status)
+    status, server = _status_text(result.status), result.address or spec.host
     if spec.status is not None and result.status != spec.status:
-        return f"{result.address} answered {status} where {spec.status} was expected"
+        return f"{server} answered {status} where {spec.status} was expected"
     if spec.status is None and result.status >= _BAD:
-        return f"{result.address} answered {status}"
+        return f"{server} answered {status}"
     if spec.text is not None and not result.matched:
-        read = "" if result.complete else f"first {result.body_bytes} bytes of the "
+        whole = result.complete or result.body_bytes is None
+        read = "" if whole else f"first {result.body_bytes} bytes of the "
         return f"{spec.text[:100]!r} is not in the {read}body"
     return None
 

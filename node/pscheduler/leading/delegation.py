@@ -8,10 +8,16 @@ is in its reference.
 
 from __future__ import annotations
 
+import ipaddress
+import json
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
 from uuid import UUID
 
 from node.client.pscheduler import JsonObject, PschedulerHost, instant_text
 from node.model.errors import NotFound
+from node.model.wire.fields import is_address
 from node.model.wire.participants import Introduction, IntroductionAnswer
 from node.plugins import registry
 from node.pscheduler.leading.results import is_heard
@@ -21,8 +27,32 @@ from node.store.pscheduler_bookings import BookedThere
 
 DELEGATED = 0
 """The place of a host that leads alone; as a participant of others it has a later one."""
+_DNS = "dns"
 _TASK = "task"
 """The member of a booking's data that names the task there."""
+_CALLED_THERE: Mapping[str, str] = MappingProxyType({"curl": "psurl", "dnspython": "dnspy"})
+"""Tools there that measure like one of ours with another name: with the same library."""
+_ONLY: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "dns": {
+            "port": 53,
+            "protocol": "udp",
+            "recurse": True,
+            "dnssec": False,
+            "rcode": "NOERROR",
+            "ip_version": None,
+        },
+        "http": {
+            "verify": False,
+            "method": "GET",
+            "headers": {},
+            "redirects": None,
+            "status": None,
+            "bytes_max": 1_000_000,
+        },
+    }
+)
+"""The values of members that nothing in a spec of pScheduler can say; others are refused."""
 
 
 def is_delegated(introduction: Introduction) -> bool:
@@ -32,15 +62,44 @@ def is_delegated(introduction: Introduction) -> bool:
 
 def delegated_test(introduction: Introduction) -> tuple[str, Document] | None:
     """Return the test in pScheduler's words; None if it has none, or no result that we read."""
-    if not is_heard(introduction.test):
+    if not is_heard(introduction.test) or _obstacle(introduction) is not None:
         return None
     for name, language in LANGUAGES.items():
         spec = language.from_parley(introduction.test, introduction.spec)
         if spec is not None:
-            own = {key: value for key, value in spec.items() if key not in {"source", "host"}}
-            if (dest := introduction.spec.get("dest")) is not None:
-                own["dest"] = introduction.addresses.get(dest, dest)
-            return name, own
+            return name, _as_meant(spec, introduction)
+    return None
+
+
+def _as_meant(spec: Document, introduction: Introduction) -> Document:
+    """Return a spec that means there what ours means here: with addresses, and full names."""
+    own = {key: value for key, value in spec.items() if key not in {"source", "host"}}
+    for member in {"dest", "nameserver"} & own.keys():
+        own[member] = introduction.addresses.get(own[member], own[member])
+    if introduction.test == _DNS:
+        own["query"] = _question(own["query"], own["record"])
+    return own
+
+
+def _question(name: str, record: str) -> str:
+    """Return a full name, to which no search domain is added there."""
+    if record == "ptr" and is_address(name):
+        name = ipaddress.ip_address(name).reverse_pointer
+    return f"{name.removesuffix('.')}."
+
+
+def _obstacle(introduction: Introduction) -> str | None:
+    """Return which members of a spec pScheduler has no word for; None if it can say them all."""
+    test, spec = introduction.test, introduction.spec
+    needed = [
+        f"without {member}" if value in (None, {}) else f"with {member} {json.dumps(value)}"
+        for member, value in _ONLY.get(test, {}).items()
+        if spec.get(member, value) != value
+    ]
+    if needed:
+        return f"pScheduler measures {test} only {' and '.join(needed)}"
+    if test == _DNS and spec.get("answers_min") == 0:
+        return "pScheduler calls an answer without records a failure; set answers_min to 1 or more"
     return None
 
 
@@ -50,10 +109,10 @@ def booked_length(test: str, spec: Document) -> int:
 
 
 async def offer(host: PschedulerHost, introduction: Introduction) -> IntroductionAnswer:
-    """Return whether a host measures this alone, and by which tools that are called as ours are."""
+    """Return whether a host measures this alone, and by which tools of ours that it has, too."""
     found = delegated_test(introduction)
     if found is None:
-        reason = (
+        reason = _obstacle(introduction) or (
             f"pScheduler has no test like {introduction.test} with this spec whose results are "
             "read here"
         )
@@ -63,20 +122,25 @@ async def offer(host: PschedulerHost, introduction: Introduction) -> Introductio
     own = [tool.name for tool in registry.tools_for(introduction.test)]
     wanted = introduction.tools or tuple(own)
     able = {each.name for each in listed if each.refusal is None}
-    tools = tuple(each for each in wanted if each in able and each in own)
+    tools = tuple(each for each in wanted if called_there(each) in able and each in own)
     if not tools:
         have = ", ".join(sorted(able)) or "none"
-        reason = f"it has no tool that is called as one of {', '.join(wanted)} (it has: {have})"
+        reason = f"it has no tool that measures as one of {', '.join(wanted)} (it has: {have})"
         return IntroductionAnswer(accepted=False, reason=reason[:1000])
     return IntroductionAnswer(accepted=True, tools=tools)
 
 
+def called_there(tool: str) -> str:
+    """Return what a tool of ours is called there."""
+    return _CALLED_THERE.get(tool, tool)
+
+
 def document_of(test: Document, row: BookedThere, tool: str) -> JsonObject:
-    """Return a run of ours as a task of the host, with our start and no slip."""
+    """Return a run of ours by a tool of ours as a task of the host, with our start and no slip."""
     return {
         "test": test,
         "schedule": {"start": instant_text(row.starts_at), "slip": "PT0S"},
-        "tools": [tool],
+        "tools": [called_there(tool)],
         "reference": reference_of(row),
         "_key": row.key,
     }

@@ -6,11 +6,10 @@ computed from what it does, or absent.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
-
-from pydantic import ValidationError
 
 from node.model.errors import ToolOutputError
 from node.model.times import MILLISECOND
@@ -18,14 +17,19 @@ from node.model.wire.fields import is_address
 from node.plugins.distribution import jitter
 from node.plugins.figures import delay_figures, share
 from node.plugins.hops import Probe, assemble_path
+from node.plugins.tests.dns import DnsRecord, DnsResult, DnsSpec
+from node.plugins.tests.http import HttpPhases, HttpResult, HttpSpec
 from node.plugins.tests.idle import IdlePart
 from node.plugins.tests.rtt import RttResult
 from node.plugins.tests.trace import TraceSpec
 from node.pscheduler.dialects.contract import HeardPart, failure_of
 from node.pscheduler.tests.contract import Document
+from node.pscheduler.tests.dns import SOA
 from node.pscheduler.times import parse_duration
 
 _ERRORS_MAX = 10
+_UNREADABLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""What a result of another form than expected raises."""
 
 
 def heard_of(test: str, spec: Mapping[str, Any], result: Any) -> HeardPart:
@@ -38,8 +42,9 @@ def heard_of(test: str, spec: Mapping[str, Any], result: Any) -> HeardPart:
         return HeardPart(_READERS[test](spec, document))
     except ToolOutputError as fault:
         return HeardPart(None, fault.detail)
-    except (ValidationError, ValueError, TypeError, KeyError, AttributeError) as fault:
-        return HeardPart(None, f"its result is not understood: {str(fault).splitlines()[0]}"[:300])
+    except _UNREADABLE as fault:
+        said = str(fault).strip() or type(fault).__name__
+        return HeardPart(None, f"its result is not understood: {said.splitlines()[0]}"[:300])
 
 
 def is_heard(test: str) -> bool:
@@ -89,6 +94,72 @@ def _trace(spec: Mapping[str, Any], result: Document) -> Document:
     return assemble_path("trace", ours, _end_of(ours, packets), packets, paris=False)
 
 
+def _dns(spec: Mapping[str, Any], result: Document) -> Document:
+    ours = DnsSpec.model_validate(spec)
+    taken_ms = _ms(result["time"])
+    values = _values(ours.type, result.get("record"))
+    if not values:
+        raise ValueError("it tells no record")
+    part = DnsResult(
+        server=ours.server,
+        # It calls anything else a failure.
+        rcode="NOERROR",
+        time_ms=taken_ms,
+        total_ms=taken_ms,
+        tries=None,
+        answers=tuple(
+            DnsRecord(name=None, type=ours.type, ttl_s=None, value=value) for value in values
+        ),
+        authoritative=None,
+        truncated=None,
+        authenticated=None,
+        recursion_available=None,
+        failure=None,
+    )
+    return part.model_dump(mode="json")
+
+
+def _values(kind: str, told: Any) -> list[str]:
+    """Return records as in a zone file, a TXT without quotes."""
+    records = told if isinstance(told, list) else [] if told is None else [told]
+    match kind:
+        case "MX":
+            return [f"{int(each['pref'])} {each['mx']}" for each in records]
+        case "SOA":
+            return [" ".join(str(each[name]) for name in SOA) for each in records]
+        case "TXT":
+            return [_unquoted(each) for each in records]
+    return records
+
+
+def _unquoted(text: object) -> str:
+    """Return the text of a TXT, which is one or more strings in quotes."""
+    if not isinstance(text, str):
+        raise TypeError("a record of type TXT is no text")
+    return "".join(shlex.split(text))
+
+
+def _http(spec: Mapping[str, Any], result: Document) -> Document:
+    ours = HttpSpec.model_validate(spec)
+    if result.get("status") is None:
+        raise ValueError("it does not tell the status")
+    part = HttpResult(
+        url=ours.url,
+        address=None,
+        status=result["status"],
+        protocol=None,
+        phases_ms=HttpPhases(name=None, connect=None, tls=None, first_byte=None, transfer=None),
+        total_ms=_ms(result["time"]),
+        redirects=None,
+        redirect_ms=None,
+        body_bytes=None,
+        complete=None,
+        matched=None if ours.text is None else result["found"],
+        failure=None,
+    )
+    return part.model_dump(mode="json")
+
+
 def _end_of(spec: TraceSpec, packets: Sequence[Probe]) -> str:
     """Return the address of dest; that of the last hop, if the trace ended before it had to.
 
@@ -107,5 +178,5 @@ def _ms(text: object) -> float:
 
 
 _READERS: Mapping[str, Callable[[Mapping[str, Any], Document], Document]] = MappingProxyType(
-    {"idle": _idle, "rtt": _rtt, "trace": _trace}
+    {"dns": _dns, "http": _http, "idle": _idle, "rtt": _rtt, "trace": _trace}
 )

@@ -18,7 +18,8 @@ from node.pscheduler.tests.options import text
 _TIMEOUT = "PT10S"
 _SLACK = SECOND
 _RECORDS = ("a", "aaaa", "ns", "cname", "soa", "ptr", "mx", "txt")
-_SOA = ("nameserver", "owner", "serial", "refresh", "retry", "expire", "minimum")
+SOA = ("nameserver", "owner", "serial", "refresh", "retry", "expire", "minimum")
+"""The members of a record of that type, in the order of its text."""
 _LISTS = ("a", "aaaa", "ns", "txt", "mx")
 _LABEL_WIDTH = 13
 
@@ -116,8 +117,8 @@ def _exchange(value: str) -> Document:
 
 
 def _authority(value: str) -> Document:
-    pieces = dict(zip(_SOA, value.split(), strict=False))
-    return {name: piece if name in _SOA[:2] else _whole(piece) for name, piece in pieces.items()}
+    pieces = dict(zip(SOA, value.split(), strict=False))
+    return {name: piece if name in SOA[:2] else _whole(piece) for name, piece in pieces.items()}
 
 
 def _whole(piece: str) -> int | str:
@@ -128,7 +129,7 @@ def _rows(spec: Document, result: Document) -> list[tuple[str, object]]:
     rows: list[tuple[str, object]] = [("Time", result.get("time"))]
     kind, record = spec["record"], result.get("record", [])
     if isinstance(record, dict):
-        return rows + [(name.capitalize(), record.get(name)) for name in _SOA]
+        return rows + [(name.capitalize(), record.get(name)) for name in SOA]
     for each in record if isinstance(record, list) else [record]:
         if isinstance(each, dict):
             rows.append(("Pref", f"{each.get('pref'):>3} {each.get('mx')}"))

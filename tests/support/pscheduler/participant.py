@@ -2,7 +2,8 @@
 
 It is written from the description of the protocol: real TLS with a certificate that nobody signed,
 whole seconds, errors as text, bookings at once and for good. It really measures: ``iperf3 -s`` for
-throughput, a listening socket for simplestream. Faults can be switched on, one at a time.
+throughput, a listening socket for simplestream, a question for dns, a request for http. Faults can
+be switched on, one at a time.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ from pathlib import Path
 from typing import Any, Self
 from uuid import UUID, uuid4
 
+import aiohttp
+import dns.asyncresolver
+import dns.exception
 from aiohttp import web
 
 from node.clock import Clock, SystemClock
@@ -29,18 +33,24 @@ from node.trust.certificates import OwnCertificate
 JsonObject = dict[str, Any]
 
 CLASSES = {
+    "dns": "background",
+    "http": "background",
     "throughput": "exclusive",
     "idleex": "exclusive",
     "idle": "background",
     "simplestream": "background",
 }
 TOOLS = {
+    "dns": "dnspy",
+    "http": "psurl",
     "throughput": "iperf3",
     "idle": "sleep",
     "idleex": "sleep",
     "simplestream": "simplestreamer",
 }
 OVER = frozenset({"finished", "failed", "missed", "preempted", "canceled", "nonstart"})
+TIMEOUTS = {"dns": ("PT10S", 1), "http": ("PT5S", 2)}
+"""The timeout of those that ask once, if none is said, and the seconds that are booked besides."""
 IPERF3_MORE_S = 9
 """The time that pScheduler books for iperf3 beyond the duration: for both ends to come and go."""
 
@@ -108,6 +118,9 @@ class Task:
         if self.test == "throughput":
             omit = _duration(spec.get("omit", "PT0S"))
             return omit + _duration(spec.get("duration", "PT10S")) + IPERF3_MORE_S * times.SECOND
+        if self.test in TIMEOUTS:
+            timeout, more_s = TIMEOUTS[self.test]
+            return _duration(spec.get("timeout", timeout)) + more_s * times.SECOND
         if self.test == "rtt":
             return (
                 _duration(spec.get("interval", "PT1S")) * int(spec.get("count", 5)) + times.SECOND
@@ -135,6 +148,8 @@ class StandIn:
         """A text that it answers to everything, if set."""
         self._called = asyncio.Event()
         self.iperf3_port = port + 1
+        self.dns_port = 53
+        """The port at which it asks name servers."""
         self._port = port
         self._directory = directory
         self._runner: web.AppRunner | None = None
@@ -499,6 +514,9 @@ class StandIn:
             measured = await self._iperf3(task)
         elif task.test == "simplestream":
             measured = await self._simplestream(run)
+        elif task.test in TIMEOUTS:
+            measured = await self._ask(task)
+            run.merged = measured["result"]
         else:
             measured = await self._sleep(task, run)
         run.result = measured
@@ -509,6 +527,35 @@ class StandIn:
     async def _sleep(self, task: Task, run: Run) -> JsonObject:
         await self.clock.sleep_until(run.starts_at + _duration(task.spec["duration"]))
         return _done({"time-slept": task.spec["duration"]})
+
+    async def _ask(self, task: Task) -> JsonObject:
+        """Ask one question; a part whose result is the merged one."""
+        ask = self._dns if task.test == "dns" else self._http
+        began = asyncio.get_running_loop().time()
+        try:
+            told = await ask(task.spec)
+        except (OSError, dns.exception.DNSException, aiohttp.ClientError) as fault:
+            failed = {"schema": 1, "succeeded": False, "error": str(fault), "diags": ""}
+            return {**failed, "result": failed}
+        taken = round((asyncio.get_running_loop().time() - began) * times.SECOND)
+        done = _done({"time": times.format_duration(taken), **told})
+        return {**done, "result": {"succeeded": True, **done["result"]}}
+
+    async def _dns(self, spec: JsonObject) -> JsonObject:
+        resolver = dns.asyncresolver.Resolver(configure=False)
+        resolver.nameservers, resolver.port = [spec["nameserver"]], self.dns_port
+        lifetime_s = _duration(spec["timeout"]) / times.SECOND
+        answer = await resolver.resolve(spec["query"], spec["record"], lifetime=lifetime_s)
+        return {"record": [str(each) for each in answer]}
+
+    async def _http(self, spec: JsonObject) -> JsonObject:
+        total_s = _duration(spec["timeout"]) / times.SECOND
+        async with (
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=total_s)) as session,
+            session.get(spec["url"], ssl=False) as response,
+        ):
+            found = spec["parse"] in await response.text() if "parse" in spec else False
+            return {"schema": 2, "status": response.status, "found": found}
 
     async def _iperf3(self, task: Task) -> JsonObject:
         port, idle_s = str(self.iperf3_port), _duration(task.spec["duration"]) // times.SECOND
