@@ -400,11 +400,11 @@ async def test_what_it_measures_alone_is_read_as_our_own_result(mixed: Mixed) ->
     answered, unknown, fetched = (
         next(row for row in rows if row["task_id"] == task) for task in made
     )
-    assert (answered["state"], answered["tool"]) == ("succeeded", "dnspython")
+    assert (answered["state"], answered["tool"]) == ("finished", "dnspython")
     assert answered["result"]["answers"][0]["value"] == "192.0.2.80"
     assert unknown["state"] == "failed"
     assert "The DNS query name does not exist" in unknown["reason"]
-    assert (fetched["state"], fetched["tool"]) == ("succeeded", "curl")
+    assert (fetched["state"], fetched["tool"]) == ("finished", "curl")
     assert (fetched["result"]["status"], fetched["result"]["matched"]) == (200, True)
     assert 0 < fetched["result"]["total_ms"]
 
