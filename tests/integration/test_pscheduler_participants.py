@@ -396,17 +396,16 @@ async def test_what_it_measures_alone_is_read_as_our_own_result(mixed: Mixed) ->
         await mixed.watch(HOUR + times.MINUTE)
     there = [task.document for task in mixed.host.open_tasks]
     assert sorted(each["tools"] for each in there) == [["dnspy"], ["dnspy"], ["psurl"]]
-    rows = await mixed.a.rows("SELECT task_id, state, reason, result, tool FROM run")
+    rows = await mixed.a.rows("SELECT task_id, state, reason, result FROM run")
     answered, unknown, fetched = (
         next(row for row in rows if row["task_id"] == task) for task in made
     )
-    assert (answered["state"], answered["tool"]) == ("finished", "dnspython")
+    assert answered["state"] == fetched["state"] == "finished"
     assert answered["result"]["answers"][0]["value"] == "192.0.2.80"
     assert unknown["state"] == "failed"
     assert "The DNS query name does not exist" in unknown["reason"]
-    assert (fetched["state"], fetched["tool"]) == ("finished", "curl")
     assert (fetched["result"]["status"], fetched["result"]["matched"]) == (200, True)
-    assert 0 < fetched["result"]["total_ms"]
+    assert fetched["result"]["total_ms"] > 0
 
 
 async def test_what_it_cannot_be_asked_is_refused(mixed: Mixed) -> None:

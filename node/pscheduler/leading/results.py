@@ -129,7 +129,8 @@ def _values(kind: str, told: Any) -> list[str]:
             return [" ".join(str(each[name]) for name in SOA) for each in records]
         case "TXT":
             return [_unquoted(each) for each in records]
-    return records
+        case _:
+            return records
 
 
 def _unquoted(text: object) -> str:
