@@ -29,7 +29,7 @@ from node.pscheduler.times import parse_duration
 
 _ERRORS_MAX = 10
 _UNREADABLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-"""What a result of another form than expected raises."""
+"""Errors that reading a result of another form raises."""
 
 
 def heard_of(test: str, spec: Mapping[str, Any], result: Any) -> HeardPart:

@@ -162,10 +162,18 @@ SPECS: dict[str, dict[str, Any]] = {
     "rtt": RTT,
     "trace": {"dest": "192.0.2.7"},
 }
+FINE = {"time": "PT0.1S", "status": 200, "found": True, "duration": "PT1S", "roundtrips": TRIPS}
+RECORDS = [["192.0.2.80"], "b.", [{"pref": 10, "mx": "b."}], dict.fromkeys(SOA, 7), ['"x"'], ['"']]
+RESULTS = st.dictionaries(st.sampled_from(NAMES), JSON, max_size=5)
+NEARLY = st.builds(
+    lambda record, odd: {**FINE, "record": record, **odd},
+    st.sampled_from(RECORDS),
+    st.dictionaries(st.sampled_from(NAMES), JSON, max_size=1),
+)
 KINDS = [*(("dns", {"name": "b", "type": each}) for each in ("MX", "SOA", "TXT")), *SPECS.items()]
 
 
-@given(kind=st.sampled_from(KINDS), told=JSON | st.dictionaries(st.sampled_from(NAMES), JSON))
+@given(kind=st.sampled_from(KINDS), told=JSON | RESULTS | NEARLY)
 def test_any_result_is_heard(kind: tuple[str, dict[str, Any]], told: Any) -> None:
     """A result of another host may be anything: it is one of ours, or there is a reason."""
     name, spec = kind
