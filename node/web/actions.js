@@ -49,6 +49,8 @@ export const may = (caller, role) => RANKS.indexOf(caller?.role ?? "read") >= RA
  * @property {string} [key] of a record
  * @property {string} [removal] what the removal of a record means
  * @property {import("./calls.js").Call} [call] what puts it back
+ * @property {string} [start] when a task shall begin, in the form of it
+ * @property {string | null} [length] how long it shall last, if its test has a duration
  * @typedef {object} Deed what is said and offered once something was done
  * @property {(answer: any) => string} done
  * @property {(answer: any) => { [field: string]: string }} [follow] where to go then
@@ -103,7 +105,7 @@ const ACTIONS = {
     grave: true,
   },
   alike: { name: "Cancel all like this", choose: (actions, subject) => actions.chooseAlike(subject) },
-  create: { name: "New task …", choose: async (actions, _, api) => (await import("./task-form.js")).newTask(api, actions) },
+  create: { name: "New task …", choose: async (actions, subject, api) => (await import("./task-form.js")).newTask(api, actions, subject) },
   edit: { name: "Edit", choose: async (actions, subject, api) => (await import("./task-form.js")).editTask(api, actions, subject) },
   mesh: { name: "Mesh file …", choose: async (actions, _, api) => (await import("./mesh-form.js")).meshFile(api, actions) },
   "take back": { name: "Cancel what was created", call: ({ call }) => call, done: () => "What was created is cancelled.", grave: true },

@@ -7,7 +7,8 @@ import { momentOf, shortTimeOf, dateOf } from "./words.js";
 const HEIGHT = 230;
 const COLOURS = ["running", "missed", "done", "reserved", "ink", "gone", "failed", "strong-line"];
 const DASHES = [[], [7, 3], [2, 3], [9, 3, 2, 3]];
-const DAY = 86_400;
+const HOUR = 3_600;
+const DAY = 24 * HOUR;
 
 /** @type {Promise<any> | null} */
 let loading = null;
@@ -39,7 +40,7 @@ export async function plot(box, { course, bands, lost, from, to }, { now, onOpen
     cursor: { sync: { key: "pair" }, points: { size: 7 }, drag: { x: true, y: false } },
     scales: { x: { range: (_, low, high) => (low === high || high === null ? [from / 1000, to / 1000] : [low, high]), min: from / 1000, max: to / 1000 }, y: { range: (_, low, high) => rangeOf(low, high) } },
     axes: [
-      { ...axis, size: to - from > DAY * 500 ? 48 : 34, space: 96, values: (_, splits) => splits.map((at) => tickText(at, splits)) },
+      { ...axis, size: 48, space: 96, values: (_, splits) => splits.map((_at, index) => tickText(splits, index)) },
       { ...axis, size: 78, values: (_, splits) => splits.map((value) => valueText(value, course.unit)) },
     ],
     legend: { live: true },
@@ -90,9 +91,12 @@ function rangeOf(low, high) {
   return [bottom, high + room];
 }
 
-function tickText(at, splits) {
-  const text = shortTimeOf(at * 1000);
-  return splits.at(-1) - splits[0] > DAY / 2 ? `${text}\n${dateOf(at * 1000)}` : text;
+// The date is below the first time of each day only; steps of days have no time.
+function tickText(splits, index) {
+  const at = splits[index] * 1000;
+  if (splits[1] - splits[0] >= DAY - HOUR) return dateOf(at);
+  const isFirst = index === 0 || dateOf(at) !== dateOf(splits[index - 1] * 1000);
+  return isFirst ? `${shortTimeOf(at)}\n${dateOf(at)}` : shortTimeOf(at);
 }
 
 function paintBands(u, bands, colour) {

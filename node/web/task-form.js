@@ -44,6 +44,7 @@ class TaskFields {
   #known;
   #test;
   #pool;
+  #length;
   /** @type {SchemaFields} */
   #spec;
   /** @type {SchemaFields | null} */
@@ -56,10 +57,12 @@ class TaskFields {
   /**
    * @param {Awaited<ReturnType<typeof described>>} known
    * @param {Json} document
-   * @param {{ fixed: boolean }} options `fixed`: the test and the nodes cannot be changed
+   * @param {{ fixed: boolean, length?: string | null }} options `fixed`: the test and the nodes cannot be changed;
+   *   `length`: the duration with which tests that have one begin
    */
-  constructor(known, document, { fixed }) {
+  constructor(known, document, { fixed, length = null }) {
     this.#known = known;
+    this.#length = length;
     const { schemas, suggestions, tests, pools } = known;
     const choices = [...tests.values()].map(({ name, title }) => element("option", { value: name }, `${name}: ${title}`));
     this.#test = /** @type {HTMLSelectElement} */ (element("select", { id: "task-test", disabled: fixed }, choices));
@@ -98,7 +101,8 @@ class TaskFields {
     } catch {
       // What is wrong in one test is not of interest in another.
     }
-    this.#show(this.#test.value, spec);
+    const lasts = this.#length && "duration" in (this.#known.tests.get(this.#test.value)?.spec.properties ?? {});
+    this.#show(this.#test.value, { ...(lasts ? { duration: this.#length } : {}), ...spec });
   }
 
   /** @param {string} name @param {Json} spec */
@@ -161,13 +165,12 @@ class TaskFields {
 const START = { test: { type: USUAL, spec: {} } };
 
 /**
- * Shows the form of a new task; `document` is what it begins with.
+ * Shows the form of a new task; the subject may say when it begins and how long it lasts.
  * @param {Api} api
  * @param {Actions} actions
- * @param {Json} document
+ * @param {import("./actions.js").Subject} subject
  */
-export async function newTask(api, actions, document = START) {
-  const subject = { title: "New task" };
+export async function newTask(api, actions, subject = { title: "New task" }) {
   const known = await actions.loading(subject, described(api));
   if (!known) return;
   /** @type {import("./preview-form.js").Manner} */
@@ -184,14 +187,30 @@ export async function newTask(api, actions, document = START) {
       undo: (_, task) => ["cancel", { task }],
     },
   };
-  const fields = new TaskFields(known, document, { fixed: false });
+  const { start, length } = subject;
+  const fields = new TaskFields(known, { ...START, schedule: start ? { start } : {} }, { fixed: false, length });
   const form = new PreviewForm(actions, subject, fields, manner);
   actions.show(subject, [form.form], { wide: true });
   form.changed();
 }
 
 /**
- * Shows the form of a task that there is.
+ * What a changed task would find if its runs of now stayed.
+ * @param {Api} api
+ * @param {Json} document
+ * @param {(alternative: Json) => void} take
+ */
+async function planBeside(api, document, take) {
+  const head = [element("h3", {}, "Its plan"), element("p", { class: "hint" }, "The runs that it has booked now count as taken.")];
+  try {
+    return [...head, ...planView(await api.call("POST", "/v1/plans", document), take)];
+  } catch (error) {
+    return [...head, element("p", { class: "verdict failed" }, /** @type {Error} */ (error).message)];
+  }
+}
+
+/**
+ * Shows the form of a task that there is; the subject may say when it shall begin instead.
  * @param {Api} api
  * @param {Actions} actions
  * @param {import("./actions.js").Subject} subject
@@ -203,6 +222,8 @@ export async function editTask(api, actions, subject) {
   const [known, task] = loaded;
   const fields = new TaskFields(known, { ...task, participants: task.pool ?? [] }, { fixed: true });
   const before = fields.read();
+  const { start } = subject;
+  if (start) fields.write({ ...before, schedule: { ...before.schedule, start } });
   const patched = (/** @type {Json} */ document) => patchOf(before, document);
   let after = before;
   /** @type {import("./preview-form.js").Manner} */
@@ -217,7 +238,8 @@ export async function editTask(api, actions, subject) {
       const patch = patched(document);
       if (!Object.keys(patch).length) return [element("p", { class: "hint" }, "Nothing is changed yet.")];
       await api.call("PATCH", `${path}?dry_run=true`, patch);
-      return [element("h3", {}, "Would be changed"), changes(before, document), element("p", { class: "hint" }, "Runs that are booked and do not fit any more are planned again.")];
+      const plan = start ? await planBeside(api, document, (alternative) => form.take(alternative.document)) : [];
+      return [element("h3", {}, "Would be changed"), changes(before, document), element("p", { class: "hint" }, "Runs that are booked and do not fit any more are planned again."), ...plan];
     },
     deed: {
       done: () => "The task is changed.",

@@ -166,6 +166,32 @@ export function axisTicks(view, apart) {
   return ticks;
 }
 
+const GRAINS = [1, 5, 10, 30, 60, 300, 900, 3600].map((seconds) => seconds * 1000);
+const GRAIN_LEAST = 2;
+
+// What is marked is as exact as some pixels are.
+function grainOf({ left, right, from, to }) {
+  const scale = (right - left) / (to - from);
+  return GRAINS.find((grain) => grain * scale >= GRAIN_LEAST) ?? GRAINS[GRAINS.length - 1];
+}
+
+const secondAfter = (now) => Math.ceil(now / 1000) * 1000;
+
+/** Returns the span between two instants in round times, without what is past; null if nothing is left. */
+export function markedSpan(one, other, view, now) {
+  const grain = grainOf(view);
+  const [first, last] = [Math.min(one, other), Math.max(one, other)].map((at) => Math.round(at / grain) * grain);
+  const from = Math.max(first, secondAfter(now));
+  return last > from ? { from, to: last } : null;
+}
+
+/** Returns the span of a run that is moved to a round time, not before now. */
+export function movedSpan({ starts, ends }, by, view, now) {
+  const grain = grainOf(view);
+  const from = Math.max(Math.round((starts + by) / grain) * grain, secondAfter(now));
+  return { from, to: from + ends - starts };
+}
+
 /** Returns the box at a point, or the nearest one within `reach` pixels. */
 export function boxAt(boxes, x, y, reach) {
   let best = null;

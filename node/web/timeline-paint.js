@@ -5,7 +5,7 @@
 // with a flag, missed ones hatched the other way with a dot, cancelled ones struck through.
 
 import { KINDS } from "./timeline-layout.js";
-import { dateOf, shortTimeOf } from "./words.js";
+import { dateOf, shortTimeOf, spell, timeOf } from "./words.js";
 
 const TEXT_FROM = 54;
 const RADIUS = 2.5;
@@ -54,6 +54,7 @@ export function paint(canvas, scene, theme) {
   for (const box of scene.boxes) paintBox(pen, box, theme, brushes);
   paintNow(pen, scene, theme);
   paintNames(pen, scene, theme);
+  if (scene.marked) paintMarked(pen, scene, theme);
   if (scene.chosen) paintChosen(pen, scene.chosen, theme);
 }
 
@@ -259,15 +260,33 @@ function paintNow(pen, { view, now, nowText, bottom }, theme) {
   if (now < view.left || now > view.right) return;
   pen.fillStyle = theme.accent;
   pen.fillRect(Math.round(now) - 0.75, view.top - 4, 1.5, bottom - view.top + 4);
+  paintFlagged(pen, { text: nowText, x: now, view }, theme);
+}
+
+// A text on a ground of its own, above the lanes.
+function paintFlagged(pen, { text, x, view }, theme) {
   pen.font = `600 ${11.5 * theme.size}px ${theme.family}`;
-  const width = pen.measureText(nowText).width + 12;
-  const left = Math.max(0, now - width / 2);
+  const width = pen.measureText(text).width + 12;
+  const left = Math.max(0, Math.min(x - width / 2, view.right - width));
+  pen.fillStyle = theme.accent;
   pen.beginPath();
   pen.roundRect(left, view.top - 4 - 17 * theme.size, width, 17 * theme.size, 4);
   pen.fill();
   pen.fillStyle = theme.surface;
   pen.textAlign = "left";
-  pen.fillText(nowText, left + 6, view.top - 4 - 4.5 * theme.size);
+  pen.fillText(text, left + 6, view.top - 4 - 4.5 * theme.size);
+}
+
+function paintMarked(pen, { view, marked, bottom }, theme) {
+  const xOf = (instant) => view.left + ((instant - view.from) * (view.right - view.left)) / (view.to - view.from);
+  const [left, right] = [marked.from, marked.to].map((at) => Math.min(view.right, Math.max(view.left, xOf(at))));
+  pen.fillStyle = theme.accent;
+  pen.globalAlpha = 0.2;
+  pen.fillRect(left, view.top, right - left, bottom - view.top);
+  pen.globalAlpha = 1;
+  for (const x of [left, right]) pen.fillRect(x - 0.75, view.top - 4, 1.5, bottom - view.top + 4);
+  const text = `${timeOf(marked.from)}, ${spell(marked.to - marked.from)}`;
+  paintFlagged(pen, { text, x: (left + right) / 2, view }, theme);
 }
 
 function paintChosen(pen, box, theme) {

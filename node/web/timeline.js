@@ -90,6 +90,7 @@ export class Picture {
   /** @type {any} */
   #theme = null;
   #chosen = null;
+  #marked = null;
 
   /**
    * Draws into `canvas` inside `stage`, and tells runs in `tip`. `look(now)` returns the span from `from` to
@@ -118,13 +119,34 @@ export class Picture {
     const ticks = axisTicks(view, 72 * this.#theme.size);
     const x = view.left + ((view.right - view.left) * (now - from)) / (to - from);
     const scene = { lanes, boxes, bottom, view, ticks, width, height, density, now: x, nowText: timeOf(now) };
-    this.#scene = { ...scene, chosen: this.#stillChosen(boxes) };
+    this.#scene = { ...scene, chosen: this.#stillChosen(boxes), marked: this.#marked };
     paint(canvas, this.#scene, this.#theme);
     const label = words(lanes);
     if (canvas.getAttribute("aria-label") !== label) canvas.setAttribute("aria-label", label);
   }
 
-  /** Returns the instant at a place on the canvas, and where the lanes begin and end. */
+  /** Returns the span that is drawn, and where on the canvas. */
+  get view() {
+    return this.#scene.view;
+  }
+
+  /** Returns the run under the pointer, or null. */
+  runAt(event) {
+    return this.#under(event)?.entry ?? null;
+  }
+
+  /** Returns the run that is chosen, or null. */
+  chosenRun() {
+    return this.#scene?.chosen?.entry ?? null;
+  }
+
+  /** Marks a span from one instant to another, or none. */
+  mark(span) {
+    this.#marked = span;
+    this.#choose(null);
+  }
+
+  /** Returns the instant at a place on the canvas. */
   instantAt(x) {
     const { left, right, from, to } = this.#scene.view;
     return from + ((x - left) / (right - left)) * (to - from);

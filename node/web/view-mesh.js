@@ -13,14 +13,14 @@ export function open(box, { api, model, actions, caller, tools }) {
   offer();
   async function drawOne(name) {
     const found = await fetchMesh(api, name);
-    if (place().mesh !== name) return;
+    if (place().mesh !== name || !box.isConnected) return;
     setHeading(`Mesh ${name}`);
     setCall(`/v1/meshes/${name}/pairs`);
     drawMesh(box, found, model.now());
   }
   async function drawAll() {
     const { items } = await api.get(MESHES_PATH);
-    if (place().mesh) return;
+    if (place().mesh || !box.isConnected) return;
     setHeading("Meshes");
     setCall(MESHES_PATH);
     drawMeshes(box, items, model.now());

@@ -38,6 +38,8 @@ export function open(box, { api, model, tools }) {
   async function fetch() {
     const { source, dest, span } = place();
     const tasks = await all(api, TASKS_PATH, TASKS_MOST);
+    // The heading is that of another view if the reader has gone on meanwhile.
+    if (!box.isConnected) return undefined;
     if (!source || !dest) return drawPairs(pairsOf(tasks));
     const hours = SPANS[span] ?? 24;
     const to = model.now();

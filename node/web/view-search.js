@@ -24,7 +24,7 @@ export function open(box, { api, model }) {
       const q = (place().q ?? "").trim();
       if (document.activeElement !== byId("search-field")) byId("search-field").value = q;
       const asked = await ask(api, q, model.now());
-      if ((place().q ?? "").trim() !== q) return;
+      if ((place().q ?? "").trim() !== q || !box.isConnected) return;
       setHeading(q ? `Why: ${q}` : "Why: what had no result in 24 h");
       setCall(asked.path);
       draw(box, find(asked, q), q, model);

@@ -7,6 +7,7 @@ import { adjust, place } from "./place.js";
 import { Picture } from "./timeline.js";
 import { CLASS_LANES, hostLanes, LANES, pieceOf } from "./timeline-layout.js";
 import { setCall } from "./views.js";
+import { WhatIf, WORDS } from "./what-if.js";
 import { momentOf } from "./words.js";
 
 const MINUTE = 60_000;
@@ -21,14 +22,16 @@ const PAGE = 500;
 // The share of the span that is past, while it follows the clock.
 const PAST = 1 / 6;
 
-export function open(box, { api, model, tools }) {
+export function open(box, context) {
+  const { api, model, tools } = context;
   const stage = element("div", { class: "stage" });
-  const canvas = element("canvas", { tabindex: "0", role: "application", "aria-label": "Timeline of runs", "aria-describedby": "timeline-keys" });
+  const canvas = element("canvas", { tabindex: "0", role: "application", "aria-label": "Timeline of runs", "aria-describedby": "timeline-keys timeline-asks" });
   const tip = element("div", { class: "tip", role: "status", hidden: true });
-  const keys = "Drag moves the span, Ctrl and the wheel zoom. Keys: + and − zoom, Page Up and Page Down move the span, Home follows the clock, arrows walk from run to run, Enter opens one.";
+  const keys = "A drag moves the span, Ctrl and the wheel zoom. Keys: + and − zoom, Page Up and Page Down move the span, Home follows the clock, arrows walk from run to run, Enter opens one.";
   const note = element("p", { class: "hint" });
   stage.append(canvas, tip);
-  box.replaceChildren(stage, element("p", { class: "hint", id: "timeline-keys" }, keys), note);
+  const asks = element("p", { class: "hint", id: "timeline-asks" });
+  box.replaceChildren(stage, element("p", { class: "hint", id: "timeline-keys" }, keys), asks, note);
   // Its own runs, because the overview keeps those of another span.
   const own = new Model();
   let hosts = [];
@@ -36,6 +39,11 @@ export function open(box, { api, model, tools }) {
   let held = false;
   let shown = spanOf(place(), model.now());
   const picture = new Picture({ stage, canvas, tip }, look, () => model.now());
+  const whatIf = new WhatIf(context, picture);
+  const offer = () => {
+    asks.textContent = whatIf.offered ? WORDS : "";
+  };
+  offer();
   const controls = makeControls();
   tools.replaceChildren(...controls.elements);
 
@@ -128,8 +136,8 @@ export function open(box, { api, model, tools }) {
     };
   }
 
-  listen({ canvas, picture, span: () => shown, drag, show, zoom, move, follow });
-  return { events: ["run", "reservation"], gap: 10_000, fetch, tick: () => picture.draw(), close: () => picture.close() };
+  listen({ canvas, picture, whatIf, span: () => shown, drag, show, zoom, move, follow });
+  return { events: ["run", "reservation"], gap: 10_000, fetch, redraw: offer, tick: () => picture.draw(), close: () => picture.close() };
 }
 
 const byHost = () => place().by === "host";
@@ -164,30 +172,40 @@ function localText(instant) {
   return new Date(instant - shift).toISOString().slice(0, 16);
 }
 
+// A drag of the span itself.
+function panning({ picture, span, drag, show }, event) {
+  const at = picture.instantAt(event.offsetX);
+  const end = () => show(span().from, span().to - span().from);
+  const move = (x) => drag(span().from + at - picture.instantAt(x), span().to - span().from);
+  return { move, end, cancel: end };
+}
+
 // Dragging, the wheel, and keys.
-function listen({ canvas, picture, span, drag: pull, show, zoom, move, follow }) {
-  /** @type {any} */
+function listen(timeline) {
+  const { canvas, picture, whatIf, zoom, move, follow } = timeline;
+  /** @type {{ x: number, moved: boolean, move: (x: number) => void, end: () => void, cancel: () => void } | null} */
   let drag = null;
   canvas.addEventListener("pointerdown", (event) => {
-    if (event.button === 0) drag = { x: event.offsetX, at: picture.instantAt(event.offsetX), moved: false };
+    if (event.button !== 0) return;
+    const asks = event.shiftKey && whatIf.offered;
+    drag = { x: event.offsetX, moved: false, ...(asks ? whatIf.drag(event) : panning(timeline, event)) };
   });
   canvas.addEventListener("pointermove", (event) => {
     if (!drag || (!drag.moved && Math.abs(event.offsetX - drag.x) < 5)) return;
     if (!drag.moved) canvas.setPointerCapture(event.pointerId);
     drag.moved = true;
-    const { from, to } = span();
-    pull(from + drag.at - picture.instantAt(event.offsetX), to - from);
+    drag.move(event.offsetX);
   });
   canvas.addEventListener("pointerup", () => {
     // The click that follows belongs to the drag.
     if (drag?.moved) {
       canvas.addEventListener("click", (event) => event.stopImmediatePropagation(), { capture: true, once: true });
-      show(span().from, span().to - span().from);
+      drag.end();
     }
     drag = null;
   });
   canvas.addEventListener("pointercancel", () => {
-    if (drag?.moved) show(span().from, span().to - span().from);
+    if (drag?.moved) drag.cancel();
     drag = null;
   });
   canvas.addEventListener("wheel", (event) => {
@@ -195,9 +213,10 @@ function listen({ canvas, picture, span, drag: pull, show, zoom, move, follow })
     event.preventDefault();
     zoom(event.deltaY > 0 ? 1.25 : 0.8, picture.instantAt(event.offsetX));
   }, { passive: false });
-  const keys = { "+": () => zoom(0.5), "-": () => zoom(2), PageUp: () => move(-0.5), PageDown: () => move(0.5), Home: () => follow() };
+  const ask = () => whatIf.offered && whatIf.here();
+  const keys = { "+": () => zoom(0.5), "-": () => zoom(2), PageUp: () => move(-0.5), PageDown: () => move(0.5), Home: () => follow(), w: ask, W: ask };
   canvas.addEventListener("keydown", (event) => {
-    if (!(event.key in keys)) return;
+    if (!(event.key in keys) || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
     keys[event.key]();
   });

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,18 @@ async def measured(a: Outsider, b: Outsider) -> Json:
     return finished[0]
 
 
+async def drag(page: Page, x: float, y: float, by: float, *, shift: bool = False) -> None:
+    """Drag from a point on the canvas of the timeline to the right."""
+    left, top = await page.evaluate(
+        "(({x, y}) => [x, y])"
+        "(document.querySelector('#timeline-view canvas').getBoundingClientRect())"
+    )
+    shared = {"y": top + y, "button": "left", "clickCount": 1, "modifiers": 8 if shift else 0}
+    for kind, moved in (("mousePressed", 0.0), ("mouseMoved", by), ("mouseReleased", by)):
+        point = {"x": left + x + moved, "buttons": 1, **shared}
+        await page.call("Input.dispatchMouseEvent", type=kind, **point)
+
+
 async def test_each_view_has_an_address_and_no_barrier(
     browser: str, a: Outsider, b: Outsider
 ) -> None:
@@ -123,14 +136,8 @@ async def test_the_timeline_is_moved_and_zoomed(browser: str, a: Outsider, b: Ou
         await page.evaluate("document.querySelector('#timeline-view canvas').focus()")
         await page.call("Input.dispatchKeyEvent", type="keyDown", key="-", text="-")
         await page.until("location.hash.includes('length=14400') && location.hash.includes('at=')")
-        x, y = await page.evaluate(
-            "(({x, y}) => [x, y])"
-            "(document.querySelector('#timeline-view canvas').getBoundingClientRect())"
-        )
         before = await page.evaluate("new URLSearchParams(location.hash.slice(1)).get('at')")
-        for kind, shift in (("mousePressed", 0), ("mouseMoved", 60), ("mouseReleased", 60)):
-            point = {"x": x + 600 + shift, "y": y + 40, "button": "left", "buttons": 1}
-            await page.call("Input.dispatchMouseEvent", type=kind, clickCount=1, **point)
+        await drag(page, 600, 40, 60)
         moved = f"new URLSearchParams(location.hash.slice(1)).get('at') < '{before}'"
         await page.until(moved)
         assert not await page.evaluate("document.querySelector('#drawer').open")
@@ -138,6 +145,76 @@ async def test_the_timeline_is_moved_and_zoomed(browser: str, a: Outsider, b: Ou
         await page.until("!location.hash.includes('at=')")
         await page.until(f"{label}.includes('a · normal')")
         assert page.complaints() == []
+
+
+NAMES_PX = 124
+"""Width of the names of lanes beside the timeline."""
+LANE_PX = 41
+"""Middle of the bars of the first lane, which is that of exclusive runs."""
+
+
+async def test_a_drag_asks_what_would_happen(
+    browser: str, a: Outsider, free_hour: datetime
+) -> None:
+    """Shift and drag plans a new task in the span, and moves a run's task once it is confirmed."""
+    spec = {"duration": "PT10M", "class": "exclusive"}
+    task = await a.create("idle", spec=spec, schedule={"start": free_hour.isoformat()})
+    run = await a.run(task)
+    path = f"/v1/tasks/{task['id']}"
+    begin = free_hour - timedelta(minutes=30)
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    form = "document.getElementById('act-body')"
+    call = f"{form}.querySelector('.call pre').textContent"
+    async with new_page(browser) as page:
+        await page.open(f"{a.url}/#token={a.token}")
+        await page.until(LIVE)
+        at = begin.strftime("%Y-%m-%dT%H:%M:%SZ")
+        await page.evaluate(f"location.hash = 'view=timeline&length=7200&at={at}'")
+        canvas = "document.querySelector('#timeline-view canvas')"
+        await page.until(f"{canvas}.ariaLabel.includes(': 1 exclusive')")
+        await page.until("document.querySelector('#timeline-asks').textContent")
+        scale_s = 7200 / (await page.evaluate(f"{canvas}.clientWidth") - NAMES_PX)
+
+        await drag(page, NAMES_PX + 900, LANE_PX, 100, shift=True)
+        await page.until(f"{form}.querySelector('form') && {call}")
+        await page.evaluate(
+            f"(({{test}}) => {{ test.value = 'idle'; test.dispatchEvent(new Event('change')); "
+            "test.dispatchEvent(new Event('input', {bubbles: true})); })"
+            "({test: document.getElementById('task-test')})"
+        )
+        await page.until(f"{form}.innerText.includes('Starts') && {call}.includes('duration')")
+        assert await violations(page) == []
+        (PICTURES / "what-if.png").write_bytes(await page.picture())
+        said = await page.evaluate(call)
+        found = re.search(r'"start":"([^"]+)"', said)
+        assert found, said
+        start = datetime.fromisoformat(found[1])
+        assert abs((start - begin).total_seconds() - 900 * scale_s) <= 30
+        minutes = re.search(r'"duration":"PT(\d+)M(?:30S)?"', said)
+        assert minutes, said
+        assert abs(int(minutes[1]) * 60 - 100 * scale_s) <= 90
+        await page.press("Escape")
+
+        starts = datetime.fromisoformat(run["starts_at"])
+        x = NAMES_PX + ((starts - begin).total_seconds() + 120) / scale_s
+        await drag(page, x, LANE_PX, 200, shift=True)
+        await page.until(f"{form}.innerText.includes('Would be changed')")
+        await page.until(f"{form}.innerText.includes('Its plan')")
+        (PICTURES / "what-if-moved.png").write_bytes(await page.picture())
+        assert (await a.get(path))["revision"] == task["revision"]
+        await page.evaluate(f"{form}.querySelector('.confirm').click()")
+        await page.until(f"{form}.innerText.includes('The task is changed.')")
+        moved = datetime.fromisoformat((await a.get(path))["schedule"]["start"])
+        assert abs((moved - starts).total_seconds() - 200 * scale_s) <= 30
+        await page.press("Escape")
+
+        await page.evaluate(f"{canvas}.focus()")
+        await page.press("Escape")
+        await page.call("Input.dispatchKeyEvent", type="keyDown", key="w", text="w")
+        await page.until(f"document.getElementById('act').innerText.includes('New task') && {call}")
+        # The browser itself complains of answers that the page tells in words.
+        assert [each for each in page.complaints() if " (Unprocessable " not in each] == []
+    await a.cancel(task)
 
 
 async def test_a_word_finds_runs_and_their_causes(browser: str, a: Outsider, b: Outsider) -> None:
