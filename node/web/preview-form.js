@@ -2,7 +2,7 @@
 
 import { callOf } from "./calls.js";
 import { element } from "./dom.js";
-import { durationWords } from "./durations.js";
+import { durationWords, momentWords } from "./durations.js";
 
 /**
  * @typedef {import("./api.js").ApiError} ApiError
@@ -12,6 +12,7 @@ import { durationWords } from "./durations.js";
 
 // Time without typing after which the node is asked.
 const PAUSE = 400;
+const INSTANT = /^\d{4}-\d\d-\d\dT.*Z$/u;
 // How the node's word for a field that is missing begins.
 const MISSING = "is required";
 
@@ -149,7 +150,9 @@ export function changes(before, after) {
 /** @param {unknown} value */
 function textOf(value) {
   if (value === undefined) return "by default";
-  return typeof value === "string" ? (value.startsWith("P") ? durationWords(value) : value) : JSON.stringify(value);
+  if (typeof value !== "string") return JSON.stringify(value);
+  if (value.startsWith("P")) return durationWords(value);
+  return INSTANT.test(value) ? momentWords(value) : value;
 }
 
 /**

@@ -203,9 +203,9 @@ export async function newTask(api, actions, subject = { title: "New task" }) {
 async function planBeside(api, document, take) {
   const head = [element("h3", {}, "Its plan"), element("p", { class: "hint" }, "The runs that it has booked now count as taken.")];
   try {
-    return [...head, ...planView(await api.call("POST", "/v1/plans", document), take)];
+    return element("section", {}, head, planView(await api.call("POST", "/v1/plans", document), take));
   } catch (error) {
-    return [...head, element("p", { class: "verdict failed" }, /** @type {Error} */ (error).message)];
+    return element("section", {}, head, element("p", { class: "verdict failed" }, /** @type {Error} */ (error).message));
   }
 }
 
@@ -238,7 +238,7 @@ export async function editTask(api, actions, subject) {
       const patch = patched(document);
       if (!Object.keys(patch).length) return [element("p", { class: "hint" }, "Nothing is changed yet.")];
       await api.call("PATCH", `${path}?dry_run=true`, patch);
-      const plan = start ? await planBeside(api, document, (alternative) => form.take(alternative.document)) : [];
+      const plan = start ? [await planBeside(api, document, (alternative) => form.take(alternative.document))] : [];
       return [element("h3", {}, "Would be changed"), changes(before, document), element("p", { class: "hint" }, "Runs that are booked and do not fit any more are planned again."), ...plan];
     },
     deed: {

@@ -194,6 +194,7 @@ export function movedSpan({ starts, ends }, by, view, now) {
 
 /** Returns the box at a point, or the nearest one within `reach` pixels. */
 export function boxAt(boxes, x, y, reach) {
+  /** @type {any} */
   let best = null;
   let least = reach;
   for (const box of boxes) {

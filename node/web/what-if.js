@@ -43,7 +43,8 @@ export class WhatIf {
       // The form waits for the click that ends the drag.
       end: () => {
         picture.mark(null);
-        if (span) setTimeout(() => this.#ask(span, run));
+        const asked = span;
+        if (asked) setTimeout(() => this.#ask(asked, run));
       },
       cancel: () => picture.mark(null),
     };

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from node.model.times import SECOND, parse_duration
 from node.web import static_files
 from tests.acceptance.outsider import Json, Outsider
 from tests.support.accessibility import violations
@@ -153,67 +157,78 @@ LANE_PX = 41
 """Middle of the bars of the first lane, which is that of exclusive runs."""
 
 
-async def test_a_drag_asks_what_would_happen(
-    browser: str, a: Outsider, free_hour: datetime
-) -> None:
-    """Shift and drag plans a new task in the span, and moves a run's task once it is confirmed."""
-    spec = {"duration": "PT10M", "class": "exclusive"}
-    task = await a.create("idle", spec=spec, schedule={"start": free_hour.isoformat()})
-    run = await a.run(task)
-    path = f"/v1/tasks/{task['id']}"
-    begin = free_hour - timedelta(minutes=30)
+FORM = "document.getElementById('act-body')"
+CALL = f"{FORM}.querySelector('.call pre').textContent"
+CANVAS = "document.querySelector('#timeline-view canvas')"
+
+
+@asynccontextmanager
+async def two_hours(
+    browser: str, a: Outsider, begin: datetime
+) -> AsyncIterator[tuple[Page, float]]:
+    """Open the timeline from an instant on; yield it, and how many seconds a pixel has."""
     PICTURES.mkdir(parents=True, exist_ok=True)
-    form = "document.getElementById('act-body')"
-    call = f"{form}.querySelector('.call pre').textContent"
     async with new_page(browser) as page:
         await page.open(f"{a.url}/#token={a.token}")
         await page.until(LIVE)
         at = begin.strftime("%Y-%m-%dT%H:%M:%SZ")
         await page.evaluate(f"location.hash = 'view=timeline&length=7200&at={at}'")
-        canvas = "document.querySelector('#timeline-view canvas')"
-        await page.until(f"{canvas}.ariaLabel.includes(': 1 exclusive')")
         await page.until("document.querySelector('#timeline-asks').textContent")
-        scale_s = 7200 / (await page.evaluate(f"{canvas}.clientWidth") - NAMES_PX)
-
-        await drag(page, NAMES_PX + 900, LANE_PX, 100, shift=True)
-        await page.until(f"{form}.querySelector('form') && {call}")
-        await page.evaluate(
-            f"(({{test}}) => {{ test.value = 'idle'; test.dispatchEvent(new Event('change')); "
-            "test.dispatchEvent(new Event('input', {bubbles: true})); })"
-            "({test: document.getElementById('task-test')})"
-        )
-        await page.until(f"{form}.innerText.includes('Starts') && {call}.includes('duration')")
-        assert await violations(page) == []
-        (PICTURES / "what-if.png").write_bytes(await page.picture())
-        said = await page.evaluate(call)
-        found = re.search(r'"start":"([^"]+)"', said)
-        assert found, said
-        start = datetime.fromisoformat(found[1])
-        assert abs((start - begin).total_seconds() - 900 * scale_s) <= 30
-        minutes = re.search(r'"duration":"PT(\d+)M(?:30S)?"', said)
-        assert minutes, said
-        assert abs(int(minutes[1]) * 60 - 100 * scale_s) <= 90
-        await page.press("Escape")
-
-        starts = datetime.fromisoformat(run["starts_at"])
-        x = NAMES_PX + ((starts - begin).total_seconds() + 120) / scale_s
-        await drag(page, x, LANE_PX, 200, shift=True)
-        await page.until(f"{form}.innerText.includes('Would be changed')")
-        await page.until(f"{form}.innerText.includes('Its plan')")
-        (PICTURES / "what-if-moved.png").write_bytes(await page.picture())
-        assert (await a.get(path))["revision"] == task["revision"]
-        await page.evaluate(f"{form}.querySelector('.confirm').click()")
-        await page.until(f"{form}.innerText.includes('The task is changed.')")
-        moved = datetime.fromisoformat((await a.get(path))["schedule"]["start"])
-        assert abs((moved - starts).total_seconds() - 200 * scale_s) <= 30
-        await page.press("Escape")
-
-        await page.evaluate(f"{canvas}.focus()")
-        await page.press("Escape")
-        await page.call("Input.dispatchKeyEvent", type="keyDown", key="w", text="w")
-        await page.until(f"document.getElementById('act').innerText.includes('New task') && {call}")
+        await page.until("document.querySelector('#view-heading').textContent === 'Timeline'")
+        yield page, 7200 / (await page.evaluate(f"{CANVAS}.clientWidth") - NAMES_PX)
         # The browser itself complains of answers that the page tells in words.
         assert [each for each in page.complaints() if " (Unprocessable " not in each] == []
+
+
+async def test_a_marked_span_begins_a_task(browser: str, a: Outsider, free_hour: datetime) -> None:
+    """Shift and drag opens the form of a task that starts there and is as long, with its plan."""
+    async with two_hours(browser, a, free_hour) as (page, pixel_s):
+        await drag(page, NAMES_PX + 900, LANE_PX, 100, shift=True)
+        await page.until(f"{FORM}.querySelector('form') && {CALL}")
+        await page.evaluate(
+            "((test) => { test.value = 'idle'; for (const kind of ['input', 'change'])"
+            " test.dispatchEvent(new Event(kind, { bubbles: true })); })"
+            "(document.getElementById('task-test'))"
+        )
+        await page.until(f"{FORM}.innerText.includes('Starts') && {CALL}.includes('duration')")
+        assert await violations(page) == []
+        (PICTURES / "what-if.png").write_bytes(await page.picture())
+        said = re.search("-d '(.*)'", await page.evaluate(CALL))
+        assert said
+        document = json.loads(said[1])
+        start = datetime.fromisoformat(document["schedule"]["start"])
+        assert abs((start - free_hour).total_seconds() - 900 * pixel_s) <= 30
+        length = parse_duration(document["test"]["spec"]["duration"])
+        assert abs(length / SECOND - 100 * pixel_s) <= 30
+        await page.press("Escape")
+        await page.evaluate(f"{CANVAS}.focus()")
+        await page.press("Escape")
+        await page.call("Input.dispatchKeyEvent", type="keyDown", key="w", text="w")
+        middle = (free_hour + timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
+        await page.until(f"document.getElementById('act').open && {CALL}.includes('{middle}')")
+
+
+async def test_a_dragged_run_moves_its_task(browser: str, a: Outsider, free_hour: datetime) -> None:
+    """Shift and drag of a planned run opens the form of its task, which moves once confirmed."""
+    spec = {"duration": "PT10M", "class": "exclusive"}
+    task = await a.create("idle", spec=spec, schedule={"start": free_hour.isoformat()})
+    run = await a.run(task)
+    path = f"/v1/tasks/{task['id']}"
+    begin = free_hour - timedelta(minutes=30)
+    starts = datetime.fromisoformat(run["starts_at"])
+    async with two_hours(browser, a, begin) as (page, pixel_s):
+        await page.until(f"{CANVAS}.ariaLabel.includes(': 1 exclusive')")
+        x = NAMES_PX + ((starts - begin).total_seconds() + 120) / pixel_s
+        await drag(page, x, LANE_PX, 200, shift=True)
+        await page.until(f"{FORM}.innerText.includes('Would be changed')")
+        await page.until(f"{FORM}.innerText.includes('Its plan')")
+        assert await violations(page) == []
+        (PICTURES / "what-if-moved.png").write_bytes(await page.picture())
+        assert (await a.get(path))["revision"] == task["revision"]
+        await page.evaluate(f"{FORM}.querySelector('.confirm').click()")
+        await page.until(f"{FORM}.innerText.includes('The task is changed.')")
+        moved = datetime.fromisoformat((await a.get(path))["schedule"]["start"])
+        assert abs((moved - starts).total_seconds() - 200 * pixel_s) <= 30
     await a.cancel(task)
 
 
