@@ -67,17 +67,19 @@ function brushesOf(pen, theme, density) {
   return Object.fromEntries(made);
 }
 
-function paintGround(pen, { view, ticks, now, bottom }, theme) {
+function paintGround(pen, { view, ticks, now, marked, bottom }, theme) {
   pen.fillStyle = theme.sunken;
   pen.fillRect(view.left, view.top, Math.max(0, Math.min(now, view.right) - view.left), bottom - view.top);
   pen.font = `${11.5 * theme.size}px ${theme.family}`;
   pen.textBaseline = "alphabetic";
   pen.textAlign = "center";
+  const middle = marked ? xOf((marked.from + marked.to) / 2, view) : -Infinity;
   for (const { at, x } of ticks) {
     pen.fillStyle = theme.line;
     pen.fillRect(Math.round(x), view.top, 1, bottom - view.top);
     pen.fillStyle = theme.muted;
-    const room = Math.abs(x - now) > 34 * theme.size && x > view.left + 14 && x < view.right - 14;
+    const told = Math.abs(x - now) < 34 * theme.size || Math.abs(x - middle) < 78 * theme.size;
+    const room = !told && x > view.left + 14 && x < view.right - 14;
     const text = shortTimeOf(at);
     if (room) pen.fillText(text === "00:00" ? dateOf(at) : text, x, view.top - 7);
   }
@@ -277,9 +279,10 @@ function paintFlagged(pen, { text, x, view }, theme) {
   pen.fillText(text, left + 6, view.top - 4 - 4.5 * theme.size);
 }
 
+const xOf = (instant, view) => view.left + ((instant - view.from) * (view.right - view.left)) / (view.to - view.from);
+
 function paintMarked(pen, { view, marked, bottom }, theme) {
-  const xOf = (instant) => view.left + ((instant - view.from) * (view.right - view.left)) / (view.to - view.from);
-  const [left, right] = [marked.from, marked.to].map((at) => Math.min(view.right, Math.max(view.left, xOf(at))));
+  const [left, right] = [marked.from, marked.to].map((at) => Math.min(view.right, Math.max(view.left, xOf(at, view))));
   pen.fillStyle = theme.accent;
   pen.globalAlpha = 0.2;
   pen.fillRect(left, view.top, right - left, bottom - view.top);
