@@ -60,7 +60,19 @@ def _due(tables: Tables, run: RunRow) -> tuple[Any, ...]:
     )
 
 
-@TWINS.of()
+@TWINS.of(
+    "id",
+    "task",
+    "lead",
+    "state",
+    "test",
+    "spec",
+    "participants",
+    "campaign",
+    "reason",
+    "cause",
+    "verdict",
+)
 def ended(tables: Tables, some: Sequence[UUID], states: Sequence[str]) -> Answer:  # noqa: ARG001
     """Tell of none of the runs: nobody reads the log of a simulated node."""
     return ()
