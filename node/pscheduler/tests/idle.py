@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from node.model.times import MILLISECOND, SECOND
 from node.plugins.tests.idle import TEST
@@ -36,7 +36,30 @@ def hosts_or_list(value: Any) -> str | None:
     return types.host_and_port(value)
 
 
-class IdleLanguage(TableLanguage):
+class IdlingLanguage(TableLanguage):
+    """Doing nothing for a while, in any class; ``figure`` is the member of its result."""
+
+    figure: ClassVar[str] = "duration"
+    without_difference = UNLOGGED
+
+    def duration(self, spec: Document) -> int:
+        """Return the duration and a second for what comes after."""
+        return times.parse_duration(spec["duration"]) + _TEARDOWN
+
+    def figures(self, spec: Document, result: Mapping[str, Any], outcome: Outcome) -> Document:  # noqa: ARG002
+        """Return how long the hosts were idle."""
+        return {self.figure: slept(result)}
+
+    def plain(self, spec: Document, result: Document) -> str:  # noqa: ARG002 - contract
+        """Return one line."""
+        return f"Duration ... {result.get(self.figure)}"
+
+    def marked_up(self, spec: Document, result: Document) -> str:  # noqa: ARG002 - contract
+        """Return one row."""
+        return table([("Duration", result.get(self.figure))])
+
+
+class IdleLanguage(IdlingLanguage):
     """Doing nothing for a while, on one host or on several."""
 
     name = "idle"
@@ -50,7 +73,6 @@ class IdleLanguage(TableLanguage):
         "parting-comment": Member(types.text),
     }
     highest = 2
-    without_difference = UNLOGGED
 
     def completed(self, spec: Document) -> Document:
         """Write a single host as such; several are a list, which needs schema 2."""
@@ -70,10 +92,6 @@ class IdleLanguage(TableLanguage):
         reason = None if host is not None else "No source specified"
         return Participants(names, reason, reason_member="reason")
 
-    def duration(self, spec: Document) -> int:
-        """Return the duration and a second for what comes after."""
-        return booked(spec)
-
     def translated(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
         """Return our idle, in the background."""
         return idle_of(spec, hosts, self.scheduling_class)
@@ -87,33 +105,6 @@ class IdleLanguage(TableLanguage):
             {"duration": spec.get("duration", "PT1S"), **({"host": hosts} if hosts else {})}
         )
         return {"schema": types.least_schema(self.members, parsed), **parsed}
-
-    def figures(self, spec: Document, result: Mapping[str, Any], outcome: Outcome) -> Document:  # noqa: ARG002
-        """Return how long the hosts were idle."""
-        return {"duration": slept(result)}
-
-    def plain(self, spec: Document, result: Document) -> str:  # noqa: ARG002 - contract
-        """Return one line."""
-        return duration_line(result.get("duration"))
-
-    def marked_up(self, spec: Document, result: Document) -> str:  # noqa: ARG002 - contract
-        """Return one row."""
-        return duration_table(result.get("duration"))
-
-
-def booked(spec: Document) -> int:
-    """Return how long an idle of any class is booked: with a second for what comes after."""
-    return times.parse_duration(spec["duration"]) + _TEARDOWN
-
-
-def duration_line(duration: object) -> str:
-    """Return the plain text of an idle of any class."""
-    return f"Duration ... {duration}"
-
-
-def duration_table(duration: object) -> str:
-    """Return the HTML of an idle of any class."""
-    return table([("Duration", duration)])
 
 
 def idle_of(spec: Document, hosts: Sequence[str], scheduling_class: str) -> ParleyTest:

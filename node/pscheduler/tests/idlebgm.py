@@ -11,24 +11,18 @@ from node.pscheduler import times
 from node.pscheduler.refusals import impossible
 from node.pscheduler.tests import members as types
 from node.pscheduler.tests.contract import Document, Language, Outcome, ParleyTest, Participants
-from node.pscheduler.tests.idle import (
-    COMMENTS,
-    DURATION,
-    UNLOGGED,
-    booked,
-    duration_line,
-    duration_table,
-)
-from node.pscheduler.tests.language import TableLanguage, ours, single, without_none
+from node.pscheduler.tests.idle import COMMENTS, DURATION, IdlingLanguage
+from node.pscheduler.tests.language import ours, single, without_none
 from node.pscheduler.tests.members import Member
 from node.pscheduler.tests.options import text
 from node.pscheduler.tests.streams import STREAM_LONGEST, followed
 
 
-class IdleBgmLanguage(TableLanguage):
+class IdleBgmLanguage(IdlingLanguage):
     """Doing nothing without end, with a result per interval."""
 
     name = "idlebgm"
+    figure = "time-slept"
     description = "Do nothing for a while, with a result for each interval"
     scheduling_class = "background-multi"
     options = (
@@ -46,15 +40,10 @@ class IdleBgmLanguage(TableLanguage):
         "parting-comment": Member(types.text),
     }
     is_open = True
-    without_difference = UNLOGGED
 
     def participants(self, spec: Document) -> Participants:
         """Return the host: by its node if that is named."""
         return single(spec, "host", "No source specified")
-
-    def duration(self, spec: Document) -> int:
-        """Return the duration and a second for what comes after."""
-        return booked(spec)
 
     def translated(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
         """Return our idle with intervals; runs of a day follow each other for longer ones.
@@ -88,15 +77,7 @@ class IdleBgmLanguage(TableLanguage):
     def figures(self, spec: Document, result: Mapping[str, Any], outcome: Outcome) -> Document:  # noqa: ARG002
         """Return how long the host was idle."""
         slept = times.format_duration(round(result["slept_ms"] * MILLISECOND))
-        return {"time-slept": slept}
-
-    def plain(self, spec: Document, result: Document) -> str:  # noqa: ARG002 - contract
-        """Return one line."""
-        return duration_line(result.get("time-slept"))
-
-    def marked_up(self, spec: Document, result: Document) -> str:  # noqa: ARG002 - contract
-        """Return one row."""
-        return duration_table(result.get("time-slept"))
+        return {self.figure: slept}
 
 
 LANGUAGE: Language = IdleBgmLanguage()

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from node.plugins.tests.idle import TEST
 from node.pscheduler.tests import members as types
-from node.pscheduler.tests.contract import Document, Language, Outcome, ParleyTest, Participants
-from node.pscheduler.tests.idle import (
-    COMMENTS,
-    DURATION,
-    UNLOGGED,
-    booked,
-    duration_line,
-    duration_table,
-    idle_of,
-    slept,
-)
-from node.pscheduler.tests.language import TableLanguage, without_none
+from node.pscheduler.tests.contract import Document, Language, ParleyTest, Participants
+from node.pscheduler.tests.idle import COMMENTS, DURATION, IdlingLanguage, idle_of
+from node.pscheduler.tests.language import without_none
 from node.pscheduler.tests.members import Member
 from node.pscheduler.tests.options import text
 
@@ -26,7 +16,7 @@ _MISSPELT = "host_node"
 """The member that the option ``--host-node`` sets; the spec's own is ``host-node``."""
 
 
-class IdleExLanguage(TableLanguage):
+class IdleExLanguage(IdlingLanguage):
     """Doing nothing for a while, with the host to itself."""
 
     name = "idleex"
@@ -47,16 +37,11 @@ class IdleExLanguage(TableLanguage):
         "parting-comment": Member(types.text),
     }
     is_open = True
-    without_difference = UNLOGGED
 
     def participants(self, spec: Document) -> Participants:
         """Return the host: by its node if that is named, in whichever spelling."""
         host = spec.get("host-node", spec.get(_MISSPELT, spec.get("host")))
         return Participants((host,), None if host is not None else "No source specified")
-
-    def duration(self, spec: Document) -> int:
-        """Return the duration and a second for what comes after."""
-        return booked(spec)
 
     def translated(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
         """Return our idle in the exclusive class."""
@@ -69,18 +54,6 @@ class IdleExLanguage(TableLanguage):
             return None
         members = {"duration": spec.get("duration", "PT1S"), "host": hosts[0]}
         return {"schema": 1, **without_none(members)}
-
-    def figures(self, spec: Document, result: Mapping[str, Any], outcome: Outcome) -> Document:  # noqa: ARG002
-        """Return how long the host was idle."""
-        return {"duration": slept(result)}
-
-    def plain(self, spec: Document, result: Document) -> str:  # noqa: ARG002 - contract
-        """Return one line."""
-        return duration_line(result.get("duration"))
-
-    def marked_up(self, spec: Document, result: Document) -> str:  # noqa: ARG002 - contract
-        """Return one row."""
-        return duration_table(result.get("duration"))
 
 
 LANGUAGE: Language = IdleExLanguage()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from html import escape
@@ -32,7 +33,7 @@ RUN_FAILED = "Run failed."
 RUN_FAILED_HTML = "<p>Run failed.</p>"
 
 
-class TableLanguage:
+class TableLanguage(ABC):
     """A language whose options and members are tables.
 
     ``without_counterpart`` are members that no tool of ours does, with a sentence each; a value in
@@ -94,12 +95,12 @@ class TableLanguage:
                 raise impossible(f"{self.name}: {sentence}")
         return replace(self.translated(spec, hosts), notes=self.notes(spec))
 
+    @abstractmethod
     def translated(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
         """Return our test for a spec without such members.
 
         :raises Refusal: 422, its values have no counterpart.
         """
-        raise NotImplementedError
 
     def notes(self, spec: Document) -> tuple[str, ...]:
         """Return a sentence for each member that makes no difference here."""
@@ -125,9 +126,9 @@ class TableLanguage:
         """Return why the run failed in pScheduler's eyes; None if it did not."""
         return outcome.reason
 
+    @abstractmethod
     def figures(self, spec: Document, result: Mapping[str, Any], outcome: Outcome) -> Document:
         """Return the members of a successful result, without ``schema`` and ``succeeded``."""
-        raise NotImplementedError
 
     def text(self, spec: Document, result: Document) -> str:
         """Return a result as plain text, without a final line break.
@@ -141,9 +142,9 @@ class TableLanguage:
         except _IN_ANOTHER_FORM:
             return json.dumps(result, indent=2)
 
+    @abstractmethod
     def plain(self, spec: Document, result: Document) -> str:
         """Return a successful result as plain text."""
-        raise NotImplementedError
 
     def html(self, spec: Document, result: Document) -> str | None:
         """Return a result as HTML; one in another form is shown as it is."""
@@ -154,9 +155,9 @@ class TableLanguage:
         except _IN_ANOTHER_FORM:
             return f"<pre>{escape(json.dumps(result, indent=2))}</pre>"
 
+    @abstractmethod
     def marked_up(self, spec: Document, result: Document) -> str | None:
         """Return a successful result as HTML; None if the test has no such form."""
-        raise NotImplementedError
 
 
 def single(spec: Document, member: str, null_reason: str) -> Participants:
