@@ -30,7 +30,7 @@ class Failed(Exception):
 
 @dataclass(frozen=True)
 class Reply:
-    """The answer to one request."""
+    """The answer to one request, of whichever client."""
 
     status: int
     content_type: str

@@ -19,6 +19,7 @@ import aiohttp
 from node.clock import Clock, SystemClock
 from node.model import times
 from node.trust.tls import anybody
+from tests.support.pscheduler.command import Reply
 
 JsonObject = dict[str, Any]
 
@@ -27,20 +28,6 @@ RESULTS_S = 15.0
 """Within this time after the end all participants must have their results."""
 _CLIENT_DELAY = 3 * times.SECOND
 """Its iperf3 begins so long after the start."""
-
-
-@dataclass(frozen=True)
-class Reply:
-    """The answer to one request."""
-
-    status: int
-    content_type: str
-    text: str
-
-    @property
-    def json(self) -> Any:
-        """The body as JSON."""
-        return json.loads(self.text)
 
 
 @dataclass
