@@ -73,6 +73,8 @@ class StandIn:
         self.streams: dict[asyncio.Transport, web.StreamResponse] = {}
         self._events = 0
         self._closing = asyncio.Event()
+        self._reachable = asyncio.Event()
+        self._reachable.set()
 
     @staticmethod
     def node(name: str, *, is_self: bool = False, error: str | None = None) -> Node:
@@ -134,9 +136,14 @@ class StandIn:
             await stream.write(text.encode())
 
     def cut(self) -> None:
-        """Break every event stream, as a restart of the node would."""
+        """Break every event stream, and answer no further one until `come_back`."""
+        self._reachable.clear()
         for transport in self.streams:
             transport.abort()
+
+    def come_back(self) -> None:
+        """Answer event streams again, those that wait included."""
+        self._reachable.set()
 
     @web.middleware
     async def _guard(
@@ -277,6 +284,7 @@ class StandIn:
 
     async def _stream(self, request: web.Request) -> web.StreamResponse:
         self.resumed.append(request.headers.get("Last-Event-ID", ""))
+        await self._reachable.wait()
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
         transport = request.transport

@@ -162,6 +162,7 @@ async def test_comes_back_after_a_break(browser: str, ordinary: StandIn) -> None
             "starts_at": NOW,
         }
         ordinary.runs[waiting.id] = waiting.model_copy(update=update)
+        ordinary.come_back()
         await page.until("document.querySelector('#last').innerText.includes('no window was free')")
         await page.until("document.getElementById('notice').hidden")
         assert (ordinary.resumed[0], ordinary.resumed[-1]) == ("", "1")
