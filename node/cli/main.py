@@ -127,6 +127,14 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "node.cli.top:top",
         "Show what the node does now and next, who takes its time, and its load.",
     ),
+    "pair": (
+        "node.cli.pair:pair",
+        "Show how the way between A (default: this node) and B is: all tests, both directions.",
+    ),
+    "capacity": (
+        "node.cli.capacity:capacity",
+        "Show how full the node is: for each hour the occupied share by class, and what is booked.",
+    ),
     "events": (
         "node.cli.events:events",
         "Print the changes on the node as they happen, until Ctrl-C.",
@@ -178,7 +186,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 
 GROUPS = {
     "Measure": "rtt latency latencybg interface throughput dns http tcp tls clock trace mtu",
-    "Look": "run schedule explain status doctor top events open",
+    "Look": "run schedule explain status doctor top pair capacity events open",
     "Plan": "task plan mesh campaign pool reservation simulate",
     "Fleet": "node limits test tool archive webhook",
     "Operate": "up login profile token audit admin completion",
@@ -217,6 +225,10 @@ FOREIGN = {
     "page": "open",
     "browse": "open",
     "health": "status",
+    "load": "capacity",
+    "usage": "capacity",
+    "failures": "run causes",
+    "errors": "run causes",
     "info": "status",
     "why": "explain",
     "peer": "node",

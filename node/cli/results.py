@@ -58,6 +58,19 @@ _NAMED_BY_THE_UNIT_ALONE = frozenset({"ms", "us", "s", "bps"})
 """Units that are dropped from the name; the others are words that describe the value."""
 
 
+def figure_text(name: str, unit: str, value: float) -> str:
+    """Format one figure of a run, whose unit the API tells.
+
+    >>> figure_text("throughput_bps", "bit/s", 941_300_000.0)
+    '941.3 Mb/s'
+    """
+    if unit == "bit/s":
+        return _UNITS["bps"](value)
+    if unit == "1":
+        return _UNITS.get(name.rpartition("_")[2], _digits)(value)
+    return f"{_digits(value)} {unit}"
+
+
 def result_view(result: Mapping[str, Any], indent: str = "  ") -> str:
     """Format a result in two aligned columns, and lists of objects as tables below.
 

@@ -70,7 +70,7 @@ RUN = RecordLayout(
 _MARKS = {"finished": "✓", "failed": "✗", "missed": "✗", "unplaced": "✗"}
 
 
-@click.group("run", cls=CommandGroup)
+@click.group("run", cls=CommandGroup, late={"causes": "node.cli.causes:causes"})
 def run_group() -> None:
     """List, follow, cancel, export and verify runs, and read their results."""
 

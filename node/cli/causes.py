@@ -1,0 +1,158 @@
+"""``parley run causes``: the runs without a result, grouped by why they have none."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import click
+
+from node.cli.listing import collect, expected_members, measured_options
+from node.cli.output import Column, Record, RecordLayout, readable
+from node.cli.references import short, task_id
+from node.cli.session import ReadingSession, reads_node
+from node.cli.times import MOMENT, Moment, local
+from node.model import times
+
+LOST = ("failed", "missed", "unplaced")
+"""The states of runs that did not give a result and will not."""
+FIELDS = "id,headline,test,state,reason,starts_at,slots"
+"""The fields of runs that are needed to group them."""
+READ_MAX = 5_000
+"""Maximum number of runs that are read."""
+_PARTICULARS = re.compile(
+    r"[0-9a-f]{8}-[0-9a-f-]{27}|\d{4}-\d\d-\d\dT[0-9:.]+Z|\bPT?\d[0-9WDHMST.]*\b"
+    r"|(?<=\s)\d[0-9.,]*",
+    re.ASCII,
+)
+"""What differs from run to run: as the function ``plain_cause`` of the database has it."""
+_NAMED = 3
+_DAY_AGO = Moment(offset=-times.DAY)
+
+
+def plain_cause(reason: str) -> str:
+    """Return a reason without times, lengths, ids and figures.
+
+    >>> plain_cause("b cannot be reached since 2026-12-01T00:00:00Z: timed out after 5 s")
+    'b cannot be reached since …: timed out after … s'
+    """
+    return _PARTICULARS.sub("…", reason)
+
+
+def by_cause(runs: Iterable[Record]) -> list[dict[str, Any]]:
+    """Group runs by state and cause, the most frequent first; a gap counts with all its slots."""
+    groups: dict[tuple[str, str], list[Record]] = {}
+    for run in runs:
+        cause = plain_cause(run["reason"] or "no reason is known")
+        groups.setdefault((run["state"], cause), []).append(run)
+    causes = [_group(state, cause, members) for (state, cause), members in groups.items()]
+    return sorted(causes, key=lambda each: (-each["count"], each["latest_at"]))
+
+
+def _group(state: str, cause: str, runs: Sequence[Record]) -> dict[str, Any]:
+    latest = max(runs, key=_start)
+    return {
+        "count": sum(run["slots"] for run in runs),
+        "state": state,
+        "cause": cause,
+        "example": latest["reason"],
+        "headlines": list(dict.fromkeys(run["headline"] for run in runs)),
+        "first_at": min(runs, key=_start)["starts_at"],
+        "latest_at": latest["starts_at"],
+        "run": latest["id"],
+    }
+
+
+def _start(run: Record) -> int:
+    return times.parse_instant(run["starts_at"])
+
+
+def _why(cause: Record) -> str:
+    """Return the reason itself where it is that of one run."""
+    return str(cause["cause"] if cause["count"] > 1 else cause["example"] or cause["cause"])
+
+
+def _what(cause: Record) -> str:
+    named = cause["headlines"][:_NAMED]
+    more = len(cause["headlines"]) - len(named)
+    return ", ".join(named) + (f" and {more} more" if more else "")
+
+
+CAUSE = RecordLayout(
+    columns=(
+        Column("runs", lambda cause: str(cause["count"]), whole=True),
+        Column("state", lambda cause: cause["state"], whole=True),
+        Column("why", _why),
+        Column("what", _what),
+        Column("latest", lambda cause: local(cause["latest_at"]), whole=True),
+        Column("run", lambda cause: short(cause["run"]), whole=True),
+    ),
+    fields=("count", "state", "cause", "example", "headlines", "first_at", "latest_at", "run"),
+    empty="No run of that time lacks a result. Look further back: parley run causes --from -7d",
+    key="run",
+)
+
+
+def cause_lines(causes: Sequence[Record], indent: str) -> list[str]:
+    """Return a line for each cause, of runs that need no name."""
+    return [
+        f"{indent}{each['count']} {each['state']}: {readable(_why(each))} "
+        f"(latest {local(each['latest_at'])}, run {short(each['run'])})"
+        for each in causes
+    ]
+
+
+async def read_runs(
+    session: ReadingSession, query: Mapping[str, object]
+) -> tuple[list[dict[str, Any]], bool]:
+    """Return the newest runs that meet a query, and whether there are more than are read."""
+    return await collect(
+        lambda limit, cursor: session.reader.listed(
+            "/runs", {**query, "limit": limit, "cursor": cursor}
+        ),
+        READ_MAX,
+    )
+
+
+@click.command("causes")
+@click.option("--test", help="Only runs of this test.")
+@click.option("--task", "written", metavar="TASK", help="Only runs of this task.")
+@click.option(
+    "--from", "starts", type=MOMENT, default=_DAY_AGO, help="Only runs from this time on [-1d]."
+)
+@click.option("--to", "ends", type=MOMENT, help="Only runs before this time [now].")
+@measured_options("runs")
+@reads_node
+async def causes(
+    session: ReadingSession,
+    /,
+    *,
+    written: str | None,
+    starts: Moment,
+    ends: Moment | None,
+    **filters: Any,
+) -> None:
+    """Group the runs that failed, were missed or found no time by why, the most frequent first.
+
+    \b
+      parley run causes
+      parley run causes --mesh backbone --from -7d
+      parley run causes --participant b -o json
+
+    The last column has the latest of these runs: parley explain RUN tells all about it.
+    """  # noqa: D301 - click's mark for lines to keep
+    now = session.clock.now()
+    query = {
+        **filters,
+        "task": await task_id(session.reader, written) if written else None,
+        "state": ",".join(LOST),
+        "from": times.format_instant(starts.at(now)),
+        "to": times.format_instant((ends or Moment()).at(now)),
+        "fields": FIELDS,
+    }
+    runs, more = await read_runs(session, query)
+    with expected_members():
+        session.output.many(by_cause(runs), CAUSE)
+    if more:
+        session.progress.note(f"Only the newest {READ_MAX} runs were read; choose a shorter time.")

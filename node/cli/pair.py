@@ -1,0 +1,182 @@
+"""``parley pair``: how a pair of hosts is, by all tests between them, in both directions."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from statistics import median
+from typing import Any
+
+import click
+
+from node.cli.causes import FIELDS, LOST, READ_MAX, by_cause, cause_lines, read_runs
+from node.cli.listing import expected_members
+from node.cli.output import Column, Record, RecordLayout, aligned, printable, readable
+from node.cli.references import short
+from node.cli.results import figure_text
+from node.cli.session import ReadingSession, reads_node
+from node.cli.times import MOMENT, Moment, local
+from node.model import times
+from node.model.verdict import Level
+
+_FIELDS = f"{FIELDS},summary,verdict,metrics,total_loss"
+_STATES = ("finished", *LOST)
+_DAY_AGO = Moment(offset=-times.DAY)
+
+
+def _delivered(pair: Record) -> str:
+    return f"{pair['finished']} of {pair['due']}"
+
+
+def _cause(pair: Record) -> str:
+    return str(pair["causes"][0]["example"] or "") if pair["causes"] else ""
+
+
+PAIR = RecordLayout(
+    columns=(
+        Column("what", lambda pair: pair["headline"]),
+        Column("with a result", _delivered, whole=True),
+        Column("latest", lambda pair: local(pair["latest_at"]), whole=True),
+        Column("result", lambda pair: pair["summary"] or ""),
+        Column("missing because", _cause),
+    ),
+    fields=("headline", "due", "finished", "latest_at", "summary", "verdicts", "figures", "causes"),
+    empty="No run between these two in that time. Look further back: --from -7d, or measure: "
+    "parley rtt B",
+    key="headline",
+)
+
+
+@click.command("pair")
+@click.argument("hosts", metavar="[A] B", nargs=-1, required=True)
+@click.option("--from", "starts", type=MOMENT, default=_DAY_AGO, help="Beginning [-1d].")
+@click.option("--to", "ends", type=MOMENT, help="End [now].")
+@click.option("--test", help="Only runs of this test.")
+@reads_node
+async def pair(
+    session: ReadingSession,
+    hosts: tuple[str, ...],
+    starts: Moment,
+    ends: Moment | None,
+    test: str | None,
+) -> None:
+    """Show how the way between A (default: this node) and B is: all tests, both directions.
+
+    \b
+      parley pair a d                         # since yesterday
+      parley pair b.example --from -7d --test latency
+      parley pair a 192.0.2.7 -o json
+
+    For each measurement it has how many runs have a result, the latest one, each figure with its
+    median and its range in that time, and why runs have none. B may be any host.
+    """  # noqa: D301 - click's mark for lines to keep
+    if len(hosts) > len(("A", "B")):
+        raise click.UsageError(f"a pair has two hosts, not {len(hosts)}")
+    now = session.clock.now()
+    nodes = (await session.reader.listed("/nodes", {})).items
+    with expected_members():
+        here = next((node["name"] for node in nodes if node["is_self"]), "")
+        one, other = (here, *hosts)[-2:]
+        addresses = {node["name"]: node["address"] for node in nodes}
+    first, last = starts.at(now), (ends or Moment()).at(now)
+    span = {
+        "from": times.format_instant(first),
+        "to": times.format_instant(last),
+        "state": ",".join(_STATES),
+        "test": test,
+        "fields": _FIELDS,
+    }
+    runs: dict[str, Record] = {}
+    incomplete = False
+    for source, dest in ((one, other), (other, one)):
+        for target in dict.fromkeys(filter(None, (dest, addresses.get(dest)))):
+            ends_of = {"participant": source, "target": target}
+            found, more = await read_runs(session, {**span, **ends_of})
+            runs |= {run["id"]: run for run in found}
+            incomplete |= more
+    with expected_members():
+        pairs = of_pair(runs.values())
+        if session.output.format == "table" and pairs and not session.output.wide:
+            heading = f"{one} ⇄ {other}, from {local(first)} to {local(last)}"
+            session.output.text("\n\n".join([printable(heading), *map(pair_view, pairs)]))
+        else:
+            session.output.many(pairs, PAIR)
+    if incomplete:
+        note = f"Only the newest {READ_MAX} runs of each direction were read; choose a shorter time"
+        session.progress.note(note)
+
+
+def of_pair(runs: Iterable[Record]) -> list[dict[str, Any]]:
+    """Return what the runs of each headline say, by headline."""
+    groups: defaultdict[str, list[Record]] = defaultdict(list)
+    for run in runs:
+        groups[run["headline"]].append(run)
+    return [_measured(headline, groups[headline]) for headline in sorted(groups)]
+
+
+def _measured(headline: str, runs: Sequence[Record]) -> dict[str, Any]:
+    finished = [run for run in runs if run["state"] not in LOST]
+    finished.sort(key=lambda run: times.parse_instant(run["starts_at"]))
+    latest = finished[-1] if finished else None
+    return {
+        "headline": headline,
+        "test": runs[0]["test"],
+        "due": sum(run["slots"] for run in runs),
+        "finished": len(finished),
+        "total_loss": sum(run["total_loss"] for run in finished),
+        "verdicts": dict(Counter(run["verdict"] for run in finished if run["verdict"])),
+        "run": latest and latest["id"],
+        "latest_at": latest and latest["starts_at"],
+        "summary": latest and latest["summary"],
+        "figures": list(_figures(finished)),
+        "causes": by_cause(run for run in runs if run["state"] in LOST),
+    }
+
+
+def _figures(finished: Sequence[Record]) -> Iterator[dict[str, Any]]:
+    """Yield each figure of runs in their order: the latest value, the median, and the range."""
+    courses: dict[tuple[str, ...], list[float]] = {}
+    for run in finished:
+        for each in run["metrics"]:
+            key = (each["name"], each["unit"], *each["labels"].values())
+            courses.setdefault(key, []).append(each["value"])
+    for (name, unit, *labels), values in courses.items():
+        yield {
+            "name": ".".join((name, *labels)),
+            "unit": unit,
+            "latest": values[-1],
+            "median": median(values),
+            "least": min(values),
+            "greatest": max(values),
+        }
+
+
+def pair_view(pair: Record) -> str:
+    """Describe one measurement of a pair for a person."""
+    doubts = [
+        f", {pair['verdicts'][level]} {level}" for level in Level if level in pair["verdicts"]
+    ]
+    lost = f", {pair['total_loss']} with total loss" if pair["total_loss"] else ""
+    head = f"{printable(pair['headline'])}: {_delivered(pair)} with a result"
+    lines = [head + "".join(doubts) + lost]
+    if pair["run"]:
+        latest = readable(pair["summary"] or "its lead has the result")
+        lines.append(f"  latest {local(pair['latest_at'])}, run {short(pair['run'])}: {latest}")
+    if pair["figures"]:
+        rows = [[_name(each), *_values(each)] for each in pair["figures"]]
+        lines.append(aligned([["", "latest", "median", "least", "greatest"], *rows], "    "))
+    lines += cause_lines(pair["causes"], "  ")
+    return "\n".join(lines)
+
+
+def _name(figure: Record) -> str:
+    name, _, labels = figure["name"].partition(".")
+    words = name.removesuffix("_ms").removesuffix("_bps").replace("_", " ")
+    return printable(f"{words} {labels.replace('_', ' ').replace('.', ' ')}".strip())
+
+
+def _values(figure: Record) -> list[str]:
+    return [
+        figure_text(figure["name"].partition(".")[0], figure["unit"], figure[which])
+        for which in ("latest", "median", "least", "greatest")
+    ]

@@ -1,0 +1,128 @@
+"""What operators ask: how a pair is, how full the node is, and why runs have no result."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from node.api.examples import EXAMPLES
+from node.cli.capacity import PIECE, pieces_of
+from node.cli.causes import CAUSE, by_cause, cause_lines
+from node.cli.pair import PAIR, of_pair, pair_view
+from node.model.times import HOUR, MINUTE, format_instant, parse_instant
+from node.model.wire.runs import Run
+
+START = parse_instant("2026-12-01T12:00:00Z")
+RUN = EXAMPLES[Run]
+
+
+def run(number: int, **changes: Any) -> dict[str, Any]:
+    """Return a finished run of a pair, as the API tells it, with other members."""
+    document = {
+        **RUN,
+        "id": str(UUID(int=number << 96)),
+        "headline": "rtt  a → d",
+        "test": "rtt",
+        "state": "finished",
+        "reason": None,
+        "starts_at": format_instant(START + number * MINUTE),
+        "slots": 1,
+        "summary": f"{number} ms, loss 0 %",
+        "verdict": "clean",
+        "total_loss": False,
+        "metrics": [
+            {"name": "rtt_median_ms", "unit": "ms", "value": float(number), "labels": {}},
+            {"name": "loss", "unit": "1", "value": 0.01, "labels": {"direction": "forward"}},
+        ],
+    }
+    return document | changes
+
+
+def lost(number: int, **changes: Any) -> dict[str, Any]:
+    """Return a run without a result."""
+    missing: dict[str, Any] = {"summary": None, "verdict": None, "metrics": []}
+    return run(number, state="failed", **missing, **changes)
+
+
+def test_causes_have_no_particulars() -> None:
+    """Runs with reasons that differ in times are one cause; a gap counts with its slots."""
+    away = "d cannot be reached since 2026-12-01T11:0{}:00Z: timed out after {} s"
+    causes = by_cause(
+        [
+            lost(1, reason=away.format(1, 5)),
+            lost(2, reason=away.format(2, 7), headline="rtt  b → d"),
+            lost(3, reason="the lead was away", slots=5),
+            lost(4, reason=None),
+        ]
+    )
+    assert [(each["count"], each["run"][:8]) for each in causes] == [
+        (5, "00000003"),
+        (2, "00000002"),
+        (1, "00000004"),
+    ]
+    assert causes[1]["headlines"] == ["rtt  a → d", "rtt  b → d"]
+    texts = [column.text(causes[1]) for column in CAUSE.columns]
+    assert texts[:4] == [
+        "2",
+        "failed",
+        "d cannot be reached since …: timed out after … s",
+        "rtt  a → d, rtt  b → d",
+    ]
+    assert cause_lines(causes[2:], "  ")[0].startswith("  1 failed: no reason is known (latest ")
+
+
+def test_a_pair_has_each_direction_with_its_figures() -> None:
+    """Runs of one headline are summed up: due, delivered, doubtful, figures and causes."""
+    back = {"headline": "rtt  d → a", "verdict": "suspicious", "total_loss": True}
+    there, here = of_pair(
+        [run(3), run(1), run(2), lost(4, reason="no time", slots=2), run(9, **back)]
+    )
+    assert (there["due"], there["finished"], there["summary"]) == (5, 3, "3 ms, loss 0 %")
+    assert there["figures"][0] == {
+        "name": "rtt_median_ms",
+        "unit": "ms",
+        "latest": 3.0,
+        "median": 2.0,
+        "least": 1.0,
+        "greatest": 3.0,
+    }
+    lines = pair_view(there).splitlines()
+    assert lines[0] == "rtt  a → d: 3 of 5 with a result"
+    assert lines[2].split() == ["latest", "median", "least", "greatest"]
+    assert lines[3].split() == ["rtt", "median", *"3 ms 2 ms 1 ms 3 ms".split()]
+    assert lines[4].split() == ["loss", "forward", *"1 % 1 % 1 % 1 %".split()]
+    assert lines[5].startswith("  2 failed: no time (latest ")
+    assert pair_view(here).startswith(
+        "rtt  d → a: 1 of 1 with a result, 1 suspicious, 1 with total loss\n"
+    )
+    assert PAIR.columns[1].text(here) == "1 of 1"
+
+
+def test_pieces_have_the_share_of_each_class() -> None:
+    """Exclusive and normal runs never overlap, so their shares add up; free time is empty."""
+    span = (START, START + 2 * HOUR, HOUR)
+    at = format_instant(START + HOUR)
+    buckets = [
+        {
+            "starts_at": at,
+            "scheduling_class": name,
+            "busy": busy,
+            "runs": {"scheduled": 2, "finished": 1},
+        }
+        for name, busy in (("exclusive", 0.25), ("normal", 0.5), ("background", 1))
+    ]
+    quiet = {
+        "kind": "quiet",
+        "name": "night",
+        "starts_at": format_instant(START + MINUTE),
+        "ends_at": at,
+    }
+    free, full = pieces_of(buckets, [quiet], span)
+    assert free["reserved"] == ["quiet night"]
+    assert full["reserved"] == []
+    assert full["taken"] == 0.75
+    texts = {column.heading: column.text(full) for column in PIECE.columns}
+    assert (texts["exclusive"], texts["normal"], texts["background"]) == ("25 %", "50 %", "100 %")
+    assert texts[""] == "█" * 15
+    assert texts["runs"] == "6 scheduled, 3 finished"
+    assert pieces_of([], [], span) == []
