@@ -11,7 +11,7 @@ import click
 
 from node.cli.causes import FIELDS, LOST, READ_MAX, by_cause, cause_lines, read_runs
 from node.cli.listing import expected_members
-from node.cli.output import Column, Record, RecordLayout, aligned, printable, readable
+from node.cli.output import Column, OutputWriter, Record, RecordLayout, aligned, printable, readable
 from node.cli.references import short
 from node.cli.results import figure_text
 from node.cli.session import ReadingSession, reads_node
@@ -41,10 +41,23 @@ PAIR = RecordLayout(
         Column("missing because", _cause),
     ),
     fields=("headline", "due", "finished", "latest_at", "summary", "verdicts", "figures", "causes"),
+    wide=("run", "verdicts"),
     empty="No run between these two in that time. Look further back: --from -7d, or measure: "
     "parley rtt B",
     key="headline",
 )
+
+
+FIGURE = RecordLayout(
+    columns=(),
+    fields=(
+        "headline", "due", "finished", "latest_at", "name", "unit", "latest", "median", "least",
+        "greatest",
+    ),
+    empty="",
+    key="headline",
+)  # fmt: skip
+"""The lines of CSV: a figure each."""
 
 
 @click.command("pair")
@@ -95,15 +108,23 @@ async def pair(
             runs |= {run["id"]: run for run in found}
             incomplete |= more
     with expected_members():
-        pairs = of_pair(runs.values())
-        if session.output.format == "table" and pairs and not session.output.wide:
-            heading = f"{one} ⇄ {other}, from {local(first)} to {local(last)}"
-            session.output.text("\n\n".join([printable(heading), *map(pair_view, pairs)]))
-        else:
-            session.output.many(pairs, PAIR)
+        _print(session.output, of_pair(runs.values()), _heading((one, other), first, last))
     if incomplete:
         note = f"Only the newest {READ_MAX} runs of each direction were read; choose a shorter time"
         session.progress.note(note)
+
+
+def _heading(ends: tuple[str, str], first: int, last: int) -> str:
+    return printable(f"{' ⇄ '.join(ends)}, from {local(first)} to {local(last)}")
+
+
+def _print(output: OutputWriter, pairs: Sequence[Record], heading: str) -> None:
+    if output.format == "csv":
+        output.many([{**pair, **figure} for pair in pairs for figure in pair["figures"]], FIGURE)
+    elif output.format == "table" and pairs and not output.wide:
+        output.text("\n\n".join([heading, *map(pair_view, pairs)]))
+    else:
+        output.many(pairs, PAIR)
 
 
 def of_pair(runs: Iterable[Record]) -> list[dict[str, Any]]:
@@ -153,9 +174,8 @@ def _figures(finished: Sequence[Record]) -> Iterator[dict[str, Any]]:
 
 def pair_view(pair: Record) -> str:
     """Describe one measurement of a pair for a person."""
-    doubts = [
-        f", {pair['verdicts'][level]} {level}" for level in Level if level in pair["verdicts"]
-    ]
+    verdicts = pair["verdicts"].items()
+    doubts = [f", {count} {level}" for level, count in verdicts if level != Level.CLEAN]
     lost = f", {pair['total_loss']} with total loss" if pair["total_loss"] else ""
     head = f"{printable(pair['headline'])}: {_delivered(pair)} with a result"
     lines = [head + "".join(doubts) + lost]

@@ -34,6 +34,8 @@ _MADE_HERE: Final = frozenset({ACCOUNT, TOOL_ACCOUNT})
 """Accounts that are made if they do not exist; other ones are somebody's choice."""
 _PORTS_OF_ROOT: Final = 1024
 _POSTGRES: Final = "postgres"
+_OWN_FOLDERS: Final = frozenset({_POSTGRES, "follows"})
+"""What Parley makes in a state directory: the private Postgres, and the meshes it follows."""
 _USERADD_S: Final = 30
 
 
@@ -170,10 +172,14 @@ def _refused(account: Account, wanted: Sequence[tuple[Path, int]]) -> Path | Non
 def _check_own(state_dir: Path) -> None:
     """Check that a directory is the node's alone, so that it can change hands."""
     status = state_dir.stat()
-    others = [it.name for it in state_dir.iterdir() if it.name != _POSTGRES and it.is_dir()]
+    inside = (it.name for it in state_dir.iterdir() if it.is_dir())
+    others = sorted(set(inside) - _OWN_FOLDERS)
     if others or status.st_mode & stat.S_IWOTH:
         what = f"contains other directories ({others[0]})" if others else "is everybody's"
-        raise HostError(f"{state_dir} {what}; choose a directory of the node's own")
+        raise HostError(
+            f"{state_dir} {what}; choose a directory of the node's own with --state-dir, or set "
+            "PARLEY_ACCOUNT=root"
+        )
 
 
 def hand_over(state_dir: Path, account: Account) -> None:

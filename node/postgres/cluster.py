@@ -205,13 +205,20 @@ class PrivateCluster:
     def _check_passable(self) -> None:
         if self.account is None:
             return
-        argv = ["test", "-x", str(self.directory)]
-        if process.run(argv, timeout_s=10, user=self.account, cwd=Path("/")).exit_code != 0:
-            raise DatabaseUnavailable(
-                f"Postgres does not run as root, and the account {self.account}, as which it would "
-                f"run, may not enter {self.directory}, often because a directory above it belongs "
-                "to root alone. Choose a directory outside, for example /var/lib/parley"
-            )
+        if self._may_enter(self.directory):
+            return
+        above = reversed(self.directory.parents)
+        closed = next((it for it in above if not self._may_enter(it)), self.directory)
+        raise DatabaseUnavailable(
+            f"Postgres does not run as root, and the account {self.account}, as which it would "
+            f"run, may not enter {self.directory}, because {closed} belongs to {closed.owner()} "
+            f"alone. Permit it (chmod o+x {closed}), or choose another directory with --state-dir"
+        )
+
+    def _may_enter(self, directory: Path) -> bool:
+        """Return whether the server's account may enter a directory."""
+        argv = ["test", "-x", str(directory)]
+        return process.run(argv, timeout_s=10, user=self.account, cwd=Path("/")).exit_code == 0
 
     def _own_directory(self, directory: Path) -> None:
         """Ensure that a directory exists, has mode 0700, and belongs to the server's account.

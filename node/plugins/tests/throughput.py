@@ -327,7 +327,8 @@ class ThroughputTest(PairTest):
             jitter_ms = figures.datagrams.jitter_ms
             return text if jitter_ms is None else f"{text}, jitter {delay_text(jitter_ms)}"
         if figures.sent and figures.sent.retransmits is not None:
-            text += f", {figures.sent.retransmits} retransmits"
+            count = figures.sent.retransmits
+            text += f", {count} retransmit{'' if count == 1 else 's'}"
         return f"{text} ({figures.congestion})" if figures.congestion else text
 
     def moved(self, spec: ThroughputSpec, participant: int, result: Result) -> Traffic | None:

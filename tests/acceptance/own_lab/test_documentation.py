@@ -107,6 +107,7 @@ async def test_the_commands_of_a_page_work(
         "SERVER": str(SERVER),
         "SOCKET": str(commands),
         "HOME": str(tmp_path),
+        "PARLEY_STATE_DIR": str(tmp_path / "state"),
     }
     shell = await asyncio.create_subprocess_exec(
         "bash",

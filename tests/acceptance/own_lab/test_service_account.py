@@ -110,6 +110,7 @@ async def test_root_becomes_the_account_of_the_node(state: Path) -> None:
     """A node that was root's goes on as the account, without capabilities, and measures."""
     async with _up(state, PARLEY_ACCOUNT="root") as (running, _):
         identity = (state / "node.pem").read_bytes()
+        (state / "follows").mkdir(mode=0o711)  # as root's ``parley mesh follow`` leaves it
         assert _status_of(running.pid)["Uid"].split()[1] == "0"
     for _ in range(2):  # also where it is the account's already
         async with _up(state) as (running, url):

@@ -89,8 +89,8 @@ def test_a_pair_has_each_direction_with_its_figures() -> None:
     lines = pair_view(there).splitlines()
     assert lines[0] == "rtt  a → d: 3 of 5 with a result"
     assert lines[2].split() == ["latest", "median", "least", "greatest"]
-    assert lines[3].split() == ["rtt", "median", *"3 ms 2 ms 1 ms 3 ms".split()]
-    assert lines[4].split() == ["loss", "forward", *"1 % 1 % 1 % 1 %".split()]
+    assert " ".join(lines[3].split()) == "rtt median 3 ms 2 ms 1 ms 3 ms"
+    assert " ".join(lines[4].split()) == "loss forward 1 % 1 % 1 % 1 %"
     assert lines[5].startswith("  2 failed: no time (latest ")
     assert pair_view(here).startswith(
         "rtt  d → a: 1 of 1 with a result, 1 suspicious, 1 with total loss\n"
