@@ -34,7 +34,8 @@ def _runs(piece: Record) -> str:
 
 def _bar(piece: Record) -> str:
     """Draw the time that exclusive and normal runs leave no other exclusive one."""
-    return "█" * round(_BAR * min(1.0, piece["taken"]))
+    taken: float = piece["taken"]
+    return "█" * round(_BAR * min(1.0, taken))
 
 
 PIECE = RecordLayout(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,6 +14,9 @@ from node.cli.references import short, task_id
 from node.cli.session import ReadingSession, reads_node
 from node.cli.times import MOMENT, Moment, local
 from node.model import times
+
+if TYPE_CHECKING:
+    from node.client.answers import Members, Page
 
 LOST = ("failed", "missed", "unplaced")
 """The states of runs that did not give a result and will not."""
@@ -26,7 +29,7 @@ _PARTICULARS = re.compile(
     r"|(?<=\s)\d[0-9.,]*",
     re.ASCII,
 )
-"""What differs from run to run: as the function ``plain_cause`` of the database has it."""
+"""The parts of a reason that differ from run to run, as in ``plain_cause`` of the database."""
 _NAMED = 3
 _DAY_AGO = Moment(offset=-times.DAY)
 
@@ -105,14 +108,13 @@ def cause_lines(causes: Sequence[Record], indent: str) -> list[str]:
 
 async def read_runs(
     session: ReadingSession, query: Mapping[str, object]
-) -> tuple[list[dict[str, Any]], bool]:
+) -> tuple[list[Members], bool]:
     """Return the newest runs that meet a query, and whether there are more than are read."""
-    return await collect(
-        lambda limit, cursor: session.reader.listed(
-            "/runs", {**query, "limit": limit, "cursor": cursor}
-        ),
-        READ_MAX,
-    )
+
+    def fetch(*, limit: int, cursor: str | None) -> Awaitable[Page[Members]]:
+        return session.reader.listed("/runs", {**query, "limit": limit, "cursor": cursor})
+
+    return await collect(fetch, READ_MAX)
 
 
 @click.command("causes")

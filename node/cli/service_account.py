@@ -35,7 +35,7 @@ _MADE_HERE: Final = frozenset({ACCOUNT, TOOL_ACCOUNT})
 _PORTS_OF_ROOT: Final = 1024
 _POSTGRES: Final = "postgres"
 _OWN_FOLDERS: Final = frozenset({_POSTGRES, "follows"})
-"""What Parley makes in a state directory: the private Postgres, and the meshes it follows."""
+"""The folders that Parley makes in a state directory: private Postgres, and followed meshes."""
 _USERADD_S: Final = 30
 
 

@@ -14,7 +14,7 @@ from node.model.wire.status import NodeStatus
 from node.plugins import registry
 from node.service import NodeService
 
-_GIB = 1 << 30
+_GB = 1e9
 
 
 async def host_checks(node: NodeService) -> Diagnosis:
@@ -37,16 +37,18 @@ def _of_status(status: NodeStatus) -> Iterator[Check]:
     """Yield for each subject what needs attention, or that all is well."""
     well = {
         "lead": _leads_in_words(status),
-        "planning": f"{status.planning.due_tasks} tasks are due to be planned",
+        "planning": f"tasks that are due to be planned: {status.planning.due_tasks}",
         "database": f"Postgres {status.database.server_version} answers in "
         f"{status.database.answer_ms:g} ms",
         "schema": f"the database has schema version {status.database.schema_version}, as this "
         "program",
-        "disk": f"{status.disk.free_bytes / _GIB:.3g} GiB are free in {status.disk.directory}",
+        "disk": f"{status.disk.free_bytes / _GB:.3g} GB are free in {status.disk.directory}",
         "clock": "the clock is synchronised"
         if status.clock.synchronised
         else "the kernel does not tell whether the clock is synchronised",
-        "nodes": f"all of the {status.peers} other nodes answer",
+        "nodes": f"nodes that are known here, and all answer: {status.peers}"
+        if status.peers
+        else "no other node is known here yet: parley node add URL",
     }
     subjects = dict.fromkeys([*well, *(each.subject for each in status.attention)])
     for subject in subjects:
@@ -62,7 +64,9 @@ def _of_status(status: NodeStatus) -> Iterator[Check]:
 def _leads_in_words(status: NodeStatus) -> str:
     if not status.leads:
         return "no lead is there, and no task that would need one"
-    return f"{len(status.leads)} heard lately, the last {status.leads[0].owner}"
+    count = len(status.leads)
+    leads = "1 lead was" if count == 1 else f"{count} leads were"
+    return f"{leads} heard lately, the last {status.leads[0].owner}"
 
 
 async def _rights(node: NodeService) -> Check:

@@ -1,4 +1,4 @@
-"""What operators ask: how a pair is, how full the node is, and why runs have no result."""
+"""Commands of operators: how a pair is, how full the node is, why runs have no result."""
 
 from __future__ import annotations
 
