@@ -182,6 +182,8 @@ def _notes(task: PostedTask) -> Iterator[str]:
         yield "max-runs counts runs that took place; those that found no time do not count."
     if "keep-after-archive" in task.document:
         yield "keep-after-archive is not used: results are kept as long as this node's owner says."
+    if "lead-bind" in task.document:
+        yield "lead-bind is not used: this node asks others from the address that its host chooses."
     if "debug" in task.document:
         yield "debug is not used: the log of this node has what it does."
     for spec in task.archives:

@@ -5,11 +5,14 @@ Errors are lines of text, because the command line prints them as they are.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from urllib.parse import unquote
 
 import structlog
 from aiohttp import web
 from aiohttp.typedefs import Handler
+from yarl import URL
 
 from node.api.bodies import Bodies, expect_later
 from node.api.connections import keep_connection
@@ -38,6 +41,7 @@ BODY_MAX = 1_000_000
 _BODIES: web.AppKey[Bodies] = web.AppKey("bodies")
 _TABLE: web.AppKey[RouteTable] = web.AppKey("table")
 _ROUTE: web.RequestKey[Route] = web.RequestKey("route")
+_SECOND_LIST = re.compile(r"((?:^|&)api=\d+)\?")
 _FORBIDDEN = frozenset({403, 429})
 _UNABLE, _UNABLE_TEXT = 422, "Unable to complete request: "
 
@@ -66,7 +70,7 @@ async def serve(request: web.Request) -> web.StreamResponse:
     request[THING] = words.get("task", "")
     facade.require(requester, route.need)
     facade.spend(requester)
-    query = Parameters(request.query)
+    query = Parameters(_query(request))
     _require_level(query)
     async with request.app[_BODIES].received(request, BODY_MAX) as body:
         call = Call(facade, request, requester, words, query, body)
@@ -83,6 +87,16 @@ def _path(request: web.Request) -> list[str]:
     if not words or words[0] != ROOT or any("\x00" in word for word in words):
         raise Refusal(404, f"There is no such resource on this server; see /{ROOT}/.")
     return words[1:]
+
+
+def _query(request: web.Request) -> Mapping[str, str]:
+    """Return the parameters of a request.
+
+    A lead that asks for time at a priority writes two lists of them, each behind a question mark:
+    ``?priority=5&api=4?start=…&end=…``.
+    """
+    text, joined = _SECOND_LIST.subn(r"\1&", request.rel_url.raw_query_string)
+    return URL.build(query_string=text, encoded=True).query if joined else request.query
 
 
 def _require_level(query: Parameters) -> None:

@@ -29,6 +29,7 @@ BAD, CANNOT = 400, 422
 SCHEMA_MAX = 3
 ARCHIVERS: Mapping[str, int] = {
     "bitbucket": 1,
+    "failer": 2,
     "http": 4,
     "kafka": 2,
     "postgresql": 1,
@@ -38,6 +39,9 @@ ARCHIVERS: Mapping[str, int] = {
     "udp": 1,
 }
 """The archivers that are spoken here, with the highest schema of their data."""
+
+_OWN_NAMES: Mapping[str, str] = {"failer": "bitbucket"}
+"""Archivers that have another name here."""
 
 _MEMBERS = {
     1: {"archiver", "data", "transform", "ttl"},
@@ -115,7 +119,7 @@ def to_parley(spec: Any) -> ParleyArchive:
         unknown = ", ".join(sorted(data.members))
         raise Refusal(BAD, f"{name}: unknown members: {unknown}")
     choice = {
-        "archiver": name,
+        "archiver": own_name(name),
         "spec": own,
         "runs": document.get("runs", "succeeded"),
         "format": "pscheduler",
@@ -125,6 +129,11 @@ def to_parley(spec: Any) -> ParleyArchive:
         "uri_host": document.get("uri-host"),
     }
     return ParleyArchive(_choice(choice), tuple(data.notes))
+
+
+def own_name(archiver: str) -> str:
+    """Return the archiver of ours that does the work of one of pScheduler."""
+    return _OWN_NAMES.get(archiver, archiver)
 
 
 def _choice(document: Document) -> ArchiveChoice:
@@ -419,8 +428,24 @@ def _bitbucket(data: _Data) -> Document:
     return {}
 
 
+def _failer(data: _Data) -> Document:
+    """Read the data of an archiver that fails at random, which none here does.
+
+    ``troubleshoot`` of older releases asks for one that never fails.
+    """
+    if data.take("fail", (int, float), 0.5):
+        data.refuse("fail", "is not 0, and no archiver here fails on purpose")
+    if data.take("badly", bool):
+        data.refuse("badly", "is true, and no archiver here fails on purpose")
+    data.take("retry", (int, float))
+    if data.take("delay") is not None:
+        data.notes.append("delay is not used: results are dropped at once")
+    return {}
+
+
 _READERS: Mapping[str, Callable[[_Data], Document]] = {
     "bitbucket": _bitbucket,
+    "failer": _failer,
     "http": _http,
     "kafka": _kafka,
     "postgresql": _postgresql,

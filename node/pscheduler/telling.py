@@ -12,6 +12,7 @@ from node.model.recurrence import slip_of
 from node.model.taskstate import TaskState
 from node.model.times import SECOND, to_the_second
 from node.pscheduler import documents, posted, times
+from node.pscheduler.archives import own_name
 from node.pscheduler.documents import Spoken, ToldRun
 from node.pscheduler.refusals import Refusal
 from node.pscheduler.tests.contract import Document, Outcome, PartOutcome
@@ -226,7 +227,8 @@ class Teller:
         left = sorted(rows, key=lambda row: row["number"])
         told_ones = []
         for spec in named:
-            row = next((row for row in left if row["archiver"] == spec["archiver"]), None)
+            own = own_name(spec["archiver"])
+            row = next((row for row in left if row["archiver"] == own), None)
             if row is not None:
                 left.remove(row)
             told_ones.append(archiving(posted.sanitised(spec), row, base))

@@ -20,6 +20,7 @@ OTHER_NAMES: Mapping[str, str] = {
 
 ARCHIVERS: Mapping[str, str] = {
     "bitbucket": "Drops what it is given",
+    "failer": "Drops what it is given, as bitbucket does; it never fails",
     "http": "Sends results to a web server",
     "kafka": "Sends results to a Kafka cluster",
     "postgresql": "Writes results into a table of Postgres",

@@ -137,10 +137,12 @@ async def test_a_document_comes_back_as_it_was_posted(a: Outsider, agent: Agent)
     odd = {"large": 2**70, "float": 1.0, "small": 1e-7, "text": "naïve ☃", "none": None, "on": True}
     task = agent.task("idle", {"duration": "PT1S"}, now)
     task["reference"]["odd"] = odd
+    task["lead-bind"] = "127.0.0.1"
     [url] = (await agent.run([task])).added
     [found] = await agent.mine()
     assert found["reference"]["odd"] == odd
     assert type(found["reference"]["odd"]["large"]) is int
+    assert "lead-bind is not used" in found["detail"]["diags"]
     assert {**found, "tool": None, "href": None, "detail": None} == {
         **task,
         "tool": None,

@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 from uuid import UUID, uuid4
 
 import pytest
@@ -355,6 +356,14 @@ async def test_a_network_that_is_not_allowed(
         task = await idling(lead_of(node, "127.0.0.8"))
         shown = await asked(node, "GET", f"/v1/tasks/{task.id}")
         assert shown["lead"] == "pScheduler at 127.0.0.8"
+        start, end = (times.to_datetime(at).isoformat() for at in (HOUR, HOUR + times.HOUR))
+        span = urlencode({"start": start, "end": end})
+        path = f"/tasks/{task.id}/runtimes"
+        # A scheduler asks without its key, and writes its second list behind a question mark, too.
+        for query in (span, f"priority=5&api=4?{span}"):
+            reply = await lead_of(node).ask("GET", f"{path}?{query}")
+            assert reply.json == [{"lower": start, "upper": end}], reply
+        assert (await lead_of(node).ask("GET", f"{path}?{span}&key=other")).status == 403
 
 
 async def test_many_at_once(node: Asker, lead: Lead) -> None:

@@ -14,7 +14,7 @@ from node.pscheduler.api import plugins, runs, tasks
 from node.pscheduler.parameters import load, uuid_of
 from node.pscheduler.participating import LedRun, LedTask, Offer
 from node.pscheduler.posted import sanitised
-from node.pscheduler.refusals import invalid
+from node.pscheduler.refusals import Refusal, invalid
 from node.pscheduler.requesters import Need
 from node.pscheduler.routing import Call, Route
 from node.pscheduler.tests.contract import Document
@@ -36,8 +36,8 @@ async def take_part(call: Call) -> web.StreamResponse:
 
 
 async def runtimes(call: Call) -> web.StreamResponse:
-    """GET: the ranges of time in which a run can take place."""
-    task = await led_task(call)
+    """GET: the ranges of time in which a run can take place; a lead may ask without its key."""
+    task = await _readable(call)
     start, end = call.query.instant("start"), call.query.instant("end")
     if start is None or end is None:
         raise invalid("Missing start or end time")
@@ -193,6 +193,19 @@ async def led_task(call: Call) -> LedTask:
     )
 
 
+async def _readable(call: Call) -> LedTask:
+    """Return the task of a call that changes nothing.
+
+    :raises Refusal: there is no such task, or the caller has sent another key than its own.
+    """
+    if call.query.has("key"):
+        return await led_task(call)
+    found = await call.facade.participating.find(uuid_of(call.words["task"], "Task"))
+    if found is None:
+        raise Refusal(404, "No such task.")
+    return found
+
+
 def _body(call: Call) -> Document:
     document = load(call.body, "The body")
     if not isinstance(document, dict):
@@ -204,7 +217,7 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/tools", list_tools),
     Route("POST", "/tasks/{task}", take_part, Need.WRITE),
     Route("DELETE", "/tasks/{task}", end_task, Need.WRITE),
-    Route("GET", "/tasks/{task}/runtimes", runtimes, Need.WRITE),
+    Route("GET", "/tasks/{task}/runtimes", runtimes, Need.READ),
     Route("GET", "/tasks/{task}/runs/{run}", show_run, Need.READ),
     Route("PUT", "/tasks/{task}/runs/{run}", change_run, Need.WRITE),
     Route("DELETE", "/tasks/{task}/runs/{run}", give_up_run, Need.WRITE),

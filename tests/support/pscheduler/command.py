@@ -225,7 +225,7 @@ class CommandLine:
         return list(await self.get(self.url("/monitor"), window=window))
 
     async def troubleshoot(self) -> None:
-        """Check the server, and run a second of idle with two archives that drop it."""
+        """Check the server, and run a second of idle with the archives of two releases."""
         assert (await self.get(self.url("/mtu-safe"), dest=urlsplit(f"//{self.host}").hostname))[
             "safe"
         ]
@@ -239,7 +239,8 @@ class CommandLine:
             assert status["services"][service]["overdue"] is None
         drop = {"archiver": "bitbucket", "data": {}, "ttl": "PT1M"}
         idle = {"type": "idle", "spec": {"duration": "PT1S", "schema": 1}}
-        named = [drop, drop]
+        older = {"archiver": "failer", "data": {"fail": 0.0, "retry": 0.0}, "ttl": "PT1M"}
+        named = [drop, drop, older]
         task = {"schema": 1, "test": idle, "schedule": {}, "archives": named}
         reply = await self.request("POST", self.url("/tasks"), body=task)
         assert reply.status == 200, reply

@@ -94,6 +94,7 @@ SPECS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     ),
     "udp": (spec("udp", {"host": "h", "port": 5170, "payload-size": 1000}), {"port": 5170}),
     "bitbucket": (spec("bitbucket", {"anything": [1]}), {}),
+    "failer": (spec("failer", {"fail": 0.0, "retry": 0.0}), {}),
 }
 
 
@@ -163,6 +164,8 @@ REFUSED = [
     (spec("postgresql", {"_dsn": "dbname=r", "table": "t", "column": "c"}), 422, "name the user"),
     (spec("postgresql", {"_dsn": "nonsense", "table": "t", "column": "c"}), 400, "_dsn is not"),
     (spec("tcp", {"host": "h", "port": "x"}), 400, "port is not valid"),
+    (spec("failer", {}), 422, "fail is not 0"),
+    (spec("failer", {"fail": 0, "badly": True, "schema": 2}), 422, "badly is true"),
     ([], 400, "JSON object"),
     ({"archiver": "http"}, 400, "'data' is a required property"),
 ]
