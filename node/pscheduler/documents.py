@@ -246,7 +246,7 @@ def parts_of(outcome: Outcome | None, merged: Document, count: int) -> list[Docu
         "schema": 1,
         "succeeded": succeeded,
         "diags": (parts[0].output or "") if parts else "",
-        "error": merged.get("error", ""),
+        "error": None if succeeded else merged.get("error", ""),
         "result": merged if succeeded else None,
     }
     others: list[Document | None] = [
@@ -254,7 +254,7 @@ def parts_of(outcome: Outcome | None, merged: Document, count: int) -> list[Docu
             "schema": 1,
             "succeeded": part.reason is None,
             "diags": part.output or "",
-            "error": part.reason or "",
+            "error": part.reason,
             "result": None if part.result is None else dict(part.result),
         }
         for part in parts[1:]

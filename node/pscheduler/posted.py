@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from node.model.errors import InvalidDocument
-from node.model.times import SECOND
+from node.model.times import MINUTE, SECOND
 from node.model.wire.tasks import PRIORITY_MAX, ScheduleDocument
 from node.pscheduler import times
 from node.pscheduler.refusals import Refusal, impossible, invalid
@@ -19,6 +19,8 @@ SCHEDULE_SCHEMA_MAX = 2
 SOONEST, SOONEST_EXACTLY = 2 * SECOND, 5 * SECOND
 """The time until the first run of a task that is to start at once; the latter if it may not slip,
 so that there is time to agree with all participants."""
+AT_ONCE = MINUTE
+"""The slip of a single run that is to start at once: on a busy host it takes a while to arrange."""
 
 _WHOLE_MAX = 2**63 - 1
 
@@ -175,16 +177,20 @@ def require_schema(document: Document, highest: int) -> None:
 def schedule_of(terms: Document, slip: int, now: int) -> ScheduleDocument:
     """Return our schedule for one of pScheduler, with nothing left to our defaults.
 
-    A task without a start starts at once. One without repetition has a single run, and starts it
-    before ``until``.
+    A task without a start starts at once, within a minute if it may not slip. One without
+    repetition has a single run, and starts it before ``until``.
 
     :raises Refusal: 400, a member has no valid value.
     """
-    ahead = SOONEST if slip >= SOONEST_EXACTLY else SOONEST_EXACTLY
-    soonest = times.rounded_up(now + ahead)
     start = _moment(terms, "start", now)
     until = _moment(terms, "until", now)
     repeat, cron = _duration(terms, "repeat"), terms.get("repeat-cron")
+    repeats = repeat is not None or cron is not None
+    random = slip > 0 and terms.get("sliprand", False)
+    if start is None and not repeats:
+        slip = max(slip, AT_ONCE)
+    ahead = SOONEST if slip >= SOONEST_EXACTLY else SOONEST_EXACTLY
+    soonest = times.rounded_up(now + ahead)
     if repeat is not None and cron is not None:
         raise invalid("Schedule has both repeat and repeat-cron; use one of them.")
     if repeat is not None and repeat < SECOND:
@@ -195,7 +201,6 @@ def schedule_of(terms: Document, slip: int, now: int) -> ScheduleDocument:
     runs = terms.get("max-runs")
     if runs is not None and runs < 1:
         raise invalid("Schedule member 'max-runs' must be at least 1.")
-    repeats = repeat is not None or cron is not None
     if not repeats and until is not None:
         slip = min(slip, until - begins)
     try:
@@ -206,7 +211,7 @@ def schedule_of(terms: Document, slip: int, now: int) -> ScheduleDocument:
             until=until if repeats else None,
             max_runs=runs if repeats else None,
             slip=slip,
-            slip_random=terms.get("sliprand", False),
+            slip_random=random,
         )
     except (ValueError, InvalidDocument) as error:
         raise invalid(f"Schedule is not valid: {error}") from None

@@ -67,6 +67,7 @@ async def test_each_is_measured_and_printed(a: Outsider, b: Outsider) -> None:
         run = await merged(command, url)
         assert run["state"] == "finished", json.dumps([test, run])
         assert run["result-merged"]["succeeded"], (test, run["result-merged"])
+        assert run["result"]["error"] is None
         printed = await command.result(run["href"])
         assert re.search(PRINTED[test], printed), printed
 

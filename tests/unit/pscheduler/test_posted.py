@@ -28,9 +28,14 @@ def scheduled(**terms: Any) -> dict[str, Any]:
 
 
 def test_a_schedule_leaves_nothing_to_our_defaults() -> None:
-    """A task without a start starts soon, in whole seconds, and slips only if that is said."""
+    """A task without a start starts soon, in whole seconds, and slips only if that is said.
+
+    A single run that may not slip has a minute, since at once is no instant.
+    """
     soon = START + 5 * SECOND
-    assert scheduled() == {"start": soon, "slip": 0}
+    assert scheduled(repeat="PT1H", sliprand=True) == {"start": soon, "repeat": HOUR, "slip": 0}
+    assert scheduled(start="PT1M") == {"start": START + MINUTE, "slip": 0}
+    assert scheduled(sliprand=True) == {"start": START + 2 * SECOND, "slip": MINUTE}
     assert scheduled(slip="PT5M") == {"start": START + 2 * SECOND, "slip": 5 * MINUTE}
 
 
