@@ -28,10 +28,7 @@ def scheduled(**terms: Any) -> dict[str, Any]:
 
 
 def test_a_schedule_leaves_nothing_to_our_defaults() -> None:
-    """A task without a start starts soon, in whole seconds, and slips only if that is said.
-
-    A single run that may not slip has a minute, since at once is no instant.
-    """
+    """A task without a start starts soon, in whole seconds; a single run within a minute."""
     soon = START + 5 * SECOND
     assert scheduled(repeat="PT1H", sliprand=True) == {"start": soon, "repeat": HOUR, "slip": 0}
     assert scheduled(start="PT1M") == {"start": START + MINUTE, "slip": 0}
