@@ -22,7 +22,6 @@ from lead.planning.agenda import Limits, Slot
 from lead.planning.campaign_room import CampaignRoom
 from lead.planning.displacement import DisplacementTerms
 from lead.planning.needs import NeedsByTest
-from lead.planning.pool_view import suspended_in
 from lead.policy.preempt.score import Urgency
 from lead.policy.settings import configured
 from lead.policy.verdict import PolicyRefusal
@@ -34,6 +33,7 @@ from node.housekeeping import COMPARE_S
 from node.model.errors import FieldFault, InvalidDocument
 from node.model.host_limits.closed import LimitedTime
 from node.model.host_limits.standing import LimitStanding
+from node.model.suspension import suspended_in
 from node.model.task_terms import TaskTerms
 from node.model.wire.comparisons import TaskComparison
 from node.model.wire.pools import PolicyChoice

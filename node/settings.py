@@ -341,7 +341,8 @@ class Settings(BaseSettings):
         "of pscheduler_allow and this host.",
     )
     pscheduler_campaign: Name | None = Field(
-        None, description="The campaign of the tasks that they create; the default one otherwise."
+        None,
+        description="The campaign of the tasks that they create or lead; the default one otherwise.",
     )
     account: str = Field(
         ACCOUNT,

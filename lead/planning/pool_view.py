@@ -38,6 +38,7 @@ from node.model.recurrence import Recurrence, nominal_starts, slip_of
 from node.model.reservations import Applicant, ReservationSpan, admits
 from node.model.scheduling import recurrence_of
 from node.model.seat_weights import SEAT
+from node.model.suspension import suspended_in
 from node.model.terms import due_at
 from node.model.wire.campaigns import SUSPENDED
 from node.model.wire.seats import WORTH, SeatRequest
@@ -183,16 +184,6 @@ def campaigns_of(stored: Iterable[tuple[Mapping[str, Any], int]]) -> dict[str, C
         name: view if suspended_in(name, views) is None else replace(view, level=SUSPENDED)
         for name, view in views.items()
     }
-
-
-def suspended_in(campaign: str, campaigns: Mapping[str, CampaignView]) -> str | None:
-    """Return the highest suspended one of a campaign and those above it; None without any."""
-    suspended: str | None = None
-    name: str | None = campaign
-    while name is not None and name in campaigns:
-        suspended = name if campaigns[name].level == SUSPENDED else suspended
-        name = campaigns[name].parent
-    return suspended
 
 
 def campaign_of(settings: Mapping[str, Any], created_at: int) -> CampaignView:

@@ -102,8 +102,11 @@ class TaskPoster:
         others = {self._hostname, self._node.settings.listen_host, hosts.host_part(host)}
         own = hosts.own_words(itself, {*others, *self._node.contexts.addresses().values()})
         participants = language.participants(task.spec).names
-        names = hosts.resolve(participants, own, itself, NodeIndex(directory.all))
+        index = NodeIndex(directory.all)
+        names = hosts.resolve(participants, own, itself, index)
         ours = fitted(language.to_parley(task.spec, names), task.schedule.repeat)
+        for name in ours.participants:  # also those that are none in pScheduler's view
+            hosts.name_of(name, own, itself, index)
         contexts = posted.contexts_by_participant(task, names)
         for name, address in ours.addresses.items():
             if name not in contexts and not self._measures_at(name, address, own):

@@ -43,16 +43,20 @@ def resolve(
         raise invalid(f"{lead} leads this task, and this is {itself.name}: post the task there.")
     names = [itself.name]
     for word in others:
-        name = itself.name if word is None else _name_of(word, own, itself, known)
+        name = itself.name if word is None else name_of(word, own, itself, known)
         if name in names:
             raise Refusal(400, "All participants must be on separate systems.")
         names.append(name)
     return tuple(names)
 
 
-def _name_of(
+def name_of(
     word: str, own: Collection[str], itself: KnownNode, known: NodeIndex[KnownNode]
 ) -> str:
+    """Return the name of the node that a word stands for.
+
+    :raises Refusal: 422, no node that is known here, or several of them.
+    """
     host = host_part(word)
     if host.lower() in own:
         return itself.name

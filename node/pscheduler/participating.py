@@ -35,9 +35,11 @@ from node.model.loopback import is_loopback
 from node.model.outside_leads import is_outside, lead_in_words, outside_identity
 from node.model.runstate import OVER, RunState
 from node.model.spans import Span
+from node.model.suspension import suspended_in
 from node.model.targets import literal
 from node.model.task_terms import terms_of
 from node.model.taskstate import OPEN, TaskState
+from node.model.wire.campaigns import DEFAULT
 from node.model.wire.participants import (
     CommitRequest,
     HoldRequest,
@@ -60,17 +62,23 @@ from node.pscheduler.tests.contract import Document, Language, ParleyTest, PartO
 from node.pscheduler.tests.registry import LANGUAGES
 from node.pscheduler.times import rounded_up
 from node.service import NodeService
-from node.store import bookings, outside, pscheduler, runs, tasks
+from node.store import bookings, campaigns, outside, pscheduler, runs, tasks
+from node.store.database import Connection
 from node.store.outside import OutsideRun
 from node.store.pscheduler import PostedRecord
 from node.store.runs import KeptPart
 from node.store.tasks import StoredTask
+from node.tasks.storing import StoreAlong
 
 _GENERATION = UUID(int=0)
 """Leads from outside have no database whose generation they would tell."""
 _FORBIDDEN, _NOT_FOUND, _CONFLICT = 403, 404, 409
 _LOST = frozenset({RunState.SET_ASIDE, RunState.DISPLACED, RunState.CANCELLED})
 _PRIORITY_KEY = "priority"
+_HERE_ALREADY = (
+    "Task error: All participants must be on separate systems: this one has a task with that id "
+    "already."
+)
 
 
 @dataclass(frozen=True)
@@ -212,11 +220,7 @@ class Participating:
         introduction = self._introduction(task, lead, reading)
         async with self._database.connection() as connection:
             if await tasks.fetch(connection, task) is not None:
-                raise invalid(
-                    "Task error: All participants must be on separate systems: this one has a task "
-                    "with that id already."
-                )
-        await self._accept(lead, introduction)
+                raise invalid(_HERE_ALREADY)
         record = PostedRecord(
             task,
             *posted.texts_of(_without_participants(reading.terms.document)),
@@ -225,8 +229,13 @@ class Participating:
             reading.terms.key,
             address,
         )
-        async with self._database.transaction() as connection:
+
+        async def keep(connection: Connection, stored: StoredTask) -> None:
+            if await pscheduler.fetch(connection, [stored.id]):  # it came twice at the same time
+                raise invalid(_HERE_ALREADY)
             await pscheduler.keep(connection, record)
+
+        await self._accept(lead, introduction, keep)
 
     def _detail(self, introduction: Introduction, reading: _Reading, address: str) -> Document:
         spec, language = reading.terms.spec, reading.language
@@ -237,9 +246,9 @@ class Participating:
         detail = documents.static_detail(terms, spoken, written, hints, documents.NO_LIMITS)
         return {**detail, "participant": reading.place}
 
-    async def _accept(self, lead: str, introduction: Introduction) -> None:
+    async def _accept(self, lead: str, introduction: Introduction, along: StoreAlong) -> None:
         try:
-            answer = await self._node.acceptance.consider(lead, introduction)
+            answer = await self._node.acceptance.consider(lead, introduction, along)
         except TooManyRequests as error:
             raise Refusal(_FORBIDDEN, f"Task forbidden by limits:\n{error.detail}") from None
         except InvalidDocument as error:
@@ -394,6 +403,8 @@ class Participating:
         :raises Refusal: 404, the task is over here.
         """
         terms = self._require_open(task).terms
+        if await self._suspended(task.stored) is not None:
+            return []
         first = max(asked[0], self._clock.now())
         window = (-(-first // times.SECOND) * times.SECOND, asked[1])
         if window[1] - window[0] < terms.duration:
@@ -414,6 +425,16 @@ class Participating:
             free = proposal.free_displacing
         return [span for each in free if (span := _inwards(each, terms.duration)) is not None]
 
+    async def _suspended(self, stored: StoredTask) -> str | None:
+        """Return the suspended campaign because of which a task books nothing new, if there is one.
+
+        Here the campaign is this node's own word, not that of the lead.
+        """
+        async with self._database.connection() as connection:
+            listed = await campaigns.listed(connection)
+        known = {each.settings.name: each.settings for each in listed}
+        return suspended_in(stored.terms.campaign or DEFAULT, known)
+
     def _require_open(self, task: LedTask) -> StoredTask:
         stored = task.stored
         if stored.state not in OPEN:
@@ -427,6 +448,9 @@ class Participating:
         :raises Refusal: 409, there is no time for it.
         """
         stored = self._require_open(task)
+        if (suspended := await self._suspended(stored)) is not None:
+            text = f"Run would create a conflict: campaign {suspended} is suspended."
+            raise Refusal(_CONFLICT, text)
         async with self._alone(stored.id):
             async with self._database.connection() as connection:
                 known = await outside.fetch(connection, stored.id, run)

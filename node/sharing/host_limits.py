@@ -458,7 +458,8 @@ class LimitKeeper:
         """Judge a task of these terms, in which this host has this place, or only leads."""
         facts = self._facts(terms, place, test, spec)
         caps = accounts_of(self.limits.caps, facts.targets, facts.rate)
-        return Judgement(self.limits.judge(self._asker(lead), facts), facts.bytes, caps)
+        asker = self._asker(lead, terms.campaign)
+        return Judgement(self.limits.judge(asker, facts), facts.bytes, caps)
 
     def _standing_of_user(self, task: StoredTask, test: Test, spec: Any) -> LimitStanding:
         terms = task.terms
@@ -499,9 +500,10 @@ class LimitKeeper:
         stated = self._directory.self.attributes.get("mbps")
         return stated if isinstance(stated, int) and not isinstance(stated, bool) else None
 
-    def _asker(self, identity: str) -> Asker:
+    def _asker(self, identity: str, campaign: str | None = None) -> Asker:
         if (address := outside_address(identity)) is not None:
-            return Asker(identity, {"address": address})
+            user = User(identity, campaign or DEFAULT_CAMPAIGN, address)
+            return Asker(identity, {"address": address}, user)
         try:
             known = self._directory.by_identity(identity)
         except NotFound:  # it was removed a moment ago

@@ -39,6 +39,7 @@ from node.sharing.host_limits import TASKS_RETRY_S, Judgement, LimitKeeper
 from node.store import bookings, changes, host_limits, nodes, tasks
 from node.store.database import Connection
 from node.store.tasks import StoredTask
+from node.tasks.storing import StoreAlong
 
 _BURST_S = 5
 """Seconds of the permitted rate that may come at once, for example when a mesh is applied."""
@@ -73,13 +74,15 @@ class _Assessment:
 class _Word:
     """An introduction by another node, with what this host makes of it.
 
-    ``misplaced`` says which address is not that of a participant's card.
+    ``misplaced`` says which address is not that of a participant's card. ``along`` stores what else
+    belongs to the task.
     """
 
     lead: str
     introduction: Introduction
     assessment: _Assessment
     misplaced: str | None
+    along: StoreAlong | None = None
 
 
 @dataclass
@@ -130,10 +133,13 @@ class Acceptance:
             self._hear_all, apart=lambda word: [word.introduction.task], at_once=2
         )
 
-    async def consider(self, lead: str, introduction: Introduction) -> IntroductionAnswer:
+    async def consider(
+        self, lead: str, introduction: Introduction, along: StoreAlong | None = None
+    ) -> IntroductionAnswer:
         """Check that this host can do its part, and store the task if it can.
 
         Runs that the lead has freed are freed here in any case, even if the change is refused.
+        ``along`` is called in the transaction that stores a task of another node.
 
         :raises Conflict: a newer revision of the task is known here.
         :raises InvalidDocument: its schedule cannot be read, or leaves no room for its runs.
@@ -143,7 +149,7 @@ class Acceptance:
         known, reason = None, assessment.reason
         if lead != self._identity:
             misplaced = None if reason else await self._misaddressed(lead, introduction)
-            word = _Word(lead, introduction, assessment, misplaced)
+            word = _Word(lead, introduction, assessment, misplaced, along)
             known, reason = await self._words.ask(word)
         if (
             known is not None
@@ -187,6 +193,7 @@ class Acceptance:
             except TooManyRequests as error:
                 full[word.introduction.task] = error
         await tasks.keep_all(connection, kept)
+        await _keep_along(connection, [it for it in wanted if it.introduction.task not in full])
         for introduction in (word.introduction for word in wanted):
             if introduction.paused_at is not None:
                 revisions = {introduction.task: introduction.revision}
@@ -218,6 +225,7 @@ class Acceptance:
             await self._make_room_under(connection, introduction, known, assessment.judged)
         if kept:
             await self._store(connection, stored_task(introduction, lead), known, assessment.judged)
+            await _keep_along(connection, [word])
         # A host that refuses the new terms keeps the old revision, so that it refuses a hold under
         # the new one.
         revision = introduction.revision if kept or known is None else known.terms.revision
@@ -454,6 +462,13 @@ class Acceptance:
             return "the introduction is addressed to another node; check its URL and key"
         context = _context(introduction)
         return None if context is None else self._context_refusal(context)
+
+
+async def _keep_along(connection: Connection, words: Sequence[_Word]) -> None:
+    """Store what else belongs to the tasks that were introduced."""
+    for word in words:
+        if word.along is not None:
+            await word.along(connection, stored_task(word.introduction, word.lead))
 
 
 def _standing(judged: Judgement | None) -> LimitStanding:

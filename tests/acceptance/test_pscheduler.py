@@ -101,11 +101,6 @@ async def test_figures_and_plugins(command: CommandLine) -> None:
     assert set(clock) <= {"time", "synchronized", "source", "reference", "offset", "error"}
 
 
-async def test_troubleshoot(command: CommandLine) -> None:
-    """A single host passes all checks of ``troubleshoot``."""
-    await command.troubleshoot()
-
-
 async def test_the_agent_keeps_what_it_posted(a: Outsider, agent: Agent) -> None:
     """A second pass finds all tasks unchanged; a third one deletes what is no longer wanted."""
     now = SystemClock().now()

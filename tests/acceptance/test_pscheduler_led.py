@@ -13,6 +13,8 @@ from node.lab.supervisor import Lab
 from node.model import times
 from tests.acceptance.conftest import facade_of
 from tests.acceptance.outsider import Outsider
+from tests.support.pscheduler.agent import Agent
+from tests.support.pscheduler.command import CommandLine
 from tests.support.pscheduler.lead import Lead, LedTask
 from tests.support.worlds import ON_ONE_LOOP
 
@@ -113,15 +115,34 @@ async def test_a_deleted_run_ends_its_program(a: Outsider) -> None:
     await a.until(f"/v1/runs/{run}", lambda _: not sleeping("47.000000"))
 
 
-async def test_a_node_that_is_killed_before_the_start(lab: Lab, c: Outsider) -> None:
-    """A committed run is measured by a node that was killed and restarted before its start."""
-    lead = lead_of(c)
+async def test_a_node_that_is_killed_keeps_what_it_was_told(lab: Lab, c: Outsider) -> None:
+    """After a restart documents come back as they were, and runs that were posted or booked go on.
+
+    The node is killed with the lead in it, before the start of a run that another lead committed.
+    """
+    lead, agent, command = lead_of(c), Agent(facade_of(c.url)), CommandLine(facade_of(c.url))
+    often = {"repeat": "PT4S", "slip": "PT1.0S", "sliprand": False}
+    archive = {"archiver": "bitbucket", "data": {"odd": [1.0, 2**70, 1e-7, "naïve ☃", None]}}
+    wanted = [
+        agent.task("idle", {"duration": "PT0H0M1S"}, CLOCK.now(), schedule=often),
+        agent.task("rtt", {"dest": c.address, "count": 2}, CLOCK.now(), archives=[archive]),
+    ]
+    posted = (await agent.run(wanted)).added
+    documents = [(await command.request("GET", url)).text for url in posted]
     task = await idling(lead, c, "PT2S")
     start = soon(20)
     run, _ = await lead.arrange(task, start, start + 5 * times.MINUTE)
     await lab.kill(c.name)
     await lab.restart(c.name)
+    assert [(await command.request("GET", url)).text for url in posted] == documents
+    assert (await agent.run(wanted)).kept == posted
     await c.until_state({"id": str(run)}, "finished")
     part = await lead.result(task, run)
     assert part is not None
     assert (part["succeeded"], part["result"]["time-slept"]) == (True, "PT2S"), part
+    idle = posted[0].rpartition("/")[2]
+    await c.until(
+        f"/v1/tasks/{idle}/runs?state=finished",
+        lambda page: any(times.parse_instant(it["starts_at"]) >= start for it in page["items"]),
+    )
+    await agent.run([])

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import pytest
 import pytest_asyncio
 
 from node.model import times
@@ -101,6 +102,17 @@ async def test_limits_of_users_apply(node: Asker) -> None:
     assert [tuple(row) for row in rows][:1] == [
         ("pscheduler_create", "pscheduler:127.0.0.1", "done")
     ]
+
+
+@pytest.mark.parametrize("test", ["latency", "latencybg", "clock", "throughput", "simplestream"])
+async def test_a_dest_that_is_no_node_cannot_be_measured(node: Asker, test: str) -> None:
+    """A valid spec whose dest is not known here is refused (422), and says what would help."""
+    command = command_of(node)
+    spec = {"dest": "192.0.2.99"}
+    task = {**IDLE, "test": {"type": test, "spec": spec}}
+    reply = await command.request("POST", command.url("/tasks"), body=task)
+    assert (reply.status, reply.content_type) == (422, "text/plain"), reply
+    assert reply.text.startswith("Unable to complete request: No node 192.0.2.99 is known here")
 
 
 async def test_other_networks_are_refused_in_words(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
+from uuid import UUID, uuid4
 
 import aiohttp
 import pytest
@@ -18,7 +19,9 @@ from hypothesis import strategies as st
 from yarl import URL
 
 from node.pscheduler.app import ROUTES
+from node.pscheduler.dialects.registry import DIALECTS
 from node.pscheduler.listener import listening
+from node.pscheduler.tests.language import TableLanguage
 from node.pscheduler.tests.registry import LANGUAGES
 from node.trust.tls import unchecked
 from tests.conftest import NewDatabase
@@ -38,8 +41,42 @@ TASK: dict[str, Any] = {
     "priority": 1,
     "_key": "k",
 }
-NOT_ASKED = {"/mtu-safe"}
-"""Paths that send packets for seconds."""
+SPECS: dict[str, dict[str, Any]] = {
+    "clock": {"dest": "127.0.0.1"},
+    "dns": {"query": "a.example", "record": "a"},
+    "http": {"url": "http://a.example/"},
+    "idle": {"duration": "PT1S", "host": ["127.0.0.1", "127.0.0.2"], "schema": 2},
+    "idlebgm": {"duration": "PT1S"},
+    "idleex": {"duration": "PT1S"},
+    "latency": {"dest": "127.0.0.1"},
+    "latencybg": {"dest": "127.0.0.1"},
+    "mtu": {"dest": "127.0.0.1"},
+    "psresponse": {"dest": "127.0.0.1"},
+    "rtt": {"dest": "127.0.0.1"},
+    "simplestream": {"dest": "127.0.0.1"},
+    "throughput": {"dest": "127.0.0.1"},
+    "trace": {"dest": "127.0.0.1"},
+}
+"""A valid spec of each test."""
+LED: dict[str, Any] = {
+    "test": {"type": "idle", "spec": SPECS["idle"]},
+    "tool": "sleep",
+    "schedule": {},
+    "participants": ["127.0.0.1", "127.0.0.2"],
+    "_key": "k",
+}
+RUN = """
+INSERT INTO run (
+    id, task_id, slot, attempt, scheduling_class, priority, starts_at, ends_at, state, result,
+    started_at, finished_at, created_at, changed_at
+)
+SELECT
+    $1, $2, now(), 1, 'background', 0, now(), now() + interval '1 s', 'finished',
+    '{"participants": 1, "duration_ms": 1000}', now(), now(), now(), now()
+"""
+NOBODYS = "0f0f3a4e-3c1f-4d3c-8d8f-5f3b6c1d2e3f"
+WORDS = ("KNOWN", "LED", "first", "%00", "%F0%9F", "..%2f", "%2525", "x" * 3000)
+"""Words in place of those in braces, as they stand in a URL."""
 
 
 @dataclass(frozen=True)
@@ -97,11 +134,62 @@ def tasks(draw: st.DrawFn) -> Any:
     return task
 
 
+MEMBERS = st.sampled_from(
+    [
+        *(0, 1, -1, 6, 70_000, 2**31, 2**53, 2**70, 0.5, 1e-9, 1e300, True, None),
+        *("", "x", "a" * 300, "::1", "[::1]:8443", "192.0.2.9", "127.0.0.1", "tcp", "10M"),
+        *("PT0S", "PT0.000001S", "PT1S", "P1D", "P99999999D", "http://[::1", "a..b", "\ud800"),
+        *([], [None], ["127.0.0.1", "127.0.0.3"], {}, {"lower": 9, "upper": 1}, {"A": "b\n"}),
+    ]
+)
+"""Values of members of specs."""
+
+
+@st.composite
+def specs(draw: st.DrawFn, *names: str) -> tuple[str, Any]:
+    """A test with a valid spec, of which a few members have other values."""
+    name = draw(st.sampled_from(names or list(SPECS)))
+    language = LANGUAGES[name]
+    assert isinstance(language, TableLanguage)
+    known = st.sampled_from(["schema", *language.members])
+    return name, {**SPECS[name], **draw(st.dictionaries(known, MEMBERS, max_size=3))}
+
+
+@st.composite
+def command_lines(draw: st.DrawFn) -> Attack:
+    """The words of a test's options, in any order, with any values."""
+    name = draw(st.sampled_from(list(LANGUAGES)))
+    language = LANGUAGES[name]
+    assert isinstance(language, TableLanguage)
+    options = st.sampled_from([word for option in language.options for word in option.words])
+    words = draw(st.lists(options | TEXTS | MEMBERS.map(str), max_size=6))
+    query = urlencode({"args": json.dumps(words)}, errors="replace")
+    return Attack("GET", f"/pscheduler//tests/{name}/spec", query, b"")
+
+
+@st.composite
+def posts(draw: st.DrawFn) -> Attack:
+    """A task of any test, posted by a client, asked about, or led from outside."""
+    if draw(st.booleans()):
+        name, spec = draw(specs())
+        task = {**TASK, "test": {"type": name, "spec": spec}, "tools": []}
+        if draw(st.booleans()):
+            return Attack("POST", "/pscheduler/tasks", "", json.dumps(task).encode())
+        query = urlencode({"proposal": json.dumps(task)})
+        return Attack("GET", "/pscheduler/limits", query, b"")
+    name, spec = draw(specs("idle", "simplestream", "throughput"))
+    tool = draw(st.sampled_from(list(DIALECTS)))
+    task = {**LED, "test": {"type": name, "spec": spec}, "tool": tool}
+    place = draw(st.integers(1, 2))
+    path = f"/pscheduler/tasks/{draw(st.uuids())}"
+    return Attack("POST", path, f"participant={place}", json.dumps(task).encode())
+
+
 @st.composite
 def paths(draw: st.DrawFn) -> str:
     """A path of the table with anything in place of its words in braces, and slashes doubled."""
-    route = draw(st.sampled_from([each for each in ROUTES if each.path not in NOT_ASKED]))
-    ids = st.sampled_from(["KNOWN", "first", "next", "0f0f3a4e-3c1f-4d3c-8d8f-5f3b6c1d2e3f"])
+    route = draw(st.sampled_from(ROUTES))
+    ids = st.sampled_from(["KNOWN", "LED", "RUN", "first", "next", NOBODYS])
     names = st.sampled_from([*LANGUAGES, "ping", "finished", "bitbucket"])
     words = [draw(ids | names | TEXTS) if word.startswith("{") else word for word in route.words]
     slash = draw(st.sampled_from(["/", "/", "//", "/./"]))
@@ -111,29 +199,39 @@ def paths(draw: st.DrawFn) -> str:
 
 
 _NAMES = (
-    "args spec proposal json data test detail expanded api pretty key wait wait-local wait-merged "
-    "start end limit upcoming task format window participant priority"
+    "args spec proposal json data test detail expanded api pretty key wait-local wait-merged "
+    "start end limit upcoming task format window participant priority lead-bind"
 )
 PARAMETERS = st.dictionaries(
     st.sampled_from(_NAMES.split()),
     VALUES.map(json.dumps) | TEXTS | st.just("0"),
     max_size=3,
-).map(lambda query: {**query, "wait": "0"} if "wait" in query or "wait-merged" in query else query)
+)
+WAITS = st.sampled_from(["0", "0", "0.1", "x", "-1", "1e400", "nan", '"0"'])
 
-ATTACKS = st.builds(
-    Attack,
-    st.sampled_from(["GET", "GET", "POST", "PUT", "DELETE", "HEAD", "PATCH", "OPTIONS"]),
-    paths(),
-    PARAMETERS.map(lambda query: urlencode(query, errors="replace")),
-    tasks().map(lambda task: json.dumps(task).encode())
-    | VALUES.map(lambda value: json.dumps(value).encode())
-    | st.binary(max_size=30),
-) | st.builds(
-    Attack,
-    st.just("POST"),
-    st.just("/pscheduler/tasks"),
-    st.just(""),
-    tasks().map(lambda task: json.dumps(task).encode()),
+ATTACKS = (
+    st.builds(
+        Attack,
+        st.sampled_from(["GET", "GET", "POST", "PUT", "DELETE", "HEAD", "PATCH", "OPTIONS"]),
+        paths(),
+        st.builds(
+            lambda query, wait: urlencode({**query, "wait": wait}, errors="replace"),
+            PARAMETERS,
+            WAITS,
+        ),
+        tasks().map(lambda task: json.dumps(task).encode())
+        | VALUES.map(lambda value: json.dumps(value).encode())
+        | st.binary(max_size=30),
+    )
+    | st.builds(
+        Attack,
+        st.just("POST"),
+        st.just("/pscheduler/tasks"),
+        st.just(""),
+        tasks().map(lambda task: json.dumps(task).encode()),
+    )
+    | command_lines()
+    | posts()
 )
 
 
@@ -151,35 +249,74 @@ async def node(
         yield running
 
 
-async def test_whatever_is_sent_is_answered_in_words(node: Served) -> None:
-    """Refusals are lines of text with a status of the caller's fault, whatever is asked for."""
-    base = f"https://{node.settings.pscheduler_listen}"
-    loop = asyncio.get_running_loop()
-    connector = aiohttp.TCPConnector(ssl=unchecked()["ssl"])
-    async with aiohttp.ClientSession(connector=connector) as session:
+@dataclass
+class Target:
+    """A façade, with what stands for the words of known things in paths."""
 
-        async def send(attack: Attack) -> tuple[int, str, str]:
-            query = f"?{attack.query}" if attack.query else ""
-            url = URL(f"{base}{attack.path.replace('KNOWN', known)}{query}", encoded=True)
-            async with session.request(
-                attack.method, url, data=attack.body or None, allow_redirects=False
-            ) as answer:
-                return answer.status, answer.content_type, await answer.text()
+    base: str
+    session: aiohttp.ClientSession
+    known: dict[str, str]
 
-        made = Attack("POST", "/pscheduler/tasks", "", json.dumps(TASK).encode())
-        known = ""
-        status, _, href = await send(made)
-        assert status == 200, href
-        known = json.loads(href).rpartition("/")[2]
-
-        @settings(max_examples=300)
-        @given(ATTACKS)
-        def attacked(attack: Attack) -> None:
-            status, kind, text = asyncio.run_coroutine_threadsafe(send(attack), loop).result()
-            assert status < 500 or status == 501, (status, text)
-            if status >= 400 and attack.method != "HEAD":
-                assert kind == "text/plain"
+    async def send(self, attack: Attack) -> tuple[int, str]:
+        """Return status and text of an answer, which must be one that a caller can do with."""
+        path = attack.path
+        for word, number in self.known.items():
+            path = path.replace(word, number)
+        query = f"?{attack.query}" if attack.query else ""
+        url = URL(f"{self.base}{path}{query}", encoded=True)
+        async with self.session.request(
+            attack.method, url, data=attack.body or None, allow_redirects=False
+        ) as answer:
+            text = await answer.text()
+            assert answer.status < 500 or answer.status == 501, (attack, answer.status, text)
+            if answer.status >= 400 and attack.method != "HEAD":
+                assert answer.content_type == "text/plain", (attack, text)
                 assert text.strip()
                 assert text.endswith("\n")
+            return answer.status, text
 
-        await asyncio.to_thread(attacked)
+
+@pytest_asyncio.fixture
+async def target(node: Served) -> AsyncIterator[Target]:
+    """The façade with a posted task, one that is led from outside, and a run."""
+    connector = aiohttp.TCPConnector(ssl=unchecked()["ssl"])
+    async with aiohttp.ClientSession(connector=connector) as session:
+        target = Target(f"https://{node.settings.pscheduler_listen}", session, {})
+        document = json.dumps(TASK).encode()
+        status, href = await target.send(Attack("POST", "/pscheduler/tasks", "", document))
+        assert status == 200, href
+        known, led, run = json.loads(href).rpartition("/")[2], uuid4(), uuid4()
+        document = json.dumps(LED).encode()
+        path = f"/pscheduler/tasks/{led}"
+        status, text = await target.send(Attack("POST", path, "participant=1", document))
+        assert status == 200, text
+        async with node.database.transaction() as connection:
+            await connection.execute(RUN, run, UUID(known))
+        target.known |= {"KNOWN": known, "LED": str(led), "RUN": str(run)}
+        yield target
+
+
+async def test_whatever_is_sent_is_answered_in_words(target: Target) -> None:
+    """Refusals are lines of text with a status of the caller's fault, whatever is asked for."""
+    assert SPECS.keys() == LANGUAGES.keys()
+    loop = asyncio.get_running_loop()
+
+    @settings(max_examples=500)
+    @given(ATTACKS)
+    def attacked(attack: Attack) -> None:
+        asyncio.run_coroutine_threadsafe(target.send(attack), loop).result()
+
+    await asyncio.to_thread(attacked)
+
+
+async def test_each_path_takes_any_word(target: Target) -> None:
+    """Each path of each method is answered for any word in it, and alike with slashes doubled."""
+    for route in ROUTES:
+        for word in WORDS:
+            words = [word if each.startswith("{") else each for each in route.words]
+            path = "/".join(["/pscheduler", *words])
+            first, _ = await target.send(Attack(route.method, f"{path}/", "", b""))
+            if route.method == "GET":
+                doubled = path.replace("/", "//")
+                second, _ = await target.send(Attack("GET", doubled, "", b""))
+                assert first == second

@@ -14,6 +14,7 @@ import pytest
 import pytest_asyncio
 
 from node.model import times
+from node.model.wire.campaigns import CampaignDocument, CampaignPatch
 from node.model.wire.participants import HoldAnswer
 from node.model.wire.tasks import Participant, Schedule
 from node.pscheduler.listener import listening
@@ -211,6 +212,39 @@ async def test_the_same_task_twice(lead: Lead) -> None:
     task = await idling(lead)
     with pytest.raises(RefusedByParticipant, match="400 Task error: All participants must be on"):
         await lead.post(task)
+    path, query = f"/tasks/{uuid4()}", {"participant": 1}
+    replies = await asyncio.gather(
+        *(lead.ask("POST", path, task.document, query) for _ in range(3))
+    )
+    assert sorted(reply.status for reply in replies) == [200, 400, 400]
+
+
+WAITING = """
+SELECT pid FROM pg_locks
+WHERE relation = 'pscheduler_task'::regclass AND NOT granted
+"""
+
+
+async def test_a_task_and_its_document_are_one(node: Asker, lead: Lead) -> None:
+    """A connection that is lost between a task and its document leaves neither behind."""
+    document = {
+        "test": {"type": "idle", "spec": IDLE},
+        "tool": "sleep",
+        "schedule": {},
+        "participants": IDLE["host"],
+    }
+    path, query = f"/tasks/{uuid4()}", {"participant": 1}
+    async with node.node.database.transaction() as other:
+        await other.execute("LOCK TABLE pscheduler_task IN SHARE MODE")
+        posting = asyncio.create_task(lead.ask("POST", path, document, query))
+        while not (waiting := await other.fetch(WAITING)):
+            assert not posting.done(), posting.result()
+        await other.fetch("SELECT pg_terminate_backend($1)", waiting[0]["pid"])
+        reply = await posting
+    assert (reply.status, reply.content_type) == (503, "text/plain"), reply
+    assert await node.rows("SELECT id FROM task") == []
+    assert (await lead.ask("POST", path, document, query)).status == 200
+    assert (await lead.ask("GET", path)).json["tool"] == "sleep"
 
 
 @pytest.mark.parametrize(
@@ -327,6 +361,75 @@ async def test_a_limit_refuses_with_its_sentence(
         with pytest.raises(RefusedByParticipant, match="403 Task forbidden by limits:"):
             await idling(lead_of(node, "127.0.0.9"))
         assert len(await node.rows("SELECT id FROM task")) == 1
+
+
+LIMITS_OF_USERS = """
+version = 1
+
+[who.unknown]
+others = true
+
+[who.outside]
+{named}
+
+[[rule]]
+name = "outside"
+who = ["outside"]
+tests = ["idle"]
+duration_max = "PT1M"
+most = {{ runs = "1/P1D" }}
+
+[[rule]]
+name = "unknown"
+who = ["unknown"]
+"""
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        'campaigns = ["visitors"]',
+        'tokens = ["pscheduler:127.0.0.1"]',
+        'networks = ["127.0.0.0/8"]',
+    ],
+)
+async def test_limits_of_users_bind_a_lead(
+    new_database: NewDatabase, clock: ManualClock, tmp_path: Path, named: str
+) -> None:
+    """A lead is bound like a client from its address, and for the campaign of the setting."""
+    file = tmp_path / "limits.toml"
+    file.write_text(LIMITS_OF_USERS.format(named=named))
+    settings = {"limits": file, "pscheduler_campaign": "visitors"}
+    async with serving(await new_database(), clock, tmp_path, **settings) as node:
+        lead = lead_of(node)
+        with pytest.raises(RefusedByParticipant, match="403 Task forbidden by limits:") as refused:
+            await measuring(lead)
+        assert "limit 'outside': the test is throughput" in str(refused.value)
+        task = await idling(lead)
+        await lead.arrange(task, HOUR, HOUR + times.HOUR)
+        assert await lead.runtimes(task, HOUR + times.MINUTE, HOUR + times.HOUR) == []
+        with pytest.raises(RefusedByParticipant, match="409 .*limit 'outside': 1 run of 1 run"):
+            await lead.hold(task, HOUR + times.MINUTE)
+
+
+async def test_a_suspended_campaign_books_nothing(
+    new_database: NewDatabase, clock: ManualClock, tmp_path: Path
+) -> None:
+    """While the campaign of these tasks is suspended, no time is offered or booked."""
+    campaign = {"pscheduler_campaign": "visitors"}
+    async with serving(await new_database(), clock, tmp_path, **campaign) as node:
+        lead, campaigns = lead_of(node), node.node.campaigns
+        for name, parent in (("guests", None), ("visitors", "guests")):
+            document = {"name": name, "parent": parent}
+            await campaigns.create(CampaignDocument.model_validate(document))
+        task = await idling(lead)
+        booked, _ = await lead.arrange(task, HOUR, HOUR + times.HOUR)
+        await campaigns.edit("guests", CampaignPatch.model_validate({"level": 0}))
+        later = HOUR + times.MINUTE
+        assert await lead.runtimes(task, later, HOUR + times.HOUR) == []
+        with pytest.raises(RefusedByParticipant, match="409 .*campaign guests is suspended"):
+            await lead.hold(task, later)
+        assert (await lead.run(task, booked))["state"] == "pending"
 
 
 async def test_ended_tasks_do_not_pile_up(

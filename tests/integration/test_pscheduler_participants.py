@@ -261,6 +261,51 @@ async def test_a_worker_that_dies_while_the_host_books_leaves_nothing(mixed: Mix
     assert list((await mixed.runs()).values()).count("scheduled") == len(mixed.host.booked) == 1
 
 
+BETWEEN = """
+SELECT count(*) FROM run AS one INNER JOIN run AS other ON one.during && other.during
+WHERE
+    one.id < other.id AND one.scheduling_class = 'exclusive' AND other.scheduling_class = 'exclusive'
+    AND one.state IN ('booked', 'running') AND other.state IN ('booked', 'running')
+"""
+LOST = "SELECT state, reason FROM run WHERE state NOT IN ('booked', 'running', 'finished')"
+
+
+async def test_mixed_tasks_under_every_fault(mixed: Mixed) -> None:
+    """Through all faults, one after the other, time is booked once, and losses have reasons.
+
+    With the tasks ended nothing is left, here or there.
+    """
+    mixed.host.go_on.set()
+    made: list[UUID] = []
+    for number, fault in enumerate(Fault):
+        start = times.format_instant(HOUR + number * 10 * times.MINUTE)
+        at = {"schedule": {"start": start, "slip": "PT1M"}}
+        made += [await mixed.create(test, **at) for test in ("idle", "throughput", "throughput")]
+        made.append(await mixed.create(participants=["ps.example"], **at))
+        mixed.host.faults.add(fault)
+        for _ in range(2):
+            await mixed.watch(mixed.world.clock.now() + 10 * times.SECOND)
+        mixed.host.faults.clear()
+        await mixed.host.kill()
+        await mixed.host.start()
+        for _ in range(4):
+            await mixed.watch(mixed.world.clock.now() + 30 * times.SECOND)
+        states = await mixed.runs()
+        for site in (mixed.a, mixed.b):
+            assert tuple((await site.rows(BETWEEN))[0]) == (0,), fault
+            assert all(row["reason"] for row in await site.rows(LOST)), fault
+        agreed = [run for run in mixed.host.booked if run.work is not None]
+        assert len(agreed) == list(states.values()).count("scheduled"), (fault, states)
+    for task in made:
+        await mixed.a.node.termination.cancel_task(task)
+    await mixed.a.deliver()
+    for _ in range(3):
+        await mixed.watch(mixed.world.clock.now() + times.MINUTE)
+    assert (mixed.host.booked, mixed.host.open_tasks) == ([], [])
+    await mixed.foreign.bookings.sweep()
+    assert await mixed.left_here() == 0
+
+
 async def test_a_host_that_knows_no_task_ends_it_with_its_reason(mixed: Mixed) -> None:
     """A task that the host answers 404 for, and does not take again, is refused everywhere."""
     task = await mixed.create()

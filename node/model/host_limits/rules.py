@@ -24,14 +24,6 @@ from node.model.wire.tasks import PRIORITY_MAX
 
 
 @dataclass(frozen=True)
-class Asker:
-    """The node that asks: its identity, and the attributes of its card."""
-
-    identity: str
-    attributes: Attributes
-
-
-@dataclass(frozen=True)
 class User:
     """The user of this host that asks: the label of their token, and the address of origin.
 
@@ -41,6 +33,18 @@ class User:
     token: str | None
     campaign: str | None = None
     address: str | None = None
+
+
+@dataclass(frozen=True)
+class Asker:
+    """The node that asks: its identity, and the attributes of its card.
+
+    A lead from outside is also the ``user`` that its address is when it asks as a client.
+    """
+
+    identity: str
+    attributes: Attributes
+    user: User | None = None
 
 
 @dataclass(frozen=True)
@@ -115,10 +119,16 @@ class Who:
     users: bool = False
 
     def names(self, asker: Asker) -> bool:
-        """Return whether this group names the node, by its key or its attributes."""
+        """Return whether this group names the node, by its key or its attributes, or as a user."""
         if asker.identity in self.keys:
             return True
+        if asker.user is not None and self.names_user(asker.user):
+            return True
         return self.match is not None and self.match.met_by(asker.attributes)
+
+    def has_unnamed(self, asker: Asker) -> bool:
+        """Return whether a node belongs to this group if no group names it."""
+        return self.others or (asker.user is not None and self.users)
 
     def names_user(self, user: User) -> bool:
         """Return whether this group names a user, by token, campaign, or network."""
@@ -245,7 +255,7 @@ class HostLimits:
     def groups_of(self, asker: Asker) -> frozenset[str]:
         """Return the groups that a node belongs to: those that name it, or else the others."""
         named = {name for name, group in self.who.items() if group.names(asker)}
-        others = {name for name, group in self.who.items() if group.others}
+        others = {name for name, group in self.who.items() if group.has_unnamed(asker)}
         return frozenset(named or others)
 
     def groups_of_user(self, user: User) -> frozenset[str]:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
 from node.plugins.registry import tests as all_tests
+from node.pscheduler.dialects.registry import DIALECTS
 from node.pscheduler.leading.delegation import delegated_test
+from node.pscheduler.leading.results import is_heard
 from node.pscheduler.tests.contract import Document
 from node.pscheduler.tests.registry import LANGUAGES
+from tests.architecture.sources import REPOSITORY
 from tests.support.worlds import introduce
 
 
@@ -52,6 +56,23 @@ def test_requests_are_told_as_they_are() -> None:
     assert delegated("http", verify=False, **asked) == {
         "schema": 3, "url": "https://b.example/", "parse": "x", "timeout": "PT3S", "ip-version": 6,
     }  # fmt: skip
+
+
+def test_the_guide_tells_what_is_measured() -> None:
+    """The guide has a row for each test of ours, which says whether such a host measures it."""
+    guide = (REPOSITORY / "docs/how-to/pscheduler.md").read_text(encoding="utf-8")
+    table = guide.partition("### Which tests such a host measures")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| `(\w+)` \| ([^|]+) \| [^|]+ \|$", table, re.MULTILINE)
+    together = {name for dialect in DIALECTS.values() for name in dialect.tests} - {"idleex"}
+    ways = {
+        name: ", ".join(
+            word
+            for word, known in (("alone", is_heard(name)), ("with others", name in together))
+            if known
+        )
+        for name in all_tests()
+    }
+    assert dict(rows) == {name: way or "no" for name, way in ways.items()}
 
 
 @pytest.mark.parametrize(
