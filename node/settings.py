@@ -342,7 +342,7 @@ class Settings(BaseSettings):
     )
     pscheduler_campaign: Name | None = Field(
         None,
-        description="The campaign of the tasks that they create or lead; the default one otherwise.",
+        description="The campaign of tasks that they create or lead; the default one otherwise.",
     )
     account: str = Field(
         ACCOUNT,

@@ -50,9 +50,7 @@ def resolve(
     return tuple(names)
 
 
-def name_of(
-    word: str, own: Collection[str], itself: KnownNode, known: NodeIndex[KnownNode]
-) -> str:
+def name_of(word: str, own: Collection[str], itself: KnownNode, known: NodeIndex[KnownNode]) -> str:
     """Return the name of the node that a word stands for.
 
     :raises Refusal: 422, no node that is known here, or several of them.

@@ -8,7 +8,9 @@ and about five minutes. ``--keep`` leaves the machines' files for a look.
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -18,6 +20,7 @@ from pathlib import Path
 from deploy.package import REPOSITORY
 from deploy.released import RELEASED
 from tests.booted.machine import Machine, lay_cable, leave, make_root
+from tests.support.documented_commands import blocks
 from tests.support.steps import require, step, tell_story, wait_until
 
 PLACE = REPOSITORY / "build" / "booted"
@@ -208,7 +211,61 @@ class Story:
         require(max(typed.values()) <= COMMANDS_MAX, f"few commands: {typed}")
         print(f"      commands typed: {typed}")
 
+    def move(self) -> None:
+        """A host of pScheduler becomes a node, and goes back, by the lines of the page about it."""
+        stop, serve, follow = (block.text for block in blocks(MOVING) if block.language == "sh")
+        self.a.type("DEBIAN_FRONTEND=noninteractive apt-get purge --yes -qq parley")
+        self.a.type("echo 'APT::Get::Assume-Yes true;' > /etc/apt/apt.conf.d/90yes")
+        services = shlex.split(stop.splitlines()[0])[3:]
+        all_services = " ".join(services)
+        for service in services:
+            self.a.type(f"printf '{OLD_SERVICE}' > /etc/systemd/system/{service}.service")
+        self.a.type(f"systemctl daemon-reload && systemctl enable --quiet --now {all_services}")
+        shutil.copy2(self.package, self.a.root / "root")
+        self.a.type(f"{_RULE} tcp dport 443 accept")  # as the old host had it
+        self.a.type(f"set -e; export DEBIAN_FRONTEND=noninteractive\n{stop}")
+        require(not self.a.try_(f"systemctl is-active {all_services}"), "its services are stopped")
+        wait_until(lambda: serves(self.a), "/healthz answers")
+        self.a.type("set -e\n" + serve.replace("192.0.2.0/24", f"{self.b.address}/32"))
+        base = f"https://{self.a.address}/pscheduler"
+        wait_until(lambda: self.b.try_(f"curl -fsk {base}/"), "it answers other hosts as before")
+        post = f"curl -fsk -H 'Content-Type: application/json' -d '{PING}' {base}/tasks"
+        task = json.loads(self.b.type(post))
+        first = f"curl -fsk '{task}/runs/first?wait-merged=1'"
+        wait_until(
+            lambda: '"finished"' in self.b.type(f"{first} || true"), "a run that it posts finishes"
+        )
+        self.a.type(f"mkdir -p /srv/config && echo '{TEMPLATE}' > /srv/config/psconfig.json")
+        self.a.type(f"systemd-run --quiet {PYTHON} -m http.server 8000 --directory /srv/config")
+        published = "http://127.0.0.1:8000/psconfig.json"
+        wait_until(lambda: self.a.try_(f"curl -fs {published}"), "the template is published")
+        self.a.type("set -e\n" + follow.replace("https://config.example/psconfig.json", published))
+        self.a.type("systemctl is-active parley-follow")
+        require("pings" in self.a.type("parley task list --output json"), "it follows the template")
+        [back] = re.findall(r"To go back: `([^`]+)`", MOVING.read_text("utf-8"))
+        self.a.type(f"{back} && systemctl enable --quiet --now {all_services}")
+        require(not self.b.try_(f"curl -fsk {base}/"), "the node is gone")
 
+
+MOVING = REPOSITORY / "docs" / "how-to" / "moving.md"
+OLD_SERVICE = r"[Service]\nExecStart=sleep infinity\n[Install]\nWantedBy=multi-user.target\n"
+"""A service of the old host, of which it matters only that it runs."""
+PING = json.dumps({"test": {"type": "rtt", "spec": {"dest": "127.0.0.1"}}, "schedule": {}})
+TEMPLATE = json.dumps(
+    {
+        "addresses": {"a": {"address": "east"}, "x": {"address": "127.0.0.1"}},
+        "groups": {"all": {"type": "mesh", "addresses": [{"name": "a"}, {"name": "x"}]}},
+        "tests": {
+            "ping": {
+                "type": "rtt",
+                "spec": {"source": "{% address[0] %}", "dest": "{% address[1] %}"},
+            }
+        },
+        "schedules": {"seldom": {"repeat": "PT6H", "slip": "PT1H"}},
+        "tasks": {"pings": {"group": "all", "test": "ping", "schedule": "seldom"}},
+    }
+)
+PYTHON = "/opt/parley/bin/python"
 PLACES = "/opt/parley /etc/parley /var/lib/parley /var/backups/parley /lib/systemd/system/parley*"
 """The places of the package's and the node's files."""
 APT = "apt-get install --yes -qq --allow-downgrades"
@@ -294,6 +351,7 @@ def tell(package: Path, earlier: Path, *, keep: bool) -> str | None:
         story.lose_the_key,
         story.remove,
         story.introduce,
+        story.move,
     )
     return tell_story(parts, (a, b), lambda: leave((a, b), keep=keep))
 

@@ -369,15 +369,15 @@ version = 1
 [who.unknown]
 others = true
 
-[who.outside]
-{named}
+[who.visitors]
+campaigns = ["visitors"]
 
 [[rule]]
-name = "outside"
-who = ["outside"]
+name = "visitors"
+who = ["visitors"]
 tests = ["idle"]
 duration_max = "PT1M"
-most = {{ runs = "1/P1D" }}
+most.runs_at_once = 1
 
 [[rule]]
 name = "unknown"
@@ -385,31 +385,23 @@ who = ["unknown"]
 """
 
 
-@pytest.mark.parametrize(
-    "named",
-    [
-        'campaigns = ["visitors"]',
-        'tokens = ["pscheduler:127.0.0.1"]',
-        'networks = ["127.0.0.0/8"]',
-    ],
-)
 async def test_limits_of_users_bind_a_lead(
-    new_database: NewDatabase, clock: ManualClock, tmp_path: Path, named: str
+    new_database: NewDatabase, clock: ManualClock, tmp_path: Path
 ) -> None:
-    """A lead is bound like a client from its address, and for the campaign of the setting."""
+    """A lead is bound like a user who asks for the campaign of the setting."""
     file = tmp_path / "limits.toml"
-    file.write_text(LIMITS_OF_USERS.format(named=named))
+    file.write_text(LIMITS_OF_USERS)
     settings = {"limits": file, "pscheduler_campaign": "visitors"}
     async with serving(await new_database(), clock, tmp_path, **settings) as node:
         lead = lead_of(node)
         with pytest.raises(RefusedByParticipant, match="403 Task forbidden by limits:") as refused:
             await measuring(lead)
-        assert "limit 'outside': the test is throughput" in str(refused.value)
+        assert "limit 'visitors': throughput is not among its tests" in str(refused.value)
         task = await idling(lead)
         await lead.arrange(task, HOUR, HOUR + times.HOUR)
-        assert await lead.runtimes(task, HOUR + times.MINUTE, HOUR + times.HOUR) == []
-        with pytest.raises(RefusedByParticipant, match="409 .*limit 'outside': 1 run of 1 run"):
-            await lead.hold(task, HOUR + times.MINUTE)
+        assert await lead.runtimes(task, HOUR, HOUR + 15 * SECOND) == []
+        with pytest.raises(RefusedByParticipant, match=r"409 .*limit 'visitors': 1 of 1 runs at"):
+            await lead.hold(task, HOUR + 5 * SECOND)
 
 
 async def test_a_suspended_campaign_books_nothing(
@@ -427,7 +419,7 @@ async def test_a_suspended_campaign_books_nothing(
         await campaigns.edit("guests", CampaignPatch.model_validate({"level": 0}))
         later = HOUR + times.MINUTE
         assert await lead.runtimes(task, later, HOUR + times.HOUR) == []
-        with pytest.raises(RefusedByParticipant, match="409 .*campaign guests is suspended"):
+        with pytest.raises(RefusedByParticipant, match=r"409 .*campaign guests is suspended"):
             await lead.hold(task, later)
         assert (await lead.run(task, booked))["state"] == "pending"
 

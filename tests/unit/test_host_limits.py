@@ -104,6 +104,41 @@ def test_a_refusal_names_the_field_of_the_closest_rule() -> None:
     )
 
 
+OUTSIDE = """
+version = 1
+
+[who.lab]
+match = { address = { in-network = "192.0.2.0/24" } }
+[who.guests]
+campaigns = ["guests"]
+networks = ["198.51.100.0/24"]
+tokens = ["pscheduler:203.0.113.7"]
+[who.nodes]
+others = true
+[who.users]
+users = true
+"""
+
+
+@pytest.mark.parametrize(
+    ("address", "campaign", "groups"),
+    [
+        ("192.0.2.7", None, {"lab"}),
+        ("192.0.2.7", "guests", {"lab", "guests"}),
+        ("198.51.100.7", None, {"guests"}),
+        ("203.0.113.7", None, {"guests"}),
+        ("203.0.113.8", None, {"nodes", "users"}),
+    ],
+)
+def test_a_lead_from_outside_is_a_node_and_a_user(
+    address: str, campaign: str | None, groups: set[str]
+) -> None:
+    """It belongs to the groups of nodes and of users that name it, or to those of all others."""
+    label = f"pscheduler:{address}"
+    asker = Asker(label, {"address": address}, User(label, campaign, address))
+    assert parse_limits(OUTSIDE).groups_of(asker) == groups
+
+
 @pytest.mark.parametrize(
     ("changes", "pointer", "allowed"),
     [

@@ -109,16 +109,12 @@ async def ask_as_before(node: Outsider, words: list[str]) -> str:
     pytest.fail(f"nobody here knows what pscheduler {verb} does")
 
 
-def test_the_settings_of_the_page_are_valid() -> None:
-    """The values that the page gives are those of settings that exist."""
-    given = {name.removeprefix("PARLEY_").lower(): value for name, value in SETTINGS.items()}
-    assert Settings.model_validate(given).pscheduler_listen == "0.0.0.0:443"
-
-
 @pytest.mark.needs("ping")
 async def test_a_moved_host_answers_its_clients(pair: tuple[Outsider, Outsider]) -> None:
     """Command line and agent find in the node what they found in the host before."""
     a, _ = pair
+    written = {name.removeprefix("PARLEY_").lower(): value for name, value in SETTINGS.items()}
+    assert Settings.model_validate(written).pscheduler_listen == "0.0.0.0:443"
     lines = inline(section(MOVING, "A host in ten minutes"), "pscheduler")
     printed = await asyncio.gather(*(ask_as_before(a, words) for words in lines))
     assert any(text.endswith("pScheduler is alive") for text in printed)
@@ -173,11 +169,8 @@ async def test_a_moved_host_schedules_what_it_did(
 
 @pytest.mark.needs("iperf3", "cubic", "ping")
 async def test_a_host_that_is_not_moved_yet_measures(pair: tuple[Outsider, Outsider]) -> None:
-    """Such a host is made known, and measures with the node and alone, by the commands of the page.
-
-    It is the other node here, in its words for pScheduler.
-    """
-    a, b = pair
+    """Such a host is made known, and measures with the node and alone, by the commands of the page."""
+    a, b = pair  # the latter is such a host here, in its words for pScheduler
     lines = inline(section(DICTIONARY, "A host that runs pScheduler in tasks of Parley"), "parley")
     known = {
         "https://HOST/pscheduler": f"https://{b.address}:{PORT}/pscheduler",
@@ -193,7 +186,7 @@ async def test_a_host_that_is_not_moved_yet_measures(pair: tuple[Outsider, Outsi
     await asyncio.gather(
         *(typed(a, [*words, *SHORT[words[0]]]) for words in measuring), a.run(stream)
     )
-    mine = {run["test"]: run["id"] for run in (await a.get("/v1/runs"))["items"]}
+    mine = {run["test"]: run["id"] for run in (await a.get("/v1/runs?participant=b"))["items"]}
     throughput, rtt, text = [
         await a.finished({"id": mine[test]}) for test in ("throughput", "rtt", "simplestream")
     ]
