@@ -116,7 +116,7 @@ async def test_a_deleted_run_ends_its_program(a: Outsider) -> None:
 
 
 async def test_a_node_that_is_killed_keeps_what_it_was_told(lab: Lab, c: Outsider) -> None:
-    """A killed node and lead give documents back as they were, and go on with runs booked before."""
+    """A killed node and lead give documents back as they were, and go on with their runs."""
     lead, agent, command = lead_of(c), Agent(facade_of(c.url)), CommandLine(facade_of(c.url))
     often = {"repeat": "PT4S", "slip": "PT1.0S", "sliprand": False}
     archive = {"archiver": "bitbucket", "data": {"odd": [1.0, 2**70, 1e-7, "naïve ☃", None]}}

@@ -277,13 +277,13 @@ LOST = "SELECT state, reason FROM run WHERE state NOT IN ('booked', 'running', '
 
 
 async def test_mixed_tasks_under_every_fault(mixed: Mixed) -> None:
-    """Time is booked once, losses have reasons, and nothing stays behind, whatever the host does."""
+    """Time is booked once, losses have reasons, nothing stays behind, whatever the host does."""
     mixed.host.go_on.set()
     made: list[UUID] = []
     denying = Fault.KNOWS_NO_TASK  # nobody could end the tasks that it keeps
     for number, fault in enumerate(each for each in Fault if each is not denying):
         start = times.format_instant(HOUR + number * 10 * times.MINUTE)
-        at = {"schedule": {"start": start, "slip": "PT1M"}}
+        at: dict[str, Any] = {"schedule": {"start": start, "slip": "PT1M"}}
         made += [await mixed.create(test, **at) for test in ("idle", "throughput", "throughput")]
         made.append(await mixed.create(participants=["ps.example"], **at))
         mixed.host.faults.add(fault)

@@ -106,7 +106,8 @@ async def ask_as_before(node: Outsider, words: list[str]) -> str:
             names = {"a.example": node.address, "b.example": "127.0.0.1"}
             told = [names.get(word, word) for word in options]
             return await command.task(test, *told, "--source-node", command.host)
-    pytest.fail(f"nobody here knows what pscheduler {verb} does")
+        case _:
+            pytest.fail(f"nobody here knows what pscheduler {verb} does")
 
 
 @pytest.mark.needs("ping")
@@ -156,12 +157,12 @@ async def test_a_moved_host_schedules_what_it_did(
     await web.TCPSite(runner, "127.0.0.1", port).start()
     try:
         [block] = [it for it in blocks(MOVING) if it.language == "sh" and PUBLISHED in it.text]
-        for words in command_lines(block):
-            known = {PUBLISHED: f"http://127.0.0.1:{port}/psconfig.json"}
-            ended = await typed(a, [known.get(word, word) for word in words], tmp_path)
+        known = {PUBLISHED: f"http://127.0.0.1:{port}/psconfig.json"}
+        lines = [[known.get(word, word) for word in words] for words in command_lines(block)]
+        *_, listed = [await typed(a, words, tmp_path) for words in lines]
     finally:
         await runner.cleanup()
-    [mesh] = json.loads(ended.out)
+    [mesh] = json.loads(listed.out)
     page = await a.get(f"/v1/meshes/{mesh['name']}/tasks")
     assert [task["spec"]["dest"] for task in page["items"]] == ["192.0.2.9"]
     await typed(a, ["mesh", "follow", "--stop", mesh["name"]], tmp_path)
@@ -169,7 +170,7 @@ async def test_a_moved_host_schedules_what_it_did(
 
 @pytest.mark.needs("iperf3", "cubic", "ping")
 async def test_a_host_that_is_not_moved_yet_measures(pair: tuple[Outsider, Outsider]) -> None:
-    """Such a host is made known, and measures with the node and alone, by the commands of the page."""
+    """Such a host is made known, and measures with others and alone, by the page's commands."""
     a, b = pair  # the latter is such a host here, in its words for pScheduler
     lines = inline(section(DICTIONARY, "A host that runs pScheduler in tasks of Parley"), "parley")
     known = {
