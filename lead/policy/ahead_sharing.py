@@ -58,6 +58,7 @@ class _Seat:
     task: str
     whose: str
     amounts: Counter[int]
+    total: int
     nodes: frozenset[str]
 
 
@@ -147,19 +148,24 @@ class AheadSharing:
                 continue
             missing = self._board.seats_taken(candidate, candidate.k)
             usable = frozenset(candidate.nodes)
+            above = self._above(begins)
             for seat in self._seats_in(begins):
                 whose = seat.whose
                 if missing <= 0:
                     break
-                excess = self._above(begins).get(whose, 0) - returned[whose]
-                held = self._held(begins, whose) - returned_by_hour[whose, begins]
-                returnable = excess >= seat.amounts.total() and held > self._part(begins, whose)
-                if not returnable or seat.task in refusals or usable.isdisjoint(seat.nodes):
+                excess = above.get(whose, 0) - returned[whose]
+                if (
+                    excess < seat.total
+                    or seat.task in refusals
+                    or usable.isdisjoint(seat.nodes)
+                    or self._held(begins, whose) - returned_by_hour[whose, begins]
+                    <= self._part(begins, whose)
+                ):
                     continue
                 refusals[seat.task] = GIVEN_BACK.refuse(
                     campaign=candidate.campaign, whose=whose, above=excess / BUCKET
                 )
-                returned[whose] += seat.amounts.total()
+                returned[whose] += seat.total
                 returned_by_hour.update({(whose, hour): it for hour, it in seat.amounts.items()})
                 missing -= seat.amounts[begins]
         return refusals
@@ -212,9 +218,8 @@ class AheadSharing:
                 time = (run.end - run.start) * len(run.nodes)
                 hour = run.start // BUCKET * BUCKET
                 amounts[hour] += self._board.weighed(run.scheduling_class, time)
-            seats.append(
-                _Seat(task, whose, amounts, frozenset(chain(*(it.nodes for it in runs_of_task))))
-            )
+            nodes = frozenset(chain(*(it.nodes for it in runs_of_task)))
+            seats.append(_Seat(task, whose, amounts, amounts.total(), nodes))
         return seats
 
     def _no(

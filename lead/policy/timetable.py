@@ -94,9 +94,14 @@ def has_gap(spans: Sequence[Span], window: Span, duration: int) -> bool:
 
 def first_gap(spans: Sequence[Span], since: int, duration: int) -> int:
     """Return the first instant from ``since`` on from which a node is free for ``duration`` µs."""
-    return next(
-        begin for begin, end in _gaps(spans, since) if end is None or end - begin >= duration
-    )
+    free_from = since
+    # Not by _gaps: forecasts ask this a million times.
+    for at in range(max(0, bisect_right(spans, (since, since)) - 1), len(spans)):
+        start, end = spans[at]
+        if start > free_from and start - free_from >= duration:
+            break
+        free_from = max(free_from, end)
+    return free_from
 
 
 def _gaps(spans: Sequence[Span], since: int) -> Iterator[tuple[int, int | None]]:
