@@ -40,8 +40,8 @@ test = "quiet"
 schedule = "often"
 """
 
-FEW = MESH.replace('slip = "PT2S"', 'slip = "PT2S"\nmax_runs = 300')
-"""The mesh for 25 minutes, longer than its test: a whole day is 100,000 runs for nothing."""
+FEW = MESH.replace('slip = "PT2S"', 'slip = "PT2S"\nmax_runs = 60')
+"""The mesh for 5 minutes, longer than its test: a whole day is 100,000 runs for nothing."""
 
 
 async def _parley(node: Outsider, *arguments: str) -> tuple[int, Json]:
