@@ -35,11 +35,12 @@ from node.model.host_limits.closed import LimitedTime
 from node.model.host_limits.standing import LimitStanding
 from node.model.suspension import suspended_in
 from node.model.task_terms import TaskTerms
+from node.model.wire.campaigns import Budget
 from node.model.wire.comparisons import TaskComparison
 from node.model.wire.pools import PolicyChoice
 from node.model.wire.seats import SeatRequest
 from node.model.wire.tasks import TaskDocument
-from node.service import LeadFunctions, NodeService, Preview
+from node.service import LeadFunctions, NodeService, Preview, ReadBudgets
 from node.settings import Settings
 from node.store import dependencies
 from node.store.database import Database
@@ -49,7 +50,12 @@ from node.tasks.comparison import CompareLed
 
 def lead_functions() -> LeadFunctions:
     """Return what a node's API needs of the lead: previews, comparisons, the check of policies."""
-    return LeadFunctions(preview_of=preview_of, compare_of=compare_of, judge_policy=judge_policy)
+    return LeadFunctions(
+        preview_of=preview_of,
+        budgets_of=budgets_of,
+        compare_of=compare_of,
+        judge_policy=judge_policy,
+    )
 
 
 def lead_of(
@@ -181,6 +187,17 @@ def preview_of(node: NodeService) -> Preview:
     return pool_task_preview(node, node.participant, tasks).plan
 
 
+def budgets_of(node: NodeService) -> ReadBudgets:
+    """Return what reads the use of campaigns' limits at this node."""
+    limits = campaign_limits_of(node)
+
+    async def budgets() -> dict[str, tuple[Budget, ...]]:
+        async with node.database.connection() as connection:
+            return await limits.budgets(connection, node.clock.now())
+
+    return budgets
+
+
 def task_preview(
     node: NodeService,
     impact_source_of: Callable[[str], ImpactSource],
@@ -208,10 +225,15 @@ def task_preview(
 
 
 async def _room_of(
-    database: Database, limits: CampaignLimits, terms: TaskTerms, until: int, now: int
+    database: Database,
+    limits: CampaignLimits,
+    terms: TaskTerms,
+    until: int,
+    now: int,
+    left_out: UUID | None,
 ) -> CampaignRoom | None:
     async with database.connection() as connection:
-        return await limits.room(connection, terms, until, now)
+        return await limits.room(connection, terms, until, now, left_out)
 
 
 async def _suspended_in(database: Database, terms: TaskTerms) -> str | None:

@@ -7,7 +7,7 @@ import os
 import random
 import socket
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -52,6 +52,7 @@ from node.model.naming import clash
 from node.model.nodekinds import NodeKind
 from node.model.outside_leads import is_outside
 from node.model.shortfall import Shortfall
+from node.model.wire.campaigns import Budget
 from node.model.wire.comparisons import NodeComparison
 from node.model.wire.nodes import NodeCard
 from node.model.wire.participants import (
@@ -73,6 +74,7 @@ from node.peers.directory import Directory
 from node.peers.directory_files import DirectoryFiles
 from node.peers.foreign import AnyPeer, ForeignNodes
 from node.peers.free_time import FreeTimeReader
+from node.peers.host_states import HostStates
 from node.peers.monitor import PeerMonitor
 from node.peers.pull import WorkPuller
 from node.peers.registration import PeerRegistrar
@@ -143,15 +145,21 @@ Preview = Callable[[PlanRequest, User | None], Awaitable[Plan]]
 """Previews a task document for a user; nothing is booked or stored by it."""
 
 
+ReadBudgets = Callable[[], Awaitable[Mapping[str, tuple[Budget, ...]]]]
+"""Returns by campaign what it uses of its limits and quotas; those without any are missing."""
+
+
 @dataclass(frozen=True)
 class LeadFunctions:
     """The functions of the lead that the API of a node needs.
 
-    ``preview_of(node)`` returns the preview, and ``compare_of(node)`` what compares the tasks that
-    it leads; the node is complete but for them.
+    ``preview_of(node)`` returns the preview, ``budgets_of(node)`` what reads the use of campaigns'
+    limits, and ``compare_of(node)`` what compares the tasks that it leads; the node is complete but
+    for them.
     """
 
     preview_of: Callable[[NodeService], Preview]
+    budgets_of: Callable[[NodeService], ReadBudgets]
     compare_of: Callable[[NodeService], CompareLed]
     judge_policy: JudgePolicy
 
@@ -236,6 +244,7 @@ class NodeService:
         surplus = surplus_rules_of(core.settings)
         self.surplus_purger = Purger(core.database, core.clock, surplus)
         self.preview = dependencies.lead.preview_of(self)
+        self.budgets = dependencies.lead.budgets_of(self)
         self.comparer = NodeComparer(
             core,
             self.directory,
@@ -296,6 +305,7 @@ class NodeService:
         )
         self.announcer = Announcer(core, self.directory, self.peers)
         self.registration = PeerRegistrar(core, self.directory, self.peers, self.foreign)
+        self.host_states = HostStates(core.clock, self.peer)
         self.peer_monitor = PeerMonitor(
             core,
             self.directory,
@@ -303,6 +313,7 @@ class NodeService:
             self.mailboxes,
             self.work_puller.fault,
             self._greet,
+            self.host_states,
             self.foreign,
         )
         self.directory_files = DirectoryFiles(

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 from uuid import UUID
 
+from lead.planning.campaign_budgets import budgets_of
 from lead.planning.campaign_room import (
     CampaignRoom,
     Counted,
@@ -34,10 +35,13 @@ from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.seat_weights import SeatWeights
 from node.model.task_terms import TaskTerms
-from node.model.wire.campaigns import DEFAULT
+from node.model.wire.campaigns import DEFAULT, Budget
 from node.model.wire.participants import RunRequest
 from node.store import campaigns
 from node.store.database import Connection
+
+BOOKED_AHEAD = 31 * times.DAY
+"""Time ahead within which booked runs are read to find the most that is used at once."""
 
 LANES = 8
 """Lanes of a node that is not known any more, as in the ledger."""
@@ -75,19 +79,39 @@ class CampaignLimits:
         return self._needs.expected_bytes(terms.test, terms.spec, mbps)
 
     async def room(
-        self, connection: Connection, terms: TaskTerms, until: int, now: int
+        self,
+        connection: Connection,
+        terms: TaskTerms,
+        until: int,
+        now: int,
+        left_out: UUID | None = None,
     ) -> CampaignRoom | None:
-        """Return the room for runs of a task up to ``until``; None if no limit binds them."""
+        """Return the room for runs of a task up to ``until``; None if no limit binds them.
+
+        The booked runs of the task ``left_out`` do not count, except toward quotas of bytes.
+        """
         views = await campaign_views(connection)
         line = bounded_line(campaign_name(terms), views)
         if not line:
             return None
-        runs = await self._counted(connection, line, views, until, now)
+        runs = await self._counted(connection, line, views, until, now, left_out)
         level = await _level(connection, terms, line, until)
         delivered = await self._ledger(connection, line, now)
         moved = await _moved(connection, line, views, until, now)
         booked = Counted(runs, delivered, moved)
         return room_for(self._demand(terms), views, booked, level, now)
+
+    async def budgets(self, connection: Connection, now: int) -> dict[str, tuple[Budget, ...]]:
+        """Return by campaign what it uses of its limits and quotas; those without are missing."""
+        views = await campaign_views(connection)
+        holders = [each for each in views.values() if bounded_line(each.name, {each.name: each})]
+        if not holders:
+            return {}
+        until = now + BOOKED_AHEAD
+        runs = await self._counted(connection, holders, views, until, now)
+        delivered = await self._ledger(connection, holders, now)
+        moved = await _moved(connection, holders, views, until, now)
+        return budgets_of(views, Counted(runs, delivered, moved), now)
 
     async def beyond(
         self,
@@ -132,6 +156,7 @@ class CampaignLimits:
         views: Mapping[str, CampaignView],
         until: int,
         now: int,
+        left_out: UUID | None = None,
     ) -> list[CountedRun]:
         """Return the booked runs of campaigns and their descendants, up to ``until``.
 
@@ -140,6 +165,7 @@ class CampaignLimits:
         names = descendants_of({each.name for each in line}, views)
         last = times.LATEST if any(map(limits_time, line)) else until
         booked = await limits.counted(connection, names, now, last)
+        booked = [run for run in booked if run.task_id != left_out]
         needs: Mapping[UUID, Mapping[str, int | None]] = {}
         if any(each.quotas for each in line):
             tests = await episodes.tests_of(connection, {run.task_id for run in booked})

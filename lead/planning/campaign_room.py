@@ -304,7 +304,7 @@ def _bounds(holder: CampaignView, demand: RunDemand, level: LimitLevel) -> Itera
     for resource, most in holder.quotas.items() if own_only else ():
         if demand.needs.get(resource):
             yield _quota_bound(holder.name, resource, most, demand)
-    for kind, own in _at_once(demand).items():
+    for kind, own in at_once(demand).items():
         if (ceiling := _ceiling(holder, kind, level)) is not None:
             yield _limit_bound(holder.name, kind, ceiling, own, level)
 
@@ -314,7 +314,8 @@ def _ceiling(holder: CampaignView, kind: str, level: LimitLevel) -> int | None:
     return None if limit is None else active_limits.limit_at(limit, level)
 
 
-def _at_once(run: RunDemand | CountedRun) -> dict[str, int]:
+def at_once(run: RunDemand | CountedRun) -> dict[str, int]:
+    """Return what a run takes of the kinds that count at an instant."""
     return {
         active_limits.RUNS: 1,
         active_limits.NODES: run.nodes,
@@ -347,7 +348,7 @@ def _limit_bound(holder: str, kind: str, most: int, own: int, level: LimitLevel)
     return _Bound(
         most,
         own,
-        lambda run: _at_once(run)[kind],
+        lambda run: at_once(run)[kind],
         lambda wanted: active_limits.over(holder, kind, wanted, most, level),
     )
 

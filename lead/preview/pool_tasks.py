@@ -23,6 +23,7 @@ from lead.pool.membership import Membership
 from lead.pool.snapshot import EpisodeInputReader
 from lead.pool.tentative_bookings import TentativeBookings
 from lead.preview.tasks import (
+    OF_REQUEST,
     ConcurrentPlanning,
     ConsideredTask,
     TaskPreviewer,
@@ -119,7 +120,7 @@ class PoolTaskPreviewer:
 
         :raises InvalidDocument: a field is wrong. A refusal by a participant is not an error.
         """
-        document = request.model_dump(mode="json", exclude_unset=True, exclude={"runs"})
+        document = request.model_dump(mode="json", exclude_unset=True, exclude=OF_REQUEST)
         task_document = TaskDocument.model_validate(document)
         if task_document.seats is None:
             return await self._task_previewer.plan(request, user)

@@ -65,6 +65,9 @@ from node.store.tasks import StoredTask
 FIRST_EPOCH = 1
 """The lease epoch of the first planning of a task; with the task id it seeds a random slip."""
 
+OF_REQUEST = {"runs", "instead_of"}
+"""The fields of a request that are not of the task."""
+
 _ALTERNATIVES = 3
 _TRIES = 8
 
@@ -73,21 +76,21 @@ _TRIES = 8
 class PreviewDependencies:
     """The functions of the node that previews use: checking, reaching others, choosing a tool.
 
-    ``room_of(terms, until, now)`` returns the room that the limits of its campaign leave a task up
-    to an instant, None without limits. ``suspended_in(terms)`` returns the campaign that is
-    suspended, its own or one above it, None if none is. ``expected_bytes(terms)`` returns what each
-    run moves on each participant, None if unknown. ``displaceable(terms, slots)`` returns what else
-    its campaign lets it displace for these slots once it has waited long enough, why nothing, or
-    None.
-    ``ends_of(task)`` returns where the booked runs of a task end. ``limits_of_user(task)`` returns
-    how a task stands with the limits of its user, and ``closed_to_user(standing, duration)`` the
-    time that they close to its runs.
+    ``room_of(terms, until, now, left_out)`` returns the room that the limits of its campaign
+    leave a task up to an instant, None without limits; the booked runs of ``left_out`` do not
+    count. ``suspended_in(terms)`` returns the campaign that is suspended, its own or one above
+    it, None if none is. ``expected_bytes(terms)`` returns what each run moves on each
+    participant, None if unknown. ``displaceable(terms, slots)`` returns what else its campaign
+    lets it displace for these slots once it has waited long enough, why nothing, or None.
+    ``ends_of(task)`` returns where the booked runs of a task end. ``limits_of_user(task)``
+    returns how a task stands with the limits of its user, and ``closed_to_user(standing,
+    duration)`` the time that they close to its runs.
     """
 
     draft: Callable[[TaskDocument], StoredTask]
     impact_source_of: Callable[[str], ImpactSource]
     choose_tool: ChooseTool
-    room_of: Callable[[TaskTerms, int, int], Awaitable[CampaignRoom | None]]
+    room_of: Callable[[TaskTerms, int, int, UUID | None], Awaitable[CampaignRoom | None]]
     suspended_in: Callable[[TaskTerms], Awaitable[str | None]]
     expected_bytes: Callable[[TaskTerms], int | None]
     displaceable: Callable[
@@ -124,13 +127,14 @@ class ConcurrentPlanning:
 
     ``tentative`` is the time that they take, if any. ``yielding`` are the runs that this task may
     displace; None is any run of lower priority. ``closed`` is the reserved time of its pool.
-    ``user`` is who would create them.
+    ``user`` is who would create them. ``left_out`` is the task that this one would replace.
     """
 
     tentative: TentativeBookings | None = None
     yielding: Sequence[UUID] | None = None
     closed: ReservedTime | None = None
     user: User | None = None
+    left_out: UUID | None = None
 
     def displacing(self, priority: int) -> DisplacementTerms:
         """Return what a task of this priority may displace without its campaign."""
@@ -154,10 +158,10 @@ class TaskPreviewer:
 
         :raises InvalidDocument: a field is wrong. A refusal by a participant is not an error.
         """
-        document = request.model_dump(mode="json", exclude_unset=True, exclude={"runs"})
-        beside = ConcurrentPlanning(user=user)
+        document = request.model_dump(mode="json", exclude_unset=True, exclude=OF_REQUEST)
+        beside = ConcurrentPlanning(user=user, left_out=request.instead_of)
         considered = await self._consider(TaskDocument.model_validate(document), beside)
-        impacts = await self.impacts([considered])
+        impacts = await self.impacts([considered], request.instead_of)
         found, missing = await self._alternatives(document, considered, beside)
         return _plan(considered, impacts, request.runs, self._clock.now()).model_copy(
             update={
@@ -266,7 +270,11 @@ class TaskPreviewer:
         windows = [(slot.start, slot.end) for slot in agenda.slots]
         duration = task.terms.duration
         asked = await self._propose(
-            task, duration, windows, displacing or beside.displacing(task.terms.priority)
+            task,
+            duration,
+            windows,
+            displacing or beside.displacing(task.terms.priority),
+            beside.left_out,
         )
         for failure in asked.failures.values():
             placed = ForecastPlacement(agenda, failure=(Outcome(failure.outcome), failure.reason))
@@ -285,7 +293,7 @@ class TaskPreviewer:
                 offer, asked.proposals[NAME] = left.offer(agenda.slots, duration, now)
                 asked.offers.append(offer)
         until = max(slot.end for slot in agenda.slots)
-        room = await self._dependencies.room_of(task.terms, until, now)
+        room = await self._dependencies.room_of(task.terms, until, now, beside.left_out)
         if room is not None and room.full:
             offer, asked.proposals[room.name] = room.offer(agenda.slots, duration, now)
             asked.offers.append(offer)
@@ -298,6 +306,7 @@ class TaskPreviewer:
         duration: int,
         windows: Sequence[tuple[int, int]],
         displacing: DisplacementTerms,
+        left_out: UUID | None,
     ) -> CollectedOffers:
         request = ProposalRequest(
             task=task.id,
@@ -309,19 +318,23 @@ class TaskPreviewer:
             windows=tuple(windows),
             test=task.terms.test,
             campaign=task.terms.campaign,
+            leaving_out=left_out,
         )
         sources = [self._dependencies.impact_source_of(p.node) for p in task.terms.participants]
         return await ask(sources, request, self._clock, self._clock_limit)
 
-    async def impacts(self, together: Sequence[ConsideredTask]) -> dict[str, Impact]:
+    async def impacts(
+        self, together: Sequence[ConsideredTask], left_out: UUID | None = None
+    ) -> dict[str, Impact]:
         """Return the impact of the chosen runs on each participant that answers, by name.
 
-        All tasks that would be planned ``together`` have the same scheduling class.
+        All tasks that would be planned ``together`` have the same scheduling class. The booked runs
+        of the task ``left_out`` count as freed.
         """
         nodes = {p.name: p.node for it in together for p in it.task.terms.participants}
         answers = await asyncio.gather(
             *(
-                self._impact(node, together, chosen_on_node(name, together))
+                self._impact(node, together, chosen_on_node(name, together), left_out)
                 for name, node in nodes.items()
             )
         )
@@ -329,7 +342,11 @@ class TaskPreviewer:
         return {name: answered for name, answered in named if answered is not None}
 
     async def _impact(
-        self, node: str, together: Sequence[ConsideredTask], choices: Sequence[ChosenStart]
+        self,
+        node: str,
+        together: Sequence[ConsideredTask],
+        choices: Sequence[ChosenStart],
+        left_out: UUID | None,
     ) -> Impact | None:
         """Ask one node; None if it has no runs, or no longer answers."""
         if not choices:
@@ -342,6 +359,7 @@ class TaskPreviewer:
             runs=tuple((c.starts_at, c.starts_at + task.terms.duration) for c in choices),
             displacing=tuple(index for index, c in enumerate(choices) if c.displacing),
             mesh=_mesh_of(task.terms.reference),
+            leaving_out=left_out,
         )
         try:
             return await self._dependencies.impact_source_of(node).impact(request)
@@ -369,7 +387,7 @@ class TaskPreviewer:
         if outcome is Outcome.NO_TIME and considered.placed.failure is not None:
             reason = considered.placed.sentence()
             return [], [NoAlternative(kind=kind, reason=reason) for kind in _NAMED]
-        changes, missing = await self._changes(considered)
+        changes, missing = await self._changes(considered, beside.left_out)
         found: list[Alternative] = []
         for change in changes[:_TRIES]:
             if len(found) == _ALTERNATIVES:
@@ -388,7 +406,7 @@ class TaskPreviewer:
         ]
 
     async def _changes(
-        self, considered: ConsideredTask
+        self, considered: ConsideredTask, left_out: UUID | None
     ) -> tuple[list[DocumentChange], dict[ChangeKind, str]]:
         task = considered.task
         tools = await self._common_tools(task)
@@ -406,10 +424,10 @@ class TaskPreviewer:
         limits = considered.limits
         whole = (now + limits.margin, now + limits.horizon)
         lower = DisplacementTerms(task.terms.priority)
-        asked = await self._propose(task, shortest_run, [whole], lower)
+        asked = await self._propose(task, shortest_run, [whole], lower, left_out)
         if asked.failures:
             return [], dict.fromkeys(_NAMED, "; ".join(f.reason for f in asked.failures.values()))
-        room = await self._dependencies.room_of(task.terms, whole[1], now)
+        room = await self._dependencies.room_of(task.terms, whole[1], now, left_out)
         if room is not None and room.full:
             slot = Slot(whole[0], 1, *whole)
             asked.offers.append(room.offer([slot], shortest_run, now)[0])

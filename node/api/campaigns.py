@@ -17,8 +17,14 @@ from node.store.campaigns import HourFilter
 async def _all(node: NodeService) -> list[Campaign]:
     """Return all campaigns by name, each with its usage and its warnings."""
     warnings = (await node.pools.warnings()).campaigns
+    budgets = await node.budgets()
     return [
-        campaign.model_copy(update={"warnings": warnings.get(campaign.name, ())})
+        campaign.model_copy(
+            update={
+                "warnings": warnings.get(campaign.name, ()),
+                "budgets": budgets.get(campaign.name, ()),
+            }
+        )
         for campaign in await node.usage.all()
     ]
 

@@ -30,13 +30,17 @@ from node.model.wire.problems import unknown_to
 from node.plugins.contracts import StreamingTest, Test
 from node.readiness import missing_lead
 from node.service import NodeService
+from node.store import outbox
 from node.store.nodes import KnownNode
 from node.trust.signatures import nonce_wanted
 
 
-def _document(node: NodeService, known: KnownNode) -> NodeDocument:
+def _document(node: NodeService, known: KnownNode, backlog: int = 0) -> NodeDocument:
     """Return a node as a document; the version is known only of this node."""
     return NodeDocument(
+        backlog=backlog,
+        host=node.host_states.of(known.identity),
+        checked=node.host_states.checked(known.identity),
         version=program_version() if known.is_self else "",
         lease_until=node.leases.end_of(known) if known.kind is NodeKind.PARLEY else None,
         knows_this=knows_this(known),
@@ -69,7 +73,11 @@ async def list_(request: web.Request) -> web.StreamResponse:
     await node.directory.refresh()
     every = node.directory.all
     matching = [known for known in every if predicate.met_by(known.facts)]
-    return responses.many([_document(node, known) for known in matching])
+    async with node.database.connection() as connection:
+        waiting = await outbox.waiting_by_node(connection)
+    return responses.many(
+        [_document(node, known, waiting.get(known.identity, 0)) for known in matching]
+    )
 
 
 async def edit(request: web.Request) -> web.StreamResponse:

@@ -415,6 +415,7 @@ class Peer:
     ) -> None:
         """Use :meth:`Peers.to` instead."""
         self._introduces_together = has(attributes or {}, Feature.INTRODUCTIONS)
+        self._leaves_out = has(attributes or {}, Feature.LEAVING_OUT)
         self.identity = identity
         self.name = name
         self.url = url
@@ -457,10 +458,14 @@ class Peer:
 
     async def impact(self, request: ImpactRequest) -> Impact:
         """Ask for the impact of runs."""
+        if not self._leaves_out:
+            request = request.model_copy(update={"leaving_out": None})
         return await self._ask(Impact, "POST", "outlooks", request)
 
     async def propose(self, request: ProposalRequest) -> Proposal:
         """Ask for free ranges."""
+        if not self._leaves_out and request.leaving_out is not None:
+            request = request.model_copy(update={"leaving_out": None})
         return await self._peers.batches_of(self).proposals.ask(request)
 
     async def hold(self, exchange: UUID, request: HoldRequest) -> HoldAnswer:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import asdict
 from typing import TypeVar
 
@@ -79,14 +79,16 @@ class PairChecker:
 
         :raises NotFound: one of the two is not known here.
         """
-        if request.to is None and request.from_ is None:
-            return DiagnosisAnswer(views=(await host_checks(self._node),))
         one, other = self._known(request.from_), self._known(request.to)
         if one.identity == other.identity:
-            return DiagnosisAnswer(views=(await host_checks(self._node),))
-        return DiagnosisAnswer(
-            views=tuple(await asyncio.gather(self._view(one, other), self._view(other, one)))
-        )
+            return self._kept({one.identity}, [await host_checks(self._node)])
+        views = await asyncio.gather(self._view(one, other), self._view(other, one))
+        ends = {end.identity for end in (one, other) if not end.is_self}
+        return self._kept(ends, views)
+
+    def _kept(self, checked: Collection[str], views: Sequence[Diagnosis]) -> DiagnosisAnswer:
+        self._node.host_states.keep_check(checked, views)
+        return DiagnosisAnswer(views=tuple(views))
 
     def _known(self, name: str | None) -> KnownNode:
         if name is None:

@@ -22,6 +22,9 @@ class Feature(StrEnum):
     ANNOUNCEMENTS = "announcements"
     """It follows a node that was restored on another host."""
 
+    LEAVING_OUT = "leaving-out"
+    """Questions that leave out the runs of a task, as if it was edited."""
+
     CHECKS = "checks"
     """Checks of the way to another node: facts of the host, probes of ports, and the other view."""
 

@@ -80,7 +80,8 @@ class TimelineQuestion:
     other. ``yielding`` are the runs that may give way if their rank or priority is lower; None
     means any.
     ``closed`` are the reservations that do not admit the run, the time kept for other leads, and
-    the time that limits of the host close.
+    the time that limits of the host close. ``left_out`` is the task, with the identity of its lead,
+    whose runs count for nothing unless they are fixed.
     """
 
     windows: Sequence[Span]
@@ -92,11 +93,23 @@ class TimelineQuestion:
     closed: Sequence[ClosedTime] = ()
     yielding: frozenset[UUID] | None = None
     rank: int = OWN
+    left_out: tuple[UUID, str] | None = None
 
     @property
     def precedence(self) -> Precedence:
         """The rank and the priority, which decide whom it displaces."""
         return self.rank, self.priority
+
+    @property
+    def names_runs(self) -> bool:
+        """Return whether it can only be answered run by run."""
+        return bool(self.yielding) or self.left_out is not None
+
+    def counted(self, bookings: Sequence[Booking]) -> Sequence[Booking]:
+        """Return these bookings without those that count for nothing."""
+        if self.left_out is None:
+            return bookings
+        return [it for it in bookings if it.fixed or (it.task, it.lead) != self.left_out]
 
 
 @dataclass(frozen=True)
@@ -183,6 +196,7 @@ def free_among(
     question: TimelineQuestion, bookings: Sequence[Booking], ranges_max: int = sys.maxsize
 ) -> FreeRanges:
     """Return the free ranges as :func:`free_ranges`, given the bookings that touch any window."""
+    bookings = question.counted(bookings)
     if not question.yielding:
         return free_ranges(question, occupation_of(bookings), ranges_max)
     staying = [booking for booking in bookings if not gives_way(booking, question)]
@@ -261,7 +275,7 @@ def obstacles(
     conflicting = blockers(question.scheduling_class)
     lasting = [
         booking
-        for booking in bookings
+        for booking in question.counted(bookings)
         if booking.scheduling_class in conflicting and not gives_way(booking, question)
     ]
     blocking: list[Booking | ClosedTime] = [*question.closed, *lasting]

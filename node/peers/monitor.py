@@ -26,6 +26,7 @@ from node.model.shortfall import Shortfall
 from node.model.wire.nodes import NodeCard
 from node.peers.directory import Directory
 from node.peers.foreign import ForeignNodes
+from node.peers.host_states import HostStates
 from node.store import nodes, outbox
 from node.store.bookings import notify
 from node.store.database import Connection
@@ -54,12 +55,14 @@ class PeerMonitor:
         mailboxes: Mailboxes,
         fetch_fault: Callable[[str], str | None],
         greet: Callable[[str], Awaitable[tuple[str | None, Shortfall | None]]],
+        host_states: HostStates,
         foreign: ForeignNodes | None,
     ) -> None:
         """``fetch_fault(identity)`` returns why no work can be fetched from a node, or None.
 
         ``greet(identity)`` returns why a node that answers does not serve this one, or None, and
-        how much time it has left, if it tells that. ``foreign`` asks nodes of another kind, which
+        how much time it has left, if it tells that. ``host_states`` keeps what it tells of its
+        host. ``foreign`` asks nodes of another kind, which
         have no card.
         """
         self._foreign = foreign
@@ -70,6 +73,7 @@ class PeerMonitor:
         self._mailboxes = mailboxes
         self._fetch_fault = fetch_fault
         self._greet = greet
+        self._host_states = host_states
 
     async def run_once(self) -> None:
         """Ask all nodes at once, and store which ones answered."""
@@ -178,6 +182,8 @@ class PeerMonitor:
         if card is None or fault is not None:
             return _Look(fault, card)
         fault, free_time = await self._greet(known.identity)
+        if fault is None:
+            await self._host_states.refresh(known)
         return _Look(fault, card, free_time)
 
     async def _fault_of_foreign(self, known: KnownNode) -> str | None:

@@ -50,8 +50,13 @@ async def runs_giving_way(
     ]
 
 
-async def hours(connection: Connection, request: ImpactRequest, gone: Sequence[UUID]) -> list[Hour]:
-    """Return by hour how long runs occupy the node: now, and with these but without ``gone``."""
+async def hours(
+    connection: Connection, request: ImpactRequest, gone: Sequence[UUID], lead: str
+) -> list[Hour]:
+    """Return by hour how long runs occupy the node: now, and with these but without ``gone``.
+
+    The booked runs of the task to leave out are gone as well, if ``lead`` leads it.
+    """
     rows = await connection.fetch(
         _SQL["hours"],
         request.since,
@@ -60,5 +65,7 @@ async def hours(connection: Connection, request: ImpactRequest, gone: Sequence[U
         [run[1] for run in request.runs],
         list(gone),
         request.mesh,
+        request.leaving_out,
+        lead,
     )
     return [Hour(before=row[0], after=row[1], others=row[2]) for row in rows]

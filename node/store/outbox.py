@@ -112,6 +112,11 @@ async def due(
     ]
 
 
+async def waiting_by_node(connection: Connection) -> dict[str, int]:
+    """Return by identity how many messages wait to be sent to a node."""
+    return {row[0]: row[1] for row in await connection.fetch(_SQL["waiting_by_node"])}
+
+
 async def ends_under_way(
     connection: Connection, node: str, tasks: Sequence[UUID]
 ) -> frozenset[UUID]:

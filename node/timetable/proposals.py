@@ -209,6 +209,7 @@ class Proposals:
             closed=[*inadmissible_spans(applicant, reserved), *closed],
             yielding=None if request.yielding is None else frozenset(request.yielding),
             rank=limited.rank,
+            left_out=None if request.leaving_out is None else (request.leaving_out, lead),
         )
 
     async def _free_and_blocking(
@@ -241,8 +242,8 @@ class Proposals:
             for question in questions:
                 most = min(room, RANGES_MAX)
                 each = (
-                    await _free_if_named(connection, question, fixed_before, most)
-                    if question.yielding
+                    await _free_by_run(connection, question, fixed_before, most)
+                    if question.names_runs
                     else free_ranges(question, occupation, most)
                 )
                 found.append(each)
@@ -252,10 +253,13 @@ class Proposals:
             self._calendar.caught_up()
 
 
-async def _free_if_named(
+async def _free_by_run(
     connection: Connection, question: TimelineQuestion, fixed_before: int, ranges_max: int
 ) -> FreeRanges:
-    """Return what is free if only named runs give way; the cache does not know single runs."""
+    """Return what is free if named runs give way or count for nothing.
+
+    The cache does not know single runs.
+    """
     windows = [window for window in question.windows if window[0] < window[1]]
     runs = await bookings.blocking_runs(connection, windows, fixed_before)
     return free_among(question, runs, ranges_max)
@@ -302,7 +306,7 @@ def _stale_windows(
     for question, each in zip(questions, free, strict=True):
         windows = _full_windows(question, each)
         again = replace(question, windows=windows)
-        left = free_among(again, runs) if question.yielding else free_ranges(again, occupation)
+        left = free_among(again, runs) if question.names_runs else free_ranges(again, occupation)
         full = set(left.without)
         stale += [window for index, window in enumerate(windows) if index not in full]
     return stale

@@ -29,23 +29,26 @@ class ImpactEstimator:
         ``sender`` is the identity of the node that asks, which learns nothing of the tasks of
         others but when they run; None is this node itself.
         """
+        lead = self._identity if sender is None else sender
         displacing = [index for index in request.displacing if 0 <= index < len(request.runs)]
         async with self._database.connection() as connection:
             displaced = []
             if displacing:
-                displaced = await impacts.runs_giving_way(
+                would = await impacts.runs_giving_way(
                     connection,
                     request,
                     displacing,
                     self._rank(sender),
                     self._clock.now() + self._start_margin,
                 )
+                left_out = request.leaving_out, lead
+                displaced = [(it, of) for it, of in would if (it.task, of) != left_out]
             gone = [giving.run for giving, _ in displaced if giving.run is not None]
-            hours = await impacts.hours(connection, request, gone)
+            hours = await impacts.hours(connection, request, gone, lead)
         return Impact(
             displaced=tuple(
-                giving if sender in (None, lead) else giving.anonymous()
-                for giving, lead in displaced[:DISPLACED_MAX]
+                giving if sender in (None, of) else giving.anonymous()
+                for giving, of in displaced[:DISPLACED_MAX]
             ),
             displaced_count=len(displaced),
             hours=tuple(hours),

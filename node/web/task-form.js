@@ -18,6 +18,8 @@ const FIRST_OF_TASK = ["priority", "campaign"];
 const FIRST_OF_TIMES = ["start", "repeat"];
 const NOT_OF_TASK = ["test", "schedule", "participants", "runs"];
 const NAMED = "";
+// What changes where the runs of a task lie.
+const REPLANNED = ["test", "tools", "schedule"];
 
 /**
  * What forms of tasks are made from, as the node describes it.
@@ -195,15 +197,18 @@ export async function newTask(api, actions, subject = { title: "New task" }) {
 }
 
 /**
- * What a changed task would find if its runs of now stayed.
+ * What a changed task would find. The time of its booked runs counts as free, except where nodes of a pool are chosen.
  * @param {Api} api
+ * @param {Json} task
  * @param {Json} document
  * @param {(alternative: Json) => void} take
  */
-async function planBeside(api, document, take) {
-  const head = [element("h3", {}, "Its plan"), element("p", { class: "hint" }, "The runs that it has booked now count as taken.")];
+async function planBeside(api, task, document, take) {
+  const words = task.pool ? "The runs that it has booked now count as taken." : "As if the runs that it has booked now were freed.";
+  const head = [element("h3", {}, "Its plan"), element("p", { class: "hint" }, words)];
+  const asked = task.pool ? document : { ...document, instead_of: task.id };
   try {
-    return element("section", {}, head, planView(await api.call("POST", "/v1/plans", document), take));
+    return element("section", {}, head, planView(await api.call("POST", "/v1/plans", asked), take));
   } catch (error) {
     return element("section", {}, head, element("p", { class: "verdict failed" }, /** @type {Error} */ (error).message));
   }
@@ -238,7 +243,8 @@ export async function editTask(api, actions, subject) {
       const patch = patched(document);
       if (!Object.keys(patch).length) return [element("p", { class: "hint" }, "Nothing is changed yet.")];
       await api.call("PATCH", `${path}?dry_run=true`, patch);
-      const plan = start ? [await planBeside(api, document, (alternative) => form.take(alternative.document))] : [];
+      const moves = REPLANNED.some((name) => name in patch);
+      const plan = moves ? [await planBeside(api, task, document, (alternative) => form.take(alternative.document))] : [];
       return [element("h3", {}, "Would be changed"), changes(before, document), element("p", { class: "hint" }, "Runs that are booked and do not fit any more are planned again."), ...plan];
     },
     deed: {

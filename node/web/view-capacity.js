@@ -1,10 +1,10 @@
 // The view of the capacity: how full each hour is by class, which campaigns take it, and their budgets.
 
 import { bytes } from "./bytes.js";
-import { element, vector } from "./dom.js";
+import { element, icon, vector } from "./dom.js";
 import { LANES } from "./timeline-layout.js";
 import { setCall } from "./views.js";
-import { dateOf, momentOf, shortTimeOf } from "./words.js";
+import { dateOf, momentOf, parseDuration, shortTimeOf, spell } from "./words.js";
 
 const HOUR = 3_600_000;
 const BACK = 24;
@@ -13,6 +13,8 @@ const HOURS = BACK + AHEAD;
 const STEPS = 10;
 const USAGE_PAGES = 20;
 const COLOURS = 6;
+// What is not limited at each instant.
+const OVER_TIME = /seconds$|^delivered_|^bytes$/u;
 
 export function open(box, { api, model }) {
   let signature = "";
@@ -32,7 +34,7 @@ export function open(box, { api, model }) {
       box.replaceChildren(
         section("Occupied share of each hour", heat(buckets, first, model.now()), "Exclusive runs leave no time to others; normal and background runs overlap."),
         section("Who takes it", usage.length ? takers(usage, names, first) : element("p", { class: "empty" }, "No campaign has used or booked any time."), "Seat-seconds on all nodes that tasks of this node use: 3,600 are one exclusive run on one node for an hour."),
-        section("Campaigns and budgets", budgets(campaigns.items, usage, names, model.now())),
+        section("Campaigns and budgets", budgets(campaigns.items, usage, names, model.now()), "Bars: what is used now, paler what is booked, and a line at the promised share or the soft limit."),
       );
     },
   };
@@ -117,20 +119,67 @@ function budgets(campaigns, usage, names, now) {
   const rank = ({ name }) => (names.includes(name) ? names.indexOf(name) : names.length);
   const rows = [...campaigns].sort((one, other) => rank(one) - rank(other) || (one.name < other.name ? -1 : 1)).map((campaign) => {
     const [had, booked] = [sum(campaign.name, (at) => at < now), sum(campaign.name, (at) => at >= now)];
-    const cells = [element("b", { class: "test" }, campaign.name), `${Math.round(had)} s`, `${Math.round(booked)} s`, bytes(campaign.used.delivered_bytes), budgetWords(campaign)];
+    const cells = [element("b", { class: "test" }, campaign.name), `${Math.round(had)} s`, `${Math.round(booked)} s`, bytes(campaign.used.delivered_bytes), budgetsOf(campaign)];
     return element("tr", {}, cells.map((content) => element("td", {}, content)));
   });
   const heads = ["Campaign", "Seat-seconds of 24 h", "Booked ahead", "Moved in 24 h", "Budgets"].map((words) => element("th", { scope: "col" }, words));
   return element("div", { class: "matrix-free", tabindex: "0", role: "group", "aria-label": "Campaigns and budgets" }, element("table", { class: "plain-table" }, element("thead", {}, element("tr", {}, heads)), element("tbody", {}, rows)));
 }
 
-function budgetWords({ quotas, limits, seats_max: seats, target, warnings }) {
-  const words = [
-    ...Object.entries(quotas).map(([what, most]) => `${what} ${most}`),
-    ...Object.entries(limits).map(([what, { soft, hard }]) => `${what.replaceAll("_", " ")} ${[soft !== null && `${soft} soft`, hard !== null && `${hard} hard`].filter(Boolean).join(", ")}`),
-    seats && `at most ${seats} seats`,
-    target && (target.seats === null ? `promised ${Math.round(100 * target.share)} %` : `promised ${target.seats} seats`),
-    ...warnings,
-  ];
-  return words.filter(Boolean).join("; ") || "none";
+function budgetsOf({ used, budgets, target, warnings, limits }) {
+  const due = Object.keys(limits).filter((what) => what.startsWith("due_"));
+  const lines = [
+    used.promised === null ? null : shareLine(used, target),
+    ...budgets.map(budgetLine),
+    due.length ? element("p", { class: "hint" }, `${due.map((what) => what.replaceAll("_", " ")).join(", ")} limit what is considered, not what is used`) : null,
+    ...warnings.map((words) => element("p", { class: "doubt" }, icon("alert"), words)),
+  ].filter(Boolean);
+  return element("div", { class: "budgets" }, lines);
 }
+
+// Its share of the last day against the promised one, on a scale up to all of it.
+function shareLine(used, target) {
+  const promise = target && (target.seats === null ? `, promised ${percent(target.share)} for sure` : `, promised ${target.seats} seats`);
+  const had = used.delivered === null ? "nobody had any time in 24 h" : `${percent(used.delivered)} had in 24 h`;
+  const words = `share: ${had}, ${percent(used.promised)} by weight${promise ?? ""}`;
+  return line(words, { used: used.delivered ?? 0, peak: used.booked ?? 0, marks: [used.promised], most: 1, level: "" });
+}
+
+
+function budgetLine({ what, soft, hard, used, peak, period }) {
+  const most = hard ?? soft;
+  const both = soft !== null && hard !== null;
+  const [level, state] = standingOf(peak, most, both ? soft : most);
+  const of = both ? `${amount(what, soft)} soft, ${amount(what, hard)} hard` : amount(what, most);
+  const words = `${what.replaceAll("_", " ")}: ${amount(what, used)} of ${of}${withinWords(what, period)}${state}`;
+  const later = peak > used ? `, at most ${amount(what, peak)} with what is booked` : "";
+  return line(words + later, { used, peak, marks: both ? [soft] : [], most: Math.max(most, peak), level });
+}
+
+function standingOf(peak, most, soft) {
+  if (peak > most) return ["bad", " (over its limit)"];
+  if (peak === most) return ["fair", " (used up)"];
+  return peak > soft ? ["fair", " (over its soft limit)"] : ["", ""];
+}
+
+function withinWords(what, period) {
+  if (period) return ` in ${spell(parseDuration(period) ?? 0)}`;
+  return OVER_TIME.test(what) ? "" : " at once";
+}
+
+function amount(what, value) {
+  if (what === "bytes") return bytes(value);
+  if (what === "delivered_percent") return `${Number(value.toFixed(1))} %`;
+  return what.endsWith("seconds") ? spell(value * 1000) : String(Number(value.toPrecision(3)));
+}
+
+// A bar with the use of now, paler what is booked, and marks; the words beside it have the same figures.
+function line(words, { used, peak, marks, most, level }) {
+  const at = (value) => (100 * Math.min(value, most)) / (most || 1);
+  const svg = vector("svg", { class: `bar budget ${level}`, viewBox: "0 0 100 8", preserveAspectRatio: "none", "aria-hidden": "true" });
+  svg.append(vector("rect", { class: "track", width: 100, height: 8 }), vector("rect", { class: "part ahead", width: at(peak), height: 8 }), vector("rect", { class: "part", width: at(used), height: 8 }));
+  for (const each of marks) svg.append(vector("rect", { class: "mark", x: Math.min(99, at(each) - 0.5), width: 1, height: 8 }));
+  return element("div", { class: "budget-line" }, svg, element("span", { class: level || null }, level ? icon("alert") : null, words));
+}
+
+const percent = (part) => `${Number((100 * part).toFixed(1))} %`;

@@ -8,31 +8,34 @@ import { ticking, timeElement } from "./parts.js";
 import { setCall } from "./views.js";
 import { momentOf, parseDuration, readable, spell } from "./words.js";
 
-const COLUMNS = ["Node", "Reach", "Clock", "Booked", "Tools", "Last check", ""];
+const COLUMNS = ["Node", "Reach", "Clock", "Load and backlog", "Booked", "Tools", "Last check", ""];
+const AGAIN = 30_000;
 const CHECK_PATH = "/v1/checks";
 
 export function open(box, { api, model, caller, reporting }) {
   const status = element("div", { class: "status" });
   const list = element("div", { id: "node-list" });
   const report = element("div", { class: "report", role: "status" });
-  // The last check of each node, by this reader in this tab.
-  const checks = new Map();
   let nodes = [];
   let clock = null;
+  let fetched = model.now();
+  /** @type {any} the status of this node, or null for those who may not see it */
+  let own = null;
   box.replaceChildren(status, list, report);
   list.append(element("p", { class: "empty" }, "Loading …"));
   setCall("/v1/nodes");
 
   async function fetch() {
-    const [all, own, how] = await Promise.all([api.get("/v1/nodes"), api.get("/v1/clock"), api.get("/v1/status").catch(() => null)]);
-    [nodes, clock] = [all.items, own];
-    drawStatus(status, how, model.now());
+    const [all, now, how] = await Promise.all([api.get("/v1/nodes"), api.get("/v1/clock"), api.get("/v1/status").catch(() => null)]);
+    [nodes, clock, own] = [all.items, now, how];
+    fetched = model.now();
+    drawStatus(status, how, fetched);
     draw();
   }
   function draw() {
     if (!nodes.length) return;
     const now = model.now();
-    const rows = nodes.map((node) => ({ ...node, id: node.identity, clock: node.is_self ? clock : null, check: checks.get(node.name) ?? null }));
+    const rows = nodes.map((node) => ({ ...node, id: node.identity, host: node.is_self ? hostOf(clock, own) : node.host, backlog: node.is_self ? (own?.backlog.messages ?? null) : node.backlog }));
     rows.sort((one, other) => rank(other) - rank(one) || (one.name < other.name ? -1 : 1));
     drawTable(list, rows, {
       caption: "Nodes",
@@ -46,12 +49,18 @@ export function open(box, { api, model, caller, reporting }) {
     report.replaceChildren(element("p", { class: "empty" }, `Checking ${node.is_self ? node.name : `the way to ${node.name} and back`} …`));
     await reporting(async () => {
       const answer = await api.call("POST", CHECK_PATH, node.is_self ? {} : { to: node.name });
-      checks.set(node.name, { at: model.now(), ...worst(answer.views) });
       report.replaceChildren(...answer.views.map((view) => viewOf(view, model.now())));
+      nodes = (await api.get("/v1/nodes")).items;
       draw();
     });
   }
-  return { events: ["node"], gap: 10_000, fetch, redraw: draw };
+  // No event tells of load and backlog.
+  function tick(now) {
+    if (now - fetched < AGAIN) return;
+    fetched = now;
+    reporting(fetch);
+  }
+  return { events: ["node"], gap: 10_000, fetch, redraw: draw, tick };
 }
 
 const rank = (node) => 2 * Number(Boolean(node.unreachable_since)) + Number(Boolean(node.is_self));
@@ -77,10 +86,11 @@ function nodeRow(node, now, check) {
   const cells = [
     ["what", element("b", { class: "test" }, node.name), node.is_self ? " (this node)" : null, element("p", { class: "reason" }, [versionOf(node), node.url ?? "fetches its work"].filter(Boolean).join(" · ")), keyOf(node.identity)],
     ["reach", ...reach(node, now)],
-    ["timing", clockWords(node.clock)],
-    ["booked", ...load(node, now)],
+    ["timing", ...clockWords(node, now)],
+    ["load", ...loadWords(node)],
+    ["booked", ...booked(node, now)],
     ["has", toolsOf(node.attributes)],
-    ["check", ...(node.check ? [element("span", { class: `state ${node.check.kind}` }, icon(node.check.kind === "done" ? "check" : "alert"), node.check.words), " ", ticking("age", node.check.at, now)] : ["not in this tab"])],
+    ["check", ...checkWords(node.checked, now)],
     ["more", check && element("button", { type: "button", "aria-label": `check ${node.name}`, click: check }, "check")],
   ];
   return element("tr", { class: node.unreachable_since ? "failed" : "node", role: "row" }, cells.map(([kind, ...content]) => element("td", { class: kind, role: "cell" }, content.flat().filter(Boolean))));
@@ -108,13 +118,37 @@ function reach(node, now) {
   return [...words, stranger, error];
 }
 
-function clockWords(clock) {
-  if (!clock) return "";
-  if (clock.synchronised === false) return element("span", { class: "state failed" }, icon("cross"), "not synchronised");
-  return clock.error_bound_ms === null ? "unknown" : `±\u00a0${clock.error_bound_ms.toFixed(2)}\u00a0ms`;
+/** The state of this host, in the form in which others tell theirs. */
+function hostOf(clock, own) {
+  return { ...clock, at: null, load: own?.load.one_minute ?? null, processors: own?.load.processors ?? null, needs_attention: own?.attention.length ?? 0 };
 }
 
-function load(node, now) {
+function clockWords({ host, is_self: isSelf, unreachable_since: away }, now) {
+  if (!host) return [element("span", { class: "reason" }, away ? "not asked" : "not told")];
+  const bound = host.error_bound_ms === null ? "" : ` ±\u00a0${milliseconds(host.error_bound_ms)}`;
+  const state = host.synchronised === false ? element("span", { class: "state failed" }, icon("cross"), "not synchronised") : element("span", {}, host.synchronised ? `synchronised${bound}` : `unknown${bound}`);
+  if (isSelf) return [state];
+  const way = host.ahead_ms >= 0 ? "ahead" : "behind";
+  const words = Math.abs(host.ahead_ms) <= host.uncertain_ms ? `as this one, ±\u00a0${milliseconds(host.uncertain_ms)}` : `${milliseconds(Math.abs(host.ahead_ms))} ${way} of this one, ±\u00a0${milliseconds(host.uncertain_ms)}`;
+  return [state, element("p", { class: "reason" }, words, ", ", ticking("age", Date.parse(host.at), now))];
+}
+
+const milliseconds = (value) => (value < 1_000 ? `${Number(value.toPrecision(2))}\u00a0ms` : spell(value));
+
+function loadWords({ host, backlog }) {
+  const load = host?.processors ? [`${host.load.toFixed(2)} on ${host.processors} processor${host.processors === 1 ? "" : "s"}`] : [element("span", { class: "reason" }, "load not told")];
+  const waits = backlog === null ? null : element("p", { class: "reason" }, backlog ? `${backlog} message${backlog === 1 ? " waits" : "s wait"} to be sent` : "no message waits");
+  const attention = host?.needs_attention ? element("p", { class: "doubt" }, icon("alert"), `${host.needs_attention} thing${host.needs_attention === 1 ? " needs" : "s need"} attention`) : null;
+  return [...load, waits, attention];
+}
+
+function checkWords(checked, now) {
+  if (!checked) return [element("span", { class: "reason" }, "none since this node started")];
+  const { kind, words } = worst(checked);
+  return [element("span", { class: `state ${kind}` }, icon(kind === "done" ? "check" : "alert"), words), " ", ticking("age", Date.parse(checked.at), now)];
+}
+
+function booked(node, now) {
   const busy = node.busy_until && Date.parse(node.busy_until) > now ? `busy until ${momentOf(Date.parse(node.busy_until), now)}` : null;
   const drained = node.attributes.drained ? element("p", { class: "reason" }, `drained: ${node.attributes.drained}`) : null;
   const lease = node.lease_until ? element("p", { class: "reason" }, `its tasks here until ${momentOf(Date.parse(node.lease_until), now)}`) : null;
@@ -126,13 +160,10 @@ function toolsOf(attributes) {
   return tools.sort().join(", ") || element("span", { class: "reason" }, "not told");
 }
 
-function worst(views) {
-  const states = views.flatMap(({ checks }) => checks.map(({ state }) => state));
-  const count = (state) => states.filter((each) => each === state).length;
-  const [faults, warnings] = [count("fault"), count("warning")];
+function worst({ faults, warnings, passed }) {
   if (faults) return { kind: "failed", words: `${faults} fault${faults === 1 ? "" : "s"}` };
   if (warnings) return { kind: "missed", words: `${warnings} warning${warnings === 1 ? "" : "s"}` };
-  return { kind: "done", words: `${states.length} checks passed` };
+  return { kind: "done", words: `${passed} check${passed === 1 ? "" : "s"} passed` };
 }
 
 const PICTURES = { ok: ["done", "check"], warning: ["missed", "alert"], fault: ["failed", "cross"], skipped: ["gone", "dash"] };

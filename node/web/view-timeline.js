@@ -7,7 +7,7 @@ import { adjust, place } from "./place.js";
 import { Picture } from "./timeline.js";
 import { CLASS_LANES, hostLanes, LANES, pieceOf } from "./timeline-layout.js";
 import { setCall } from "./views.js";
-import { WhatIf, WORDS } from "./what-if.js";
+import { NOT_OFFERED, WhatIf, WORDS } from "./what-if.js";
 import { momentOf } from "./words.js";
 
 const MINUTE = 60_000;
@@ -41,7 +41,7 @@ export function open(box, context) {
   const picture = new Picture({ stage, canvas, tip }, look, () => model.now());
   const whatIf = new WhatIf(context, picture);
   const offer = () => {
-    asks.textContent = whatIf.offered ? WORDS : "";
+    asks.textContent = context.caller() === null ? "" : whatIf.offered ? WORDS : NOT_OFFERED;
   };
   offer();
   const controls = makeControls();

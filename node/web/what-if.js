@@ -8,6 +8,10 @@ import { markedSpan, movedSpan } from "./timeline-layout.js";
 export const WORDS =
   "What would happen? Shift and drag marks a span for a new task, or moves a planned run of a task that is led here; W does so where the chosen run is, or in the middle. Nothing is changed before you confirm it.";
 
+/** What is said to those who may not ask. */
+export const NOT_OFFERED =
+  "What would happen if something was moved or added? To ask that needs a token with the role run, because it makes other nodes work; yours only reads.";
+
 const AHEAD = new Set(["future", "waiting"]);
 const SECOND = 1_000;
 

@@ -48,6 +48,8 @@ WITHOUT = {
         "give_up",
         "lock_outside",
     },
+    # Nobody lists simulated nodes.
+    "node.store/outbox": {"waiting_by_node"},
     # Nothing is led from outside there.
     "node.store/bookings": {"raise_rank"},
     "node.store/outside": set(Queries("node.store", "outside")),
@@ -98,6 +100,7 @@ WITHOUT = {
         "mesh_outcomes_of",
         "worst_keys",
         "newest_of_keys",
+        "latest_of_keys",
         "sum_up_hours",
         "lock_sums",
     },

@@ -133,6 +133,30 @@ async def test_what_would_be_displaced_is_what_a_hold_sets_aside(world: World) -
     assert await b.state(own.run) == "displaced"
 
 
+async def test_the_plan_of_an_edit_leaves_its_own_runs_out(world: World) -> None:
+    """A task that is moved does not find its own runs in its way, but those of other tasks."""
+    a, b = await world.two()
+    document = idle(a, b, **_at(HOUR, slip="PT0S"))
+    task, _ = await a.node.admission.create(TaskDocument.model_validate(document), None)
+    other, _ = await b.node.admission.create(
+        TaskDocument.model_validate(idle(b, **_at(HOUR + 6 * MINUTE, slip="PT0S"))), None
+    )
+    await a.plan()
+    await b.plan()
+    moved = idle(a, b, **_at(HOUR + MINUTE, slip="PT0S"))
+    assert (await plan(world, a, moved)).outcome is Outcome.NO_TIME
+    assert (await plan(world, a, moved, instead_of=uuid4())).outcome is Outcome.NO_TIME
+    preview = await plan(world, a, moved, instead_of=task)
+    assert (preview.outcome, preview.displaced_count) == (Outcome.FOUND, 0)
+    assert {it.name: it.added_s for it in preview.occupancy} == {"a": 0, "b": 0}
+    too_far = idle(a, b, **_at(HOUR + 2 * MINUTE, slip="PT0S"))
+    blocked = await plan(world, a, too_far, instead_of=task)
+    assert blocked.outcome is Outcome.NO_TIME
+    assert "busy with an exclusive run that another node leads" in blocked.sentence
+    # Another lead cannot leave out what is not its own.
+    assert (await plan(world, a, too_far, instead_of=other)).outcome is Outcome.NO_TIME
+
+
 async def test_how_full_the_nodes_would_be(world: World) -> None:
     """A plan reports occupancy by the hour, of the union of bookings without displaced runs."""
     a, b = await world.two()

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
 from node.client.users import UserClient
 from node.model import times
-from node.model.errors import NoTime
+from node.model.errors import InvalidDocument, NotFound, NoTime
 from node.model.wire.plans import Outcome
 from tests.conftest import NewDatabase
 from tests.support.clocks import START, ManualClock
@@ -52,6 +53,22 @@ async def test_a_pool_task_is_planned_without_a_lead(client: UserClient) -> None
     assert (plan.outcome, plan.placed) == (Outcome.FOUND, 2)
     assert [(seat.number, seat.node) for seat in plan.seats] == [(1, "a"), (2, "b")]
     assert [full.added_s for full in plan.occupancy] == [60, 60]
+
+
+async def test_only_an_open_task_led_here_can_be_replaced(client: UserClient) -> None:
+    """A plan says which task it cannot be the edit of, and why."""
+    document = {"test": {"type": "idle", "spec": {"duration": "PT1M"}}}
+    task = await client.create_task({**document, "schedule": {"repeat": "PT1H"}})
+    replacing = {**document, "instead_of": str(task.id)}
+    assert (await client.plan(replacing)).outcome is Outcome.FOUND
+    await client.add_pool({"name": "all", "match": {}})
+    with pytest.raises(InvalidDocument, match="named nodes only"):
+        await client.plan({**replacing, "participants": {"pool": "all", "k": 1}})
+    await client.cancel_task(task.id)
+    with pytest.raises(InvalidDocument, match="is cancelled"):
+        await client.plan(replacing)
+    with pytest.raises(NotFound):
+        await client.plan({**document, "instead_of": str(UUID(int=7))})
 
 
 async def test_a_task_that_needs_time_is_refused_with_what_would_find_it(

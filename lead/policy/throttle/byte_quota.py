@@ -108,6 +108,17 @@ class MovedBytes:
                 since, peak = None, 0
         return _joined(full)
 
+    def standing(self, now: int) -> tuple[int, int]:
+        """Return the bytes of the period that ends with this hour, and the most of later ones."""
+        hour = now - now % BUCKET
+        used = peak = 0
+        for since, amount in self._periods():
+            if since <= hour:
+                used = peak = amount
+            else:
+                peak = max(peak, amount)
+        return used, peak
+
     def _periods(self) -> Iterable[tuple[int, int]]:
         """Yield the hours from which on the bytes of the period that ends with them change."""
         changes: dict[int, int] = {}

@@ -19,7 +19,7 @@ from pydantic import (
 
 from node.model.byte_quotas import BYTES, parse_byte_quota
 from node.model.limits import Limited
-from node.model.wire.fields import FROM_OUTSIDE, Count, Document, Instant, Name, Patch
+from node.model.wire.fields import FROM_OUTSIDE, Count, Document, Duration, Instant, Name, Patch
 from node.model.wire.tasks import PRIORITY_MAX
 
 DEFAULT: Final = "default"
@@ -307,6 +307,17 @@ class Used(Document):
     booked_bytes: int = Field(0, description="The payload that runs booked ahead will move.")
 
 
+class Budget(Document):
+    """The use that a campaign makes of one of its limits or quotas."""
+
+    what: str = Field(description="Its name in `limits` or `quotas`, or seats_max.")
+    soft: float | None
+    hard: float | None
+    used: float = Field(description="The use of now: booked, running, or within the period.")
+    peak: float = Field(description="The most at any time from now on, by what is booked so far.")
+    period: Duration | None = Field(None, description="Of the quota of bytes.")
+
+
 class Campaign(CampaignDocument):
     """A campaign as the API shows it."""
 
@@ -316,6 +327,9 @@ class Campaign(CampaignDocument):
     tasks: dict[str, int] = Field(description="Number of tasks by state.")
     waiting: Waiting
     used: Used
+    budgets: tuple[Budget, ...] = Field(
+        (), description="The use of its limits and quotas, except for limits on due runs."
+    )
     warnings: tuple[str, ...] = Field(
         (),
         description="Settings that are allowed but probably unintended, such as a promise that no "

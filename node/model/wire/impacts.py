@@ -11,7 +11,7 @@ from pydantic import Field
 
 from node.model.classes import SchedulingClass
 from node.model.wire.fields import Document
-from node.model.wire.participants import BATCH_MAX, Micros, Obstacle, Priority, Span
+from node.model.wire.participants import BATCH_MAX, LeavingOut, Micros, Obstacle, Priority, Span
 
 HOURS = 24
 """Number of hours in an answer, from ``since`` on."""
@@ -32,6 +32,7 @@ class ImpactRequest(Document):
         Field(fail_fast=True, max_length=BATCH_MAX),
     ] = ()
     mesh: str | None = Field(None, description="The mesh to leave out of `others`; see Hour.")
+    leaving_out: LeavingOut = None
 
 
 class Hour(Document):

@@ -110,6 +110,31 @@ class NodeCard(Document):
     )
 
 
+class HostState(Document):
+    """The state of another host, as its node told it last; it is asked every five minutes."""
+
+    at: Instant = Field(description="When it was told.")
+    synchronised: bool | None = Field(description="Its clock, as its kernel reports it.")
+    error_bound_ms: float | None = Field(description="Its kernel's bound on the error.")
+    ahead_ms: float = Field(description="How far its clock is ahead of this one; negative: behind.")
+    uncertain_ms: float = Field(description="By how much `ahead_ms` may be wrong.")
+    load: float = Field(description="Processes that run or wait, in the last minute.")
+    processors: int
+    needs_attention: int = Field(
+        description="Number of things that need the attention of its owner."
+    )
+
+
+class LastCheck(Document):
+    """The result of the last check of a node, by whomever; forgotten when the program restarts."""
+
+    at: Instant
+    faults: int
+    warnings: int
+    passed: int
+    skipped: int
+
+
 class Node(NodeCard):
     """A node as this node knows it."""
 
@@ -151,6 +176,15 @@ class Node(NodeCard):
         None,
         description="When the tasks that it leads here end, if it sends nothing before; null for "
         "this node itself.",
+    )
+    backlog: int = Field(0, description="Messages that wait to be sent to it.")
+    host: HostState | None = Field(
+        None,
+        description="The state of its host; null for this node itself (/v1/status has that), and "
+        "for nodes that have not told it.",
+    )
+    checked: LastCheck | None = Field(
+        None, description="Its last check (/v1/checks); null if there was none."
     )
 
 

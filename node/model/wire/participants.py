@@ -143,6 +143,21 @@ class IntroductionAnswer(Document):
     )
 
 
+def _is_absent(value: object) -> bool:
+    """Leave a field out: nodes of earlier versions refuse fields that they do not know."""
+    return value is None
+
+
+LeavingOut = Annotated[
+    UUID | None,
+    Field(
+        exclude_if=_is_absent,
+        description="A task of the same lead whose booked runs count as if they were freed; only "
+        "in previews, and to nodes that have the feature.",
+    ),
+]
+
+
 Yielding = Annotated[
     tuple[UUID, ...] | None,
     Field(
@@ -165,6 +180,7 @@ class ProposalRequest(Document):
     test: Word | None = None
     campaign: Word | None = None
     pool_task: UUID | None = None
+    leaving_out: LeavingOut = None
 
 
 class Obstacle(Document):
@@ -477,11 +493,6 @@ class TaskEnd(Document):
     task: UUID
     state: str = Field(pattern="^(cancelled|refused|finished)$")
     reason: Sentence
-
-
-def _is_absent(value: object) -> bool:
-    """Leave a field out: nodes of earlier versions refuse fields that they do not know."""
-    return value is None
 
 
 class ConfirmationRequest(Document):

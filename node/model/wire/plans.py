@@ -34,6 +34,11 @@ class PlanRequest(TaskDocument):
     runs: int = Field(
         RUNS, ge=1, le=BATCH_MAX, strict=True, description="Number of upcoming starts to show."
     )
+    instead_of: UUID | None = Field(
+        None,
+        description="An open task led here that this one would replace, as an edit of it would: "
+        "the time of its booked runs counts as free. They still count toward quotas of periods.",
+    )
 
 
 class PlannedStart(Document):

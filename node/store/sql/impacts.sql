@@ -26,10 +26,11 @@ ORDER BY victim.starts_at, victim.id;
 
 -- hours --
 -- Background runs count, because this is when anything is measured on the node, not what is kept free of it. They do not
--- count for "others", nor do runs of the mesh ($6).
+-- count for "others", nor do runs of the mesh ($6). Booked runs of the task $7 are gone, too, if $8 leads it.
 WITH booked AS (
     SELECT
         run.id, run.during,
+        coalesce(run.task_id = $7::uuid AND task.lead = $8 AND run.state = 'booked', false) AS left_out,
         run.scheduling_class IN ('exclusive', 'normal')
         AND ($6::text IS NULL OR task.reference ->> 'mesh' IS DISTINCT FROM $6) AS others
     FROM run
@@ -48,7 +49,7 @@ taken AS (
         (
             SELECT range_agg(during)
             FROM (
-                SELECT during FROM booked WHERE id <> ALL($5::uuid [])
+                SELECT during FROM booked WHERE id <> ALL($5::uuid []) AND NOT left_out
                 UNION ALL
                 SELECT tstzrange(starts_at, ends_at)
                 FROM unnest($3::timestamptz [], $4::timestamptz []) AS wanted (starts_at, ends_at)

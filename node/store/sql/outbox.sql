@@ -75,6 +75,9 @@ SELECT count(*) FROM gone;
 -- These nodes answer again: their messages need not wait out the pause.
 UPDATE outbox SET next_at = $2 WHERE node = ANY($1::text []) AND attempts > 0 AND next_at > $2;
 
+-- waiting_by_node --
+SELECT node, count(*) FROM outbox GROUP BY node;
+
 -- next_due --
 -- A message that must not overtake another one is not due before that.
 SELECT min(next_at) FROM outbox
