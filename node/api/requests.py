@@ -48,6 +48,7 @@ PAGE = 50
 PAGE_MAX = 500
 _DIGITS = 9
 _TEXT_MAX = 500
+_WORDS_MAX = 20
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,62}", re.ASCII)
 
@@ -354,6 +355,19 @@ def text(request: web.Request, name: str) -> str | None:
     if not 1 <= len(value) <= _TEXT_MAX or not (value.isascii() and value.isprintable()):
         raise _query_fault(name, f"must be 1 to {_TEXT_MAX} printable ASCII characters")
     return value
+
+
+def search_words(request: web.Request) -> list[str] | None:
+    """Return the words of the query ``q``, in lower case, without the arrows of headlines."""
+    value = request.query.get("q")
+    if value is None:
+        return None
+    if len(value) > _TEXT_MAX or not value.isprintable():
+        raise _query_fault("q", f"must be at most {_TEXT_MAX} printable characters")
+    words = [each for each in value.lower().split() if each not in {"→", "←"}]
+    if len(words) > _WORDS_MAX:
+        raise _query_fault("q", f"must be at most {_WORDS_MAX} words")
+    return words
 
 
 def requester(request: web.Request) -> str | None:

@@ -133,6 +133,7 @@ def words(known: Iterable[str]) -> dict[str, Any]:
     return {"type": "array", "items": {"type": "string", "enum": sorted(known)}}
 
 
+_SEARCHED = {"type": "string", "maxLength": 500, "examples": ["unreachable b.example"]}
 _LINE = {"type": "string", "pattern": "^[ -~]{1,500}$"}
 
 MEASURED = (
@@ -141,6 +142,13 @@ MEASURED = (
     Query("campaign", "Only of this campaign; default for those without one.", WORD),
     Query("mesh", "Only of this mesh.", WORD),
     Query("class", "Only of these classes, separated by commas.", words(CLASSES)),
+    Query(
+        "q",
+        "Only those that have all these words, in upper or lower case, anywhere in what people "
+        "read of them: id, test, tool, state, reason, participants, target, campaign, requester, "
+        "reference, and of runs summary and verdict.",
+        _SEARCHED,
+    ),
 )
 """Filters of tasks and runs by what is measured, and for whom."""
 

@@ -188,6 +188,7 @@ async def page(request: web.Request, task: UUID | None) -> web.StreamResponse:
         verdicts=requests.choices(request, "verdict", VERDICTS),
         mesh=requests.word(request, "mesh"),
         classes=requests.choices(request, "class", CLASSES),
+        words=requests.search_words(request),
     )
 
     async def some() -> tuple[list[Record], bool]:

@@ -303,6 +303,7 @@ async def list_(request: web.Request) -> web.StreamResponse:
         campaign=requests.word(request, "campaign"),
         mesh=requests.word(request, "mesh"),
         classes=requests.choices(request, "class", CLASSES),
+        words=requests.search_words(request),
     )
     async with node.database.connection() as connection:
         rows = await tasks.listed(connection, wanted, node.clock.now())

@@ -139,6 +139,8 @@ class RunFilter:
     verdicts: Sequence[str] | None = None
     mesh: str | None = None
     classes: Sequence[str] | None = None
+    words: Sequence[str] | None = None
+    """In lower case; what people read of a run has all of them."""
 
 
 async def due_runs(connection: Connection, before: int) -> list[DueRun]:
@@ -432,6 +434,7 @@ async def listed(connection: Connection, wanted: RunFilter) -> list[Record]:
         None if wanted.verdicts is None else list(wanted.verdicts),
         wanted.mesh,
         None if wanted.classes is None else list(wanted.classes),
+        None if wanted.words is None else list(wanted.words),
     )
     rows: list[Record] = await connection.fetch(
         _SQL["runs_forward" if wanted.ascending else "runs_backward"], *arguments

@@ -80,6 +80,8 @@ class TaskFilter:
     campaign: str | None = None
     mesh: str | None = None
     classes: Sequence[str] | None = None
+    words: Sequence[str] | None = None
+    """In lower case; what people read of a task has all of them."""
 
 
 async def keep(
@@ -287,6 +289,7 @@ async def listed(connection: Connection, wanted: TaskFilter, now: int) -> list[R
         wanted.campaign,
         wanted.mesh,
         None if wanted.classes is None else list(wanted.classes),
+        None if wanted.words is None else list(wanted.words),
     )
     return rows
 

@@ -1,93 +1,86 @@
-// The view "Why": what a word finds among runs, tasks and nodes, and what did not take place, by cause.
+// The view "Why": what words find among runs, tasks and nodes, and what did not take place, by cause.
 
 import { causeList } from "./cause-list.js";
 import { byId, element } from "./dom.js";
 import { drawRuns, RUN_FIELDS } from "./lists.js";
 import { listEntryOf } from "./model.js";
 import { headlineOf, stateBadge } from "./parts.js";
-import { addressOf, place } from "./place.js";
+import { addressOf, adjust, place } from "./place.js";
 import { setCall, setHeading } from "./views.js";
-import { stateOf } from "./words.js";
 
 const DAY = 86_400_000;
-const ID = /^[0-9a-f-]{4,36}$/u;
+const SPANS = { "24 h": 1, "7 d": 7, "30 d": 30 };
 const LOST = "failed,missed,unplaced,displaced,cancelled";
-const TASK_FIELDS = "id,headline,state,reason,waiting,campaign,reference,requester,pool";
+const LOST_MOST = 500;
+const TASK_FIELDS = "id,headline,state";
 const RUNS_SHOWN = 60;
+const AHEAD_SHOWN = 10;
 const LINKS_SHOWN = 24;
+const NONE = { items: [], next: null };
 
-export function open(box, { api, model }) {
+export function open(box, { api, model, tools }) {
+  const spans = Object.keys(SPANS).map((words) => element("button", { type: "button", click: () => adjust({ span: words }) }, words));
+  tools.replaceChildren(element("div", { class: "spans", role: "group", "aria-label": "How far back" }, spans));
   return {
     events: ["ended"],
     gap: 15_000,
     async fetch() {
-      const q = (place().q ?? "").trim();
-      if (document.activeElement !== byId("search-field")) byId("search-field").value = q;
-      const asked = await ask(api, q, model.now());
-      if ((place().q ?? "").trim() !== q || !box.isConnected) return;
-      setHeading(q ? `Why: ${q}` : "Why: what had no result in 24 h");
-      setCall(asked.path);
-      draw(box, find(asked, q), q, model);
+      const asked = askedOf(place());
+      if (document.activeElement !== byId("search-field")) byId("search-field").value = asked.q;
+      for (const each of spans) each.setAttribute("aria-pressed", String(each.textContent === asked.span));
+      const found = await ask(api, asked, model.now());
+      const now = askedOf(place());
+      if (now.q !== asked.q || now.span !== asked.span || !box.isConnected) return;
+      setHeading(asked.q ? `Why: ${asked.q}` : `Why: what had no result in ${asked.span}`);
+      setCall(found.path);
+      draw(box, found, asked, model);
     },
   };
 }
 
-async function ask(api, q, now) {
-  const since = new Date(now - (q ? 7 : 1) * DAY).toISOString();
-  const path = `/v1/runs?state=${LOST}&from=${since}&to=${new Date(now).toISOString()}&limit=500&fields=${RUN_FIELDS}`;
-  const lost = api.get(path);
-  const items = (each) => api.get(each).then((page) => page.items);
-  if (!q) {
-    const runs = await items(`/v1/runs?limit=60&to=${new Date(now).toISOString()}&fields=${RUN_FIELDS}`);
-    return { path, lost: (await lost).items, runs, tasks: [], named: [] };
-  }
-  const quietly = (each) => items(each).catch(() => []);
-  const byId = ID.test(q);
-  const [runs, host, prefixed, tasks, tasksPrefixed, nodes, meshes, campaigns] = await Promise.all([
-    items(`/v1/runs?limit=500&to=${new Date(now + DAY).toISOString()}&fields=${RUN_FIELDS}`),
-    quietly(`/v1/runs?limit=200&participant=${encodeURIComponent(q)}&fields=${RUN_FIELDS}`),
-    byId ? quietly(`/v1/runs?limit=50&prefix=${q}&fields=${RUN_FIELDS}`) : [],
-    items(`/v1/tasks?limit=500&fields=${TASK_FIELDS}`),
-    byId ? quietly(`/v1/tasks?limit=50&prefix=${q}&fields=${TASK_FIELDS}`) : [],
-    items("/v1/nodes"),
-    quietly("/v1/meshes?limit=100"),
-    quietly("/v1/campaigns?limit=200"),
+/** @param {{ [name: string]: string }} fields of the address */
+function askedOf({ q, span }) {
+  const words = (q ?? "").trim();
+  return { q: words, span: span in SPANS ? span : words ? "7 d" : "24 h" };
+}
+
+// The node looks for the words among all runs of the span and all tasks; nodes, meshes and campaigns are few.
+async function ask(api, { q, span }, now) {
+  const [from, to] = [now - SPANS[span] * DAY, now].map((instant) => new Date(instant).toISOString());
+  const words = q ? `&q=${encodeURIComponent(q)}` : "";
+  const path = `/v1/runs?from=${from}&to=${to}${words}&limit=${RUNS_SHOWN}&fields=${RUN_FIELDS}`;
+  const lost = api.get(`/v1/runs?state=${LOST}&from=${from}&to=${to}${words}&limit=${LOST_MOST}&fields=${RUN_FIELDS}`);
+  if (!q) return { path, lost: await lost, runs: await api.get(path), ahead: NONE, tasks: NONE, named: [] };
+  const quietly = (each) => api.get(each).then(({ items }) => items, () => []);
+  const [runs, ahead, tasks, nodes, meshes, campaigns] = await Promise.all([
+    api.get(path),
+    api.get(`/v1/runs?from=${to}&order=asc${words}&limit=${AHEAD_SHOWN}&fields=${RUN_FIELDS}`),
+    api.get(`/v1/tasks?limit=${LINKS_SHOWN}${words}&fields=${TASK_FIELDS}`),
+    quietly("/v1/nodes"),
+    quietly("/v1/meshes?limit=500"),
+    quietly("/v1/campaigns?limit=500"),
   ]);
   const named = [
-    ...nodes.map(({ name }) => ({ kind: "node", name, href: addressOf({ view: "nodes", node: name }) })),
+    ...nodes.map(({ name }) => ({ kind: "node", name, href: addressOf({ view: "nodes" }) })),
     ...meshes.map(({ name }) => ({ kind: "mesh", name, href: addressOf({ mesh: name }) })),
     ...campaigns.map(({ name }) => ({ kind: "campaign", name, href: addressOf({ view: "campaigns" }) })),
   ];
-  return { path, lost: (await lost).items, runs: [...runs, ...host, ...prefixed], tasks: [...tasks, ...tasksPrefixed], named };
+  const wanted = q.toLowerCase().split(/\s+/u);
+  const has = ({ kind, name }) => wanted.every((word) => `${kind} ${name}`.toLowerCase().includes(word));
+  return { path, lost: await lost, runs, ahead, tasks, named: named.filter(has) };
 }
 
-/** Returns what has all words of the query. */
-function find({ lost, runs, tasks, named }, q) {
-  const words = q.toLowerCase().split(/\s+/u).filter(Boolean);
-  const has = (...texts) => {
-    const text = texts.filter(Boolean).join(" ").toLowerCase();
-    return words.every((word) => text.includes(word));
-  };
-  const runHas = (run) => has(run.id, run.task, run.headline, run.state, stateOf(run.state).word, run.reason, run.summary, run.verdict, run.scheduling_class, ...run.participants);
-  const unique = (items) => [...new Map(items.map((item) => [item.id, item])).values()];
-  return {
-    lost: unique(lost).filter(runHas).map(listEntryOf),
-    runs: unique(runs).filter(runHas).map(listEntryOf).sort((one, other) => other.starts - one.starts),
-    tasks: unique(tasks).filter((task) => has(task.id, task.headline, task.state, task.reason, task.waiting, task.campaign, task.requester, task.reference && JSON.stringify(task.reference))),
-    named: named.filter(({ kind, name }) => has(kind, name)),
-  };
-}
-
-function draw(box, found, q, model) {
-  const signature = JSON.stringify([q, found]);
+function draw(box, found, { q, span }, model) {
+  const signature = JSON.stringify([q, span, found.lost, found.runs, found.ahead, found.tasks, found.named]);
   if (box.dataset.signature === signature) return;
   box.dataset.signature = signature;
-  const { lost, runs, tasks, named } = found;
+  const { lost, runs, ahead, tasks, named } = found;
   const open = new Set([...box.querySelectorAll("details[open][data-key]")].map(({ dataset }) => dataset.key));
   const parts = [
-    q && (named.length || tasks.length) ? section("Places", places(named, tasks)) : null,
-    section(q ? "Without a result in 7 d, by cause" : "By cause", causesOf(lost, open, model.now())),
-    section("Runs, newest first", runList(runs, model)),
+    q && (named.length || tasks.items.length) ? section("Places", places(named, tasks)) : null,
+    section(`Without a result in ${span}, by cause`, causesOf(lost, open, model.now())),
+    ahead.items.length ? section("Running and ahead, the next first", runList(ahead, q, model)) : null,
+    section(`Runs of the last ${span}, newest first`, runList(runs, q, model)),
   ];
   box.replaceChildren(...parts.filter(Boolean));
 }
@@ -96,23 +89,24 @@ function section(heading, content) {
   return element("section", { class: "found" }, heading && element("h3", {}, heading), content);
 }
 
-function places(named, tasks) {
+function places(named, { items, next }) {
   const links = [
     ...named.map(({ kind, name, href }) => element("li", {}, element("a", { href }, element("b", {}, name)), ` ${kind}`)),
-    ...tasks.map((task) => element("li", {}, element("a", { href: addressOf({ task: task.id }) }, headlineOf(task)), " ", stateBadge(task.state))),
+    ...items.map((task) => element("li", {}, element("a", { href: addressOf({ task: task.id }) }, headlineOf(task)), " ", stateBadge(task.state))),
   ];
-  const left = links.length - LINKS_SHOWN;
-  const rest = left > 0 ? [element("li", { class: "reason" }, `and ${left} more`)] : [];
-  return element("ul", { class: "places" }, links.slice(0, LINKS_SHOWN), rest);
+  const rest = next ? [element("li", { class: "reason" }, "and more tasks; another word finds fewer")] : [];
+  return element("ul", { class: "places" }, links, rest);
 }
 
-function causesOf(lost, open, now) {
-  return lost.length ? causeList(lost, open, now) : element("p", { class: "empty" }, "Every run had its result.");
+function causesOf({ items, next }, open, now) {
+  if (!items.length) return element("p", { class: "empty" }, "No run was without a result.");
+  const list = causeList(items.map(listEntryOf), open, now);
+  return next ? element("div", {}, list, element("p", { class: "hint" }, `These are the newest ${LOST_MOST} runs without a result; there are more.`)) : list;
 }
 
-function runList(runs, model) {
+function runList({ items, next }, q, model) {
+  if (!items.length) return element("p", { class: "empty" }, q ? "No run has all of these words. A longer span may have one." : "No run.");
   const list = element("div", { class: "runs" });
-  drawRuns(list, runs.slice(0, RUNS_SHOWN), model);
-  const left = runs.length - RUNS_SHOWN;
-  return left > 0 ? element("div", {}, list, element("p", { class: "hint" }, `${left} more; another word finds fewer.`)) : list;
+  drawRuns(list, items.map(listEntryOf), model);
+  return next ? element("div", {}, list, element("p", { class: "hint" }, `These are ${items.length}; another word finds fewer.`)) : list;
 }

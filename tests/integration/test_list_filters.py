@@ -88,6 +88,11 @@ CASES: list[tuple[dict[str, str], set[str]]] = [
     ({"class": "exclusive"}, {"c"}),
     ({"class": "exclusive,background-multi"}, {"a", "b", "c"}),
     ({"requester": "alice"}, {"a", "c"}),
+    ({"q": "THROUGHPUT a → b"}, {"c"}),
+    ({"q": "4000-8000-00000000000a"}, {"a"}),
+    ({"q": "b.example/x http"}, {"b"}),
+    ({"q": "lab alice"}, {"a"}),
+    ({"q": "lab bob"}, set()),
     ({"requester": "alice", "campaign": "ops"}, {"c"}),
     ({"participant": "b", "mesh": "lab"}, set()),
 ]

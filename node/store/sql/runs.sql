@@ -243,6 +243,7 @@ WHERE run.id = $1;
 
 -- runs_backward --
 -- For people: runs, and gaps in the form of runs, with what they measure; each filter may be null; one page, latest start first.
+-- A search ($17) finds what has all of its words, in lower case, anywhere in what people read of a run.
 -- No run that ends after $5 began earlier than the longest one takes, so that the index of starts finds all without older ones.
 SELECT listed.*
 FROM (
@@ -280,6 +281,21 @@ FROM (
             AND ($14::text [] IS NULL OR run_known.verdict = ANY($14))
             AND ($15::text IS NULL OR measured.reference ->> 'mesh' = $15)
             AND ($16::text [] IS NULL OR run_known.scheduling_class::text = ANY($16))
+            AND (
+                $17::text [] IS NULL
+                OR NOT EXISTS (
+                    SELECT FROM unnest($17) AS wanted (word)
+                    WHERE strpos(
+                        lower(concat_ws(
+                            ' ', run_known.run_id, run_known.task_id, run_known.test, run_known.tool, run_known.state, run_known.reason, run_known.summary, run_known.verdict, array_to_string(run_known.verdict_reasons, ' '),
+                            run_known.scheduling_class, array_to_string(run_known.participants, ' '), run_known.lead, coalesce(run_known.campaign, 'default'),
+                            run_known.requester, measured.spec ->> 'dest', measured.spec ->> 'name', measured.spec ->> 'url',
+                            measured.reference::text
+                        )),
+                        wanted.word
+                    ) = 0
+                )
+            )
         ORDER BY run_known.starts_at DESC, run_known.run_id DESC
         LIMIT $9
     )
@@ -316,6 +332,21 @@ FROM (
             AND $14::text [] IS NULL
             AND ($15::text IS NULL OR measured.reference ->> 'mesh' = $15)
             AND ($16::text [] IS NULL OR run_gap.scheduling_class::text = ANY($16))
+            AND (
+                $17::text [] IS NULL
+                OR NOT EXISTS (
+                    SELECT FROM unnest($17) AS wanted (word)
+                    WHERE strpos(
+                        lower(concat_ws(
+                            ' ', run_gap.run_id, run_gap.task_id, run_gap.test, run_gap.tool, run_gap.state, run_gap.reason,
+                            run_gap.scheduling_class, array_to_string(run_gap.participants, ' '), run_gap.lead, coalesce(run_gap.campaign, 'default'),
+                            run_gap.requester, measured.spec ->> 'dest', measured.spec ->> 'name', measured.spec ->> 'url',
+                            measured.reference::text
+                        )),
+                        wanted.word
+                    ) = 0
+                )
+            )
         ORDER BY run_gap.starts_at DESC, run_gap.run_id DESC
         LIMIT $9
     )
@@ -361,6 +392,21 @@ FROM (
             AND ($14::text [] IS NULL OR run_known.verdict = ANY($14))
             AND ($15::text IS NULL OR measured.reference ->> 'mesh' = $15)
             AND ($16::text [] IS NULL OR run_known.scheduling_class::text = ANY($16))
+            AND (
+                $17::text [] IS NULL
+                OR NOT EXISTS (
+                    SELECT FROM unnest($17) AS wanted (word)
+                    WHERE strpos(
+                        lower(concat_ws(
+                            ' ', run_known.run_id, run_known.task_id, run_known.test, run_known.tool, run_known.state, run_known.reason, run_known.summary, run_known.verdict, array_to_string(run_known.verdict_reasons, ' '),
+                            run_known.scheduling_class, array_to_string(run_known.participants, ' '), run_known.lead, coalesce(run_known.campaign, 'default'),
+                            run_known.requester, measured.spec ->> 'dest', measured.spec ->> 'name', measured.spec ->> 'url',
+                            measured.reference::text
+                        )),
+                        wanted.word
+                    ) = 0
+                )
+            )
         ORDER BY run_known.starts_at, run_known.run_id
         LIMIT $9
     )
@@ -397,6 +443,21 @@ FROM (
             AND $14::text [] IS NULL
             AND ($15::text IS NULL OR measured.reference ->> 'mesh' = $15)
             AND ($16::text [] IS NULL OR run_gap.scheduling_class::text = ANY($16))
+            AND (
+                $17::text [] IS NULL
+                OR NOT EXISTS (
+                    SELECT FROM unnest($17) AS wanted (word)
+                    WHERE strpos(
+                        lower(concat_ws(
+                            ' ', run_gap.run_id, run_gap.task_id, run_gap.test, run_gap.tool, run_gap.state, run_gap.reason,
+                            run_gap.scheduling_class, array_to_string(run_gap.participants, ' '), run_gap.lead, coalesce(run_gap.campaign, 'default'),
+                            run_gap.requester, measured.spec ->> 'dest', measured.spec ->> 'name', measured.spec ->> 'url',
+                            measured.reference::text
+                        )),
+                        wanted.word
+                    ) = 0
+                )
+            )
         ORDER BY run_gap.starts_at, run_gap.run_id
         LIMIT $9
     )

@@ -208,6 +208,21 @@ WHERE
     AND ($15::text IS NULL OR coalesce(task.campaign, 'default') = $15)
     AND ($16::text IS NULL OR task.reference ->> 'mesh' = $16)
     AND ($17::text [] IS NULL OR task.scheduling_class::text = ANY($17))
+    AND (
+        $18::text [] IS NULL
+        OR NOT EXISTS (
+            SELECT FROM unnest($18) AS wanted (word)
+            WHERE strpos(
+                lower(concat_ws(
+                    ' ', task.id, task.test, task.tool, task.state, coalesce(task.reason, pool_task.reason),
+                    jsonb_path_query_array(task.participants, '$[*].name')::text, pool_task.request ->> 'pool', node.name,
+                    task.scheduling_class, coalesce(task.campaign, 'default'), task.requester, task.spec ->> 'dest',
+                    task.spec ->> 'name', task.spec ->> 'url', task.reference::text
+                )),
+                wanted.word
+            ) = 0
+        )
+    )
 ORDER BY task.created_at DESC, task.id DESC
 LIMIT $10;
 
