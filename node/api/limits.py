@@ -7,13 +7,22 @@ from aiohttp import web
 from node.api import requests, responses
 from node.api.routing import NODE, Route
 from node.model.errors import Conflict, NotFound
+from node.model.nodekinds import NodeKind
 from node.model.wire.host_limits import GrantedLimits, LimitTrial, LimitTrialRequest, ShownLimits
 
 
 async def show(request: web.Request) -> web.StreamResponse:
-    """GET: the limits in force, and whether their file could be read last."""
+    """GET: the limits in force, what other nodes have used, and whether the file can be read."""
     requests.only(request)
-    return responses.one(await request.app[NODE].limits.shown())
+    node = request.app[NODE]
+    others = {
+        known.name: known.identity
+        for known in node.directory.all
+        if not known.is_self and known.kind is NodeKind.PARLEY
+    }
+    shown = await node.limits.shown()
+    given = tuple(await node.limits.given(others))
+    return responses.one(shown.model_copy(update={"given": given}))
 
 
 async def trial(request: web.Request) -> web.StreamResponse:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -254,14 +254,20 @@ class LimitKeeper:
 
     async def _left(self, accounts: Sequence[Account]) -> list[QuotaLeft]:
         now = self._clock.now()
-        asked = {(account.name, account.holder) for account in accounts}
-        async with self._database.connection() as connection:
-            uses = await host_limits.use_between(connection, asked, now, now + 1)
+        uses = await self._uses(accounts, now)
         return [
             _quota_left(account, quota, uses, now)
             for account in accounts
             for quota in account.quotas
         ]
+
+    async def _uses(self, accounts: Sequence[Account], now: int) -> dict[UseKey, int]:
+        """Return what counts now toward the quotas of these accounts."""
+        asked = {(account.name, account.holder) for account in accounts}
+        if not asked:
+            return {}
+        async with self._database.connection() as connection:
+            return await host_limits.use_between(connection, asked, now, now + 1)
 
     def accounts(self, holder: str, standing: LimitStanding) -> tuple[Account, ...]:
         """Return for what the runs of a task count: under a rule, and its targets under caps.
@@ -277,22 +283,47 @@ class LimitKeeper:
 
     async def granted(self, identity: str) -> GrantedLimits:
         """Return the limits for a node, and what it has left of them."""
+        [granted] = await self.given({self._settings.name: identity})
+        return granted
+
+    async def given(self, nodes: Mapping[str, str]) -> list[GrantedLimits]:
+        """Return the limits for each of these nodes, and what it has left of them.
+
+        ``nodes`` has the identities by the names under which they are answered.
+        """
+        rules = {identity: self._rules_for(identity) for identity in nodes.values()}
+        accounts = [
+            Account(rule.name, identity, rule.quotas)
+            for identity, several in rules.items()
+            for rule in several
+        ]
+        now = self._clock.now()
+        uses = await self._uses(accounts, now)
+
+        def left(identity: str, rule: Rule) -> Iterator[QuotaLeft]:
+            account = Account(rule.name, identity, rule.quotas)
+            return (_quota_left(account, quota, uses, now) for quota in rule.quotas)
+
+        return [
+            GrantedLimits(
+                node=name,
+                rules=tuple(
+                    GrantedRule(
+                        rule=rule.name,
+                        what=rule.what_in_words(),
+                        most=rule.most_in_words(),
+                        left=tuple(left(identity, rule)),
+                    )
+                    for rule in rules[identity]
+                ),
+                caps=tuple(cap.in_words() for cap in self.limits.caps),
+            )
+            for name, identity in nodes.items()
+        ]
+
+    def _rules_for(self, identity: str) -> list[Rule]:
         groups = self.limits.groups_of(self._asker(identity))
-        rules = [rule for rule in self.limits.rules if not groups.isdisjoint(rule.who)]
-        left = await self._left([Account(rule.name, identity, rule.quotas) for rule in rules])
-        return GrantedLimits(
-            node=self._settings.name,
-            rules=tuple(
-                GrantedRule(
-                    rule=rule.name,
-                    what=rule.what_in_words(),
-                    most=rule.most_in_words(),
-                    left=tuple(each for each in left if each.name == rule.name),
-                )
-                for rule in rules
-            ),
-            caps=tuple(cap.in_words() for cap in self.limits.caps),
-        )
+        return [rule for rule in self.limits.rules if not groups.isdisjoint(rule.who)]
 
     def judge(self, lead: str, introduction: Introduction, test: Test, spec: Any) -> Judgement:
         """Judge a task of another node; ``spec`` is that of its test, parsed."""

@@ -7,21 +7,33 @@ import { setCall } from "./views.js";
 import { readable } from "./words.js";
 
 const ASKED_MOST = 30;
+const COLUMNS = ["Node", "Rule", "At most", "Used and left"];
 
 export function open(box, { api, model }) {
   const own = element("div", {});
   const list = element("div", { id: "limits" }, element("p", { class: "empty" }, "Asking the other nodes …"));
-  box.replaceChildren(section("On other hosts, for this node", list), section("On this host, for other nodes", own));
+  const given = element("div", { id: "given" });
+  box.replaceChildren(section("On other hosts, for this node", list), section("On this host, for other nodes", given), own);
   setCall("/v1/limits");
   async function fetch() {
     const now = model.now();
     const [limits, nodes] = await Promise.all([api.get("/v1/limits"), api.get("/v1/nodes")]);
     own.replaceChildren(...ownLimits(limits, now));
+    if (!limits.text) given.replaceChildren();
+    else {
+      drawTable(given, limits.given.flatMap(rowsOf), {
+        caption: "Limits of this host for other nodes",
+        columns: COLUMNS,
+        empty: () => ["No other node is known here."],
+        row: (each) => limitRow(each, now),
+        sign: (each) => JSON.stringify(each),
+      });
+    }
     const others = nodes.items.filter(({ is_self: self, unreachable_since: away }) => !self && !away).slice(0, ASKED_MOST);
     const granted = await Promise.all(others.map(({ name }) => api.get(`/v1/nodes/${name}/limits`).catch(({ message }) => ({ node: name, rules: [], fault: message }))));
     drawTable(list, granted.flatMap(rowsOf), {
       caption: "Limits of other hosts for this node",
-      columns: ["Node", "Rule", "At most", "Used and left"],
+      columns: COLUMNS,
       empty: () => ["No other node answers."],
       row: (each) => limitRow(each, now),
       sign: (each) => JSON.stringify(each),

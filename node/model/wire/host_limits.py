@@ -26,6 +26,33 @@ class TaskLimit(Document):
     )
 
 
+class QuotaLeft(Document):
+    """A quota in its present period, and what is left of it."""
+
+    name: str = Field(description="The rule or the cap.")
+    quota: str = Field(description="The quota in words, such as 24 runs per day.")
+    used: str
+    left: str
+    free_at: Instant = Field(description="When the next period begins.")
+
+
+class GrantedRule(Document):
+    """A rule that is for the node that asks."""
+
+    rule: str
+    what: str = Field(description="Which tasks it fits.")
+    most: str = Field(description="How much they may have.")
+    left: tuple[QuotaLeft, ...] = ()
+
+
+class GrantedLimits(Document):
+    """The limits of a host for the node that asks: rules in their order, then caps of targets."""
+
+    node: str
+    rules: tuple[GrantedRule, ...]
+    caps: tuple[str, ...] = Field((), description="What one target gets, of all nodes together.")
+
+
 class ShownLimits(Document):
     """The limits of this host that are in force, and whether its file could be read last."""
 
@@ -40,16 +67,9 @@ class ShownLimits(Document):
         description="Open tasks of other nodes that the present limits refuse: they get no time."
     )
     text: str = Field(description="The limits, as in the file.")
-
-
-class QuotaLeft(Document):
-    """A quota in its present period, and what is left of it."""
-
-    name: str = Field(description="The rule or the cap.")
-    quota: str = Field(description="The quota in words, such as 24 runs per day.")
-    used: str
-    left: str
-    free_at: Instant = Field(description="When the next period begins.")
+    given: tuple[GrantedLimits, ...] = Field(
+        (), description="For each other node that is known here, what it may have and has used."
+    )
 
 
 class LimitTrialRequest(Document):
@@ -71,20 +91,3 @@ class LimitTrial(Document):
     refusal: TaskLimit | None = None
     counted_priority: int = Field(description="The priority as which that of the task counts here.")
     left: tuple[QuotaLeft, ...] = ()
-
-
-class GrantedRule(Document):
-    """A rule that is for the node that asks."""
-
-    rule: str
-    what: str = Field(description="Which tasks it fits.")
-    most: str = Field(description="How much they may have.")
-    left: tuple[QuotaLeft, ...] = ()
-
-
-class GrantedLimits(Document):
-    """The limits of a host for the node that asks: rules in their order, then caps of targets."""
-
-    node: str
-    rules: tuple[GrantedRule, ...]
-    caps: tuple[str, ...] = Field((), description="What one target gets, of all nodes together.")
