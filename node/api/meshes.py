@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from uuid import UUID
 
 from aiohttp import web
+from pydantic import ValidationError
 
 from node.api import requests, responses
 from node.api.routing import (
@@ -30,13 +32,16 @@ from node.model.wire.meshes import (
     Mesh,
     MeshDelivery,
     MeshPair,
+    MeshResult,
     MeshTask,
+    Threshold,
 )
+from node.model.wire.runs import MetricView
 from node.model.wire.tasks import Schedule
 from node.service import NodeService
 from node.store import meshes
 from node.store.database import Connection
-from node.store.meshes import MeshKey, MeshTaskCounts, SlotOutcome
+from node.store.meshes import LatestResult, MeshKey, MeshTaskCounts, SlotOutcome
 
 
 async def list_(request: web.Request) -> web.StreamResponse:
@@ -143,32 +148,63 @@ async def pairs(request: web.Request) -> web.StreamResponse:
         if not await meshes.exists(connection, name, only):
             raise NotFound(_none(name))
         if worst:
-            return responses.many(await _worst(connection, name, span, size, only), None)
+            return responses.many(await _worst(node, connection, name, span, size, only), None)
         keys = await meshes.keys(connection, name, after, size, only)
         outcomes: dict[str, list[SlotOutcome]] = {}
+        latest: dict[str, LatestResult] = {}
         if keys:
-            ends = keys[0].key, keys[-1].key
+            ends, named = (keys[0].key, keys[-1].key), [each.key for each in keys]
             outcomes = await meshes.outcomes_of(connection, name, span, ends, only)
-    every = [_pair(each, outcomes.get(each.key, ())) for each in keys]
+            latest = await meshes.latest_of(connection, name, named, span[1], only)
+    every = [_pair(node, each, outcomes.get(each.key, ()), latest.get(each.key)) for each in keys]
     shown = [pair for pair in every if pair.state in OPEN or pair.due or pair.open]
     return responses.many(shown, keys[-1].key if len(keys) == size else None)
 
 
 async def _worst(
-    connection: Connection, name: str, span: tuple[int, int], size: int, only: str | None
+    node: NodeService,
+    connection: Connection,
+    name: str,
+    span: tuple[int, int],
+    size: int,
+    only: str | None,
 ) -> list[MeshPair]:
     keys = await meshes.worst_keys(connection, name, span, size, only)
     newest = await meshes.newest_of(connection, name, keys, only)
+    latest = await meshes.latest_of(connection, name, keys, span[1], only)
     shown = []
     for key in keys:
         outcomes = await meshes.outcomes_of(connection, name, span, (key, key), only)
         if key in newest:
-            shown.append(_pair(newest[key], outcomes.get(key, ())))
+            shown.append(_pair(node, newest[key], outcomes.get(key, ()), latest.get(key)))
     return shown
 
 
-def _pair(key: MeshKey, outcomes: Iterable[SlotOutcome]) -> MeshPair:
-    return MeshPair(**vars(key), **dict(_delivery(outcomes)))
+def _pair(
+    node: NodeService, key: MeshKey, outcomes: Iterable[SlotOutcome], latest: LatestResult | None
+) -> MeshPair:
+    told = {**vars(key), "thresholds": dict(_thresholds(key.thresholds))}
+    return MeshPair(**told, **dict(_delivery(outcomes)), latest=_result(node, latest))
+
+
+def _thresholds(written: Any) -> Iterator[tuple[str, Threshold]]:
+    """Yield what a reference has of thresholds; a task of a mesh file has them as it should."""
+    for name, each in written.items() if isinstance(written, Mapping) else ():
+        with contextlib.suppress(ValidationError):
+            yield name, Threshold.model_validate(each)
+
+
+def _result(node: NodeService, latest: LatestResult | None) -> MeshResult | None:
+    if latest is None:
+        return None
+    metrics = node.capabilities.metrics(latest.test, latest.result)
+    return MeshResult(
+        run=latest.run,
+        ends_at=latest.ends_at,
+        summary=latest.summary,
+        verdict=latest.verdict,
+        metrics=tuple(MetricView(**vars(metric)) for metric in metrics),
+    )
 
 
 async def tasks(request: web.Request) -> web.StreamResponse:
@@ -277,7 +313,7 @@ ROUTES = (
         "GET",
         "/v1/meshes/{name}/pairs",
         pairs,
-        "List what each pair of a mesh has delivered, and why the rest is missing",
+        "List what each pair of a mesh has delivered, why the rest is missing, and its result",
         answer=MeshPair,
         listed=True,
         query=(*_SPAN, _ORDER, LIMIT, CURSOR_BY_KEY),

@@ -229,16 +229,25 @@ def _edit(
         patch["archives"] = [dict(archive) for archive in wanted.archives]
         before["archives"] = None if archived is None else "others"
         after["archives"] = [archive["archiver"] for archive in wanted.archives]
+    thresholds = (task.reference or {}).get("thresholds", {})
+    if thresholds != wanted.thresholds:
+        before["thresholds"], after["thresholds"] = map(_told, (thresholds, wanted.thresholds))
     if task.reference != wanted.reference(task.key):
         patch["reference"] = _replaced(task.reference, wanted.reference(task.key))
     return Edit(task, pair, {**patch, "revision": task.revision}, tuple(differences(before, after)))
 
 
+def _told(thresholds: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """Return thresholds in words: ``loss 0.001 / 0.01``."""
+    return [f"{name} {each['fair']:g} / {each['bad']:g}" for name, each in thresholds.items()]
+
+
 def _replaced(old: Any, new: Mapping[str, Any]) -> dict[str, Any]:
     """Return the merge patch that replaces the old object completely."""
-    moments = new.get("moments", {})
     removed = dict.fromkeys(set(old) - set(new))
-    if isinstance(old.get("moments"), Mapping) and moments:
-        moments = {**dict.fromkeys(set(old["moments"]) - set(moments)), **moments}
-        return {**removed, **new, "moments": moments}
-    return {**removed, **new}
+    nested = {
+        name: {**dict.fromkeys(set(old[name]) - set(value)), **value}
+        for name, value in new.items()
+        if isinstance(value, Mapping) and isinstance(old.get(name), Mapping)
+    }
+    return {**removed, **new, **nested}

@@ -16,6 +16,7 @@ from node.model.contexts import ContextWord
 from node.model.errors import FieldFault, InvalidDocument
 from node.model.wire.archives import ArchiveChoice
 from node.model.wire.fields import FROM_OUTSIDE, KIND, Document, Host, Name
+from node.model.wire.meshes import THRESHOLDS_MAX, FigureName, Threshold
 from node.model.wire.pools import Match
 from node.model.wire.tasks import (
     ARCHIVES_MAX,
@@ -122,6 +123,13 @@ class Measure(Document):
     contexts: dict[Host, ContextWord] = Field(
         default_factory=dict,
         description="Where on its host a node measures, by the node's name, if not as usual.",
+    )
+    thresholds: dict[FigureName, Threshold] = Field(
+        default_factory=dict,
+        max_length=THRESHOLDS_MAX,
+        description="From which values on results are fair or bad, by the name of the figure: for "
+        "eyes only, nothing is decided by it.",
+        examples=[{"rtt_median_ms": {"fair": 50, "bad": 100}}],
     )
 
     @property

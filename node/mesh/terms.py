@@ -57,6 +57,8 @@ class MeshEntryTerms:
     """Destinations of results, besides the node's own archives."""
     contexts: Mapping[str, str] = field(default_factory=dict)
     """The places on their hosts from which nodes measure, by name, if not as usual."""
+    thresholds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """From which values on results are fair or bad, by the name of the figure."""
     far_takes_part: bool = True
     """True if the dest takes part: a far end that must be named in the spec is only a target."""
     depth: int = 0
@@ -96,6 +98,8 @@ class MeshEntryTerms:
             reference["archives"] = checksum(self.archives)
         if contexts := self.contexts_of(*key.split("/")[1:]):
             reference["contexts"] = contexts
+        if self.thresholds:
+            reference["thresholds"] = dict(self.thresholds)
         return {**reference, "moments": dict(self.moments)} if self.moments else reference
 
     def contexts_of(self, source: str, dest: str) -> dict[str, str]:
@@ -198,6 +202,7 @@ def _terms_of(
             for name in measure.archives
         ),
         contexts=measure.contexts,
+        thresholds={name: dict(each) for name, each in measure.thresholds.items()},
         far_takes_part="dest" not in schemas[test.type].get("required", ()),
         depth=depth,
     )

@@ -37,6 +37,20 @@ class MeshKey:
     dest: str
     test: str
     state: str
+    thresholds: Any = None
+    """Thresholds of its reference, unchecked: anybody may post a task with any reference."""
+
+
+@dataclass(frozen=True)
+class LatestResult:
+    """The latest result of a key."""
+
+    test: str
+    run: UUID
+    ends_at: int
+    summary: str | None
+    verdict: str | None
+    result: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -106,6 +120,18 @@ async def newest_of(
     """Return these keys of a mesh, each with its newest task."""
     rows = await connection.fetch(_SQL["newest_of_keys"], mesh, keys, requester)
     return {row[0]: MeshKey(*row) for row in rows}
+
+
+async def latest_of(
+    connection: Connection,
+    mesh: str,
+    keys: Sequence[str],
+    before: int,
+    requester: str | None = None,
+) -> dict[str, LatestResult]:
+    """Return by key the latest result of these keys of a mesh before an instant, if any."""
+    rows = await connection.fetch(_SQL["latest_of_keys"], mesh, list(keys), before, requester)
+    return {row[0]: LatestResult(*row[1:]) for row in map(tuple, rows)}
 
 
 async def sum_up(connection: Connection, at_most: int) -> int:

@@ -56,9 +56,9 @@ export function wordsOf(name) {
   return name.replace(/_(?:ms|bps)$/u, "").replaceAll("_", " ");
 }
 
-/** Formats a value with its unit: 941300000 bit/s is "941 Mb/s", 0.0125 of 1 is "1.25 %". */
+/** Formats a value with its unit: 941300000 bit/s is "941 Mb/s", 0.0125 of 1 is "1.25 %", a status of 200 is "200". */
 export function valueText(value, unit) {
-  if (unit === "1") return `${digits(100 * value)} %`;
+  if (unit === "1") return value > 1 ? digits(value) : `${digits(100 * value)} %`;
   if (unit !== "bit/s") return `${digits(value)} ${unit}`;
   const [factor, prefix] = /** @type {[number, string]} */ (PREFIXES.find(([least]) => value >= least) ?? [1, ""]);
   return `${digits(value / factor)} ${prefix}b/s`;

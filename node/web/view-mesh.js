@@ -11,12 +11,15 @@ export function open(box, { api, model, actions, caller, tools }) {
   const offer = () => (button.hidden = !may(caller(), "run"));
   tools.replaceChildren(button);
   offer();
+  // The figure that is shown of each entry.
+  const figures = new Map();
   async function drawOne(name) {
     const found = await fetchMesh(api, name);
     if (place().mesh !== name || !box.isConnected) return;
     setHeading(`Mesh ${name}`);
     setCall(`/v1/meshes/${name}/pairs`);
-    drawMesh(box, found, model.now());
+    const redraw = () => drawMesh(box, found, { now: model.now(), figures, redraw });
+    redraw();
   }
   async function drawAll() {
     const { items } = await api.get(MESHES_PATH);

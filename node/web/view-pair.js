@@ -32,8 +32,15 @@ export function open(box, { api, model, tools }) {
     signature = "";
     return fetch();
   };
+  // The colours of a plot are those of its moment: it is drawn anew at once, without asking the node.
+  /** @type {any[] | null} */
+  let drawn = null;
+  const recolour = () => {
+    signature = "";
+    return drawn && drawPair(drawn[0], drawn[1]);
+  };
   const scheme = matchMedia("(prefers-color-scheme: dark)");
-  scheme.addEventListener("change", redraw);
+  scheme.addEventListener("change", recolour);
 
   async function fetch() {
     const { source, dest, span } = place();
@@ -52,6 +59,7 @@ export function open(box, { api, model, tools }) {
 
   function drawPairs(pairs) {
     close();
+    drawn = null;
     setHeading("Pairs");
     setCall(TASKS_PATH);
     tools.replaceChildren();
@@ -69,6 +77,7 @@ export function open(box, { api, model, tools }) {
   }
 
   function drawPair(runs, { source, dest, from, to, span, own }) {
+    drawn = [runs, { source, dest, from, to, span, own }];
     setHeading(`${source} ⇄ ${dest}`);
     setCall(`/v1/runs?participant=${encodeURIComponent(source)}&target=${encodeURIComponent(dest)}`);
     drawTools({ source, dest, span });
@@ -129,7 +138,7 @@ export function open(box, { api, model, tools }) {
     close() {
       close();
       delete tools.dataset.pair;
-      scheme.removeEventListener("change", redraw);
+      scheme.removeEventListener("change", recolour);
     },
   };
 }

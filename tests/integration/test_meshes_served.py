@@ -262,6 +262,36 @@ async def test_any_lives_are_counted_once(a: Asker, clock: ManualClock) -> None:
         assert mesh["delivery"][figure] == sum(pair[figure] for pair in pairs)
 
 
+async def test_a_pair_has_its_latest_result_and_thresholds(a: Asker, clock: ManualClock) -> None:
+    """A pair has the figures of its latest result, of all its tasks, and the file's thresholds."""
+    thresholds = {"idle_ms": {"fair": 100, "bad": 200}, "none": {"fair": 1, "bad": 1}, "odd": 7}
+    before = await _task(a, "x/a/b", thresholds=5)
+    await _run(a, before, 1, "finished")
+    await a.ask("DELETE", f"/v1/tasks/{before}")
+    clock._now += times.SECOND
+    task = await _task(a, "x/a/b", thresholds=thresholds)
+    await _task(a, "x/b/a")
+    for hour, state in enumerate(("finished", "finished", "failed"), 2):
+        await _run(a, task, hour, state)
+    await a.rows(
+        "UPDATE run SET summary = $1, result = jsonb_build_object('participants', 1, "
+        "'duration_ms', 1000 * extract(HOUR FROM slot)) WHERE state = 'finished'",
+        "idled",
+    )
+    clock._now = START + 9 * times.HOUR
+    for order in ("key", "worst"):
+        _, page = await a.ask("GET", f"/v1/meshes/lab/pairs?order={order}")
+        pair, *others = page["items"]
+        assert pair["thresholds"] == {"idle_ms": {"fair": 100, "bad": 200}}
+        ended = START + 3 * times.HOUR + times.SECOND
+        assert times.parse_instant(pair["latest"]["ends_at"]) == ended
+        hour = times.to_datetime(START + 3 * times.HOUR).hour
+        assert [(m["name"], m["value"]) for m in pair["latest"]["metrics"]] == [
+            ("idle_ms", 1000 * hour)
+        ]
+        assert [other["latest"] for other in others] == [None] * (order == "key")
+
+
 async def test_a_page_of_pairs_does_not_count_the_mesh(
     a: Asker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -286,6 +316,7 @@ async def test_a_page_of_a_large_mesh_reads_what_is_its_own(a: Asker) -> None:
         "mesh_keys": ("lab", "x/a/n15", 50, None),
         "mesh_tasks": ("lab", "x/a/n15", START, UUID(int=0), 50, None),
         "mesh_outcomes_of": ("lab", START, until, "x/a/n500", "x/a/n549", None),
+        "latest_of_keys": ("lab", [f"x/a/n{number}" for number in range(500, 550)], until, None),
     }
     for summed_up, (name, arguments) in product((False, True), queries.items()):
         if summed_up:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, Self
 from uuid import UUID
 
-from pydantic import Field
+from pydantic import Field, FiniteFloat, StringConstraints, model_validator
 
 from node.model.classes import SchedulingClass
 from node.model.wire.fields import Document, Duration, Instant
+from node.model.wire.runs import MetricView
 from node.model.wire.tasks import Dependency, ScheduleTimes
 
 FILE_MAX = 500_000
@@ -17,6 +18,30 @@ FILE_MAX = 500_000
 
 CAUSES_MAX = 20
 """Maximum number of causes listed, most frequent first."""
+
+THRESHOLDS_MAX = 20
+"""Maximum number of figures of an entry of a mesh file that have thresholds."""
+
+FigureName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
+
+
+class Threshold(Document):
+    """The values of a figure from which on a result is fair, and from which on it is bad.
+
+    If ``bad`` is less than ``fair``, smaller values are worse.
+    """
+
+    fair: FiniteFloat = Field(description="From this value on a result is only fair.")
+    bad: FiniteFloat = Field(
+        description="From this value on a result is bad; below `fair` if smaller values are worse."
+    )
+
+    @model_validator(mode="after")
+    def _tells_which_is_worse(self) -> Self:
+        if self.fair == self.bad:
+            msg = "fair and bad are the same, so that nobody knows which values are worse"
+            raise ValueError(msg)
+        return self
 
 
 class Cause(Document):
@@ -60,6 +85,16 @@ class MeshDelivery(Mesh):
     delivery: Delivery
 
 
+class MeshResult(Document):
+    """The latest result of a pair."""
+
+    run: UUID
+    ends_at: Instant
+    summary: str | None
+    verdict: str | None = Field(description="Whether anything on the hosts has changed the result.")
+    metrics: tuple[MetricView, ...] = Field(description="Its figures, the most important first.")
+
+
 class MeshPair(Delivery):
     """The outcome of the runs of a mesh's task and of its predecessors with the same key."""
 
@@ -68,6 +103,14 @@ class MeshPair(Delivery):
     source: str
     dest: str
     state: str = Field(description="The state of the newest task with this key.")
+    thresholds: dict[str, Threshold] = Field(
+        default_factory=dict, description="Those of the mesh file, by the name of the figure."
+    )
+    latest: MeshResult | None = Field(
+        None,
+        description="Its latest result before the end of the period; null if none of the latest "
+        "300 runs of its tasks has one.",
+    )
 
 
 class MeshTask(Document):

@@ -55,12 +55,14 @@ LIMIT $5;
 
 -- mesh_keys --
 -- The keys of a mesh in their order, each with its newest task.
-SELECT DISTINCT ON (key) key, source, dest, test, state
+SELECT DISTINCT ON (mesh_task.key)
+    mesh_task.key, mesh_task.source, mesh_task.dest, mesh_task.test, mesh_task.state, task.reference -> 'thresholds' AS thresholds
 FROM mesh_task
+INNER JOIN task ON mesh_task.task_id = task.id
 WHERE
-    mesh = $1 AND key >= coalesce($2::text, '') AND ($2 IS NULL OR key > $2)
-    AND ($4::text IS NULL OR requester = $4)
-ORDER BY key, created_at DESC, task_id DESC
+    mesh_task.mesh = $1 AND mesh_task.key >= coalesce($2::text, '') AND ($2 IS NULL OR mesh_task.key > $2)
+    AND ($4::text IS NULL OR mesh_task.requester = $4)
+ORDER BY mesh_task.key, mesh_task.created_at DESC, mesh_task.task_id DESC
 LIMIT $3;
 
 -- mesh_outcomes --
@@ -172,10 +174,39 @@ ORDER BY coalesce(sum(slots) FILTER (WHERE state = 'finished'), 0)::double preci
 LIMIT $4;
 
 -- newest_of_keys --
-SELECT DISTINCT ON (key) key, source, dest, test, state
+SELECT DISTINCT ON (mesh_task.key)
+    mesh_task.key, mesh_task.source, mesh_task.dest, mesh_task.test, mesh_task.state, task.reference -> 'thresholds' AS thresholds
 FROM mesh_task
-WHERE mesh = $1 AND key = ANY($2::text []) AND ($3::text IS NULL OR requester = $3)
-ORDER BY key, created_at DESC, task_id DESC;
+INNER JOIN task ON mesh_task.task_id = task.id
+WHERE mesh_task.mesh = $1 AND mesh_task.key = ANY($2::text []) AND ($3::text IS NULL OR mesh_task.requester = $3)
+ORDER BY mesh_task.key, mesh_task.created_at DESC, mesh_task.task_id DESC;
+
+-- latest_of_keys --
+-- The latest result of each key before an instant, among the last runs of each of its tasks: a task that has failed for weeks
+-- is not read back to its beginning.
+SELECT DISTINCT ON (wanted.key)
+    wanted.key, own.test, latest.id, latest.ends_at, latest.summary, latest.verdict, latest.result
+FROM unnest($2::text []) AS wanted (key)
+CROSS JOIN LATERAL (
+    SELECT mesh_task.task_id, mesh_task.test
+    FROM mesh_task
+    WHERE mesh_task.mesh = $1 AND mesh_task.key = wanted.key AND ($4::text IS NULL OR mesh_task.requester = $4)
+    OFFSET 0
+) AS own
+CROSS JOIN LATERAL (
+    SELECT newest.*
+    FROM (
+        SELECT run.id, run.slot, run.ends_at, run.state, run.summary, run.verdict, run.result
+        FROM run
+        WHERE run.task_id = own.task_id AND run.slot < $3::timestamptz
+        ORDER BY run.slot DESC, run.attempt DESC
+        LIMIT 300
+    ) AS newest
+    WHERE newest.state = 'finished' AND newest.result IS NOT NULL
+    ORDER BY newest.slot DESC
+    LIMIT 1
+) AS latest
+ORDER BY wanted.key, latest.ends_at DESC;
 
 -- sum_up_hours --
 -- Sums up the hours of tasks whose slots have changed, and returns how many changes that were. One process at a time does

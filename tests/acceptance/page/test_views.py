@@ -27,7 +27,7 @@ UPLOT = "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f"
 
 VIEWS = {
     "overview": ("", "document.querySelector('#last table')"),
-    "mesh": ("mesh=views", "document.querySelector('#mesh-view td.good a')"),
+    "mesh": ("mesh=views", "document.querySelector('#mesh-view td b a')"),
     "pair": (
         "view=pair&source=a&dest=b",
         "document.querySelectorAll('#pair-view .u-legend tr').length > 2",
@@ -37,7 +37,10 @@ VIEWS = {
         "/ [1-9]\\d* b · normal/.test(document.querySelector('#timeline-view canvas').ariaLabel)",
     ),
     "tasks": ("view=tasks", "document.querySelector('#tasks table')"),
-    "nodes": ("view=nodes", "document.querySelectorAll('#node-list tbody tr').length === 3"),
+    "nodes": (
+        "view=nodes",
+        "document.getElementById('node-list').innerText.match(/ on \\d+ processor/g).length === 3",
+    ),
     "capacity": ("view=capacity", "document.querySelector('.heat td.current')"),
     "limits": ("view=limits", "document.querySelectorAll('#limits tbody tr').length === 2"),
     "campaigns": ("view=campaigns", "document.querySelector('#campaigns table')"),
@@ -218,10 +221,17 @@ async def test_a_dragged_run_moves_its_task(browser: str, a: Outsider, free_hour
     starts = datetime.fromisoformat(run["starts_at"])
     async with two_hours(browser, a, begin) as (page, pixel_s):
         await page.until(f"{CANVAS}.ariaLabel.includes(': 1 exclusive')")
+        await page.evaluate(f"{CANVAS}.focus()")
+        await page.press("ArrowRight")
+        await page.call("Input.dispatchKeyEvent", type="keyDown", key="w", text="w")
+        await page.until(f"{FORM}.innerText.includes('Nothing is changed yet.')")
+        assert "idle" in await page.text("#act-title")
+        await page.press("Escape")
         x = NAMES_PX + ((starts - begin).total_seconds() + 120) / pixel_s
         await drag(page, x, LANE_PX, 200, shift=True)
         await page.until(f"{FORM}.innerText.includes('Would be changed')")
-        await page.until(f"{FORM}.innerText.includes('Its plan')")
+        await page.until(f"{FORM}.innerText.includes('were freed')")
+        await page.until(f"{FORM}.innerText.includes('Starts')")
         assert await violations(page) == []
         (PICTURES / "what-if-moved.png").write_bytes(await page.picture())
         assert (await a.get(path))["revision"] == task["revision"]
@@ -244,6 +254,9 @@ async def test_a_word_finds_runs_and_their_causes(browser: str, a: Outsider, b: 
         await page.press("Enter")
         await page.until("document.querySelectorAll('.runs tbody tr').length === 1")
         assert run["summary"] in await page.text(".runs")
+        await page.evaluate("location.hash = 'view=search&q=refused+http'")
+        found = "document.querySelector('#search-view .causes')?.innerText"
+        await page.until(f"{found}?.includes('refused') && !{found}.includes('latency')")
         assert page.complaints() == []
 
 

@@ -88,6 +88,25 @@ def test_applying_again_changes_nothing_until_an_archive_is_another() -> None:
     assert all(edit.patch["archives"] == [] for edit in cleared.edit)
 
 
+def test_thresholds_are_in_the_reference_and_edited_there() -> None:
+    """Thresholds of an entry are in the reference of its tasks; an edit tells what has changed."""
+    written = "thresholds = { loss = { fair = 0.01, bad = 0.05 }, hops = { fair = 9, bad = 20 } }\n"
+    begin = 'shape = "each"\nmembers = ["a", "b"]\n'
+    document = a_mesh(ARCHIVED.replace(begin, begin + written))
+    existing = everything(document)
+    assert compare(pairs_of(document), all_terms(document), existing).nothing
+    reference = next(task.reference for task in existing if task.key == "name/a/a")
+    assert reference["thresholds"]["loss"] == {"fair": 0.01, "bad": 0.05}
+    other = written.replace("0.05", "0.1").partition(", hops")[0] + " }\n"
+    changed = a_mesh(ARCHIVED.replace(begin, begin + other))
+    edits = compare(pairs_of(changed), all_terms(changed), existing).edit
+    told = "thresholds loss 0.01 / 0.05, hops 9 / 20 → loss 0.01 / 0.1"
+    assert [edit.differences for edit in edits] == [(told,), (told,)]
+    assert set(edits[0].patch) == {"reference", "revision"}
+    after = merged(reference, edits[0].patch["reference"])
+    assert after["thresholds"] == {"loss": {"fair": 0.01, "bad": 0.1}}
+
+
 def test_a_task_is_made_anew_when_it_measures_from_elsewhere() -> None:
     """A context cannot be edited, so the task ends and another one is created."""
     other = a_mesh(ARCHIVED.replace("namespace:wa", "namespace:wb"))
