@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from node.model.errors import InvalidDocument
-from node.model.times import MINUTE, SECOND
+from node.model.times import SECOND
 from node.model.wire.tasks import PRIORITY_MAX, ScheduleDocument
 from node.pscheduler import times
 from node.pscheduler.refusals import Refusal, impossible, invalid
@@ -19,8 +19,9 @@ SCHEDULE_SCHEMA_MAX = 2
 SOONEST, SOONEST_EXACTLY = 2 * SECOND, 5 * SECOND
 """The time until the first run of a task that is to start at once; the latter if it may not slip,
 so that there is time to agree with all participants."""
-AT_ONCE = MINUTE
-"""The slip of a single run that is to start at once: on a busy host it takes a while to arrange."""
+AT_ONCE = 30 * SECOND
+"""The slip of a single run that is to start at once, if its task says nothing of slip: on a busy
+host it takes a while to arrange. Whoever asks for the first run waits for longer."""
 
 _WHOLE_MAX = 2**63 - 1
 
@@ -177,8 +178,8 @@ def require_schema(document: Document, highest: int) -> None:
 def schedule_of(terms: Document, slip: int, now: int) -> ScheduleDocument:
     """Return our schedule for one of pScheduler, with nothing left to our defaults.
 
-    A task without a start starts at once, within a minute if it may not slip. One without
-    repetition has a single run, and starts it before ``until``.
+    A task without a start starts at once. One without repetition has a single run, and starts it
+    before ``until``.
 
     :raises Refusal: 400, a member has no valid value.
     """
@@ -187,8 +188,8 @@ def schedule_of(terms: Document, slip: int, now: int) -> ScheduleDocument:
     repeat, cron = _duration(terms, "repeat"), terms.get("repeat-cron")
     repeats = repeat is not None or cron is not None
     random = slip > 0 and terms.get("sliprand", False)
-    if start is None and not repeats:
-        slip = max(slip, AT_ONCE)
+    if start is None and not repeats and "slip" not in terms:
+        slip = AT_ONCE
     ahead = SOONEST if slip >= SOONEST_EXACTLY else SOONEST_EXACTLY
     soonest = times.rounded_up(now + ahead)
     if repeat is not None and cron is not None:

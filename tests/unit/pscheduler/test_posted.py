@@ -28,11 +28,12 @@ def scheduled(**terms: Any) -> dict[str, Any]:
 
 
 def test_a_schedule_leaves_nothing_to_our_defaults() -> None:
-    """A task without a start starts soon, in whole seconds; a single run within a minute."""
+    """A task without a start starts soon, in whole seconds; a single run within half a minute."""
     soon = START + 5 * SECOND
     assert scheduled(repeat="PT1H", sliprand=True) == {"start": soon, "repeat": HOUR, "slip": 0}
     assert scheduled(start="PT1M") == {"start": START + MINUTE, "slip": 0}
-    assert scheduled(sliprand=True) == {"start": START + 2 * SECOND, "slip": MINUTE}
+    assert scheduled(slip="PT0S") == {"start": soon, "slip": 0}
+    assert scheduled(sliprand=True) == {"start": START + 2 * SECOND, "slip": 30 * SECOND}
     assert scheduled(slip="PT5M") == {"start": START + 2 * SECOND, "slip": 5 * MINUTE}
 
 
