@@ -328,7 +328,7 @@ class Settings(BaseSettings):
     pscheduler_listen: str | None = Field(
         None,
         description="HOST:PORT where clients and nodes of pScheduler are served, over TLS; their "
-        "port is 443. Not at all by default.",
+        "port is 443, and `*` all addresses, IPv6 as well. Not at all by default.",
     )
     pscheduler_allow: str | None = Field(
         None,
@@ -475,12 +475,12 @@ class Settings(BaseSettings):
         return _networks(self.targets)
 
     @property
-    def pscheduler_address(self) -> tuple[str, int] | None:
-        """Host and port of ``pscheduler_listen``; None if it is not set."""
+    def pscheduler_address(self) -> tuple[str | None, int] | None:
+        """Host and port of ``pscheduler_listen``, a host of None is all; None if it is not set."""
         if self.pscheduler_listen is None:
             return None
         host, _, port = self.pscheduler_listen.rpartition(":")
-        return host.strip("[]"), int(port)
+        return None if host == "*" else host.strip("[]"), int(port)
 
     @property
     def pscheduler_writers(self) -> tuple[Network, ...] | None:

@@ -49,7 +49,7 @@ async def listening(node: NodeService) -> AsyncIterator[None]:
 
 
 async def _listen(
-    serving: web.AppRunner, node: NodeService, host: str, port: int
+    serving: web.AppRunner, node: NodeService, host: str | None, port: int
 ) -> asyncio.Server:
     settings = node.settings
     limits = ConnectionLimits(

@@ -33,7 +33,7 @@ async def node(
     """A node with the façade; nothing is planned or measured."""
     limits = tmp_path / "limits.toml"
     limits.write_text(LIMITS)
-    dsn, place = await new_database(), f"127.0.0.1:{free_port()}"
+    dsn, place = await new_database(), f"*:{free_port()}"
     settings = {"pscheduler_listen": place, "pscheduler_read": "192.0.2.0/24", "limits": limits}
     async with (
         asker("a", dsn, clock, tmp_path, tls=True, **settings) as served,
@@ -56,9 +56,10 @@ duration_max = "PT5M"
 """
 
 
-def command_of(node: Asker) -> CommandLine:
-    """Return the command line of a client on this host."""
-    return CommandLine(node.node.settings.pscheduler_listen or "")
+def command_of(node: Asker, host: str = "127.0.0.1") -> CommandLine:
+    """Return the command line of a client on this host, which reaches the node by an address."""
+    port = (node.node.settings.pscheduler_listen or "").rpartition(":")[2]
+    return CommandLine(f"{host}:{port}")
 
 
 async def posted(command: CommandLine, **changes: Any) -> str:
@@ -92,6 +93,7 @@ def test_addresses_have_the_rights_of_their_networks() -> None:
 
 async def test_limits_of_users_apply(node: Asker) -> None:
     """A client's address is a user of the limits, and the refusal says what they allow."""
+    assert "is alive" in await command_of(node, "[::1]").ping()
     command = command_of(node)
     await posted(command)
     long = {"type": "idle", "spec": {"duration": "PT1H"}}
