@@ -347,7 +347,7 @@ async def schedule(request: web.Request) -> web.StreamResponse:
     if "resolution" in request.query:
         return await _summed(request)
     node = request.app[NODE]
-    others = ("as_of",) if "as_of" in request.query else ("class",)
+    others = ("as_of",) if "as_of" in request.query else ("class", "participant")
     requests.only(request, "from", "to", "requester", "limit", "cursor", "fields", *others)
     only = requests.fields(request, ScheduleEntry)
     now, after = node.clock.now(), requests.cursor(request)
@@ -368,6 +368,7 @@ async def schedule(request: web.Request) -> web.StreamResponse:
                     requester=requester,
                     limit=limit,
                     classes=requests.choices(request, "class", CLASSES),
+                    participant=requests.text(request, "participant"),
                 ),
             )
         else:
@@ -397,7 +398,7 @@ def _with_items(only: Collection[str] | None) -> dict[str, Any] | None:
 async def _summed(request: web.Request) -> web.StreamResponse:
     """Answer with the pieces of the timeline."""
     node = request.app[NODE]
-    requests.only(request, "from", "to", "requester", "class", "resolution")
+    requests.only(request, "from", "to", "requester", "class", "participant", "resolution")
     now = node.clock.now()
     since, before = _span(request, now)
     resolution = requests.duration(request, "resolution") or before - since
@@ -409,6 +410,7 @@ async def _summed(request: web.Request) -> web.StreamResponse:
         before=before,
         requester=requests.requester(request),
         classes=requests.choices(request, "class", CLASSES),
+        participant=requests.text(request, "participant"),
     )
     async with node.database.connection() as connection:
         buckets = await runs.buckets(connection, wanted, resolution)
@@ -592,7 +594,7 @@ ROUTES = (
             Query("to", "Default: in six hours.", INSTANT),
             Query("as_of", "The timeline as it stood then, without reserved time.", INSTANT),
             REQUESTER,
-            Query("class", "Only of these classes, separated by commas.", words(CLASSES)),
+            *(query for query in MEASURED if query.name in {"class", "participant"}),
             Query(
                 "resolution",
                 "Answer with pieces of this length from the beginning on, in place of runs.",

@@ -80,7 +80,11 @@ async def capacity(
         raise click.UsageError("--to is not later than --from")
     if last - first > _PIECES_MAX * by:
         raise click.UsageError(f"more than {_PIECES_MAX} pieces; choose longer ones with --by")
+    nodes = (await session.reader.listed("/nodes", {})).items
+    with expected_members():
+        here = next(node["name"] for node in nodes if node["is_self"])
     query = {
+        "participant": here,
         "from": times.format_instant(first),
         "to": times.format_instant(last),
         "resolution": times.format_duration(by),

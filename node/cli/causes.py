@@ -26,10 +26,10 @@ READ_MAX = 5_000
 """Maximum number of runs that are read."""
 _PARTICULARS = re.compile(
     r"[0-9a-f]{8}-[0-9a-f-]{27}|\d{4}-\d\d-\d\dT[0-9:.]+Z|\bPT?\d[0-9WDHMST.]*\b"
-    r"|(?<=\s)\d[0-9.,]*",
+    r"|(?<=\s)\d(?:[0-9.,]*\d)?",
     re.ASCII,
 )
-"""The parts of a reason that differ from run to run, as in ``plain_cause`` of the database."""
+"""The parts of a reason that differ from run to run, much as in ``plain_cause`` of the database."""
 _NAMED = 3
 _DAY_AGO = Moment(offset=-times.DAY)
 

@@ -12,6 +12,7 @@ from node.cli.references import find_task, short
 from node.cli.retrying import PAUSES_S, RETRYABLE_ERRORS, announce_retry
 from node.cli.session import Session, asks_node
 from node.cli.times import clock_time
+from node.model import times
 
 if TYPE_CHECKING:
     from node.client.events import ServerEvent
@@ -128,7 +129,9 @@ def _print(session: Session, record: Record) -> None:
     output = session.output
     if output.format == "table":
         cells = filter(None, (column.text(record) for column in EVENT.columns))
-        output.text("  ".join([clock_time(session.clock.now()), *cells]))
+        heard = record.get("at")  # nodes of 0.2 do not tell it
+        instant = session.clock.now() if heard is None else times.parse_instant(heard)
+        output.text("  ".join([clock_time(instant), *cells]))
     elif output.format == "ids":
         output.many([record], EVENT)
     else:

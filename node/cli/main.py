@@ -79,7 +79,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "plan": ("node.cli.plans:plan_group", "Preview tasks and meshes; nothing is booked or stored."),
     "run": (
         "node.cli.runs:run_group",
-        "List, follow, cancel, export and verify runs, and read their results.",
+        "List, follow, repeat, cancel, export, verify runs; read results, and why there are none.",
     ),
     "schedule": (
         "node.cli.schedule:schedule",
@@ -107,7 +107,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "mesh": (
         "node.cli.meshes:mesh_group",
-        "Apply, list and remove meshes, and see what they deliver.",
+        "Plan, apply, import, follow, list and remove meshes, and see what they deliver.",
     ),
     "archive": (
         "node.cli.archives:archive_group",
@@ -115,7 +115,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "node": (
         "node.cli.nodes:node_group",
-        "List, add, introduce, remove, pardon, compare known nodes; set own attributes and shares.",
+        "List, add, introduce, remove, compare, pardon nodes; drain this one, set its attributes.",
     ),
     "status": (
         "node.cli.status:status",

@@ -42,7 +42,7 @@ _LATE = {
 
 @click.group("mesh", cls=CommandGroup, late=_LATE)
 def mesh_group() -> None:
-    """Apply, list and remove meshes, and see what they deliver."""
+    """Plan, apply, import, follow, list and remove meshes, and see what they deliver."""
 
 
 @mesh_group.command("list")

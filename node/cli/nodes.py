@@ -153,7 +153,7 @@ _LATE = {
 
 @click.group("node", cls=CommandGroup, late=_LATE)
 def node_group() -> None:
-    """List, add, introduce, remove, pardon, compare known nodes; set own attributes and shares."""
+    """List, add, introduce, remove, compare, pardon nodes; drain this one, set its attributes."""
 
 
 @node_group.command("list")

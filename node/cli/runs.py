@@ -35,12 +35,17 @@ if TYPE_CHECKING:
 
 def _outcome(run: Record) -> str:
     """Return the result or the reason, and the verdict if it is not clean."""
-    text = run["summary"] or run["reason"] or ""
+    text = run["summary"] or run["reason"] or _elsewhere(run)
     mark = f"{_MARKS['failed']} " if run["total_loss"] else ""
     if run["verdict"] in {None, "clean"}:
         return f"{mark}{text}"
     # A verdict explains a doubtful result, but not why a run failed, so it follows a reason.
     return f"{mark}{run['verdict']}: {text}" if run["summary"] else f"{text} ({run['verdict']})"
+
+
+def _elsewhere(run: Record) -> str:
+    """Return where the result of a run is that another node leads."""
+    return f"{run['lead']} has the result" if run["state"] == "finished" else ""
 
 
 RUN = RecordLayout(
@@ -72,7 +77,7 @@ _MARKS = {"finished": "✓", "failed": "✗", "missed": "✗", "unplaced": "✗"
 
 @click.group("run", cls=CommandGroup, late={"causes": "node.cli.causes:causes"})
 def run_group() -> None:
-    """List, follow, cancel, export and verify runs, and read their results."""
+    """List, follow, repeat, cancel, export, verify runs; read results, and why there are none."""
 
 
 RERUN = RecordLayout(columns=(), fields=("task", "headline"), empty="", key="task")

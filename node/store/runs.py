@@ -466,7 +466,14 @@ class Bucket:
 async def buckets(connection: Connection, wanted: RunFilter, resolution: int) -> list[Bucket]:
     """Return what the pieces of a span have, by start and class; empty ones are left out."""
     found: dict[tuple[int, str], Bucket] = {}
-    arguments = (wanted.since, wanted.before, resolution, wanted.requester, wanted.classes)
+    arguments = (
+        wanted.since,
+        wanted.before,
+        resolution,
+        wanted.requester,
+        wanted.classes,
+        wanted.participant,
+    )
     for row in await connection.fetch(_SQL["buckets"], *arguments):
         number, name = row["number"], row["lane"]
         bucket = found.setdefault((number, name), Bucket(number, name, {}))

@@ -123,6 +123,13 @@ async def test_a_resolution_sums_up_the_runs(node: Asker) -> None:
     assert sum(each["runs"]["failed"] for each in cut["buckets"]) == RUNS
     _, none = await node.ask("GET", f"{path}&resolution=PT5M&class=exclusive,normal")
     assert none["buckets"] == []
+    # Of runs between other nodes, which are led here, only those nodes have less time.
+    await node.rows("UPDATE run SET participant = NULL")
+    shares = {}
+    for name in ("", "&participant=a", "&participant=z"):
+        _, answer = await node.ask("GET", f"{path}&resolution=P1D{name}")
+        shares[name] = [(each["runs"]["failed"], each["busy"]) for each in answer["buckets"]]
+    assert shares == {"": [(RUNS, 0.0)], "&participant=a": [(RUNS, 0.0046)], "&participant=z": []}
     for wrong in ("PT1S", "PT0.1S", "P1M", "5"):
         assert (await node.ask("GET", f"{path}&resolution={wrong}"))[0] == 422
 

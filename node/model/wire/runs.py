@@ -224,8 +224,8 @@ class ScheduleBucket(Document):
     scheduling_class: SchedulingClass
     runs: dict[str, int] = Field(description="The number of runs that overlap it, by state.")
     busy: float = Field(
-        description="Its share, 0 to 1, in which at least one of them occupies time: they are held "
-        "or scheduled, or they ran."
+        description="Its share, 0 to 1, in which at least one of them occupies time of this node, "
+        "or of the participant that was asked for: they are held or scheduled, or they ran."
     )
 
 

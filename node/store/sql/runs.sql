@@ -514,25 +514,31 @@ ORDER BY run_gap.starts_at, run_gap.run_id;
 
 -- buckets --
 -- The span [$1, $2) in buckets of $3 microseconds: for each bucket and class how many runs it overlaps by state, and in a
--- row without a state for how many microseconds of it at least one of them occupies time.
+-- row without a state for how many microseconds of it at least one of them occupies time of this node; with $6, only runs of
+-- this participant, and its time.
 WITH shown AS (
-    SELECT scheduling_class::text AS lane, state, greatest(starts_at, $1) AS begins, least(ends_at, $2) AS ends, 1 AS slots
+    SELECT
+        scheduling_class::text AS lane, state, greatest(starts_at, $1) AS begins, least(ends_at, $2) AS ends, 1 AS slots,
+        ($6::text IS NOT NULL OR participant IS NOT NULL)
+        AND state NOT IN ('waiting', 'set-aside', 'missed', 'cancelled', 'displaced', 'unplaced') AS occupies
     FROM run_known
     WHERE
         ends_at > $1 AND starts_at > $1 - (SELECT max(run.ends_at - run.starts_at) FROM run) AND starts_at < $2
         AND ($4::text IS NULL OR requester = $4)
         AND ($5::text [] IS NULL OR scheduling_class::text = ANY($5))
+        AND ($6::text IS NULL OR $6 = ANY(participants))
     UNION ALL
-    SELECT scheduling_class::text, state, greatest(starts_at, $1), least(ends_at, $2), slots
+    SELECT scheduling_class::text, state, greatest(starts_at, $1), least(ends_at, $2), slots, FALSE
     FROM run_gap
     WHERE
         ends_at > $1 AND starts_at < $2 AND ($4::text IS NULL OR requester = $4)
         AND ($5::text [] IS NULL OR scheduling_class::text = ANY($5))
+        AND ($6::text IS NULL OR $6 = ANY(participants))
 ),
 
 cut AS (
     SELECT
-        shown.lane, shown.state, shown.slots, bucket.number,
+        shown.lane, shown.state, shown.slots, shown.occupies, bucket.number,
         tstzrange(
             greatest(shown.begins, $1 + bucket.number * $3::bigint * interval '1 us'),
             least(shown.ends, $1 + (bucket.number + 1) * $3::bigint * interval '1 us')
@@ -547,9 +553,7 @@ cut AS (
 summed AS (
     SELECT
         number, lane, state, sum(slots)::bigint AS runs,
-        range_agg(during) FILTER (
-            WHERE state NOT IN ('waiting', 'set-aside', 'missed', 'cancelled', 'displaced', 'unplaced')
-        ) AS busy
+        range_agg(during) FILTER (WHERE occupies) AS busy
     FROM cut
     GROUP BY GROUPING SETS ((number, lane, state), (number, lane))
 )

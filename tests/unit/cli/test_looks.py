@@ -46,7 +46,7 @@ def lost(number: int, **changes: Any) -> dict[str, Any]:
 
 def test_causes_have_no_particulars() -> None:
     """Runs with reasons that differ in times are one cause; a gap counts with its slots."""
-    away = "d cannot be reached since 2026-12-01T11:0{}:00Z: timed out after {} s"
+    away = "d cannot be reached since 2026-12-01T11:0{}:00Z: timed out after {} s, 5, 7.5"
     causes = by_cause(
         [
             lost(1, reason=away.format(1, 5)),
@@ -65,7 +65,7 @@ def test_causes_have_no_particulars() -> None:
     assert texts[:4] == [
         "2",
         "failed",
-        "d cannot be reached since …: timed out after … s",
+        "d cannot be reached since …: timed out after … s, …, …",
         "rtt  a → d, rtt  b → d",
     ]
     assert cause_lines(causes[2:], "  ")[0].startswith("  1 failed: no reason is known (latest ")
