@@ -67,7 +67,7 @@ def give_up_root(settings: Settings) -> tuple[Settings, OwnRunner | None]:
 
 @contextlib.contextmanager
 def acting_for(settings: Settings) -> Iterator[str | None]:
-    """Have the permissions of the services' account meanwhile, and yield its name.
+    """Have the permissions and the home of the services' account meanwhile, and yield its name.
 
     Yield None, and change nothing, if this process is not root, the node has a private Postgres,
     or its state directory is root's: Postgres knows the account by its name.
@@ -80,9 +80,15 @@ def acting_for(settings: Settings) -> Iterator[str | None]:
         yield None
         return
     name = pwd.getpwuid(owner.st_uid).pw_name
+    before = dict(os.environ)
+    _take_environment(name, settings.state_dir.absolute())
     os.environ.setdefault("PGUSER", name)  # clients of Postgres would take the real user's name
-    with as_account((owner.st_uid, owner.st_gid)):
-        yield name
+    try:
+        with as_account((owner.st_uid, owner.st_gid)):
+            yield name
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
 
 
 def _with_absolute_paths(settings: Settings) -> Settings:
@@ -237,6 +243,10 @@ def _become(settings: Settings, account: Account) -> None:
     os.chdir("/")
     confinement.change_rights(account, kept)
     confinement.forbid_new_privileges()
-    os.environ["HOME"] = str(settings.state_dir)
-    for name in ("USER", "LOGNAME"):
-        os.environ[name] = settings.account
+    _take_environment(settings.account, settings.state_dir)
+
+
+def _take_environment(name: str, home: Path) -> None:
+    """Let the environment name an account and its home, not root and root's."""
+    os.environ.update(HOME=str(home), USER=name, LOGNAME=name)
+    os.environ.pop("XDG_CONFIG_HOME", None)  # it follows from HOME

@@ -16,12 +16,14 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from node.cli.service_account import hand_over
+from node.cli.profiles import Profiles, read_profiles
+from node.cli.service_account import acting_for, hand_over
 from node.clock import SystemClock
 from node.execution import process
 from node.execution.process import RunningProcess
 from node.lab.nodes import module_environment
 from node.model.errors import HostError
+from node.settings import Settings
 from tests.support.patience import PATIENCE_S
 
 pytestmark = [
@@ -177,3 +179,25 @@ def test_a_directory_in_use_is_not_handed_over(state: Path) -> None:
         with pytest.raises(HostError, match="in use by another Parley"):
             hand_over(state, (1, 1))
     assert state.stat().st_uid == 0
+
+
+@pytest.mark.parametrize("named", ["HOME", "XDG_CONFIG_HOME"])
+def test_root_acts_for_an_account_at_home_there(
+    state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str
+) -> None:
+    """Commands of root do not look for its profiles, which the account may not read."""
+    entry = pwd.getpwnam("nobody")
+    state.mkdir()
+    os.chown(state, entry.pw_uid, entry.pw_gid)
+    config = tmp_path / (".config" if named == "HOME" else "") / "parley/config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text("broken")
+    tmp_path.chmod(0o700)
+    monkeypatch.setenv(named, str(tmp_path))
+    before = dict(os.environ)
+    settings = Settings(dsn="postgresql:///", state_dir=state)
+    with acting_for(settings) as account:
+        assert account == "nobody"
+        assert read_profiles() == Profiles(None, {})
+        assert (Path.home(), os.environ["USER"]) == (state, "nobody")
+    assert dict(os.environ) == before

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tomllib
 from pathlib import Path
 
@@ -101,19 +100,6 @@ def test_only_the_owner_may_read_tokens() -> None:
     config_path().chmod(0o644)
     with pytest.raises(click.UsageError, match="chmod 600"):
         read_profiles()
-
-
-def test_whoever_became_another_account_has_no_profiles(
-    monkeypatch: pytest.MonkeyPatch, home: Path
-) -> None:
-    """A file in the home of another user is none of its own; one at home is told."""
-    config_path().unlink()
-    config_path().mkdir()  # not even root can read it as a file
-    monkeypatch.setenv("HOME", str(home))
-    with pytest.raises(click.UsageError, match="cannot be read"):
-        read_profiles()
-    monkeypatch.setattr(os, "geteuid", lambda: home.stat().st_uid + 1)
-    assert read_profiles() == Profiles(None, {})
 
 
 def test_texts_survive_the_file() -> None:
