@@ -505,7 +505,6 @@ class NodeService:
             asyncio.create_task(self.outbox.run(), name="outbox"),
             asyncio.create_task(self.freed_time.run(), name="interest"),
             asyncio.create_task(self.audit.run(), name="audit"),
-            asyncio.create_task(self.ended_runs.run(), name="ended runs"),
         ]
         if self.foreign is not None:
             self._loops.append(asyncio.create_task(self.foreign.run(), name="foreign nodes"))
@@ -558,10 +557,13 @@ class NodeService:
         await self.clock_steps.note()
 
     def start_delivery(self) -> None:
-        """Start delivering results, and polling in pull mode; call this once the API answers.
+        """Start recording and delivering what ended, and polling in pull mode.
+
+        Call this once the API answers.
 
         A node whose database was restored compares with the others now that they reach it.
         """
+        self._loops.append(asyncio.create_task(self.ended_runs.run(), name="ended runs"))
         self._loops.append(asyncio.create_task(self.result_delivery.run(), name="archiving"))
         self._loops.append(asyncio.create_task(self.webhook_outbox.run(), name="webhooks"))
         if self.settings.pull:

@@ -75,8 +75,10 @@ class SimulatedNode(SimulatedService):
         self._tables = database.tables
         self._hold_made = asyncio.Event()
         self.local_participant = _SimulatedParticipant(self)
-        # Nothing follows events in a simulation, and keeping the last ones would take much memory.
+        # Nothing follows events in a simulation, and nobody reads the log of its nodes; keeping
+        # what they are told would take much memory.
         self._listeners.remove(self.hub.on_notice)
+        self._listeners.remove(self.ended_runs.on_notice)
 
     def hold_served(self) -> None:
         """Wake the loop that settles expired holds."""

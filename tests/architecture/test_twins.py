@@ -24,6 +24,8 @@ WITHOUT = {
         "coming_with",
         # Simulated launchers send nothing.
         "booked_with",
+        # Nobody reads their log either.
+        "ended",
     },
     # Nobody asks simulated nodes what they had booked.
     "node.store/schedules": {"as_of", "changes"},

@@ -60,24 +60,6 @@ def _due(tables: Tables, run: RunRow) -> tuple[Any, ...]:
     )
 
 
-@TWINS.of(
-    "id",
-    "task",
-    "lead",
-    "state",
-    "test",
-    "spec",
-    "participants",
-    "campaign",
-    "reason",
-    "cause",
-    "verdict",
-)
-def ended(tables: Tables, some: Sequence[UUID], states: Sequence[str]) -> Answer:  # noqa: ARG001
-    """Tell of none of the runs: nobody reads the log of a simulated node."""
-    return ()
-
-
 @TWINS.of("min")
 def next_start(tables: Tables, after: int) -> Answer:
     """Return the start of the first run at or after an instant."""
