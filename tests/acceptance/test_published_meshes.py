@@ -16,6 +16,7 @@ import pytest
 from aiohttp import web
 
 from tests.acceptance.outsider import Json, Outsider
+from tests.support.loopback import serving
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),
@@ -90,14 +91,9 @@ async def publisher() -> AsyncIterator[Publisher]:
     made.publish(TEMPLATE)
     app = web.Application()
     app.router.add_get("/{name}", made.answer)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    made.url = f"http://127.0.0.1:{runner.addresses[0][1]}/psconfig.json"
-    try:
+    async with serving(app) as url:
+        made.url = f"{url}/psconfig.json"
         yield made
-    finally:
-        await runner.cleanup()
 
 
 @dataclass

@@ -7,6 +7,8 @@ import json
 
 from aiohttp import web
 
+from tests.support.loopback import serving
+
 
 async def _receive(request: web.Request) -> web.Response:
     json.loads(await request.read())
@@ -17,12 +19,9 @@ async def main() -> None:
     """Serve forever."""
     app = web.Application(client_max_size=2**26)
     app.router.add_post("/in", _receive)
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    host, port = runner.addresses[0][:2]
-    print(f"http://{host}:{port}/in", flush=True)
-    await asyncio.Event().wait()
+    async with serving(app) as url:
+        print(f"{url}/in", flush=True)
+        await asyncio.Event().wait()
 
 
 if __name__ == "__main__":

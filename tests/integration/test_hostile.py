@@ -25,6 +25,7 @@ from tests.hostile.report import lines_of
 from tests.hostile.scene import VICTIM_LABEL, Scene, Site
 from tests.integration.host_leftovers import nothing_left
 from tests.support.clocks import ManualClock
+from tests.support.loopback import serving
 from tests.support.served_nodes import served
 
 SMALL = Plan(requests=1500, seconds=25, rest_s=1, drawn=0, flood=0.1, answer_s=15)
@@ -66,16 +67,11 @@ async def broken() -> AsyncIterator[Scene]:
     """Return a scene whose only node answers wrongly."""
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", _broken)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    host, port = runner.addresses[0][:2]
-    node = LabNode("a", f"http://{host}:{port}", SECRET, "", host, "")
-    key = NodeKey.generate()
-    site = Site(node, key.identity, 0, {Actor.RUN: "x"})
-    async with aiohttp.ClientSession() as session:
+    async with serving(app) as url, aiohttp.ClientSession() as session:
+        node = LabNode("a", url, SECRET, "", "127.0.0.1", "")
+        key = NodeKey.generate()
+        site = Site(node, key.identity, 0, {Actor.RUN: "x"})
         yield Scene([site], [key], key, session, Record({SECRET.encode()}))
-    await runner.cleanup()
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from node.store.database import Notice
 from node.users import tokens
 from tests.conftest import NewDatabase
 from tests.support.clocks import ManualClock
+from tests.support.loopback import serving
 from tests.support.served_nodes import Asker, asker, user
 
 IDLE = {"type": "idle", "spec": {"duration": "PT30S", "participants": ["a"]}}
@@ -92,13 +93,8 @@ async def issuer(clock: ManualClock) -> AsyncIterator[Issuer]:
     made, app = Issuer(clock), web.Application()
     app.router.add_get("/.well-known/openid-configuration", made.discovery)
     app.router.add_get("/keys", made.key_set)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    made.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    yield made
-    await runner.cleanup()
+    async with serving(app) as made.url:
+        yield made
 
 
 @pytest.fixture

@@ -26,6 +26,7 @@ from node.trust.keys import NodeKey
 from node.trust.tls import pinned, unchecked
 from node.trust.tls import served as served_certificate
 from tests.conftest import NewDatabase
+from tests.support.loopback import serving
 from tests.support.patience import PATIENCE_S
 from tests.support.served_nodes import Served, served
 
@@ -68,12 +69,8 @@ async def _stranger(pem: bytes, folder: Path) -> AsyncIterator[tuple[str, list[s
     file.write_bytes(pem)
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", answer)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=served_certificate(file).context)
-    await site.start()
-    yield f"https://127.0.0.1:{runner.addresses[0][1]}", asked
-    await runner.cleanup()
+    async with serving(app, served_certificate(file).context) as url:
+        yield url, asked
 
 
 def _tls_key() -> TlsKey:

@@ -18,6 +18,7 @@ from node.model import times
 from node.webhooks import Webhooks
 from tests.conftest import NewDatabase
 from tests.support.clocks import START, ManualClock
+from tests.support.loopback import serving
 from tests.support.served_nodes import Asker, asker, know, served
 
 SECRET = "whsec_" + base64.b64encode(bytes(range(32))).decode()
@@ -82,13 +83,9 @@ async def receiver() -> AsyncIterator[Receiver]:
     """Start a receiver."""
     made, app = Receiver(), web.Application()
     app.router.add_post("/in", made.take)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    host, port = runner.addresses[0][:2]
-    made.url = f"http://{host}:{port}/in"
-    yield made
-    await runner.cleanup()
+    async with serving(app) as url:
+        made.url = f"{url}/in"
+        yield made
 
 
 @pytest.fixture

@@ -25,6 +25,7 @@ from node.results.delivery import DocumentForm, ResultDeliverer
 from node.results.transforms import Transforms
 from node.settings import Settings
 from node.store.database import Database
+from tests.support.loopback import serving
 
 IDENTITY = "ed25519:a"
 _NODE = """
@@ -205,16 +206,10 @@ async def receiver(tls: ssl.SSLContext | None = None) -> AsyncIterator[Receiver]
     app = web.Application(client_max_size=2**26)
     app.router.add_post("/in", made.take)
     app.router.add_put("/in", made.take)
-    # A client that is gone must not leave the server waiting.
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1, auto_decompress=False)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
-    await site.start()
-    host, port = runner.addresses[0][:2]
-    made.url = f"{'http' if tls is None else 'https'}://{host}:{port}/in"
-    try:
-        yield made
-    finally:
-        if made.held is not None:
-            made.held.set()
-        await runner.cleanup()
+    async with serving(app, tls, auto_decompress=False) as url:
+        made.url = f"{url}/in"
+        try:
+            yield made
+        finally:
+            if made.held is not None:
+                made.held.set()

@@ -40,6 +40,7 @@ from pyarrow import parquet
 from node.clock import SystemClock
 from node.postgres.cluster import PrivateCluster
 from tests.support.databases import copy_database
+from tests.support.loopback import serving
 from tests.support.patience import PATIENCE_S
 
 CLOCK = SystemClock()
@@ -337,12 +338,9 @@ async def otlp(_: Surroundings) -> AsyncIterator[Peer]:
 
     app = web.Application()
     app.router.add_post("/v1/metrics", take)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1/metrics"
-    yield Peer({"url": url}, lambda: numbers, runner.cleanup)
-    await runner.cleanup()
+    async with contextlib.AsyncExitStack() as stack:
+        url = await stack.enter_async_context(serving(app))
+        yield Peer({"url": f"{url}/v1/metrics"}, lambda: numbers, stack.aclose)
 
 
 def _read_point(point: NumberDataPoint) -> dict[str, Any]:

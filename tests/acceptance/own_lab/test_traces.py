@@ -24,6 +24,7 @@ from node.lab.supervisor import Lab
 from node.tracing import HEADER
 from tests.acceptance.outsider import Outsider
 from tests.integration.host_leftovers import nothing_left
+from tests.support.loopback import serving
 from tests.support.patience import PATIENCE_S
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.asyncio(loop_scope="module")]
@@ -78,14 +79,9 @@ async def receiver() -> AsyncIterator[Receiver]:
     made = Receiver()
     app = web.Application()
     app.router.add_post("/v1/traces", made.take)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    made.url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1/traces"
-    try:
+    async with serving(app) as url:
+        made.url = f"{url}/v1/traces"
         yield made
-    finally:
-        await runner.cleanup()
 
 
 def _command(plan: NodePlan, url: str) -> list[str]:

@@ -23,6 +23,7 @@ from node.model.wire.problems import MEDIA_TYPE, problem_of
 from tests.conftest import NewDatabase
 from tests.support.clocks import ManualClock
 from tests.support.command_line import CommandResult, run_command
+from tests.support.loopback import serving
 from tests.support.served_nodes import Asker, asker
 
 ROOT = Path(__file__).parents[3]
@@ -302,19 +303,13 @@ async def node() -> AsyncIterator[StandIn]:
     app.router.add_patch("/v1/tasks/{id}", _edit)
     app.router.add_delete("/v1/{kind:tasks|runs}/{id}", _cancel)
     app.router.add_get("/{path:.*}", _document)
-    runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    host, port = runner.addresses[0][:2]
-    stand_in.url = f"http://{host}:{port}"
     stand_in.documents["/v1/clock"] = {
         "now": "2026-12-01T09:59:58Z",
         "synchronised": True,
         "error_bound_ms": 1.0,
     }
-    yield stand_in
-    await runner.cleanup()
+    async with serving(app, handler_cancellation=True) as stand_in.url:
+        yield stand_in
 
 
 class Parley:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
 from typing import Any
 from uuid import UUID
 
@@ -26,6 +27,7 @@ from node.model.errors import (
 )
 from node.model.wire.nodes import NodeAddition
 from node.model.wire.problems import problem_of
+from tests.support.loopback import serving
 
 TASK = "aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa"
 Serve = Callable[[Callable[[web.Request], Awaitable[web.StreamResponse]]], Awaitable[str]]
@@ -41,20 +43,14 @@ async def client(node: Any) -> AsyncIterator[UserClient]:
 @pytest.fixture
 async def serve() -> AsyncIterator[Serve]:
     """Serve every path by one handler, and return the address."""
-    runners = []
+    async with AsyncExitStack() as stack:
 
-    async def start(handler: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> str:
-        app = web.Application()
-        app.router.add_route("*", "/{path:.*}", handler)
-        runner = web.AppRunner(app, shutdown_timeout=0.1)
-        runners.append(runner)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        return f"http://127.0.0.1:{runner.addresses[0][1]}"
+        async def start(handler: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> str:
+            app = web.Application()
+            app.router.add_route("*", "/{path:.*}", handler)
+            return await stack.enter_async_context(serving(app))
 
-    yield start
-    for runner in runners:
-        await runner.cleanup()
+        yield start
 
 
 async def test_a_lost_post_is_sent_again_with_its_key(client: UserClient, node: Any) -> None:
