@@ -5,9 +5,9 @@ https://opentelemetry.io/docs/specs/otlp/#otlphttp
 
 from __future__ import annotations
 
-import gzip
 import importlib.util
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -15,8 +15,12 @@ from node import tracing
 from node.clock import Clock
 from node.model import times
 from node.plugins.contracts import DeliveryStatus
+from node.plugins.transport import otlp
 from node.plugins.transport.posting import Poster
 from node.tracing import Span
+
+if TYPE_CHECKING:
+    from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 EXTRA = "traces"
 INTERVAL_S = 2.0
@@ -24,8 +28,6 @@ AT_ONCE = 512
 
 _MODULE = "opentelemetry"
 _TIMEOUT = 10 * times.SECOND
-_HEADERS = {"Content-Type": "application/x-protobuf", "Content-Encoding": "gzip"}
-_NANOSECONDS = 1000  # in a microsecond
 _FAULT = 2  # STATUS_CODE_ERROR
 
 log = structlog.get_logger()
@@ -54,8 +56,8 @@ class SpanExporter:
         spans = tracing.RECORDER.take(AT_ONCE)
         if not spans:
             return 0
-        body = gzip.compress(request_of(spans, self._resource), compresslevel=5, mtime=0)
-        outcome = (await self._poster.post(body, _HEADERS)).outcome
+        body = otlp.compressed(_request(spans, self._resource))
+        outcome = (await self._poster.post(body, otlp.HEADERS)).outcome
         fault = None if outcome.status is DeliveryStatus.ACCEPTED else outcome.reason
         if fault is not None and self._fault is None:
             log.warning("traces are not taken", error=fault)
@@ -78,18 +80,15 @@ def lacking() -> str | None:
     return f"install the extra: pip install 'parley-scheduler[{EXTRA}]'"
 
 
-def request_of(spans: Sequence[Span], resource: Mapping[str, str]) -> bytes:
-    """Return an ``ExportTraceServiceRequest``."""
+def _request(spans: Sequence[Span], resource: Mapping[str, str]) -> ExportTraceServiceRequest:
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (  # noqa: PLC0415 - an extra
         ExportTraceServiceRequest,
     )
 
     request = ExportTraceServiceRequest()
     sent = request.resource_spans.add()
-    for key, value in sorted(resource.items()):
-        sent.resource.attributes.add(key=key).value.string_value = value
     scope = sent.scope_spans.add()
-    scope.scope.name = "parley"
+    otlp.name_sender(sent.resource, scope, resource.items())
     for each in spans:
         made = scope.spans.add(
             trace_id=bytes.fromhex(each.trace),
@@ -97,12 +96,11 @@ def request_of(spans: Sequence[Span], resource: Mapping[str, str]) -> bytes:
             parent_span_id=bytes.fromhex(each.parent),
             name=each.name,
             kind=int(each.kind),
-            start_time_unix_nano=each.began * _NANOSECONDS,
-            end_time_unix_nano=each.ended * _NANOSECONDS,
+            start_time_unix_nano=otlp.nanoseconds(each.began),
+            end_time_unix_nano=otlp.nanoseconds(each.ended),
         )
-        for key, value in each.attributes.items():
-            made.attributes.add(key=key).value.string_value = value
+        otlp.add_attributes(made, each.attributes.items())
         if each.fault is not None:
             made.status.code = _FAULT
             made.status.message = each.fault
-    return bytes(request.SerializeToString())
+    return request

@@ -7,26 +7,25 @@ https://opentelemetry.io/docs/specs/otlp/#otlphttp
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field, StringConstraints
 
 from node.model import times
-from node.model.samples import Sample
 from node.model.wire.fields import Document
 from node.plugins.contracts import ArchivingHost, DeliveryItem, DeliveryOutcome, DeliveryStatus
 from node.plugins.fields import SECRET, ArchiverTimeout, duration_field
+from node.plugins.transport import otlp
 from node.plugins.transport.exporting import ExportDestination, Exporter, Figures
 from node.plugins.transport.ordering import in_order
 from node.plugins.transport.posting import DOCUMENT_REJECTED_STATUSES, Headers, Poster, Url
 
 if TYPE_CHECKING:
+    from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+        ExportMetricsServiceRequest,
+    )
     from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
-
-_HEADERS = {"Content-Type": "application/x-protobuf", "Content-Encoding": "gzip"}
-_NANOSECONDS = 1000  # in a microsecond
 
 
 class OtlpSpec(Document):
@@ -67,7 +66,7 @@ class OtlpDestination(ExportDestination):
     def __init__(self, spec: OtlpSpec, poster: Poster, host: str) -> None:
         """Store the arguments; ``host`` names the resource. Nothing is connected yet."""
         super().__init__(poster)
-        self._headers = {**spec.headers, **_HEADERS}
+        self._headers = {**spec.headers, **otlp.HEADERS}
         self._resource = {**spec.attributes, "service.name": "parley", "host.name": host}
 
     async def deliver(self, batch: Sequence[DeliveryItem]) -> list[DeliveryOutcome]:
@@ -76,7 +75,7 @@ class OtlpDestination(ExportDestination):
 
     async def export(self, results: Sequence[Figures]) -> tuple[DeliveryOutcome, bool]:
         """Post one request; partially rejected data points blame one of the results."""
-        body = gzip.compress(request_of(results, self._resource), compresslevel=5, mtime=0)
+        body = otlp.compressed(_request(results, self._resource))
         answer = await self.poster.post(body, self._headers)
         outcome = answer.outcome
         if (
@@ -87,20 +86,18 @@ class OtlpDestination(ExportDestination):
         return outcome, answer.status in DOCUMENT_REJECTED_STATUSES
 
 
-def request_of(
-    results: Sequence[tuple[int, Sequence[Sample]]], resource: Mapping[str, str]
-) -> bytes:
-    """Return an ``ExportMetricsServiceRequest``: a gauge per name, a data point per sample."""
+def _request(
+    results: Sequence[Figures], resource: Mapping[str, str]
+) -> ExportMetricsServiceRequest:
+    """Return a request with a gauge for each name, and a data point for each sample."""
     from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
         ExportMetricsServiceRequest,
     )
 
     request = ExportMetricsServiceRequest()
     resource_metrics = request.resource_metrics.add()
-    for key, value in sorted(resource.items()):
-        resource_metrics.resource.attributes.add(key=key).value.string_value = value
     scope = resource_metrics.scope_metrics.add()
-    scope.scope.name = "parley"
+    otlp.name_sender(resource_metrics.resource, scope, resource.items())
     gauges: dict[tuple[str, str], Metric] = {}
     for at, samples in results:
         for sample in samples:
@@ -108,11 +105,10 @@ def request_of(
             if gauge not in gauges:
                 gauges[gauge] = scope.metrics.add(name=sample.name, unit=sample.unit)
             point = gauges[gauge].gauge.data_points.add(
-                time_unix_nano=at * _NANOSECONDS, as_double=sample.value
+                time_unix_nano=otlp.nanoseconds(at), as_double=sample.value
             )
-            for key, value in sample.labels:
-                point.attributes.add(key=key).value.string_value = value
-    return bytes(request.SerializeToString())
+            otlp.add_attributes(point, sample.labels)
+    return request
 
 
 def _rejected(body: bytes) -> str | None:
