@@ -253,15 +253,22 @@ class Parley(Blocking):
         """Change a task by a merge patch; with ``dry_run``, only return the task as it would be."""
         return self._run(self._client.edit_task(task, patch, dry_run=dry_run))
 
-    def events(self, after: int | None = None) -> Iterator[ServerEvent]:
+    def events(
+        self,
+        after: int | None = None,
+        *,
+        types: Sequence[str] | None = None,
+        task: UUID | None = None,
+    ) -> Iterator[ServerEvent]:
         """Yield the events of the node as they happen; with ``after`` those since that one, too.
 
-        Of earlier ones the node keeps some. The stream ends with the validity of the token, and if
-        the reader is too slow.
+        Of earlier ones the node keeps some; an event ``gap`` tells that it has lost some. Only
+        those of these types and about this task are sent, if given. The stream ends with the
+        validity of the token, and if the reader is too slow.
 
         :raises PeerUnreachable: the connection was lost; the last number resumes the stream.
         """
-        return self._each(self._client.events(after))
+        return self._each(self._client.events(after, types=types, task=task))
 
     def explain_run(self, run: UUID) -> Explanation:
         """Explain why a run is in its state, or did not take place."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,10 +18,8 @@ from node.model import times
 if TYPE_CHECKING:
     from node.client.events import ServerEvent
 
-KINDS = (
-    "run", "interval", "task", "exchange", "node", "campaign", "pool", "misses", "reservation",
-    "archive", "limits", "limit", "token", "certificate", "audit",
-)  # fmt: skip
+GAP = "gap"
+"""The type of the event that tells that the node has lost some."""
 _WORDS = ("state", "outcome", "verb", "by", "number", "campaign")
 
 
@@ -43,27 +42,25 @@ EVENT = RecordLayout(
 )
 
 
-def _kinds(_: click.Context, __: click.Parameter, written: str | None) -> frozenset[str]:
-    words = frozenset(filter(None, (word.strip() for word in (written or "").split(","))))
-    if unknown := words - set(KINDS):
-        msg = f"there is no event {min(unknown)!r}; there are {', '.join(KINDS)}"
-        raise click.BadParameter(msg)
-    return words
+def _words(_: click.Context, __: click.Parameter, written: str | None) -> list[str]:
+    return list(filter(None, (word.strip() for word in (written or "").split(","))))
 
 
 @click.command("events")
-@click.option("--kind", "kinds", callback=_kinds, metavar="A,B", help="Only events of these kinds.")
+@click.option("--kind", "kinds", callback=_words, metavar="A,B", help="Only events of these kinds.")
 @click.option("--task", "written", metavar="TASK", help="Only events of this task and its runs.")
-@click.option("--state", metavar="A,B", help="Only changes to these states.")
+@click.option(
+    "--state", "states", callback=_words, metavar="A,B", help="Only changes to these states."
+)
 @click.option("--kept", is_flag=True, help="Begin with the events that the node has kept.")
 @click.option("--after", type=click.IntRange(0), metavar="ID", help="Begin after this event.")
 @click.option("--count", type=click.IntRange(1), help="End after so many events.")
 @asks_node
 async def events(
     session: Session,
-    kinds: frozenset[str],
+    kinds: list[str],
     written: str | None,
-    state: str | None,
+    states: list[str],
     kept: bool,
     after: int | None,
     count: int | None,
@@ -83,37 +80,31 @@ async def events(
     if session.output.format == "csv":
         msg = "events are printed as they come; use -o jsonl, ids or table"
         raise click.UsageError(msg)
-    task = None if written is None else str((await find_task(session, written)).id)
-    states = frozenset(filter(None, (state or "").split(",")))
-
-    def wanted(record: Record) -> bool:
-        return (
-            (not kinds or record["event"] in kinds)
-            and (task is None or task in {record.get("task"), record["id"]})
-            and (not states or record.get("state") in states)
-        )
-
+    task = None if written is None else (await find_task(session, written)).id
+    stream = partial(session.client.events, types=kinds, task=task)
     first = 0 if kept and after is None else after
     left = count
-    async for record in _records(session, first, wanted):
-        _print(session, record)
-        if left is not None and (left := left - 1) == 0:
-            return
+    async for record in _records(session, first, stream):
+        if record["event"] == GAP:
+            _print_gap(session, record)
+        elif not states or record.get("state") in states:
+            _print(session, record)
+            if left is not None and (left := left - 1) == 0:
+                return
 
 
 async def _records(
-    session: Session, after: int | None, wanted: Callable[[Record], bool]
+    session: Session, after: int | None, stream: Callable[[int | None], AsyncIterator[ServerEvent]]
 ) -> AsyncIterator[dict[str, Any]]:
-    """Yield the events that are wanted, also those after a lost connection."""
+    """Yield the events of a stream, also those after a lost connection."""
     attempt = 0
     while True:
         try:
-            async for event in session.client.events(after):
-                attempt, after = 0, event.number
+            async for event in stream(after):
+                known, attempt, after = after, 0, event.number
                 session.progress.clear()
-                record = _record(event)
-                if wanted(record):
-                    yield record
+                if event.kind != GAP or known:  # whoever knows none has lost none
+                    yield _record(event)
         except RETRYABLE_ERRORS as error:
             if after is None or attempt == len(PAUSES_S):
                 raise
@@ -123,6 +114,14 @@ async def _records(
 
 def _record(event: ServerEvent) -> dict[str, Any]:
     return {"event_id": event.number, "event": event.kind, **event.body}
+
+
+def _print_gap(session: Session, record: Record) -> None:
+    """Say that events are lost; programs get the event."""
+    if session.output.format in {"table", "ids"}:
+        session.progress.note(f"events between {record['after']} and {record['next']} are lost")
+    else:
+        session.output.line(record, EVENT)
 
 
 def _print(session: Session, record: Record) -> None:

@@ -543,11 +543,18 @@ class UserClient(MeshesApi, ArchivesApi, AuditApi, DiagnosisApi, TokensApi, Webh
             await self._clock.sleep(_PAUSE_S)
             wait_s = _POLL_S
 
-    async def events(self, after: int | None = None) -> AsyncIterator[ServerEvent]:
+    async def events(
+        self,
+        after: int | None = None,
+        *,
+        types: Sequence[str] | None = None,
+        task: UUID | None = None,
+    ) -> AsyncIterator[ServerEvent]:
         """Yield the events of the node as they happen; with ``after`` those since that one, too.
 
-        Of earlier ones the node keeps some. The stream ends with the validity of the token, and if
-        the reader is too slow.
+        Of earlier ones the node keeps some; an event ``gap`` tells that it has lost some. Only
+        those of these types and about this task are sent, if given. The stream ends with the
+        validity of the token, and if the reader is too slow.
 
         :raises PeerUnreachable: the connection was lost; the last number resumes the stream.
         """
@@ -555,7 +562,10 @@ class UserClient(MeshesApi, ArchivesApi, AuditApi, DiagnosisApi, TokensApi, Webh
             raise RuntimeError(_CLOSED)
         headers = {} if after is None else {"Last-Event-ID": str(after)}
         timeout = aiohttp.ClientTimeout(sock_connect=_CONNECT_S, sock_read=_SILENT_S)
-        url = f"{self.server}/v1/events"
+        chosen = {"types": ",".join(types or ()), "task": str(task or "")}
+        url = URL(f"{self.server}/v1/events").with_query(
+            {name: value for name, value in chosen.items() if value}
+        )
         try:
             async with self._http.get(
                 url, headers=headers, timeout=timeout, allow_redirects=False, **self._tls

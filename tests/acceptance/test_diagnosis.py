@@ -77,12 +77,13 @@ async def test_events_are_printed_as_they_happen(a: Outsider, b: Outsider) -> No
         a, "events", "--after", after, "--task", task["id"], "--count", "1", "-o", "jsonl"
     )
     assert json.loads(again.out)["event_id"] > first["event_id"]
-    filters = ("--kept", "--kind", "run", "--state", "finished", "--count", "1")
+    filters = ("--after", "1", "--kind", "run", "--state", "finished", "--count", "1")
     line = await parley(a, "events", *filters, "-o", "table")
+    assert "events between 1 and " in line.err, "the node never had that event"
     assert "run  " in line.out
     assert "  finished  " in line.out
     unknown = await parley(a, "events", "--kind", "walk")
-    assert (unknown.code, "there is no event 'walk'" in unknown.err) == (2, True)
+    assert (unknown.code, "'walk' is not one of archive, " in unknown.err) == (2, True)
 
 
 async def test_top_tells_who_takes_the_node(a: Outsider, b: Outsider) -> None:
