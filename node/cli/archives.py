@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import quote
 
 import click
 
 from node.cli.groups import CommandGroup
 from node.cli.invocation import without_jq
 from node.cli.jsontext import json_object
-from node.cli.listing import limit_option, print_documents, print_whole
+from node.cli.listing import limit_option, print_documents, print_one, print_whole
 from node.cli.options import apply_options, require_change
 from node.cli.output import Column, Record, RecordLayout, flat, pairs, plural, printable
 from node.cli.references import run_id, short, task_id
@@ -173,10 +174,10 @@ async def list_archives(session: ReadingSession, limit: int) -> None:
 
 @archive_group.command("show")
 @click.argument("name")
-@asks_node
-async def show(session: Session, name: str) -> None:
+@reads_node
+async def show(session: ReadingSession, name: str) -> None:
     """Show an archive, without its secrets."""
-    session.output.one(await session.client.archive(name), ARCHIVE, archive_view)
+    await print_one(session, ARCHIVE, f"/archives/{quote(name, safe='')}", archive_view)
 
 
 @archive_group.command("edit")

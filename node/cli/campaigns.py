@@ -10,7 +10,7 @@ import click
 
 from node.cli.documents import from_file
 from node.cli.groups import CommandGroup
-from node.cli.listing import limit_option, print_documents
+from node.cli.listing import limit_option, print_documents, print_one
 from node.cli.options import AnyCommand, apply_options, clear_option, require_change
 from node.cli.output import Column, Record, RecordLayout, pairs, percent, printable
 from node.cli.session import ReadingSession, Session, asks_node, reads_node
@@ -268,10 +268,10 @@ async def list_campaigns(session: ReadingSession, limit: int) -> None:
 
 @campaign_group.command("show")
 @click.argument("name")
-@asks_node
-async def show(session: Session, name: str) -> None:
+@reads_node
+async def show(session: ReadingSession, name: str) -> None:
     """Show everything about a campaign."""
-    session.output.one(await session.client.campaign(name), CAMPAIGN, campaign_view)
+    await print_one(session, CAMPAIGN, f"/campaigns/{quote(name, safe='')}", campaign_view)
 
 
 @campaign_group.command("edit")

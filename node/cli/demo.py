@@ -140,14 +140,14 @@ def results_table(runs: Sequence[Run]) -> str:
 
 def _row(run: Run) -> tuple[str, ...]:
     outcome = run.summary or run.reason or run.state
-    if verdict(run) != 0:
+    if verdict(run.state, total_loss=run.total_loss) != 0:
         outcome = f"{run.state}: {run.reason or run.summary or 'no reason given'}"
     return tuple(map(readable, (run.headline, clock_time(run.starts_at), outcome)))
 
 
 def _checked(lab: LabHandle, runs: Sequence[Run]) -> int:
     """Print the outcome of the check, and return the exit code."""
-    failed = [run for run in runs if verdict(run) != 0]
+    failed = [run for run in runs if verdict(run.state, total_loss=run.total_loss) != 0]
     for run in failed:
         why = readable(run.reason or run.summary or "no reason given")
         print_error_lines(f"✗ {run.headline}: {run.state}: {why}")

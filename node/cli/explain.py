@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from node.cli.listing import print_record
 from node.cli.output import Column, Record, RecordLayout, printable, readable, sanitise_line
-from node.cli.references import find_either, find_task, short
-from node.cli.session import Session, asks_node
+from node.cli.references import run_or_task, short, task_id
+from node.cli.session import ReadingSession, reads_node
 from node.cli.times import MOMENT, Moment, clock_time, duration_in_words, local
+from node.model.times import format_instant
 
 if TYPE_CHECKING:
-    from node.model.wire.runs import Explanation
+    from node.client.answers import Members
 
 EXPLANATION = RecordLayout(
     model="node.model.wire.runs:Explanation",
@@ -40,37 +42,38 @@ _SPAN = 2
     "--all", "everything", is_flag=True, help="Show every attempt, not only the newest three."
 )
 @click.option("--slot", type=MOMENT, help="Only the slot of a task with this nominal start.")
-@asks_node
-async def explain(session: Session, what: str, *, everything: bool, slot: Moment | None) -> None:
+@reads_node
+async def explain(
+    session: ReadingSession, what: str, *, everything: bool, slot: Moment | None
+) -> None:
     """Explain why a task or a run is in its state, or why a run has no time.
 
     With --slot, explain why one slot of a task was measured or not; many slots that were never
     planned, because no lead was running, are one gap.
     """
     explanation = await _explanation(session, what, slot)
-    shown = len(explanation.decisions) if everything else _DECISIONS_SHOWN
 
     def view(record: Record) -> str:
-        return explanation_view(record, shown)
+        return explanation_view(record, None if everything else _DECISIONS_SHOWN)
 
-    session.output.one(explanation, EXPLANATION, view)
+    print_record(session, EXPLANATION, explanation, view)
 
 
-async def _explanation(session: Session, what: str, slot: Moment | None) -> Explanation:
-    from node.model.wire.runs import Run  # loads pydantic
-
+async def _explanation(session: ReadingSession, what: str, slot: Moment | None) -> Members:
+    reader, now = session.reader, session.clock.now()
     if slot is not None:
-        task = await find_task(session, what)
-        return await session.client.explain_task(task.id, slot.at(session.clock.now()))
+        at = format_instant(slot.at(now))
+        return await reader.document(f"/tasks/{await task_id(reader, what)}/explain", {"slot": at})
     # @-1 means the newest task: its author just created it, and a run of a seat may be newer.
-    subject = await (find_task if what.startswith("@") else find_either)(session, what)
-    if isinstance(subject, Run):
-        return await session.client.explain_run(subject.id)
-    return await session.client.explain_task(subject.id)
+    if what.startswith("@"):
+        kind, identifier = "tasks", await task_id(reader, what)
+    else:
+        kind, identifier = await run_or_task(reader, what, now)
+    return await reader.document(f"/{kind}/{identifier}/explain")
 
 
-def explanation_view(explanation: Record, shown: int) -> str:
-    """Format the sentence and the newest ``shown`` decisions."""
+def explanation_view(explanation: Record, shown: int | None) -> str:
+    """Format the sentence and the newest ``shown`` decisions, or all."""
     subject = f"run {short(explanation['run'])} of " if explanation["run"] else ""
     subject += f"task {short(explanation['task'])}"
     if explanation.get("requester"):
@@ -85,7 +88,7 @@ def explanation_view(explanation: Record, shown: int) -> str:
     decisions = explanation["decisions"]
     for decision in decisions[:shown]:
         lines += ["", *decision_lines(decision)]
-    if len(decisions) > shown:
+    if shown is not None and len(decisions) > shown:
         lines += ["", f"and {len(decisions) - shown} earlier attempts: --all shows them"]
     return "\n".join(lines)
 

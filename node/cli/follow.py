@@ -39,9 +39,9 @@ _PAUSE_S = 0.1
 """Pause between two requests, so that a node that answers at once is not flooded."""
 
 
-def verdict(run: Run) -> int:
+def verdict(state: str, *, total_loss: bool) -> int:
     """Return the exit code for the final state of a run."""
-    return NO_RESULT if run.total_loss else _VERDICTS.get(run.state, NO_RESULT)
+    return NO_RESULT if total_loss else _VERDICTS.get(state, NO_RESULT)
 
 
 def situation(run: Run, now: int) -> str:

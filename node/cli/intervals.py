@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
-from node.cli.listing import collect
-from node.cli.output import Column, RecordLayout, printable, records_of
+from node.cli.listing import collect, expected_members
+from node.cli.output import Column, RecordLayout, printable
 from node.cli.times import local
 from node.model.errors import NotFound
+from node.model.times import format_instant
 
 if TYPE_CHECKING:
-    from node.cli.session import Session
-    from node.model.wire.runs import Run, RunInterval
+    from collections.abc import Awaitable
+
+    from node.cli.session import ReadingSession, Session
+    from node.client.answers import Members, Page
+    from node.client.reader import Reader
+    from node.model.wire.runs import Run
 
 LAST = 20
 """Default number of intervals to show below the result of a run."""
@@ -38,32 +42,36 @@ def in_words(summary: str | None, reason: str | None) -> str:
     return "; ".join(printable(words) for words in (summary, reason) if words)
 
 
-async def latest(
-    session: Session, run: Run, last: int | None, since: int | None
-) -> list[RunInterval]:
+async def latest(reader: Reader, run: str, last: int | None, since: int | None) -> list[Members]:
     """Return the last intervals of a run, earliest first: ``last`` of them, or all ``since``."""
     most = last if last is not None else LAST if since is None else 100_000
-    fetch = partial(session.client.intervals, run.id, since=since, latest_first=True)
+    start = None if since is None else format_instant(since)
+
+    def fetch(*, limit: int, cursor: str | None) -> Awaitable[Page[Members]]:
+        query = {"since": start, "order": "desc", "limit": limit, "cursor": cursor}
+        return reader.listed(f"/runs/{run}/intervals", query)
+
     items, _ = await collect(fetch, most)
     return items[::-1]
 
 
-async def the_one(session: Session, run: Run, number: int) -> RunInterval:
+async def the_one(reader: Reader, run: str, number: int) -> Members:
     """Return one interval of a run.
 
     :raises NotFound: it has not been measured, or the run has no interval of this number.
     """
     after = number - 1 if number else None
-    page = await session.client.intervals(run.id, after=after, limit=1)
-    if not page.items or page.items[0].number != number:
+    page = await reader.listed(f"/runs/{run}/intervals", {"after": after, "limit": 1})
+    if not page.items or page.items[0]["number"] != number:
         msg = f"interval {number} of the run has not been measured, or the run has none"
         raise NotFound(msg)
     return page.items[0]
 
 
-def table(session: Session, intervals: list[RunInterval]) -> None:
+def table(session: ReadingSession, intervals: list[Members]) -> None:
     """Print intervals."""
-    session.output.many(records_of(intervals), INTERVAL)
+    with expected_members():
+        session.output.many(intervals, INTERVAL)
 
 
 async def note_new(session: Session, run: Run, last: int | None, wait_s: int) -> int | None:

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import click
 
 from node.cli.failures import report
 from node.cli.groups import CommandGroup
 from node.cli.invocation import Invocation, global_options
+from node.cli.listing import print_one
 from node.cli.output import Column, RecordLayout
-from node.cli.session import Session, asks_node
+from node.cli.session import ReadingSession, Session, asks_node, reads_node
 from node.cli.times import local
 from node.mesh.findings import line_of
 from node.model.errors import InvalidDocument
-from node.model.host_limits.document import known_limits
-from node.plugins import registry
 
 if TYPE_CHECKING:
     from node.model.errors import FieldFault
@@ -70,6 +70,9 @@ def check(context: click.Context, file: str) -> None:
     No node is asked. Without a fault the rules are listed in the order in which they are tried,
     then the caps.
     """  # noqa: D301 - click's mark for lines to keep
+    from node.model.host_limits.document import known_limits
+    from node.plugins import registry  # loads all plugins
+
     invocation = context.ensure_object(Invocation)
     text = _text(Path(file))
     try:
@@ -82,8 +85,8 @@ def check(context: click.Context, file: str) -> None:
 
 @limits_group.command("show")
 @click.argument("name", required=False, metavar="[NODE]")
-@asks_node
-async def show(session: Session, name: str | None) -> None:
+@reads_node
+async def show(session: ReadingSession, name: str | None) -> None:
     """Show the limits of the node; with NODE, what that node allows this one, and what is left.
 
     \b
@@ -91,9 +94,9 @@ async def show(session: Session, name: str | None) -> None:
       parley limits show b      # what this node may have of b
     """  # noqa: D301 - click's mark for lines to keep
     if name is None:
-        session.output.one(await session.client.limits(), LIMITS, _view)
+        await print_one(session, LIMITS, "/limits", _view)
     else:
-        session.output.one(await session.client.limits_of(name), GRANTED, _granted_view)
+        await print_one(session, GRANTED, f"/nodes/{quote(name, safe='')}/limits", _granted_view)
 
 
 @limits_group.command("test")

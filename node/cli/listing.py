@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
-    from node.cli.output import RecordLayout
+    from node.cli.output import Record, RecordLayout
     from node.cli.session import ReadingSession, Session
     from node.client.answers import Members, Page
 
@@ -154,6 +154,24 @@ async def print_documents(
             session.progress.note(f"! {record['name']}: {warning}")
     if more:
         session.progress.note(_MORE)
+
+
+async def print_one(
+    session: ReadingSession,
+    layout: RecordLayout,
+    path: str,
+    view: Callable[[Record], str],
+) -> None:
+    """Print an object as the node has it; ``view`` formats it for a person."""
+    print_record(session, layout, await session.reader.document(path), view)
+
+
+def print_record(
+    session: ReadingSession, layout: RecordLayout, record: Record, view: Callable[[Record], str]
+) -> None:
+    """Print an object that the node has answered; ``view`` formats it for a person."""
+    with expected_members():
+        session.output.one(record, layout, view)
 
 
 async def print_whole(

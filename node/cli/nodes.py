@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import click
 
 from node.cli.attributes import MATCH_HELP, assignment, predicate
 from node.cli.groups import CommandGroup
 from node.cli.invocation import with_scheme
-from node.cli.listing import print_whole
+from node.cli.listing import print_one, print_record, print_whole
 from node.cli.output import (
     Column,
     Record,
@@ -61,7 +61,7 @@ def _percent(value: float | None) -> str:
 
 def _other_kind(node: Record) -> str:
     """Return what a node is that is none of Parley."""
-    return "" if node["kind"] in {None, NodeKind.PARLEY} else str(node["kind"])
+    return "" if _is_parley(node) else str(node["kind"])
 
 
 NODE = RecordLayout(
@@ -200,15 +200,15 @@ def _settable(attributes: Mapping[str, Any]) -> str:
 
 @node_group.command("show")
 @click.argument("name", required=False)
-@asks_node
-async def show(session: Session, name: str | None) -> None:
+@reads_node
+async def show(session: ReadingSession, name: str | None) -> None:
     """Show a node; without NAME this one, with the identity to give to others."""
-    nodes = (await session.client.nodes()).items
-    node = next((n for n in nodes if (n.is_self if name is None else n.name == name)), None)
+    nodes = (await session.reader.listed("/nodes", {})).items
+    node = next((n for n in nodes if (n["is_self"] if name is None else n["name"] == name)), None)
     if node is None:
-        names = ", ".join(node.name for node in nodes)
+        names = ", ".join(str(node["name"]) for node in nodes)
         raise NotFound(f"no node is called {name}; this node knows {names}")
-    session.output.one(node, NODE, node_view)
+    print_record(session, NODE, node, node_view)
 
 
 @node_group.command("add")
@@ -431,7 +431,7 @@ def comparison_summary(comparison: NodeComparison) -> str:
 
 def _heard(node: Record) -> str | None:
     """Return when the last signed message of a node came, in words."""
-    if node["is_self"] or node["kind"] != NodeKind.PARLEY:
+    if node["is_self"] or not _is_parley(node):
         return None
     return local(node["heard_at"]) or "never"
 
@@ -444,10 +444,14 @@ def _lease(node: Record) -> str | None:
 
 
 def _kind(node: Record) -> str:
-    kind: str = node["kind"]
-    if kind == NodeKind.PARLEY:
-        return kind
-    return f"{kind} (no key; its certificate proves nothing; books without holds)"
+    if _is_parley(node):
+        return NodeKind.PARLEY
+    return f"{node['kind']} (no key; its certificate proves nothing; books without holds)"
+
+
+def _is_parley(node: Record) -> bool:
+    """Return whether a node is one of Parley; nodes of earlier versions know no others."""
+    return node["kind"] in {None, NodeKind.PARLEY}
 
 
 def _url(node: Record) -> str:
@@ -475,7 +479,7 @@ def node_view(node: Record) -> str:
             ("busy until", local(node["busy_until"])),
             ("free time ahead", node["shortfall"]),
             ("lanes", node["lanes"]),
-            *((name, flat(value)) for name, value in sorted(node["attributes"].items())),
+            *((name, flat(value)) for name, value in sorted((node["attributes"] or {}).items())),
         )
     )
 
@@ -494,10 +498,10 @@ async def list_tests(session: ReadingSession) -> None:
 
 @test_group.command("show")
 @click.argument("name")
-@asks_node
-async def show_test(session: Session, name: str) -> None:
+@reads_node
+async def show_test(session: ReadingSession, name: str) -> None:
     """Show a test: the fields of its spec, their defaults and meaning."""
-    session.output.one(await session.client.test(name), TEST, test_view)
+    await print_one(session, TEST, f"/tests/{quote(name, safe='')}", test_view)
 
 
 def test_view(test: Record) -> str:

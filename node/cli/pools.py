@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import quote
 
 import click
 
 from node.cli.attributes import MATCH_HELP, json_of, predicate
 from node.cli.groups import CommandGroup
-from node.cli.listing import limit_option, print_documents, print_whole
+from node.cli.listing import limit_option, print_documents, print_one, print_whole
 from node.cli.options import AnyCommand, apply_options, require_change
 from node.cli.output import (
     Column,
@@ -143,10 +144,10 @@ async def list_pools(session: ReadingSession, limit: int) -> None:
 
 @pool_group.command("show")
 @click.argument("name")
-@asks_node
-async def show(session: Session, name: str) -> None:
+@reads_node
+async def show(session: ReadingSession, name: str) -> None:
     """Show a pool: its nodes, and why the others do not belong to it."""
-    session.output.one(await session.client.pool(name), POOL, pool_view)
+    await print_one(session, POOL, f"/pools/{quote(name, safe='')}", pool_view)
 
 
 @pool_group.command("edit")

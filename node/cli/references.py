@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 from uuid import UUID
 
 from node.cli.times import local
@@ -61,6 +61,17 @@ async def find_task(session: Session, written: str) -> Task:
     return await client.task(task.id) if task.reference_left_out else task
 
 
+async def read_task(reader: Reader, written: str) -> Members:
+    """Return the task that ``written`` refers to, with all that no list has of it."""
+    return await reader.document(f"/tasks/{_whole_id(written) or await task_id(reader, written)}")
+
+
+async def read_run(reader: Reader, written: str, now: int) -> Members:
+    """Return the run that ``written`` refers to, with all that no list has of it."""
+    identifier = _whole_id(written) or await run_id(reader, written, now)
+    return await reader.document(f"/runs/{identifier}")
+
+
 async def task_id(reader: Reader, written: str) -> str:
     """Return the id of the task that ``written`` refers to."""
     if identifier := _whole_id(written):
@@ -92,6 +103,20 @@ async def run_id(reader: Reader, written: str, now: int) -> str:
     return str((await _listed("run", written, listed, begun, line))["id"])
 
 
+async def reservation_id(reader: Reader, written: str) -> str:
+    """Return the id of the reservation that ``written`` refers to."""
+    if identifier := _whole_id(written):
+        return str(identifier)
+
+    def listed(*, prefix: str | None = None, limit: int = 50) -> Awaitable[Page[Members]]:
+        return reader.listed("/reservations", {"prefix": prefix, "limit": limit})
+
+    def line(one: Members) -> str:
+        return f"{one['id']} {one['kind']} {one['name']}"
+
+    return str((await _listed("reservation", written, listed, listed, line))["id"])
+
+
 async def find_run(session: Session, written: str) -> Run:
     """Return the run that ``written`` refers to."""
     client = session.client
@@ -106,17 +131,7 @@ async def find_run(session: Session, written: str) -> Run:
 
 async def find_reservation(session: Session, written: str) -> Reservation:
     """Return the reservation that ``written`` refers to, with all that no list has of it."""
-    client = session.client
-    if identifier := _whole_id(written):
-        return await client.reservation(identifier)
-    one = await _listed(
-        "reservation",
-        written,
-        client.reservations,
-        client.reservations,
-        lambda one: f"{one.id} {one.kind} {one.name}",
-    )
-    return await client.reservation(one.id)
+    return await session.client.reservation(UUID(await reservation_id(session.reader, written)))
 
 
 async def find_token(session: Session, written: str) -> UUID:
@@ -128,14 +143,16 @@ async def find_token(session: Session, written: str) -> UUID:
     return found.id
 
 
-async def find_either(session: Session, written: str) -> Run | Task:
-    """Return the run that ``written`` refers to, or else the task."""
+async def run_or_task(
+    reader: Reader, written: str, now: int
+) -> tuple[Literal["runs", "tasks"], str]:
+    """Return the id of the run that ``written`` refers to, or else of the task, after its list."""
     try:
-        return await find_run(session, written)
+        return "runs", await run_id(reader, written, now)
     except NotFound:
         pass
     try:
-        return await find_task(session, written)
+        return "tasks", await task_id(reader, written)
     except NotFound:
         msg = f"no run or task begins with {written}; see: parley run list, parley task list"
         raise NotFound(msg) from None

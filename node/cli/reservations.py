@@ -17,10 +17,10 @@ from node.cli.documents import (
     schedule_document,
 )
 from node.cli.groups import CommandGroup
-from node.cli.listing import limit_option, print_documents
+from node.cli.listing import limit_option, print_documents, print_one
 from node.cli.options import AnyCommand, apply_options, clear_option, require_change
 from node.cli.output import Column, Record, RecordLayout, pairs, plural, printable
-from node.cli.references import find_reservation, short
+from node.cli.references import find_reservation, reservation_id, short
 from node.cli.session import ReadingSession, Session, asks_node, reads_node
 from node.cli.times import DURATION, MOMENT, local, spell
 from node.model import times
@@ -233,11 +233,11 @@ async def list_reservations(session: ReadingSession, limit: int) -> None:
 
 @reservation_group.command("show")
 @click.argument("reservation")
-@asks_node
-async def show(session: Session, reservation: str) -> None:
+@reads_node
+async def show(session: ReadingSession, reservation: str) -> None:
     """Show everything about a reservation, and the runs that were booked in its time before."""
-    record = await find_reservation(session, reservation)
-    session.output.one(record, RESERVATION, reservation_view)
+    path = f"/reservations/{await reservation_id(session.reader, reservation)}"
+    await print_one(session, RESERVATION, path, reservation_view)
 
 
 @reservation_group.command("edit")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+from uuid import UUID
 
 import click
 
@@ -11,7 +13,14 @@ from node.cli.bundles import export, replay, verify
 from node.cli.failures import print_error_lines
 from node.cli.follow import NO_RESULT, OPEN, PENDING, follow_run, follow_task, verdict
 from node.cli.groups import CommandGroup
-from node.cli.listing import change_all, limit_option, measured_options, print_documents
+from node.cli.listing import (
+    change_all,
+    expected_members,
+    limit_option,
+    measured_options,
+    print_documents,
+    print_record,
+)
 from node.cli.output import (
     Column,
     Record,
@@ -22,15 +31,16 @@ from node.cli.output import (
     readable,
     sanitise_text,
 )
-from node.cli.references import find_either, find_run, short, task_id
+from node.cli.references import find_run, read_run, run_or_task, short, task_id
 from node.cli.results import in_order, result_view
 from node.cli.session import ReadingSession, Session, asks_node, reads_node
 from node.cli.times import MOMENT, Moment, local
+from node.client.answers import Members
 from node.model import times
 from node.model.errors import NotFound
 
 if TYPE_CHECKING:
-    from node.model.wire.runs import Run, RunInterval
+    from node.model.wire.runs import Run
 
 
 def _outcome(run: Record) -> str:
@@ -133,10 +143,10 @@ async def list_runs(
 
 @run_group.command("show")
 @click.argument("run")
-@asks_node
-async def show(session: Session, run: str) -> None:
+@reads_node
+async def show(session: ReadingSession, run: str) -> None:
     """Show everything about a run; with -o json also the output of each program."""
-    await show_run(session, await session.client.run((await find_run(session, run)).id))
+    await show_run(session, await read_run(session.reader, run, session.clock.now()))
 
 
 @run_group.command("follow")
@@ -144,12 +154,13 @@ async def show(session: Session, run: str) -> None:
 @asks_node
 async def follow(session: Session, run: str) -> int:
     """Follow a run, or the next run of a task, to its end; the exit code is its outcome."""
-    from node.model.wire.tasks import Task  # loads pydantic
-
-    subject = await find_either(session, run)
-    if isinstance(subject, Task):
-        return await conclude(session, await follow_task(session, subject))
-    return await conclude(session, await follow_run(session, subject))
+    client = session.client
+    kind, identifier = await run_or_task(session.reader, run, session.clock.now())
+    if kind == "runs":
+        last = await follow_run(session, await client.run(UUID(identifier)))
+    else:
+        last = await follow_task(session, await client.task(UUID(identifier)))
+    return await conclude(session, last)
 
 
 @run_group.command("result")
@@ -159,9 +170,9 @@ async def follow(session: Session, run: str) -> int:
 @click.option("--interval", type=click.IntRange(0), help="The result of one interval, by number.")
 @click.option("--last", type=click.IntRange(1), metavar="N", help="The last N intervals.")
 @click.option("--since", type=MOMENT, help="The intervals since then (-1h, RFC 3339).")
-@asks_node
+@reads_node
 async def result(
-    session: Session,
+    session: ReadingSession,
     run: str,
     *,
     raw: bool,
@@ -181,37 +192,47 @@ async def result(
     if part is not None and not raw:
         msg = "--part needs --raw"
         raise click.UsageError(msg)
-    target = await find_run(session, run)
+    reader, now = session.reader, session.clock.now()
+    target = await read_run(reader, run, now)
     if raw:
-        return _print_raw(session, await session.client.run(target.id), part)
+        return _print_raw(session, target, part)
     if interval is not None:
-        return await _result_of(session, target, await intervals.the_one(session, target, interval))
+        measured = await intervals.the_one(reader, target["id"], interval)
+        return await _result_of(session, target, measured)
     if last is not None or since is not None:
-        begin = since.at(session.clock.now()) if since else None
-        intervals.table(session, await intervals.latest(session, target, last, begin))
+        begin = since.at(now) if since else None
+        intervals.table(session, await intervals.latest(reader, target["id"], last, begin))
         return 0
-    streamed = target.scheduling_class == intervals.STREAMED and session.output.format == "table"
-    so_far = await intervals.latest(session, target, None, None) if streamed else []
-    exit_code = 0 if so_far and target.state in OPEN else await _result_of(session, target, target)
+    streamed = target["scheduling_class"] == intervals.STREAMED and session.output.format == "table"
+    so_far = await intervals.latest(reader, target["id"], None, None) if streamed else []
+    unfinished = so_far and target["state"] in OPEN
+    exit_code = 0 if unfinished else await _result_of(session, target, target)
     if so_far:
         intervals.table(session, so_far)
     return exit_code
 
 
-async def _result_of(session: Session, run: Run, measured: Run | RunInterval) -> int:
-    if measured.result is None:
-        because = f": {measured.reason}" if measured.reason else ""
+async def _result_of(session: ReadingSession, run: Record, measured: Record) -> int:
+    if measured["result"] is None:
+        because = f": {measured['reason']}" if measured["reason"] else ""
         whole = measured is run
-        what = f"run {short(run.id)} is {run.state}" if whole else "the interval is a gap"
+        what = f"run {short(run['id'])} is {run['state']}" if whole else "the interval is a gap"
         print_error_lines(f"✗ {what} and has no result{because}")
-        return verdict(run) if measured is run else NO_RESULT
+        return _exit_code(run) if whole else NO_RESULT
     if session.output.format == "table":
-        session.output.text(result_view(await _sorted_result(session, run, measured), indent=""))
-        for line in _doubts(run.model_dump(mode="json")):
-            print_error_lines(line)
+        with expected_members():
+            session.output.text(
+                result_view(await _sorted_result(session, run, measured), indent="")
+            )
+            for line in _doubts(run):
+                print_error_lines(line)
     else:
-        session.output.raw(measured.result)
+        session.output.raw(measured["result"])
     return 0
+
+
+def _exit_code(run: Record) -> int:
+    return verdict(run["state"], total_loss=bool(run["total_loss"]))
 
 
 @run_group.command("rerun")
@@ -258,30 +279,25 @@ run_group.add_command(replay)
 
 async def conclude(session: Session, run: Run) -> int:
     """Show a run that was followed to its end, and return the exit code."""
-    await show_run(session, run)
-    return verdict(run)
-
-
-async def show_run(session: Session, run: Run) -> None:
-    """Show one run."""
-    session.output.one(await _readable(session, run), RUN, run_view)
-
-
-async def _readable(session: Session, run: Run) -> dict[str, Any]:
-    """Return the run's document; for a person, with the result in the order of the schema."""
     record = run.model_dump(mode="json")
-    if session.output.format == "table" and run.result is not None:
-        record["result"] = await _sorted_result(session, run, run)
-    return record
+    await show_run(session, record)
+    return _exit_code(record)
 
 
-async def _sorted_result(session: Session, run: Run, measured: Run | RunInterval) -> dict[str, Any]:
-    result = measured.result or {}
+async def show_run(session: ReadingSession, run: Record) -> None:
+    """Show one run; to a person, with the result in the order of the schema."""
+    if session.output.format == "table" and run["result"] is not None:
+        run = Members({**run, "result": await _sorted_result(session, run, run)})
+    print_record(session, RUN, run, run_view)
+
+
+async def _sorted_result(session: ReadingSession, run: Record, measured: Record) -> Record:
+    result: Record = measured["result"]
     try:
-        test = await session.client.test(run.test)
+        test = await session.reader.document(f"/tests/{quote(run['test'], safe='')}")
     except NotFound:  # a test that this node lacks, led by a node with a newer version
         return result
-    return in_order(result, test.result if measured is run else test.interval or {})
+    return in_order(result, test["result" if measured is run else "interval"] or {})
 
 
 def run_view(run: Record) -> str:
@@ -337,18 +353,18 @@ def _doubts(run: Record) -> list[str]:
     return [f"{run['verdict']}: {readable(reason)}" for reason in run["verdict_reasons"]]
 
 
-def _print_raw(session: Session, run: Run, only: str | None) -> int:
+def _print_raw(session: ReadingSession, run: Record, only: str | None) -> int:
     """Print what the programs of a run printed, each after its argv; or only that of one node.
 
     :raises NotFound: ``only`` has no part in the run.
     """
-    parts = [part.model_dump(mode="json") for part in run.parts or ()]
+    parts = run["parts"] or ()
     printed = [{name: part[name] for name in ("name", "command", "output")} for part in parts]
     if only is not None:
         outputs = [part["output"] or "" for part in printed if part["name"] == only]
         if not outputs:
             names = ", ".join(printable(part["name"]) for part in printed) or "nobody yet"
-            raise NotFound(f"run {short(run.id)} has no part of {only}, only of {names}")
+            raise NotFound(f"run {short(run['id'])} has no part of {only}, only of {names}")
         session.output.verbatim(outputs[0])
         return 0
     if session.output.format != "table":
@@ -357,9 +373,9 @@ def _print_raw(session: Session, run: Run, only: str | None) -> int:
         session.output.text("\n".join(line for part in printed for line in _raw_lines(part)))
     else:
         print_error_lines(
-            f"✗ run {short(run.id)} is {run.state} and no participant has reported yet"
+            f"✗ run {short(run['id'])} is {run['state']} and no participant has reported yet"
         )
-    return 0 if printed else verdict(run)
+    return 0 if printed else _exit_code(run)
 
 
 def _raw_lines(part: Record) -> list[str]:

@@ -20,7 +20,13 @@ from node.cli.failures import print_error_lines
 from node.cli.follow import follow_task
 from node.cli.giving_up import Followed
 from node.cli.groups import CommandGroup
-from node.cli.listing import change_all, limit_option, measured_options, print_documents
+from node.cli.listing import (
+    change_all,
+    limit_option,
+    measured_options,
+    print_documents,
+    print_record,
+)
 from node.cli.options import require_change
 from node.cli.output import (
     Column,
@@ -32,7 +38,7 @@ from node.cli.output import (
     readable,
     records_of,
 )
-from node.cli.references import find_task, short
+from node.cli.references import find_task, read_task, short
 from node.cli.runs import RUN, conclude
 from node.cli.seats import request_rows, request_text, seats_view
 from node.cli.session import ReadingSession, Session, asks_node, reads_node
@@ -214,16 +220,14 @@ async def list_tasks(session: ReadingSession, /, *, seats: bool, limit: int, **g
 
 @task_group.command("show")
 @click.argument("task")
-@asks_node
-async def show(session: Session, task: str) -> None:
+@reads_node
+async def show(session: ReadingSession, task: str) -> None:
     """Show everything about a task."""
-    # A list has neither the archives of a task nor the reason for its tool.
-    whole = await session.client.task((await find_task(session, task)).id)
-    record = whole.model_dump(mode="json")
-    if whole.pool is not None:
-        seats = await session.client.seats(whole.id)
-        record["seat_list"] = records_of(seats.items)
-    session.output.one(record, TASK, task_view)
+    record = await read_task(session.reader, task)
+    if record["pool"] is not None:
+        seats = await session.reader.listed(f"/tasks/{record['id']}/seats", {})
+        record["seat_list"] = list(seats.items)
+    print_record(session, TASK, record, task_view)
 
 
 async def _change(session: Session, verb: str, given: Mapping[str, Any], states: set[str]) -> int:
@@ -400,7 +404,7 @@ def task_view(task: Record) -> str:
         ("requester", task["requester"]),
         ("reference", task["reference"]),
         ("lead", task["lead"]),
-        ("revision", task["revision"] if task["revision"] > 1 else ""),
+        ("revision", task["revision"] if (task["revision"] or 1) > 1 else ""),
         ("created", local(task["created_at"])),
         ("ended", local(task["ended_at"])),
         *(("archive", _archive(each)) for each in task["archives"] or ()),

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from node.api.examples import EXAMPLES
+from node.cli.explain import explanation_view
+from node.cli.nodes import node_view
+from node.cli.output import Record
+from node.cli.runs import run_view
+from node.cli.tasks import task_view
 from node.client.answers import Answer, document_of, object_of, records_in
 from node.client.reader import finished
 from node.client.responses import read
 from node.model.errors import NotFound, ParleyError, PeerAnswered
+from node.model.wire.fields import Document
+from node.model.wire.nodes import Node
 from node.model.wire.runs import Explanation, Run
+from node.model.wire.tasks import Task
 
 
 def answered(document: Any, status: int = 200) -> Answer:
@@ -48,6 +57,25 @@ def test_answers_of_nodes_of_other_versions_are_read() -> None:
     explanation["decisions"] = [{**it, "later": 1} for it in explanation["decisions"]]
     del explanation["headline"]
     assert read(Explanation, explanation).headline == explanation["task"]
+
+
+@pytest.mark.parametrize(
+    ("model", "view"),
+    [
+        (Task, task_view),
+        (Run, run_view),
+        (Node, node_view),
+        (Explanation, lambda explanation: explanation_view(explanation, 1)),
+    ],
+)
+def test_nodes_of_earlier_versions_are_shown(
+    model: type[Document], view: Callable[[Record], str]
+) -> None:
+    """A document without what later versions have added is described as well."""
+    later = [name for name, field in model.model_fields.items() if not field.is_required()]
+    assert later
+    early = {name: value for name, value in EXAMPLES[model].items() if name not in later}
+    assert len(view(object_of(early))) > len(model.__name__)
 
 
 def test_problems_and_strange_answers() -> None:

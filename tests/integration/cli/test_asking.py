@@ -342,6 +342,7 @@ async def test_cancelling(parley: Any, planned: Any) -> None:
 
 async def test_results_alone(parley: Any, planned: Any) -> None:
     """A result is raw JSON in a pipe, and a run without one gives the reason."""
+    planned.stories.clear()
     assert (await parley("run", "result", "11")).code == 1
     planned.runs[0].update(state="finished", result={"loss": 0.5, "rtt_ms": None})
     ended = await parley("run", "result", "11")

@@ -94,8 +94,8 @@ async def test_another_service(parley: Any, node: Any) -> None:
     assert "not a list" in ended.err
     node.documents["/v1/tests/rtt"] = {"name": "rtt", "colour": "red"}
     node.documents["/v1/tools"] = {"items": [{"name": "ping", "colour": "red"}]}
-    for command in (("test", "show", "rtt"), ("tool", "list", "-o", "table")):
-        ended = await parley(*command)
+    for command in (("test", "show", "rtt"), ("tool", "list")):
+        ended = await parley(*command, "-o", "table")
         assert ended.code == 5
         assert "do their versions differ?" in ended.err
 

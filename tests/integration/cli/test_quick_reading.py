@@ -1,4 +1,4 @@
-"""Lists load little, and read what nodes of other versions answer."""
+"""Commands that only read load little, and read what nodes of other versions answer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.integration.cli.conftest import START, a_run
 RUN = "11111111-1111-4111-8111-111111111111"
 TASK = "aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa"
 SLOW = {"aiohttp", "asyncio", "pydantic", "rich", "cryptography", "portion", "orjson"}
-"""Modules whose loading takes longer than a list may take."""
+"""Modules whose loading takes longer than reading may take."""
 
 
 LISTS = {
@@ -40,11 +40,26 @@ LISTS = {
 }
 """By command, the path that it reads."""
 
+SHOWN = {
+    f"task show {TASK}": f"tasks/{TASK}",
+    f"run show {RUN}": f"runs/{RUN}",
+    f"run result {RUN}": f"runs/{RUN}",
+    f"explain {RUN}": f"runs/{RUN}/explain",
+    f"reservation show {RUN}": f"reservations/{RUN}",
+    "archive show x": "archives/x",
+    "campaign show x": "campaigns/x",
+    "pool show x": "pools/x",
+    "limits show": "limits",
+    "test show x": "tests/x",
+}
+"""The same for commands that show one thing."""
 
-async def test_lists_load_nothing_that_is_slow_to_load(bare: Any, node: Any) -> None:
-    """A list is read without a loop, a client of all requests, and the models of documents."""
+
+async def test_what_only_reads_loads_nothing_that_is_slow_to_load(bare: Any, node: Any) -> None:
+    """Reading needs no loop, no client of all requests, and no models of documents."""
     node.add_task(TASK)
     node.add_run(RUN, TASK)
+    commands = LISTS | SHOWN
     instants = dict.fromkeys(("now", "from", "to", "since", "until", "kept_since"), START)
     empty: dict[str, Any] = {
         "items": [],
@@ -53,11 +68,11 @@ async def test_lists_load_nothing_that_is_slow_to_load(bare: Any, node: Any) -> 
         "reserved": [],
         **instants,
     }
-    node.documents |= {f"/v1/{path}": empty for path in LISTS.values()}
+    node.documents |= {f"/v1/{path}": empty for path in commands.values()}
     environment = {"PARLEY_SERVER": node.url, "PARLEY_TOKEN": node.token}
 
     async def loaded(command: str) -> set[str]:
-        form = "json" if command == "status" else "table"
+        form = "json" if command == "status" or command in SHOWN else "table"
         process = await bare.start(
             *command.split(), "-o", form, PYTHONPROFILEIMPORTTIME="1", **environment
         )
@@ -66,11 +81,13 @@ async def test_lists_load_nothing_that_is_slow_to_load(bare: Any, node: Any) -> 
         assert out.strip()
         return {line.rpartition("|")[2].strip() for line in err.decode().splitlines()}
 
-    for command, modules in zip(LISTS, await asyncio.gather(*map(loaded, LISTS)), strict=True):
+    for command, modules in zip(
+        commands, await asyncio.gather(*map(loaded, commands)), strict=True
+    ):
         assert "http.client" in modules, command
         assert modules & SLOW == set(), command
     asked = {path.partition("?")[0] for _, path, _ in node.asked}
-    assert asked == {f"/v1/{path}" for path in LISTS.values()}
+    assert asked == {f"/v1/{path}" for path in commands.values()}
 
 
 async def test_members_that_a_node_does_not_have_are_empty(parley: Any, node: Any) -> None:
