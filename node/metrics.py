@@ -86,11 +86,6 @@ def _add_process(registry: CollectorRegistry, node: NodeService) -> None:
         ("parley_event_streams", "Open event streams", node.hub.listeners),
     ):
         Gauge(name, text, registry=registry).set(value)
-    served = Counter(
-        "parley_requests", "Requests served, by who may call", ["access"], registry=registry
-    )
-    for access, count in node.served.items():
-        served.labels(access).inc(count)
     steps = Counter("parley_clock_steps", "How often this host's clock was set", registry=registry)
     steps.inc(node.clock_steps.watcher.count)
 

@@ -6,7 +6,6 @@ import asyncio
 import os
 import random
 import socket
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -199,7 +198,6 @@ class NodeService:
         self.started = core.clock.now()
         self._began = core.clock.monotonic()
         self.openapi: dict[str, Any] = {}
-        self.served: Counter[str] = Counter()
         self.certificates = dependencies.certificates
         self.backups = ScheduledBackups(core, dependencies.dsn)
         self.hub = EventHub(core.clock)

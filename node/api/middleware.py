@@ -185,7 +185,6 @@ def guarded(route: Route) -> Handler:
     """Wrap the route's handler in its access rule, which needs only the head, and body limit."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
-        request.app[NODE].served[route.access] += 1
         _refuse_other_sites(request)
         _refuse_nul(request)
         signed = None

@@ -28,7 +28,9 @@ from node.lab.nodes import LabNode, NodePlan
 from node.lab.supervisor import Lab
 from node.trust.keys import NodeKey
 
-_REQUESTS = re.compile(rb'^parley_requests_total\{.*access="peer".*\} ([0-9.e+]+)$', re.MULTILINE)
+_REQUESTS = re.compile(
+    rb'^parley_request_seconds_count\{.*route="/v1/participant/.*\} ([0-9.e+]+)$', re.MULTILINE
+)
 
 _LIMITS = {"PARLEY_PEER_TASKS": "1000000", "PARLEY_PEER_INTRODUCTIONS": "10000"}
 """Settings of all nodes: a benchmark has one lead create very many tasks as fast as it can."""

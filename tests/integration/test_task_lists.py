@@ -10,11 +10,19 @@ from typing import Any
 
 import pytest
 
-from node.model.permissions import Access
 from node.model.principals import Role
 from tests.conftest import NewDatabase
 from tests.support.clocks import ManualClock
-from tests.support.served_nodes import Asker, Served, asker, give_token, know, served, user
+from tests.support.served_nodes import (
+    Asker,
+    Served,
+    answered,
+    asker,
+    give_token,
+    know,
+    served,
+    user,
+)
 
 
 @dataclass
@@ -94,10 +102,10 @@ async def test_the_same_list_twice_makes_its_tasks_once(two: Two) -> None:
 
 async def test_a_list_travels_in_few_messages_and_transactions(two: Two) -> None:
     """Fifty tasks of two nodes share what each of them would take alone."""
-    before = two.b.served[Access.PEER]
+    before = answered(two.b, "/v1/participant/")
     items = await two.post([_task("a", "b") for _ in range(50)])
     assert all(item["task"] for item in items)
-    assert two.b.served[Access.PEER] - before < 10
+    assert answered(two.b, "/v1/participant/") - before < 10
     assert len(await two.at_b("SELECT FROM task")) == 50
     assert len(await two.at_b("SELECT DISTINCT xmin::text FROM task")) < 10
     assert len(await two.a.rows("SELECT DISTINCT xmin::text FROM task")) < 10
@@ -110,10 +118,10 @@ async def test_a_node_of_an_earlier_version_is_introduced_to_one_by_one(two: Two
         "UPDATE node SET attributes = attributes - 'feature:introductions' WHERE name = 'b'"
     )
     await two.a.node.directory.refresh()
-    before = two.b.served[Access.PEER]
+    before = answered(two.b, "/v1/participant/")
     items = await two.post([_task("a", "b") for _ in range(20)])
     assert all(item["task"] for item in items)
-    assert two.b.served[Access.PEER] - before == 20
+    assert answered(two.b, "/v1/participant/") - before == 20
     assert len(await two.at_b("SELECT FROM task")) == 20
 
 

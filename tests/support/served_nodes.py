@@ -44,6 +44,20 @@ def free_port() -> int:
         return port
 
 
+def answered(node: NodeService, paths: str = "") -> int:
+    """Return how many requests a node has answered at paths that begin like this.
+
+    Long polls and streams do not count.
+    """
+    return sum(
+        round(sample.value)
+        for metric in node.core.instruments.registry.collect()
+        for sample in metric.samples
+        if sample.name == "parley_request_seconds_count"
+        and sample.labels["route"].startswith(paths)
+    )
+
+
 class Served(NodeService):
     """A node with its key."""
 
