@@ -6,17 +6,15 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
 
-from node.execution import process
 from tests.acceptance.outsider import Json, Outsider
 from tests.architecture.sources import REPOSITORY
 from tests.support.patience import PATIENCE_S
-from tests.support.receivers import free_port
+from tests.support.receivers import servers
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.needs("prometheus")]
 
@@ -59,31 +57,18 @@ class Prometheus:
                 await changed()
 
     async def _has(self, expression: str) -> bool:
-        try:
-            return bool((await self.ask("/api/v1/query", query=expression))["result"])
-        except OSError:  # it has not started yet
-            return False
+        return bool((await self.ask("/api/v1/query", query=expression))["result"])
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def prometheus(
-    a: Outsider, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Prometheus]:
+async def prometheus(a: Outsider) -> AsyncIterator[Prometheus]:
     """Start a Prometheus that scrapes the first node and knows the alerts."""
-    folder: Path = tmp_path_factory.mktemp("prometheus")
     target = a.url.removeprefix("http://")
     text = CONFIGURATION.format(alerts=ALERTS, token=a.token, target=target)
-    (folder / "prometheus.yml").write_text(text)
-    port = free_port()
-    command = ["prometheus", f"--config.file={folder}/prometheus.yml", "--log.level=error"]
-    command += [f"--storage.tsdb.path={folder}/data", f"--web.listen-address=127.0.0.1:{port}"]
-    running = await process.start(command, cwd=folder, log=folder / "log")
-    try:
-        server = Prometheus(a, port)
+    with servers() as started:
+        server = Prometheus(a, await asyncio.to_thread(started.prometheus, text))
         await server.until("parley_build_info")
         yield server
-    finally:
-        await running.end(PATIENCE_S)
 
 
 def _boards() -> Iterator[tuple[str, str, str]]:

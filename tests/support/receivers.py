@@ -166,12 +166,15 @@ class Servers:
             self._ports["rabbitmq"] = port
         return self._ports["rabbitmq"]
 
-    def prometheus(self) -> int:
-        """Return the port of Debian's Prometheus, with its remote write receiver."""
+    def prometheus(self, configuration: str = "") -> int:
+        """Return the port of Debian's Prometheus, with its remote write receiver.
+
+        ``configuration`` is that of the first use.
+        """
         if "prometheus" not in self._ports:
             folder = self._folder / "prometheus"
             folder.mkdir()
-            (folder / "prometheus.yml").write_text("")
+            (folder / "prometheus.yml").write_text(configuration)
             port = free_port()
             argv = [
                 "prometheus",
