@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 PREFIX = "whsec_"
 """The beginning of a secret, by the convention of Standard Webhooks."""
@@ -80,7 +80,3 @@ def percent_of(outcomes: Mapping[str, int]) -> float | None:
     """Return how much of what was due was delivered; None if nothing was."""
     due = outcomes.get("delivered", 0) + outcomes.get("missing", 0)
     return None if due == 0 else 100 * outcomes.get("delivered", 0) / due
-
-
-Told = dict[Condition, dict[str, Any]]
-"""By condition, the sentence and the particulars."""

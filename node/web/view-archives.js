@@ -2,7 +2,7 @@
 
 import { ARCHIVES_PATH, drawArchives, RETRY_PATH } from "./archives.js";
 import { element } from "./dom.js";
-import { setCall } from "./views.js";
+import { setCall } from "./view-frame.js";
 
 export function open(box, { api, model, reporting }) {
   const list = element("div", { id: "archives" }, element("p", { class: "empty" }, "Loading …"));

@@ -2,7 +2,7 @@
 
 import { CAMPAIGNS_PATH, drawCampaigns } from "./campaigns.js";
 import { element } from "./dom.js";
-import { setCall } from "./views.js";
+import { setCall } from "./view-frame.js";
 
 export function open(box, { api }) {
   const list = element("div", { id: "campaigns" }, element("p", { class: "empty" }, "Loading …"));

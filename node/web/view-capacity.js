@@ -3,7 +3,7 @@
 import { bytes } from "./bytes.js";
 import { element, icon, vector } from "./dom.js";
 import { LANES } from "./timeline-layout.js";
-import { setCall } from "./views.js";
+import { setCall } from "./view-frame.js";
 import { dateOf, momentOf, parseDuration, shortTimeOf, spell } from "./words.js";
 
 const HOUR = 3_600_000;

@@ -5,7 +5,7 @@ import { element, reconcile } from "./dom.js";
 import { headlineOf, stateBadge, timeElement } from "./parts.js";
 import { addressOf, adjust, hrefOf, place } from "./place.js";
 import { Stream } from "./stream.js";
-import { setCall } from "./views.js";
+import { setCall } from "./view-frame.js";
 import { spell } from "./words.js";
 
 // Kinds in the order of the choice. Those that the reader's role may not see never come.

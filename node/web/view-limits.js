@@ -3,7 +3,7 @@
 import { element, icon } from "./dom.js";
 import { drawTable } from "./lists.js";
 import { timeElement } from "./parts.js";
-import { setCall } from "./views.js";
+import { setCall } from "./view-frame.js";
 import { readable } from "./words.js";
 
 const ASKED_MOST = 30;

@@ -4,7 +4,7 @@ import { may } from "./actions.js";
 import { element } from "./dom.js";
 import { drawMesh, drawMeshes, fetchMesh, MESHES_PATH } from "./mesh.js";
 import { place } from "./place.js";
-import { setCall, setHeading } from "./views.js";
+import { setCall, setHeading } from "./view-frame.js";
 
 export function open(box, { api, model, actions, caller, tools }) {
   const button = element("button", { type: "button", class: "plain", click: () => actions.open("mesh") }, "Mesh file …");

@@ -5,7 +5,7 @@ import { may } from "./actions.js";
 import { bytes } from "./bytes.js";
 import { drawTable } from "./lists.js";
 import { ticking, timeElement } from "./parts.js";
-import { setCall } from "./views.js";
+import { setCall } from "./view-frame.js";
 import { momentOf, parseDuration, readable, spell } from "./words.js";
 
 const COLUMNS = ["Node", "Reach", "Clock", "Load and backlog", "Booked", "Tools", "Last check", ""];

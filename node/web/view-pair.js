@@ -9,7 +9,7 @@ import { stateBadge, timeElement } from "./parts.js";
 import { bandsOf, courseOf, endsOf, figuresOf, pairsOf } from "./pairs.js";
 import { plot } from "./pair-plot.js";
 import { addressOf, adjust, go, hrefOf, place } from "./place.js";
-import { setCall, setHeading } from "./views.js";
+import { setCall, setHeading } from "./view-frame.js";
 
 const HOUR = 3_600_000;
 const SPANS = { "1 h": 1, "6 h": 6, "24 h": 24, "7 d": 168, "30 d": 720 };

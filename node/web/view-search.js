@@ -6,7 +6,7 @@ import { drawRuns, RUN_FIELDS } from "./lists.js";
 import { listEntryOf } from "./model.js";
 import { headlineOf, stateBadge } from "./parts.js";
 import { addressOf, adjust, place } from "./place.js";
-import { setCall, setHeading } from "./views.js";
+import { setCall, setHeading } from "./view-frame.js";
 
 const DAY = 86_400_000;
 const SPANS = { "24 h": 1, "7 d": 7, "30 d": 30 };

@@ -6,7 +6,7 @@ import { durationWords } from "./durations.js";
 import { drawTable } from "./lists.js";
 import { timeElement } from "./parts.js";
 import { KINDS } from "./record-form.js";
-import { setCall } from "./views.js";
+import { setCall } from "./view-frame.js";
 import { scheduleWords } from "./words.js";
 
 const LISTS = {

@@ -3,7 +3,7 @@
 import { coalesced } from "./coalesce.js";
 import { element } from "./dom.js";
 import { drawTasks, TASK_PATHS } from "./tasks.js";
-import { setCall } from "./views.js";
+import { setCall } from "./view-frame.js";
 import { isOver } from "./words.js";
 
 /** Shows the tasks. Events tell the numbers of their runs; when they run next is asked for now and then. */

@@ -6,7 +6,7 @@ import { Model } from "./model.js";
 import { adjust, place } from "./place.js";
 import { Picture } from "./timeline.js";
 import { CLASS_LANES, hostLanes, LANES, pieceOf } from "./timeline-layout.js";
-import { setCall } from "./views.js";
+import { setCall } from "./view-frame.js";
 import { NOT_OFFERED, WhatIf, WORDS } from "./what-if.js";
 import { momentOf } from "./words.js";
 

@@ -11,7 +11,7 @@
 
 import { coalesced } from "./coalesce.js";
 import { byId, element, setText } from "./dom.js";
-import { addressOf, place, viewOf } from "./place.js";
+import { addressOf, viewOf } from "./place.js";
 import { isOver } from "./words.js";
 
 const LOADERS = {
@@ -135,19 +135,4 @@ export class Views {
   tick(now) {
     this.#shown?.tick?.(now);
   }
-}
-
-/** Names the call of the API that fetches what the view shows. */
-export function setCall(path) {
-  byId("view-api").href = path;
-}
-
-/** Sets the heading of the view. */
-export function setHeading(words) {
-  setText(byId("view-heading"), words);
-}
-
-/** Returns a field of the address for a view, or what is taken if it is not given. */
-export function fieldOf(name, otherwise = null) {
-  return place()[name] ?? otherwise;
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import graphlib
+import re
 import shutil
 import subprocess
 import sys
@@ -24,6 +25,9 @@ from tests.architecture.sources import (
 )
 
 LINT_IMPORTS = Path(sys.executable).with_name("lint-imports")
+
+PAGE_IMPORT = re.compile(r"""\b(?:from |import |import\()"\./([\w-]+\.js)"(?!\)\.)""")
+"""The script that a script of the page loads; its comments only name types of others."""
 
 SOLE_IMPORTERS = {
     "apscheduler": ("node.housekeeping",),
@@ -137,6 +141,15 @@ def test_no_modules_import_each_other_in_a_circle(graph: grimp.ImportGraph) -> N
         if within(other, *PRODUCT):
             imported.setdefault(importer, set()).add(other)
     graphlib.TopologicalSorter(imported).prepare()
+
+
+def test_no_modules_of_the_page_import_each_other_in_a_circle() -> None:
+    """Every script of the page can be read after those that it loads, at once or later."""
+    scripts = {path.name: path.read_text() for path in (REPOSITORY / "node/web").glob("*.js")}
+    loaded = {name: set(PAGE_IMPORT.findall(text)) for name, text in scripts.items()}
+    assert set().union(*loaded.values()) < set(scripts)
+    assert loaded["views.js"] > {"view-tasks.js", "dom.js"}, "both ways to load are found"
+    graphlib.TopologicalSorter(loaded).prepare()
 
 
 def test_each_dangerous_library_has_its_importers(graph: grimp.ImportGraph) -> None:

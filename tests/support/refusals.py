@@ -120,11 +120,6 @@ def peak(runs: Iterable[PostedRun], span: Span, amount: Amount) -> int | Fractio
     )
 
 
-def _duration_of_first(candidate: Candidate) -> int:
-    start, end = candidate.spans[0]
-    return end - start
-
-
 def _window(moment: Moment, candidate: Candidate) -> Span:
     return (
         max(candidate.next_run_at, moment.view.now),
