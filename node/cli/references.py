@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from functools import partial
-from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Literal, Protocol
 from uuid import UUID
 
 from node.cli.times import local
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
     from node.model.wire.reservations import Reservation
     from node.model.wire.runs import Run
     from node.model.wire.tasks import Task
-
-Item = TypeVar("Item")
 
 SHORT = 8
 _MATCHES_SHOWN = 5
@@ -42,23 +39,42 @@ def route(names: Iterable[str]) -> str:
     return (" → " if len(listed) <= _PAIR else ", ").join(listed)
 
 
-class _Lister(Protocol[Item]):
-    """A method of the client that lists items, newest first."""
+class _Lister(Protocol):
+    """Lists things, newest first."""
 
-    def __call__(self, *, prefix: str | None = None, limit: int = 50) -> Awaitable[Page[Item]]:
-        """List up to ``limit`` items, those whose id begins with ``prefix`` if it is given."""
+    def __call__(self, *, prefix: str | None = None, limit: int = 50) -> Awaitable[Page[Members]]:
+        """List up to ``limit`` things, those whose id begins with ``prefix`` if it is given."""
         ...
 
 
 async def find_task(session: Session, written: str) -> Task:
     """Return the task that ``written`` refers to."""
-    client = session.client
+    from node.client.responses import read  # loads pydantic
+    from node.model.wire.tasks import Task
+
+    return read(Task, await read_task(session.reader, written))
+
+
+async def find_run(session: Session, written: str) -> Run:
+    """Return the run that ``written`` refers to."""
+    from node.client.responses import read  # loads pydantic
+    from node.model.wire.runs import Run
+
+    return read(Run, await read_run(session.reader, written, session.clock.now()))
+
+
+async def find_reservation(session: Session, written: str) -> Reservation:
+    """Return the reservation that ``written`` refers to, with all that no list has of it."""
+    return await session.client.reservation(UUID(await reservation_id(session.reader, written)))
+
+
+async def find_token(session: Session, written: str) -> UUID:
+    """Return the id of the token that ``written`` refers to."""
     if identifier := _whole_id(written):
-        return await client.task(identifier)
-    task = await _listed(
-        "task", written, client.tasks, client.tasks, lambda task: f"{task.id} {task.test.type}"
-    )
-    return await client.task(task.id) if task.reference_left_out else task
+        return identifier
+    listed = _lister(session.reader, "/tokens")
+    found = await _listed("token", written, listed, listed, lambda t: f"{t['id']} {t['label']}")
+    return UUID(found["id"])
 
 
 async def read_task(reader: Reader, written: str) -> Members:
@@ -76,9 +92,7 @@ async def task_id(reader: Reader, written: str) -> str:
     """Return the id of the task that ``written`` refers to."""
     if identifier := _whole_id(written):
         return str((await reader.document(f"/tasks/{identifier}"))["id"])
-
-    def listed(*, prefix: str | None = None, limit: int = 50) -> Awaitable[Page[Members]]:
-        return reader.listed("/tasks", {"prefix": prefix, "limit": limit})
+    listed = _lister(reader, "/tasks")
 
     def line(task: Members) -> str:
         return f"{task['id']} {task['test']['type']}"
@@ -90,26 +104,20 @@ async def run_id(reader: Reader, written: str, now: int) -> str:
     """Return the id of the run that ``written`` refers to."""
     if identifier := _whole_id(written):
         return str((await reader.document(f"/runs/{identifier}"))["id"])
-
-    def listed(*, prefix: str | None = None, limit: int = 50) -> Awaitable[Page[Members]]:
-        return reader.listed("/runs", {"prefix": prefix, "limit": limit})
-
-    def begun(*, prefix: str | None = None, limit: int = 50) -> Awaitable[Page[Members]]:
-        return reader.listed("/runs", {"prefix": prefix, "limit": limit, "to": format_instant(now)})
+    # Nobody means a future run by the newest one, so @-1 counts from now on.
+    begun = _lister(reader, "/runs", to=format_instant(now))
 
     def line(run: Members) -> str:
         return f"{run['id']} {run['test']} {local(run['starts_at'])}"
 
-    return str((await _listed("run", written, listed, begun, line))["id"])
+    return str((await _listed("run", written, _lister(reader, "/runs"), begun, line))["id"])
 
 
 async def reservation_id(reader: Reader, written: str) -> str:
     """Return the id of the reservation that ``written`` refers to."""
     if identifier := _whole_id(written):
         return str(identifier)
-
-    def listed(*, prefix: str | None = None, limit: int = 50) -> Awaitable[Page[Members]]:
-        return reader.listed("/reservations", {"prefix": prefix, "limit": limit})
+    listed = _lister(reader, "/reservations")
 
     def line(one: Members) -> str:
         return f"{one['id']} {one['kind']} {one['name']}"
@@ -117,30 +125,11 @@ async def reservation_id(reader: Reader, written: str) -> str:
     return str((await _listed("reservation", written, listed, listed, line))["id"])
 
 
-async def find_run(session: Session, written: str) -> Run:
-    """Return the run that ``written`` refers to."""
-    client = session.client
-    if identifier := _whole_id(written):
-        return await client.run(identifier)
-    # Nobody means a future run by the newest one, so @-1 counts from now on.
-    begun = partial(client.runs, ends=session.clock.now())
-    return await _listed(
-        "run", written, client.runs, begun, lambda r: f"{r.id} {r.test} {local(r.starts_at)}"
-    )
+def _lister(reader: Reader, path: str, **query: str) -> _Lister:
+    def listed(*, prefix: str | None = None, limit: int = 50) -> Awaitable[Page[Members]]:
+        return reader.listed(path, {**query, "prefix": prefix, "limit": limit})
 
-
-async def find_reservation(session: Session, written: str) -> Reservation:
-    """Return the reservation that ``written`` refers to, with all that no list has of it."""
-    return await session.client.reservation(UUID(await reservation_id(session.reader, written)))
-
-
-async def find_token(session: Session, written: str) -> UUID:
-    """Return the id of the token that ``written`` refers to."""
-    if identifier := _whole_id(written):
-        return identifier
-    tokens = session.client.tokens
-    found = await _listed("token", written, tokens, tokens, lambda one: f"{one.id} {one.label}")
-    return found.id
+    return listed
 
 
 async def run_or_task(
@@ -173,10 +162,10 @@ def _whole_id(written: str) -> UUID | None:
 async def _listed(
     noun: str,
     written: str,
-    lister: _Lister[Item],
-    newest: _Lister[Item],
-    line: Callable[[Item], str],
-) -> Item:
+    lister: _Lister,
+    newest: _Lister,
+    line: Callable[[Members], str],
+) -> Members:
     """Find an item by ``@-N`` among the newest, or by the first digits of its id.
 
     ``line`` describes an item where several match.
