@@ -4,14 +4,15 @@ The first request is served at once. Those that arrive meanwhile are served toge
 idle node answers as fast as it can, and a busy one in growing batches: one transaction, or one
 request to another node, then serves dozens.
 
-Notifications, for which nobody waits, are collected for a moment instead (:func:`act_when_woken`).
+Notifications, for which nobody waits, are collected for a moment instead (:func:`act_when_woken`),
+or are answered once for all that come meanwhile (:class:`Rereader`).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Sequence
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import structlog
 
@@ -50,6 +51,45 @@ async def act_when_woken(
             log.warning(complaint, error=error.detail)
         except Exception:
             log.exception(complaint)
+
+
+class Rereader:
+    """Reads things anew in the background, each once at a time.
+
+    However often something is asked for while it is read, reading it once more is enough.
+    """
+
+    def __init__(self) -> None:
+        """Begin with nothing to read."""
+        self.tasks: set[asyncio.Task[object]] = set()
+        """The reading that is under way."""
+        self._again: dict[Callable[[], Awaitable[object]], bool] = {}
+
+    def read(self, refresh: Callable[[], Awaitable[object]]) -> None:
+        """Call ``refresh`` soon; what it raises is logged."""
+        if refresh in self._again:
+            self._again[refresh] = True
+            return
+        self._again[refresh] = False
+        self.keep(asyncio.create_task(self._read(refresh)))
+
+    def keep(self, task: asyncio.Task[Any]) -> None:
+        """Count something else that was begun as under way."""
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    async def _read(self, refresh: Callable[[], Awaitable[object]]) -> None:
+        try:
+            again = True
+            while again:
+                self._again[refresh] = False
+                try:
+                    await refresh()
+                except ParleyError as error:
+                    log.warning("cannot read the directory", error=error.detail)
+                again = self._again[refresh]
+        finally:
+            del self._again[refresh]
 
 
 def _one(_: object) -> int:

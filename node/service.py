@@ -16,6 +16,7 @@ import aiohttp
 import structlog
 
 from node.audit import AuditLog
+from node.batching import Rereader
 from node.bundles.making import BundleExporter
 from node.capability.catalog import Capabilities
 from node.certificates import ServerCertificates
@@ -205,8 +206,7 @@ class NodeService:
         self._housekeeper = Housekeeper(core.clock)
         self.clock_steps = ClockStepHandler(core)
         self._loops: list[asyncio.Task[None]] = []
-        self._readings: set[asyncio.Task[Any]] = set()
-        self._rereads: dict[Callable[[], Awaitable[object]], bool] = {}
+        self.rereader = Rereader()
         self._build_users(core, dependencies)
         self._build_host(core, dependencies)
         self._build_peers(core, dependencies)
@@ -541,8 +541,7 @@ class NodeService:
         await self.announcer.look()
         self.announcer.require_here()
         asking = asyncio.create_task(self.confirmer.run_once(), name="confirmation")
-        self._readings.add(asking)
-        asking.add_done_callback(self._readings.discard)
+        self.rereader.keep(asking)
         await asyncio.wait({asking}, timeout=None if self.database.fresh else _ANSWERED_AT_ONCE_S)
         self.announcer.require_here()
 
@@ -566,7 +565,7 @@ class NodeService:
         self._loops.append(asyncio.create_task(self.webhook_outbox.run(), name="webhooks"))
         if self.settings.pull:
             self._loops.append(asyncio.create_task(self.work_puller.run(), name="fetching"))
-        self._read(self.comparer.compare_until_answered)
+        self.rereader.read(self.comparer.compare_until_answered)
 
     async def _ensure_owner(self, connection: Any) -> None:
         await self.tokens.ensure_owner(connection, self.settings.state_dir / "token")
@@ -611,9 +610,9 @@ class NodeService:
     def _heard(self, notice: Notice) -> None:
         self._refresh_directory(notice)
         if notice.kind == "node" and "added" in notice.words:
-            self._read(partial(self._compare_with, notice.id))
+            self.rereader.read(partial(self._compare_with, notice.id))
         if notice.kind == "generation":
-            self._read(self.comparer.compare_until_answered)
+            self.rereader.read(self.comparer.compare_until_answered)
         for listener in self._listeners:
             listener(notice)
 
@@ -623,13 +622,13 @@ class NodeService:
         While the connection was lost, the server may have been restored.
         """
         if notice.kind in {"generation", "wake"}:
-            self._read(self.database.look)
+            self.rereader.read(self.database.look)
         if notice.kind in {"node", "wake"}:
-            self._read(self.directory.refresh)
+            self.rereader.read(self.directory.refresh)
         if notice.kind in {"campaign", "wake"}:
-            self._read(self.campaigns.refresh)
+            self.rereader.read(self.campaigns.refresh)
         if notice.kind in {"successor", "wake"}:
-            self._read(self.announcer.look)
+            self.rereader.read(self.announcer.look)
 
     async def _greet(self, identity: str) -> tuple[str | None, Shortfall | None]:
         """Return why a node that answers does not serve this one, and how much time it has left.
@@ -660,26 +659,6 @@ class NodeService:
         await self.directory.refresh()
         await self.comparer.compare_with(name)
 
-    def _read(self, refresh: Callable[[], Awaitable[object]]) -> None:
-        """Read something anew; however often it is asked for meanwhile, once more is enough."""
-        if refresh in self._rereads:
-            self._rereads[refresh] = True
-            return
-        self._rereads[refresh] = False
-        reading: asyncio.Task[Any] = asyncio.create_task(self._reread(refresh))
-        self._readings.add(reading)
-        reading.add_done_callback(self._readings.discard)
-
-    async def _reread(self, refresh: Callable[[], Awaitable[object]]) -> None:
-        again = True
-        try:
-            while again:
-                self._rereads[refresh] = False
-                await _refreshed(refresh)
-                again = self._rereads[refresh]
-        finally:
-            del self._rereads[refresh]
-
     async def listen(self, listener: Callable[[Notice], None]) -> None:
         """Pass notifications on until cancelled, where the loops run in another process."""
 
@@ -706,7 +685,7 @@ class NodeService:
         self.hub.close()
         self.mailboxes.close()
         await self._housekeeper.stop()
-        ending = [*self._loops, *self._readings]
+        ending = [*self._loops, *self.rereader.tasks]
         for loop in ending:
             loop.cancel()
         await asyncio.gather(*ending, return_exceptions=True)
@@ -792,13 +771,6 @@ class NodeService:
             await self.termination.apply_task_end(
                 message.node, TaskEnd.model_validate(message.body)
             )
-
-
-async def _refreshed(refresh: Callable[[], Awaitable[object]]) -> None:
-    try:
-        await refresh()
-    except ParleyError as error:
-        log.warning("cannot read the directory", error=error.detail)
 
 
 async def assemble(  # noqa: PLR0913 - what a process opens before, each given by its name

@@ -382,7 +382,7 @@ async def test_many_notices_of_one_kind_are_read_together(
     monkeypatch.setattr(a.node.directory, "refresh", refresh)
     for _ in range(1000):
         a.node._heard(Notice("node", "x", ("changed",)))
-    reading = set(a.node._readings)
+    reading = set(a.node.rereader.tasks)
     await asyncio.wait(reading, timeout=0)
     assert len(reads) == 1
     a.node._heard(Notice("node", "x", ("changed",)))

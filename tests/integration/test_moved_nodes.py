@@ -131,7 +131,7 @@ async def test_every_process_of_a_node_ends_once_one_has_heard_of_it(pair: Pair)
     async with node.database.connection() as connection:
         await nodes.give_up(connection, node.database.generation, later)
     node._refresh_directory(Notice("successor", "", ()))
-    await asyncio.gather(*node._readings)
+    await asyncio.gather(*node.rereader.tasks)
     assert node.announcer.ended.is_set()
     with pytest.raises(MovedAway):
         await node.ask_others()
