@@ -129,6 +129,7 @@ DELETE FROM mesh_recount; DELETE FROM outbox; DELETE FROM lead_process;
 DELETE FROM pscheduler_booking; DELETE FROM pscheduler_membership;
 DELETE FROM lead_absence; {CLEAR_CAMPAIGNS}
 SELECT purge_audit('infinity', 1000000);
+UPDATE generation SET successor = NULL;
 UPDATE schema_version SET version = {schema_version()}, digest = '{digest_of_schema()}';
 {_NEWLY_SET_UP}
 DO $$
