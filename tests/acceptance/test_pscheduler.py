@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from node.clock import SystemClock
@@ -97,6 +99,9 @@ async def test_figures_and_plugins(command: CommandLine) -> None:
         listed = await command.get(command.url(f"/{kind}"), expanded=True)
         assert all(each["href"].startswith("https://") for each in listed)
         assert {"version", "maintainer", "name", "description"} <= set(listed[0])
+    words = json.dumps(["--count", 3])
+    spec = await command.get(command.url("/tests/rtt/spec"), args=words)
+    assert spec == {"schema": 1, "count": 3}
     clock = await command.get(command.url("/clock"))
     assert set(clock) <= {"time", "synchronized", "source", "reference", "offset", "error"}
 

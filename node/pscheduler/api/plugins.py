@@ -15,6 +15,9 @@ from node.pscheduler.routing import Call, Route
 from node.pscheduler.tests.contract import Document
 from node.pscheduler.tests.registry import LANGUAGES
 
+_WORD = (str, int, float)
+"""The types of words of a command line; programs write numbers as they are."""
+
 Enumerate = Callable[[str, str], Document]
 
 
@@ -59,9 +62,9 @@ async def spec(call: Call) -> web.StreamResponse:
     """GET: the spec that the words of a command line stand for."""
     language = language_of(call.words["name"])
     words = call.query.json("args")
-    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+    if not isinstance(words, list) or not all(isinstance(word, _WORD) for word in words):
         raise invalid("Argument 'args' must be an array of strings.")
-    return call.json(language.parse(words))
+    return call.json(language.parse([str(word) for word in words]))
 
 
 async def spec_is_valid(call: Call) -> web.StreamResponse:

@@ -94,7 +94,8 @@ class _Parser(optparse.OptionParser):
         raise invalid(msg or "")
 
     def print_help(self, file: Any = None) -> NoReturn:  # noqa: ARG002 - contract
-        raise invalid(self.format_help(optparse.IndentedHelpFormatter(width=_WIDTH)))
+        """Raise the help of the options; the command line writes how to call it before."""
+        raise invalid(self.format_option_help(optparse.IndentedHelpFormatter(width=_WIDTH)))
 
 
 _ACTIONS: dict[Kind, dict[str, Any]] = {
@@ -108,7 +109,7 @@ _ACTIONS: dict[Kind, dict[str, Any]] = {
 
 
 def _parser(test: str, options: Sequence[Option]) -> _Parser:
-    parser = _Parser(usage=f"task {test} [OPTIONS]", prog=test)
+    parser = _Parser(prog=test)
     for option in options:
         parser.add_option(
             *option.words, dest=option.member, help=option.help, **_ACTIONS[option.kind]

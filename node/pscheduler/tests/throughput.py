@@ -47,6 +47,10 @@ _COLUMN = 15
 _UNKNOWN = "Not Reported"
 
 
+_NOTHING_IF_ZERO = frozenset({"flow-label", "ip-tos", "omit", "single-ended-port"})
+"""Members that options set to zero or nothing are as good as not given."""
+
+
 class ThroughputLanguage(TableLanguage):
     """Bits per second from one host to another."""
 
@@ -143,8 +147,9 @@ class ThroughputLanguage(TableLanguage):
     }
 
     def completed(self, spec: Document) -> Document:
-        """Imply IPv6 by a flow label."""
-        return {**spec, "ip-version": 6} if spec.get("flow-label") else spec
+        """Leave out what asks for nothing, and imply IPv6 by a flow label."""
+        given = {name: each for name, each in spec.items() if each or name not in _NOTHING_IF_ZERO}
+        return {**given, "ip-version": 6} if "flow-label" in given else given
 
     def participants(self, spec: Document) -> Participants:
         """Return source and dest; the source alone if dest is no node, or is the same host."""

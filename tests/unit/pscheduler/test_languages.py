@@ -159,6 +159,7 @@ def test_help_is_told_as_a_refusal(language: Language) -> None:
     with pytest.raises(Refusal) as told:
         language.parse(["--help"])
     assert told.value.status == 400
+    assert told.value.text.startswith("Options:\n")
     for option in table_of(language).options:
         assert option.words[-1] in told.value.text
 

@@ -54,6 +54,8 @@ def test_words_are_converted() -> None:
         "bandwidth": 10_000_000, "window-size": 1024, "omit": "PT2S",
     }  # fmt: skip
     assert THROUGHPUT.parse(["--destination", "b", "--flow-label", "5"])["ip-version"] == 6
+    nothing = ["--flow-label", "0", "--ip-tos", "0", "-O", "", "--single-ended-port", "0"]
+    assert THROUGHPUT.parse(nothing) == {"schema": 1}
     assert THROUGHPUT.parse(["--congestion", "cubic"])["schema"] == 1
     assert THROUGHPUT.parse(["--congestion", "dctcp"])["schema"] == 4
     with pytest.raises(Refusal, match=r"^option --bandwidth: 'x' is not a number; "):
