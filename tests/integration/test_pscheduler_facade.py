@@ -191,6 +191,9 @@ async def test_intervals_of_long_runs_are_runs(node: Asker, clock: ManualClock) 
         await node.rows(_INTERVAL, run, number, begins, begins + 10 * times.SECOND)
     shown = await command.get(url, detail=True)
     assert shown["detail"]["multi-result"] is True
+    [listed] = await command.get(command.url("/tasks"), detail=True, expanded=True)
+    # The agent of psConfig posts a stream anew that has no more than two runs for long.
+    assert (shown["detail"]["runs"], listed["detail"]["runs"]) == (3, 3)
     told = [await command.get(each) for each in await command.get(f"{url}/runs")]
     states = {each["href"].rpartition("/")[2]: each["state"] for each in told}
     assert states == {

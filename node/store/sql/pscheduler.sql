@@ -9,7 +9,8 @@ WHERE task_id = ANY($1::uuid []);
 
 -- list_posted --
 -- For thousands of tasks at once: the psConfig agent compares all that it has posted, in each of its passes. Those whose
--- document is gone are listed whatever it was to contain.
+-- document is gone are listed whatever it was to contain. The intervals of long runs count as runs: the agent posts a
+-- stream anew that has no more than two of them after 15 minutes.
 SELECT
     posted.task_id AS task, posted.document::text AS document, posted.detail::text AS detail, task.state = 'active' AS enabled,
     task.tool, coalesce(counted.runs, 0) AS runs, coalesce(counted.started, 0) AS started
@@ -18,7 +19,11 @@ INNER JOIN task ON posted.task_id = task.id
 LEFT JOIN (
     SELECT
         run.task_id,
-        count(*) FILTER (WHERE run.state NOT IN ('waiting', 'unplaced', 'cancelled')) AS runs,
+        count(*) FILTER (WHERE run.state NOT IN ('waiting', 'unplaced', 'cancelled')) + coalesce(sum(
+            CASE WHEN run.scheduling_class = 'background-multi' AND run.started_at IS NOT NULL THEN
+                (SELECT max(number) + 1 FROM run_interval WHERE run_id = run.id AND merged_at IS NOT NULL)
+            END
+        ), 0) AS runs,
         count(*) FILTER (WHERE run.started_at IS NOT NULL) AS started
     FROM run
     INNER JOIN pscheduler_task ON run.task_id = pscheduler_task.task_id
@@ -32,7 +37,11 @@ ORDER BY task.created_at, task.id;
 
 -- count_runs --
 SELECT
-    count(*) FILTER (WHERE state NOT IN ('waiting', 'unplaced', 'cancelled')) AS runs,
+    count(*) FILTER (WHERE state NOT IN ('waiting', 'unplaced', 'cancelled')) + coalesce(sum(
+        CASE WHEN scheduling_class = 'background-multi' AND started_at IS NOT NULL THEN
+            (SELECT max(number) + 1 FROM run_interval WHERE run_id = run.id AND merged_at IS NOT NULL)
+        END
+    ), 0) AS runs,
     count(*) FILTER (WHERE started_at IS NOT NULL) AS started
 FROM run
 WHERE task_id = $1;
