@@ -2,8 +2,9 @@
 
 They tell nobody anything. So each booking is looked at: five seconds before its start, whether it
 is still there; after its end, until its part is there; and what has to be deleted there is asked
-for again until it is. A booking that is held and not decided when its hold would have expired at a
-node of Parley is decided like there: by what the lead has stored.
+for again until it is. One that a host leads itself is looked at as soon as it has to be placed. A
+booking that is held and not decided when its hold would have expired at a node of Parley is decided
+like there: by what the lead has stored.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ from node.store.pscheduler_bookings import BookedThere, BookingState, Membership
 
 LOOKED_AT_BEFORE = 5 * times.SECOND
 """Time before its start at which it is looked whether a run is still booked."""
+SCHEDULED_WITHIN = 15 * times.SECOND
+"""Time after which a host has placed the run of a task that it leads itself, or found no time."""
 _FETCH_WAIT_S = 5
 """Time for which a host is asked to wait until a run has its result."""
 _FETCH_PAUSE = times.SECOND
@@ -237,7 +240,7 @@ class ForeignBookings:
             await self._drop(row)
 
     async def _look(self, row: BookedThere) -> None:
-        """Look shortly before its start whether a run is still booked.
+        """Look whether a run is still booked; shortly before its start, let it begin here.
 
         Who does not answer may measure all the same, so the run begins here, too.
         """
@@ -253,6 +256,10 @@ class ForeignBookings:
         if state in _OVER:
             why = f" ({run['errors']})" if run.get("errors") else ""
             await self._lose(row, f"says that the run is {state}{why}, and had not told so")
+            return
+        look_at = row.starts_at - LOOKED_AT_BEFORE
+        if self._clock.now() < look_at:
+            await self._postpone(row, look_at)
             return
         # Its part may be there before the booking ends, which is longer than the run.
         fetched_at = max(row.starts_at + times.SECOND, row.ends_at - _FETCH_WAIT_S * times.SECOND)
@@ -270,9 +277,12 @@ class ForeignBookings:
         return await host.run(row.task_there, row.run_there, row.key, wait_s)
 
     async def _lose(self, row: BookedThere, reason: str) -> None:
-        """Displace a run that a host has taken away."""
+        """Displace a run that a host has taken away; a task with nothing else in it is ended."""
         await self._displace(row, reason)
-        await self._forget(row)
+        if row.participant == DELEGATED:
+            await self._drop(row)
+        else:
+            await self._forget(row)
 
     async def _displace(self, row: BookedThere, reason: str) -> None:
         name = self._services.host_of(row.node).name

@@ -59,7 +59,12 @@ from node.model.wire.participants import (
     TaskEnd,
 )
 from node.pscheduler.dialects.registry import DIALECTS
-from node.pscheduler.leading.bookings import LOOKED_AT_BEFORE, ForeignBookings, whole_second
+from node.pscheduler.leading.bookings import (
+    LOOKED_AT_BEFORE,
+    SCHEDULED_WITHIN,
+    ForeignBookings,
+    whole_second,
+)
 from node.pscheduler.leading.delegation import DELEGATED, data_of, document_of
 from node.pscheduler.leading.membership import Memberships
 from node.pscheduler.leading.translation import data_of_all
@@ -358,6 +363,8 @@ class PschedulerParticipant:
         if row.participant != DELEGATED and not await self._tell(row, request):
             return False
         look_at = row.starts_at - LOOKED_AT_BEFORE
+        if row.participant == DELEGATED:
+            look_at = min(look_at, self._clock.now() + SCHEDULED_WITHIN)
         async with self._database.connection() as connection:
             return await store.keep(connection, row.run_there, look_at)
 

@@ -147,6 +147,7 @@ class StandIn:
         self.odd: str | None = None
         """A text that it answers to everything, if set."""
         self._called = asyncio.Event()
+        self._dying: asyncio.Task[None] | None = None
         self.iperf3_port = port + 1
         self.dns_port = 53
         """The port at which it asks name servers."""
@@ -198,7 +199,11 @@ class StandIn:
         await self._called.wait()
 
     async def start(self) -> None:
-        """Serve its API."""
+        """Serve its API, if it does not."""
+        if self._dying is not None:
+            await self._dying
+        if self._runner is not None:
+            return
         self._runner = web.AppRunner(self._application(), access_log=None)
         await self._runner.setup()
         site = web.TCPSite(
