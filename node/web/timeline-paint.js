@@ -101,7 +101,7 @@ function paintClosed(pen, { boxes, view, bottom }, brush) {
 }
 
 // The text has a rim, because on a narrow screen the names overlap the lanes and the line of now.
-function paintNames(pen, { lanes, view, boxes }, theme) {
+function paintNames(pen, { lanes, view, boxes, empty }, theme) {
   pen.textAlign = "left";
   pen.strokeStyle = theme.surface;
   pen.lineWidth = 4;
@@ -114,16 +114,16 @@ function paintNames(pen, { lanes, view, boxes }, theme) {
     pen.fillText(lane.name, view.caption ? 2 : 0, middle);
     paintNote(pen, lane, { view, middle }, theme);
   }
-  if (!boxes.length) paintEmpty(pen, { lanes, view }, theme);
+  if (!boxes.length) paintEmpty(pen, { lanes, view, empty }, theme);
 }
 
-function paintEmpty(pen, { lanes, view }, theme) {
+function paintEmpty(pen, { lanes, view, empty }, theme) {
   pen.font = `${13 * theme.size}px ${theme.family}`;
   pen.fillStyle = theme.muted;
   pen.textAlign = "center";
   const middle = (lanes[0].y + lanes.at(-1).y + lanes.at(-1).height) / 2;
-  pen.strokeText("No run in this span", (view.left + view.right) / 2, middle + 4);
-  pen.fillText("No run in this span", (view.left + view.right) / 2, middle + 4);
+  pen.strokeText(empty, (view.left + view.right) / 2, middle + 4);
+  pen.fillText(empty, (view.left + view.right) / 2, middle + 4);
 }
 
 // Explains the columns of a crowded lane.

@@ -111,14 +111,14 @@ export class Picture {
     const now = this.#now();
     const density = window.devicePixelRatio || 1;
     this.#theme ??= readTheme(canvas, density);
-    const { from, to, entries, reserved, dense, lanes: wanted, words } = this.#look(now);
+    const { from, to, entries, reserved, dense, lanes: wanted, words, empty = "No run in this span" } = this.#look(now);
     const view = { from, to, ...this.#frame(width) };
     const { lanes, boxes, bottom } = layOut(entries, reserved, dense, view, wanted);
     const height = Math.ceil(bottom + 2);
     this.#resize(width, height, density);
     const ticks = axisTicks(view, 72 * this.#theme.size);
     const x = view.left + ((view.right - view.left) * (now - from)) / (to - from);
-    const scene = { lanes, boxes, bottom, view, ticks, width, height, density, now: x, nowText: timeOf(now) };
+    const scene = { empty, lanes, boxes, bottom, view, ticks, width, height, density, now: x, nowText: timeOf(now) };
     this.#scene = { ...scene, chosen: this.#stillChosen(boxes), marked: this.#marked };
     paint(canvas, this.#scene, this.#theme);
     const label = words(lanes);

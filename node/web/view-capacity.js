@@ -13,6 +13,9 @@ const HOURS = BACK + AHEAD;
 const STEPS = 10;
 const USAGE_PAGES = 20;
 const COLOURS = 6;
+const NARROWEST = 280;
+const HEADS = ["Campaign", "Seat-seconds of 24 h", "Booked ahead", "Moved in 24 h", "Budgets"];
+const LAST = HEADS.length - 1;
 // What is not limited at each instant.
 const OVER_TIME = /seconds$|^delivered_|^bytes$/u;
 
@@ -30,12 +33,14 @@ export function open(box, { api, model }) {
       const next = JSON.stringify([first, buckets, usage, campaigns.items]);
       if (next === signature) return;
       signature = next;
+      const scrolled = box.querySelector(".heat")?.scrollLeft;
       const names = byShare(usage);
       box.replaceChildren(
         section("Occupied share of each hour", heat(buckets, first, model.now()), "Exclusive runs leave no time to others; normal and background runs overlap."),
-        section("Who takes it", usage.length ? takers(usage, names, first) : element("p", { class: "empty" }, "No campaign has used or booked any time."), "Seat-seconds on all nodes that tasks of this node use: 3,600 are one exclusive run on one node for an hour."),
+        section("Who takes it", usage.length ? takers(usage, names, first, Math.max(NARROWEST, box.clientWidth)) : element("p", { class: "empty" }, "No campaign has used or booked any time."), "Seat-seconds on all nodes that tasks of this node use: 3,600 are one exclusive run on one node for an hour."),
         section("Campaigns and budgets", budgets(campaigns.items, usage, names, model.now()), "Bars: what is used now, paler what is booked, and a line at the promised share or the soft limit."),
       );
+      showHour(box.querySelector(".heat"), scrolled);
     },
   };
 }
@@ -52,6 +57,12 @@ async function hoursOf(api, from, to) {
     pages += 1;
   } while (next && pages < USAGE_PAGES);
   return items;
+}
+
+// On a narrow screen the table begins shortly before the current hour, unless the reader has moved it.
+function showHour(table, scrolled) {
+  const current = table.querySelector("th.current");
+  table.scrollLeft = scrolled ?? current.offsetLeft - table.clientWidth / 2;
 }
 
 function section(heading, content, hint) {
@@ -87,8 +98,9 @@ function heat(buckets, first, now) {
   return element("div", { class: "heat", tabindex: "0", role: "group", "aria-label": "Occupied share by class and hour" }, table);
 }
 
-function takers(usage, names, first) {
-  const [width, height] = [960, 130];
+// As wide as there is room, so that its words are as large as others.
+function takers(usage, names, first, width) {
+  const height = 130;
   const step = width / HOURS;
   const sums = Array.from({ length: HOURS }, () => new Map());
   for (const { campaign, starts_at: starts, seat_seconds: seconds } of usage) {
@@ -120,10 +132,10 @@ function budgets(campaigns, usage, names, now) {
   const rows = [...campaigns].sort((one, other) => rank(one) - rank(other) || (one.name < other.name ? -1 : 1)).map((campaign) => {
     const [had, booked] = [sum(campaign.name, (at) => at < now), sum(campaign.name, (at) => at >= now)];
     const cells = [element("b", { class: "test" }, campaign.name), `${Math.round(had)} s`, `${Math.round(booked)} s`, bytes(campaign.used.delivered_bytes), budgetsOf(campaign)];
-    return element("tr", {}, cells.map((content) => element("td", {}, content)));
+    return element("tr", { role: "row" }, cells.map((content, index) => element("td", { role: "cell", "data-head": index && index < LAST ? HEADS[index] : null }, content)));
   });
-  const heads = ["Campaign", "Seat-seconds of 24 h", "Booked ahead", "Moved in 24 h", "Budgets"].map((words) => element("th", { scope: "col" }, words));
-  return element("div", { class: "matrix-free", tabindex: "0", role: "group", "aria-label": "Campaigns and budgets" }, element("table", { class: "plain-table" }, element("thead", {}, element("tr", {}, heads)), element("tbody", {}, rows)));
+  const heads = HEADS.map((words) => element("th", { scope: "col", role: "columnheader" }, words));
+  return element("div", { class: "matrix-free campaigns-used", tabindex: "0", role: "group", "aria-label": "Campaigns and budgets" }, element("table", { class: "plain-table", role: "table" }, element("thead", { role: "rowgroup" }, element("tr", { role: "row" }, heads)), element("tbody", { role: "rowgroup" }, rows)));
 }
 
 function budgetsOf({ used, budgets, target, warnings, limits }) {

@@ -143,7 +143,7 @@ function loadWords({ host, backlog }) {
 }
 
 function checkWords(checked, now) {
-  if (!checked) return [element("span", { class: "reason" }, "none since this node started")];
+  if (!checked) return [element("span", { class: "reason" }, "not checked since this node started")];
   const { kind, words } = worst(checked);
   return [element("span", { class: `state ${kind}` }, icon(kind === "done" ? "check" : "alert"), words), " ", ticking("age", Date.parse(checked.at), now)];
 }

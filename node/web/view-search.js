@@ -11,6 +11,8 @@ import { setCall, setHeading } from "./view-frame.js";
 const DAY = 86_400_000;
 const SPANS = { "24 h": 1, "7 d": 7, "30 d": 30 };
 const LOST = "failed,missed,unplaced,displaced,cancelled";
+const OVER = `finished,${LOST}`;
+const AHEAD = "running,merging,held,scheduled,waiting,set-aside";
 const LOST_MOST = 500;
 const TASK_FIELDS = "id,headline,state";
 const RUNS_SHOWN = 60;
@@ -48,13 +50,13 @@ function askedOf({ q, span }) {
 async function ask(api, { q, span }, now) {
   const [from, to] = [now - SPANS[span] * DAY, now].map((instant) => new Date(instant).toISOString());
   const words = q ? `&q=${encodeURIComponent(q)}` : "";
-  const path = `/v1/runs?from=${from}&to=${to}${words}&limit=${RUNS_SHOWN}&fields=${RUN_FIELDS}`;
+  const path = `/v1/runs?state=${OVER}&from=${from}&to=${to}${words}&limit=${RUNS_SHOWN}&fields=${RUN_FIELDS}`;
   const lost = api.get(`/v1/runs?state=${LOST}&from=${from}&to=${to}${words}&limit=${LOST_MOST}&fields=${RUN_FIELDS}`);
   if (!q) return { path, lost: await lost, runs: await api.get(path), ahead: NONE, tasks: NONE, named: [] };
   const quietly = (each) => api.get(each).then(({ items }) => items, () => []);
   const [runs, ahead, tasks, nodes, meshes, campaigns] = await Promise.all([
     api.get(path),
-    api.get(`/v1/runs?from=${to}&order=asc${words}&limit=${AHEAD_SHOWN}&fields=${RUN_FIELDS}`),
+    api.get(`/v1/runs?state=${AHEAD}&from=${to}&order=asc${words}&limit=${AHEAD_SHOWN}&fields=${RUN_FIELDS}`),
     api.get(`/v1/tasks?limit=${LINKS_SHOWN}${words}&fields=${TASK_FIELDS}`),
     quietly("/v1/nodes"),
     quietly("/v1/meshes?limit=500"),

@@ -37,7 +37,7 @@ const LISTS = {
     cells: (record) => [
       ["what", element("b", { class: "test" }, record.name), record.parent ? ` of ${record.parent}` : "", ...record.warnings.map(reason)],
       ["schedule", `weight ${record.weight}, level ${record.level}`],
-      ["runs", record.target ? JSON.stringify(record.target) : "by weight"],
+      ["runs", promiseWords(record.target)],
     ],
   },
 };
@@ -92,4 +92,9 @@ export function open(box, { api, model, actions, caller, tools }) {
     draw();
   }
   return { events: ["reservation", "campaign", "pool"], gap: 3_000, redraw: draw, fetch };
+}
+
+function promiseWords(target) {
+  if (!target) return "by weight";
+  return target.seats === null ? `${Number((100 * target.share).toFixed(1))} % of the seats` : `${target.seats} seats`;
 }

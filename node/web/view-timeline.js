@@ -37,6 +37,7 @@ export function open(box, context) {
   let hosts = [];
   let whole = true;
   let held = false;
+  let asking = true;
   let shown = spanOf(place(), model.now());
   const picture = new Picture({ stage, canvas, tip }, look, () => model.now());
   const whatIf = new WhatIf(context, picture);
@@ -53,7 +54,7 @@ export function open(box, context) {
     const entries = own.between(from, to);
     const lanes = byHost() ? hostLanes(hosts, entries) : CLASS_LANES;
     const dense = byHost() ? new Map() : own.dense;
-    return { from, to, entries, reserved: own.reservedBetween(from, to), dense, lanes: lanes.length ? lanes : CLASS_LANES, words };
+    return { from, to, entries, reserved: own.reservedBetween(from, to), dense, lanes: lanes.length ? lanes : CLASS_LANES, words, empty: asking ? "Asking the node …" : undefined };
   }
   const words = (lanes) => `Timeline, ${momentOf(shown.from, model.now())} to ${momentOf(shown.to, model.now())}: ${lanes.map(({ name, count }) => `${count ?? own.laneCount(name)} ${name}`).join(", ")} runs`;
 
@@ -69,6 +70,7 @@ export function open(box, context) {
     whole = true;
     await (byHost() ? fetchSingly(asked, LANES) : Promise.all([fetchSingly(asked, LANES.filter((lane) => !dense.includes(lane))), dense.length ? fetchPieces(asked, dense) : own.takePieces([], 1)]));
     if (nodes) hosts = hostsOf(nodes.items, own.between(asked.from, asked.to));
+    asking = false;
     note.textContent = whole ? "" : `These are the first ${RUNS_MOST} runs of the span; a shorter span has all of its runs.`;
     picture.draw();
   }
