@@ -114,6 +114,14 @@ RETURN regexp_replace(
 );
 COMMENT ON FUNCTION plain_cause(text) IS 'A reason without times, lengths and ids, for counting.';
 
+CREATE FUNCTION slot_outcome(state text) RETURNS text LANGUAGE sql IMMUTABLE
+RETURN CASE
+    WHEN state = 'finished' THEN 'delivered'
+    WHEN state IN ('waiting', 'booked', 'running', 'merging', 'set-aside') THEN 'open'
+    ELSE 'missing'
+END;
+COMMENT ON FUNCTION slot_outcome(text) IS 'What a run in this state means for its slot: delivered, missing, or open.';
+
 CREATE OR REPLACE VIEW mesh_delivery AS
 SELECT
     mesh_task.mesh,
@@ -124,11 +132,7 @@ SELECT
     mesh_task.requester,
     mesh_task.task_id,
     served.slot,
-    CASE
-        WHEN served.state = 'finished' THEN 'delivered'
-        WHEN served.state IN ('waiting', 'booked', 'running', 'merging', 'set-aside') THEN 'open'
-        ELSE 'missing'
-    END AS outcome,
+    slot_outcome(served.state::text) AS outcome,
     served.state::text AS state,
     served.reason,
     plain_cause(served.reason) AS cause

@@ -78,12 +78,7 @@ FROM (
         row_number() OVER (PARTITION BY each.outcome ORDER BY sum(each.slots) DESC) AS place
     FROM (
         SELECT
-            CASE
-                WHEN state = 'finished' THEN 'delivered'
-                WHEN state IN ('waiting', 'booked', 'running', 'merging', 'set-aside') THEN 'open'
-                ELSE 'missing'
-            END AS outcome,
-            CASE WHEN state NOT IN ('finished', 'waiting', 'booked', 'running', 'merging', 'set-aside') THEN state END AS state,
+            slot_outcome(state) AS outcome, CASE WHEN slot_outcome(state) = 'missing' THEN state END AS state,
             cause, task_id, slots, latest
         FROM mesh_slots($1, $2, $3, NULL, NULL, $4)
     ) AS each
@@ -126,13 +121,7 @@ FROM (
         row_number() OVER (PARTITION BY each.key, each.outcome ORDER BY sum(each.slots) DESC) AS place
     FROM (
         SELECT
-            key,
-            CASE
-                WHEN state = 'finished' THEN 'delivered'
-                WHEN state IN ('waiting', 'booked', 'running', 'merging', 'set-aside') THEN 'open'
-                ELSE 'missing'
-            END AS outcome,
-            CASE WHEN state NOT IN ('finished', 'waiting', 'booked', 'running', 'merging', 'set-aside') THEN state END AS state,
+            key, slot_outcome(state) AS outcome, CASE WHEN slot_outcome(state) = 'missing' THEN state END AS state,
             cause, task_id, slots, latest
         FROM mesh_slots($1, $2, $3, $4, $5, $6)
     ) AS each
@@ -167,7 +156,7 @@ ORDER BY counted.slots DESC, counted.outcome, counted.state, counted.cause;
 -- The keys with the smallest share of delivered slots, but for those without missing ones, and whether there are more.
 SELECT key
 FROM mesh_slots($1, $2, $3, NULL, NULL, $5)
-WHERE state NOT IN ('waiting', 'booked', 'running', 'merging', 'set-aside')
+WHERE slot_outcome(state) <> 'open'
 GROUP BY key
 HAVING sum(slots) FILTER (WHERE state <> 'finished') > 0
 ORDER BY coalesce(sum(slots) FILTER (WHERE state = 'finished'), 0)::double precision / sum(slots), key COLLATE "C"
