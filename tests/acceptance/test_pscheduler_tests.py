@@ -32,7 +32,7 @@ def tasks(a: Outsider, b: Outsider) -> dict[str, tuple[str, ...]]:
         "rtt": ("--dest", b.address, "--count", "3", "--interval", "PT0.2S"),
         "simplestream": (*pair, "--test-material", "Hello"),
         "throughput": (*pair, "--duration", "PT1S", "--parallel", "2", "--link-rtt", "5"),
-        "trace": ("--dest", b.address, "--hops", "3", "--wait", "PT1S"),
+        "trace": ("--dest", b.address, "--hops", "3"),
     }
 
 

@@ -16,7 +16,6 @@ from node.pscheduler.tests.members import Member
 from node.pscheduler.tests.options import integer, off, on, text
 
 _HOPS = 30
-_WAIT = "PT5S"
 _NAMES = 2 * SECOND
 _AUTONOMOUS_SYSTEMS = 4 * SECOND
 _SLACK = 2 * SECOND
@@ -111,7 +110,7 @@ class TraceLanguage(TableLanguage):
         return total + (_AUTONOMOUS_SYSTEMS if spec.get("as", True) else 0)
 
     def translated(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
-        """Return our trace, with one packet per hop unless told otherwise.
+        """Return our trace, with one packet per hop unless told otherwise, and the tool's own wait.
 
         Autonomous systems are looked up only if the spec says so: in public registries.
         """
@@ -124,9 +123,10 @@ class TraceLanguage(TableLanguage):
             "port": None if protocol == "icmp" else spec.get("dest-port"),
             "hops_max": spec.get("hops", _HOPS),
             "probes": spec.get("queries", 1),
-            "wait": spec.get("wait", _WAIT),
+            "wait": spec.get("wait"),
             "length": spec.get("length"),
-            "names": spec.get("hostnames", True),
+            # The tool for Paris looks up none.
+            "names": spec.get("hostnames", "algorithm" not in spec),
             "as_numbers": spec.get("as", False),
             "ip_version": spec.get("ip-version"),
         }
