@@ -7,6 +7,7 @@ the other: two tasks that were planned at the same time cannot both take the las
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 from uuid import UUID
@@ -111,7 +112,8 @@ class CampaignLimits:
         runs = await self._counted(connection, holders, views, until, now)
         delivered = await self._ledger(connection, holders, now)
         moved = await _moved(connection, holders, views, until, now)
-        return budgets_of(views, Counted(runs, delivered, moved), now)
+        # A busy day has runs enough to block the event loop.
+        return await asyncio.to_thread(budgets_of, views, Counted(runs, delivered, moved), now)
 
     async def beyond(
         self,

@@ -14,10 +14,10 @@ from node.sharing.campaigns import no_such
 from node.store.campaigns import HourFilter
 
 
-async def _all(node: NodeService) -> list[Campaign]:
-    """Return all campaigns by name, each with its usage and its warnings."""
+async def _all(node: NodeService, *, budgeted: bool = False) -> list[Campaign]:
+    """Return all campaigns by name, each with its usage, and if ``budgeted`` of its limits."""
     warnings = (await node.pools.warnings()).campaigns
-    budgets = await node.budgets()
+    budgets = await node.budgets() if budgeted else {}
     return [
         campaign.model_copy(
             update={
@@ -29,8 +29,8 @@ async def _all(node: NodeService) -> list[Campaign]:
     ]
 
 
-async def _fetch(node: NodeService, name: str) -> Campaign:
-    every = {campaign.name: campaign for campaign in await _all(node)}
+async def _fetch(node: NodeService, name: str, *, budgeted: bool = False) -> Campaign:
+    every = {campaign.name: campaign for campaign in await _all(node, budgeted=budgeted)}
     if name not in every:
         raise NotFound(no_such(name, every))
     return every[name]
@@ -47,8 +47,8 @@ async def create(request: web.Request) -> web.StreamResponse:
 
 async def list_(request: web.Request) -> web.StreamResponse:
     """GET: a page of campaigns, by name."""
-    requests.only(request, "limit", "cursor")
-    every = await _all(request.app[NODE])
+    requests.only(request, "limit", "cursor", "budgets")
+    every = await _all(request.app[NODE], budgeted=requests.flag(request, "budgets"))
     return responses.many(*requests.page_of_names(request, every))
 
 
@@ -57,7 +57,7 @@ async def show(request: web.Request) -> web.StreamResponse:
     requests.only(request)
     node, name = request.app[NODE], requests.name(request, "campaign")
     await node.campaigns.check_exists(name)
-    return responses.one(await _fetch(node, name))
+    return responses.one(await _fetch(node, name, budgeted=True))
 
 
 async def edit(request: web.Request) -> web.StreamResponse:
@@ -106,6 +106,12 @@ async def _hours(request: web.Request, name: str | None) -> web.StreamResponse:
     return responses.many(hours, following)
 
 
+_BUDGETS = Query(
+    "budgets",
+    "true: count what is used of limits and quotas, which takes a while if many runs are booked.",
+    {"type": "string", "enum": ["true", "false"]},
+)
+
 _HOURS = (
     Query(
         "since",
@@ -142,7 +148,7 @@ ROUTES = (
         "List campaigns, by name, with their promised and used shares, and their waiting runs",
         answer=Campaign,
         listed=True,
-        query=(LIMIT, CURSOR_BY_NAME),
+        query=(_BUDGETS, LIMIT, CURSOR_BY_NAME),
     ),
     Route("GET", "/v1/campaigns/{name}", show, "Show a campaign", answer=Campaign),
     Route(

@@ -21,6 +21,13 @@ const OVER_TIME = /seconds$|^delivered_|^bytes$/u;
 
 export function open(box, { api, model }) {
   let signature = "";
+  /** @type {(() => void) | null} */
+  let draw = null;
+  let wide = 0;
+  const observer = new ResizeObserver(() => {
+    if (box.clientWidth !== wide) draw?.();
+  });
+  observer.observe(box);
   return {
     events: ["campaign", "reservation"],
     gap: 60_000,
@@ -28,21 +35,28 @@ export function open(box, { api, model }) {
       const first = Math.floor(model.now() / HOUR) * HOUR - BACK * HOUR;
       const [from, to] = [first, first + HOURS * HOUR].map((instant) => new Date(instant).toISOString());
       const path = `/v1/schedule?from=${from}&to=${to}&resolution=PT1H`;
-      const [{ buckets }, usage, campaigns] = await Promise.all([api.get(path), hoursOf(api, from, to), api.get("/v1/campaigns?limit=200")]);
+      const [{ buckets }, usage, campaigns] = await Promise.all([api.get(path), hoursOf(api, from, to), api.get("/v1/campaigns?limit=200&budgets=true")]);
       setCall(path);
       const next = JSON.stringify([first, buckets, usage, campaigns.items]);
       if (next === signature) return;
       signature = next;
-      const scrolled = box.querySelector(".heat")?.scrollLeft;
-      const names = byShare(usage);
-      box.replaceChildren(
-        section("Occupied share of each hour", heat(buckets, first, model.now()), "Exclusive runs leave no time to others; normal and background runs overlap."),
-        section("Who takes it", usage.length ? takers(usage, names, first, Math.max(NARROWEST, box.clientWidth)) : element("p", { class: "empty" }, "No campaign has used or booked any time."), "Seat-seconds on all nodes that tasks of this node use: 3,600 are one exclusive run on one node for an hour."),
-        section("Campaigns and budgets", budgets(campaigns.items, usage, names, model.now()), "Bars: what is used now, paler what is booked, and a line at the promised share or the soft limit."),
-      );
-      showHour(box.querySelector(".heat"), scrolled);
+      draw = () => drawAll({ buckets, usage, campaigns: campaigns.items, first });
+      draw();
     },
+    close: () => observer.disconnect(),
   };
+
+  function drawAll({ buckets, usage, campaigns, first }) {
+    const scrolled = wide === box.clientWidth ? box.querySelector(".heat")?.scrollLeft : undefined;
+    wide = box.clientWidth;
+    const names = byShare(usage);
+    box.replaceChildren(
+      section("Occupied share of each hour", heat(buckets, first, model.now()), "Exclusive runs leave no time to others; normal and background runs overlap."),
+      section("Who takes it", usage.length ? takers(usage, names, first, Math.max(NARROWEST, box.clientWidth)) : element("p", { class: "empty" }, "No campaign has used or booked any time."), "Seat-seconds on all nodes that tasks of this node use: 3,600 are one exclusive run on one node for an hour."),
+      section("Campaigns and budgets", budgets(campaigns, usage, names, model.now()), "Bars: what is used now, paler what is booked, and a line at the promised share or the soft limit."),
+    );
+    showHour(box.querySelector(".heat"), scrolled);
+  }
 }
 
 async function hoursOf(api, from, to) {

@@ -43,7 +43,7 @@ export function open(box, { api, model, tools }) {
 /** @param {{ [name: string]: string }} fields of the address */
 function askedOf({ q, span }) {
   const words = (q ?? "").trim();
-  return { q: words, span: span in SPANS ? span : words ? "7 d" : "24 h" };
+  return { q: words, span: span in SPANS ? span : "24 h" };
 }
 
 // The node looks for the words among all runs of the span and all tasks; nodes, meshes and campaigns are few.

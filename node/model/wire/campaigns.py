@@ -328,7 +328,9 @@ class Campaign(CampaignDocument):
     waiting: Waiting
     used: Used
     budgets: tuple[Budget, ...] = Field(
-        (), description="The use of its limits and quotas, except for limits on due runs."
+        (),
+        description="The use of its limits and quotas, but for limits on due runs; of one campaign, "
+        "and in lists with `budgets`.",
     )
     warnings: tuple[str, ...] = Field(
         (),

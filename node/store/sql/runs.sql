@@ -260,6 +260,7 @@ FROM (
             SELECT
                 coalesce((SELECT run.spec FROM run WHERE run.id = run_known.run_id), task.spec) AS spec,
                 task.reference,
+                concat_ws(' ', task.spec ->> 'dest', task.spec ->> 'name', task.spec ->> 'url', task.reference::text) AS searched,
                 CASE WHEN jsonb_typeof(task.reference -> 'mesh') = 'string' THEN task.reference ->> 'mesh' END AS mesh
             FROM task WHERE task.id = run_known.task_id
         ) AS measured
@@ -289,8 +290,7 @@ FROM (
                         lower(concat_ws(
                             ' ', run_known.run_id, run_known.task_id, run_known.test, run_known.tool, run_known.state, run_known.reason, run_known.summary, run_known.verdict, array_to_string(run_known.verdict_reasons, ' '),
                             run_known.scheduling_class, array_to_string(run_known.participants, ' '), run_known.lead, coalesce(run_known.campaign, 'default'),
-                            run_known.requester, measured.spec ->> 'dest', measured.spec ->> 'name', measured.spec ->> 'url',
-                            measured.reference::text
+                            run_known.requester, measured.searched
                         )),
                         wanted.word
                     ) = 0
@@ -314,6 +314,7 @@ FROM (
             SELECT
                 task.spec,
                 task.reference,
+                concat_ws(' ', task.spec ->> 'dest', task.spec ->> 'name', task.spec ->> 'url', task.reference::text) AS searched,
                 CASE WHEN jsonb_typeof(task.reference -> 'mesh') = 'string' THEN task.reference ->> 'mesh' END AS mesh
             FROM task WHERE task.id = run_gap.task_id
         ) AS measured
@@ -340,8 +341,7 @@ FROM (
                         lower(concat_ws(
                             ' ', run_gap.run_id, run_gap.task_id, run_gap.test, run_gap.tool, run_gap.state, run_gap.reason,
                             run_gap.scheduling_class, array_to_string(run_gap.participants, ' '), run_gap.lead, coalesce(run_gap.campaign, 'default'),
-                            run_gap.requester, measured.spec ->> 'dest', measured.spec ->> 'name', measured.spec ->> 'url',
-                            measured.reference::text
+                            run_gap.requester, measured.searched
                         )),
                         wanted.word
                     ) = 0
@@ -371,6 +371,7 @@ FROM (
             SELECT
                 coalesce((SELECT run.spec FROM run WHERE run.id = run_known.run_id), task.spec) AS spec,
                 task.reference,
+                concat_ws(' ', task.spec ->> 'dest', task.spec ->> 'name', task.spec ->> 'url', task.reference::text) AS searched,
                 CASE WHEN jsonb_typeof(task.reference -> 'mesh') = 'string' THEN task.reference ->> 'mesh' END AS mesh
             FROM task WHERE task.id = run_known.task_id
         ) AS measured
@@ -400,8 +401,7 @@ FROM (
                         lower(concat_ws(
                             ' ', run_known.run_id, run_known.task_id, run_known.test, run_known.tool, run_known.state, run_known.reason, run_known.summary, run_known.verdict, array_to_string(run_known.verdict_reasons, ' '),
                             run_known.scheduling_class, array_to_string(run_known.participants, ' '), run_known.lead, coalesce(run_known.campaign, 'default'),
-                            run_known.requester, measured.spec ->> 'dest', measured.spec ->> 'name', measured.spec ->> 'url',
-                            measured.reference::text
+                            run_known.requester, measured.searched
                         )),
                         wanted.word
                     ) = 0
@@ -425,6 +425,7 @@ FROM (
             SELECT
                 task.spec,
                 task.reference,
+                concat_ws(' ', task.spec ->> 'dest', task.spec ->> 'name', task.spec ->> 'url', task.reference::text) AS searched,
                 CASE WHEN jsonb_typeof(task.reference -> 'mesh') = 'string' THEN task.reference ->> 'mesh' END AS mesh
             FROM task WHERE task.id = run_gap.task_id
         ) AS measured
@@ -451,8 +452,7 @@ FROM (
                         lower(concat_ws(
                             ' ', run_gap.run_id, run_gap.task_id, run_gap.test, run_gap.tool, run_gap.state, run_gap.reason,
                             run_gap.scheduling_class, array_to_string(run_gap.participants, ' '), run_gap.lead, coalesce(run_gap.campaign, 'default'),
-                            run_gap.requester, measured.spec ->> 'dest', measured.spec ->> 'name', measured.spec ->> 'url',
-                            measured.reference::text
+                            run_gap.requester, measured.searched
                         )),
                         wanted.word
                     ) = 0
