@@ -54,10 +54,11 @@ async def list_(request: web.Request) -> web.StreamResponse:
 
 async def show(request: web.Request) -> web.StreamResponse:
     """GET: one campaign."""
-    requests.only(request)
+    requests.only(request, "budgets")
     node, name = request.app[NODE], requests.name(request, "campaign")
+    budgeted = requests.flag(request, "budgets")
     await node.campaigns.check_exists(name)
-    return responses.one(await _fetch(node, name, budgeted=True))
+    return responses.one(await _fetch(node, name, budgeted=budgeted))
 
 
 async def edit(request: web.Request) -> web.StreamResponse:
@@ -150,7 +151,14 @@ ROUTES = (
         listed=True,
         query=(_BUDGETS, LIMIT, CURSOR_BY_NAME),
     ),
-    Route("GET", "/v1/campaigns/{name}", show, "Show a campaign", answer=Campaign),
+    Route(
+        "GET",
+        "/v1/campaigns/{name}",
+        show,
+        "Show a campaign",
+        answer=Campaign,
+        query=(_BUDGETS,),
+    ),
     Route(
         "PATCH",
         "/v1/campaigns/{name}",

@@ -77,6 +77,10 @@ async def test_a_campaign_is_kept_as_posted(a: Asker) -> None:
     assert {name: campaign[name] for name in fields} == fields
     assert (campaign["revision"], campaign["state"], campaign["tasks"]) == (1, "active", {})
     assert (await a.ask("GET", "/v1/campaigns/ops"))[1] == campaign
+    _, counted = await a.ask("GET", "/v1/campaigns/ops?budgets=true")
+    told = [(it["what"], it["soft"], it["hard"], it["used"]) for it in counted["budgets"]]
+    limited = [("runs", 2, 5, 0), ("seat_seconds", None, 100, 0)]
+    assert told == [*limited, ("seats_max", None, 7, 0), ("mbps", None, 1000, 0)]
     [weight] = await a.rows("SELECT weight::text FROM campaign WHERE name = 'ops'")
     assert weight[0] == "0.100000"
 

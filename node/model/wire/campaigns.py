@@ -329,8 +329,8 @@ class Campaign(CampaignDocument):
     used: Used
     budgets: tuple[Budget, ...] = Field(
         (),
-        description="The use of its limits and quotas, but for limits on due runs; of one campaign, "
-        "and in lists with `budgets`.",
+        description="The use of its limits and quotas, but for limits on due runs; only if asked "
+        "for with `budgets`.",
     )
     warnings: tuple[str, ...] = Field(
         (),
