@@ -279,8 +279,8 @@ async def test_a_node_tells_others_what_they_may_have(pair: Pair, tmp_path: Path
     assert rule["what"] == 'idle; duration <= "PT1M"'
     assert rule["most"] == "priority 5; 2 open tasks; 3 runs per day"
     assert rule["left"][0]["left"] == "3 runs"
-    _, shown = await pair.b.ask("GET", "/v1/limits")
-    assert shown["given"] == [{**granted, "node": "a"}]
+    [given] = await pair.b.limits.given({"a": pair.a.node.card.identity})
+    assert given.model_dump(mode="json") == {**granted, "node": "a"}
     assert (await pair.a.ask("GET", "/v1/nodes/a/limits"))[0] == 409
     assert (await pair.a.ask("GET", "/v1/nodes/x/limits"))[0] == 404
 
