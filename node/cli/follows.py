@@ -71,6 +71,13 @@ class FollowStore:
         self.folder = state_dir / "follows"
         prepare_directory(self.folder)
 
+    def owner(self) -> str | None:
+        """Return the key of the node whose state directory this is; None if it has none yet."""
+        from node.trust.keys import NodeKey  # loads cryptography
+
+        key = self.folder.with_name("node.pem")
+        return NodeKey.load_or_create(key).identity if key.exists() else None
+
     def listed(self) -> list[FollowedMesh]:
         """Return all, by name.
 

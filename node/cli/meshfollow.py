@@ -124,6 +124,7 @@ async def follow(
         if listed:
             session.output.many(list(map(as_record, follower.store.listed())), FOLLOWED)
             return 0
+        await follower.require_own_node()
         if stop is not None:
             return await follower.stop(stop, keep=keep)
         if serve:
@@ -150,6 +151,22 @@ class Follower:
         """Store the arguments."""
         self._session = session
         self.store = store
+
+    async def require_own_node(self) -> None:
+        """Return if the node that is asked is the one whose state directory keeps the meshes.
+
+        :raises Conflict: it is another one, whose meshes ``parley-follow`` here would lead.
+        """
+        owner = self.store.owner()
+        if owner is None:
+            return
+        card = await self._session.client.own_card()
+        if card.identity != owner:
+            place = self.store.folder.parent
+            raise Conflict(
+                f"meshes are followed by the node of {place}, which is not {card.name}; set "
+                f"PARLEY_STATE_DIR to the state directory of {card.name}, or type it on its host"
+            )
 
     async def begin(self, mesh: FollowedMesh, *, dry_run: bool) -> int:
         """Follow a mesh from now on, or only show what would be done.

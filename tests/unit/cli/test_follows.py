@@ -10,6 +10,7 @@ import pytest
 from node.cli.follows import FollowedMesh, FollowOutcome, FollowStore, as_record
 from node.model import times
 from node.model.errors import Conflict, HostError, NotFound
+from node.trust.keys import NodeKey
 
 MESH = FollowedMesh("lab", "https://x/lab.json", named={"192.0.2.1": "a"})
 NOW = times.parse_instant("2026-12-01T00:00:00Z")
@@ -27,6 +28,13 @@ def test_a_followed_mesh_is_kept_as_it_was(tmp_path: Path) -> None:
     store.remove("lab")
     with pytest.raises(NotFound, match="follows no mesh lab"):
         store.one("lab")
+
+
+def test_the_meshes_are_of_the_node_of_the_directory(tmp_path: Path) -> None:
+    """A state directory names its node by the key, if there is one."""
+    assert FollowStore(tmp_path).owner() is None
+    identity = NodeKey.load_or_create(tmp_path / "node.pem").identity
+    assert FollowStore(tmp_path).owner() == identity
 
 
 def test_only_one_is_at_a_mesh(tmp_path: Path) -> None:
