@@ -62,7 +62,10 @@ async def drain(session: Session, /, reason: str, start: Moment | None, keep: bo
         "duration": _DAY,
         "displace": not keep,
     }
+    if not keep:
+        session.progress.status("having the booked runs give way", "displacing")
     made = await client.add_reservation(document)
+    session.progress.clear()
     await asyncio.gather(*(client.remove_reservation(each.id) for each in before))
     begins = format_instant(made.schedule.start)
     node = await client.set_attributes({ATTRIBUTE: f"{reason} (from {begins})"[:200]})

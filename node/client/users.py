@@ -86,6 +86,8 @@ if TYPE_CHECKING:
 _CARD = "/nodes/self"
 _CONNECT_S = 5
 _POLL_S = 20
+_DISPLACING_S = 600
+"""Timeout of a reservation that displaces: of tens of thousands of runs that takes a minute."""
 _SILENT_S = 40
 """Seconds after which a stream of events is broken: a node sends something every 15 s."""
 _CLOSED = "a UserClient is used as an asynchronous context manager"
@@ -615,8 +617,10 @@ class UserClient(MeshesApi, ArchivesApi, AuditApi, DiagnosisApi, TokensApi, Webh
         # Each item of a list has its own.
         keyed = method == "POST" and not isinstance(body, list)
         headers = {"Idempotency-Key": key or str(uuid4())} if keyed else {}
+        displaces = isinstance(body, dict) and body.get("displace") is True
         timeout = aiohttp.ClientTimeout(
-            total=self._patience_s + wait_s, sock_connect=min(_CONNECT_S, self._patience_s)
+            total=(_DISPLACING_S if displaces else self._patience_s) + wait_s,
+            sock_connect=min(_CONNECT_S, self._patience_s),
         )
 
         async def send() -> Any:

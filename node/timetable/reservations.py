@@ -55,6 +55,8 @@ RUNS_INSIDE_MAX = 1000
 """Maximum number of runs inside to list; more may be displaced."""
 
 _SPANS_MAX = 20_000
+_AT_ONCE = 200
+"""Number of runs that are displaced before it is asked whether the reservation still stands."""
 
 
 class Reservations:
@@ -300,8 +302,7 @@ class Reservations:
         own = [span for span in spans if span.reservation == reservation]
         giving_way = [run for run in runs if displace and not run.fixed]
         reasons = [(run.run, _why(run, own, row["pool"])) for run in giving_way]
-        displaced = {run: reason for run, reason in reasons if reason is not None}
-        await self._ending.lose_runs(displaced)
+        displaced = await self._displace(row, [(run, why) for run, why in reasons if why])
         inside = (_inside(run, run.run in displaced) for run in runs[:RUNS_INSIDE_MAX])
         update = {
             "inside": tuple(inside),
@@ -309,6 +310,28 @@ class Reservations:
             "displaced_count": len(displaced),
         }
         return self._shown(row).model_copy(update=update)
+
+    async def _displace(self, row: Record, runs: Sequence[tuple[UUID, str]]) -> set[UUID]:
+        """Displace runs, each for its reason, some at a time, and return those.
+
+        Of ten thousands it takes so long that the reservation may be removed or changed meanwhile.
+        Then the others keep their time.
+        """
+        displaced: set[UUID] = set()
+        for first in range(0, len(runs), _AT_ONCE):
+            if first and not await self._is_as_it_was(row):
+                break
+            some = dict(runs[first : first + _AT_ONCE])
+            await self._ending.lose_runs(some)
+            displaced |= some.keys()
+        return displaced
+
+    async def _is_as_it_was(self, row: Record) -> bool:
+        try:
+            now = await self._row(row["id"])
+        except NotFound:
+            return False
+        return bool(now["revision"] == row["revision"])
 
     async def _reserved(
         self, connection: Connection, pool: str | None, since: int, until: int

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import asyncpg
 import pytest
@@ -17,6 +17,7 @@ from node.model.spans import Span
 from node.model.wire.participants import Closure, Obstacle
 from node.model.wire.tasks import Schedule
 from node.store.database import Notice
+from node.store.reservations import ReservationFilter
 from tests.support.booking import HOUR, REACH, BookingLead
 from tests.support.clocks import START
 from tests.support.patience import PATIENCE_S
@@ -312,3 +313,23 @@ async def test_the_word_of_another_lead_on_a_pool_task_is_not_enough(booker: Boo
     assert not (await theirs.hold(hold_request(tasks[1], [HOUR]))).held
     assert (await booker.ask(tasks[2], WINDOW)).free == (WINDOW,)
     assert (await booker.hold(hold_request(tasks[2], [HOUR]))).held
+
+
+async def test_a_removed_reservation_displaces_no_more(
+    booker: BookingLead, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever takes a reservation back while it displaces many runs, keeps the rest of them."""
+    node = booker.site.node
+    await booker.book(await booker.task(), HOUR, HOUR + DURATION)
+    lose_runs = node.termination.lose_runs
+
+    async def lose_and_take_back(reasons: Mapping[UUID, str]) -> None:
+        await lose_runs(reasons)
+        (made,) = await node.reservations.listed(ReservationFilter())
+        await node.reservations.remove(made.id)
+
+    monkeypatch.setattr("node.timetable.reservations._AT_ONCE", 1)
+    monkeypatch.setattr(node.termination, "lose_runs", lose_and_take_back)
+    made = await reserve(booker.site, displace=True)
+    assert (made.inside_count, made.displaced_count) == (2, 1)
+    assert sorted((await booker.site.states()).values()) == ["displaced", "scheduled"]
