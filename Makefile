@@ -31,7 +31,7 @@ COMPILE := env -u PIP_FIND_LINKS -u PIP_INDEX_URL -u PIP_EXTRA_INDEX_URL PIP_CON
 	--no-emit-index-url --no-emit-trusted-host --no-emit-find-links
 
 .DEFAULT_GOAL := help
-.PHONY: client package released booted beside contained playbook audit sbom help docs demo test check lint bench soak fleets points chaos hostile described accuracy lock clean
+.PHONY: client package released booted beside contained playbook audit sbom help docs screenshots demo test check lint bench soak fleets points chaos hostile described accuracy lock clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -50,6 +50,11 @@ docs: $(DEVELOPMENT) ## the documentation: build/docs/html, and man pages in bui
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --builder html docs build/docs/html
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --builder man docs build/docs/man
 	$(BIN)/python -m deploy.manual build/docs/man
+
+screenshots: $(DEVELOPMENT) ## the pictures of the page in the documentation, made anew (1 min)
+	@$(BIN)/python -m deploy.packages
+	$(BIN)/python -m pytest --quiet tests/acceptance/page/test_pictures.py -k each_view
+	cp build/pictures/docs/* docs/static/page/
 
 lint: $(DEVELOPMENT) ## lint, format, types, layers, spelling; the page's JavaScript, too, where there is npm
 	$(BIN)/ruff check

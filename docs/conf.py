@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from sphinx.application import Sphinx
+from sphinx.builders.html import StandaloneHTMLBuilder
 
 DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS.parent))
@@ -28,6 +29,8 @@ smartquotes = False
 suppress_warnings = ["misc.highlighting_failure"]  # SQL with the macros of Grafana
 root_doc = "index"
 exclude_patterns = ["generated/parts"]
+
+StandaloneHTMLBuilder.supported_image_types.append("image/webp")  # which browsers all know
 
 html_theme = "furo"
 html_title = "Parley"

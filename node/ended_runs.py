@@ -10,6 +10,7 @@ from uuid import UUID
 
 import structlog
 
+from node import tracing
 from node.clock import LatchedEvent
 from node.core import Core
 from node.model.errors import DatabaseUnavailable
@@ -68,7 +69,8 @@ class EndedRunRecorder:
         for run in some:
             del self._pending[run]
         for ended in found:
-            self._record(ended)
+            with tracing.within(tracing.run_trace(ended.id)):
+                self._record(ended)
 
     def _record(self, ended: EndedRun) -> None:
         names = [each.name for each in ended.participants]

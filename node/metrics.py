@@ -21,7 +21,7 @@ from node.model.errors import DatabaseUnavailable
 from node.model.host_limits.quotas import Quantity
 from node.model.leads import LeadState
 from node.model.readiness import LEAD_SILENT, Readiness
-from node.readiness import leads_of, readiness_of
+from node.readiness import free_bytes, leads_of, readiness_of, refused_write
 from node.service import NodeService
 from node.sharing.deliveries import DeliveryFigures
 from node.store import archives, host_limits, outbox, pools, readiness, runs
@@ -48,12 +48,15 @@ async def registry_of(node: NodeService) -> CollectorRegistry:
     _add_transport(registry, node)
     _add_backups(registry, node)
     registry.register(_Results(node))
-    answered = True
+    await _add_disk(registry, node)
+    answered, ready = True, False
     try:
         async with asyncio.timeout(_DATABASE_PATIENCE_S):
-            await _add_stored(registry, node)
+            ready = await _add_stored(registry, node)
     except (DatabaseUnavailable, TimeoutError):
         answered = False
+    about = "Whether /readyz says that the node is ready"
+    Gauge("parley_ready", about, registry=registry).set(ready)
     _add_reachability(registry, node)
     Gauge("parley_database_up", "Whether the database answers", registry=registry).set(answered)
     return registry
@@ -90,6 +93,19 @@ def _add_process(registry: CollectorRegistry, node: NodeService) -> None:
     steps.inc(node.clock_steps.watcher.count)
 
 
+async def _add_disk(registry: CollectorRegistry, node: NodeService) -> None:
+    """Add how much room there is; a full disk may be why the database does not answer."""
+    for name, text, value in (
+        ("parley_state_free_bytes", "Free bytes in the state directory", await free_bytes(node)),
+        (
+            "parley_database_full",
+            "Whether the database had no room for a write lately",
+            refused_write(node) is not None,
+        ),
+    ):
+        Gauge(name, text, registry=registry).set(value)
+
+
 def _add_reachability(registry: CollectorRegistry, node: NodeService) -> None:
     """Add which of the other nodes answer, as far as is known."""
     reachable = Gauge(
@@ -103,8 +119,8 @@ def _add_reachability(registry: CollectorRegistry, node: NodeService) -> None:
             reachable.labels(peer.name).set(0 if peer.unreachable_since else 1)
 
 
-async def _add_stored(registry: CollectorRegistry, node: NodeService) -> None:
-    """Add what is read from the database."""
+async def _add_stored(registry: CollectorRegistry, node: NodeService) -> bool:
+    """Add what is read from the database; return whether the node is ready."""
     async with node.database.connection() as connection:
         counted = await runs.counts(connection)
         backlog = await outbox.backlog(connection)
@@ -130,9 +146,11 @@ async def _add_stored(registry: CollectorRegistry, node: NodeService) -> None:
     _add_archives(registry, node, archived)
     _add_deliveries(registry, await node.deliveries.now())
     await _add_limits(registry, node)
-    _add_readiness(registry, await readiness_of(node))
+    facts = await readiness_of(node)
+    _add_readiness(registry, facts)
     await _add_leads(registry, node)
     await node.directory.refresh()
+    return not facts.faults
 
 
 async def _add_limits(registry: CollectorRegistry, node: NodeService) -> None:
@@ -169,19 +187,12 @@ def _add_readiness(registry: CollectorRegistry, facts: Readiness) -> None:
     """Add what operators should have alerts on."""
     seen_for = math.nan if facts.lead_seen_at is None else facts.now - facts.lead_seen_at
     for name, text, value in (
-        ("parley_ready", "Whether /readyz says that the node is ready", not facts.faults),
         ("parley_leads", "Processes that plan and were heard lately", facts.leads),
         ("parley_lead_seen_seconds", "Time since a lead was last heard", seen_for / times.SECOND),
         (
             "parley_oldest_due_task_seconds",
             "Time that the task which has been due longest has waited to be planned",
             facts.due_for / times.SECOND,
-        ),
-        ("parley_state_free_bytes", "Free bytes in the state directory", facts.free_bytes),
-        (
-            "parley_database_full",
-            "Whether the database had no room for a write lately",
-            facts.refused_write is not None,
         ),
     ):
         Gauge(name, text, registry=registry).set(value)

@@ -24,18 +24,27 @@ async def readiness_of(node: NodeService) -> Readiness:
         facts = await readiness.facts(
             connection, now - LEAD_SILENT, now + node.settings.horizon + 1
         )
-    directory = node.settings.state_dir
-    usage = await asyncio.to_thread(shutil.disk_usage, directory)
     return Readiness(
         now=now,
         lead_seen_at=facts.lead_seen_at,
         leads=facts.leads,
         due_at=facts.due_at,
-        directory=str(directory),
-        free_bytes=usage.free,
-        refused_write=node.database.refused_write(_FULL_S),
+        directory=str(node.settings.state_dir),
+        free_bytes=await free_bytes(node),
+        refused_write=refused_write(node),
         warnings=_warnings(node),
     )
+
+
+async def free_bytes(node: NodeService) -> int:
+    """Return how many bytes are free in the state directory."""
+    usage = await asyncio.to_thread(shutil.disk_usage, node.settings.state_dir)
+    return usage.free
+
+
+def refused_write(node: NodeService) -> str | None:
+    """Return what the database said if it had no room for a write lately."""
+    return node.database.refused_write(_FULL_S)
 
 
 async def leads_of(node: NodeService) -> list[tuple[LeadProcess, LeadState]]:

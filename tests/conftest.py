@@ -106,7 +106,7 @@ def _idle_limit(item: pytest.Item) -> float:
     return float(limit.args[0]) or math.inf if limit else _IDLE_LIMIT_S
 
 
-_TEMPLATE = "parley_template"
+TEMPLATE = "parley_template"
 _ROLLED_BACK = "parley_rolled_back"
 _NUMBERS = count(1)
 
@@ -173,7 +173,7 @@ async def cluster(cluster_directory: Path) -> AsyncIterator[PrivateCluster]:
     made = await PrivateCluster.create(cluster_directory / "postgres", binaries, durable=False)
     await made.start()
     try:
-        for name in (_TEMPLATE, _ROLLED_BACK):
+        for name in (TEMPLATE, _ROLLED_BACK):
             await made.create_database(name)
             database = PostgresDatabase(made.dsn(name))
             await database.open()
@@ -202,7 +202,7 @@ async def new_database(cluster: PrivateCluster, spare: list[str]) -> AsyncIterat
             lent.append(spare.pop())
             return cluster.dsn(lent[-1])
         name = f"test_{next(_NUMBERS)}"
-        template = "template0" if empty else _TEMPLATE
+        template = "template0" if empty else TEMPLATE
         await copy_database(cluster.dsn("postgres"), name, template)
         (made if empty else lent).append(name)
         return cluster.dsn(name)
@@ -275,7 +275,7 @@ class Lender:
         if self._free[size]:
             return self._free[size].pop()
         name = f"test_{next(_NUMBERS)}"
-        await copy_database(self._cluster.dsn("postgres"), name, _TEMPLATE)
+        await copy_database(self._cluster.dsn("postgres"), name, TEMPLATE)
         database = PostgresDatabase(self._cluster.dsn(name), size=size)
         await database.open()
         self._all.append(database)

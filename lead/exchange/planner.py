@@ -35,6 +35,7 @@ from node.model import times
 from node.model.errors import NotFound, ParleyError, ToolUnavailable, in_words_of
 from node.model.gaps import closed_slots
 from node.model.headline import headline
+from node.model.ids import TaskId, run_id
 from node.model.outcomes import UNANSWERED, PlanningOutcome
 from node.model.recurrence import nominal_starts
 from node.model.task_terms import TaskTerms, introduction_with
@@ -288,7 +289,7 @@ class Planner:
         """
         if refusals := _refusals(claimed.terms):
             # The answer was stored, but this process or another one ended before the task did.
-            await self._refuse_task(claimed.task, refusals)
+            await self._refuse(claimed, refusals)
             return None, None
         open_places = [
             place for place, p in enumerate(claimed.terms.participants) if p.accepted is None
@@ -312,10 +313,15 @@ class Planner:
             if not await planning.set_participants(connection, claimed, claimed.terms.participants):
                 return None, None
         if refusals:
-            await self._refuse_task(claimed.task, refusals)
+            await self._refuse(claimed, refusals)
             return None, None
         unanswered = [str(p.reason) for p in listed if p.accepted is None]
         return claimed, unanswered[0] if unanswered else None
+
+    async def _refuse(self, claimed: Claim, reason: str) -> None:
+        """End a task that a participant refuses."""
+        log.info("task refused", what=_what(claimed), task=str(claimed.task), reason=reason)
+        await self._refuse_task(claimed.task, reason)
 
     def _with_tool(self, claimed: Claim) -> Claim:
         terms = claimed.terms
@@ -341,18 +347,26 @@ class Planner:
 
 def _log_refusal(attempt: PlanningAttempt) -> None:
     """Log why slots of a task got no time in this attempt; they wait, or are given up."""
-    exchange, terms = attempt.exchange, attempt.claimed.terms
-    if not exchange.reasons:
+    exchange, claimed = attempt.exchange, attempt.claimed
+    refused = [slot for slot in exchange.slots if slot.nominal in exchange.reasons]
+    if not refused:
         return
-    names = [each.name for each in terms.participants]
+    first = refused[0]
     log.info(
         "not booked",
         outcome=exchange.outcome,
-        what=headline(terms.test, names, terms.spec),
-        task=str(attempt.claimed.task),
-        slots=len(exchange.reasons),
-        reason=next(iter(exchange.reasons.values())),
+        what=_what(claimed),
+        task=str(claimed.task),
+        run=str(run_id(TaskId(claimed.task), first.nominal, first.attempt)),
+        slots=len(refused),
+        reason=exchange.reasons[first.nominal],
     )
+
+
+def _what(claimed: Claim) -> str:
+    """Return the headline of a task."""
+    terms = claimed.terms
+    return headline(terms.test, [each.name for each in terms.participants], terms.spec)
 
 
 def _refusals(terms: TaskTerms) -> str:

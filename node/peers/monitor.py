@@ -146,6 +146,8 @@ class PeerMonitor:
             await self._learn(connection, known, card)
             await outbox.hasten(connection, [identity], now)
             await notify(connection, "node", card.name, "reached")
+        if known.unreachable_since is not None:
+            _log_change(known, None)
         await self._directory.refresh()
 
     async def _keep(self, connection: Connection, card: NodeCard) -> None:

@@ -352,12 +352,15 @@ class PostgresDatabase(Database):
         """
         pause = 0.5
         while True:
+            reason = "it has closed the connection"
             try:
                 await self._listen_once(on_notice)
             except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
-                self._interrupted = True
+                reason = reason_of(error)
+            if not self._interrupted:  # one line for each outage, however often it is asked
                 at = schema.place_of(self._dsn)
-                log.warning("notifications interrupted", error=reason_of(error), database=at)
+                log.warning("the database is away", error=reason, database=at)
+            self._interrupted = True
             await clock.sleep(pause)
 
     async def _listen_once(self, on_notice: Callable[[Notice], None]) -> None:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+import structlog
+
 from node.batching import Batcher
 from node.capability.catalog import Capabilities
 from node.core import Core
@@ -40,6 +42,8 @@ from node.store import bookings, changes, host_limits, nodes, tasks
 from node.store.database import Connection
 from node.store.tasks import StoredTask
 from node.tasks.storing import StoreAlong
+
+log = structlog.get_logger()
 
 _BURST_S = 5
 """Seconds of the permitted rate that may come at once, for example when a mesh is applied."""
@@ -161,7 +165,11 @@ class Acceptance:
                 f"{introduction.revision}: {known.terms.revision} is known here"
             )
             raise Conflict(msg)
-        return assessment.answer(reason or _not_open(lead, known))
+        answer = assessment.answer(reason or _not_open(lead, known))
+        if not answer.accepted and lead != self._identity:
+            task = str(introduction.task)
+            log.info("task not accepted", lead=lead, task=task, reason=answer.reason)
+        return answer
 
     async def _hear_all(
         self, words: Sequence[_Word]

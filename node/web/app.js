@@ -478,6 +478,10 @@ function listen() {
     byId("main").focus();
   });
   listenToSearch();
+  addEventListener("resize", () => {
+    views.reveal();
+    if (views.isOverview) drawSoon();
+  });
   byId("sign-in").addEventListener("click", async () => {
     await api.signIn();
     refreshCaller({ urgent: true });

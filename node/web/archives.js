@@ -44,7 +44,7 @@ function where({ archiver, label, archives, tasks }) {
 }
 
 function retryButton({ destination, label }, retry) {
-  const attributes = { type: "button", "aria-label": `Retry ${label}` };
+  const attributes = { type: "button", class: "plain", "aria-label": `Retry ${label}` };
   const button = element("button", attributes, "Retry");
   button.addEventListener("click", () => {
     button.disabled = true;

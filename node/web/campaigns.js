@@ -2,6 +2,7 @@
 
 import { element } from "./dom.js";
 import { drawTable } from "./lists.js";
+import { readable } from "./words.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const COLUMNS = ["Campaign", "Promised", "Had in 24 h, and booked", "Waits", "Tasks"];
@@ -10,12 +11,12 @@ const ENDED = new Set(["finished", "cancelled", "refused", "unplaced"]);
 export const CAMPAIGNS_PATH = "/v1/campaigns?limit=200";
 
 /** Draws the campaigns, each below its parent. */
-export function drawCampaigns(box, campaigns) {
+export function drawCampaigns(box, campaigns, now) {
   drawTable(box, inFamilies(campaigns), {
     caption: "Campaigns",
     columns: COLUMNS,
     empty: () => ["No campaign yet: ", element("code", {}, "parley campaign add NAME")],
-    row: campaignRow,
+    row: (campaign) => campaignRow(campaign, now),
     sign: (campaign) => JSON.stringify(campaign),
   });
 }
@@ -33,12 +34,12 @@ function inFamilies(campaigns, parent = null, depth = 0) {
 
 const rank = ({ level, used }) => (level === "urgent" ? 2 : used.promised ?? 0);
 
-function campaignRow(campaign) {
+function campaignRow(campaign, now) {
   const cells = [
     ["what", name(campaign)],
     ["promised", promise(campaign)],
     ["portions", shares(campaign.used)],
-    ["waits", ...waits(campaign.waiting)],
+    ["waits", ...waits(campaign.waiting, now)],
     ["open", tasks(campaign.tasks)],
   ];
   return element(
@@ -96,11 +97,11 @@ function shape(tag, attributes) {
   return made;
 }
 
-function waits({ runs, seats, tasks: waiting, reason }) {
+function waits({ runs, seats, tasks: waiting, reason }, now) {
   const lacking = [[runs, "run"], [seats, "seat"]].filter(([count]) => count);
   if (!lacking.length) return [element("span", { class: "reason" }, "nothing waits")];
   const count = `${lacking.map((each) => counted(...each)).join(", ")} of ${counted(waiting, "task")}`;
-  return [count, element("p", { class: "reason" }, reason)];
+  return [count, element("p", { class: "reason" }, readable(reason ?? "", now))];
 }
 
 const counted = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;

@@ -7,6 +7,8 @@ import { momentOf, shortTimeOf, dateOf } from "./words.js";
 const HEIGHT = 230;
 const COLOURS = ["running", "missed", "done", "reserved", "ink", "gone", "failed", "strong-line"];
 const DASHES = [[], [7, 3], [2, 3], [9, 3, 2, 3]];
+// Beyond so many instants the points of a line would hide the others.
+const POINTS_MOST = 150;
 const HOUR = 3_600;
 const DAY = 24 * HOUR;
 
@@ -51,7 +53,7 @@ export async function plot(box, { course, bands, lost, from, to }, { now, onOpen
         stroke: colour(COLOURS[index % COLOURS.length]),
         dash: DASHES[Math.floor(index / 2) % DASHES.length],
         width: 1.6,
-        points: { size: course.times.length > 400 ? 0 : 5, show: course.times.length <= 400 },
+        points: { size: 5, show: course.times.length <= POINTS_MOST },
         value: (_, value) => (value === null || value === undefined ? "–" : valueText(value, course.unit)),
       })),
     ],

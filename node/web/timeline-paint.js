@@ -111,10 +111,19 @@ function paintNames(pen, { lanes, view, boxes, empty }, theme) {
     pen.font = `600 ${12 * theme.size}px ${theme.family}`;
     pen.fillStyle = theme.ink;
     if (view.caption) pen.strokeText(lane.name, 2, middle);
-    pen.fillText(lane.name, view.caption ? 2 : 0, middle);
+    pen.fillText(view.caption ? lane.name : fitting(pen, lane.name, view.left), view.caption ? 2 : 0, middle);
     paintNote(pen, lane, { view, middle }, theme);
   }
   if (!boxes.length) paintEmpty(pen, { lanes, view, empty }, theme);
+}
+
+// Shortens the host of a name such as "host · class" until it fits.
+function fitting(pen, name, width) {
+  const [first, ...rest] = name.split(" · ");
+  let host = first;
+  const whole = () => [host, ...rest].join(" · ");
+  while (rest.length && host.length > 2 && pen.measureText(whole()).width > width) host = `${host.slice(0, -2)}…`;
+  return whole();
 }
 
 function paintEmpty(pen, { lanes, view, empty }, theme) {

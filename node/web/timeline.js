@@ -12,6 +12,10 @@ const AHEAD = 6 * 3_600_000;
 // The ratio of past to future: one hour back if six hours ahead are shown.
 const PAST = 1 / 6;
 const NARROW = 620;
+// The width of the names of lanes, in pixels; longer names are shortened.
+const NAMES_LEAST = 124;
+const NAMES_MOST = 200;
+const NAMES_PER_CHARACTER = 7.6;
 const REACH_MOUSE = 3;
 const REACH_FINGER = 14;
 
@@ -112,7 +116,7 @@ export class Picture {
     const density = window.devicePixelRatio || 1;
     this.#theme ??= readTheme(canvas, density);
     const { from, to, entries, reserved, dense, lanes: wanted, words, empty = "No run in this span" } = this.#look(now);
-    const view = { from, to, ...this.#frame(width) };
+    const view = { from, to, ...this.#frame(width, wanted) };
     const { lanes, boxes, bottom } = layOut(entries, reserved, dense, view, wanted);
     const height = Math.ceil(bottom + 2);
     this.#resize(width, height, density);
@@ -152,10 +156,12 @@ export class Picture {
     return from + ((x - left) / (right - left)) * (to - from);
   }
 
-  #frame(width) {
+  #frame(width, lanes) {
     const narrow = width < NARROW;
     const { size } = this.#theme;
-    return { left: narrow ? 0 : 124 * size, right: width, top: 28 * size, caption: narrow ? 17 * size : 0 };
+    const longest = Math.max(...lanes.map(({ name }) => name.length));
+    const names = Math.min(NAMES_MOST, Math.max(NAMES_LEAST, NAMES_PER_CHARACTER * longest));
+    return { left: narrow ? 0 : names * size, right: width, top: 28 * size, caption: narrow ? 17 * size : 0 };
   }
 
   #resize(width, height, density) {
@@ -176,13 +182,14 @@ export class Picture {
     on("keydown", (event) => this.#key(event));
     on("focus", () => canvas.matches(":focus-visible") && this.#step(0));
     on("blur", () => this.#choose(null));
-    const observer = new ResizeObserver(() => this.draw());
-    observer.observe(stage);
-    signal.addEventListener("abort", () => observer.disconnect());
+    // The letters grow with the screen, too.
     const forget = () => {
       this.#theme = null;
       this.draw();
     };
+    const observer = new ResizeObserver(forget);
+    observer.observe(stage);
+    signal.addEventListener("abort", () => observer.disconnect());
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", forget, { signal });
   }
 

@@ -30,7 +30,7 @@ export function open(box, { api, model }) {
       });
     }
     const others = nodes.items.filter(({ is_self: self, unreachable_since: away }) => !self && !away).slice(0, ASKED_MOST);
-    const granted = await Promise.all(others.map(({ name }) => api.get(`/v1/nodes/${name}/limits`).catch(({ message }) => ({ node: name, rules: [], fault: message }))));
+    const granted = await Promise.all(others.map(({ name }) => api.get(`/v1/nodes/${name}/limits`).catch(({ message, problem }) => ({ node: name, rules: [], fault: problem?.detail ?? message }))));
     drawTable(list, granted.flatMap(rowsOf), {
       caption: "Limits of other hosts for this node",
       columns: COLUMNS,

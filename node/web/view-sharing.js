@@ -7,7 +7,7 @@ import { drawTable } from "./lists.js";
 import { timeElement } from "./parts.js";
 import { KINDS } from "./record-form.js";
 import { setCall } from "./view-frame.js";
-import { scheduleWords } from "./words.js";
+import { readable, scheduleWords } from "./words.js";
 
 const LISTS = {
   reservation: {
@@ -24,8 +24,8 @@ const LISTS = {
     title: "Pools",
     columns: ["Pool", "Policies", "Nodes", ""],
     none: "No pool yet.",
-    cells: (record) => [
-      ["what", element("b", { class: "test" }, record.name), reason(record.description), ...record.warnings.map(reason)],
+    cells: (record, now) => [
+      ["what", element("b", { class: "test" }, record.name), reason(record.description), ...warnings(record, now)],
       ["schedule", record.policy.set, Object.keys(record.policy.overrides).length ? ` with ${Object.keys(record.policy.overrides).join(", ")} of its own` : "", `, ${record.choice}`],
       ["runs", record.nodes.join(", ") || "none"],
     ],
@@ -34,8 +34,8 @@ const LISTS = {
     title: "Campaigns",
     columns: ["Campaign", "Weight and level", "Promise", ""],
     none: "No campaign yet.",
-    cells: (record) => [
-      ["what", element("b", { class: "test" }, record.name), record.parent ? ` of ${record.parent}` : "", ...record.warnings.map(reason)],
+    cells: (record, now) => [
+      ["what", element("b", { class: "test" }, record.name), record.parent ? ` of ${record.parent}` : "", ...warnings(record, now)],
       ["schedule", `weight ${record.weight}, level ${record.level}`],
       ["runs", promiseWords(record.target)],
     ],
@@ -43,6 +43,8 @@ const LISTS = {
 };
 
 const reason = (text) => (text ? element("p", { class: "reason" }, text) : null);
+
+const warnings = (record, now) => record.warnings.map((each) => reason(readable(each, now)));
 
 export function open(box, { api, model, actions, caller, tools }) {
   const boxes = Object.fromEntries(Object.keys(LISTS).map((kind) => [kind, element("div", {}, element("p", { class: "empty" }, "Loading …"))]));

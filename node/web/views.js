@@ -107,14 +107,17 @@ export class Views {
   #mark(name) {
     for (const link of byId("views").querySelectorAll("a")) {
       if (link.dataset.view !== name) link.removeAttribute("aria-current");
-      else {
-        link.setAttribute("aria-current", "page");
-        // On a phone the row of views is longer than the screen.
-        const row = /** @type {HTMLElement} */ (byId("views"));
-        row.scrollLeft = link.offsetLeft - (row.clientWidth - link.offsetWidth) / 2;
-      }
+      else link.setAttribute("aria-current", "page");
     }
     document.body.dataset.view = name;
+    this.reveal();
+  }
+
+  /** Moves the row of views, which on a phone is longer than the screen, to the one that is shown. */
+  reveal() {
+    const row = /** @type {HTMLElement} */ (byId("views"));
+    const link = /** @type {HTMLElement | null} */ (row.querySelector("[aria-current]"));
+    if (link) row.scrollLeft = link.offsetLeft - (row.clientWidth - link.offsetWidth) / 2;
   }
 
   /** Asks again for what the view shows. */

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import subprocess
+from pathlib import Path
 
 import pytest
 
-from tests.acceptance.outsider import Outsider
+from tests.acceptance.outsider import Json, Outsider
 from tests.support.patience import PATIENCE_S
 
 pytestmark = [
@@ -47,7 +49,7 @@ async def test_a_run_is_counted_where_it_is_led_and_where_it_is_measured(
     task = await a.create("rtt", a, spec={"dest": "127.0.0.1", "count": 2, "interval": "PT0.1S"})
     await a.finished(await a.run(task))
     pair = await a.create("idle", a, b, spec={"duration": "PT1S"})
-    await a.finished(await a.run(pair))
+    run = await a.finished(await a.run(pair))
     await _until_counted(
         a,
         'parley_runs_ended_total{campaign="default",cause="",outcome="finished",role="lead",test="rtt"}',
@@ -64,6 +66,16 @@ async def test_a_run_is_counted_where_it_is_led_and_where_it_is_measured(
         b,
         'parley_runs_ended_total{campaign="default",cause="",outcome="finished",role="participant"',
     )
+    for node in (a, b):
+        [line] = [line for line in _logged(node, "run ended") if line["run"] == run["id"]]
+        assert (line["state"], line["task"], line["what"]) == ("finished", pair["id"], "idle  a, b")
+        assert line["trace_id"] == run["id"].replace("-", "")
+
+
+def _logged(node: Outsider, event: str) -> list[Json]:
+    """Return the lines of a node's log about an event."""
+    lines = Path(f"{node.state}.log").read_text().splitlines()
+    return [json.loads(line) for line in lines if f'"{event}"' in line]
 
 
 async def test_metrics_are_as_prometheus_wants_them(a: Outsider) -> None:

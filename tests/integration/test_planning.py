@@ -7,6 +7,8 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from structlog.contextvars import merge_contextvars
+from structlog.testing import capture_logs
 
 from lead.store import planning
 from lead.store.planning import LeaseRequest
@@ -173,10 +175,15 @@ async def test_one_participant_refuses_the_task(world: World) -> None:
     b.node.capabilities._which = lambda _: None
     task = introduction([a, b], accepted=None, schedule=_repeating())
     await a.keep(task, a)
-    await a.plan()
+    with capture_logs([merge_contextvars]) as lines:
+        await a.plan()
     [row] = await a.rows("SELECT state::text, reason FROM task")
     assert row["state"] == "refused"
     assert row["reason"] == "b: sleep: sleep is not installed; apt install coreutils"
+    told = {line["event"]: line for line in lines if line.get("task") == str(task.task)}
+    assert told["task refused"]["reason"] == row["reason"]
+    assert told["task not accepted"]["reason"] == row["reason"].removeprefix("b: ")
+    assert len({line["trace_id"] for line in told.values()}) == 1
     assert await a.states() == {}
     assert (await _agenda(a, task))["plan_at"] is None
 
@@ -220,9 +227,14 @@ async def test_a_busy_participant_is_named_with_what_keeps_it_busy(world: World)
     a, b = await world.two()
     await book_everywhere(introduction([b], priority=7), b, [b], [HOUR])
     task = await _led(a, (a, b), schedule=Schedule(start=HOUR, slip=0))
-    await a.plan()
-    reason = await a.reason(run_id(TaskId(task.task), HOUR, 1)) or ""
+    with capture_logs([merge_contextvars]) as lines:
+        await a.plan()
+    run = run_id(TaskId(task.task), HOUR, 1)
+    reason = await a.reason(run) or ""
     assert reason.startswith("b: no PT5M free: busy with an exclusive run that another")
+    [line] = [line for line in lines if line["event"] == "not booked"]
+    assert (line["task"], line["run"], line["reason"]) == (str(task.task), str(run), reason)
+    assert len(line["trace_id"]) == 32
 
 
 async def test_a_slot_is_tried_until_its_window_is_over(world: World) -> None:

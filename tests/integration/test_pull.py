@@ -13,6 +13,7 @@ from uuid import uuid4
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from structlog.testing import capture_logs
 
 from node.api.nodes import _document
 from node.client.mailboxes import PRESENCE_TIMEOUT
@@ -263,7 +264,11 @@ async def test_a_node_that_is_away_is_said_to_be(pair: Pair) -> None:
     await pair.lead.peer_monitor.run_once()
     known = pair.lead.directory.by_identity(pair.far.card.identity)
     pair.clock.advance(PRESENCE_TIMEOUT)
-    await pair.lead.peer_monitor.run_once()
+    with capture_logs() as lines:
+        await pair.lead.peer_monitor.run_once()
+        await pair.lead.peer_monitor.run_once()
+    [line] = [line for line in lines if line["event"] == "a node does not answer"]
+    assert (line["node"], "has not asked since" in line["error"]) == ("b", True)
     await pair.lead.directory.refresh()
     known = pair.lead.directory.by_identity(pair.far.card.identity)
     assert known.last_error == (
@@ -274,7 +279,10 @@ async def test_a_node_that_is_away_is_said_to_be(pair: Pair) -> None:
     assert (document.url, document.shortfall, document.busy_until) == (None, times.HOUR, HOUR)
     with pytest.raises(PeerUnreachable, match="has not asked since"):
         await pair.peer.decision(uuid4())
-    await _once(pair.far, pair.lead)
+    with capture_logs() as lines:
+        await _once(pair.far, pair.lead)
+        await pair.lead.peer_monitor.run_once()
+    assert [line["node"] for line in lines if line["event"] == "a node answers again"] == ["b"]
     assert pair.lead.directory.by_identity(pair.far.card.identity).last_error is None
 
     await pair.lead.node_removal.remove("b")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ from deploy.page import PLACE, bring
 if TYPE_CHECKING:
     from tests.support.browser import Page
 
-_RUN = """axe.run(document, { resultTypes: ['violations'] }).then(({ violations }) =>
+_RUN = """axe.run(document, { resultTypes: ['violations']%s }).then(({ violations }) =>
     violations.flatMap(({ id, nodes }) =>
         nodes.map((node) => `${id}: ${node.html.slice(0, 160)}`)))"""
 
@@ -22,9 +23,10 @@ def _engine() -> str:
     return (PLACE / "node_modules" / "axe-core" / "axe.min.js").read_text()
 
 
-async def violations(page: Page) -> list[str]:
-    """Return what axe objects to in the page as it is now: the rule, and the element."""
+async def violations(page: Page, *rules: str) -> list[str]:
+    """Return what axe objects to in the page as it is now, by all rules or these."""
     if not await page.evaluate("'axe' in window"):
         await page.evaluate(_engine())
-    found: list[str] = await page.evaluate(_RUN)
+    only = f", runOnly: {json.dumps(rules)}" if rules else ""
+    found: list[str] = await page.evaluate(_RUN % only)
     return found

@@ -239,9 +239,9 @@ class Page:
         """Type a text at the focus."""
         await self.call("Input.insertText", text=text)
 
-    async def picture(self) -> bytes:
-        """Return the window as a PNG picture."""
-        shot = await self.call("Page.captureScreenshot")
+    async def picture(self, **form: Any) -> bytes:
+        """Return the window as a picture: PNG, unless ``form`` says something else."""
+        shot = await self.call("Page.captureScreenshot", optimizeForSpeed=True, **form)
         return base64.b64decode(shot["data"])
 
     def requests(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""Drives a real headless Firefox by WebDriver BiDi, with aiohttp alone: enough for a smoke test."""
+"""Drives a real headless Firefox by WebDriver BiDi, with aiohttp alone."""
 
 from __future__ import annotations
 
@@ -80,13 +80,17 @@ class FirefoxPage:
 
     async def until(self, condition: str) -> None:
         """Wait until a condition holds in the page; errors count as not yet."""
-        await self.evaluate(
-            f"""new Promise((resolve) => {{
-                const holds = () => {{ try {{ return {condition}; }} catch {{ return false; }} }};
-                const look = () => (holds() ? resolve(true) : setTimeout(look, 16));
-                look();
-            }})"""
-        )
+        script = f"""new Promise((resolve) => {{
+            const holds = () => {{ try {{ return {condition}; }} catch {{ return false; }} }};
+            const look = () => (holds() ? resolve(true) : setTimeout(look, 16));
+            look();
+        }})"""
+        try:
+            await self.evaluate(script)
+        except TimeoutError:
+            text = await self.evaluate("document.body.innerText.slice(0, 1500)")
+            msg = f"never became true: {condition}\n--- the page says:\n{text}"
+            raise PageError(msg) from None
 
 
 @asynccontextmanager

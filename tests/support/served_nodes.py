@@ -12,6 +12,7 @@ from typing import Any
 from uuid import uuid4
 
 import aiohttp
+from aiohttp import web
 
 from lead.assembly import lead_functions
 from node.api.app import application, listen, runner, tls_of
@@ -71,9 +72,10 @@ async def served(
     """Serve a node's API on a port of its own; its loops are not started.
 
     With ``tls`` others know it by a URL with https; the same port serves plain HTTP.
-    ``settings_`` are further settings of the node. Without ``limits`` among them, other nodes may
-    have everything.
+    ``settings_`` are further settings of the node, and ``pages``, which it serves besides its API.
+    Without ``limits`` among them, other nodes may have everything.
     """
+    pages: list[web.RouteDef] = settings_.pop("pages", [])
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{listening.getsockname()[1]}"
@@ -105,7 +107,7 @@ async def served(
             node.key = key
             node.capabilities.assume_all()
             await know(node)
-            serving = runner(application(node, []))
+            serving = runner(application(node, pages))
             await serving.setup()
             stack.push_async_callback(serving.cleanup)
             if certificates is not None:

@@ -134,7 +134,8 @@ async def test_postgres_is_started_again_and_may_hang(node: Node) -> None:
             )
         assert {status for status, _ in answers} == {503}
         assert all("the database hangs" in text for _, text in answers)
-        await node.until_measured("parley_database_up 0.0", "parley_event_streams 0.0")
+        known = ("parley_event_streams 0.0", "parley_ready 0.0", "parley_database_full 0.0")
+        await node.until_measured("parley_database_up 0.0", *known)
     finally:
         for pid in servers:
             os.kill(pid, signal.SIGCONT)

@@ -9,6 +9,7 @@ import pytest
 
 from tests.acceptance.outsider import Json, Outsider
 from tests.support.browser import Page, new_page
+from tests.support.page_hands import press_button
 from tests.support.page_opened import LIVE
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.asyncio(loop_scope="session")]
@@ -27,17 +28,6 @@ async def shown(browser: str, a: Outsider, token: str, task: Json) -> AsyncItera
         yield page
         # The browser itself complains of answers that the page tells in words.
         assert [each for each in page.complaints() if "409 (Conflict)" not in each] == []
-
-
-async def press_button(page: Page, box: str, words: str) -> None:
-    """Wait for a button with these words, focus it, and press Enter."""
-    find = (
-        f"[...document.querySelectorAll('{box} button')]"
-        f".find((each) => each.textContent === '{words}' && !each.disabled)"
-    )
-    await page.until(f"Boolean({find})")
-    await page.evaluate(f"{find}.focus()")
-    await page.press("Enter")
 
 
 async def test_tasks_are_paused_resumed_and_cancelled(browser: str, a: Outsider) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -11,11 +10,10 @@ import pytest
 from tests.acceptance.outsider import Outsider
 from tests.support.accessibility import violations
 from tests.support.browser import Page, new_page
+from tests.support.page_hands import BODY, MESH, choose, click_labelled, press_button, says
 from tests.support.page_opened import LIVE
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.asyncio(loop_scope="session")]
-
-BODY = "document.getElementById('act-body')"
 
 
 @asynccontextmanager
@@ -33,44 +31,6 @@ async def form_of(browser: str, a: Outsider, opener: str, place: str = "") -> As
         # The browser itself complains of answers that the page tells in words.
         wrong = [each for each in page.complaints() if " (Unprocessable " not in each]
         assert wrong == []
-
-
-async def press_button(page: Page, box: str, words: str) -> None:
-    """Wait for a visible button with these words, focus it, and press Enter."""
-    find = (
-        f"[...document.querySelectorAll('{box} button')].find((each) => "
-        f"each.textContent === {json.dumps(words)} && !each.disabled && each.checkVisibility())"
-    )
-    await page.until(f"Boolean({find})")
-    await page.evaluate(f"{find}.focus()")
-    await page.press("Enter")
-
-
-async def click_labelled(page: Page, label: str) -> None:
-    """Wait for a button with this label, and click it."""
-    find = f"document.querySelector('button[aria-label=\"{label}\"]')"
-    await page.until(find)
-    await page.evaluate(f"{find}.click()")
-
-
-async def choose(page: Page, label: str, value: str) -> None:
-    """Set the field with this label as if it was typed or chosen."""
-    await page.evaluate(
-        f"""(() => {{
-            const label = [...{BODY}.querySelectorAll('label')].find(
-                (each) => each.firstChild.textContent === {json.dumps(label)});
-            const input = document.getElementById(label.htmlFor);
-            for (const box of {BODY}.querySelectorAll('details')) box.open ||= box.contains(input);
-            input.value = {json.dumps(value)};
-            for (const kind of ['input', 'change'])
-                input.dispatchEvent(new Event(kind, {{ bubbles: true }}));
-        }})()"""
-    )
-
-
-def says(words: str) -> str:
-    """Return the condition that the dialog has these words."""
-    return f"{BODY}.innerText.includes({json.dumps(words)})"
 
 
 async def test_a_task_is_created_beside_its_plan(browser: str, a: Outsider) -> None:
@@ -137,21 +97,6 @@ async def test_a_task_is_edited_and_put_back(browser: str, a: Outsider) -> None:
         back = await a.get(path)
         assert (back["schedule"], back["test"]) == (task["schedule"], task["test"])
     await a.cancel(task)
-
-
-MESH = """name = "pasted"
-[groups]
-all = ["a", "b"]
-[tests.rtt]
-type = "idle"
-[schedules.hourly]
-repeat = "PT1H"
-[[measure]]
-test = "rtt"
-schedule = "hourly"
-shape = "full-mesh"
-members = "all"
-"""
 
 
 async def test_a_mesh_file_is_checked_planned_and_applied(browser: str, a: Outsider) -> None:

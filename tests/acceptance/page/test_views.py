@@ -1,77 +1,33 @@
-"""The views of the page, in a real browser with real nodes; each is checked by axe and pictured."""
+"""The views of the page, in a real browser: what a reader does in them."""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
-from pathlib import Path
 
 import pytest
 
 from node.model.times import SECOND, parse_duration
 from node.web import static_files
-from tests.acceptance.outsider import Json, Outsider
+from tests.acceptance.outsider import Outsider
+from tests.architecture.sources import REPOSITORY
 from tests.support.accessibility import violations
 from tests.support.browser import Page, new_page
+from tests.support.mesh_day import NO_PORT, MeshDay
 from tests.support.page_opened import LIVE
+from tests.support.page_views import go
+from tests.support.patience import PATIENCE_S
 
 pytestmark = [pytest.mark.timeout(180), pytest.mark.asyncio(loop_scope="session")]
 
-PICTURES = Path(__file__).parents[3] / "build" / "pictures"
+PICTURES = REPOSITORY / "build" / "pictures"
 UPLOT = "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f"
 """SHA-256 of dist/uPlot.iife.min.js of uPlot 1.6.32, as the registry has it (MIT)."""
-
-VIEWS = {
-    "overview": ("", "document.querySelector('#last table')"),
-    "mesh": ("mesh=views", "document.querySelector('#mesh-view td b a')"),
-    "pair": (
-        "view=pair&source=a&dest=b",
-        "document.querySelectorAll('#pair-view .u-legend tr').length > 2",
-    ),
-    "timeline": (
-        "view=timeline&length=7200&by=host",
-        "/ [1-9]\\d* b · normal/.test(document.querySelector('#timeline-view canvas').ariaLabel)",
-    ),
-    "tasks": ("view=tasks", "document.querySelector('#tasks table')"),
-    "nodes": (
-        "view=nodes",
-        "document.getElementById('node-list').innerText.match(/ on \\d+ processor/g).length === 3",
-    ),
-    "capacity": ("view=capacity", "document.querySelector('.heat td.current')"),
-    "limits": ("view=limits", "document.querySelectorAll('#limits tbody tr').length === 2"),
-    "campaigns": ("view=campaigns", "document.querySelector('#campaigns table')"),
-    "sharing": ("view=sharing", "document.querySelector('#sharing-view table')"),
-    "archives": ("view=archives", "document.querySelector('#archives .settled, #archives table')"),
-    "events": ("view=events", "document.querySelectorAll('.events li').length > 3"),
-    "search": ("view=search", "document.querySelector('.causes li')"),
-}
-"""By name of a view, its address, and what holds once it is drawn."""
-
-
-async def go(page: Page, name: str) -> None:
-    """Go to a view, and wait until it is drawn."""
-    address, drawn = VIEWS[name]
-    await page.evaluate(f"location.hash = '{address}'")
-    await page.until(f"document.body.dataset.view === '{name}' && {drawn}")
-
-
-async def measured(a: Outsider, b: Outsider) -> Json:
-    """Return a finished run of a mesh in which both nodes measure each other, and one fails."""
-    runs = []
-    for source, dest in (("a", "b"), ("b", "a")):
-        ends = {"source": source, "dest": dest}
-        spec = {"count": 10, "interval": "PT0.01S", **ends}
-        reference = {"mesh": "views", "key": f"latency/{source}/{dest}", **ends}
-        runs.append(await a.create("latency", spec=spec, reference=reference))
-    refused = await a.create("http", spec={"url": "http://127.0.0.1:9/"})
-    finished = [await a.finished(await a.run(task)) for task in runs]
-    await a.over(await a.run(refused))
-    assert b.name in finished[0]["participants"]
-    return finished[0]
 
 
 async def drag(page: Page, x: float, y: float, by: float, *, shift: bool = False) -> None:
@@ -86,58 +42,30 @@ async def drag(page: Page, x: float, y: float, by: float, *, shift: bool = False
         await page.call("Input.dispatchMouseEvent", type=kind, **point)
 
 
-async def test_each_view_has_an_address_and_no_barrier(
-    browser: str, a: Outsider, b: Outsider
-) -> None:
-    """Each view opens by its address, marks itself in the navigation, and passes axe."""
-    run = await measured(a, b)
-    PICTURES.mkdir(parents=True, exist_ok=True)
-    found = {}
-    async with new_page(browser) as page:
-        await page.open(f"{a.url}/#token={a.token}")
-        await page.until(LIVE)
-        for name in VIEWS:
-            await go(page, name)
-            marked = "document.querySelector('#views [aria-current]').dataset.view"
-            assert await page.evaluate(marked) == name
-            found[name] = await violations(page)
-            (PICTURES / f"{name}.png").write_bytes(await page.picture())
-            await page.resize(360, 740, dark=True)
-            if await page.evaluate("document.documentElement.scrollWidth > 360"):
-                found[name].append("it is wider than a phone")
-            (PICTURES / f"{name}-phone.png").write_bytes(await page.picture())
-            await page.resize(1440, 900)
-        await page.evaluate(f"location.hash = 'view=events&run={run['id']}'")
-        await page.until("document.querySelector('#drawer[open] .facts')")
-        found["drawer"] = await violations(page)
-        assert page.complaints() == []
-    assert {name: each for name, each in found.items() if each} == {}
-
-
-async def test_a_pair_is_shown_both_ways(browser: str, a: Outsider, b: Outsider) -> None:
+async def test_a_pair_is_shown_both_ways(browser: str, day: MeshDay) -> None:
     """The view of a pair has a line for each direction, and a click opens the run."""
-    await measured(a, b)
     async with new_page(browser) as page:
-        await page.open(f"{a.url}/#token={a.token}")
+        await page.open(f"{day.url}/#token={day.token}")
         await page.until(LIVE)
         await go(page, "pair")
         legend = await page.text("#pair-view .u-legend")
-        assert "a → b" in legend
-        assert "b → a" in legend
-        await page.click("#pair-view summary")
+        assert "berlin → prague" in legend
+        assert "prague → berlin" in legend
+        await page.click("#pair-view details[data-key^=list] summary")
         await page.until("document.querySelector('#pair-view details[open] td a')")
         await page.click("#pair-view details[open] td a")
         await page.until("document.querySelector('#drawer[open] .facts')")
-        assert await page.evaluate("location.hash.startsWith('#view=pair&source=a&dest=b')")
+        assert await page.evaluate(
+            "location.hash.startsWith('#view=pair&source=berlin&dest=prague')"
+        )
         assert page.complaints() == []
 
 
-async def test_the_timeline_is_moved_and_zoomed(browser: str, a: Outsider, b: Outsider) -> None:
+async def test_the_timeline_is_moved_and_zoomed(browser: str, day: MeshDay) -> None:
     """Keys zoom and move the span, dragging moves it, and all of it is in the address."""
-    await measured(a, b)
     label = "document.querySelector('#timeline-view canvas').ariaLabel"
     async with new_page(browser) as page:
-        await page.open(f"{a.url}/#token={a.token}")
+        await page.open(f"{day.url}/#token={day.token}")
         await page.until(LIVE)
         await go(page, "timeline")
         await page.evaluate("document.querySelector('#timeline-view canvas').focus()")
@@ -150,7 +78,7 @@ async def test_the_timeline_is_moved_and_zoomed(browser: str, a: Outsider, b: Ou
         assert not await page.evaluate("document.querySelector('#drawer').open")
         await page.call("Input.dispatchKeyEvent", type="keyDown", key="Home")
         await page.until("!location.hash.includes('at=')")
-        await page.until(f"{label}.includes('a · normal')")
+        await page.until(f"{label}.includes('berlin · normal')")
         assert page.complaints() == []
 
 
@@ -242,22 +170,67 @@ async def test_a_dragged_run_moves_its_task(browser: str, a: Outsider, free_hour
     await a.cancel(task)
 
 
-async def test_a_word_finds_runs_and_their_causes(browser: str, a: Outsider, b: Outsider) -> None:
+async def test_a_word_finds_runs_and_their_causes(browser: str, day: MeshDay) -> None:
     """The key "/" goes to the search, which finds runs without a result, grouped by cause."""
-    run = await measured(a, b)
     async with new_page(browser) as page:
-        await page.open(f"{a.url}/#token={a.token}")
+        await page.open(f"{day.url}/#token={day.token}")
         await page.until(LIVE)
         await page.call("Input.dispatchKeyEvent", type="keyDown", key="/", text="/")
         await page.until("document.activeElement.id === 'search-field'")
-        await page.type(run["id"][:8])
+        await page.type(str(day.explained)[:8])
         await page.press("Enter")
         await page.until("document.querySelectorAll('.runs tbody tr').length === 1")
-        assert run["summary"] in await page.text(".runs")
-        await page.evaluate("location.hash = 'view=search&q=refused+http'")
+        assert NO_PORT in await page.text(".runs")
+        await page.evaluate("void (location.hash = 'view=search&q=address+throughput')")
         found = "document.querySelector('#search-view .causes')?.innerText"
-        await page.until(f"{found}?.includes('refused') && !{found}.includes('latency')")
+        await page.until(f"{found}?.includes('5203') && !{found}.includes('prague')")
         assert page.complaints() == []
+
+
+STOPS = """[...document.querySelectorAll(
+    'a[href], button, input, select, textarea, summary, [tabindex="0"]')]
+    .filter((each) => each.checkVisibility({ visibilityProperty: true }) && !each.disabled)"""
+
+
+async def test_tab_reaches_everything(browser: str, day: MeshDay) -> None:
+    """The first stop skips to the content, and each link, button and field is a stop."""
+    async with new_page(browser) as page:
+        await page.open(f"{day.url}/#token={day.token}")
+        await page.until(LIVE)
+        await page.press("Tab")
+        assert await page.evaluate("document.activeElement.id") == "skip"
+        await page.press("Enter")
+        assert await page.evaluate("document.activeElement.id") == "main"
+        await go(page, "pair")
+        await page.evaluate(f"document.activeElement.blur(), window.left = new Set({STOPS}), null")
+        for _ in range(await page.evaluate("left.size") + 2):
+            await page.press("Tab")
+            await page.evaluate("left.delete(document.activeElement)")
+        assert await page.evaluate("[...left].map((each) => each.outerHTML)") == []
+
+
+async def test_lists_are_read_without_javascript(browser: str, day: MeshDay) -> None:
+    """A browser without scripts shows where the lists are, and each as a table."""
+    async with new_page(browser) as page:
+        await page.call("Emulation.setScriptExecutionDisabled", value=True)
+        await page.open(day.url)
+        await holds(page, "document.querySelector('noscript a').checkVisibility()")
+        links = await page.evaluate(
+            "[...document.querySelectorAll('noscript a')].map((each) => each.getAttribute('href'))"
+        )
+        assert len(links) == 6
+        for link in links:
+            place = day.url.replace("://", f"://anybody:{day.token}@")
+            await page.open(f"{place}{link}")
+            await holds(page, f"location.href.endsWith({json.dumps(link)})")
+            await holds(page, "document.querySelectorAll('table tr').length > 1")
+
+
+async def holds(page: Page, condition: str) -> None:
+    """Wait until a condition holds in a page that runs no scripts, and so no timers either."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not await page.evaluate(f"Boolean({condition})"):
+            pass
 
 
 async def test_the_plot_is_the_one_that_was_released() -> None:
@@ -265,5 +238,5 @@ async def test_the_plot_is_the_one_that_was_released() -> None:
     file = static_files()["uplot.js"].body
     assert hashlib.sha256(file).hexdigest() == UPLOT
     assert re.match(rb"/\*! https://github\.com/leeoniya/uPlot \(v1\.6\.32\) \*/", file)
-    licence = Path(__file__).parents[3] / "node" / "web" / "uplot.LICENSE"
+    licence = REPOSITORY / "node" / "web" / "uplot.LICENSE"
     assert licence.read_text().startswith("The MIT License (MIT)")

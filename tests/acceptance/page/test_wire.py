@@ -9,22 +9,25 @@ import pytest
 
 from node.lab.supervisor import Lab
 from tests.acceptance.outsider import Outsider
-from tests.support.browser import Page, new_page
+from tests.support.browser import new_page
 from tests.support.page_opened import LIVE
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.asyncio(loop_scope="session")]
 
 TASKS = 14
 OPEN_S = 90
-WATCHED_MS = 10_000
+WATCHED_S = 60 * 3 / TASKS
+"""The tasks have three runs in this time, so that it may stand for the whole."""
 BYTES_MOST = 200_000
-CPU_MOST_S = 1.0
-"""The aim is a tenth of it; so short a time on a busy host cannot tell more than its size."""
+CPU_MOST_S = 0.1
+ROUNDS = 20
+"""Repetitions of requests to measure them: the kernel counts hundredths of seconds."""
 
 
 async def test_an_open_page_is_cheap(browser: str, lab: Lab, a: Outsider) -> None:
-    """An open page of 14 tasks costs in 90 s at most 200 kB, and little processor time."""
-    # A shorter time is watched without and with the page, and scaled up.
+    """An open page of 14 tasks costs in 90 s at most 200 kB and 0.1 s of processor time."""
+    # A shorter time is watched, and scaled up. What its requests cost is measured by repeating
+    # them, because the node does other things meanwhile.
     tasks = [
         await a.create("rtt", spec={"dest": "127.0.0.1", "count": 1}, schedule=spread(number))
         for number in range(TASKS)
@@ -32,25 +35,26 @@ async def test_an_open_page_is_cheap(browser: str, lab: Lab, a: Outsider) -> Non
     for task in tasks:
         await a.planned(task)
     async with new_page(browser) as page:
-        alone = await used_while(page, lab.pid(a.name))
         await page.open(f"{a.url}/#token={a.token}")
         await page.until(f"{LIVE} && document.querySelector('#next table')")
         await page.until("document.querySelector('#health li')")
-        loaded, asked = page.received(), len(page.requests())
-        used = await used_while(page, lab.pid(a.name))
-        scale = OPEN_S * 1000 / WATCHED_MS
+        loaded, first = page.received(), page.requests()
+        await page.evaluate("window.since = performance.now()")
+        await page.until(f"performance.now() - window.since > {1000 * WATCHED_S}")
+        later = page.requests()[len(first) :]
+        scale = OPEN_S / WATCHED_S
         total = loaded + (page.received() - loaded) * scale
-        requests = (len(page.requests()) - asked) * scale
-    extra = (used - alone) * scale
+    used = await cost_of(a, lab.pid(a.name), first)
+    used += scale * await cost_of(a, lab.pid(a.name), later)
     # The figures are what this test is for.
     print(  # noqa: T201
-        f"first {loaded / 1e3:.1f} kB; in {OPEN_S} s {total / 1e3:.0f} kB, "
-        f"{requests:.0f} requests, {extra:.2f} s of processor time"
+        f"first {loaded / 1e3:.1f} kB, {len(first)} requests; in {OPEN_S} s {total / 1e3:.0f} kB, "
+        f"{len(first) + len(later) * scale:.0f} requests, {used:.3f} s of processor time"
     )
     for task in tasks:
         await a.cancel(task)
     assert total <= BYTES_MOST
-    assert extra <= CPU_MOST_S
+    assert used <= CPU_MOST_S
 
 
 def spread(number: int) -> dict[str, str]:
@@ -58,12 +62,15 @@ def spread(number: int) -> dict[str, str]:
     return {"start": f"PT{60 * number / TASKS:.0f}S", "repeat": "PT1M"}
 
 
-async def used_while(page: Page, pid: int) -> float:
-    """Return the processor time of a process, in seconds, while the page does nothing new."""
+async def cost_of(a: Outsider, pid: int, urls: list[str]) -> float:
+    """Return the processor time of a process for these requests, but for endless ones."""
+    headers = {"Authorization": f"Bearer {a.token}", "Accept-Encoding": "gzip"}
     before = processor_time(pid)
-    await page.evaluate("window.since = performance.now()")
-    await page.until(f"performance.now() - window.since > {WATCHED_MS}")
-    return processor_time(pid) - before
+    for url in [url for url in urls if "/v1/events" not in url] * ROUNDS:
+        async with a.session.get(url, headers=headers) as answer:
+            assert answer.status == 200, url
+            await answer.read()
+    return (processor_time(pid) - before) / ROUNDS
 
 
 def processor_time(pid: int) -> float:

@@ -189,16 +189,21 @@ async def test_temporary_failures_are_retried(a: Office, taker: Receiver, status
 
 
 async def test_retry_after_is_honoured(a: Office, taker: Receiver, clock: ManualClock) -> None:
-    """A pause that the server asks for is used if it is longer than ours."""
+    """A pause that the server asks for is used if it is longer than ours; the log has both ends."""
     await a.archive("all", "http", {"url": taker.url})
     taker.answer = refuses(429, **{"Retry-After": "600"})
     await a.ended()
-    await a.result_delivery.run_once()
-    [row] = await a.rows("SELECT next_at FROM archiving")
-    assert row[0] == clock.now() + 10 * times.MINUTE
-    await a.ended()
-    await a.result_delivery.run_once()
-    assert len(taker.posted) == 1
+    with capture_logs() as logged:
+        await a.result_delivery.run_once()
+        [row] = await a.rows("SELECT next_at FROM archiving")
+        assert row[0] == clock.now() + 10 * times.MINUTE
+        await a.ended()
+        await a.result_delivery.run_once()
+        assert len(taker.posted) == 1
+        taker.answer = lambda _: web.Response(status=204)
+        clock.advance(10 * times.MINUTE)
+        await a.result_delivery.run_once()
+    assert [line["event"] for line in logged] == ["results wait", "results are accepted again"]
 
 
 @pytest.mark.parametrize("status", [301, 401, 403, 404, 410])
