@@ -66,9 +66,21 @@ function rowsThatFit(name) {
   const { most } = LISTS[name];
   if (name === "now") return most;
   if (innerWidth < NARROW) return ROWS_NARROW;
-  const below = innerHeight - byId(name).getBoundingClientRect().top - scrollY - HEADS;
-  return Math.max(ROWS_LEAST, Math.min(most, Math.floor(below / ROW)));
+  const below = innerHeight - byId(name).getBoundingClientRect().top - scrollY - HEADS * magnified();
+  return Math.max(ROWS_LEAST, Math.min(most, Math.floor(below / rowHeight(name))));
 }
+
+// Rows with reasons and doubts are higher than others, so those that are there tell how high one is.
+function rowHeight(name) {
+  const rows = byId(name).querySelectorAll("tbody tr");
+  const usual = ROW * magnified();
+  if (!rows.length) return usual;
+  const [first, last] = [rows[0], rows[rows.length - 1]].map((row) => row.getBoundingClientRect());
+  return Math.max(usual, (last.bottom - first.top) / rows.length);
+}
+
+// Everything is larger on a large screen.
+const magnified = () => parseFloat(getComputedStyle(document.documentElement).fontSize) / 16;
 
 /** Returns whether a run took place; one cancelled before its start is not shown later either. */
 const begun = ({ state, started }) => state !== "cancelled" || started !== null;
