@@ -326,6 +326,7 @@ class Parley:
     async def start(
         self,
         *arguments: str,
+        program: str = "node.cli.main",
         stdin: int = asyncio.subprocess.PIPE,
         stdout: int = asyncio.subprocess.PIPE,
         stderr: int = asyncio.subprocess.PIPE,
@@ -335,7 +336,7 @@ class Parley:
         return await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
-            "node.cli.main",
+            program,
             *arguments,
             env=self._environment | more,
             stdin=stdin,

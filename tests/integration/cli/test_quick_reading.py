@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import Any
 
@@ -69,23 +68,18 @@ async def test_what_only_reads_loads_nothing_that_is_slow_to_load(bare: Any, nod
         **instants,
     }
     node.documents |= {f"/v1/{path}": empty for path in commands.values()}
-    environment = {"PARLEY_SERVER": node.url, "PARLEY_TOKEN": node.token}
-
-    async def loaded(command: str) -> set[str]:
-        form = "json" if command == "status" or command in SHOWN else "table"
-        process = await bare.start(
-            *command.split(), "-o", form, PYTHONPROFILEIMPORTTIME="1", **environment
-        )
-        out, err = await process.communicate()
-        assert process.returncode == 0, (command, err.decode()[-1000:])
-        assert out.strip()
-        return {line.rpartition("|")[2].strip() for line in err.decode().splitlines()}
-
-    for command, modules in zip(
-        commands, await asyncio.gather(*map(loaded, commands)), strict=True
-    ):
+    forms = dict.fromkeys(LISTS, "table") | dict.fromkeys(("status", *SHOWN), "json")
+    typed = [[*command.split(), "-o", form] for command, form in forms.items()]
+    process = await bare.start(
+        program="tests.integration.cli.loading", PARLEY_SERVER=node.url, PARLEY_TOKEN=node.token
+    )
+    out, err = await process.communicate(json.dumps(typed).encode())
+    for command, line in zip(commands, out.splitlines(), strict=True):
+        code, written, modules = json.loads(line)
+        assert code == 0, (command, err.decode()[-1000:])
+        assert written > 0, command
         assert "http.client" in modules, command
-        assert modules & SLOW == set(), command
+        assert set(modules) & SLOW == set(), command
     asked = {path.partition("?")[0] for _, path, _ in node.asked}
     assert asked == {f"/v1/{path}" for path in commands.values()}
 
