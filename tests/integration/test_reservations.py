@@ -318,7 +318,7 @@ async def test_the_word_of_another_lead_on_a_pool_task_is_not_enough(booker: Boo
 async def test_a_removed_reservation_displaces_no_more(
     booker: BookingLead, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever takes a reservation back while it displaces many runs, keeps the rest of them."""
+    """A reservation that is taken back while it displaces many runs leaves the rest of them."""
     node = booker.site.node
     await booker.book(await booker.task(), HOUR, HOUR + DURATION)
     lose_runs = node.termination.lose_runs
