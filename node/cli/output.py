@@ -42,7 +42,7 @@ class Column:
     whole: bool = False
     """True for cells that are never wrapped, such as an id that will be typed again."""
     optional: bool = False
-    """True for a column that is left out of a table in which all its cells are empty."""
+    """True for a column that is left out if its cells are empty, or the terminal is too narrow."""
     exact: bool = False
     """True for a cell whose times stay as the API has them."""
 
@@ -341,13 +341,17 @@ class OutputWriter:
         from rich.table import Table
         from rich.text import Text
 
+        console = Console(file=self._stream, highlight=False, no_color=not colour_wanted())
+        rows = [[column.text(record) for column in columns] for record in records]
+        widths = fitted(columns, rows, console.width)
         table = Table(box=None, header_style="bold", pad_edge=False)
-        for column in columns:
-            table.add_column(column.heading, no_wrap=column.whole, overflow="fold")
-        for record in records:
-            cells = (column.text(record) for column in columns)
+        for number, width in widths.items():
+            column = columns[number]
+            table.add_column(column.heading, no_wrap=column.whole, overflow="fold", width=width)
+        for row in rows:
+            cells = (row[number] for number in widths)
             table.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in cells))
-        Console(file=self._stream, highlight=False, no_color=not colour_wanted()).print(table)
+        console.print(table)
 
 
 _WHOLE = frozenset({"json", "yaml"})
@@ -430,6 +434,49 @@ _STYLES = {
 def colour_wanted() -> bool:
     """Return whether colours may be used (https://no-color.org)."""
     return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def fitted(
+    columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int
+) -> dict[int, int | None]:
+    """Return the widths of the columns of a table on a terminal, by their numbers.
+
+    Cells are wrapped between words, the last ones first. Optional columns are left out if there is
+    no room for them. The widths are None if words have to be broken nevertheless.
+    """
+    texts = [(column.heading, *(row[n] for row in rows)) for n, column in enumerate(columns)]
+    natural = [max(map(len, each)) for each in texts]
+    least = [
+        natural[n] if column.whole else min(natural[n], max(_NARROWEST, *map(_longest, texts[n])))
+        for n, column in enumerate(columns)
+    ]
+    kept = list(range(len(columns)))
+    spare = width - sum(least) - _GAP * (len(columns) - 1)
+    for number in [n for n in reversed(kept) if columns[n].optional]:
+        if spare >= 0:
+            break
+        kept.remove(number)
+        spare += least[number] + _GAP
+    if spare < 0:
+        return dict.fromkeys(kept)
+    widths: dict[int, int | None] = {}
+    for number in kept:
+        more = min(natural[number] - least[number], spare)
+        widths[number] = least[number] + more
+        spare -= more
+    return widths
+
+
+_GAP = 2
+"""Number of blanks between two columns."""
+_NARROWEST = 14
+"""Least width of a column whose cells are wrapped, if they are as long."""
+_LONGEST_WORD = 24
+"""A longer word is broken where there is no room for it."""
+
+
+def _longest(text: str) -> int:
+    return min(_LONGEST_WORD, max(map(len, text.split()), default=0))
 
 
 def _at(path: str) -> Cell:

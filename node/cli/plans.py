@@ -16,7 +16,7 @@ from node.cli.failures import NO_TIME
 from node.cli.groups import CommandGroup
 from node.cli.meshplan import mesh
 from node.cli.output import Column, Record, RecordLayout, aligned, printable, readable
-from node.cli.references import route, short
+from node.cli.references import short
 from node.cli.session import Session, asks_node
 from node.cli.times import duration_in_words, local, spell
 from node.model import times
@@ -78,7 +78,8 @@ async def task(session: Session, /, runs: int | None, alternative: int | None, *
     plan = await session.client.plan(document if runs is None else {**document, "runs": runs})
     session.progress.clear()
     if alternative is None:
-        session.output.one(plan, PLAN, plan_view)
+        spec = document.get("test", {}).get("spec", {})
+        session.output.one(plan, PLAN, lambda record: plan_view(record, spec))
         return _EXIT_CODES[plan.outcome]
     if alternative > len(plan.alternatives):
         raise NotFound(_no_such(plan.model_dump(mode="json"), alternative))
@@ -97,11 +98,13 @@ def _no_such(plan: Record, wanted: int) -> str:
     return f"there is no alternative; {plan['sentence']}"
 
 
-def plan_view(plan: Record) -> str:
+def plan_view(plan: Record, spec: Record) -> str:
     """Describe a plan: starts, displaced runs, participants, occupancy, and alternatives."""
-    names = printable(route(participant["name"] for participant in plan["participants"]))
-    who = "" if plan["seats"] else f" {names}"
-    head = f"{plan['test']}{who}: {readable(plan['sentence'])}"
+    from node.model.headline import headline  # loads pydantic
+
+    names = [participant["name"] for participant in plan["participants"]]
+    what = plan["test"] if plan["seats"] else headline(plan["test"], names, spec)
+    head = f"{printable(what)}: {readable(plan['sentence'])}"
     takes = f"takes {spell(plan['duration'])} on each participant, {plan['scheduling_class']}"
     if plan["tool"]:
         takes += f", with {plan['tool']}"

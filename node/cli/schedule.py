@@ -28,7 +28,7 @@ ENTRY = RecordLayout(
     columns=(
         Column("run", lambda entry: short(entry["run"] or entry["reservation"]), whole=True),
         Column("state", lambda entry: entry["state"], whole=True),
-        Column("class", lambda entry: entry["scheduling_class"], whole=True),
+        Column("class", lambda entry: entry["scheduling_class"], whole=True, optional=True),
         Column("what", lambda entry: entry["headline"]),
         Column("start", lambda entry: local(entry["starts_at"]), whole=True),
         Column("end", lambda entry: local(entry["ends_at"])[11:], whole=True),

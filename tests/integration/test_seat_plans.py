@@ -163,7 +163,7 @@ async def test_what_is_over_before_nodes_can_be_chosen(world: World) -> None:
 async def test_a_person_reads_who_would_measure(world: World) -> None:
     """The view for people lists seats with nodes, the next starts, and a line per later term."""
     pool = await pooled(world, ALIKE)
-    text = plan_view((await preview(pool, idle(2), runs=1)).model_dump(mode="json"))
+    text = plan_view((await preview(pool, idle(2), runs=1)).model_dump(mode="json"), {})
     lines = [" ".join(line.split()) for line in text.splitlines()]
     assert lines[0].startswith("idle: 2 of 2 seats")
     assert {"1 n1 time for 6 of 6", "2 n2 time for 6 of 6"} <= set(lines)

@@ -118,8 +118,8 @@ async def test_it_asks_with_the_options_of_a_task(parley: Any, planning: Any) ->
 
 async def test_the_view_of_a_plan(parley: Any, planning: Any) -> None:
     """The view has starts, other runs, participants, occupancy, and alternatives."""
-    out = (await parley("plan", "task", "throughput", "-o", "table")).out
-    assert out.splitlines()[0] == "throughput a → b: 1 of 2 runs would be booked"
+    out = (await parley("plan", "task", "throughput", "--spec", "dest=b", "-o", "table")).out
+    assert out.splitlines()[0] == "throughput  a → b: 1 of 2 runs would be booked"
     sections = {part.splitlines()[0]: part for part in out.split("\n\n")}
     starts = sections["Starts"]
     assert "10:02:00Z  2 min after its nominal start, displacing lower priorities" in starts
@@ -192,9 +192,10 @@ def test_a_refusal_is_short() -> None:
     }  # fmt: skip
     silent = _participant("b", answer="refuses", reason="no iperf3", windows_free=None, tools=[])
     text = plan_view(
-        a_plan(outcome="refused", sentence="b: no iperf3", participants=[silent], **nothing)
+        a_plan(outcome="refused", sentence="b: no iperf3", participants=[silent], **nothing),
+        {"dest": "b"},
     )
     heads = [part.splitlines()[0] for part in text.split("\n\n")]
-    assert heads == ["throughput b: b: no iperf3", "Participants", "No alternatives"]
+    assert heads == ["throughput  b → b: b: no iperf3", "Participants", "No alternatives"]
     assert "  b  refuses  no iperf3" in text
     assert "none with another tool: there is none" in text

@@ -1,4 +1,4 @@
-"""YAML, programs of jq, and wide tables of records."""
+"""YAML, programs of jq, and tables: wide ones, and those on narrow terminals."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from node.cli.archives import archive_group
-from node.cli.output import Column, OutputWriter, RecordLayout, leaves
+from node.cli.output import Column, OutputWriter, RecordLayout, fitted, leaves
 from node.client.answers import object_of
 
 LAYOUT = RecordLayout(
@@ -75,3 +75,24 @@ def test_archives_keep_their_own_program() -> None:
         "edit": [True],
         "list": [False],
     }
+
+
+@pytest.mark.parametrize(
+    ("width", "widths"),
+    [
+        (80, {0: 4, 1: 17, 2: 9, 3: 39}),
+        (50, {0: 4, 1: 17, 2: 9, 3: 14}),
+        (40, {0: 4, 1: 17, 3: 15}),
+        (20, {0: None, 1: None, 3: None}),
+    ],
+)
+def test_tables_fit_a_terminal(width: int, widths: dict[int, int | None]) -> None:
+    """The last cells are wrapped first, words stay whole, and optional columns give way."""
+    columns = (
+        Column("task", str, whole=True),
+        Column("what", str),
+        Column("requester", str, optional=True),
+        Column("reason", str),
+    )
+    rows = [("7c1e", "throughput  a → b", "ada", "b has no time left " * 2 + "x")]
+    assert fitted(columns, rows, width) == widths
