@@ -28,7 +28,7 @@ from tests.support.clocks import ManualClock
 from tests.support.loopback import serving
 from tests.support.served_nodes import served
 
-SMALL = Plan(requests=1500, seconds=25, rest_s=1, drawn=0, flood=0.1, answer_s=15)
+SMALL = Plan(requests=700, seconds=12, rest_s=1, drawn=0, flood=0.1, answer_s=15)
 SECRET = "parley_secret"
 
 
