@@ -128,6 +128,16 @@ def participant_jobs(
     )
 
 
+def api_jobs(*, renew_certificates: Action, catch_up_audit: Action) -> tuple[PeriodicJob, ...]:
+    """Return the housekeeping of a process that serves the API beside the node's service."""
+    return (
+        # Reads certificates again that have changed, or makes them if they expire.
+        PeriodicJob("renew certificates", CERTIFICATES_S, renew_certificates),
+        # Writes what could not be written.
+        PeriodicJob("catch up with the audit", AUDIT_S, catch_up_audit),
+    )
+
+
 def lead_jobs(*, compare: Action, every_s: float = COMPARE_S) -> tuple[PeriodicJob, ...]:
     """Return the housekeeping of a lead."""
     # Compares the runs to come with those of each participant, and repairs differences.

@@ -35,7 +35,7 @@ from node.execution.port_probes import PortProbes
 from node.execution.restores import PARTS_SENT_AGAIN_WITHIN, RestoreWatcher
 from node.execution.targets import ForeignTargets
 from node.execution.tool_runner import ToolRunner
-from node.housekeeping import Housekeeper, PeriodicJob, node_jobs, participant_jobs
+from node.housekeeping import Housekeeper, PeriodicJob, api_jobs, node_jobs, participant_jobs
 from node.local_participant import LocalParticipant
 from node.model import times
 from node.model.contexts import Context, offered
@@ -191,6 +191,8 @@ class NodeService:
     """This host's node, built by :func:`assemble`."""
 
     stopping = False
+    beside = False
+    """Another process is the node's service; this one answers people and programs, not nodes."""
 
     def __init__(self, core: Core, dependencies: NodeDependencies) -> None:
         """Put the parts together; nothing runs before :meth:`start`."""
@@ -508,6 +510,32 @@ class NodeService:
             self._loops.append(asyncio.create_task(self.foreign.run(), name="foreign nodes"))
         self._housekeeper.start(self._periodic_jobs())
 
+    async def start_beside(self) -> None:
+        """Start what the API for people needs, beside the node's own service.
+
+        That service launches, delivers, keeps house, and answers the other nodes. What is done
+        here reaches it, and what it does reaches this process, by notifications of the database.
+
+        :raises HostError: a certificate cannot be used.
+        """
+        self.beside = True
+        if self.certificates is not None:
+            self.certificates.load()
+        await self.directory.refresh()
+        await self.campaigns.refresh()
+
+        def on_notice(notice: Notice) -> None:
+            self.hub.on_notice(notice)
+            self.tokens.on_notice(notice)
+
+        self._loops = [
+            asyncio.create_task(self.listen(on_notice), name="listen"),
+            asyncio.create_task(self.audit.run(), name="audit"),
+        ]
+        self._housekeeper.start(
+            api_jobs(renew_certificates=self.renew_certificates, catch_up_audit=self.audit.catch_up)
+        )
+
     async def prepare_tools(self) -> None:
         """Start what runs the tools, learn what they may do, and say what is not kept from them."""
         try:
@@ -692,7 +720,8 @@ class NodeService:
         await self.comparer.stop()
         await self.announcer.stop()
         await self.audit.catch_up()
-        if not self.announcer.ended.is_set():  # otherwise another host says how its runs ended
+        moved = self.announcer.ended.is_set()  # then another host says how its runs ended
+        if not moved and not self.beside:
             await self.outbox.deliver_before_shutdown()
         await self.port_probes.close()
         await self.tool_runner.close()
@@ -781,13 +810,15 @@ async def assemble(  # noqa: PLR0913 - what a process opens before, each given b
     lead: LeadFunctions,
     *,
     serving: bool,
+    beside: bool = False,
     tools: socket.socket | None = None,
     foreign: Callable[[NodeService], ForeignNodes] | None = None,
 ) -> NodeService:
     """Open the database and the key, and put a node together.
 
     The process that is ``serving`` the API keeps the mailboxes of nodes in pull mode; a process
-    beside it hands its questions to that one. ``tools`` leads to a runner of tools, if one runs.
+    beside it hands its questions to that one, also if it serves people (``beside``). ``tools``
+    leads to a runner of tools, if one runs.
     """
     prepare_directory(settings.state_dir)
     key = NodeKey.load_or_create(settings.state_dir / "node.pem")
@@ -802,7 +833,7 @@ async def assemble(  # noqa: PLR0913 - what a process opens before, each given b
     own = peers.to(key.identity, settings.name, settings.local_url)
     peers.carry = mailboxes.carry if serving else via_own_node(peers, own)
     core = Core(database, clock, key.identity, settings, signer)
-    certificates = ServerCertificates(core, key) if serving else None
+    certificates = ServerCertificates(core, key) if serving or beside else None
     means = NodeDependencies(
         peers,
         lead,

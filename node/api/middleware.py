@@ -190,6 +190,7 @@ def guarded(route: Route) -> Handler:
         signed = None
         match route.access:
             case Access.PEER:
+                _refuse_beside(request)
                 signed = _signed(request)
             case Access.OPEN:
                 request[PRINCIPAL] = STRANGER
@@ -215,6 +216,20 @@ def guarded(route: Route) -> Handler:
         return answer
 
     return handle
+
+
+def _refuse_beside(request: web.Request) -> None:
+    """Refuse another node where that service is another process.
+
+    Only one process knows which signatures have been used, and what waits for nodes in pull mode.
+    """
+    node = request.app[NODE]
+    if node.beside:
+        msg = (
+            "this process answers people and programs; other nodes talk to the node's own service, "
+            f"at {node.settings.public_url}"
+        )
+        raise NotAllowed(msg)
 
 
 def _spend(request: web.Request) -> None:

@@ -1,5 +1,6 @@
-"""The services: ``parley up`` (node and lead in one process), ``parley-node``, ``parley-lead``.
+"""The services: ``parley up``, ``parley-node``, ``parley-lead``, and ``parley-api``.
 
+``parley up`` is node and lead in one process; ``parley-api`` is one more process of a node's API.
 ``lead/assembly.py`` composes node and lead.
 """
 
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import click
 import structlog
+from aiohttp import web
 from pydantic import ValidationError
 
 from node.api import app
@@ -125,6 +127,27 @@ def _lead(**options: Any) -> None:
     _run(settings_of(options), node=False, lead=True)
 
 
+@click.command("parley-api")
+@_with_options
+def _api(**options: Any) -> None:
+    """Run a further process of the API and the page, beside the node's service parley-node.
+
+    It needs that service's settings and key, and --listen of its own. It answers people and
+    programs; other nodes talk to parley-node, which also measures.
+    """
+    listen = options.pop("listen")
+    settings = settings_of(options)
+    if listen is None or listen == settings.listen:
+        msg = f"it needs a place of its own: --listen HOST:PORT, other than {settings.listen}"
+        raise click.UsageError(msg)
+    _run(settings, node=False, lead=False, api=settings_of({**options, "listen": listen}))
+
+
+def api_main() -> None:
+    """Entry point of ``parley-api``."""
+    _api(prog_name="parley-api")
+
+
 def node_main() -> None:
     """Entry point of ``parley-node``."""
     _node(prog_name="parley-node")
@@ -135,7 +158,8 @@ def lead_main() -> None:
     _lead(prog_name="parley-lead")
 
 
-def _run(settings: Settings, *, node: bool, lead: bool) -> None:
+def _run(settings: Settings, *, node: bool, lead: bool, api: Settings | None = None) -> None:
+    """Serve until told to stop; ``api`` says where to listen beside the node's service."""
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
@@ -157,14 +181,19 @@ def _run(settings: Settings, *, node: bool, lead: bool) -> None:
         if node and lead:  # as services of their own, they have a unit that says what they may do
             settings, runner = give_up_root(settings)
         tools = runner.control if runner else None
-        asyncio.run(_serve(settings, with_node=node, with_lead=lead, tools=tools))
+        asyncio.run(_serve(settings, with_node=node, with_lead=lead, api=api, tools=tools))
     except ParleyError as error:
         click.echo(f"✗ {error.detail}", err=True)
         sys.exit(error.exit_code)
 
 
 async def _serve(
-    settings: Settings, *, with_node: bool, with_lead: bool, tools: socket.socket | None = None
+    settings: Settings,
+    *,
+    with_node: bool,
+    with_lead: bool,
+    api: Settings | None = None,
+    tools: socket.socket | None = None,
 ) -> None:
     """Serve until a signal asks to stop; one that comes during the start breaks that off."""
     stop, ready, reread = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -173,7 +202,7 @@ async def _serve(
         loop.add_signal_handler(number, stop.set)
     loop.add_signal_handler(signal.SIGHUP, _hang_up, stop, reread, sys.stderr.isatty())
     starting = partial(_work, settings, tools, stop, ready, reread)
-    work = starting(with_node=with_node, with_lead=with_lead)
+    work = starting(with_node=with_node, with_lead=with_lead, api=api)
     working = asyncio.create_task(work, name="services")
     stopping = asyncio.create_task(stop.wait(), name="stop")
     await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -208,13 +237,14 @@ async def _work(
     *,
     with_node: bool,
     with_lead: bool,
+    api: Settings | None,
 ) -> None:
     """Start the services, set ``ready``, and end them once ``stop`` is set.
 
     Whenever ``reread`` is set, the node reads limits and certificates again.
     """
-    if with_node:
-        _check_listen(settings)
+    if with_node or api:
+        _check_listen(api or settings)
     prepare_directory(settings.state_dir)
     clock = SystemClock()
     async with (
@@ -222,7 +252,8 @@ async def _work(
         aiohttp.ClientSession(connector=_connections(), auto_decompress=False) as session,
     ):
         async with _given_time(clock):
-            node = await _assembled(settings, clock, dsn, session, tools, serving=with_node)
+            roles = {"serving": with_node, "beside": api is not None}
+            node = await _assembled(settings, clock, dsn, session, tools, **roles)
         try:
             async with contextlib.AsyncExitStack() as stack:
                 await stack.enter_async_context(_traced(node))
@@ -231,7 +262,9 @@ async def _work(
                 owner = f"{socket.gethostname()}:{os.getpid()}"
                 if with_lead:
                     await stack.enter_async_context(_leading(node, owner, alone=not with_node))
-                if with_node:
+                if api:
+                    await stack.enter_async_context(_serving_beside(node, api))
+                if with_node or api:
                     reading = asyncio.create_task(_reread(node, reread), name="reread")
                     stack.callback(reading.cancel)
                 _ready(node, with_node=with_node)
@@ -262,6 +295,7 @@ async def _assembled(
     tools: socket.socket | None,
     *,
     serving: bool,
+    beside: bool,
 ) -> NodeService:
     """Return the node, with its lead's functions and its way to hosts that run pScheduler."""
     from lead.assembly import lead_functions
@@ -269,7 +303,15 @@ async def _assembled(
 
     foreign, lead = pscheduler_hosts(session), lead_functions()
     return await assemble(
-        settings, clock, dsn, session, lead, serving=serving, tools=tools, foreign=foreign
+        settings,
+        clock,
+        dsn,
+        session,
+        lead,
+        serving=serving,
+        beside=beside,
+        tools=tools,
+        foreign=foreign,
     )
 
 
@@ -325,14 +367,7 @@ async def _serving(node: NodeService) -> AsyncIterator[None]:
     await runner.setup()
     await node.prepare_tools()
     await node.start()
-    try:
-        server = await app.listen(runner, node.settings, tls=app.tls_of(node))
-    except OSError as error:
-        await node.stop()
-        await runner.cleanup()
-        listen = node.settings.listen
-        msg = f"cannot listen on {listen}: {error.strerror}; choose another with --listen"
-        raise HostError(msg) from error
+    server = await _listening(node, runner, node.settings)
     try:
         node.result_delivery.add_form(archived.FORM, archived.ArchivedForm(node))
         async with listener.listening(node):
@@ -342,6 +377,38 @@ async def _serving(node: NodeService) -> AsyncIterator[None]:
         await node.stop()
         server.close()
         await runner.cleanup()
+
+
+@contextlib.asynccontextmanager
+async def _serving_beside(node: NodeService, where: Settings) -> AsyncIterator[None]:
+    """Serve people meanwhile, while the node's service is another process."""
+    await _await_node(node)
+    node.openapi = describe(app.ROUTES, program_version(), node.capabilities.tests)
+    runner = app.runner(app.application(node, page_routes()))
+    await runner.setup()
+    await node.prepare_tools()
+    await node.start_beside()
+    server = await _listening(node, runner, where)
+    try:
+        yield
+    finally:
+        await node.stop()
+        server.close()
+        await runner.cleanup()
+
+
+async def _listening(node: NodeService, runner: web.AppRunner, where: Settings) -> asyncio.Server:
+    """Return the server, which listens; if it cannot, stop the node.
+
+    :raises HostError: the place is taken, or not this host's.
+    """
+    try:
+        return await app.listen(runner, where, tls=app.tls_of(node))
+    except OSError as error:
+        await node.stop()
+        await runner.cleanup()
+        msg = f"cannot listen on {where.listen}: {error.strerror}; choose another with --listen"
+        raise HostError(msg) from error
 
 
 @contextlib.asynccontextmanager

@@ -9,10 +9,12 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.specifiers import SpecifierSet
 
 from tests.architecture.sources import PRODUCT, REPOSITORY
 
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+DEBIAN_12 = "3.11.2"
 LOCKS = ("deploy/requirements.txt", "deploy/requirements-dev.txt")
 
 
@@ -77,3 +79,13 @@ def test_tests_run_what_is_shipped() -> None:
     runtime, development = (pins(lock) for lock in LOCKS)
     assert runtime - development == set()
     assert runtime != set()
+
+
+def test_what_is_installed_runs_on_debian_12() -> None:
+    """No dependency asks for a later Python than that of the oldest Debian we install on."""
+    admitted = {
+        f"{it.name} {it.version}": SpecifierSet(it.metadata["Requires-Python"] or "")
+        for it in importlib.metadata.distributions()
+    }
+    assert [name for name, pythons in admitted.items() if DEBIAN_12 not in pythons] == []
+    assert DEBIAN_12 in SpecifierSet(PROJECT["requires-python"])

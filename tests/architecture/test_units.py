@@ -20,11 +20,17 @@ DEPLOY = REPOSITORY / "deploy"
 EXPOSURE_MAX = {
     "parley-node.service": 1.5,
     "parley-lead.service": 1.5,
+    "parley-api@.service": 1.5,
     "parley-follow.service": 1.6,  # programs of jq in templates get limits of their own
     "parley-tools.service": 2.0,  # it needs a capability, and loads programs before their instant
 }
 UNITS = tuple(EXPOSURE_MAX)
-SERVICES = ("parley-node.service", "parley-lead.service", "parley-follow.service")
+SERVICES = (
+    "parley-node.service",
+    "parley-lead.service",
+    "parley-api@.service",
+    "parley-follow.service",
+)
 SOCKET = "parley-tools.socket"
 THREADS_MAX = 33
 """The event loop's, and the most that Python's own pool has."""
@@ -91,7 +97,7 @@ def test_ping_keeps_its_capability() -> None:
 
 @pytest.mark.parametrize("name", SERVICES)
 def test_services_have_no_capability(name: str) -> None:
-    """Node, lead and follower have no capability."""
+    """Node, lead, API and follower have no capability."""
     lines = (DEPLOY / name).read_text().splitlines()
     assert {"NoNewPrivileges=yes", "CapabilityBoundingSet="} <= set(lines)
     assert not any(line.startswith("AmbientCapabilities=") for line in lines)
@@ -116,6 +122,7 @@ def test_units_are_limited_in_memory_and_processes() -> None:
     for name, memory, tasks in (
         ("parley-node.service", "1G", LOOK_UPS_MAX + 2 * THREADS_MAX),
         ("parley-lead.service", "1G", 2 * THREADS_MAX),
+        ("parley-api@.service", "1G", 2 * THREADS_MAX),
         ("parley-follow.service", "1G", THREADS_MAX),
         ("parley-tools.service", "2G", PROGRAMS * (1 + THREADS_OF_PROGRAM)),
     ):
@@ -123,10 +130,10 @@ def test_units_are_limited_in_memory_and_processes() -> None:
         assert f"MemoryMax={memory}" in lines
         [most] = [int(line.partition("=")[2]) for line in lines if line.startswith("TasksMax=")]
         assert most >= tasks
-        assert "OOMPolicy=continue" in lines or "lead" in name or "follow" in name
+        assert "OOMPolicy=continue" in lines or name not in {"parley-node.service", "parley-tools.service"}
 
 
-@pytest.mark.parametrize("name", ["parley-node.service", "parley-lead.service", "parley.env"])
+@pytest.mark.parametrize("name", ["parley-node.service", "parley-lead.service", "parley-api@.service", "parley.env"])
 def test_settings_exist(name: str) -> None:
     """Every setting named in a unit or in the example exists in the program."""
     named = {setting.lower() for setting in SETTING.findall((DEPLOY / name).read_text())}
