@@ -67,7 +67,7 @@ async def doors(a: Outsider) -> AsyncIterator[list[tuple[Outsider, RunningProces
         await service.end(10)
 
 
-async def test_each_process_is_a_door_to_the_node(
+async def test_any_process_takes_and_tells_tasks_of_the_node(
     a: Outsider, b: Outsider, doors: list[tuple[Outsider, RunningProcess]]
 ) -> None:
     """A task that is created at one is led by the node, and its result is read at the other.
@@ -105,7 +105,7 @@ async def test_each_process_is_a_door_to_the_node(
 async def test_other_nodes_are_sent_to_the_service(
     a: Outsider, doors: list[tuple[Outsider, RunningProcess]]
 ) -> None:
-    """What only nodes ask is answered with the place where it is served, and counts nothing."""
+    """A question that only nodes ask is answered with the place where it is served."""
     _, (other, _) = doors
     answer = await other.ask("POST", "/v1/participant/proposals", {})
     assert (answer.status, answer.body["type"].rpartition("/")[2]) == (403, "not-allowed")

@@ -130,10 +130,15 @@ def test_units_are_limited_in_memory_and_processes() -> None:
         assert f"MemoryMax={memory}" in lines
         [most] = [int(line.partition("=")[2]) for line in lines if line.startswith("TasksMax=")]
         assert most >= tasks
-        assert "OOMPolicy=continue" in lines or name not in {"parley-node.service", "parley-tools.service"}
+        assert "OOMPolicy=continue" in lines or name not in {
+            "parley-node.service",
+            "parley-tools.service",
+        }
 
 
-@pytest.mark.parametrize("name", ["parley-node.service", "parley-lead.service", "parley-api@.service", "parley.env"])
+@pytest.mark.parametrize(
+    "name", ["parley-node.service", "parley-lead.service", "parley-api@.service", "parley.env"]
+)
 def test_settings_exist(name: str) -> None:
     """Every setting named in a unit or in the example exists in the program."""
     named = {setting.lower() for setting in SETTING.findall((DEPLOY / name).read_text())}
