@@ -70,10 +70,7 @@ async def doors(a: Outsider) -> AsyncIterator[list[tuple[Outsider, RunningProces
 async def test_any_process_takes_and_tells_tasks_of_the_node(
     a: Outsider, b: Outsider, doors: list[tuple[Outsider, RunningProcess]]
 ) -> None:
-    """A task that is created at one is led by the node, and its result is read at the other.
-
-    Killing the one changes nothing for the task; cancelling at the other stops the run.
-    """
+    """A task created at one runs at the node, also when that one is killed; others tell of it."""
     (one, killed), (other, _) = doors
     spec = {"duration": "PT1S", "class": "background"}
     heard: set[str] = set()
