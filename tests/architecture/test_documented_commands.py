@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.architecture.sources import REPOSITORY, where
+from tests.booted.__main__ import LOAD, steps_of_moving
 from tests.support.documented_commands import (
     blocks,
     command_lines,
@@ -36,6 +37,14 @@ def test_mentioned_commands_exist(page: Path) -> None:
     """Each verb and option exists that a sentence of a page names."""
     faults = {words: fault_of_mention(words) for words in mentioned(page)}
     assert {words: fault for words, fault in faults.items() if fault} == {}
+
+
+def test_the_steps_of_moving_are_those_that_booted_machines_type() -> None:
+    """The page about moving has what ``make booted`` types of it."""
+    stop, serve, _, back = steps_of_moving()
+    assert stop.startswith("systemctl disable --now ")
+    assert LOAD in serve
+    assert back.startswith("systemctl disable --now parley-node ")
 
 
 def test_a_removed_option_is_noticed() -> None:

@@ -213,7 +213,7 @@ class Story:
 
     def move(self) -> None:
         """A host of pScheduler becomes a node, and goes back, by the lines of the page about it."""
-        stop, serve, follow = (block.text for block in blocks(MOVING) if block.language == "sh")
+        stop, serve, follow, back = steps_of_moving()
         self.a.type("DEBIAN_FRONTEND=noninteractive apt-get purge --yes -qq parley")
         self.a.type("echo 'APT::Get::Assume-Yes true;' > /etc/apt/apt.conf.d/90yes")
         services = shlex.split(stop.splitlines()[0])[3:]
@@ -247,7 +247,6 @@ class Story:
         self.a.type("set -e\n" + follow.replace("https://config.example/psconfig.json", published))
         self.a.type("systemctl is-active parley-follow")
         require("pings" in self.a.type("parley task list --output json"), "it follows the template")
-        [back] = re.findall(r"To go back: `([^`]+)`", MOVING.read_text("utf-8"))
         self.a.type(f"{back} && systemctl enable --quiet --now {all_services}")
         require(not self.b.try_(f"curl -fsk {base}/"), "the node is gone")
 
@@ -275,6 +274,13 @@ PYTHON = "/opt/parley/bin/python"
 PLACES = "/opt/parley /etc/parley /var/lib/parley /var/backups/parley /lib/systemd/system/parley*"
 """The places of the package's and the node's files."""
 APT = "apt-get install --yes -qq --allow-downgrades"
+
+
+def steps_of_moving() -> tuple[str, str, str, str]:
+    """Return what root types to stop the old host, to serve, to follow its template, to go back."""
+    stop, serve, follow = (block.text for block in blocks(MOVING) if block.language == "sh")
+    [back] = re.findall(r"To go back: `([^`]+)`", MOVING.read_text("utf-8"))
+    return stop, serve, follow, back
 
 
 def install(machine: Machine, package: Path) -> None:
