@@ -214,7 +214,7 @@ async def test_lists_are_read_without_javascript(browser: str, day: MeshDay) -> 
     async with new_page(browser) as page:
         await page.call("Emulation.setScriptExecutionDisabled", value=True)
         await page.open(day.url)
-        await holds(page, "document.querySelector('noscript a').checkVisibility()")
+        await holds(page, "document.querySelector('noscript a')?.checkVisibility()")
         links = await page.evaluate(
             "[...document.querySelectorAll('noscript a')].map((each) => each.getAttribute('href'))"
         )
