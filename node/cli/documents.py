@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from node.cli.failures import unreadable
 from node.cli.jsontext import json_object, json_value, object_in
 from node.cli.options import AnyCommand, apply_options, clear_option
 from node.cli.references import find_task
@@ -263,7 +264,7 @@ def from_file(name: str) -> Document:
     try:
         text = sys.stdin.read() if name == "-" else _read(name)
     except (OSError, UnicodeDecodeError) as error:
-        msg = f"{name} cannot be read: {error}"
+        msg = unreadable(name, error)
         raise click.BadParameter(msg, param_hint="--file") from error
     return object_in(text, "--file")
 

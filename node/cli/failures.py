@@ -109,6 +109,18 @@ def _refusals(detail: str) -> list[str]:
     return refusals
 
 
+def unreadable(place: object, error: OSError | UnicodeDecodeError) -> str:
+    """Return that a file is not readable, and why, without Python's words.
+
+    >>> unreadable("x.toml", FileNotFoundError(2, "No such file or directory", "x.toml"))
+    'x.toml cannot be read: no such file or directory'
+    """
+    why = "it is no text in UTF-8"
+    if isinstance(error, OSError):
+        why = (error.strerror or str(error)).lower()
+    return f"{place} cannot be read: {why}"
+
+
 def print_error_lines(text: str) -> None:
     """Print lines on standard error."""
     sys.stderr.write("".join(f"{sanitise_line(line)}\n" for line in text.splitlines()))

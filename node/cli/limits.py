@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import click
 
-from node.cli.failures import report
+from node.cli.failures import report, unreadable
 from node.cli.groups import CommandGroup
 from node.cli.invocation import Invocation, global_options
 from node.cli.listing import print_one
@@ -167,7 +167,7 @@ def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        msg = f"{path} cannot be read: {error}"
+        msg = unreadable(path, error)
         raise click.BadParameter(msg, param_hint="FILE") from error
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from node.cli.failures import unreadable
 from node.cli.listing import collect_all
 from node.cli.retrying import retry_while_silent
 from node.mesh.answers import (
@@ -116,7 +117,7 @@ def read(path: str) -> str:
     try:
         return Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        msg = f"{path} cannot be read: {error}"
+        msg = unreadable(path, error)
         raise click.BadParameter(msg, param_hint="FILE") from error
 
 

@@ -16,6 +16,8 @@ import aiohttp
 import click
 import orjson
 
+from node.cli.failures import unreadable
+from node.client.causes import cause_of
 from node.execution import jq
 from node.model.contexts import offered
 from node.model.errors import FieldFault, InvalidDocument, PeerUnreachable
@@ -56,7 +58,7 @@ async def fetch(source: str, *, insecure: bool) -> str:
         try:
             return await asyncio.to_thread(Path(source).read_text, "utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            msg = f"{source} cannot be read: {error}"
+            msg = unreadable(source, error)
             raise click.BadParameter(msg, param_hint="SOURCE") from error
     timeout = aiohttp.ClientTimeout(total=_FETCHED_WITHIN_S)
     connector = aiohttp.TCPConnector(ssl=not insecure)
@@ -85,7 +87,7 @@ def _reason(error: Exception) -> str:
         return "it did not answer in time"
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return "its certificate is not trusted; --insecure accepts any, as psConfig does"
-    return str(error)
+    return cause_of(error)
 
 
 async def with_includes(
