@@ -79,6 +79,14 @@ class Story:
         self.a.type("parley rtt 127.0.0.1 --count 3")
         self.a.type("parley task create rtt --spec dest=127.0.0.1 --repeat 20s")
 
+    def api(self) -> None:
+        """A further process of the API takes a task, which the node measures."""
+        self.a.type("systemctl start parley-api@8643")
+        ready = "curl -fsS http://127.0.0.1:8643/readyz"
+        wait_until(lambda: self.a.try_(ready), "/readyz of the further process answers")
+        self.a.type("PARLEY_SERVER=http://127.0.0.1:8643 parley rtt 127.0.0.1 --count 3")
+        self.a.type("systemctl stop parley-api@8643")
+
     def hang(self) -> None:
         """A node that hangs is killed by systemd's watchdog and comes back."""
         before = main_pid(self.a)
@@ -354,6 +362,7 @@ def tell(package: Path, earlier: Path, *, keep: bool) -> str | None:
         story.install,
         story.back_up_by_itself,
         story.measure,
+        story.api,
         story.hang,
         story.kill,
         story.reboot,
