@@ -19,6 +19,7 @@
     │   ├── NoTime                409  no run finds time, and one was to
     │   ├── TooSlow               408  the body did not arrive in time
     │   ├── TooLarge              413
+    │   ├── SearchTooWide         422  it looks at more than the node reads for one request
     │   ├── TooManyRequests       429  the same request is in order later
     │   │   ├── LimitUsedUp       429  what the limits of a host allow is used up
     │   │   └── TooFast           429  more requests than a user may send here
@@ -225,6 +226,14 @@ class TooLarge(RequestError):
     code = "too-large"
     title = "The request or its answer is too large"
     status = 413
+
+
+class SearchTooWide(RequestError):
+    """A search for words looks at more runs or tasks than the node reads for one request."""
+
+    code = "search-too-wide"
+    title = "The search looks at too much"
+    status = 422
 
 
 class TooManyRequests(RequestError):

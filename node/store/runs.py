@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 from node.model import runstate, times
+from node.model.errors import SearchTooWide
 from node.model.runstate import RunState
 from node.model.wire.participants import BookedRun
 from node.model.wire.tasks import PARTICIPANTS, Participant
 from node.store.database import Connection, Record
 from node.store.queries import Queries
+
+SEARCH_S = 5.0
+"""Most seconds for which the database searches runs for words: it reads each run of the span."""
 
 _SQL = Queries("node.store", "runs")
 
@@ -416,7 +421,10 @@ async def recorded(connection: Connection, run: UUID) -> Record | None:
 
 
 async def listed(connection: Connection, wanted: RunFilter) -> list[Record]:
-    """Return runs for users, and gaps in the form of runs; both in one order, by start."""
+    """Return runs for users, and gaps in the form of runs; both in one order, by start.
+
+    :raises SearchTooWide: a search for words was not over after ``SEARCH_S``.
+    """
     arguments = (
         wanted.task,
         None if wanted.states is None else list(wanted.states),
@@ -436,9 +444,18 @@ async def listed(connection: Connection, wanted: RunFilter) -> list[Record]:
         None if wanted.classes is None else list(wanted.classes),
         None if wanted.words is None else list(wanted.words),
     )
-    rows: list[Record] = await connection.fetch(
-        _SQL["runs_forward" if wanted.ascending else "runs_backward"], *arguments
-    )
+    query = _SQL["runs_forward" if wanted.ascending else "runs_backward"]
+    try:
+        async with asyncio.timeout(None if wanted.words is None else SEARCH_S):
+            rows: list[Record] = await connection.fetch(query, *arguments)
+    except TimeoutError as error:
+        if wanted.words is None:
+            raise
+        msg = (
+            f"the search was ended after {SEARCH_S:g} s; search in a shorter span (since, before), "
+            "or name the task"
+        )
+        raise SearchTooWide(msg) from error
     return rows
 
 

@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 import pytest
 
 from node.model.wire.campaigns import CampaignDocument
+from node.store import runs
 from node.store.database import PostgresDatabase
 from tests.conftest import NewDatabase
 from tests.support.clocks import START, ManualClock
@@ -142,3 +143,15 @@ async def test_a_list_is_one_query(a: Asker, monkeypatch: pytest.MonkeyPatch) ->
         status, answer = await a.ask("GET", path)
         assert (status, bool(answer["items"])) == (200, True)
         assert len(asked) == 1, (path, asked)
+
+
+async def test_a_search_that_takes_too_long_is_ended(
+    a: Asker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The node breaks off a search that takes too long, says what to do, and answers the next."""
+    monkeypatch.setattr(runs, "SEARCH_S", 0.0)
+    status, answer = await a.ask("GET", "/v1/runs?q=lab")
+    assert (status, answer["type"]) == (422, "/problems/search-too-wide")
+    assert "search in a shorter span (since, before)" in answer["detail"]
+    status, answer = await a.ask("GET", "/v1/runs")
+    assert (status, len(answer["items"])) == (200, 3)
