@@ -28,7 +28,7 @@ _REMEDIES = {
     "searched with prefix=.",
     "method-not-allowed": "Use one of the methods in the header Allow.",
     "not-acceptable": "Accept the media type that detail names, or leave the header Accept out.",
-    "search-too-wide": "Search in a shorter span with since and before, or in the runs of one task.",
+    "search-too-wide": "Search in a shorter span (since, before), or in the runs of one task.",
     "unsupported-media-type": "Send the document with Content-Type: application/json.",
     "conflict": "Read the current state, and send a request that fits to it.",
     "changed-since": "Read the resource again, apply your change to what it is now, and send it "
