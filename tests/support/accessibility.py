@@ -11,7 +11,7 @@ from deploy.page import PLACE, bring
 if TYPE_CHECKING:
     from tests.support.browser import Page
 
-_RUN = """axe.run(document, { resultTypes: ['violations']%s }).then(({ violations }) =>
+_RUN = """axe.run(%s, { resultTypes: ['violations']%s }).then(({ violations }) =>
     violations.flatMap(({ id, nodes }) =>
         nodes.map((node) => `${id}: ${node.html.slice(0, 160)}`)))"""
 
@@ -23,10 +23,12 @@ def _engine() -> str:
     return (PLACE / "node_modules" / "axe-core" / "axe.min.js").read_text()
 
 
-async def violations(page: Page, *rules: str) -> list[str]:
-    """Return what axe objects to in the page as it is now, by all rules or these."""
+async def violations(page: Page, *rules: str, within: str | None = None) -> list[str]:
+    """Return what axe objects to in the page, or within an element, by all rules or these."""
     if not await page.evaluate("'axe' in window"):
         await page.evaluate(_engine())
     only = f", runOnly: {json.dumps(rules)}" if rules else ""
-    found: list[str] = await page.evaluate(_RUN % only)
+    found: list[str] = await page.evaluate(
+        _RUN % (json.dumps(within) if within else "document", only)
+    )
     return found

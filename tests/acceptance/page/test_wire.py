@@ -20,7 +20,7 @@ WATCHED_S = 60 * 3 / TASKS
 """The tasks have three runs in this time, so that it may stand for the whole."""
 BYTES_MOST = 200_000
 CPU_MOST_S = 0.1
-ROUNDS = 20
+ROUNDS = 15
 """Repetitions of requests to measure them: the kernel counts hundredths of seconds."""
 
 
