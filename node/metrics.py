@@ -55,8 +55,7 @@ async def registry_of(node: NodeService) -> CollectorRegistry:
             ready = await _add_stored(registry, node)
     except (DatabaseUnavailable, TimeoutError):
         answered = False
-    about = "Whether /readyz says that the node is ready"
-    Gauge("parley_ready", about, registry=registry).set(ready)
+    Gauge("parley_ready", "Whether /readyz says that it is ready", registry=registry).set(ready)
     _add_reachability(registry, node)
     Gauge("parley_database_up", "Whether the database answers", registry=registry).set(answered)
     return registry

@@ -67,9 +67,20 @@ async def test_a_run_is_counted_where_it_is_led_and_where_it_is_measured(
         'parley_runs_ended_total{campaign="default",cause="",outcome="finished",role="participant"',
     )
     for node in (a, b):
-        [line] = [line for line in _logged(node, "run ended") if line["run"] == run["id"]]
+        line = await _logged_end(node, run)
         assert (line["state"], line["task"], line["what"]) == ("finished", pair["id"], "idle  a, b")
         assert line["trace_id"] == run["id"].replace("-", "")
+
+
+async def _logged_end(node: Outsider, run: Json) -> Json:
+    """Return the line of a node's log about the end of a run, once it is there."""
+    async with asyncio.timeout(PATIENCE_S), node.changes() as changed:
+        while True:
+            found = [line for line in _logged(node, "run ended") if line["run"] == run["id"]]
+            if found:
+                [line] = found
+                return line
+            await changed()
 
 
 def _logged(node: Outsider, event: str) -> list[Json]:
