@@ -13,14 +13,13 @@ import random
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import click
 import structlog
-from aiohttp import web
 from pydantic import ValidationError
 
 from node.api import app
@@ -362,53 +361,48 @@ def _check_listen(settings: Settings) -> None:
 
 @contextlib.asynccontextmanager
 async def _serving(node: NodeService) -> AsyncIterator[None]:
-    node.openapi = describe(app.ROUTES, program_version(), node.capabilities.tests)
-    runner = app.runner(app.application(node, page_routes()))
-    await runner.setup()
-    await node.prepare_tools()
-    await node.start()
-    server = await _listening(node, runner, node.settings)
-    try:
+    """Be the node's service meanwhile."""
+    async with _answering(node, node.settings, node.start):
         node.result_delivery.add_form(archived.FORM, archived.ArchivedForm(node))
         async with listener.listening(node):
             node.start_delivery()
             yield
-    finally:
-        await node.stop()
-        server.close()
-        await runner.cleanup()
 
 
 @contextlib.asynccontextmanager
 async def _serving_beside(node: NodeService, where: Settings) -> AsyncIterator[None]:
     """Serve people meanwhile, while the node's service is another process."""
     await _await_node(node)
+    async with _answering(node, where, node.start_beside):
+        yield
+
+
+@contextlib.asynccontextmanager
+async def _answering(
+    node: NodeService, where: Settings, start: Callable[[], Awaitable[None]]
+) -> AsyncIterator[None]:
+    """Start the node, serve its API meanwhile where the settings say, and stop it.
+
+    :raises HostError: the place is taken, or not this host's.
+    """
     node.openapi = describe(app.ROUTES, program_version(), node.capabilities.tests)
     runner = app.runner(app.application(node, page_routes()))
     await runner.setup()
     await node.prepare_tools()
-    await node.start_beside()
-    server = await _listening(node, runner, where)
+    await start()
+    try:
+        server = await app.listen(runner, where, tls=app.tls_of(node))
+    except OSError as error:
+        await node.stop()
+        await runner.cleanup()
+        msg = f"cannot listen on {where.listen}: {error.strerror}; choose another with --listen"
+        raise HostError(msg) from error
     try:
         yield
     finally:
         await node.stop()
         server.close()
         await runner.cleanup()
-
-
-async def _listening(node: NodeService, runner: web.AppRunner, where: Settings) -> asyncio.Server:
-    """Return the server, which listens; if it cannot, stop the node.
-
-    :raises HostError: the place is taken, or not this host's.
-    """
-    try:
-        return await app.listen(runner, where, tls=app.tls_of(node))
-    except OSError as error:
-        await node.stop()
-        await runner.cleanup()
-        msg = f"cannot listen on {where.listen}: {error.strerror}; choose another with --listen"
-        raise HostError(msg) from error
 
 
 @contextlib.asynccontextmanager

@@ -21,6 +21,7 @@ from deploy.package import REPOSITORY
 from deploy.released import RELEASED
 from tests.booted.machine import Machine, lay_cable, leave, make_root
 from tests.support.documented_commands import blocks
+from tests.support.pscheduler.template import template_of
 from tests.support.steps import require, run, step, tell_story, wait_until
 
 PLACE = REPOSITORY / "build" / "booted"
@@ -264,20 +265,7 @@ LOAD = "sysctl --load /etc/sysctl.d/60-parley.conf"
 OLD_SERVICE = r"[Service]\nExecStart=sleep infinity\n[Install]\nWantedBy=multi-user.target\n"
 """A service of the old host, of which it matters only that it runs."""
 PING = json.dumps({"test": {"type": "rtt", "spec": {"dest": "127.0.0.1"}}, "schedule": {}})
-TEMPLATE = json.dumps(
-    {
-        "addresses": {"a": {"address": "east"}, "x": {"address": "127.0.0.1"}},
-        "groups": {"all": {"type": "mesh", "addresses": [{"name": "a"}, {"name": "x"}]}},
-        "tests": {
-            "ping": {
-                "type": "rtt",
-                "spec": {"source": "{% address[0] %}", "dest": "{% address[1] %}"},
-            }
-        },
-        "schedules": {"seldom": {"repeat": "PT6H", "slip": "PT1H"}},
-        "tasks": {"pings": {"group": "all", "test": "ping", "schedule": "seldom"}},
-    }
-)
+TEMPLATE = json.dumps(template_of("east", "127.0.0.1"))
 PYTHON = "/opt/parley/bin/python"
 PLACES = "/opt/parley /etc/parley /var/lib/parley /var/backups/parley /lib/systemd/system/parley*"
 """The places of the package's and the node's files."""

@@ -33,6 +33,7 @@ from tests.support.command_line import CommandResult, run_command
 from tests.support.documented_commands import blocks, command_lines
 from tests.support.pscheduler.agent import Agent
 from tests.support.pscheduler.command import CommandLine
+from tests.support.pscheduler.template import template_of
 from tests.support.served_nodes import free_port
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
@@ -133,18 +134,7 @@ async def test_a_moved_host_schedules_what_it_did(
 ) -> None:
     """The node follows the template that its agent had, by the commands of the page."""
     a, _ = pair
-    template = {
-        "addresses": {"a": {"address": a.address}, "x": {"address": "192.0.2.9"}},
-        "groups": {"all": {"type": "mesh", "addresses": [{"name": "a"}, {"name": "x"}]}},
-        "tests": {
-            "ping": {
-                "type": "rtt",
-                "spec": {"source": "{% address[0] %}", "dest": "{% address[1] %}"},
-            }
-        },
-        "schedules": {"seldom": {"repeat": "PT6H", "slip": "PT1H"}},
-        "tasks": {"pings": {"group": "all", "test": "ping", "schedule": "seldom"}},
-    }
+    template = template_of(a.address, "192.0.2.9")
 
     async def answer(_: web.Request) -> web.Response:
         return web.json_response(template)
