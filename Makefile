@@ -16,7 +16,7 @@ CHECK_PYTHON := $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 
 	{ echo "Parley needs Python 3.11 or later as $(PYTHON); name another one with make PYTHON=python3.12" >&2; exit 1; }
 
 # Tests of one file share servers and worlds, so one process has them all (tests/conftest.py).
-PARALLEL := --numprocesses 3 --dist loadfile --no-loadscope-reorder
+PARALLEL := --numprocesses 4 --dist loadfile --no-loadscope-reorder
 
 # The tests start hundreds of processes of the same code: without cached bytecode each compiles it anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -31,7 +31,7 @@ COMPILE := env -u PIP_FIND_LINKS -u PIP_INDEX_URL -u PIP_EXTRA_INDEX_URL PIP_CON
 	--no-emit-index-url --no-emit-trusted-host --no-emit-find-links
 
 .DEFAULT_GOAL := help
-.PHONY: client package released booted beside contained playbook audit sbom help docs screenshots demo test check lint bench soak fleets points chaos hostile described accuracy lock clean
+.PHONY: client package released booted beside contained playbook audit sbom help docs screenshots demo test check lint bench soak fleets points chaos hostile described accuracy nightly lock clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -74,18 +74,21 @@ fleets: $(DEVELOPMENT) ## shares, guarantees, deadlines of simulated fleets, ten
 points: $(DEVELOPMENT) ## kill a process at each await point of what books, in simulated worlds; ARGS="--visits 3 --down 3 40"
 	$(BIN)/python -m tests.points $(ARGS)
 
-bench: $(DEVELOPMENT) ## benchmarks of real nodes, beside the last figures (35 min); ARGS="single claim" chooses
+bench: $(DEVELOPMENT) ## benchmarks of real nodes, beside the last figures (35 min); ARGS="single claim" chooses, --small runs each through
 	$(BIN)/python -m tests.bench $(ARGS)
 
 accuracy: $(DEVELOPMENT) ## each test over WANs of known delay, loss and rate, as root (9 min); writes node/plugins/ACCURACY.md
 	$(BIN)/python -m tests.accuracy $(ARGS)
 
-chaos: $(DEVELOPMENT) ## 100,000 operations under kills, hangs, cuts, restores; ARGS="--operations 5000 --report FILE"
+chaos: $(DEVELOPMENT) ## 100,000 operations under kills, hangs, cuts, restores; ARGS="--operations 5000 --report FILE", or ARGS=--boots
 	@$(BIN)/python -m deploy.packages
 	$(BIN)/python -m tests.chaos $(ARGS)
 
 described: $(DEVELOPMENT) ## schemathesis asks a real node for all that its API describes (3 min); ARGS="--seed 7 --examples 5"
 	$(BIN)/python -m tests.described $(ARGS)
+
+nightly: $(DEVELOPMENT) ## all long checks in small rounds, and a table of them (2 h); ARGS="chaos bench" chooses, --list prints
+	@$(BIN)/python -m tests.nightly $(ARGS)
 
 hostile: $(DEVELOPMENT) ## 21,000 hostile requests to three real nodes (4 min); ARGS="--seed 7 --only roles targets"
 	$(BIN)/python -m tests.hostile $(ARGS)

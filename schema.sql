@@ -25,7 +25,14 @@ CREATE TABLE generation (
     marked_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     clock_at timestamptz,
     one_row boolean PRIMARY KEY DEFAULT true CHECK (one_row),
-    successor text
+    successor text,
+    believed_at timestamptz,
+    believed_boot text,
+    believed_uptime bigint,
+    aged_at timestamptz,
+    host text,
+    copy_of text,
+    sealed_by text
 );
 COMMENT ON TABLE generation IS
 'One row: the name of this history of the data. It is made anew when the database was restored from a backup, so that what is
@@ -34,11 +41,24 @@ COMMENT ON COLUMN generation.place IS
 'Server with its time line, database, and table in which it was made. A restored copy is in another place.';
 COMMENT ON COLUMN generation.successor IS
 'A later announcement of this node, signed with its key: it goes on at another host, and begins nothing here any more.';
+COMMENT ON COLUMN generation.host IS 'Digests of what tells the host that it is on from others: machine, network cards, state directory.';
+COMMENT ON COLUMN generation.sealed_by IS
+'The name of the key in the file secrets.key of the node''s service. Its other processes seal and open with no other one.';
+COMMENT ON COLUMN generation.copy_of IS
+'Where the node goes on of which this is a copy: it begins nothing here. Empty until it is known that no other answers.';
 COMMENT ON COLUMN generation.marked_at IS
 'Raised every minute, at most up to the clock, and copied to a file and to other nodes. If they have a later one, the database
 went back to an earlier state.';
 COMMENT ON COLUMN generation.clock_at IS
 'What the clock of this node said last. If it says less now, it was set back, and what it chose when it was ahead is repaired.';
+COMMENT ON COLUMN generation.believed_at IS
+'The last of these readings that was not in doubt. A process whose first reading is far ahead of it begins and ends nothing before the
+clock is confirmed.';
+COMMENT ON COLUMN generation.believed_boot IS
+'The boot of the host in which this reading was made. While it lasts, the kernel counts the time since then.';
+COMMENT ON COLUMN generation.believed_uptime IS 'Microseconds from this boot to this reading.';
+COMMENT ON COLUMN generation.aged_at IS
+'The instant by which age is judged when something old is deleted: at most the clock, and at most a day later than an hour before.';
 
 ---------------------------------------------------------------------------------------------------
 -- Types
@@ -110,11 +130,14 @@ CREATE TABLE node (
     marked_at timestamptz,
     uncompared boolean NOT NULL DEFAULT false,
     pardoned_at timestamptz,
-    announcement text
+    announcement text,
+    lineage text,
+    followed_at timestamptz [],
+    revocations_told bigint NOT NULL DEFAULT 0
 );
 COMMENT ON TABLE node IS 'This node and the nodes it knows, each pinned by its public key.';
 COMMENT ON COLUMN node.identity IS
-'ed25519:<public key>, as written in every signature; pscheduler://<host> for a host that runs pScheduler, which has no key.';
+'ed25519:<its first public key>, which it is called by for ever; pscheduler://<host> for a host that runs pScheduler, which has no key.';
 COMMENT ON COLUMN node.url IS 'URL of its API; null if no other node can reach it, so that it fetches its work.';
 COMMENT ON COLUMN node.address IS 'The address that measurements to and from it use.';
 COMMENT ON COLUMN node.seen_at IS 'When it answered last, as anybody can who reaches it.';
@@ -129,7 +152,23 @@ COMMENT ON COLUMN node.marked_at IS '(For other nodes) the latest mark of its da
 COMMENT ON COLUMN node.uncompared IS
 '(For other nodes) this database was restored, and has not been compared with that node since: it may not know what is over.';
 COMMENT ON COLUMN node.pardoned_at IS 'Runs that failed there before this do not count against it.';
+COMMENT ON COLUMN node.lineage IS
+'The identity, and the signed successions of keys that lead from it to the key of today; null if that is still the identity.';
+COMMENT ON COLUMN node.followed_at IS '(For other nodes) when each succession in the lineage was heard.';
+COMMENT ON COLUMN node.revocations_told IS '(For other nodes) the number of the last revocation that it was told.';
 COMMENT ON COLUMN node.announcement IS 'The latest statement where it is, signed with its key (JWS).';
+
+CREATE TABLE revocation (
+    key text PRIMARY KEY,
+    number bigint GENERATED ALWAYS AS IDENTITY,
+    statement text NOT NULL CHECK (octet_length(statement) <= 8192),
+    ends_node boolean NOT NULL,
+    heard_at timestamptz NOT NULL
+);
+COMMENT ON TABLE revocation IS 'Keys that count for nothing any more, for good.';
+COMMENT ON COLUMN revocation.statement IS 'The revocation, signed by the key itself or by a later one (JWS).';
+COMMENT ON COLUMN revocation.ends_node IS 'No key that follows it counts either.';
+
 CREATE UNIQUE INDEX node_self ON node (is_self) WHERE is_self;
 CREATE INDEX node_uncompared ON node (identity) WHERE uncompared;
 
@@ -468,6 +507,7 @@ CREATE TABLE task (
     requester text,
     limit_user text,
     limit_address text,
+    limit_bound boolean NOT NULL DEFAULT false,
     CHECK (duration > interval '0')
 );
 COMMENT ON TABLE task IS 'Every task this node leads or takes part in.';
@@ -504,6 +544,8 @@ COMMENT ON COLUMN task.requester IS
 COMMENT ON COLUMN task.limit_user IS
 '(At the lead) the label of the token with which it was created, or edited last: its runs count for this user.';
 COMMENT ON COLUMN task.limit_address IS '(At the lead) the address from which it was created, or edited last.';
+COMMENT ON COLUMN task.limit_bound IS
+'(At the lead) whether that user is bound by the rules for targets, as those with the role run are.';
 COMMENT ON COLUMN task.limit_refusal IS
 'Why the limits, as they are by now, do not admit it: it gets no time. Null if they do.';
 CREATE INDEX task_follows ON task (follows) WHERE follows IS NOT NULL;
@@ -1454,6 +1496,10 @@ CREATE TABLE part (
 );
 COMMENT ON TABLE part IS
 'Each participant''s part of a run: a result or a reason. The lead has all parts, the other nodes their own.';
+ALTER TABLE part ADD CONSTRAINT part_is_bounded CHECK (
+    pg_column_size(result) <= 8000000 AND octet_length(reason) <= 20000 AND octet_length(output) <= 200000
+    AND octet_length(array_to_string(command, ' ')) <= 1000000
+) NOT VALID; -- of earlier programs there may be larger ones
 COMMENT ON COLUMN part.output IS 'Output of the program; of long output the beginning and the end.';
 COMMENT ON COLUMN part.circumstances IS
 'What the host did meanwhile: tool version, clock, processors, interface, own traffic, other runs; null if not reported.';
@@ -1680,6 +1726,26 @@ CREATE TABLE webhook_told (
     PRIMARY KEY (webhook, event, subject)
 );
 COMMENT ON TABLE webhook_told IS 'What a webhook was told of, and not yet that it is over: the node, task or mesh.';
+
+---------------------------------------------------------------------------------------------------
+-- Secrets that specs of tests name
+---------------------------------------------------------------------------------------------------
+
+CREATE TABLE secret (
+    name text PRIMARY KEY,
+    sealed text NOT NULL,
+    hosts text [] NOT NULL,
+    users text [] NOT NULL,
+    leads text [] NOT NULL,
+    created_at timestamptz NOT NULL,
+    changed_at timestamptz NOT NULL,
+    CONSTRAINT others_only_to_hosts CHECK (cardinality(hosts) > 0 OR (cardinality(users) = 0 AND cardinality(leads) = 0))
+);
+COMMENT ON TABLE secret IS 'Secrets of the owner that specs of tests name; tools of this host alone are told their values.';
+COMMENT ON COLUMN secret.sealed IS 'The value, sealed by the key of the state directory.';
+COMMENT ON COLUMN secret.hosts IS 'The hosts, or HOST:PORT, that it may be sent to; empty means any.';
+COMMENT ON COLUMN secret.users IS 'Labels of tokens with the role run whose tasks may use it.';
+COMMENT ON COLUMN secret.leads IS 'Identities of other nodes whose tasks may use it.';
 
 ---------------------------------------------------------------------------------------------------
 -- Archives (at the lead): where results go, and deliveries

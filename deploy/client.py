@@ -58,24 +58,24 @@ class Parley(Blocking):
 '''
 
 
-def synchronous() -> str:
-    """Return the text of the synchronous client."""
+def synchronous_source() -> str:
+    """Return the source text of ``parley_client/synchronous.py``."""
     from parley_client.asynchronous import AsyncParley  # noqa: PLC0415 - needs the environment
 
     methods = [
-        _method(name, member)
+        _method_source(name, member)
         for name, member in inspect.getmembers(AsyncParley, _is_awaited)
         if not name.startswith("_") and name not in _OWN
     ]
     body = "\n".join(methods)
-    return _formatted(_HEAD.format(imports=_imports(body)) + body)
+    return _formatted_source(_HEAD.format(imports=_import_lines(body)) + body)
 
 
 def _is_awaited(member: object) -> bool:
     return inspect.iscoroutinefunction(member) or inspect.isasyncgenfunction(member)
 
 
-def _method(name: str, member: object) -> str:
+def _method_source(name: str, member: object) -> str:
     signature = inspect.signature(member)  # type: ignore[arg-type] # it is a function
     run = "_each" if inspect.isasyncgenfunction(member) else "_run"
     given = [
@@ -87,17 +87,17 @@ def _method(name: str, member: object) -> str:
     )
     end = "\n        " if "\n" in said else ""
     return (
-        f"\n    def {name}{_written(signature)}:\n"
+        f"\n    def {name}{_signature_text(signature)}:\n"
         f'        """{said}{end}"""\n'
         f"        return self.{run}(self._client.{name}({', '.join(given)}))\n"
     )
 
 
-def _written(signature: inspect.Signature) -> str:
+def _signature_text(signature: inspect.Signature) -> str:
     return str(signature).replace("'", "").replace("AsyncIterator[", "Iterator[")
 
 
-def _imports(body: str) -> str:
+def _import_lines(body: str) -> str:
     """Return the imports that the annotations need, as the modules of the client have them."""
     known = {"AsyncParley": "parley_client.asynchronous", "Blocking": "parley_client.blocking"}
     defined = {"TimeSpan": "node.client.users", "Page": "node.client.responses"}
@@ -113,8 +113,8 @@ def _imports(body: str) -> str:
     return "\n".join(f"from {module} import {name}" for module, name in wanted) + "\n"
 
 
-def _formatted(text: str) -> str:
-    """Return a module as the linter and the formatter leave it."""
+def _formatted_source(text: str) -> str:
+    """Return the source of a module after ``ruff check --fix`` and ``ruff format``."""
     ruff = str(Path(sys.executable).with_name("ruff"))
     for arguments in (("check", "--fix-only", "--quiet"), ("format", "--quiet")):
         done = subprocess.run(
@@ -132,8 +132,8 @@ def _formatted(text: str) -> str:
 # -- the wheel -------------------------------------------------------------------------------------
 
 
-def wheel(directory: Path) -> Path:
-    """Build the wheel into a directory, and return its path."""
+def build_wheel(directory: Path) -> Path:
+    """Build the wheel ``parley-client`` into a directory, and return its path."""
     from hatchling import build  # noqa: PLC0415 - needs the environment
 
     directory.mkdir(parents=True, exist_ok=True)
@@ -149,16 +149,16 @@ def wheel(directory: Path) -> Path:
 
 
 def _write_sources(to: Path) -> None:
-    for path, place in _files():
+    for path, place in _module_files():
         target = to / place
         target.parent.mkdir(parents=True, exist_ok=True)
         text = path.read_text(encoding="utf-8")
         target.write_text(_IMPORT.sub(rf"\1\2 {INSIDE}", text), encoding="utf-8")
     (to / "parley_client" / "py.typed").touch()
-    (to / "pyproject.toml").write_text(_project(), encoding="utf-8")
+    (to / "pyproject.toml").write_text(_project_text(), encoding="utf-8")
 
 
-def _project() -> str:
+def _project_text() -> str:
     whole = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     needs = [each for each in whole["dependencies"] if re.split(r"[>=<]", each)[0] in DEPENDENCIES]
     return f"""\
@@ -178,8 +178,8 @@ packages = ["parley_client"]
 """
 
 
-def _files() -> Iterator[tuple[Path, Path]]:
-    """Yield the modules of the client, and those of the node that they use, with their places."""
+def _module_files() -> Iterator[tuple[Path, Path]]:
+    """Yield source and destination of each module of the client, and of ``node`` that it uses."""
     for path in sorted((REPOSITORY / "parley_client").glob("*.py")):
         yield path, path.relative_to(REPOSITORY)
     for module in sorted(used_modules()):
@@ -189,10 +189,12 @@ def _files() -> Iterator[tuple[Path, Path]]:
 
 
 def used_modules() -> set[str]:
-    """Return the modules of the node that the client imports, directly or not."""
+    """Return the names of the modules of ``node`` that the client imports, directly or not."""
     known: set[str] = set()
     waiting = [
-        each for path in (REPOSITORY / "parley_client").glob("*.py") for each in _named(path)
+        each
+        for path in (REPOSITORY / "parley_client").glob("*.py")
+        for each in _imported_modules(path)
     ]
     while waiting:
         module = waiting.pop()
@@ -201,12 +203,12 @@ def used_modules() -> set[str]:
         known.add(module)
         parts = module.split(".")
         waiting += [".".join(parts[:count]) for count in range(1, len(parts))]
-        waiting += _named(_path_of(module))
+        waiting += _imported_modules(_path_of(module))
     return known
 
 
-def _named(path: Path) -> Iterator[str]:
-    """Yield what may be modules of the node among the imports of a file."""
+def _imported_modules(path: Path) -> Iterator[str]:
+    """Yield the names that a file imports from ``node``; some are members, not modules."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "node":
             yield node.module or ""
@@ -219,5 +221,5 @@ def _path_of(module: str) -> Path:
 
 
 if __name__ == "__main__":
-    SYNCHRONOUS.write_text(synchronous(), encoding="utf-8")
-    print(wheel(REPOSITORY / "dist"))
+    SYNCHRONOUS.write_text(synchronous_source(), encoding="utf-8")
+    print(build_wheel(REPOSITORY / "dist"))

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from deploy import packages
-from deploy.progress import run, say
+from deploy.progress import print_line, run
 
 _PIN = re.compile(r"^[\w.-]+(?=(\[[\w,-]+\])?==)", re.MULTILINE)
 _STEP = re.compile(r"(?:Collecting|Requirement already satisfied:) ([\w.-]+)")
@@ -35,12 +35,14 @@ def main(environment: Path, lock: Path) -> str | None:
     pip = [str(python), "-m", "pip", "--disable-pip-version-check", "install"]
     total = len(_PIN.findall(lock.read_text()))
     if not warm:
-        say(f"Creating a Python environment in {environment} (Python {sys.version.split()[0]})")
+        print_line(
+            f"Creating a Python environment in {environment} (Python {sys.version.split()[0]})"
+        )
         if fault := _make(environment):
             return fault
-    say(f"Installing {total} Python packages into {environment}")
+    print_line(f"Installing {total} Python packages into {environment}")
     locked = [*pip, "--require-hashes", "--requirement", str(lock)]
-    if not run(locked, _counting(total), landmark=_FETCHED):
+    if not run(locked, _package_counter(total), landmark=_FETCHED):
         return "the packages could not be installed; the reason is above"
     if warm and not run([*pip[:-1], "uninstall", "--yes", _FORMER_NAME], lambda _: None):
         return f"{_FORMER_NAME} could not be removed; the reason is above"
@@ -48,7 +50,7 @@ def main(environment: Path, lock: Path) -> str | None:
     parley = [*pip, "--no-deps", "--no-build-isolation", "--editable", "."]
     if not run(parley, lambda _: None):
         return "Parley could not be installed; the reason is above"
-    say(f"Installed after {time.monotonic() - began:.0f} s")
+    print_line(f"Installed after {time.monotonic() - began:.0f} s")
     return None
 
 
@@ -64,7 +66,7 @@ def _make(environment: Path) -> str | None:
     return None
 
 
-def _counting(total: int) -> Callable[[str], str | None]:
+def _package_counter(total: int) -> Callable[[str], str | None]:
     """Return a function that derives the number of processed packages from pip's output."""
     names: set[str] = set()
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import click
 from click_man.core import generate_man_page
 
-from node.capability.catalog import program_version
 from node.cli.main import parley
+from node.execution.catalog import program_version
 
 
 def write_pages(directory: Path) -> int:
@@ -24,12 +24,12 @@ def write_pages(directory: Path) -> int:
     for context in _contexts(click.Context(parley, info_name="parley")):
         name = context.command_path.replace(" ", "-")
         page = generate_man_page(context, version=program_version())
-        (directory / f"{name}.1").write_text(page + _end(context.command))
+        (directory / f"{name}.1").write_text(page + _help_ending(context.command))
         written += 1
     return written
 
 
-def _end(command: click.Command) -> str:
+def _help_ending(command: click.Command) -> str:
     """Return what the help of a command ends with: its examples, line by line."""
     lines = inspect.cleandoc((command.epilog or "").replace("\b", "")).splitlines()
     if not lines:

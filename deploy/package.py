@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from deploy import packages
-from deploy.progress import say
+from deploy.progress import print_line
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 STAGE = REPOSITORY / "build" / "package" / "parley"
@@ -83,7 +83,7 @@ def main() -> str | None:
     elif missing:
         return f"{' and '.join(missing)} missing; install them: apt-get install {' '.join(NEEDS)}"
     number = version()
-    say(f"Building parley {number} in {STAGE}")
+    print_line(f"Building parley {number} in {STAGE}")
     stage(number)
     built = subprocess.run(
         ["dpkg-buildpackage", "--build=binary", "--unsigned-changes", "--unsigned-source"],
@@ -95,7 +95,7 @@ def main() -> str | None:
     target = REPOSITORY / "dist"
     target.mkdir(exist_ok=True)
     for file in STAGE.parent.glob("parley_*.deb"):
-        say(f"Built {shutil.move(file, target / file.name)}")
+        print_line(f"Built {shutil.move(file, target / file.name)}")
     return None
 
 

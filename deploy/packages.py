@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from deploy.progress import run, say
+from deploy.progress import print_line, run
 
 ATTEMPTS = 3
 POLICY = Path("/usr/sbin/policy-rc.d")
@@ -94,7 +94,7 @@ def main() -> None:
     if missing and can_install():
         install(missing)
     elif missing:
-        say(
+        print_line(
             "Some tests need programs that are not installed, and are skipped. To run them: "
             f"sudo apt-get install --no-install-recommends {' '.join(missing)}"
         )
@@ -107,15 +107,15 @@ def can_install() -> bool:
 
 def install(names: list[str]) -> None:
     """Install packages, and print which of them are not available."""
-    say(f"Installing {len(names)} Debian packages: {', '.join(names)}")
-    with _no_services():
-        failed = _installed(names)
+    print_line(f"Installing {len(names)} Debian packages: {', '.join(names)}")
+    with _without_services():
+        failed = _install_or_list_failed(names)
     if failed:
-        say(f"These packages are not available here: {', '.join(failed)}")
+        print_line(f"These packages are not available here: {', '.join(failed)}")
 
 
-def _installed(packages: list[str]) -> list[str]:
-    """Install packages with one command, or, if that fails, one by one; return those that failed.
+def _install_or_list_failed(packages: list[str]) -> list[str]:
+    """Install packages with one command, else one by one; return those that failed.
 
     On a host that was set up a while ago the package lists name versions that no longer exist, and
     mirrors fail now and then, so the first command is retried with fresh lists.
@@ -125,7 +125,7 @@ def _installed(packages: list[str]) -> list[str]:
         fresh = _apt_get("update")
         if fresh and _apt_get("install", *packages):
             return []
-        say(f"apt-get failed (attempt {attempt} of {ATTEMPTS})")
+        print_line(f"apt-get failed (attempt {attempt} of {ATTEMPTS})")
         if attempt < ATTEMPTS:
             time.sleep(5 * attempt)
     return [package for package in packages if not (fresh and _apt_get("install", package))]
@@ -142,8 +142,8 @@ def _stage(line: str) -> str | None:
 
 
 @contextlib.contextmanager
-def _no_services() -> Iterator[None]:
-    """Keep packages from starting services, unless the host's owner has a policy already.
+def _without_services() -> Iterator[None]:
+    """Keep dpkg from starting services, unless the host's owner has a policy already.
 
     Tests start the servers they need themselves, with their own ports and folders.
     """

@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 from deploy import packages
-from deploy.progress import run, say
+from deploy.progress import print_line, run
 
 SOURCES = Path("deploy/javascript")
 PLACE = Path("build/javascript")
@@ -27,7 +27,7 @@ _DEBIAN = ["nodejs", "npm"]
 
 def main() -> int:
     """Check the page; return the exit code."""
-    if not bring():
+    if not install_checkers():
         return 0
     programs = PLACE / "node_modules" / ".bin"
     commands = (
@@ -40,8 +40,8 @@ def main() -> int:
     return max(subprocess.run(command, check=False).returncode for command in commands)
 
 
-def bring() -> bool:
-    """Bring the locked packages; return whether they are there.
+def install_checkers() -> bool:
+    """Install the locked packages of npm; return False if this host has no npm.
 
     :raises SystemExit: npm could not install them.
     """
@@ -49,9 +49,9 @@ def bring() -> bool:
     installed = PLACE / _LOCK
     if installed.exists() and installed.read_bytes() == lock.read_bytes():
         return True
-    if not _npm():
+    if not _has_npm():
         return False
-    say("Installing what checks the page's JavaScript")
+    print_line("Installing what checks the page's JavaScript")
     shutil.rmtree(PLACE, ignore_errors=True)
     PLACE.mkdir(parents=True)
     shutil.copy(SOURCES / "package.json", PLACE)
@@ -63,14 +63,16 @@ def bring() -> bool:
     return True
 
 
-def _npm() -> bool:
-    """Return whether there is npm, if need be installed now."""
+def _has_npm() -> bool:
+    """Return whether npm is there, after installing Debian's where root may do that."""
     if shutil.which("npm") is None and packages.can_install():
         packages.install(_DEBIAN)
     if shutil.which("npm") is not None:
         return True
     install = f"sudo apt-get install --no-install-recommends {' '.join(_DEBIAN)}"
-    say(f"The JavaScript of the page is not checked, because npm is not installed: {install}")
+    print_line(
+        f"The JavaScript of the page is not checked, because npm is not installed: {install}"
+    )
     return False
 
 

@@ -13,7 +13,7 @@ LINES = 40
 """Number of lines shown from the end of a failed command's output."""
 
 
-def say(line: str) -> None:
+def print_line(line: str) -> None:
     """Print a line and flush, so that it appears at once even in a pipe."""
     print(line, flush=True)
 
@@ -47,7 +47,7 @@ def run(
             progress = stage(line)
             at_once = bool(landmark) and line.startswith(landmark)
             if progress is not None and (at_once or time.monotonic() >= due):
-                say(f"  {progress}")
+                print_line(f"  {progress}")
                 due = time.monotonic() + PAUSE_S
     if process.returncode:
         sys.stderr.writelines(printed[-LINES:])

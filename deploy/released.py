@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from deploy.package import REPOSITORY
-from deploy.progress import say
+from deploy.progress import print_line
 
 RELEASED = REPOSITORY / "build" / "released"
 
@@ -49,7 +49,7 @@ def main() -> str | None:
         commit = check_out(RELEASED)
     except LookupError as fault:
         return str(fault)
-    say(f"The last release is of commit {commit[:8]}")
+    print_line(f"The last release is of commit {commit[:8]}")
     built = subprocess.run([sys.executable, "-m", "deploy.package"], cwd=RELEASED, check=False)
     return "the package could not be built; the reason is above" if built.returncode else None
 

@@ -19,8 +19,9 @@ from lead.exchange.user_limits import LeadLimits
 from lead.exchange.workers import POLL_S
 from lead.participants import ImpactSource, ParticipantClient, ProposalSource
 from lead.planning.agenda import Limits, Slot
-from lead.planning.campaign_room import CampaignRoom
+from lead.planning.campaign_room import CampaignRoom, Imagined
 from lead.planning.displacement import DisplacementTerms
+from lead.planning.limited_time import UserRoom
 from lead.planning.needs import NeedsByTest
 from lead.policy.preempt.score import Urgency
 from lead.policy.settings import configured
@@ -29,9 +30,7 @@ from lead.pool.episodes import EpisodeLimits, SeatDependencies
 from lead.preview.pool_tasks import PoolTaskPreviewer, SeatPreviewDependencies
 from lead.preview.tasks import PreviewDependencies, TaskPreviewer
 from lead.service import Lead, LeadDependencies, LeadSettings
-from node.housekeeping import COMPARE_S
 from node.model.errors import FieldFault, InvalidDocument
-from node.model.host_limits.closed import LimitedTime
 from node.model.host_limits.standing import LimitStanding
 from node.model.suspension import suspended_in
 from node.model.task_terms import TaskTerms
@@ -40,8 +39,9 @@ from node.model.wire.comparisons import TaskComparison
 from node.model.wire.pools import PolicyChoice
 from node.model.wire.seats import SeatRequest
 from node.model.wire.tasks import TaskDocument
+from node.runtime.housekeeping import COMPARE_S
+from node.runtime.settings import Settings
 from node.service import LeadFunctions, NodeService, Preview, ReadBudgets
-from node.settings import Settings
 from node.store import dependencies
 from node.store.database import Database
 from node.store.tasks import StoredTask
@@ -136,6 +136,7 @@ def dependencies_of(
         reconciliation=reconciliation_dependencies(node),
         seats=seat_dependencies(node, participant_of),
         instruments=node.core.instruments,
+        steps=node.core.steps,
     )
 
 
@@ -144,7 +145,7 @@ def reconciliation_dependencies(node: NodeService) -> ReconciliationDependencies
     return ReconciliationDependencies(
         others=lambda: [node.peer(k.identity) for k in node.directory.all if not k.is_self],
         lose_run=node.termination.lose_run,
-        end_task=node.termination.take_back,
+        end_task=node.termination.cancel_led_task,
         tell_again=node.editing.tell_again,
     )
 
@@ -169,12 +170,12 @@ def seat_dependencies(
     """Return the functions of the node that giving seats uses."""
     return SeatDependencies(
         known=node.directory.known_of_parley,
-        wanted_of=node.pool_tasks.wanted,
+        wanted_of=node.pool_tasks.requirements,
         needs=needs_by_test(node),
         resources=node.capabilities.resources,
         participant_of=participant_of,
         seat_task=node.drafter.seat_task,
-        take_back=node.termination.take_back,
+        take_back=node.termination.cancel_led_task,
     )
 
 
@@ -184,7 +185,7 @@ def preview_of(node: NodeService) -> Preview:
     It needs no worker, so a node whose lead is another process answers by itself.
     """
     tasks = task_preview(node, node.participant, lambda it: node.drafter.draft(it).task)
-    return pool_task_preview(node, node.participant, tasks).plan
+    return pool_task_preview(node, node.participant, tasks)
 
 
 def budgets_of(node: NodeService) -> ReadBudgets:
@@ -219,7 +220,8 @@ def task_preview(
             displaceable=partial(_displaceable, node.database, campaign_displacement_of(node)),
             ends_of=partial(_ends_of, node.database),
             limits_of_user=node.limits.standing,
-            closed_to_user=partial(_closed_to_user, node),
+            left_to_user=partial(_left_to_user, node),
+            no_room=partial(_no_room, node),
         ),
     )
 
@@ -230,10 +232,10 @@ async def _room_of(
     terms: TaskTerms,
     until: int,
     now: int,
-    left_out: UUID | None,
+    imagined: Imagined,
 ) -> CampaignRoom | None:
     async with database.connection() as connection:
-        return await limits.room(connection, terms, until, now, left_out)
+        return await limits.room(connection, terms, until, now, imagined)
 
 
 async def _suspended_in(database: Database, terms: TaskTerms) -> str | None:
@@ -251,12 +253,20 @@ async def _displaceable(
         return await displacement.for_slots(connection, terms, slots, waited)
 
 
-async def _closed_to_user(
-    node: NodeService, standing: LimitStanding, duration: int
-) -> Sequence[LimitedTime]:
+async def _left_to_user(
+    node: NodeService, standing: LimitStanding, duration: int, left_out: UUID | None
+) -> UserRoom:
     async with node.database.connection() as connection:
-        limits = node.time_line.limits
-        return await limits.closed_to_user(connection, standing, duration, node.clock.now())
+        limits, now = node.time_line.limits, node.clock.now()
+        left = await limits.left_to_user(connection, standing, duration, now, left_out)
+        return UserRoom(*left)
+
+
+async def _no_room(
+    node: NodeService, task: StoredTask, standing: LimitStanding, left_out: UUID | None
+) -> str | None:
+    async with node.database.connection() as connection:
+        return await node.limits.task_count_refusal(connection, task, standing, left_out)
 
 
 async def _ends_of(database: Database, task: UUID) -> list[int]:
@@ -270,7 +280,7 @@ def pool_task_preview(
     """Build the preview of all tasks; those that name no pool are passed on to ``tasks``."""
 
     async def draft(document: TaskDocument, request: SeatRequest) -> tuple[StoredTask, int]:
-        draft = await node.drafter.draft_seat_task(document, request)
+        draft = await node.drafter.draft_new_pool_task(document, request)
         return draft.task, draft.first_slot
 
     return PoolTaskPreviewer(

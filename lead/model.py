@@ -97,7 +97,7 @@ class AgendaUpdate:
 
     ``waits_for`` is the participant that does not answer. At ``waits_until`` the task is planned
     even if that participant is still silent. ``wants_room``: limits of its campaign left less time
-    for the slots that wait.
+    for the slots that wait. ``known_epoch`` is the highest lease epoch that a participant knows.
     """
 
     planned_to: int | None
@@ -107,6 +107,7 @@ class AgendaUpdate:
     waits_for: str | None = None
     waits_until: int | None = None
     wants_room: bool = False
+    known_epoch: int = 0
 
 
 Key = tuple[UUID, int]

@@ -34,6 +34,22 @@ class ProposalSource(Protocol):
         ...
 
 
+class IntroducingSource:
+    """A participant that is asked for the time of a task that it does not know."""
+
+    def __init__(self, source: ProposalSource, introduction: Introduction | None) -> None:
+        """Tell ``source`` this introduction with each request, as far as there is one."""
+        self.identity = source.identity
+        self.name = source.name
+        self._source = source
+        self._introduction = introduction
+
+    async def propose(self, request: ProposalRequest) -> Proposal:
+        """Return the free ranges in the windows."""
+        update = {"introduction": self._introduction}
+        return await self._source.propose(request.model_copy(update=update))
+
+
 class ImpactSource(ProposalSource, Protocol):
     """A node that can be asked what would happen; nothing is booked or stored there."""
 

@@ -25,11 +25,11 @@ from lead.exchange.workers import POLL_S, Workers, WorkerSettings
 from lead.participants import ParticipantClient
 from lead.planning.agenda import Limits
 from lead.pool.episodes import EpisodeLimits, EpisodeLoop, SeatDependencies, phase_of
-from node.clock import Clock
-from node.housekeeping import COMPARE_S, Housekeeper, lead_jobs
-from node.instruments import Instruments
+from node.journal.outbox import Outbox
 from node.model.seat_weights import SeatWeights
-from node.outbox import Outbox
+from node.runtime.clock import Clock, StepWatcher
+from node.runtime.housekeeping import COMPARE_S, Housekeeper, lead_jobs
+from node.runtime.instruments import Instruments
 from node.store.database import Database, Notice
 from node.store.outbox import MessageKind
 
@@ -47,6 +47,7 @@ class LeadDependencies:
     reconciliation: ReconciliationDependencies
     seats: SeatDependencies
     instruments: Instruments
+    steps: StepWatcher
 
 
 @dataclass(frozen=True)
@@ -93,11 +94,14 @@ class Lead:
             self.planner,
             self.reachability,
             WorkerSettings(settings.owner, settings.workers, settings.lease, horizon, poll_s),
+            dependencies.steps,
         )
         bounds = EpisodeLimits(
             settings.limits, settings.terms.clock_limit, poll_s, phase_of(settings.owner, horizon)
         )
-        self.episodes = EpisodeLoop(database, clock, bounds, dependencies.seats, rng)
+        self.episodes = EpisodeLoop(
+            database, clock, bounds, dependencies.seats, rng, dependencies.steps
+        )
         self.freed_room = FreedRoom(database, clock)
         kinds = (MessageKind.COMMIT, MessageKind.RELEASE)
         self.outbox = Outbox(

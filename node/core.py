@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from node.clock import Clock
-from node.instruments import Instruments
-from node.settings import Settings
+from node.runtime.clock import Clock, StepWatcher
+from node.runtime.instruments import Instruments
+from node.runtime.settings import Settings
 from node.store.database import Database
+from node.trust.sealing import SealingKey
 from node.trust.signer import Signer
 
 
@@ -16,7 +17,8 @@ class Core:
     """This node's database, clock, identity (its public key), and settings.
 
     ``signer`` signs with its key; a simulated node has none. ``instruments`` are those of this
-    process.
+    process. ``sealing`` seals secrets; without one of a state directory it is a new one. ``steps``
+    says whether the clock is to be trusted.
     """
 
     database: Database
@@ -25,3 +27,10 @@ class Core:
     settings: Settings
     signer: Signer | None = None
     instruments: Instruments = field(default_factory=Instruments)
+    sealing: SealingKey = field(default_factory=SealingKey.generate)
+    steps: StepWatcher = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Make the watcher of the steps of this clock."""
+        watcher = StepWatcher(self.clock, self.settings.clock_doubt)
+        object.__setattr__(self, "steps", watcher)

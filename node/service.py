@@ -1,33 +1,42 @@
-"""One node, put together: the services behind its API, and its background loops."""
+"""One node, put together: the services behind its API, and its background loops.
+
+:func:`assemble` opens database and key and builds a :class:`NodeService`, which builds the services
+in the order in which they need each other; nothing runs before :meth:`NodeService.start`. Of
+several processes of a node only one is its service, which launches, delivers, keeps house, and
+answers other nodes. Processes beside it answer people. All of them hear of each other's changes by
+notifications of the database, which this module passes on to each service.
+
+A start has an order. The data must be this node's and not a copy, and the clock must be believed,
+before anything is begun or sent: by a wrong clock runs would be missed, and a copy would act for
+its original. While the clock is in doubt the API answers, and says so. A restored database asks the
+others first, and compares with them once it can be reached.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import random
 import socket
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 from uuid import UUID, uuid4
 
 import aiohttp
 import structlog
 
-from node.audit import AuditLog
-from node.batching import Rereader
-from node.bundles.making import BundleExporter
-from node.capability.catalog import Capabilities
-from node.certificates import ServerCertificates
+from node.access.certificates import ServerCertificates
+from node.access.request_rates import RequestRates
+from node.access.tokens import AccessTokens
 from node.client.mailboxes import Mailboxes
 from node.client.peers import Peer, Peers, via_own_node
-from node.clock import Clock
-from node.clock_steps import ClockStepHandler
 from node.core import Core
-from node.ended_runs import EndedRunRecorder
-from node.events import EventHub
 from node.execution.agreement import ParticipantAgreement
+from node.execution.catalog import Capabilities, agent_of
 from node.execution.contexts import Contexts
 from node.execution.launcher import Launcher
 from node.execution.parts import PartCollector
@@ -35,12 +44,21 @@ from node.execution.port_probes import PortProbes
 from node.execution.restores import PARTS_SENT_AGAIN_WITHIN, RestoreWatcher
 from node.execution.targets import ForeignTargets
 from node.execution.tool_runner import ToolRunner
-from node.housekeeping import Housekeeper, PeriodicJob, api_jobs, node_jobs, participant_jobs
-from node.local_participant import LocalParticipant
+from node.journal.audit import AuditLog
+from node.journal.clock_steps import ClockStepHandler
+from node.journal.ended_runs import EndedRunRecorder
+from node.journal.events import EventHub
+from node.journal.outbox import POLL_S, Outbox
+from node.journal.retention import Purger, rules_of, surplus_rules_of
+from node.journal.webhooks import Webhooks
+from node.limits.host_limits import LimitKeeper
+from node.limits.lead_shares import LeadSharing
 from node.model import times
 from node.model.contexts import Context, offered
 from node.model.errors import (
+    DatabaseUnavailable,
     HostError,
+    MovedAway,
     NotFound,
     ParleyError,
     PeerError,
@@ -48,7 +66,7 @@ from node.model.errors import (
 )
 from node.model.exchangestate import NegotiationState
 from node.model.host_limits.rules import User
-from node.model.naming import clash
+from node.model.naming import find_clash
 from node.model.nodekinds import NodeKind
 from node.model.outside_leads import is_outside
 from node.model.shortfall import Shortfall
@@ -67,7 +85,6 @@ from node.model.wire.participants import (
     TaskEnd,
 )
 from node.model.wire.plans import Plan, PlanRequest
-from node.outbox import POLL_S, Outbox
 from node.peers.announcer import Announcer
 from node.peers.card import OwnCard
 from node.peers.directory import Directory
@@ -78,23 +95,36 @@ from node.peers.host_states import HostStates
 from node.peers.monitor import PeerMonitor
 from node.peers.pull import WorkPuller
 from node.peers.registration import PeerRegistrar
+from node.peers.rivals import OwnProcess
+from node.peers.successions import Successions
 from node.plugins.contracts import ArchivingHost
 from node.postgres.scheduled_backups import ScheduledBackups
 from node.results.archives import Archives
+from node.results.bundles.making import BundleExporter
 from node.results.delivery import ResultDeliverer
 from node.results.transforms import Transforms
-from node.retention import Purger, rules_of, surplus_rules_of
-from node.settings import Settings
+from node.results.unsealed import UnsealedSecrets
+from node.runtime.batching import Rereader
+from node.runtime.clock import Clock
+from node.runtime.housekeeping import (
+    Housekeeper,
+    PeriodicJob,
+    api_jobs,
+    node_jobs,
+    participant_jobs,
+)
+from node.runtime.opt_outs import OptOuts
+from node.runtime.settings import Settings
 from node.sharing.campaigns import Campaigns
 from node.sharing.deliveries import Deliveries
-from node.sharing.host_limits import LimitKeeper
-from node.sharing.lead_shares import LeadSharing
 from node.sharing.pools import JudgePolicy, Pools
+from node.sharing.secrets import SecretStore
 from node.sharing.usage import UsageReader
 from node.store import nodes
+from node.store import sealing as sealing_store
 from node.store.bookings import HeldTask
 from node.store.database import Notice, PostgresDatabase
-from node.store.mark import MarkFile
+from node.store.mark import HostMarks, MarkFile
 from node.store.nodes import KnownNode
 from node.store.outbox import Message, MessageKind
 from node.tasks.acceptance import Acceptance
@@ -110,25 +140,31 @@ from node.tasks.mesh_counts import MeshCounter
 from node.tasks.node_removal import NodeRemover
 from node.tasks.pool_editing import PoolTaskEditor
 from node.tasks.pool_tasks import PoolTaskChecker
+from node.tasks.revocations import Revocations
 from node.tasks.termination import TaskTerminator
 from node.tasks.user_limits import UserLimits
 from node.timetable.booking import TimeLine
 from node.timetable.expiry import HoldExpirer
 from node.timetable.freed_time import FreedTimeNotifier
+from node.timetable.local_participant import LocalParticipant
 from node.timetable.reservations import Reservations
 from node.timetable.what_if import ImpactEstimator
-from node.trust.keys import NodeKey
+from node.trust.key_files import KeyFile
 from node.trust.private_files import prepare_directory
+from node.trust.sealing import FILE as SEALING_FILE
+from node.trust.sealing import SealingKey
 from node.trust.signatures import Verifier
 from node.trust.signer import Signer
-from node.users.request_rates import RequestRates
-from node.users.tokens import AccessTokens
-from node.webhooks import Webhooks
 
 _MARK_STEP = 2 * times.MINUTE
 """More than the time between two marks, so that a mark that fell behind the clock catches up."""
+ASKED_FOR_TIME = 20
+"""Maximum number of nodes that are asked at once what time it is."""
+_WORD_S = 0.2
 _ANSWERED_AT_ONCE_S = 2.0
 """Time at the start in which the other nodes tell what they know better."""
+_NAMED_S = 2.0
+"""The pause between looks at which key of secrets the service has named."""
 
 _MESSAGES = (
     MessageKind.PART,
@@ -141,8 +177,17 @@ _MESSAGES = (
 
 log = structlog.get_logger()
 
-Preview = Callable[[PlanRequest, User | None], Awaitable[Plan]]
-"""Previews a task document for a user; nothing is booked or stored by it."""
+
+class Preview(Protocol):
+    """Previews task documents for users; nothing is booked or stored by it."""
+
+    async def plan(self, request: PlanRequest, user: User | None = None) -> Plan:
+        """Return the plan of this task: its runs, or why not, if this user created it now."""
+
+    async def plan_together(
+        self, requests: Sequence[tuple[PlanRequest, User | None]]
+    ) -> list[Plan | BaseException]:
+        """Return the plan of each task as all are created together, or the error that it meets."""
 
 
 ReadBudgets = Callable[[], Awaitable[Mapping[str, tuple[Budget, ...]]]]
@@ -175,6 +220,10 @@ class NodeDependencies:
     new_id: Callable[[], UUID] = uuid4
     poll_s: float = POLL_S
     mailboxes: Mailboxes | None = None
+    key: KeyFile | None = None
+    """The file with this node's key, if it may be replaced."""
+    opt_outs: OptOuts | None = None
+    """The objections of targets to being measured, if they are asked for."""
     certificates: ServerCertificates | None = None
     """The certificates shown to those who connect, if the process serves the API."""
     limits: str | None = None
@@ -203,16 +252,19 @@ class NodeService:
         self.openapi: dict[str, Any] = {}
         self.certificates = dependencies.certificates
         self.backups = ScheduledBackups(core, dependencies.dsn)
-        self.hub = EventHub(core.clock)
-        self.ended_runs = EndedRunRecorder(core)
+        self.hub, self.ended_runs = EventHub(core.clock), EndedRunRecorder(core)
         self._housekeeper = Housekeeper(core.clock)
-        self.clock_steps = ClockStepHandler(core)
+        self.clock_steps = ClockStepHandler(core, self._is_time_confirmed)
+        self._answers = True
         self._loops: list[asyncio.Task[None]] = []
         self.rereader = Rereader()
         self._build_users(core, dependencies)
         self._build_host(core, dependencies)
         self._build_peers(core, dependencies)
-        self.limits = LimitKeeper(core, self.directory, self.capabilities, dependencies.limits)
+        self.limits = LimitKeeper(
+            core, self.directory, self.capabilities, dependencies.limits, self.foreign_targets
+        )
+        self.secrets = SecretStore(core, self.directory)
         self._build_timetable(core, dependencies)
         self._build_sharing(core, dependencies)
         self._build_execution(core, dependencies)
@@ -239,10 +291,9 @@ class NodeService:
             self.work_puller.on_notice,
             self.result_delivery.on_notice,
         ]
-        self.purger = Purger(core.database, core.clock, rules_of(core.settings))
+        self.purger = Purger(core, rules_of(core.settings))
         self.mesh_counter = MeshCounter(core.database)
-        surplus = surplus_rules_of(core.settings)
-        self.surplus_purger = Purger(core.database, core.clock, surplus)
+        self.surplus_purger = Purger(core, surplus_rules_of(core.settings))
         self.preview = dependencies.lead.preview_of(self)
         self.budgets = dependencies.lead.budgets_of(self)
         self.comparer = NodeComparer(
@@ -254,14 +305,14 @@ class NodeService:
         )
 
     def _build_users(self, core: Core, dependencies: NodeDependencies) -> None:
-        """Build what knows the users, and bounds and records what they do."""
+        """Build tokens, request rates, and audit."""
         self.creation_gate = CreationGate(core.clock)
         self.audit = AuditLog(core)
         self.tokens = AccessTokens(core, dependencies.new_id)
         self.request_rates = RequestRates(core)
 
     def _build_webhooks(self, core: Core, dependencies: NodeDependencies) -> None:
-        """Build what tells the owner's webhooks what is wrong."""
+        """Build the webhooks and their delivery."""
         self.webhooks = Webhooks(core, dependencies.new_id)
         self.webhook_outbox = Outbox(
             core.database,
@@ -273,17 +324,19 @@ class NodeService:
         )
 
     def _build_host(self, core: Core, dependencies: NodeDependencies) -> None:
-        """Build what describes this host: its programs, contexts, and card."""
+        """Build the programs, contexts, and card of this host."""
         self.capabilities = Capabilities()
         self.tool_runner = ToolRunner(core.settings, dependencies.tools)
         self.contexts = Contexts(core.settings.allowed_contexts)
         self.own_card = OwnCard(core, self.capabilities, self.contexts.addresses)
 
     def _build_peers(self, core: Core, dependencies: NodeDependencies) -> None:
-        """Build what knows and reaches the other nodes."""
+        """Build the directory of nodes, their clients, and what watches them."""
         self.directory = Directory(core.database)
-        self.verifier = Verifier(core.identity, self._started_by_now, self.directory.knows)
-        self.peers = dependencies.peers
+        self.verifier = Verifier(core.identity, self._started_by_now, self.directory.signer)
+        self.peers, self._rng = dependencies.peers, dependencies.rng
+        self.successions = Successions(core, self.directory, self.peers, dependencies.key)
+        self.peers.known_keys = self.successions
         self.foreign = None if dependencies.foreign is None else dependencies.foreign(self)
         self.mailboxes = dependencies.mailboxes or Mailboxes(
             core.clock, core.settings.peer_timeout / times.SECOND
@@ -302,8 +355,9 @@ class NodeService:
             lambda: self.directory.all,
             self.contexts.addresses,
             lambda: self.limits,
+            dependencies.opt_outs,
         )
-        self.announcer = Announcer(core, self.directory, self.peers)
+        self.announcer = Announcer(core, self.directory, self.peers, self.foreign_targets)
         self.registration = PeerRegistrar(core, self.directory, self.peers, self.foreign)
         self.host_states = HostStates(core.clock, self.peer)
         self.peer_monitor = PeerMonitor(
@@ -312,7 +366,7 @@ class NodeService:
             self.peers,
             self.mailboxes,
             self.work_puller.fault,
-            self._greet,
+            self._ask_service,
             self.host_states,
             self.foreign,
         )
@@ -321,7 +375,7 @@ class NodeService:
         )
 
     def _build_timetable(self, core: Core, dependencies: NodeDependencies) -> None:
-        """Build what books this node's own time, and the node as a participant."""
+        """Build the time line of this node, and the node as a participant of its own tasks."""
         self.time_line = TimeLine(
             core, self._needs_port, self._duration_with, dependencies.rng, self.limits
         )
@@ -342,7 +396,6 @@ class NodeService:
         )
 
     def _build_sharing(self, core: Core, dependencies: NodeDependencies) -> None:
-        """Build the campaigns and the pools."""
         self.campaigns = Campaigns(
             core.database,
             core.clock,
@@ -357,10 +410,13 @@ class NodeService:
         )
 
     def _build_execution(self, core: Core, dependencies: NodeDependencies) -> None:
-        """Build what ends runs early, executes them, and delivers their results."""
+        """Build termination, launching, archives, and delivery of results."""
         self.termination = TaskTerminator(core)
         self.leases = LeadLeases(core, self.clock_steps.watcher, self.termination)
         self.node_removal = NodeRemover(core, self.directory, self.termination, self.peer)
+        self.revocations = Revocations(
+            core, self.directory, self.peers, self.successions, self.node_removal
+        )
         self.collector = PartCollector(core, self.capabilities)
         self.bundles = BundleExporter(core, self.capabilities)
         self.agreement = ParticipantAgreement(
@@ -380,15 +436,27 @@ class NodeService:
             tool_runner=self.tool_runner,
             poll_s=dependencies.poll_s,
         )
+        self.clock_steps.on_set_back(self.launcher.on_set_back)
         transforms = Transforms(self.tool_runner)
-        host = ArchivingHost(core.settings.name, core.settings.archive_places, core.clock.now)
+        host = ArchivingHost(
+            core.settings.name,
+            core.settings.archive_places,
+            core.clock.now,
+            agent_of(core.settings),
+        )
         self.result_delivery = ResultDeliverer(core, host, self.capabilities.metrics, transforms)
         self.archives = Archives(
-            core.database, core.clock, host, transforms.fault_of, dependencies.new_id
+            core.database,
+            core.clock,
+            host,
+            transforms.fault_of,
+            dependencies.new_id,
+            core.sealing,
         )
 
+        self.unsealed = UnsealedSecrets(core, self.capabilities)
+
     def _build_tasks(self, core: Core, dependencies: NodeDependencies) -> None:
-        """Build what admits and edits tasks, and the reservations."""
         self.pool_tasks = PoolTaskChecker(core.database, self.directory, self.capabilities)
         self.drafter = TaskDrafter(
             core,
@@ -398,7 +466,7 @@ class NodeService:
             self.directory,
             dependencies.new_id,
         )
-        self.user_limits = UserLimits(core, self.limits, self.drafter)
+        self.user_limits = UserLimits(core, self.limits, self.drafter, self.tokens)
         self.limit_trials = LimitTrials(
             self.limits,
             self.drafter,
@@ -463,17 +531,21 @@ class NodeService:
         return self.capabilities.duration_with(task.test, tool, task.spec)
 
     async def start(self) -> None:
-        """Write this node's card and token, mark missed runs, and start the loops.
+        """Write this node's card and token, and start the loops, once the clock is believed.
 
         Signatures are dated in whole seconds, and those from before the start are refused. So this
         waits until the second of the start has passed: otherwise the first request of a peer,
-        dated within that second, would be refused.
+        dated within that second, would be refused. It waits by the monotonic clock: the other one
+        may be set back by a day meanwhile.
 
         :raises HostError: the database belongs to another key, or a certificate cannot be used.
         """
+        self.confirmer.process = OwnProcess.new(self._began)
+        self._answers = False  # the API does not, until what this starts is done
         if self.certificates is not None:
             self.certificates.load()
-        await self.clock.sleep_until((self.started // times.SECOND + 1) * times.SECOND)
+        passed = self.started % times.SECOND + self.clock.monotonic() - self._began
+        await self.clock.sleep((times.SECOND - passed) / times.SECOND)
         async with self.database.transaction() as connection:
             known = await nodes.own_identity(connection)
             if known not in (None, self.card.identity):
@@ -484,27 +556,68 @@ class NodeService:
                     "--replace FILE), or start with an empty database, as another node"
                 )
                 raise HostError(msg)
-            if (reason := clash(self.card, await nodes.listed(connection))) is not None:
+            if (reason := find_clash(self.card, await nodes.find_all(connection))) is not None:
                 msg = f"this node cannot be called {self.card.name}: {reason}"
                 raise HostError(msg)
             await self.own_card.write(connection)
+            await self.successions.keep_own(connection)
             await self._ensure_owner(connection)
-        await self.repair_instants()
+        await self.begin_clock()
         await self.directory.refresh()
         await self.campaigns.refresh()
-        await self.ask_others()
         await self.launcher.recover()
-        await self.reservations.extend_spans()
         await self.limits.apply()
-        await self.limits.tell_loaded()
+        await self.limits.record_loaded()
         for kind, name, reason in self.capabilities.unusable:
             log.warning("a plugin cannot be used", kind=kind, name=name, reason=reason)
         self._loops = [
-            asyncio.create_task(self.database.listen(self._heard, self.clock), name="listen"),
+            asyncio.create_task(self.database.listen(self._on_notice, self.clock), name="listen"),
+            asyncio.create_task(self.audit.run(), name="audit"),
+        ]
+        await self.begin_work()
+
+    async def begin_work(self) -> None:
+        """Begin to work, now or once the clock is believed.
+
+        :raises MovedAway: another host has this node, or another process is it.
+        """
+        if not self.clock_steps.watcher.newborn:
+            await self._work()
+            return
+        # By a wrong clock other nodes cannot be asked yet, and once the API answers here, whoever
+        # answers where the node was may be this process.
+        await self.confirmer.require_original(starting=not self._answers, dated=False)
+        self._loops.append(asyncio.create_task(self._work_later(), name="work"))
+
+    async def _work_later(self) -> None:
+        """Begin to work once the clock is believed."""
+        self._answers = True
+        while True:
+            await self.clock_steps.wait_until_believed()
+            try:
+                await self._work()
+            except MovedAway:
+                return  # this process ends
+            except ParleyError as error:
+                log.warning("cannot begin to work", error=error.detail)
+                await self.clock.sleep(1.0)
+            except Exception:
+                log.exception("cannot begin to work")
+                await self.clock.sleep(1.0)
+            else:
+                return
+
+    async def _work(self) -> None:
+        """Start what begins, ends, and sends anything.
+
+        :raises MovedAway: another host has this node.
+        """
+        await self.ask_others()
+        await self.reservations.extend_spans()
+        self._loops += [
             asyncio.create_task(self.launcher.run(), name="launcher"),
             asyncio.create_task(self.outbox.run(), name="outbox"),
             asyncio.create_task(self.freed_time.run(), name="interest"),
-            asyncio.create_task(self.audit.run(), name="audit"),
         ]
         if self.foreign is not None:
             self._loops.append(asyncio.create_task(self.foreign.run(), name="foreign nodes"))
@@ -521,6 +634,7 @@ class NodeService:
         self.beside = True
         if self.certificates is not None:
             self.certificates.load()
+        await self.begin_clock()
         await self.directory.refresh()
         await self.campaigns.refresh()
 
@@ -554,9 +668,20 @@ class NodeService:
         """Return when this service was started, by the clock as it is now (µs)."""
         return self.clock.now() - (self.clock.monotonic() - self._began)
 
-    async def repair_instants(self) -> None:
-        """Repair what was chosen by a clock that was set back while no process was there."""
-        await self.clock_steps.note()
+    async def begin_clock(self) -> None:
+        """Doubt a clock that is far ahead; repair what one chose that was set back meanwhile."""
+        await self.clock_steps.begin()
+
+    async def _is_time_confirmed(self) -> bool:
+        """Return whether a node that answers with its key has the time of this host's clock."""
+        known = [
+            (each.url, each.identity)
+            for each in await self.directory.known_of_parley()
+            if each.url is not None and not each.is_self
+        ]
+        some = self._rng.sample(known, min(len(known), ASKED_FOR_TIME))
+        asked = (self.peers.has_time(*each, self.clock.now) for each in some)
+        return any(await asyncio.gather(*asked))
 
     async def ask_others(self) -> None:
         """Ask the other nodes before anything is begun here, in case the database went back.
@@ -568,17 +693,35 @@ class NodeService:
         """
         await self.announcer.look()
         self.announcer.require_here()
+        await self.confirmer.require_original(starting=not self._answers)
         asking = asyncio.create_task(self.confirmer.run_once(), name="confirmation")
         self.rereader.keep(asking)
         await asyncio.wait({asking}, timeout=None if self.database.fresh else _ANSWERED_AT_ONCE_S)
         self.announcer.require_here()
+
+    async def wait_until_in_use(self, host: HostMarks) -> None:
+        """Return once the data are known to be the node's, as a process beside its service.
+
+        Those of a copied machine say that the service has just worked, and not yet that it asks
+        whether it may. So they have to be of this ``host``, or be seen in use: the service raises
+        their mark each minute. It writes both together with its doubt, which is read after them.
+        """
+        _, first = await self.database.stored_marks()
+        while True:
+            stored, mark = await self.database.stored_marks()
+            await self.announcer.look()
+            if self.database.copy_of or (
+                self.database.copy_of is None and (host.are_those_of(stored) or mark != first)
+            ):
+                return
+            await self.clock.sleep(_WORD_S)
 
     async def mark_database(self) -> None:
         """Raise the mark of the database; if its data went back, a notification says so.
 
         Also write what the clock says, for the next start.
         """
-        await self.database.look(step=_MARK_STEP)
+        await self.database.check_mark(step=_MARK_STEP)
         await self.clock_steps.note()
 
     def start_delivery(self) -> None:
@@ -588,33 +731,47 @@ class NodeService:
 
         A node whose database was restored compares with the others now that they reach it.
         """
-        self._loops.append(asyncio.create_task(self.ended_runs.run(), name="ended runs"))
-        self._loops.append(asyncio.create_task(self.result_delivery.run(), name="archiving"))
-        self._loops.append(asyncio.create_task(self.webhook_outbox.run(), name="webhooks"))
+        self.rereader.read(self.unsealed.seal)
+        for name, run in (
+            ("ended runs", self.ended_runs.run),
+            ("archiving", self.result_delivery.run),
+            ("webhooks", self.webhook_outbox.run),
+            ("comparison", self._compare_at_start),
+        ):
+            self._loops.append(asyncio.create_task(self._run_once_believed(run), name=name))
         if self.settings.pull:
-            self._loops.append(asyncio.create_task(self.work_puller.run(), name="fetching"))
+            fetching = self._run_once_believed(self.work_puller.run)
+            self._loops.append(asyncio.create_task(fetching, name="fetching"))
+
+    async def _run_once_believed(self, run: Callable[[], Awaitable[None]]) -> None:
+        await self.clock_steps.wait_until_believed()
+        await run()
+
+    async def _compare_at_start(self) -> None:
         self.rereader.read(self.comparer.compare_until_answered)
 
     async def _ensure_owner(self, connection: Any) -> None:
         await self.tokens.ensure_owner(connection, self.settings.state_dir / "token")
+        await self.tokens.ensure_follower(connection, self.settings.state_dir / "follows")
 
     def _periodic_jobs(self) -> tuple[PeriodicJob, ...]:
         others = participant_jobs(
             confirm_tasks=self.confirmer.run_once,
-            keep_heard=self.leases.keep,
+            keep_heard=self.leases.write_contacts,
             end_leases=self.leases.run_once,
-            purge_surplus=self.surplus_purger.run_once,
+            purge_surplus=lambda: self.surplus_purger.purge(self.clock.now()),
         )
         return others + node_jobs(
             settle_holds=self.holds.run_once,
-            end_overdue=self._overdue,
+            end_overdue=self._end_overdue,
             end_followers=self.termination.finish_followers,
             watch_peers=self.peer_monitor.run_once,
+            tell_revocations=self.revocations.tell,
             refresh_card=self.own_card.look_again,
             renew_certificates=self.renew_certificates,
             extend_reservations=self.reservations.extend_spans,
             catch_up_audit=self.audit.catch_up,
-            check_webhooks=self.webhooks.check,
+            check_webhooks=self.webhooks.queue_messages,
             back_up=self.backups.run_once,
             sum_up_meshes=self.mesh_counter.run_once,
             purge=self.purger.run_once,
@@ -625,17 +782,16 @@ class NodeService:
         if self.certificates is not None:
             await self.certificates.renew()
 
-    async def _overdue(self) -> None:
-        if not self.clock_steps.watcher.doubtful:
-            now, noticed_at = self.clock.now(), self.restores.noticed_at
-            # What a restored database forgot, others are asked for, and send again.
-            asking = noticed_at is not None and now < noticed_at + PARTS_SENT_AGAIN_WITHIN
-            await self.collector.give_up(
-                now - self.settings.part_grace, noticed_at if asking else None
-            )
+    async def _end_overdue(self) -> None:
+        if self.clock_steps.watcher.doubtful:
+            return
+        now, noticed_at = self.clock.now(), self.restores.noticed_at
+        # What a restored database forgot, others are asked for, and send again.
+        asking = noticed_at is not None and now < noticed_at + PARTS_SENT_AGAIN_WITHIN
+        await self.collector.give_up(now - self.settings.part_grace, noticed_at if asking else None)
         await self.termination.finish_tasks()
 
-    def _heard(self, notice: Notice) -> None:
+    def _on_notice(self, notice: Notice) -> None:
         self._refresh_directory(notice)
         if notice.kind == "node" and "added" in notice.words:
             self.rereader.read(partial(self._compare_with, notice.id))
@@ -650,21 +806,28 @@ class NodeService:
         While the connection was lost, the server may have been restored.
         """
         if notice.kind in {"generation", "wake"}:
-            self.rereader.read(self.database.look)
-        if notice.kind in {"node", "wake"}:
+            self.rereader.read(self._check_for_restore)
+            self.rereader.read(self.tokens.reread)
+        if notice.kind in {"node", "successor", "wake"}:
             self.rereader.read(self.directory.refresh)
         if notice.kind in {"campaign", "wake"}:
             self.rereader.read(self.campaigns.refresh)
         if notice.kind in {"successor", "wake"}:
             self.rereader.read(self.announcer.look)
 
-    async def _greet(self, identity: str) -> tuple[str | None, Shortfall | None]:
-        """Return why a node that answers does not serve this one, and how much time it has left.
+    async def _check_for_restore(self) -> None:
+        """Check whether the data went back under this process, and whether it is a copy."""
+        await self.database.check_mark()
+        await self.confirmer.require_original()
 
-        While it does not know this node, the runs with it are taken back: none begins alone.
+    async def _ask_service(self, identity: str) -> tuple[str | None, Shortfall | None]:
+        """Ask another node whether it serves this one, and how much time it has left.
+
+        Return why it does not serve this one, or None, and its shortfall, if it tells one. While it
+        does not know this node, the runs with it are taken back: none begins alone.
         """
         try:
-            return None, await self.confirmer.greet(identity)
+            return None, await self.confirmer.ask_service(identity)
         except UnknownToPeer as error:
             await self.termination.lose_runs_with(identity, error.detail)
             return error.detail, None
@@ -679,11 +842,11 @@ class NodeService:
 
     async def compare_for(self, identity: str) -> NodeComparison:
         """Compare with a node that asks for it, which shows that it is there and knows this one."""
-        await self.peer_monitor.heard_from(identity)
-        return await self.comparer.answer(identity)
+        await self.peer_monitor.record_request(identity)
+        return await self.comparer.compare_own_side(identity)
 
     async def _compare_with(self, name: str) -> None:
-        """Compare with a node that was added: either of the two may have lost its database."""
+        """Compare with a node that was just added: either may have lost its database."""
         await self.directory.refresh()
         await self.comparer.compare_with(name)
 
@@ -728,8 +891,8 @@ class NodeService:
 
     async def watch_clock(self) -> None:
         """Let all loops look again if the clock was set: they wait for instants by the old one."""
-        if await self.clock_steps.look():
-            self._heard(Notice("wake", "", ()))
+        if await self.clock_steps.check_for_steps():
+            self._on_notice(Notice("wake", "", ()))
 
     def peer(self, identity: str) -> AnyPeer:
         """Return the client of another node, of whatever kind.
@@ -745,7 +908,7 @@ class NodeService:
 
     def peer_of_parley(self, known: KnownNode) -> Peer:
         """Return the client of another node of Parley."""
-        return self.peers.to(known.identity, known.name, known.url, known.attributes)
+        return self.peers.client_of(known.identity, known.name, known.url, known.attributes)
 
     def participant(self, identity: str) -> LocalParticipant | AnyPeer:
         """Return the client of a participant: this node itself, or another one over HTTP."""
@@ -787,7 +950,7 @@ class NodeService:
             case MessageKind.TASK_CHANGE:
                 introduction = Introduction.model_validate(message.body)
                 await peer.introduce(introduction)
-                await self.editing.acknowledged(message.id, introduction.task)
+                await self.editing.note_acknowledged(message.id, introduction.task)
             case MessageKind.COMMIT | MessageKind.RELEASE | MessageKind.WEBHOOK:
                 pass  # other outboxes deliver these
 
@@ -800,6 +963,66 @@ class NodeService:
             await self.termination.apply_task_end(
                 message.node, TaskEnd.model_validate(message.body)
             )
+
+
+async def _sealing_key(state_dir: Path, database: PostgresDatabase, *, serving: bool) -> SealingKey:
+    """Return the key of this node's secrets, which its service makes and names in the database.
+
+    A service whose key was lost goes on with a new one. Another process, such as a lead on another
+    host, needs the same: what it sealed by one of its own nobody else could open.
+
+    :raises HostError: this is another process, and it has not the key of the service.
+    """
+    try:
+        async with database.transaction() as connection:
+            named = await sealing_store.sealing_key_name(connection)
+            if serving or named is None:
+                key = SealingKey.load_or_create(state_dir)
+            else:
+                key = _key_named(named, state_dir)
+            if serving:
+                await sealing_store.note_sealed_by(connection, key.name)
+    except BaseException:
+        await database.close()
+        raise
+    if serving and named not in {None, key.name}:
+        log.warning("secrets were sealed by another key", now=key.name, before=named)
+    return key
+
+
+async def require_key_of_service(core: Core) -> None:
+    """Return once the node's service has named the key by which this process seals.
+
+    A process beside it may begin before it, with a key of its own; so may one beside a service of
+    an earlier release, which names none.
+
+    :raises HostError: the service named another one.
+    """
+    while True:
+        with contextlib.suppress(DatabaseUnavailable):
+            async with core.database.connection() as connection:
+                named = await sealing_store.sealing_key_name(connection)
+            if named is not None:
+                _key_named(named, core.settings.state_dir, core.sealing)
+                return
+        await core.clock.sleep(_NAMED_S)
+
+
+def _key_named(name: str, state_dir: Path, used: SealingKey | None = None) -> SealingKey:
+    """Return the key of a state directory, if it has this name, and is the one that is used.
+
+    :raises HostError: there is none, or another one.
+    """
+    key = used or SealingKey.load(state_dir)
+    if key is None or key.name != name:
+        found = "there is none" if key is None else f"it has the key {key.name}"
+        msg = (
+            f"the secrets in the database are sealed by the key {name} of the node's service, and "
+            f"{found} in {state_dir / SEALING_FILE}: copy the file {SEALING_FILE} from the state "
+            "directory of the host on which the service runs, as node.pem"
+        )
+        raise HostError(msg)
+    return key
 
 
 async def assemble(  # noqa: PLR0913 - what a process opens before, each given by its name
@@ -821,26 +1044,36 @@ async def assemble(  # noqa: PLR0913 - what a process opens before, each given b
     leads to a runner of tools, if one runs.
     """
     prepare_directory(settings.state_dir)
-    key = NodeKey.load_or_create(settings.state_dir / "node.pem")
+    key = KeyFile(settings.state_dir / "node.pem")
+    identity = key.current.identity
     mark = MarkFile(settings.state_dir / "database-mark")
-    database = PostgresDatabase(dsn, mark=mark, migrate=settings.migrate)
+    # A lead may run on another host than the node's service.
+    host = HostMarks.of(settings.state_dir) if serving else None
+    database = PostgresDatabase(dsn, mark=mark, host=host, migrate=settings.migrate)
     await database.open()
     timeout_s = settings.peer_timeout / times.SECOND
-    added_as = key.identity if settings.pull else f"{settings.public_url} --identity {key.identity}"
+    added_as = identity if settings.pull else f"{settings.public_url} --identity {identity}"
     signer = Signer(key, clock.now)
-    peers = Peers(session, signer, timeout_s, added_as)
+    sealing = await _sealing_key(settings.state_dir, database, serving=serving)
+    peers = Peers(session, signer, timeout_s, added_as, sealing)
     mailboxes = Mailboxes(clock, timeout_s)
-    own = peers.to(key.identity, settings.name, settings.local_url)
+    own = peers.client_of(identity, settings.name, settings.local_url)
     peers.carry = mailboxes.carry if serving else via_own_node(peers, own)
-    core = Core(database, clock, key.identity, settings, signer)
+    core = Core(database, clock, identity, settings, signer, sealing=sealing)
     certificates = ServerCertificates(core, key) if serving or beside else None
     means = NodeDependencies(
         peers,
         lead,
         mailboxes=mailboxes,
         certificates=certificates,
+        key=key,
+        opt_outs=OptOuts(lambda: settings.allowed_targets),
         tools=tools,
         dsn=dsn if serving else None,
         foreign=foreign,
     )
-    return NodeService(core, means)
+    node = NodeService(core, means)
+    if not serving:  # on another host its file may be one from before the key was replaced
+        async with database.transaction() as connection:
+            await node.successions.keep_own(connection)
+    return node

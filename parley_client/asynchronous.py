@@ -8,7 +8,7 @@ from typing import Any, Self, TypeVar
 from node.client import first_contact
 from node.client.responses import Page
 from node.client.users import UserClient
-from node.clock import SystemClock
+from node.runtime.clock import SystemClock
 
 T = TypeVar("T")
 PAGE = 500

@@ -25,6 +25,7 @@ from node.model.wire.checks import DiagnosisAnswer, DiagnosisRequest
 from node.model.wire.comparisons import NodeComparison
 from node.model.wire.directories import IntroductionReport
 from node.model.wire.host_limits import GrantedLimits, LimitTrial, ShownLimits
+from node.model.wire.keys import Rekeying, RevocationReport
 from node.model.wire.meshes import Mesh, MeshDelivery, MeshPair, MeshTask
 from node.model.wire.nodes import (
     ClockState,
@@ -40,6 +41,7 @@ from node.model.wire.pools import PolicySet, Pool
 from node.model.wire.reservations import Reservation
 from node.model.wire.runs import Explanation, Run, RunInterval, ScheduleDifference
 from node.model.wire.seats import Seat
+from node.model.wire.secrets import Secret
 from node.model.wire.shares import LeadShare
 from node.model.wire.status import NodeStatus
 from node.model.wire.task_lists import TaskChange
@@ -94,6 +96,10 @@ class Parley(Blocking):
         A repeated ``key`` (Idempotency-Key) gives the reservation created before.
         """
         return self._run(self._client.add_reservation(document, key))
+
+    def add_secret(self, document: Mapping[str, Any]) -> Secret:
+        """Add a secret, or replace it; no answer has its value."""
+        return self._run(self._client.add_secret(document))
 
     def add_token(self, request: TokenRequest) -> NewToken:
         """Make a token; only this answer has its secret."""
@@ -364,6 +370,13 @@ class Parley(Blocking):
         """Preview a task document; nothing is booked or stored."""
         return self._run(self._client.plan(document))
 
+    def plan_together(self, documents: Sequence[Mapping[str, Any]]) -> list[Plan | ParleyError]:
+        """Preview the documents of at most PLANS_MAX tasks, as if they were created together.
+
+        Return the plan of each, or why there is none.
+        """
+        return self._run(self._client.plan_together(documents))
+
     def policy_sets(self) -> Page[PolicySet]:
         """Return the policy sets that a pool can have, the recommended one first."""
         return self._run(self._client.policy_sets())
@@ -375,6 +388,10 @@ class Parley(Blocking):
     def pools(self, *, limit: int = 50, cursor: str | None = None) -> Page[Pool]:
         """Return a page of pools, by name."""
         return self._run(self._client.pools(limit=limit, cursor=cursor))
+
+    def rekey(self) -> Rekeying:
+        """Replace the key of the node."""
+        return self._run(self._client.rekey())
 
     def release_task(self, task: UUID) -> Task:
         """Try now what a task waits for, and end a hold by policies; idempotent."""
@@ -400,6 +417,10 @@ class Parley(Blocking):
         """Remove a reservation; its time is free at once."""
         return self._run(self._client.remove_reservation(reservation))
 
+    def remove_secret(self, name: str) -> None:
+        """Remove a secret."""
+        return self._run(self._client.remove_secret(name))
+
     def remove_webhook(self, name: str) -> None:
         """Remove a webhook, and drop what it was not told yet."""
         return self._run(self._client.remove_webhook(name))
@@ -421,6 +442,18 @@ class Parley(Blocking):
     def retry_archivings(self, document: Mapping[str, Any]) -> Retried:
         """Retry deliveries at once."""
         return self._run(self._client.retry_archivings(document))
+
+    def revoke_key(self, statement: str) -> RevocationReport:
+        """Have the node take in, and pass on, that a key is revoked."""
+        return self._run(self._client.revoke_key(statement))
+
+    def revoke_node(self, name: str) -> RevocationReport:
+        """Let the keys of another node count for nothing at this one any more."""
+        return self._run(self._client.revoke_node(name))
+
+    def revoke_own_key(self, key: str | None = None, *, prepare: bool = False) -> RevocationReport:
+        """Revoke a key of the node; with ``prepare`` only sign that it is revoked."""
+        return self._run(self._client.revoke_own_key(key, prepare=prepare))
 
     def revoke_token(self, token: UUID) -> Token:
         """Make a token invalid at once."""
@@ -501,6 +534,10 @@ class Parley(Blocking):
     def seats(self, task: UUID) -> Page[Seat]:
         """Return the seats of a pool task, in the terms that are not over."""
         return self._run(self._client.seats(task))
+
+    def secrets(self, *, limit: int = 50, cursor: str | None = None) -> Page[Secret]:
+        """Return a page of secrets by name, without their values."""
+        return self._run(self._client.secrets(limit=limit, cursor=cursor))
 
     def set_attributes(self, attributes: Mapping[str, Any]) -> Node:
         """Set attributes of the node; ``None`` removes one."""

@@ -120,16 +120,18 @@ ALTER TABLE campaign ALTER COLUMN id RESTART WITH 2;
 
 _NEWLY_SET_UP = "UPDATE schema_version SET applied_at = now() + interval '1 day';"
 """A copy of the template would count as a database that was restored a minute after it was made."""
+_GIVEN = "UPDATE generation SET place = '';"
+"""The owner has made the copies, so that none of them is in doubt."""
 _CLEAR = f"""
 DELETE FROM task; DELETE FROM node; DELETE FROM access_token; DELETE FROM idempotency;
 DELETE FROM reservation; DELETE FROM lead_share; DELETE FROM lead_question;
 DELETE FROM limit_quota; DELETE FROM limit_use; DELETE FROM limit_return; DELETE FROM limit_rate;
 DELETE FROM limit_reached; DELETE FROM archive; DELETE FROM destination; DELETE FROM webhook;
-DELETE FROM mesh_recount; DELETE FROM outbox; DELETE FROM lead_process;
+DELETE FROM mesh_recount; DELETE FROM outbox; DELETE FROM lead_process; DELETE FROM secret;
 DELETE FROM pscheduler_booking; DELETE FROM pscheduler_membership;
-DELETE FROM lead_absence; {CLEAR_CAMPAIGNS}
+DELETE FROM lead_absence; DELETE FROM revocation; {CLEAR_CAMPAIGNS}
 SELECT purge_audit('infinity', 1000000);
-UPDATE generation SET successor = NULL;
+UPDATE generation SET successor = NULL, copy_of = NULL, host = NULL, sealed_by = NULL;
 UPDATE schema_version SET version = {schema_version()}, digest = '{digest_of_schema()}';
 {_NEWLY_SET_UP}
 DO $$
@@ -178,7 +180,7 @@ async def cluster(cluster_directory: Path) -> AsyncIterator[PrivateCluster]:
             database = PostgresDatabase(made.dsn(name))
             await database.open()
             async with database.connection() as connection:
-                await connection.execute(_NEWLY_SET_UP)
+                await connection.execute(_NEWLY_SET_UP + _GIVEN)
             await database.close()
         yield made
     finally:
@@ -286,7 +288,7 @@ class Lender:
         assert isinstance(database, PostgresDatabase)
         async with database.connection() as connection:
             await connection.execute(_CLEAR)
-        database.was_restored = False
+        database.was_restored, database.copy_of = False, None
         self._free[database._size].append(database)
 
     async def close(self) -> None:

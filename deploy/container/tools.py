@@ -13,7 +13,7 @@ FIRST = 3
 
 
 def main() -> None:
-    """Become parley-tools."""
+    """Replace this process by parley-tools, with the listening socket as its descriptor 3."""
     path = Path(os.environ["PARLEY_TOOL_SOCKET"])
     path.unlink(missing_ok=True)
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)

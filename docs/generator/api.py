@@ -8,16 +8,16 @@ from typing import Any
 
 from docs.generator.markdown import code, page, plain, table
 from node.api.app import ROUTES
-from node.api.openapi import describe
+from node.api.openapi import openapi_document
 from node.api.problem_types import PROBLEM_TYPES, ProblemType
-from node.capability.catalog import program_version
+from node.execution.catalog import program_version
 
 _METHODS = ("get", "post", "put", "patch", "delete")
 
 
 def operations() -> str:
     """Return a section for each resource, with a table of its operations."""
-    paths: dict[str, dict[str, Any]] = describe(ROUTES, program_version())["paths"]
+    paths: dict[str, dict[str, Any]] = openapi_document(ROUTES, program_version())["paths"]
     found = sorted(
         (_resource(path), path, method, item[method])
         for path, item in paths.items()

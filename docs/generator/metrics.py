@@ -11,7 +11,8 @@ import inspect
 from collections.abc import Iterator
 
 from docs.generator.markdown import code, plain, table
-from node import instruments, metrics
+from node.operation import metrics
+from node.runtime import instruments
 
 _PREFIX = "parley_"
 _COUNTER = "Counter"

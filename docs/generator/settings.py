@@ -9,7 +9,7 @@ from pydantic_core import PydanticUndefined
 
 from docs.generator.markdown import code, plain, table
 from node.model import times
-from node.settings import Settings
+from node.runtime.settings import Settings
 
 
 def settings_table() -> str:

@@ -17,6 +17,7 @@ from lead.planning.campaign_room import (
     CampaignRoom,
     Counted,
     CountedRun,
+    Imagined,
     RunAdmission,
     RunDemand,
     bounded_line,
@@ -85,20 +86,22 @@ class CampaignLimits:
         terms: TaskTerms,
         until: int,
         now: int,
-        left_out: UUID | None = None,
+        imagined: Imagined | None = None,
     ) -> CampaignRoom | None:
-        """Return the room for runs of a task up to ``until``; None if no limit binds them.
-
-        The booked runs of the task ``left_out`` do not count, except toward quotas of bytes.
-        """
+        """Return the room for runs of a task up to ``until``; None if no limit binds them."""
         views = await campaign_views(connection)
         line = bounded_line(campaign_name(terms), views)
         if not line:
             return None
-        runs = await self._counted(connection, line, views, until, now, left_out)
-        level = await _level(connection, terms, line, until)
-        delivered = await self._ledger(connection, line, now)
+        beside = imagined or Imagined()
+        runs = await self._read_counted_runs(connection, line, views, until, now, beside.left_out)
+        level = await _limit_level(connection, terms, line, until)
+        delivered = await self._read_deliveries(connection, line, now)
         moved = await _moved(connection, line, views, until, now)
+        names = descendants_of({each.name for each in line}, views) if beside.before else ()
+        for other, starts in beside.before:
+            if campaign_name(other) in names:
+                _count(self._demand(other), starts, runs, moved)
         booked = Counted(runs, delivered, moved)
         return room_for(self._demand(terms), views, booked, level, now)
 
@@ -109,8 +112,8 @@ class CampaignLimits:
         if not holders:
             return {}
         until = now + BOOKED_AHEAD
-        runs = await self._counted(connection, holders, views, until, now)
-        delivered = await self._ledger(connection, holders, now)
+        runs = await self._read_counted_runs(connection, holders, views, until, now)
+        delivered = await self._read_deliveries(connection, holders, now)
         moved = await _moved(connection, holders, views, until, now)
         # A busy day has runs enough to block the event loop.
         return await asyncio.to_thread(budgets_of, views, Counted(runs, delivered, moved), now)
@@ -132,26 +135,24 @@ class CampaignLimits:
             return {}
         await limits.lock_campaigns(connection, holders)
         until = max(run.ends_at for _, runs in chosen for run in runs)
-        counted = await self._counted(connection, list(holders.values()), views, until, now)
-        delivered = await self._ledger(connection, list(holders.values()), now)
+        counted = await self._read_counted_runs(
+            connection, list(holders.values()), views, until, now
+        )
+        delivered = await self._read_deliveries(connection, list(holders.values()), now)
         moved = await _moved(connection, list(holders.values()), views, until, now)
         refused: dict[UUID, str] = {}
         for (terms, runs), line in zip(chosen, lines, strict=True):
             if line:
-                level = await _level(connection, terms, line, until)
+                level = await _limit_level(connection, terms, line, until)
                 demand = self._demand(terms)
                 room = room_for(demand, views, Counted(counted, delivered, moved), level, now)
-                over = _over(room, runs)
+                over = _refusals_beyond(room, runs)
                 refused |= over
                 starts = [run.starts_at for run in runs if run.run not in over]
-                counted += map(demand.run_at, starts)
-                hours = moved.setdefault(demand.campaign, {})
-                for start in starts:
-                    hour = start - start % times.HOUR
-                    hours[hour] = hours.get(hour, 0) + (demand.moves or 0)
+                _count(demand, starts, counted, moved)
         return refused
 
-    async def _counted(
+    async def _read_counted_runs(
         self,
         connection: Connection,
         line: Sequence[CampaignView],
@@ -166,7 +167,7 @@ class CampaignLimits:
         """
         names = descendants_of({each.name for each in line}, views)
         last = times.LATEST if any(map(limits_time, line)) else until
-        booked = await limits.counted(connection, names, now, last)
+        booked = await limits.booked_times(connection, names, now, last)
         booked = [run for run in booked if run.task_id != left_out]
         needs: Mapping[UUID, Mapping[str, int | None]] = {}
         if any(each.quotas for each in line):
@@ -175,14 +176,14 @@ class CampaignLimits:
         nodes = {node.identity: node for node in self._nodes()}
         return [self._count(run, needs.get(run.task_id, {}), nodes) for run in booked]
 
-    async def _ledger(
+    async def _read_deliveries(
         self, connection: Connection, line: Sequence[CampaignView], now: int
     ) -> list[Charge]:
         """Return what was delivered within the last days, if a limit depends on it."""
         if not any(map(limits_delivered, line)):
             return []
         identities = [node.identity for node in self._nodes()]
-        used = await episodes.used_by_hour(connection, now - LEDGER_LOOKBACK, now, identities)
+        used = await episodes.charges_by_hour(connection, now - LEDGER_LOOKBACK, now, identities)
         return charges_of(used)
 
     def _count(
@@ -197,7 +198,7 @@ class CampaignLimits:
             run.ends_at,
             len(run.nodes),
             self._seats(SchedulingClass(run.scheduling_class), run.nodes, nodes),
-            _taken(needs, run.nodes, nodes),
+            _resources_taken(needs, run.nodes, nodes),
         )
 
     def _demand(self, terms: TaskTerms) -> RunDemand:
@@ -208,11 +209,11 @@ class CampaignLimits:
             terms.duration,
             len(identities),
             self._seats(terms.scheduling_class, identities, nodes),
-            _taken(self._needs.of(terms.test, terms.spec), identities, nodes),
-            self._moves(terms),
+            _resources_taken(self._needs.of(terms.test, terms.spec), identities, nodes),
+            self._bytes_per_run(terms),
         )
 
-    def _moves(self, terms: TaskTerms) -> int | None:
+    def _bytes_per_run(self, terms: TaskTerms) -> int | None:
         """Return the bytes that a run moves on all its nodes together, None if unknown."""
         moved = self.expected_bytes(terms)
         return None if moved is None else moved * len(terms.participants)
@@ -234,11 +235,11 @@ def campaign_name(terms: TaskTerms) -> str:
 
 async def campaign_views(connection: Connection) -> dict[str, CampaignView]:
     """Return all campaigns as policies see them, by name."""
-    listed = await campaigns.listed(connection)
+    listed = await campaigns.find_all(connection)
     return campaigns_of((vars(each.settings), each.created_at) for each in listed)
 
 
-async def _level(
+async def _limit_level(
     connection: Connection, terms: TaskTerms, line: Sequence[CampaignView], until: int
 ) -> LimitLevel:
     """Return soft while a task of another campaign waits for time on one of the nodes."""
@@ -249,8 +250,21 @@ async def _level(
     return LimitLevel.SOFT if contested else LimitLevel.HARD
 
 
-def _over(room: CampaignRoom, runs: Sequence[RunRequest]) -> dict[UUID, str]:
-    """Return the refusals of the runs for which there is no room."""
+def _count(
+    demand: RunDemand,
+    starts: Sequence[int],
+    counted: list[CountedRun],
+    moved: dict[str, dict[int, int]],
+) -> None:
+    """Count runs of a task with these starts, and what they move by hour, as if booked."""
+    counted += map(demand.run_at, starts)
+    hours = moved.setdefault(demand.campaign, {})
+    for start in starts:
+        hour = start - start % times.HOUR
+        hours[hour] = hours.get(hour, 0) + (demand.moves or 0)
+
+
+def _refusals_beyond(room: CampaignRoom, runs: Sequence[RunRequest]) -> dict[UUID, str]:
     refused: dict[UUID, str] = {}
     admission = RunAdmission(room)
     for run in runs:
@@ -273,10 +287,10 @@ async def _moved(
         return {}
     period = max(quota.period for quota in quotas.values())
     names = descendants_of(quotas, views)
-    return await ledger.moved_by_hour(connection, names, now - period, until + period)
+    return await ledger.bytes_by_hour(connection, names, now - period, until + period)
 
 
-def _taken(
+def _resources_taken(
     needs: Mapping[str, int | None], identities: Sequence[str], nodes: Mapping[str, IdentifiedNode]
 ) -> dict[str, int]:
     """Return what a run takes of each counted resource, on all its nodes together.

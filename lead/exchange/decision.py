@@ -26,14 +26,14 @@ from lead.planning.agenda import (
 from lead.planning.limited_time import NAME
 from lead.planning.unreachable import UnreachablePeriod
 from lead.store import ledger, planning
-from node.batching import Batcher
-from node.clock import Clock
 from node.model.gaps import FORGOTTEN, WINDOWS_OVER, Gap, given_up
 from node.model.ids import TaskId, run_id
 from node.model.outcomes import PlanningOutcome
 from node.model.recurrence import Recurrence
 from node.model.runstate import RunState
 from node.model.seat_weights import SeatWeights
+from node.runtime.batching import Batcher
+from node.runtime.clock import Clock
 from node.store.database import Connection, Database
 from node.store.gaps import keep_gaps
 
@@ -125,7 +125,7 @@ class AttemptRecorder:
             if attempt.exchange.id is not None
         ]
         messages = await self._delivery.write(connection, decided, now)
-        await self._keep(connection, attempts, now)
+        await self._store_progress(connection, attempts, now)
         by_task: dict[UUID, list[OutboxMessage]] = {
             attempt.claimed.task: [] for attempt in attempts
         }
@@ -145,12 +145,12 @@ class AttemptRecorder:
         attempts = [attempt for attempt in attempts if attempt.exchange.commit]
         # Every participant holds these runs by now, so it learns of a run that ends from here on.
         runs = [run.run for attempt in attempts for run in attempt.exchange.runs]
-        ended = await planning.ended(connection, runs)
+        ended = await planning.find_ended_runs(connection, runs)
         taken_back = dict.fromkeys(ended, "taken back while it was being booked")
         for attempt in attempts:
             attempt.exchange.take_back(taken_back, PlanningOutcome.TAKEN_BACK)
-        await self._keep_limits(connection, attempts, now)
-        await self._keep_user_limits(connection, attempts)
+        await self._take_back_beyond_campaign_limits(connection, attempts, now)
+        await self._take_back_beyond_user_limits(connection, attempts)
         commits = {
             attempt.exchange.id: attempt.exchange.commit
             for attempt in attempts
@@ -167,11 +167,11 @@ class AttemptRecorder:
                 exchange.fail(too_late, PlanningOutcome.TOO_LATE)
                 exchange.commit = None
             elif claimed.participant is None:
-                await planning.keep_led(
+                await planning.keep_led_runs(
                     connection, exchange.id, claimed, exchange.commit.data, exchange.runs, now
                 )
 
-    async def _keep_limits(
+    async def _take_back_beyond_campaign_limits(
         self, connection: Connection, attempts: Sequence[PlanningAttempt], now: int
     ) -> None:
         """Take back what another decision has left no room for, since the times were chosen."""
@@ -185,7 +185,7 @@ class AttemptRecorder:
             attempt.exchange.limited |= any(it.run in beyond for it in attempt.exchange.runs)
             attempt.exchange.take_back(beyond, PlanningOutcome.NO_TIME)
 
-    async def _keep_user_limits(
+    async def _take_back_beyond_user_limits(
         self, connection: Connection, attempts: Sequence[PlanningAttempt]
     ) -> None:
         """Take back what the limits of users do not admit; holds here have counted their runs."""
@@ -196,7 +196,7 @@ class AttemptRecorder:
         ]
         if not limited:
             return
-        beyond = await self._users.beyond_user(
+        beyond = await self._users.refusals_of_user_runs(
             connection, [(it.claimed.limit, it.exchange.runs) for it in limited]
         )
         reasons = {run: f"{NAME}: {refusal.sentence}" for run, refusal in beyond.items()}
@@ -219,7 +219,7 @@ class AttemptRecorder:
         if runs:
             await ledger.charge(connection, runs, self._weights, moved, now)
 
-    async def _keep(
+    async def _store_progress(
         self, connection: Connection, attempts: Sequence[PlanningAttempt], now: int
     ) -> None:
         """Store the traces, the slots that wait, and what is planned next."""
@@ -230,14 +230,16 @@ class AttemptRecorder:
             for attempt in attempts
         }
         following = [
-            (a.claimed, _following(a, unplaced[a.claimed.task], now, self._rng)) for a in attempts
+            (a.claimed, _next_agenda(a, unplaced[a.claimed.task], now, self._rng)) for a in attempts
         ]
         # If the task has ended or another worker has it, this attempt must not plan its next run.
         finished = await planning.finish_claims(connection, following)
         ours = [attempt for attempt in attempts if attempt.claimed.task in finished]
         for attempt in ours:
             claimed = attempt.claimed
-            waiting = _waiting(attempt, unplaced[claimed.task], forgot=self._database.was_restored)
+            waiting = _slots_to_write(
+                attempt, unplaced[claimed.task], forgot=self._database.was_restored
+            )
             await planning.keep_unplaced(connection, claimed, waiting, now)
             if attempt.exchange.unknown_to:
                 await _forget_acceptance(connection, claimed, attempt.exchange.unknown_to)
@@ -260,7 +262,7 @@ async def _forget_acceptance(connection: Connection, claimed: Claim, unknown_to:
     await planning.set_participants(connection, claimed, listed)
 
 
-def _following(
+def _next_agenda(
     attempt: PlanningAttempt, unplaced: Sequence[Slot], now: int, rng: random.Random
 ) -> AgendaUpdate:
     claimed, agenda = attempt.claimed, attempt.agenda
@@ -278,29 +280,30 @@ def _following(
         plan_at=regular,
         failures=claimed.failures + 1 if unplaced else 0,
         wants_room=bool(unplaced) and attempt.exchange.limited,
+        known_epoch=attempt.exchange.known_epoch,
     )
     if not unplaced:
         return following
     if attempt.unreachable is None:
         later = attempt.exchange.retry_times
         again = try_again_at(unplaced, claimed.terms.duration, claimed.failures, now, rng, later)
-        return replace(following, plan_at=_sooner(again, regular))
+        return replace(following, plan_at=_earlier(again, regular))
     identity, period = attempt.unreachable
-    until = _sooner(earliest_deadline(unplaced, claimed.terms.duration), regular)
+    until = _earlier(earliest_deadline(unplaced, claimed.terms.duration), regular)
     return replace(
         following,
-        plan_at=_sooner(period.ask_at, until),
+        plan_at=_earlier(period.ask_at, until),
         failures=claimed.failures,
         waits_for=identity,
         waits_until=until,
     )
 
 
-def _sooner(*instants: int | None) -> int | None:
+def _earlier(*instants: int | None) -> int | None:
     return min((instant for instant in instants if instant is not None), default=None)
 
 
-def _waiting(
+def _slots_to_write(
     attempt: PlanningAttempt, unplaced: Sequence[Slot], *, forgot: bool
 ) -> list[UnplacedSlot]:
     """Return the slots to write: those that were negotiated, or whose state or reason changed.
@@ -316,7 +319,7 @@ def _waiting(
         run = run_id(task, slot.nominal, slot.attempt)
         return UnplacedSlot(run, slot.nominal, slot.attempt, state, reason)
 
-    def changed(slot: Slot, reason: str) -> bool:
+    def has_changed(slot: Slot, reason: str) -> bool:
         return known.get((slot.nominal, slot.attempt)) != reason
 
     over = f"its window was over before it could be planned{FORGOTTEN if forgot else ''}"
@@ -324,12 +327,12 @@ def _waiting(
         *(
             unplaced_slot(slot, RunState.WAITING, reasons[slot.nominal])
             for slot in unplaced
-            if not not_asked or changed(slot, reasons[slot.nominal])
+            if not not_asked or has_changed(slot, reasons[slot.nominal])
         ),
         *(
             unplaced_slot(slot, RunState.WAITING, BEYOND_HORIZON)
             for slot in attempt.agenda.beyond
-            if changed(slot, BEYOND_HORIZON)
+            if has_changed(slot, BEYOND_HORIZON)
         ),
         *(unplaced_slot(slot, RunState.UNPLACED, over) for slot in attempt.agenda.too_late),
     ]
@@ -346,7 +349,7 @@ def _nominals(agenda: Agenda) -> list[int]:
     return ends + [slot.nominal for slot in (*agenda.slots, *agenda.too_late)]
 
 
-def _given_up(agenda: Agenda) -> str | None:
+def _given_up_sentence(agenda: Agenda) -> str | None:
     """Describe the slots that are given up; None if there are none."""
     count = len(agenda.too_late) + sum(gap.slots for gap in agenda.gaps)
     return given_up(count, agenda.gaps) if count else None
@@ -359,7 +362,7 @@ def _decision(attempt: PlanningAttempt) -> PlanningDecision:
     again = {slot.slot: slot.reason for slot in attempt.waiting if slot.attempt > 1 and slot.reason}
     before = [again[slot.nominal] for slot in agenda.slots if slot.nominal in again]
     outcome = exchange.outcome
-    if (lost := _given_up(agenda)) is not None:
+    if (lost := _given_up_sentence(agenda)) is not None:
         sentence = f"{sentence}; {lost}" if agenda.slots else lost
         outcome = outcome if agenda.slots else PlanningOutcome.GIVEN_UP
     return PlanningDecision(

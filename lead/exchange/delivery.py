@@ -16,12 +16,12 @@ import structlog
 
 from lead.participants import ParticipantClient
 from lead.store import planning
-from node.batching import Batcher
-from node.clock import Clock
 from node.model import times
 from node.model.errors import NotAuthenticated, NotFound, ParleyError, RequestError
-from node.model.ids import again
+from node.model.ids import repeated_exchange_id
 from node.model.wire.participants import CommitRequest, Release
+from node.runtime.batching import Batcher
+from node.runtime.clock import Clock
 from node.store import outbox
 from node.store.database import Connection, Database
 from node.store.outbox import Message, MessageKind, OutgoingMessage
@@ -113,7 +113,7 @@ class DecisionDelivery:
 
     async def _acknowledge(self, delivered: Sequence[list[int]]) -> list[None]:
         async with self._database.connection() as connection:
-            await outbox.delivered(connection, list(chain.from_iterable(delivered)))
+            await outbox.delete_delivered(connection, list(chain.from_iterable(delivered)))
         return [None] * len(delivered)
 
     async def _try(self, message: OutboxMessage) -> bool:
@@ -132,7 +132,7 @@ class DecisionDelivery:
         commit = None
         if message.kind is MessageKind.COMMIT:
             async with self._database.connection() as connection:
-                commit = await planning.committed(connection, exchange)
+                commit = await planning.find_commit(connection, exchange)
             if commit is None:
                 return  # the task has been deleted since
         try:
@@ -174,10 +174,12 @@ class DecisionDelivery:
         self, participant: ParticipantClient, exchange: UUID, commit: CommitRequest
     ) -> set[UUID]:
         """Book the same runs again on a late participant; return those that it cannot have."""
-        second = again(exchange)
+        second = repeated_exchange_id(exchange)
         generation = self._database.generation
         async with self._database.connection() as connection:
-            hold = await planning.held_again(connection, exchange, commit.runs, generation)
+            hold = await planning.repeated_hold_request(
+                connection, exchange, commit.runs, generation
+            )
         now = self._clock.now()
         lost = {run.run for run in hold.runs if run.starts_at <= now} if hold else set()
         in_time = tuple(run for run in hold.runs if run.run not in lost) if hold else ()
@@ -185,7 +187,7 @@ class DecisionDelivery:
             answered = await participant.hold(second, hold.model_copy(update={"runs": in_time}))
             # A run that ends from here on is ended at the participant too: it knows the run now.
             async with self._database.connection() as connection:
-                ended = await planning.ended(connection, [run.run for run in in_time])
+                ended = await planning.find_ended_runs(connection, [run.run for run in in_time])
             lost |= {run.run for run in in_time if run.run not in answered.held}
             booked = tuple(run.run for run in in_time if run.run not in lost | ended)
             data = {**commit.data}

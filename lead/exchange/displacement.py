@@ -33,7 +33,7 @@ class CampaignDisplacement:
         """
         identities = sorted(self.nodes())
         since, until = min(slot.start for slot in slots), max(slot.end for slot in slots)
-        booked = await episodes.booked(connection, since, until, identities, _RUNS_MAX)
+        booked = await episodes.led_runs(connection, since, until, identities, _RUNS_MAX)
         views = await campaign_views(connection)
         wish = DisplacementWish(
             campaign_name(terms),

@@ -14,9 +14,9 @@ import asyncio
 from uuid import UUID
 
 from lead.store import episodes, limits
-from node.batching import act_when_woken
-from node.clock import Clock
 from node.model.spans import Span, normalise
+from node.runtime.batching import act_when_woken
+from node.runtime.clock import Clock
 from node.store.database import Database, Notice
 
 TASKS_MAX = 200
@@ -69,7 +69,7 @@ class FreedRoom:
             tasks = await limits.wake_tasks(connection, campaigns, now, TASKS_MAX)
             await episodes.notify(connection, tasks, "plan")
             wanted = await limits.wake_terms(connection, campaigns, now)
-            wanted += await episodes.try_during(connection, spans, now)
+            wanted += await episodes.retry_terms_in(connection, spans, now)
             if over:
-                wanted += await episodes.try_after(connection, over, now)
+                wanted += await episodes.retry_terms_after(connection, over, now)
             await episodes.notify_seats(connection, wanted)

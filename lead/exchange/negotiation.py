@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 from uuid import UUID
@@ -21,18 +21,17 @@ from lead.model import Claim
 from lead.participants import ParticipantClient, ProposalSource
 from lead.planning.agenda import Slot
 from lead.planning.campaign_room import CampaignRoom
+from lead.planning.choosing import OwnClosures, WantedRuns, place
 from lead.planning.displacement import DisplacementTerms
-from lead.planning.hold_agreement import agree
-from lead.planning.limited_time import NAME, UserRoom
-from lead.planning.placement import ChosenStart, Offer, choose
-from lead.planning.reasons import books_without_holds, sentence, trace, unplaced_reasons
-from lead.planning.reserved import applicant, reserved_for_others
-from lead.planning.retry_times import proposed_retry_times, refused_retry_times
+from lead.planning.hold_agreement import agree, newest_epoch
+from lead.planning.limited_time import UserRoom
+from lead.planning.placement import ChosenStart, Offer
+from lead.planning.reasons import books_without_holds, sentence, trace
+from lead.planning.reserved import ReservedTime, applicant, reserved_for_others
+from lead.planning.retry_times import busy_until, proposed_retry_times, refused_retry_times
 from lead.policy.verdict import PolicyRefusal
 from lead.store import planning
 from lead.store.planning import ExchangeOpening
-from node.batching import Batcher
-from node.clock import Clock
 from node.model import times
 from node.model.errors import DatabaseUnavailable, NotFound, ParleyError
 from node.model.ids import TaskId, exchange_id, run_id
@@ -47,6 +46,8 @@ from node.model.wire.participants import (
     RunRequest,
 )
 from node.model.wire.tasks import Schedule
+from node.runtime.batching import Batcher
+from node.runtime.clock import Clock
 from node.store import reservations
 from node.store.database import Database
 
@@ -86,6 +87,8 @@ class Exchange:
     """True if limits of the campaign left less time than there is."""
     displacing: DisplacementTerms = ORDINARY
     """The priority of the runs, and which runs may give way to them."""
+    known_epoch: int = 0
+    """The highest lease epoch of the task that a participant knew, if it refused this one."""
     binding: Sequence[str] = ()
     """The names of the participants that book without holds."""
 
@@ -139,6 +142,8 @@ class CollectedOffers:
     offers: list[Offer] = field(default_factory=list)
     proposals: dict[str, Proposal] = field(default_factory=dict)
     failures: dict[str, ParticipantFailure] = field(default_factory=dict)
+    busy_until: int | None = None
+    """The instant from which those may be asked again that are asked too much."""
 
 
 async def ask(
@@ -152,9 +157,11 @@ async def ask(
     :raises DatabaseUnavailable: this node's own database does not answer.
     """
     asked_at = clock.now()
-    answers = await _all([partial(participant.propose, request) for participant in participants])
+    answers = await _all_answers(
+        [partial(participant.propose, request) for participant in participants]
+    )
     answered_at = clock.now()
-    collected = CollectedOffers()
+    collected = CollectedOffers(busy_until=busy_until(answers, answered_at))
     for participant, answered in zip(participants, answers, strict=True):
         if isinstance(answered, DatabaseUnavailable):
             raise answered  # only this node itself answers so; another one's fault is a PeerError
@@ -165,7 +172,7 @@ async def ask(
             continue
         off = _clock_offset(answered.now, asked_at, answered_at)
         if abs(off) > clock_limit:
-            reason = _clocks(participant.name, answered.now, answered_at, off)
+            reason = _clock_difference_sentence(participant.name, answered.now, answered_at, off)
             collected.failures[participant.name] = ParticipantFailure(reason, PlanningOutcome.CLOCK)
             continue
         collected.proposals[participant.name] = answered
@@ -223,7 +230,7 @@ class Negotiator:
         If a slot that ends ``within`` this instant lies beyond the horizon of a participant,
         nothing is chosen: the exchange is ``beyond``, and should be repeated with fewer slots.
         """
-        terms = DisplacementTerms(claimed.terms.priority, _yielding(claimed))
+        terms = DisplacementTerms(claimed.terms.priority, _runs_that_may_yield(claimed))
         binding = [participant.name for participant in participants if participant.binding]
         exchange = Exchange(slots, displacing=terms, binding=binding)
         await self._choose(claimed, participants, exchange, within)
@@ -243,26 +250,36 @@ class Negotiator:
         within: int | None,
     ) -> None:
         """Ask all participants for time, and choose starts, or find the reasons against them."""
-        slots = exchange.slots
-        await self._propose(claimed, participants, exchange)
-        if exchange.reasons:
-            return
-        exchange.beyond = within is not None and is_beyond_booking_horizon(
-            slots, exchange.proposals, within
+        slots, duration = exchange.slots, claimed.terms.duration
+        closures = OwnClosures(user=await self._left_to_user(claimed))
+        if not closures.closes_all(slots, duration):
+            await self._propose(claimed, participants, exchange)
+            if exchange.reasons:
+                return
+            exchange.beyond = within is not None and is_beyond_booking_horizon(
+                slots, exchange.proposals, within
+            )
+            if exchange.beyond:
+                return
+            closures = replace(
+                closures,
+                reserved=await self._reserved(claimed, slots),
+                room=await self._room(claimed, slots),
+            )
+        wanted = WantedRuns(
+            slots,
+            duration,
+            claimed.terms.scheduling_class,
+            slip_random_generator(claimed.task, claimed.lease_epoch, claimed.terms.schedule),
+            claimed.starts or (),
         )
-        if exchange.beyond:
-            return
-        rng = slip_random_generator(claimed.task, claimed.lease_epoch, claimed.terms.schedule)
-        exchange.choices = choose(
-            slots, exchange.offers, claimed.terms.duration, rng, claimed.starts or ()
-        )
-        exchange.reasons = unplaced_reasons(
-            slots, exchange.choices, claimed.terms.duration, exchange.offers, exchange.proposals
-        )
-        exchange.retry_times = proposed_retry_times(slots, exchange.reasons, exchange.proposals)
-        if exchange.room is not None:
-            exchange.choices, beyond = exchange.room.first(exchange.choices)
-            exchange.reasons |= beyond
+        now = self._clock.now()
+        placed = place(wanted, exchange.offers, exchange.proposals, closures, now)
+        exchange.offers, exchange.proposals = placed.offers, placed.proposals
+        exchange.choices, exchange.reasons = placed.choices, placed.reasons
+        exchange.retry_times |= proposed_retry_times(slots, placed.reasons, placed.proposals)
+        exchange.room = closures.room
+        exchange.limited = closures.room is not None and closures.room.binds
 
     async def _displace(
         self,
@@ -310,67 +327,45 @@ class Negotiator:
             test=claimed.terms.test,
             campaign=claimed.terms.campaign,
             pool_task=claimed.parent,
+            quotas=True,
         )
-        left = await self._left_to_user(claimed, exchange.slots)
-        if left is not None and not left[0].free:
-            offer, exchange.proposals[NAME] = left
-            exchange.offers.append(offer)
-            return
         collected = await ask(participants, request, self._clock, self._terms.clock_limit)
         exchange.proposals, exchange.offers = collected.proposals, collected.offers
         exchange.refusals |= {name: failure.reason for name, failure in collected.failures.items()}
+        if collected.busy_until is not None:
+            exchange.retry_times = {slot.nominal: collected.busy_until for slot in exchange.slots}
         for failure in collected.failures.values():
             exchange.fail(failure.reason, failure.outcome)
             return
-        if left is not None:
-            offer, exchange.proposals[NAME] = left
-            exchange.offers.append(offer)
-        if claimed.pool is not None:
-            await self._add_reserved_time(claimed, claimed.pool, exchange)
-        if claimed.limited:
-            await self._add_campaign_limits(claimed, exchange)
 
-    async def _left_to_user(
-        self, claimed: Claim, slots: Sequence[Slot]
-    ) -> tuple[Offer, Proposal] | None:
+    async def _left_to_user(self, claimed: Claim) -> UserRoom | None:
         """Return what the limits of this host leave to the user whose task it is, if they bind."""
         if not claimed.limit.binds_user:
             return None
         now, duration = self._clock.now(), claimed.terms.duration
         async with self._database.connection() as connection:
-            closed = await self._limits.users.closed_to_user(
-                connection, claimed.limit, duration, now
-            )
-        return UserRoom(closed).offer(slots, duration, now) if closed else None
+            left = await self._limits.users.left_to_user(connection, claimed.limit, duration, now)
+        return UserRoom(*left)
 
-    async def _add_reserved_time(self, claimed: Claim, pool: str, exchange: Exchange) -> None:
-        """Treat the reserved time of a pool like a participant that is busy then."""
-        since = min(slot.start for slot in exchange.slots)
-        until = max(slot.end for slot in exchange.slots)
+    async def _reserved(self, claimed: Claim, slots: Sequence[Slot]) -> ReservedTime | None:
+        """Return the time of its pool that is reserved for others, if the task has seats of one."""
+        if claimed.pool is None:
+            return None
+        since, until = min(slot.start for slot in slots), max(slot.end for slot in slots)
         async with self._database.connection() as connection:
-            reserved = await reservations.for_pools(connection, [pool], since, until)
+            reserved = await reservations.pool_spans_between(
+                connection, [claimed.pool], since, until
+            )
         whose = applicant(claimed.terms, claimed.parent or claimed.task)
-        left = reserved_for_others(pool, reserved[pool], whose)
-        if left.spans:
-            now = self._clock.now()
-            offer, exchange.proposals[left.name] = left.offer(
-                exchange.slots, claimed.terms.duration, now
-            )
-            exchange.offers.append(offer)
+        return reserved_for_others(claimed.pool, reserved[claimed.pool], whose)
 
-    async def _add_campaign_limits(self, claimed: Claim, exchange: Exchange) -> None:
-        """Treat the limits of the campaign like a participant that is busy while they are met."""
-        until, now = max(slot.end for slot in exchange.slots), self._clock.now()
+    async def _room(self, claimed: Claim, slots: Sequence[Slot]) -> CampaignRoom | None:
+        """Return what the limits of its campaign leave the task, if they bind."""
+        if not claimed.limited:
+            return None
+        until, now = max(slot.end for slot in slots), self._clock.now()
         async with self._database.connection() as connection:
-            room = await self._limits.campaigns.room(connection, claimed.terms, until, now)
-        if room is None:
-            return
-        exchange.room, exchange.limited = room, room.binds
-        if room.full:
-            offer, exchange.proposals[room.name] = room.offer(
-                exchange.slots, claimed.terms.duration, now
-            )
-            exchange.offers.append(offer)
+            return await self._limits.campaigns.room(connection, claimed.terms, until, now)
 
     async def _hold(
         self, claimed: Claim, participants: Sequence[ParticipantClient], exchange: Exchange
@@ -398,7 +393,7 @@ class Negotiator:
             runs=tuple(requests.values()),
         )
         answers = await hold_in_turn(participants, exchange.id, request)
-        _agree(participants, answers, requests, exchange)
+        _agree(participants, answers, requests, exchange, self._clock.now())
 
 
 async def hold_in_turn(
@@ -412,12 +407,16 @@ async def hold_in_turn(
     """
     answers: dict[str, HoldAnswer | ParleyError] = {}
     first = [participant for participant in participants if not participant.binding]
-    held = await _all([partial(participant.hold, exchange, request) for participant in first])
+    held = await _all_answers(
+        [partial(participant.hold, exchange, request) for participant in first]
+    )
     answers |= {each.identity: answer for each, answer in zip(first, held, strict=True)}
     for participant in participants:
         if not participant.binding:
             continue
-        agreed = agree([run.run for run in request.runs], _named(participants, answers)).held
+        agreed = agree(
+            [run.run for run in request.runs], _answers_by_name(participants, answers)
+        ).held
         runs = tuple(run for run in request.runs if run.run in agreed)
         asked = request.model_copy(update={"runs": runs})
         answers[participant.identity] = (
@@ -428,7 +427,7 @@ async def hold_in_turn(
     return [answers[participant.identity] for participant in participants]
 
 
-def _named(
+def _answers_by_name(
     participants: Sequence[ParticipantClient], answers: Mapping[str, HoldAnswer | ParleyError]
 ) -> list[tuple[str, HoldAnswer | ParleyError]]:
     return [(p.name, answers[p.identity]) for p in participants if p.identity in answers]
@@ -439,6 +438,7 @@ def _agree(
     answers: Sequence[HoldAnswer | ParleyError],
     requests: dict[int, RunRequest],
     exchange: Exchange,
+    now: int,
 ) -> None:
     """Keep the runs that all participants hold, and set the reasons of the others."""
     # The reason of the last one counts: who binds is not asked for what others do not hold.
@@ -450,13 +450,14 @@ def _agree(
         for participant, answered in zip(participants, answers, strict=True)
         if isinstance(answered, NotFound)
     }
+    exchange.known_epoch = newest_epoch(answers)
     exchange.refusals |= agreed.failed
     exchange.reasons |= {
         nominal: agreed.refused[request.run]
         for nominal, request in requests.items()
         if request.run in agreed.refused
     }
-    exchange.retry_times |= refused_retry_times(requests, answers)
+    exchange.retry_times |= refused_retry_times(requests, answers, now)
     exchange.runs = [request for request in requests.values() if request.run not in agreed.refused]
     exchange.outcome = (
         PlanningOutcome.PARTLY_BOOKED if exchange.runs and exchange.reasons else agreed.outcome
@@ -470,7 +471,7 @@ def _agree(
         exchange.commit = CommitRequest(runs=agreed.held, data=data)
 
 
-def _yielding(claimed: Claim) -> tuple[UUID, ...] | None:
+def _runs_that_may_yield(claimed: Claim) -> tuple[UUID, ...] | None:
     return None if claimed.yielding is None else tuple(claimed.yielding)
 
 
@@ -503,7 +504,7 @@ def _clock_offset(theirs: int, asked_at: int, answered_at: int) -> int:
     return max(0, theirs - answered_at)
 
 
-def _clocks(name: str, theirs: int, ours: int, off: int) -> str:
+def _clock_difference_sentence(name: str, theirs: int, ours: int, off: int) -> str:
     way = "ahead of" if off > 0 else "behind"
     return (
         f"the clock of {name} is {abs(off) / times.SECOND:.1f} s {way} this node's "
@@ -511,7 +512,7 @@ def _clocks(name: str, theirs: int, ours: int, off: int) -> str:
     )
 
 
-async def _all(questions: Sequence[Callable[[], Awaitable[T]]]) -> list[T | ParleyError]:
+async def _all_answers(questions: Sequence[Callable[[], Awaitable[T]]]) -> list[T | ParleyError]:
     """Await all answers; an expected error takes the place of its answer, others are raised.
 
     The questions are functions, not coroutines, so that cancellation leaves none un-awaited.

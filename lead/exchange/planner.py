@@ -24,13 +24,9 @@ from lead.planning.agenda import (
     PlanningProgress,
     agenda,
 )
-from lead.planning.reasons import suspended
+from lead.planning.reasons import suspended_reason
 from lead.planning.unreachable import jittered_pause
 from lead.store import episodes, planning
-from node import tracing
-from node.batching import Batcher
-from node.clock import Clock
-from node.instruments import Instruments
 from node.model import times
 from node.model.errors import NotFound, ParleyError, ToolUnavailable, in_words_of
 from node.model.gaps import closed_slots
@@ -41,8 +37,12 @@ from node.model.recurrence import nominal_starts
 from node.model.task_terms import TaskTerms, introduction_with
 from node.model.taskstate import TaskState
 from node.model.wire.participants import Introduction, IntroductionAnswer
+from node.runtime import tracing
+from node.runtime.batching import Batcher
+from node.runtime.clock import Clock
+from node.runtime.instruments import Instruments
 from node.store.database import Connection, Database
-from node.store.gaps import told_slots
+from node.store.gaps import reported_slots
 
 WAITING_MAX = 10_000
 """Maximum number of waiting slots of a task that are considered in one planning attempt."""
@@ -112,11 +112,11 @@ class Planner:
         if claimed.taken_from is not None:
             await self._release_of_predecessor(claimed)
         if claimed.state is not TaskState.ACTIVE:
-            await self._nothing_more(claimed)
+            await self._record_nothing_more(claimed)
             return
         try:
             with (
-                self._reachability.admit(_others(claimed)) as guard,
+                self._reachability.admit(_other_participants(claimed)) as guard,
                 tracing.span("plan", trace=tracing.new_trace(), task=str(claimed.task)),
             ):
                 if guard.full is None:
@@ -124,14 +124,14 @@ class Planner:
                 else:
                     await self._turn_away(claimed, guard.full)
         finally:
-            await self.spread()
+            await self.apply_reachability_changes()
 
     async def _plan(self, claimed: Claim, guard: ReachabilityGuard) -> None:
         began = self._clock.monotonic()
         participants, missing = self._participants(claimed)
         if guard.unreachable is not None:
             missing = guard.unreachable.in_words()
-        others = _others(claimed)
+        others = _other_participants(claimed)
         watched = [guard.recorded(p) if p.identity in others else p for p in participants]
         if missing is None:
             introduced, missing = await self._introduce(claimed, watched)
@@ -149,14 +149,14 @@ class Planner:
         self._instruments.planned(outcome, took, now)
         _log_refusal(attempt)
         if unreachable is not None:
-            self._reachability.task_waits(unreachable[0])
+            self._reachability.note_waiting_task(unreachable[0])
         elif (why := out_of_time(attempt)) is not None:
             await self._move_seat(claimed, why)
 
     async def _move_seat(self, claimed: Claim, why: str) -> None:
         """Give the seat back for another node; after too many moves it stays, and its runs wait."""
         async with self._database.connection() as connection:
-            lost = await episodes.times_lost(connection, claimed.task)
+            lost = await episodes.count_losses(connection, claimed.task)
         if lost < SEAT_MOVES_MAX:
             await self._take_back(claimed.task, why)
 
@@ -168,7 +168,7 @@ class Planner:
         recurrence = claimed.terms.recurrence
 
         async def ask(*, within_all: bool) -> PlanningAttempt:
-            ahead = self._reachability.horizon(_others(claimed), self._limits.horizon)
+            ahead = self._reachability.horizon(_other_participants(claimed), self._limits.horizon)
             limits, now = replace(self._limits, horizon=ahead), self._clock.now()
             if any(participant.binding for participant in participants):
                 limits = replace(limits, batch=min(limits.batch, BINDING_RUNS_MAX))
@@ -177,7 +177,7 @@ class Planner:
             if missing is not None:
                 exchange.fail(missing, PlanningOutcome.UNREACHABLE)
             elif claimed.suspended is not None:
-                exchange.fail(suspended(claimed.suspended), PlanningOutcome.SUSPENDED)
+                exchange.fail(suspended_reason(claimed.suspended), PlanningOutcome.SUSPENDED)
             elif due.slots:
                 began = self._clock.monotonic()
                 exchange = await self._negotiator.exchange(
@@ -191,10 +191,10 @@ class Planner:
 
     async def _turn_away(self, claimed: Claim, full: str) -> None:
         async with self._database.connection() as connection:
-            await planning.turn_away(connection, claimed, full, self._clock.now())
-        self._reachability.task_turned_away(full)
+            await planning.wait_for_room(connection, claimed, full, self._clock.now())
+        self._reachability.note_turned_away(full)
 
-    async def spread(self) -> None:
+    async def apply_reachability_changes(self) -> None:
         """Wake tasks whose participants answer again, and put off those whose do not."""
         answered, put_off = self._reachability.take_changes()
         if not answered and not put_off:
@@ -260,16 +260,18 @@ class Planner:
         """Return the waiting slots and the progress of each of these tasks."""
         limited = [claimed.task for claimed in claims if claimed.terms.schedule.max_runs]
         async with self._database.connection() as connection:
-            waiting = await planning.waiting(connection, [c.task for c in claims], WAITING_MAX)
-            counted = await planning.counted_runs(connection, limited) if limited else {}
+            waiting = await planning.waiting_slots(
+                connection, [c.task for c in claims], WAITING_MAX
+            )
+            counted = await planning.run_counts(connection, limited) if limited else {}
             changed = {c.task: _planned_to(c) for c in claims if c.terms.revision > 1}
-            touched = await planning.touched(connection, changed) if changed else {}
+            touched = await planning.slots_with_runs(connection, changed) if changed else {}
             now = self._clock.now()
             soonest = now + self._limits.margin
             behind = {c.task: _planned_to(c) for c in claims if _is_behind(c, soonest, now)}
-            told = await told_slots(connection, behind) if behind else {}
+            told = await reported_slots(connection, behind) if behind else {}
         return [
-            _standing(
+            _progress_of(
                 claimed,
                 waiting[claimed.task],
                 counted.get(claimed.task, 0),
@@ -319,8 +321,7 @@ class Planner:
         return claimed, unanswered[0] if unanswered else None
 
     async def _refuse(self, claimed: Claim, reason: str) -> None:
-        """End a task that a participant refuses."""
-        log.info("task refused", what=_what(claimed), task=str(claimed.task), reason=reason)
+        log.info("task refused", what=_headline(claimed), task=str(claimed.task), reason=reason)
         await self._refuse_task(claimed.task, reason)
 
     def _with_tool(self, claimed: Claim) -> Claim:
@@ -337,9 +338,9 @@ class Planner:
         except ParleyError as error:
             reason = in_words_of(participant.name, error)
             return {"accepted": None, "reason": reason, "tools": ()}
-        return _kept(answered)
+        return _answer_to_keep(answered)
 
-    async def _nothing_more(self, claimed: Claim) -> None:
+    async def _record_nothing_more(self, claimed: Claim) -> None:
         nothing = AgendaUpdate(claimed.planned_to, None, None, 0)
         async with self._database.connection() as connection:
             await planning.finish_claims(connection, [(claimed, nothing)])
@@ -355,7 +356,7 @@ def _log_refusal(attempt: PlanningAttempt) -> None:
     log.info(
         "not booked",
         outcome=exchange.outcome,
-        what=_what(claimed),
+        what=_headline(claimed),
         task=str(claimed.task),
         run=str(run_id(TaskId(claimed.task), first.nominal, first.attempt)),
         slots=len(refused),
@@ -363,8 +364,7 @@ def _log_refusal(attempt: PlanningAttempt) -> None:
     )
 
 
-def _what(claimed: Claim) -> str:
-    """Return the headline of a task."""
+def _headline(claimed: Claim) -> str:
     terms = claimed.terms
     return headline(terms.test, [each.name for each in terms.participants], terms.spec)
 
@@ -374,7 +374,7 @@ def _refusals(terms: TaskTerms) -> str:
     return "; ".join(f"{p.name}: {p.reason}" for p in terms.participants if p.accepted is False)
 
 
-def _standing(
+def _progress_of(
     claimed: Claim,
     waiting: list[WaitingSlot],
     counted: int,
@@ -423,7 +423,6 @@ def out_of_time(attempt: PlanningAttempt) -> str | None:
 
 
 def _planned_to(claimed: Claim) -> int:
-    """Return the instant up to which the slots of a task are planned."""
     return claimed.next_run_at - 1 if claimed.planned_to is None else claimed.planned_to
 
 
@@ -443,7 +442,7 @@ def _introduction(claimed: Claim, place: int) -> Introduction:
     )
 
 
-def _kept(answered: IntroductionAnswer) -> dict[str, Any]:
+def _answer_to_keep(answered: IntroductionAnswer) -> dict[str, Any]:
     return {
         "accepted": answered.accepted,
         "reason": answered.reason,
@@ -452,8 +451,7 @@ def _kept(answered: IntroductionAnswer) -> dict[str, Any]:
     }
 
 
-def _others(claimed: Claim) -> list[str]:
-    """Return the participants without this node itself."""
+def _other_participants(claimed: Claim) -> list[str]:
     return [
         p.node for place, p in enumerate(claimed.terms.participants) if place != claimed.participant
     ]

@@ -20,7 +20,6 @@ from uuid import UUID
 
 from lead.participants import ParticipantClient
 from lead.planning.unreachable import UnreachablePeriod, after_unanswered_question
-from node.clock import Clock
 from node.model import times
 from node.model.errors import ParleyError, RequestError
 from node.model.wire.participants import (
@@ -34,6 +33,7 @@ from node.model.wire.participants import (
     ProposalRequest,
     Release,
 )
+from node.runtime.clock import Clock
 
 WORKER_SHARE_DIVISOR = 4
 """The divisor of the share: a quarter of the workers may wait for a participant that is slow."""
@@ -95,13 +95,13 @@ class ReachabilityTracker:
         unreachable = [
             self._unreachable[other]
             for other in wanted
-            if other in self._unreachable and not self._places(other, now)
+            if other in self._unreachable and not self._free_places_at(other, now)
         ]
         if unreachable:
             return ReachabilityGuard(
                 self, (), max(unreachable, key=lambda period: period.ask_at), None
             )
-        full = next((other for other in wanted if not self._places(other, now)), None)
+        full = next((other for other in wanted if not self._free_places_at(other, now)), None)
         if full is not None:
             self._crowded.add(full)
             return ReachabilityGuard(self, (), None, full)
@@ -120,7 +120,7 @@ class ReachabilityTracker:
         unreachable = [(p, self._unreachable[p]) for p in participants if p in self._unreachable]
 
         def last(entry: tuple[str, UnreachablePeriod]) -> tuple[bool, int]:
-            return not self._places(entry[0], now), entry[1].ask_at
+            return not self._free_places_at(entry[0], now), entry[1].ask_at
 
         return max(unreachable, key=last, default=None)
 
@@ -128,14 +128,17 @@ class ReachabilityTracker:
         """Return the shortest known horizon of these participants and ``own`` (µs)."""
         return min([own, *(self._horizons[p] for p in participants if p in self._horizons)])
 
-    def restricted(self) -> list[str]:
+    def restricted_participants(self) -> list[str]:
         """Return the participants whose tasks are claimed by :meth:`free_places` only."""
         return sorted(self._crowded | self._unreachable.keys())
 
     def free_places(self) -> list[tuple[str, int]]:
-        """Return for the participants in :meth:`restricted` how many tasks may be planned now."""
+        """Return how many tasks of each restricted participant may be planned now, if any."""
         now = self._clock.now()
-        places = [(identity, self._places(identity, now)) for identity in self.restricted()]
+        places = [
+            (identity, self._free_places_at(identity, now))
+            for identity in self.restricted_participants()
+        ]
         return [(identity, count) for identity, count in places if count]
 
     def note_claimed(self, identity: str, places: int, claimed: int) -> None:
@@ -143,20 +146,24 @@ class ReachabilityTracker:
         if claimed < places:
             self._crowded.discard(identity)
 
-    def task_turned_away(self, identity: str) -> None:
+    def note_turned_away(self, identity: str) -> None:
         """Note that a task waits for room; if the participant is unreachable now, tell the task."""
         if identity in self._unreachable:
             self._put_off[identity] = self._unreachable[identity].ask_at
 
-    def task_waits(self, identity: str) -> None:
+    def note_waiting_task(self, identity: str) -> None:
         """Note that a task waits for an answer; if one has come meanwhile, tell the task."""
         if identity not in self._unreachable:
             self._answered.add(identity)
 
     def blocked(self) -> list[str]:
-        """Return the participants in :meth:`restricted` that must not be asked now."""
+        """Return the participants in :meth:`restricted_participants` that must not be asked now."""
         now = self._clock.now()
-        return [identity for identity in self.restricted() if not self._places(identity, now)]
+        return [
+            identity
+            for identity in self.restricted_participants()
+            if not self._free_places_at(identity, now)
+        ]
 
     def next_probe_at(self) -> int | None:
         """Return the next instant at which an unreachable participant may be asked again."""
@@ -176,23 +183,22 @@ class ReachabilityTracker:
         self._answered, self._put_off = set(), {}
         return answered, put_off
 
-    def _places(self, identity: str, now: int) -> int:
+    def _free_places_at(self, identity: str, now: int) -> int:
         """Return how many more tasks may ask a participant."""
         period = self._unreachable.get(identity)
         if period is not None:
             return int(period.ask_at <= now and not self._asking[identity])
-        late = any(question.identity == identity for question in self._late())
+        late = any(question.identity == identity for question in self._late_questions())
         prompt = identity in self._prompt and not late
         return max(0, (self._workers if prompt else self._share) - self._asking[identity])
 
-    def _late(self) -> Iterator[_Question]:
-        """Return the open questions that are older than a prompt answer."""
+    def _late_questions(self) -> Iterator[_Question]:
         latest = self._clock.monotonic() - PROMPT_ANSWER_TIME
         return takewhile(lambda question: question.asked <= latest, self._questions)
 
     def slow_task_count(self) -> int:
         """Return how many tasks wait for an answer that is not prompt."""
-        return len({question.guard for question in self._late()})
+        return len({question.guard for question in self._late_questions()})
 
     def next_slow_task_at(self) -> int | None:
         """Return when the next task will be one of them, unless it gets its answer."""

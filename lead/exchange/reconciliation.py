@@ -10,6 +10,7 @@ sent again by the participant that measured it.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -19,13 +20,12 @@ import structlog
 
 from lead.store import planning
 from lead.store.planning import LedTask, TaskPage
-from node.clock import Clock
 from node.model import times
 from node.model.digests import differences, fingerprint, terms_fingerprint
 from node.model.errors import ParleyError
 from node.model.runstate import RunState
 from node.model.taskstate import UNKNOWN
-from node.model.wire.comparisons import Difference, TaskComparison, compared
+from node.model.wire.comparisons import Difference, TaskComparison, task_comparison
 from node.model.wire.participants import (
     DIGESTS_MAX,
     LACKING_MAX,
@@ -34,6 +34,7 @@ from node.model.wire.participants import (
     DigestRequest,
     RunEnd,
 )
+from node.runtime.clock import Clock
 from node.store import tasks
 from node.store.database import Connection, Database
 
@@ -50,6 +51,9 @@ LACKING_AGE_MAX = 7 * times.DAY
 _PLACED_AGAIN = "taken back on all nodes, to be placed again"
 _OTHER_TERMS = "it was booked for other terms than those of its lead"
 _GIVEN_UP = "its lead took it for over before its start: its clock was ahead"
+
+_AT_ONCE = 10
+"""Maximum number of nodes that are compared with at the same time."""
 
 log = structlog.get_logger()
 
@@ -106,14 +110,25 @@ class Reconciler:
         self._tell_again = dependencies.tell_again
 
     async def compare_all(self) -> None:
-        """Compare with each other node in turn; a failure with one does not affect the others."""
-        for other in self._others():
-            try:
-                await self.run_once(other)
-            except ParleyError as error:
-                log.info("not compared", node=other.name, error=error.detail)
-            except Exception:
-                log.exception("not compared", node=other.name)
+        """Compare with all other nodes, some at a time; a failure affects none of the others.
+
+        Those that swallow packets are waited for, so they must not stand in a line.
+        """
+        places = asyncio.Semaphore(_AT_ONCE)
+
+        async def compare(other: Comparable) -> None:
+            async with places:
+                await self._compare_with(other)
+
+        await asyncio.gather(*(compare(other) for other in self._others()))
+
+    async def _compare_with(self, other: Comparable) -> None:
+        try:
+            await self.run_once(other)
+        except ParleyError as error:
+            log.info("not compared", node=other.name, error=error.detail)
+        except Exception:
+            log.exception("not compared", node=other.name)
 
     async def run_once(self, other: Comparable, together: int = DIGESTS_MAX) -> TaskComparison:
         """Compare with a node, ``together`` tasks per message; return what differed."""
@@ -129,7 +144,7 @@ class Reconciler:
             after = page[-1].id
         if found:
             log.warning("repaired differences", node=other.name, differences=len(found))
-        return compared(count, runs, found)
+        return task_comparison(count, runs, found)
 
     async def _compare(
         self, other: Comparable, page: TaskPage
@@ -139,10 +154,10 @@ class Reconciler:
         since = now + STARTS_SOON
         until = since + self._horizon
         async with self._database.connection() as connection:
-            ours = await planning.digests(
+            ours = await planning.led_tasks(
                 connection, other.identity, since, until, now - RECONCILIATION_MIN_AGE, page
             )
-            lacking = await self._lacking(connection, other, page, now)
+            lacking = await self._runs_lacking_parts(connection, other, page, now)
             if not ours and not lacking:
                 return [], []
             stored = await tasks.fetch_all(connection, [task.id for task in ours])
@@ -166,7 +181,7 @@ class Reconciler:
         return ours, found
 
     @staticmethod
-    async def _lacking(
+    async def _runs_lacking_parts(
         connection: Connection, other: Comparable, page: TaskPage, now: int
     ) -> list[UUID]:
         """Return the runs whose parts are to be sent again, with the first page only."""
@@ -174,7 +189,9 @@ class Reconciler:
             return []
         until = now - RECONCILIATION_MIN_AGE
         since = now - LACKING_AGE_MAX
-        return await planning.lacking(connection, other.identity, since, until, LACKING_MAX)
+        return await planning.runs_lacking_part(
+            connection, other.identity, since, until, LACKING_MAX
+        )
 
     async def _repair(
         self, other: Comparable, ours: LedTask, answered: Differences

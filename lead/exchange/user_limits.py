@@ -10,20 +10,23 @@ from uuid import UUID
 from lead.exchange.campaign_limits import CampaignLimits
 from node.model.host_limits.closed import LimitedTime
 from node.model.host_limits.standing import LimitStanding
-from node.model.wire.participants import RunRequest
+from node.model.wire.participants import HostQuota, RunRequest
 from node.store.database import Connection
 
 
 class UserBounds(Protocol):
     """The limits of users, as the node counts by them."""
 
-    async def closed_to_user(
+    async def left_to_user(
         self, connection: Connection, standing: LimitStanding, duration: int, now: int
-    ) -> Sequence[LimitedTime]:
-        """Return the time that is closed to runs of a user's task, each of this duration (µs)."""
+    ) -> tuple[Sequence[LimitedTime], tuple[HostQuota, ...]]:
+        """Return the time that is closed to runs of a user's task, and for which quotas they count.
+
+        ``duration`` is that of each run (µs).
+        """
         ...
 
-    async def beyond_user(
+    async def refusals_of_user_runs(
         self,
         connection: Connection,
         chosen: Sequence[tuple[LimitStanding, Sequence[RunRequest]]],

@@ -21,13 +21,15 @@ from lead.failures import describe_failure
 from lead.model import Claim
 from lead.store import planning
 from lead.store.planning import LeaseRequest
-from node.clock import Clock, LatchedEvent, StepWatcher
 from node.model import times
 from node.model.errors import ParleyError
+from node.runtime.clock import Clock, LatchedEvent, StepWatcher
 from node.store.database import Database, Notice
 
 POLL_S = 5.0
 _STOP_S = 10.0
+_PAUSE_MAX_S = 60.0
+"""Longest pause of a pool that the database answers with one error again and again."""
 _PRECEDENCE_S = 2.0
 """Longest time for which a task waits for others of a higher level, which may ask a slow node."""
 _EXTRA_WORKERS_FACTOR = 3
@@ -51,6 +53,22 @@ class WorkerSettings:
     poll_s: float = POLL_S
 
 
+class Repeated:
+    """An error that comes again and again; it is told once."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        """The number of times that it came again."""
+        self._last: str | None = None
+
+    def is_new(self, sentence: str) -> bool:
+        """Count an error; return whether it is another one than before."""
+        new = sentence != self._last
+        self.count = 0 if new else self.count + 1
+        self._last = sentence
+        return new
+
+
 class Workers:
     """Claims and plans the tasks that are due."""
 
@@ -61,11 +79,12 @@ class Workers:
         planner: Planner,
         reach: ReachabilityTracker,
         settings: WorkerSettings,
+        steps: StepWatcher,
     ) -> None:
-        """``reach`` says which participants may be asked now."""
+        """``reach`` says who may be asked now, ``steps`` how far to trust the clock."""
         self._database = database
         self._clock = clock
-        self._steps = StepWatcher(clock)
+        self._steps = steps
         self._planner = planner
         self._reachability = reach
         self._owner = settings.owner
@@ -75,6 +94,7 @@ class Workers:
         self._poll_s = settings.poll_s
         self._busy: dict[asyncio.Task[None], Claim] = {}
         self._woken = LatchedEvent()
+        self._failures = Repeated()
         self._abort_at = 0
 
     def on_notice(self, notice: Notice) -> None:
@@ -95,9 +115,11 @@ class Workers:
                     # By a clock set forward, slots seem to be over that may be yet to come.
                     doubt = self._steps.doubt / times.SECOND
                     pause = min(doubt, self._poll_s) or await self.run_once()
+                    self._failures = Repeated()
                 except ParleyError as error:
-                    log.warning("cannot plan", error=error.detail)
-                    pause = self._poll_s
+                    if self._failures.is_new(error.detail):
+                        log.warning("cannot plan", error=error.detail)
+                    pause = min(self._poll_s * 2**self._failures.count, _PAUSE_MAX_S)
                 except Exception:
                     log.exception("cannot plan")
                     pause = self._poll_s
@@ -109,22 +131,24 @@ class Workers:
     async def run_once(self) -> float:
         """Claim as many tasks as there are idle workers; return the seconds until the next call."""
         now = self._clock.now()
-        idle = self._idle()
+        idle = self._count_idle()
         if idle <= 0:
-            return self._until(self._reachability.next_slow_task_at())
+            return self._seconds_until(self._reachability.next_slow_task_at())
         before = now + self._horizon + 1
-        await self._planner.spread()
+        await self._planner.apply_reachability_changes()
         claims = await self._claim(now, before, idle)
         self._start_all(claims)
         if len(claims) == idle:
-            return self._until(self._reachability.next_slow_task_at())
+            return self._seconds_until(self._reachability.next_slow_task_at())
         async with self._database.connection() as connection:
-            due, beyond = await planning.next_due(connection, before, self._reachability.blocked())
+            due, beyond = await planning.next_due_and_slot(
+                connection, before, self._reachability.blocked()
+            )
         # A task whose slots lie beyond the horizon is due when the first of them comes within it.
         near_at = None if beyond is None else beyond - self._horizon
-        return self._until(due, near_at, self._reachability.next_probe_at())
+        return self._seconds_until(due, near_at, self._reachability.next_probe_at())
 
-    def _idle(self) -> int:
+    def _count_idle(self) -> int:
         """Return how many more tasks may be planned.
 
         Each worker that waits long for an answer is replaced by an extra one.
@@ -132,7 +156,7 @@ class Workers:
         extra = min(self._reachability.slow_task_count(), _EXTRA_WORKERS_FACTOR * self._size)
         return self._size + extra - len(self._busy)
 
-    def _until(self, *instants: int | None) -> float:
+    def _seconds_until(self, *instants: int | None) -> float:
         """Return the seconds until the first of these instants, at most the polling period."""
         soonest = min((at for at in instants if at is not None), default=None)
         if soonest is None:
@@ -152,7 +176,7 @@ class Workers:
                 some = await planning.claim(connection, lease, before, count, only=participant)
                 self._reachability.note_claimed(participant, count, len(some))
                 claims += some
-            restricted = self._reachability.restricted()
+            restricted = self._reachability.restricted_participants()
             left = idle - len(claims)
             claims += await planning.claim(connection, lease, before, left, restricted=restricted)
             taken = Counter(c.taken_from for c in claims if c.taken_from not in {None, self._owner})
@@ -179,10 +203,10 @@ class Workers:
     def _start(self, claimed: Claim, ahead: Collection[asyncio.Task[None]]) -> asyncio.Task[None]:
         task = asyncio.create_task(self._plan(claimed, ahead), name=f"plan {claimed.task}")
         self._busy[task] = claimed
-        task.add_done_callback(self._finished)
+        task.add_done_callback(self._note_finished)
         return task
 
-    def _finished(self, task: asyncio.Task[None]) -> None:
+    def _note_finished(self, task: asyncio.Task[None]) -> None:
         self._busy.pop(task, None)
         self._woken.set()
 
@@ -216,4 +240,4 @@ class Workers:
         for _, claimed in left:
             with contextlib.suppress(ParleyError):
                 async with self._database.connection() as connection:
-                    await planning.give_back(connection, claimed, self._clock.now())
+                    await planning.release_claim(connection, claimed, self._clock.now())

@@ -103,19 +103,19 @@ def agenda(
     begin = standing.first_slot - 1 if standing.planned_to is None else standing.planned_to
     remaining = standing.remaining
     if remaining is not None:
-        remaining += _late(waiting, duration, soonest)
+        remaining += _count_late(waiting, duration, soonest)
     waiting_starts = {slot.nominal for slot in all_waiting}
     closed = closed_slots(recurrence, duration, begin, soonest, now) if remaining != 0 else None
     after = begin if closed is None else closed.last
-    reached = list(islice(_entered(recurrence, entry, limits.batch, after, now), room))
-    fresh = list(_untouched(reached, standing.touched))
+    reached = list(islice(_slots_entered(recurrence, entry, limits.batch, after, now), room))
+    fresh = list(_slots_untouched(reached, standing.touched))
     last = reached[-1].nominal if reached else after
     if remaining is not None:
-        allowed = remaining + _late(fresh, duration, soonest)
+        allowed = remaining + _count_late(fresh, duration, soonest)
         if allowed < len(fresh):
             fresh = fresh[:allowed]
             last = fresh[-1].nominal if fresh else after
-        remaining -= len(fresh) - _late(fresh, duration, soonest)
+        remaining -= len(fresh) - _count_late(fresh, duration, soonest)
     slots = waiting + [slot for slot in fresh if slot.nominal not in waiting_starts]
     following = None if remaining == 0 else next_nominal(recurrence, last)
     return Agenda(
@@ -133,7 +133,7 @@ def agenda(
     )
 
 
-def _entered(
+def _slots_entered(
     recurrence: Recurrence, entry: _Entry, batch: int, after: int, now: int
 ) -> Iterator[Slot]:
     """Yield at most a batch of slots after ``after`` that are within the horizon by ``now``."""
@@ -142,7 +142,7 @@ def _entered(
     return takewhile(lambda slot: entry.at(slot) <= now, slots)
 
 
-def _untouched(reached: Sequence[Slot], touched: Mapping[int, int | None]) -> Iterator[Slot]:
+def _slots_untouched(reached: Sequence[Slot], touched: Mapping[int, int | None]) -> Iterator[Slot]:
     """Yield the slots that may have another run, with their attempts."""
     for slot in reached:
         attempt = touched.get(slot.nominal, 1)
@@ -172,8 +172,7 @@ class _Entry:
         return min(enters_at, self.found[index] + self.duration - self.horizon)
 
 
-def _late(slots: Sequence[Slot], duration: int, soonest: int) -> int:
-    """Return how many slots cannot start any more."""
+def _count_late(slots: Sequence[Slot], duration: int, soonest: int) -> int:
     return sum(slot.latest_start(duration) < soonest for slot in slots)
 
 

@@ -33,7 +33,7 @@ from lead.planning.agenda import Limits, Slot
 from lead.planning.forecast import fresh_agenda
 from lead.planning.placement import Offer, choose, common_ranges
 from node.model import times
-from node.model.recurrence import validate
+from node.model.recurrence import recurrence_faults
 from node.model.scheduling import recurrence_of
 from node.model.spans import Span, at_least, from_portion, to_portion
 from node.model.task_terms import TaskTerms
@@ -173,7 +173,7 @@ def alternatives(situation: Situation) -> tuple[list[DocumentChange], dict[Chang
         if isinstance(changes, str):
             reasons[kind] = changes
         else:
-            pinned = [_pinned(situation, change) for change in changes]
+            pinned = [_with_fixed_start(situation, change) for change in changes]
             changes_by_kind[kind] = sorted(pinned, key=lambda change: change.distance)
     ranked = [
         (nth, change) for changes in changes_by_kind.values() for nth, change in enumerate(changes)
@@ -182,21 +182,21 @@ def alternatives(situation: Situation) -> tuple[list[DocumentChange], dict[Chang
     return [change for _, change in ranked], reasons
 
 
-def _later(situation: Situation) -> list[DocumentChange] | str:
+def _later_starts(situation: Situation) -> list[DocumentChange] | str:
     if situation.schedule.cron is not None:
         return "a cron schedule cannot be shifted; change its fields"
     if situation.schedule.repeat is not None:
-        return _shifted(situation)
+        return _shifted_grid(situation)
     if not situation.slots:
         return "there is no slot to place"
     after = situation.slots[0].latest_start(situation.duration) + 1
     starts = list(_starts_after(situation, after))[:_STARTS]
     if not starts:
-        return _never(situation)
+        return _no_start_reason(situation)
     return [_start_at(situation, start, 0) for start in starts]
 
 
-def _never(situation: Situation) -> str:
+def _no_start_reason(situation: Situation) -> str:
     wanted = format_duration(situation.duration)
     return f"no later {wanted} is free for all participants within the horizon"
 
@@ -230,7 +230,6 @@ def _next_whole_second(start: int, latest: int) -> int:
 
 
 def _rounded(instant: int) -> int:
-    """Round up to a whole second."""
     return -(-instant // times.SECOND) * times.SECOND
 
 
@@ -244,7 +243,7 @@ def _start_at(situation: Situation, start: int, penalty: int) -> DocumentChange:
     )
 
 
-def _shifted(situation: Situation) -> list[DocumentChange] | str:
+def _shifted_grid(situation: Situation) -> list[DocumentChange] | str:
     """Return the smallest shift of the grid that helps.
 
     A slot without time finds some once its window reaches the next common free range; smaller
@@ -253,7 +252,7 @@ def _shifted(situation: Situation) -> list[DocumentChange] | str:
     repeat, shift, best = situation.schedule.repeat or 0, 0, (situation.placed, 0)
     for _ in range(_ROUNDS):
         schedule = situation.schedule.model_copy(update={"start": situation.anchor + shift})
-        slots, placed = _tried(situation, schedule, situation.duration)
+        slots, placed = _placed_slots(situation, schedule, situation.duration)
         if len(placed) > best[0]:
             best = (len(placed), shift)
             if len(placed) == len(slots):
@@ -279,12 +278,12 @@ def _step(situation: Situation, slot: Slot) -> int | None:
     return _next_whole_second(start, ends[at] - situation.duration) - latest
 
 
-def _tried(
+def _placed_slots(
     situation: Situation, schedule: Schedule, duration: int
 ) -> tuple[Sequence[Slot], set[int]]:
     """Return the slots of such a task, and the nominal starts of those that find time."""
     created_at = situation.terms.created_at
-    if validate(recurrence_of(schedule, created_at), duration):
+    if recurrence_faults(recurrence_of(schedule, created_at), duration):
         return (), set()
     slots = fresh_agenda(schedule, created_at, duration, situation.limits, situation.now).slots
     choices = choose(slots, [situation.common], duration, None)
@@ -296,13 +295,13 @@ def _penalty(situation: Situation, schedule: Schedule, duration: int) -> int | N
 
     Moving runs out of the horizon does not count: it only means that they are not planned yet.
     """
-    slots, placed = _tried(situation, schedule, duration)
+    slots, placed = _placed_slots(situation, schedule, duration)
     if len(placed) <= situation.placed:
         return None
     return 0 if len(placed) == len(slots) else 1
 
 
-def _shorter(situation: Situation) -> list[DocumentChange] | str:
+def _shorter_runs(situation: Situation) -> list[DocumentChange] | str:
     """Shorten the measurement as little as halving finds.
 
     Halving assumes that a shorter measurement finds time wherever a longer one does. Placement is
@@ -349,7 +348,7 @@ def _length(spec: Mapping[str, Any], size: int) -> str:
     return f"{size} packets"
 
 
-def _tool(situation: Situation) -> list[DocumentChange] | str:
+def _other_tools(situation: Situation) -> list[DocumentChange] | str:
     used = situation.terms.tool
     others = [tool for tool in situation.tools if tool != used]
     if not others:
@@ -373,11 +372,11 @@ def other_tool(tool: str, used: str | None, rank: int = 0, penalty: int = 0) -> 
     )
 
 
-def _slip(situation: Situation) -> list[DocumentChange] | str:
+def _longer_slip(situation: Situation) -> list[DocumentChange] | str:
     if not situation.repeats:
         return "a single run can start later instead"
     slip, needed = situation.schedule.slip or 0, 0
-    _, placed = _tried(situation, situation.schedule, situation.duration)
+    _, placed = _placed_slots(situation, situation.schedule, situation.duration)
     for slot in situation.slots:
         step = None if slot.nominal in placed else _step(situation, slot)
         if step is not None:
@@ -398,13 +397,13 @@ def _slip(situation: Situation) -> list[DocumentChange] | str:
     ]
 
 
-def _less_often(situation: Situation) -> list[DocumentChange] | str:
+def _longer_interval(situation: Situation) -> list[DocumentChange] | str:
     repeat = situation.schedule.repeat
     if repeat is None:
         return "it has no interval"
     for multiple in _MULTIPLES:
         schedule = situation.schedule.model_copy(update={"repeat": multiple * repeat})
-        slots, placed = _tried(situation, schedule, situation.duration)
+        slots, placed = _placed_slots(situation, schedule, situation.duration)
         if slots and len(placed) == len(slots):
             more, less = format_duration(multiple * repeat), format_duration(repeat)
             return [
@@ -418,7 +417,7 @@ def _less_often(situation: Situation) -> list[DocumentChange] | str:
     return "not even every twelfth run alone would always find time"
 
 
-def _pinned(situation: Situation, change: DocumentChange) -> DocumentChange:
+def _with_fixed_start(situation: Situation, change: DocumentChange) -> DocumentChange:
     """Return the change with the grid's start fixed, if that depends on the time of posting.
 
     Otherwise a document posted a minute later would mean other times than were tried.
@@ -431,9 +430,9 @@ def _pinned(situation: Situation, change: DocumentChange) -> DocumentChange:
 
 
 _SEARCHES: dict[ChangeKind, Callable[[Situation], list[DocumentChange] | str]] = {
-    ChangeKind.LATER: _later,
-    ChangeKind.SHORTER: _shorter,
-    ChangeKind.TOOL: _tool,
-    ChangeKind.SLIP: _slip,
-    ChangeKind.LESS_OFTEN: _less_often,
+    ChangeKind.LATER: _later_starts,
+    ChangeKind.SHORTER: _shorter_runs,
+    ChangeKind.TOOL: _other_tools,
+    ChangeKind.SLIP: _longer_slip,
+    ChangeKind.LESS_OFTEN: _longer_interval,
 }

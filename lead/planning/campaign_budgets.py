@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from fractions import Fraction
 
 from lead.planning.campaign_room import (
     Counted,
     CountedRun,
     at_once,
+    booked_time,
     lineage_of,
     moved_bytes,
+    seat_time,
 )
 from lead.policy.axes.throttle import DELIVERED, DELIVERED_PERCENT
 from lead.policy.share.decayed_windows import DecayWindows
@@ -37,7 +38,7 @@ def budgets_of(
     Limits on due runs are left out: these are counted when runs are considered.
     """
     above = {name: {each.name for each in lineage_of(name, campaigns)} for name in campaigns}
-    delivered = delivered_cap.Delivered.of(
+    delivered = delivered_cap.Delivered.from_ledger(
         booked.delivered, now, DecayWindows(), lambda name: sorted(above.get(name, {name}))
     )
     found = {}
@@ -77,10 +78,8 @@ def _amount(
     """Return how much of booked time or of deliveries counts, None for other kinds of limits."""
     if kind in {active_limits.TIME, active_limits.SEAT_TIME}:
         by_node = kind == active_limits.SEAT_TIME
-        left = ((run.end - max(run.start, now)) * (run.nodes if by_node else 1) for run in runs)
-        return sum(max(0, each) for each in left) / times.SECOND
-    booked = sum((Fraction(run.seats * (run.end - run.start), SEAT) for run in runs), Fraction())
-    used = delivered.to(holder) + booked
+        return booked_time(runs, now, by_node=by_node) / times.SECOND
+    used = seat_time(holder, runs, delivered)
     if kind == DELIVERED:
         return float(used / times.SECOND)
     if kind == DELIVERED_PERCENT:
@@ -106,7 +105,7 @@ def _bytes(
 ) -> Iterator[Budget]:
     """Yield the quota of bytes: what moves within a period that ends with this hour or later."""
     for moved in moved_bytes([holder], campaigns, booked.moved):
-        used, peak = moved.standing(now)
+        used, peak = moved.current_and_peak(now)
         quota = moved.quota
         yield Budget(
             what=BYTES, soft=None, hard=quota.most, used=used, peak=peak, period=quota.period

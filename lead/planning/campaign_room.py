@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import chain
+from uuid import UUID
 
 from lead.planning.agenda import Slot
 from lead.planning.placement import ChosenStart, Offer
@@ -26,6 +27,7 @@ from lead.policy.view import CampaignView, Charge
 from node.model import times
 from node.model.seat_weights import SEAT
 from node.model.spans import at_least, normalise, subtract
+from node.model.task_terms import TaskTerms
 from node.model.times import format_duration
 from node.model.wire.participants import LimitReached, Proposal
 
@@ -160,7 +162,7 @@ class RunAdmission:
         if self._left == 0 and room.exhausted is not None:
             return room.exhausted.sentence
         for each in self._moved:
-            if (refusal := each.refuse(start, room.moves)) is not None:
+            if (refusal := each.find_refusal(start, room.moves)) is not None:
                 return refusal.sentence
         if self._left is not None:
             self._left -= 1
@@ -234,6 +236,18 @@ class Counted:
     moved: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Imagined:
+    """The difference of a preview to what is booked.
+
+    The booked runs of the task ``left_out`` do not count, except toward quotas of bytes. Runs with
+    these starts, of tasks that would be planned ``before``, count as if they were booked.
+    """
+
+    left_out: UUID | None = None
+    before: Sequence[tuple[TaskTerms, Sequence[int]]] = ()
+
+
 def room_for(
     demand: RunDemand,
     campaigns: Mapping[str, CampaignView],
@@ -245,7 +259,7 @@ def room_for(
     runs = booked.runs
     line = lineage_of(demand.campaign, campaigns)
     above = {run.campaign: {it.name for it in lineage_of(run.campaign, campaigns)} for run in runs}
-    delivered = delivered_cap.Delivered.of(
+    delivered = delivered_cap.Delivered.from_ledger(
         booked.delivered,
         now,
         DecayWindows(),
@@ -285,15 +299,15 @@ def moved_bytes(
 
 def _full_of_bytes(moved: MovedBytes, demand: RunDemand) -> list[FullTime]:
     """Return the time that runs of a task must not touch, so that none starts in full hours."""
-    if (never := moved.never(demand.moves)) is not None:
+    if (never := moved.find_permanent_refusal(demand.moves)) is not None:
         return [FullTime.always(0, times.LATEST, never)]
     own = demand.moves or 0
     full = []
-    for each in moved.full(own):
+    for each in moved.full_hours(own):
         # A run may reach into full hours; but time that is busy must not be empty.
         start = each.start + demand.duration - 1
         start = start if start < each.end else each.start
-        full.append(FullTime.always(start, each.end, moved.over(each, own)))
+        full.append(FullTime.always(start, each.end, moved.refusal_in(each, own)))
     return full
 
 
@@ -349,8 +363,22 @@ def _limit_bound(holder: str, kind: str, most: int, own: int, level: LimitLevel)
         most,
         own,
         lambda run: at_once(run)[kind],
-        lambda wanted: active_limits.over(holder, kind, wanted, most, level),
+        lambda wanted: active_limits.refusal_over(holder, kind, wanted, most, level),
     )
+
+
+def booked_time(runs: Iterable[CountedRun], now: int, *, by_node: bool) -> int:
+    """Return the time (µs) that booked runs still take, or with ``by_node`` on all their nodes."""
+    left = ((max(0, run.end - max(run.start, now)), run.nodes if by_node else 1) for run in runs)
+    return sum(time * count for time, count in left)
+
+
+def seat_time(
+    holder: str, runs: Iterable[CountedRun], delivered: delivered_cap.Delivered
+) -> Fraction:
+    """Return what a holder was delivered, and what its booked runs will deliver (seat-µs)."""
+    booked = (Fraction(run.seats * (run.end - run.start), SEAT) for run in runs)
+    return delivered.amount_of(holder) + sum(booked, Fraction())
 
 
 _RunsLeft = tuple[int, PolicyRefusal]
@@ -369,15 +397,11 @@ def _time_left(
         most = _ceiling(holder, kind, level)
         if most is None:
             continue
-        used = sum(
-            (run.end - max(run.start, now)) * (run.nodes if by_node else 1)
-            for run in runs
-            if run.end > now
-        )
+        used = booked_time(runs, now, by_node=by_node)
         own = demand.duration * (demand.nodes if by_node else 1)
         left = max(0, most - used) // own
         wanted = used + (left + 1) * own
-        yield left, active_limits.over(holder.name, kind, wanted, most, level)
+        yield left, active_limits.refusal_over(holder.name, kind, wanted, most, level)
 
 
 def _deliveries_left(
@@ -392,8 +416,7 @@ def _deliveries_left(
     own = Fraction(demand.seats * demand.duration, SEAT)
     if not own or (percent is None and amount is None):
         return
-    booked = sum(Fraction(run.seats * (run.end - run.start), SEAT) for run in runs)
-    used = delivered.to(holder.name) + booked
+    used = seat_time(holder.name, runs, delivered)
     if percent is not None and delivered.total:
         cap = Fraction(percent, 100)
         left = max(0, int((delivered.total * cap - used) // own))

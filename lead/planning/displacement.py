@@ -70,7 +70,7 @@ def displaceable(
         victims = [run for run in in_the_way if _gives_way(run, wish, campaigns)]
     else:
         victims = [run for run in in_the_way if campaigns[run.campaign].level < URGENT]
-        refusal = _over_budget(wish, campaigns, booked, urgency, seats) if victims else None
+        refusal = _find_budget_refusal(wish, campaigns, booked, urgency, seats) if victims else None
         if refusal is not None:
             return refusal
     # Those of lower priority may give way in any case, and may be in the way together with others.
@@ -90,7 +90,7 @@ def _is_in_the_way(run: LedRun, wish: DisplacementWish) -> bool:
     )
 
 
-def _over_budget(
+def _find_budget_refusal(
     wish: DisplacementWish,
     campaigns: Mapping[str, CampaignView],
     booked: Sequence[LedRun],
@@ -100,7 +100,7 @@ def _over_budget(
     urgent = {
         node for run in booked if campaigns[run.campaign].level >= URGENT for node in run.nodes
     }
-    refusal = urgency.refused(wish.campaign, wish.waited, seats, 0)
+    refusal = urgency.find_refusal(wish.campaign, wish.waited, seats, 0)
     if refusal is not None and refusal.rule is TOO_EARLY:
         return refusal
     allowed = urgency.allowance(wish.waited, seats, len(urgent))
@@ -117,7 +117,7 @@ def _over_budget(
 
 def _gives_way(run: LedRun, wish: DisplacementWish, campaigns: Mapping[str, CampaignView]) -> bool:
     own, other = campaigns[wish.campaign], campaigns[run.campaign]
-    refusal = flagged.may_displace(
+    refusal = flagged.find_preemption_refusal(
         (own.name, wish.priority + own.priority),
         (other.name, run.priority + other.priority),
         preemptor=own.preemptor,

@@ -72,7 +72,7 @@ class ForecastPlacement:
 
     def _of_windows(self) -> str:
         if not self.windows:
-            return _later(self.asked.next_slot)
+            return _next_slot_sentence(self.asked.next_slot)
         reason = next(
             (self.reasons[s.nominal] for s in self.windows if s.nominal in self.reasons), None
         )
@@ -87,7 +87,7 @@ class ForecastPlacement:
         return summary if reason is None else f"{summary}; the others would wait: {reason}"
 
 
-def _later(next_slot: int | None) -> str:
+def _next_slot_sentence(next_slot: int | None) -> str:
     if next_slot is None:
         return "it leaves no run to come"
     return (

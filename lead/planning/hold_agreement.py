@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from node.model.errors import ParleyError
+from node.model.errors import Conflict, ParleyError
 from node.model.outcomes import PlanningOutcome
+from node.model.times import LATEST
 from node.model.wire.participants import HoldAnswer
 
 
@@ -56,3 +57,13 @@ def agree(
         refused |= {run: f"{name}: {reason}" for run, reason in reasons.items()}
     held = tuple(run for run in runs if run not in refused)
     return Agreement(held, refused, failed)
+
+
+def newest_epoch(answers: Sequence[HoldAnswer | ParleyError]) -> int:
+    """Return the highest epoch that a participant knows of a task whose hold it refused, or 0.
+
+    The lead goes on above it: a database that was restored twice, first under a clock that was
+    ahead, gave higher ones than it remembers. No honest epoch is later than all clocks.
+    """
+    known = [a.epoch for a in answers if isinstance(a, Conflict) and a.epoch is not None]
+    return max((epoch for epoch in known if epoch < LATEST), default=0)

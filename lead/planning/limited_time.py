@@ -13,9 +13,9 @@ from itertools import chain
 from lead.planning.agenda import Slot
 from lead.planning.placement import Offer
 from node.model.host_limits.closed import LimitedTime
-from node.model.spans import at_least, normalise, subtract
+from node.model.spans import Span, at_least, normalise, subtract
 from node.model.times import format_duration
-from node.model.wire.participants import HostLimit, Proposal
+from node.model.wire.participants import HostLimit, HostQuota, Proposal
 
 NAME = "limits of this host"
 """The name under which they appear among the participants."""
@@ -23,14 +23,30 @@ NAME = "limits of this host"
 
 @dataclass(frozen=True)
 class UserRoom:
-    """The room that limits leave for a user's task: all time but what is ``closed``."""
+    """The room that limits leave for a user's task: all time but what is ``closed``.
+
+    ``quotas`` are those for which its runs count.
+    """
 
     closed: Sequence[LimitedTime]
+    quotas: tuple[HostQuota, ...] = ()
+
+    @property
+    def binds(self) -> bool:
+        """Return whether limits may leave less time than there would be without them."""
+        return bool(self.closed or self.quotas)
+
+    def leaves_time(self, slots: Sequence[Slot], duration: int) -> bool:
+        """Return whether a run of this duration (µs) has time in one of these slots."""
+        return any(self._by_slot(slots, duration))
+
+    def _by_slot(self, slots: Sequence[Slot], duration: int) -> list[list[Span]]:
+        closed = normalise([(each.starts_at, each.ends_at) for each in self.closed])
+        return [at_least(subtract([(slot.start, slot.end)], closed), duration) for slot in slots]
 
     def offer(self, slots: Sequence[Slot], duration: int, now: int) -> tuple[Offer, Proposal]:
         """Return the time left in these slots, and the limits that close slots without any."""
-        closed = normalise([(each.starts_at, each.ends_at) for each in self.closed])
-        by_slot = [at_least(subtract([(slot.start, slot.end)], closed), duration) for slot in slots]
+        by_slot = self._by_slot(slots, duration)
         free = list(chain.from_iterable(by_slot))
         proposal = Proposal(
             now=now,
@@ -42,6 +58,7 @@ class UserRoom:
                 if not ranges
             ),
             reason=None if free else f"no {format_duration(duration)} free",
+            quotas=self.quotas,
         )
         return Offer(NAME, free, free), proposal
 

@@ -14,6 +14,7 @@ from functools import reduce
 from operator import and_
 
 from lead.planning.agenda import Slot
+from lead.planning.host_quotas import QuotaCount
 from node.model import times
 from node.model.spans import (
     Span,
@@ -54,11 +55,13 @@ def choose(
     duration: int,
     rng: random.Random | None,
     found: Sequence[int] = (),
+    quotas: QuotaCount | None = None,
 ) -> list[ChosenStart]:
     """Choose a start for each slot for which all participants have time, in the order of the slots.
 
     A start that was ``found`` for the slot before (sorted instants) is preferred, then the earliest
-    common start; with ``rng``, one is drawn evenly from all common whole seconds.
+    common start; with ``rng``, one is drawn evenly from all common whole seconds. Each run that is
+    chosen counts toward ``quotas``, which close the time of those that are used up.
     """
     quiet = _common([offer.free for offer in offers])
     displacing: list[Span] | None = None
@@ -66,18 +69,21 @@ def choose(
     choices = []
     for slot in slots:
         displaces = False
-        known_starts = found[
-            bisect_left(found, slot.start) : bisect_right(found, slot.end - duration)
-        ]
-        start = _start(quiet, slot, taken, duration, rng, known_starts)
-        if start is None:
+        fitting = _fitting_ranges(quiet, slot, taken, duration, quotas)
+        if not fitting:
             if displacing is None:
                 displacing = _common([offer.free_displacing for offer in offers])
             displaces = True
-            start = _start(displacing, slot, taken, duration, rng, known_starts)
-        if start is not None:
+            fitting = _fitting_ranges(displacing, slot, taken, duration, quotas)
+        if fitting:
+            known_starts = found[
+                bisect_left(found, slot.start) : bisect_right(found, slot.end - duration)
+            ]
+            start = _start(fitting, duration, rng, known_starts)
             choices.append(ChosenStart(slot, start, displaces))
             insort(taken, (start, start + duration))
+            if quotas is not None:
+                quotas.count(start)
     return choices
 
 
@@ -98,14 +104,14 @@ def _common(sets: Sequence[Sequence[Span]]) -> list[Span]:
     return reduce(intersect, [normalise(spans) for spans in sets])
 
 
-def _start(
+def _fitting_ranges(
     ranges: Sequence[Span],
     slot: Slot,
     taken: Sequence[Span],
     duration: int,
-    rng: random.Random | None,
-    found: Sequence[int],
-) -> int | None:
+    quotas: QuotaCount | None,
+) -> Sequence[Span]:
+    """Return the ranges of a slot in which a run fits beside those that are chosen."""
     first = max(0, bisect_right(ranges, (slot.start, slot.start)) - 1)
     last = bisect_right(ranges, (slot.end, slot.end))
     inside = clip(ranges[first:last], slot.start, slot.end)
@@ -114,17 +120,21 @@ def _start(
     if near := taken[max(0, before) : bisect_left(taken, (slot.end, 0))]:
         inside = subtract(inside, normalise(near))
     fitting = at_least(inside, duration)
-    if not fitting:
-        return None
+    return fitting if quotas is None else quotas.open(fitting, duration)
+
+
+def _start(
+    fitting: Sequence[Span], duration: int, rng: random.Random | None, found: Sequence[int]
+) -> int:
     for at in found:
         if any(start <= at and at + duration <= end for start, end in fitting):
             return at
     if rng is None:
         return fitting[0][0]
-    return _drawn(fitting, duration, rng)
+    return _drawn_start(fitting, duration, rng)
 
 
-def _drawn(fitting: Sequence[Span], duration: int, rng: random.Random) -> int:
+def _drawn_start(fitting: Sequence[Span], duration: int, rng: random.Random) -> int:
     """Draw a start evenly from all that fit, across all ranges."""
     starts = [_to_draw(span, duration) for span in fitting]
     number = rng.randrange(sum(map(len, starts)))

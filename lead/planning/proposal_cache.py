@@ -11,7 +11,7 @@ A cached answer is valid for another question (:meth:`ProposalCache.answer`) if 
 * for runs that last as long or longer: an answer omits shorter gaps;
 * for the same class, which determines the runs it conflicts with;
 * for no displacement, or for displacement of the same runs by the same priority;
-* and, if time is reserved on the node, for the same task, test, campaign, and priority.
+* and, if time is reserved or limited on the node, for the same task, test, campaign, and priority.
 
 To be valid for many questions, each question covers the whole time in which the episode searches
 for runs of that class, beside the windows that are wanted now.
@@ -33,8 +33,8 @@ from node.model.timeline import (
     Booking,
     Occupation,
     TimelineQuestion,
-    free_among,
     free_ranges,
+    free_ranges_beside,
     occupation_of,
 )
 from node.model.times import format_duration, to_the_second
@@ -153,7 +153,7 @@ class ProposalCache:
             yielding=named,
         )
         if named:
-            free = free_among(question, self._bookings(name))
+            free = free_ranges_beside(question, self._bookings(name))
         else:
             free = free_ranges(question, self._occupation(name))
         return Offer(name, free.free, free.free_displacing)

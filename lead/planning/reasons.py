@@ -8,6 +8,7 @@ from functools import cached_property, reduce
 from typing import Any
 
 from lead.planning.agenda import Slot
+from lead.planning.host_quotas import QuotaCount
 from lead.planning.placement import ChosenStart, Offer
 from node.model.spans import Span, intersect, normalise
 from node.model.times import format_duration, to_the_second
@@ -23,12 +24,16 @@ def unplaced_reasons(
     duration: int,
     offers: Sequence[Offer],
     proposals: Mapping[str, Proposal],
+    quotas: QuotaCount | None = None,
 ) -> dict[int, str]:
-    """Return, by nominal start, the reason why each slot that was not chosen found no time."""
+    """Return, by nominal start, the reason why each slot that was not chosen found no time.
+
+    ``quotas`` have counted the runs that were chosen.
+    """
     chosen = {choice.slot.nominal for choice in choices}
     offered = _Offered(offers)
     return {
-        slot.nominal: _reason(index, slot, duration, offered, proposals)
+        slot.nominal: _reason(index, slot, duration, offered, proposals, quotas)
         for index, slot in enumerate(slots)
         if slot.nominal not in chosen
     }
@@ -40,9 +45,10 @@ def unplaced_reason(
     duration: int,
     offers: Sequence[Offer],
     proposals: Mapping[str, Proposal],
+    quotas: QuotaCount | None = None,
 ) -> str:
     """Return the reason of the first participant without time, or that no common time exists."""
-    return _reason(index, slot, duration, _Offered(offers), proposals)
+    return _reason(index, slot, duration, _Offered(offers), proposals, quotas)
 
 
 class _Offered:
@@ -57,13 +63,20 @@ class _Offered:
 
 
 def _reason(
-    index: int, slot: Slot, duration: int, offered: _Offered, proposals: Mapping[str, Proposal]
+    index: int,
+    slot: Slot,
+    duration: int,
+    offered: _Offered,
+    proposals: Mapping[str, Proposal],
+    quotas: QuotaCount | None = None,
 ) -> str:
     for name, ranges in offered.sets.items():
         if not _fits(ranges, slot, duration):
             return f"{name}: {_why_not(index, duration, proposals[name])}"
     names = " and ".join(offered.sets)
     if _fits(offered.common, slot, duration):
+        if quotas is not None and (why := quotas.why_closed(slot, duration)) is not None:
+            return why
         return f"{names}: another run of this task occupies this window"
     return f"{names} have no {format_duration(duration)} free at the same time in this window"
 
@@ -83,7 +96,7 @@ def _why_not(index: int, duration: int, proposal: Proposal) -> str:
     return proposal.reason or f"no {format_duration(duration)} free in this window"
 
 
-def suspended(campaign: str) -> str:
+def suspended_reason(campaign: str) -> str:
     """Return why nothing is booked for a suspended campaign, and what to do."""
     return (
         f"the campaign {campaign} is suspended; resume: parley campaign edit {campaign} --level 5"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from lead.planning.agenda import Slot
-from node.model.errors import ParleyError
+from node.model.errors import ParleyError, TooManyRequests
+from node.model.times import SECOND
 from node.model.wire.participants import AboveShare, HoldAnswer, Proposal, RunRequest
 
 
@@ -26,12 +27,19 @@ def proposed_retry_times(
     return later
 
 
+def busy_until(errors: Iterable[object], now: int) -> int | None:
+    """Return when those participants may be asked again that are asked too much; or None."""
+    told = [error.retry_after_s for error in errors if isinstance(error, TooManyRequests)]
+    return now + max(told) * SECOND if told else None
+
+
 def refused_retry_times(
-    requests: Mapping[int, RunRequest], answers: Sequence[HoldAnswer | ParleyError]
+    requests: Mapping[int, RunRequest], answers: Sequence[HoldAnswer | ParleyError], now: int
 ) -> dict[int, int]:
     """Return when to ask again for the runs that participants refused to hold, by nominal start."""
     nominals = {request.run: nominal for nominal, request in requests.items()}
-    later: dict[int, int] = {}
+    busy = busy_until(answers, now)
+    later: dict[int, int] = {} if busy is None else dict.fromkeys(requests, busy)
     for answer in answers:
         for refusal in answer.refused if isinstance(answer, HoldAnswer) else ():
             if isinstance(refusal.obstacle, AboveShare):

@@ -159,7 +159,7 @@ class SeatSearchAccount:
         filled, all_ = self.held + len(self.taken), self.held + self.wanted
         text = f"{filled} of {all_} seat{'' if all_ == 1 else 's'}, {when}"
         if self.taken:
-            text += f": {_some(list(self.taken.values()))}"
+            text += f": {_first_few(list(self.taken.values()))}"
         if self.yielding:
             several = len(self.yielding) > 1
             text += f"; {len(self.yielding)} run{'s' if several else ''} may be displaced"
@@ -176,7 +176,7 @@ class SeatSearchAccount:
         sentences += [f"{name}: {why}" for name, why in self.refused.items()]
         if not sentences:
             return f"pool {self.pool} has no other node for the seat"
-        return _some(list(dict.fromkeys(sentences)), "; ")
+        return _first_few(list(dict.fromkeys(sentences)), "; ")
 
     def trace(self) -> dict[str, Any]:
         """Return everything that led to the outcome; instants in microseconds."""
@@ -194,6 +194,6 @@ class SeatSearchAccount:
 _SHOWN = 5
 
 
-def _some(words: Sequence[str], between: str = ", ") -> str:
+def _first_few(words: Sequence[str], between: str = ", ") -> str:
     omitted = len(words) - _SHOWN
     return between.join(words[:_SHOWN]) + (f" and {omitted} more" if omitted > 0 else "")

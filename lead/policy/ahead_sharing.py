@@ -92,25 +92,25 @@ class AheadSharing:
         for name, group in (groups or {}).items():
             self._members.setdefault(group, []).append(name)
 
-    def admit(self, candidate: Candidate, turn: AllocationRound) -> PolicyRefusal | None:
+    def find_refusal(self, candidate: Candidate, turn: AllocationRound) -> PolicyRefusal | None:
         """Return a refusal if the part is reached, else the wrapped rule's answer."""
-        return self._keeps(candidate) or self._sharing.admit(candidate, turn)
+        return self._find_refusal(candidate) or self._sharing.find_refusal(candidate, turn)
 
-    def remember(self, state: RememberedState) -> RememberedState:
+    def updated_state(self, state: RememberedState) -> RememberedState:
         """Return what the wrapped rule remembers."""
-        return self._sharing.remember(state)
+        return self._sharing.updated_state(state)
 
-    def _keeps(self, candidate: Candidate) -> PolicyRefusal | None:
+    def _find_refusal(self, candidate: Candidate) -> PolicyRefusal | None:
         """Return a refusal if the campaign's part of some hour is reached.
 
         All hours in which the candidate has runs count, but only if the first of them is not near.
         """
-        begins = self._board.bucket(candidate)
+        begins = self._board.hour_of(candidate)
         if begins < self._first or not self._board.seats_taken(candidate, candidate.k):
             return None
         if self._board.view.campaigns[candidate.campaign].level >= URGENT:
             return None
-        whose = self._whose(candidate.campaign)
+        whose = self._holder_of(candidate.campaign)
         if whose is None:
             return None
         reserved_for, last = self._board.reserved_for, candidate.spans[-1][0]
@@ -123,15 +123,15 @@ class AheadSharing:
             # First the part of this hour, then that of all hours up to it: uncut runs of earlier
             # hours may have taken more than their part.
             if hour <= last and held_here >= part_here:
-                return self._no(whose, (held_here, part_here), (hour, hour), begins)
+                return self._refusal(whose, (held_here, part_here), (hour, hour), begins)
             if held >= part:
-                return self._no(whose, (held, part), (self._first, hour), begins)
+                return self._refusal(whose, (held, part), (self._first, hour), begins)
         return None
 
-    def _whose(self, campaign: str) -> str | None:
+    def _holder_of(self, campaign: str) -> str | None:
         return campaign if self._groups is None else self._groups.get(campaign)
 
-    def returned(self, candidates: Sequence[Candidate]) -> Mapping[str, PolicyRefusal]:
+    def seats_to_return(self, candidates: Sequence[Candidate]) -> Mapping[str, PolicyRefusal]:
         """Return the seats to give back to these candidates, if they are below their part.
 
         Seats are named by their ordinary tasks. They belong to campaigns that hold more than their
@@ -143,12 +143,12 @@ class AheadSharing:
         returned, returned_by_hour = Counter[str](), Counter[tuple[str, int]]()
         refusals: dict[str, PolicyRefusal] = {}
         for candidate in candidates:
-            begins = self._board.bucket(candidate)
-            if begins < self._first or self._keeps(candidate) is not None:
+            begins = self._board.hour_of(candidate)
+            if begins < self._first or self._find_refusal(candidate) is not None:
                 continue
             missing = self._board.seats_taken(candidate, candidate.k)
             usable = frozenset(candidate.nodes)
-            above = self._above(begins)
+            above = self._excess_by_holder(begins)
             for seat in self._seats_in(begins):
                 whose = seat.whose
                 if missing <= 0:
@@ -170,7 +170,7 @@ class AheadSharing:
                 missing -= seat.amounts[begins]
         return refusals
 
-    def _above(self, begins: int) -> Mapping[str, int]:
+    def _excess_by_holder(self, begins: int) -> Mapping[str, int]:
         """Return by how much each holder exceeds its part of all hours ahead (seat-µs).
 
         The sum runs up to ``begins`` or the later hour with the largest excess, since nobody needs
@@ -195,7 +195,9 @@ class AheadSharing:
         seats = self._seats_by_hour.get(hour)
         if seats is None:
             candidates = (
-                it for it in self._seats if it.amounts[hour] and self._above(hour).get(it.whose)
+                it
+                for it in self._seats
+                if it.amounts[hour] and self._excess_by_holder(hour).get(it.whose)
             )
             seats = sorted(candidates, key=lambda it: min(it.amounts) != hour)
             self._seats_by_hour[hour] = seats
@@ -210,19 +212,19 @@ class AheadSharing:
                 runs[run.task].append(run)
         seats: list[_Seat] = []
         for task, runs_of_task in runs.items():
-            whose = self._whose(runs_of_task[0].campaign) if runs_of_task else None
+            whose = self._holder_of(runs_of_task[0].campaign) if runs_of_task else None
             if whose is None:
                 continue
             amounts = Counter[int]()
             for run in runs_of_task:
                 time = (run.end - run.start) * len(run.nodes)
                 hour = run.start // BUCKET * BUCKET
-                amounts[hour] += self._board.weighed(run.scheduling_class, time)
+                amounts[hour] += self._board.seat_time(run.scheduling_class, time)
             nodes = frozenset(chain(*(it.nodes for it in runs_of_task)))
             seats.append(_Seat(task, whose, amounts, amounts.total(), nodes))
         return seats
 
-    def _no(
+    def _refusal(
         self, whose: str, figures: tuple[int, int], hours: tuple[int, int], begins: int
     ) -> PolicyRefusal:
         released_at = begins - (self._first - self._board.view.now // BUCKET * BUCKET) + BUCKET

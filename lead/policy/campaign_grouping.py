@@ -38,7 +38,7 @@ class CampaignLines:
             weights = {str(it.level): it.level for it in campaigns.values()}
         else:
             parents = {name: it.parent for name, it in campaigns.items()}
-            top_and_part = aggregation.inherited(at_work, parents, weights)
+            top_and_part = aggregation.top_and_part(at_work, parents, weights)
             tops = {name: top for name, (top, _) in top_and_part.items()}
             self._parts = {name: part for name, (_, part) in top_and_part.items()}
         members: dict[str, set[str]] = {}
@@ -49,7 +49,7 @@ class CampaignLines:
             for top, names in members.items()
         ]
 
-    def weighted(self, stakes: Iterable[CampaignStake]) -> list[CampaignStake]:
+    def with_group_weights(self, stakes: Iterable[CampaignStake]) -> list[CampaignStake]:
         """Return the same stakes, each with its weight within its group."""
         if not self.groups:
             return list(stakes)

@@ -28,24 +28,24 @@ class EpisodeOrder(Protocol):
     def take(self) -> Candidate | None:
         """Return the next candidate to consider, each once; None at the end."""
 
-    def started(self, candidate: Candidate) -> None:
+    def record_start(self, candidate: Candidate) -> None:
         """Record that the candidate was placed."""
 
-    def stuck(self, candidate: Candidate) -> None:
+    def record_stuck(self, candidate: Candidate) -> None:
         """Record that the candidate was not placed."""
 
-    def held(self) -> Mapping[str, PolicyRefusal]:
+    def reasons_to_wait(self) -> Mapping[str, PolicyRefusal]:
         """Return, by task, why it was never considered: it has to wait for others."""
 
-    def remember(self, state: RememberedState) -> RememberedState:
-        """Return the state with this axis's additions."""
+    def updated_state(self, state: RememberedState) -> RememberedState:
+        """Return the state with what this axis remembers until the next episode."""
 
 
 class Order(Protocol):
     """Axis 1: the order in which candidates are considered and get a worker."""
 
-    def begin(self, board: Board, serving: Sequence[str]) -> EpisodeOrder:
-        """Start an episode; ``serving`` is the order in which the share axis serves campaigns."""
+    def for_episode(self, board: Board, serving: Sequence[str]) -> EpisodeOrder:
+        """Return the order for one episode; ``serving`` are the campaigns as they are served."""
 
 
 class EpisodeShare(Protocol):
@@ -55,44 +55,46 @@ class EpisodeShare(Protocol):
     def serving(self) -> Sequence[str]:
         """Return the campaigns in the order in which they are served."""
 
-    def admit(self, candidate: Candidate, turn: AllocationRound) -> PolicyRefusal | None:
+    def find_refusal(self, candidate: Candidate, turn: AllocationRound) -> PolicyRefusal | None:
         """Return a refusal if its campaign has no seats left in the candidate's hour."""
 
-    def returned(self, candidates: Sequence[Candidate]) -> Mapping[str, PolicyRefusal]:
+    def seats_to_return(self, candidates: Sequence[Candidate]) -> Mapping[str, PolicyRefusal]:
         """Return, by task, the runs to give back for candidates that found no time, and why."""
 
-    def remember(self, state: RememberedState) -> RememberedState:
-        """Return the state with this axis's additions."""
+    def updated_state(self, state: RememberedState) -> RememberedState:
+        """Return the state with what this axis remembers until the next episode."""
 
 
 class Share(Protocol):
     """Axis 2: how many seats each campaign may add."""
 
-    def begin(self, board: Board) -> EpisodeShare:
-        """Start an episode."""
+    def for_episode(self, board: Board) -> EpisodeShare:
+        """Return this rule with the figures of one episode."""
 
 
 class EpisodeSelect(Protocol):
     """Axis 3 during one episode."""
 
-    def rank(self, candidate: Candidate, nodes: Sequence[NodeView]) -> Sequence[NodeView]:
+    def ranking(self, candidate: Candidate, nodes: Sequence[NodeView]) -> Sequence[NodeView]:
         """Return the suitable ones of these nodes, the best first."""
 
-    def usual(self, candidate: Candidate, nodes: Sequence[NodeView]) -> frozenset[str]:
+    def nodes_worth_waiting_for(
+        self, candidate: Candidate, nodes: Sequence[NodeView]
+    ) -> frozenset[str]:
         """Return the nodes that are worth waiting for."""
 
 
 class Select(Protocol):
     """Axis 3: which k nodes take part."""
 
-    def begin(self, board: Board) -> EpisodeSelect:
-        """Start an episode."""
+    def for_episode(self, board: Board) -> EpisodeSelect:
+        """Return this rule with the figures of one episode."""
 
 
 class EpisodePreempt(Protocol):
     """Axis 4 during one episode."""
 
-    def displacing(
+    def find_displaceable(
         self, candidate: Candidate, nodes: Sequence[str]
     ) -> Displacing | PolicyRefusal | None:
         """Return what the candidate may displace on these nodes; None if nothing, as by default."""
@@ -101,53 +103,55 @@ class EpisodePreempt(Protocol):
 class Preempt(Protocol):
     """Axis 4: which runs may be displaced."""
 
-    def begin(self, board: Board) -> EpisodePreempt:
-        """Start an episode."""
+    def for_episode(self, board: Board) -> EpisodePreempt:
+        """Return this rule with the figures of one episode."""
 
 
 class EpisodeThrottle(Protocol):
     """Axis 5 during one episode."""
 
-    def considered(self, candidates: Sequence[Candidate]) -> Mapping[str, PolicyRefusal]:
+    def find_excluded(self, candidates: Sequence[Candidate]) -> Mapping[str, PolicyRefusal]:
         """Return, by task, why it is not considered; candidates come in order of priority."""
 
-    def admit(self, candidate: Candidate, turn: AllocationRound) -> PolicyRefusal | None:
+    def find_refusal(self, candidate: Candidate, turn: AllocationRound) -> PolicyRefusal | None:
         """Return a refusal if it exceeds a limit; the last round heeds the hard ones only."""
 
-    def full(self, candidate: Candidate, turn: AllocationRound) -> Sequence[FullTime]:
+    def full_times(self, candidate: Candidate, turn: AllocationRound) -> Sequence[FullTime]:
         """Return the time in which no run of it may take place because of limits."""
 
-    def placed(self, candidate: Candidate, run: PostedRun) -> None:
+    def record_run(self, candidate: Candidate, run: PostedRun) -> None:
         """Record that a run of the candidate was posted."""
 
-    def remember(self, state: RememberedState) -> RememberedState:
-        """Return the state with this axis's additions."""
+    def updated_state(self, state: RememberedState) -> RememberedState:
+        """Return the state with what this axis remembers until the next episode."""
 
 
 class Throttle(Protocol):
     """Axis 5: what is refused although there is room."""
 
-    def begin(self, board: Board) -> EpisodeThrottle:
-        """Start an episode."""
+    def for_episode(self, board: Board) -> EpisodeThrottle:
+        """Return this rule with the figures of one episode."""
 
 
 class EpisodeFill(Protocol):
     """Axis 6 during one episode."""
 
-    def protect(self, blocked: Candidate, passes: int) -> ReservationView | None:
+    def reserve_slot(self, blocked: Candidate, passes: int) -> ReservationView | None:
         """Reserve time for a blocked candidate, which others passed ``passes`` times."""
 
-    def keeps_from(self, candidate: Candidate, nodes: Sequence[str]) -> Mapping[str, PolicyRefusal]:
+    def slot_refusals(
+        self, candidate: Candidate, nodes: Sequence[str]
+    ) -> Mapping[str, PolicyRefusal]:
         """Return, by node, why it is reserved for others throughout the candidate's window."""
 
-    def started(self, candidate: Candidate) -> None:
+    def record_start(self, candidate: Candidate) -> None:
         """Record that a run of the candidate was posted."""
 
     def slots(self) -> Sequence[ReservationView]:
         """Return all reservations made so far."""
 
-    def remember(self, state: RememberedState) -> RememberedState:
-        """Return the state with this axis's additions."""
+    def updated_state(self, state: RememberedState) -> RememberedState:
+        """Return the state with what this axis remembers until the next episode."""
 
 
 class Fill(Protocol):
@@ -157,33 +161,33 @@ class Fill(Protocol):
     def awaits_outcomes(self) -> bool:
         """Return whether reservations depend on the outcome of earlier candidates."""
 
-    def begin(self, board: Board) -> EpisodeFill:
-        """Start an episode."""
+    def for_episode(self, board: Board) -> EpisodeFill:
+        """Return this rule with the figures of one episode."""
 
 
 class EpisodeFeasible(Protocol):
     """Axis 7 during one episode."""
 
-    def check(self, candidate: Candidate) -> PolicyRefusal | None:
+    def find_refusal(self, candidate: Candidate) -> PolicyRefusal | None:
         """Return a refusal if the candidate cannot run at all now."""
 
-    def usable(self, candidate: Candidate, nodes: Sequence[NodeView]) -> Sequence[NodeView]:
+    def nodes_to_ask(self, candidate: Candidate, nodes: Sequence[NodeView]) -> Sequence[NodeView]:
         """Return the ones of these nodes that may be asked."""
 
-    def why_not(self, candidate: Candidate, node: NodeView) -> PolicyRefusal | None:
+    def find_node_refusal(self, candidate: Candidate, node: NodeView) -> PolicyRefusal | None:
         """Return a refusal if the node must not be asked, else None."""
 
-    def answered(
+    def record_answers(
         self, ask: Ask, gave: Collection[str], refused: Collection[str], *, placed: bool
     ) -> None:
         """Record which nodes offered time or refused, and whether a run was placed."""
 
-    def remember(self, state: RememberedState) -> RememberedState:
-        """Return the state with this axis's additions."""
+    def updated_state(self, state: RememberedState) -> RememberedState:
+        """Return the state with what this axis remembers until the next episode."""
 
 
 class Feasible(Protocol):
     """Axis 7: whether a candidate can run at all, and which nodes not to ask."""
 
-    def begin(self, board: Board, rng: random.Random) -> EpisodeFeasible:
-        """Start an episode."""
+    def for_episode(self, board: Board, rng: random.Random) -> EpisodeFeasible:
+        """Return this rule with the figures of one episode."""

@@ -29,7 +29,7 @@ class Division:
     parts: int
     total: int
 
-    def exact(self) -> dict[str, Fraction]:
+    def exact_shares(self) -> dict[str, Fraction]:
         """Return every member's exact share."""
         shares = {name: Fraction(amount) for name, amount in self.limited.items()}
         whole_parts = self.total * self.parts
@@ -37,7 +37,7 @@ class Division:
             shares[name] = Fraction(self.rest * weight, whole_parts) if self.total else Fraction(0)
         return shares
 
-    def rounded_up(self, unit: int = 1) -> dict[str, int]:
+    def rounded_shares(self, unit: int = 1) -> dict[str, int]:
         """Return every member's share; unlimited ones are rounded up to multiples of ``unit``."""
         shares = dict(self.limited)
         if not self.total:
@@ -52,7 +52,7 @@ def divide(
     amount: Exact, weights: Mapping[str, Exact], demand: Mapping[str, int | None]
 ) -> Division:
     """Divide among all that have a weight; a demand of None, or a missing one, is unlimited."""
-    open_weights = dict(zip(weights, whole(weights.values()), strict=True))
+    open_weights = dict(zip(weights, whole_weights(weights.values()), strict=True))
     total, rest, parts = sum(open_weights.values()), amount.numerator, amount.denominator
     limited: dict[str, int] = {}
     wanted = {name: most for name in weights if (most := demand.get(name)) is not None}
@@ -73,7 +73,7 @@ def divide(
     return Division(limited, open_weights, rest, parts, total)
 
 
-def whole(weights: Iterable[Exact]) -> list[int]:
+def whole_weights(weights: Iterable[Exact]) -> list[int]:
     """Return the same proportions in whole numbers."""
     exact = list(weights)
     scale = lcm(*(weight.denominator for weight in exact))

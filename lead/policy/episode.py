@@ -1,14 +1,15 @@
 """One round over a pool's due tasks, which combines the seven axes. Pure.
 
 An episode decides which candidate is next, and its driver finds out whether there is time: that
-takes messages, and an episode sends none. The driver calls :meth:`Episode.next` for a run to place
-and answers with :meth:`Episode.placed` or :meth:`Episode.refused`, until nothing is left::
+takes messages, and an episode sends none. The driver calls :meth:`Episode.next_ask` for a run to
+place and answers with :meth:`Episode.record_placement` or :meth:`Episode.record_refusal`, until
+nothing is left::
 
     episode = Episode(view, configured("campaign-default"), rng)
-    while (ask := episode.next()) or episode.open:
+    while (ask := episode.next_ask()) or episode.unanswered:
         ...
 
-Several runs may be open at once, as far as the policies allow: ``next`` returns None while the
+Several runs may be open at once, as far as the policies allow: ``next_ask`` returns None while the
 answer for an open one is needed first; None with none open is the end. Open runs count as placed
 until they are refused.
 """
@@ -22,7 +23,7 @@ from dataclasses import replace
 from itertools import chain, islice, takewhile, zip_longest
 
 from lead.policy.axes.feasible import LACKS_NODES, TOO_FEW
-from lead.policy.axes.order import in_turns
+from lead.policy.axes.order import forecast_in_turns
 from lead.policy.episode_figures import Board
 from lead.policy.order.expected_misses import expected_misses
 from lead.policy.placement_requests import AllocationRound, Ask, Displacing, EpisodeOutcome
@@ -76,14 +77,14 @@ class Episode:
         self._awaiting: dict[str, PolicyRefusal] = {}
         # Feasibility comes first: shares and limits are computed from the feasible candidates. The
         # order comes last: it needs the sequence in which the shares serve campaigns.
-        self._judge = policy.feasible.begin(board, rng)
-        board.candidates = list(self._fit(view.candidates, policy))
-        self._sharing = policy.share.begin(board)
-        self._throttle = policy.throttle.begin(board)
-        self._selecting = policy.select.begin(board)
-        self._preempting = policy.preempt.begin(board)
-        self._filling = policy.fill.begin(board)
-        self._ordering = policy.order.begin(board, self._sharing.serving)
+        self._judge = policy.feasible.for_episode(board, rng)
+        board.candidates = list(self._fitting_candidates(view.candidates, policy))
+        self._sharing = policy.share.for_episode(board)
+        self._throttle = policy.throttle.for_episode(board)
+        self._selecting = policy.select.for_episode(board)
+        self._preempting = policy.preempt.for_episode(board)
+        self._filling = policy.fill.for_episode(board)
+        self._ordering = policy.order.for_episode(board, self._sharing.serving)
         self._awaits_outcomes = self._ordering.awaits_outcomes or policy.fill.awaits_outcomes
         self._coming = self._rounds()
         self._later: dict[str, Candidate] = {}
@@ -97,11 +98,11 @@ class Episode:
         self._reached = 0
         self._open: dict[int, tuple[Ask, PolicyRefusal | None]] = {}
 
-    def _fit(
+    def _fitting_candidates(
         self, candidates: Sequence[Candidate], policy: PolicyComposition
     ) -> Iterator[Candidate]:
         """Yield what may run, and what others wait for although some of its nodes are away."""
-        check = self._judge.check
+        check = self._judge.find_refusal
         for candidate in candidates:
             refusal = check(candidate)
             if refusal is None:
@@ -119,7 +120,7 @@ class Episode:
         return sum(node.up or node.awaited for node in known) >= candidate.least
 
     @property
-    def open(self) -> Collection[int]:
+    def unanswered(self) -> Collection[int]:
         """Return the numbers of the runs that await an answer."""
         return self._open.keys()
 
@@ -128,7 +129,7 @@ class Episode:
         """Return the names of the slots that are reserved for blocked candidates so far."""
         return [slot.name for slot in self._filling.slots()]
 
-    def next(self) -> Ask | None:
+    def next_ask(self) -> Ask | None:
         """Return the next run to place; None at the end, or while an open one must be answered."""
         if self._open and self._awaits_outcomes:
             return None
@@ -139,7 +140,7 @@ class Episode:
             ask = self._prepare(*coming)
             if ask is not None:
                 self._workers -= 1
-                self._board.ask(ask.candidate)
+                self._board.add_demand(ask.candidate)
                 return ask
         return None
 
@@ -149,7 +150,7 @@ class Episode:
         Those above a soft limit come last: others want the nodes as long as they may have one. If
         one that was stuck starts in a later round, the order goes on with those it held back.
         """
-        refusals, coming = self._considered()
+        refusals, coming = self._candidates_in_order()
         first = next(coming, None)
         while first is not None:
             for candidate in chain([first], coming):
@@ -158,15 +159,15 @@ class Episode:
                 if refusal is None:
                     yield AllocationRound.FIRST, candidate
                 else:
-                    self._turn_down(candidate, refusal)
+                    self._record_reasons(candidate, refusal)
             for turn in (AllocationRound.SECOND, AllocationRound.THIRD):
-                for candidate in self._in_turn(list(self._later.values())):
+                for candidate in self._in_turn_by_campaign(list(self._later.values())):
                     del self._later[candidate.task]
                     yield turn, candidate
             first = self._ordering.take()
             coming = iter(self._ordering.take, None)
 
-    def _in_turn(self, candidates: Sequence[Candidate]) -> Iterator[Candidate]:
+    def _in_turn_by_campaign(self, candidates: Sequence[Candidate]) -> Iterator[Candidate]:
         """Yield one candidate of each campaign after the other, as campaigns are served."""
         by_campaign: dict[str, list[Candidate]] = {}
         for candidate in candidates:
@@ -176,26 +177,26 @@ class Episode:
         for row in zip_longest(*queues):
             yield from filter(None, row)
 
-    def _considered(self) -> tuple[Mapping[str, PolicyRefusal], Iterator[Candidate]]:
+    def _candidates_in_order(self) -> tuple[Mapping[str, PolicyRefusal], Iterator[Candidate]]:
         """Return whom a limit on candidates excludes, and why; and all candidates in order."""
         if self._ordering.awaits_outcomes:
-            refusals = self._throttle.considered(self._board.candidates)
+            refusals = self._throttle.find_excluded(self._board.candidates)
             return refusals, iter(self._ordering.take, None)
         ordered = list(iter(self._ordering.take, None))
-        return self._throttle.considered(ordered), iter(ordered)
+        return self._throttle.find_excluded(ordered), iter(ordered)
 
-    def _turn_down(self, candidate: Candidate, *refusals: PolicyRefusal) -> None:
+    def _record_reasons(self, candidate: Candidate, *refusals: PolicyRefusal) -> None:
         self._refused[candidate.task] = refusals
-        self._ordering.stuck(candidate)
+        self._ordering.record_stuck(candidate)
 
     def _prepare(self, turn: AllocationRound, whole: Candidate) -> Ask | None:
         if whole.task in self._awaiting:
-            self._turn_down(whole, self._awaiting[whole.task])
+            self._record_reasons(whole, self._awaiting[whole.task])
             self._is_blocked(whole)
             return None
         candidate, refusal, fewer = self._within_limits(whole, turn)
         if refusal is None and not candidate.named:
-            refusal = self._sharing.admit(candidate, turn)
+            refusal = self._sharing.find_refusal(candidate, turn)
         if refusal is not None:
             if turn is AllocationRound.FIRST or (
                 turn is AllocationRound.SECOND and refusal.axis is Axis.THROTTLE
@@ -203,18 +204,18 @@ class Episode:
                 self._later[candidate.task] = whole
             elif refusal.axis is Axis.SHARE:
                 self._without.append(candidate)
-            self._turn_down(candidate, refusal)
+            self._record_reasons(candidate, refusal)
             return None
-        chosen, refusals = self._nodes(candidate)
+        chosen, refusals = self._nodes_to_ask(candidate)
         if len(chosen) < candidate.least:
-            self._turn_down(candidate, *refusals)
+            self._record_reasons(candidate, *refusals)
             return None
         if candidate.blocked and candidate.task not in self._view.state.held:
-            self._turn_down(candidate, NOT_TRIED.refuse(task=candidate.task))
+            self._record_reasons(candidate, NOT_TRIED.refuse(task=candidate.task))
             self._is_blocked(candidate)
             return None
         names = tuple(node.name for node in chosen)
-        displacing = self._preempting.displacing(candidate, names)
+        displacing = self._preempting.find_displaceable(candidate, names)
         no_displacement = displacing if isinstance(displacing, PolicyRefusal) else None
         ask = Ask(
             number=self._view.workers - self._workers,
@@ -223,12 +224,12 @@ class Episode:
             nodes=names,
             wanted=len(names) if candidate.named else min(candidate.k, len(names)),
             least=candidate.least,
-            avoid=self._avoid(candidate, names),
-            full=self._throttle.full(candidate, turn),
-            usual=self._selecting.usual(candidate, chosen),
+            avoid=self._slots_to_avoid(candidate, names),
+            full=self._throttle.full_times(candidate, turn),
+            usual=self._selecting.nodes_worth_waiting_for(candidate, chosen),
             patience=candidate.affinity_wait,
             displacing=displacing if isinstance(displacing, Displacing) else None,
-            left_out=self._left_out(candidate),
+            left_out=self._nodes_left_out(candidate),
             fewer=fewer,
         )
         self._open[ask.number] = ask, no_displacement
@@ -242,53 +243,55 @@ class Episode:
         Also why it may have no more than that, if they permit fewer than it wants. Where only a
         soft limit permits fewer, it has all of them in a later round, or none.
         """
-        refusal = self._throttle.admit(candidate, turn)
+        refusal = self._throttle.find_refusal(candidate, turn)
         if refusal is None or candidate.least == candidate.k:
             return candidate, refusal, None
 
-        def beyond(k: int) -> PolicyRefusal | None:
-            return self._throttle.admit(replace(candidate, k=k), AllocationRound.THIRD)
+        def refusal_of(k: int) -> PolicyRefusal | None:
+            return self._throttle.find_refusal(replace(candidate, k=k), AllocationRound.THIRD)
 
-        limit = beyond(candidate.k)
-        few = takewhile(lambda k: beyond(k) is None, range(candidate.least, candidate.k))
+        limit = refusal_of(candidate.k)
+        few = takewhile(lambda k: refusal_of(k) is None, range(candidate.least, candidate.k))
         most = max(few, default=0)
         some = replace(candidate, k=most)
-        if limit is None or not most or self._throttle.admit(some, turn) is not None:
+        if limit is None or not most or self._throttle.find_refusal(some, turn) is not None:
             return candidate, refusal, None
         return some, None, limit
 
-    def _nodes(self, candidate: Candidate) -> tuple[Sequence[NodeView], Sequence[PolicyRefusal]]:
+    def _nodes_to_ask(
+        self, candidate: Candidate
+    ) -> tuple[Sequence[NodeView], Sequence[PolicyRefusal]]:
         """Return the nodes to ask, the best first; or none, and why there are too few."""
-        present = self._board.usable(candidate.nodes)
-        usable = self._judge.usable(candidate, present)
-        reserved = self._filling.keeps_from(candidate, [node.name for node in usable])
+        present = self._board.usable_nodes(candidate.nodes)
+        usable = self._judge.nodes_to_ask(candidate, present)
+        reserved = self._filling.slot_refusals(candidate, [node.name for node in usable])
         if reserved:
             usable = [node for node in usable if node.name not in reserved]
         if len(usable) < candidate.least:
-            unsuitable = (self._judge.why_not(candidate, node) for node in present)
+            unsuitable = (self._judge.find_node_refusal(candidate, node) for node in present)
             return [], [
                 *(refusal for refusal in unsuitable if refusal is not None),
                 *reserved.values(),
             ]
         if candidate.named:
             return usable, []
-        ranked = self._selecting.rank(candidate, usable)
+        ranked = self._selecting.ranking(candidate, usable)
         most = candidate.k + candidate.spare
         if candidate.spread:
             in_order = list(self._with_room_first(candidate, ranked))
-            chosen, refusals = _spread(candidate, in_order, most)
-            left_out = self._left_out(candidate).values() if refusals else ()
+            chosen, refusals = _nodes_within_spread(candidate, in_order, most)
+            left_out = self._nodes_left_out(candidate).values() if refusals else ()
             return chosen, [*refusals, *left_out]
         return list(islice(self._with_room_first(candidate, ranked), most)), []
 
-    def _left_out(self, candidate: Candidate) -> dict[str, PolicyRefusal]:
+    def _nodes_left_out(self, candidate: Candidate) -> dict[str, PolicyRefusal]:
         """Return the nodes that must not be asked, and why."""
-        present = self._board.usable(candidate.nodes)
-        usable = {node.name for node in self._judge.usable(candidate, present)}
-        left_out = dict(self._filling.keeps_from(candidate, list(usable)))
+        present = self._board.usable_nodes(candidate.nodes)
+        usable = {node.name for node in self._judge.nodes_to_ask(candidate, present)}
+        left_out = dict(self._filling.slot_refusals(candidate, list(usable)))
         for node in present:
             if node.name not in usable:
-                refusal = self._judge.why_not(candidate, node)
+                refusal = self._judge.find_node_refusal(candidate, node)
                 if refusal is not None:
                     left_out[node.name] = refusal
         return left_out
@@ -305,7 +308,7 @@ class Episode:
                 full.append(node)
         yield from full
 
-    def _avoid(
+    def _slots_to_avoid(
         self, candidate: Candidate, names: Sequence[str]
     ) -> dict[str, list[ReservationView]]:
         kept: dict[str, list[ReservationView]] = {}
@@ -318,7 +321,7 @@ class Episode:
                     kept.setdefault(name, []).append(slot)
         return kept
 
-    def placed(
+    def record_placement(
         self,
         ask: Ask,
         run: PostedRun,
@@ -332,16 +335,16 @@ class Episode:
         """
         del self._open[ask.number]
         candidate = ask.candidate
-        self._board.answer(candidate, len(run.nodes))
+        self._board.settle_demand(candidate, len(run.nodes))
         self._given[candidate.task] += len(run.nodes)
         known = spans or ((run.start, run.end),)
         for start, end in (*known, *(it for it in candidate.runs[1:] if it[0] > known[-1][0])):
             each = replace(run, start=start, end=end)
-            self._board.place(each)
-            self._throttle.placed(candidate, each)
-        self._ordering.started(candidate)
-        self._filling.started(candidate)
-        self._judge.answered(ask, run.nodes, refused, placed=True)
+            self._board.record_run(each)
+            self._throttle.record_run(candidate, each)
+        self._ordering.record_start(candidate)
+        self._filling.record_start(candidate)
+        self._judge.record_answers(ask, run.nodes, refused, placed=True)
         self._refused.pop(candidate.task, None)
         if ask.fewer is not None:
             self._refused[candidate.task] = (ask.fewer,)
@@ -351,7 +354,7 @@ class Episode:
         for task in self._blocked:
             self._passes[task] = self._passes.get(task, 0) + 1
 
-    def refused(
+    def record_refusal(
         self,
         ask: Ask,
         refused: Collection[str] = (),
@@ -360,27 +363,27 @@ class Episode:
         """Record that nothing was placed; some nodes ``refused`` the question."""
         _, no_displacement = self._open.pop(ask.number)
         candidate = ask.candidate
-        self._board.answer(candidate, 0)
-        self._judge.answered(ask, (), refused, placed=False)
+        self._board.settle_demand(candidate, 0)
+        self._judge.record_answers(ask, (), refused, placed=False)
         together = candidate.named or candidate.together
         rule = NO_COMMON_TIME if together and ask.least > 1 else NO_TIME
         decisive = because or rule.refuse(
             task=candidate.task, wanted=ask.least, asked=len(ask.nodes)
         )
-        deferral = self._judge.check(candidate)
+        deferral = self._judge.find_refusal(candidate)
         if deferral is not None:  # until then, no other reason can be decisive
             decisive = replace(decisive, until=deferral.until)
-        self._turn_down(candidate, *filter(None, (decisive, no_displacement, deferral)))
+        self._record_reasons(candidate, *filter(None, (decisive, no_displacement, deferral)))
         self._is_blocked(candidate)
         self._without.append(candidate)
 
     def _is_blocked(self, candidate: Candidate) -> None:
-        self._filling.protect(candidate, self._passes.get(candidate.task, 0))
+        self._filling.reserve_slot(candidate, self._passes.get(candidate.task, 0))
         self._blocked.append(candidate.task)
 
     def outcome(self) -> EpisodeOutcome:
         """Return the result; call it when nothing is open any more."""
-        blocked = self._ordering.held()
+        blocked = self._ordering.reasons_to_wait()
         self._refused.update((task, (refusal,)) for task, refusal in blocked.items())
         considered = len(self._board.candidates) - len(blocked)
         # Without a worker for its last try, a candidate was not tried to the end: its refusal of
@@ -393,8 +396,8 @@ class Episode:
             },
             unreached=considered - self._reached + len(untried),
             reservations=list(self._filling.slots()),
-            state=self._state(),
-            returned=self._sharing.returned(self._without),
+            state=self._remembered_state(),
+            returned=self._sharing.seats_to_return(self._without),
         )
 
     def expected_misses(
@@ -412,12 +415,12 @@ class Episode:
         if half_life is None:
             return {}
         left = [
-            replace(it, k=wanted, nodes=[node.name for node in board.usable(it.nodes)])
+            replace(it, k=wanted, nodes=[node.name for node in board.usable_nodes(it.nodes)])
             for it in self._view.candidates
             if (wanted := it.k - self._given[it.task]) > 0 and self._may_run(it)
         ]
         return expected_misses(
-            left, without_time, lambda some: in_turns(board, some, half_life, busy)
+            left, without_time, lambda some: forecast_in_turns(board, some, half_life, busy)
         )
 
     def misses_without_nodes(self, candidate: Candidate) -> Sequence[int]:
@@ -429,17 +432,17 @@ class Episode:
 
     def _may_run(self, candidate: Candidate) -> bool:
         """Return whether nothing but lack of nodes or of time keeps a candidate from running."""
-        refusal = self._judge.check(candidate)
+        refusal = self._judge.find_refusal(candidate)
         return refusal is None or refusal.rule in LACKS_NODES
 
-    def _state(self) -> RememberedState:
+    def _remembered_state(self) -> RememberedState:
         state = replace(self._view.state, passes=self._passes, measured=self._measured)
         for axis in (self._ordering, self._sharing, self._throttle, self._filling, self._judge):
-            state = axis.remember(state)
+            state = axis.updated_state(state)
         return state
 
 
-def _spread(
+def _nodes_within_spread(
     candidate: Candidate, ranked: Sequence[NodeView], most: int
 ) -> tuple[Sequence[NodeView], Sequence[PolicyRefusal]]:
     """Return the best nodes that keep each attribute value within its limit."""

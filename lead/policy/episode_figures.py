@@ -12,7 +12,7 @@ from functools import cached_property
 from itertools import accumulate, chain
 
 from lead.policy.seats import CampaignStake
-from lead.policy.timetable import booked, has_gap
+from lead.policy.timetable import has_gap, timetables_by_class
 from lead.policy.view import (
     BUCKET,
     SUSPENDED,
@@ -49,7 +49,7 @@ class Board:
         self._capacity: dict[int, int] = {}
         self._usable: dict[int, tuple[Sequence[str], list[NodeView]]] = {}
 
-    def usable(self, names: Sequence[str]) -> list[NodeView]:
+    def usable_nodes(self, names: Sequence[str]) -> list[NodeView]:
         """Return the named nodes that are up, computed once for each sequence of names."""
         names_and_nodes = self._usable.get(id(names))
         if names_and_nodes is None:
@@ -61,15 +61,15 @@ class Board:
             self._usable[id(names)] = names_and_nodes
         return names_and_nodes[1]
 
-    def bucket(self, candidate: Candidate) -> int:
+    def hour_of(self, candidate: Candidate) -> int:
         """Return the hour in which a candidate's seats are counted."""
         return max(candidate.next_run_at, self.view.now) // BUCKET * BUCKET
 
     def seats_taken(self, candidate: Candidate, count: int) -> int:
         """Return the seat-µs that ``count`` nodes for a candidate are charged."""
-        return self.weighed(candidate.scheduling_class, candidate.duration * count)
+        return self.seat_time(candidate.scheduling_class, candidate.duration * count)
 
-    def weighed(self, scheduling_class: SchedulingClass, time: int) -> int:
+    def seat_time(self, scheduling_class: SchedulingClass, time: int) -> int:
         """Return the seat-µs of ``time`` µs on a node.
 
         A normal run takes one lane, a background run nothing.
@@ -100,7 +100,7 @@ class Board:
         """Return what each campaign's due runs want in each hour."""
         amounts: Amounts = {}
         for candidate in self.candidates:
-            by_campaign = amounts.setdefault(self.bucket(candidate), {})
+            by_campaign = amounts.setdefault(self.hour_of(candidate), {})
             amount = self.seats_taken(candidate, candidate.k)
             by_campaign[candidate.campaign] = by_campaign.get(candidate.campaign, 0) + amount
         return amounts
@@ -110,11 +110,11 @@ class Board:
         """Return, by hour, the seat-µs on one node of the longest run that wants some of it."""
         longest: dict[tuple[int, SchedulingClass], int] = {}
         for it in self.candidates:
-            key = self.bucket(it), it.scheduling_class
+            key = self.hour_of(it), it.scheduling_class
             longest[key] = max(it.duration, longest.get(key, 0))
         grains: dict[int, int] = {}
         for (hour, kind), duration in longest.items():
-            grains[hour] = max(grains.get(hour, 0), min(BUCKET, self.weighed(kind, duration)))
+            grains[hour] = max(grains.get(hour, 0), min(BUCKET, self.seat_time(kind, duration)))
         return grains
 
     def capacity(self, hour: int) -> int:
@@ -133,7 +133,7 @@ class Board:
         """Return what is reserved in an hour where the candidate may run and is admitted."""
         if not self.view.reservations:
             return 0
-        members = {node.name for node in self.usable(candidate.nodes)}
+        members = {node.name for node in self.usable_nodes(candidate.nodes)}
         begin, end = max(hour, candidate.next_run_at), min(hour + BUCKET, candidate.over_at)
         return sum(
             (min(it.end, hour + BUCKET) - max(it.start, hour)) * len(members.intersection(it.nodes))
@@ -172,46 +172,46 @@ class Board:
         ahead = max((it.next_run_at for it in self.candidates), default=0)
         return ahead // BUCKET * BUCKET + BUCKET if ahead > self.view.now else self.view.now
 
-    def ask(self, candidate: Candidate) -> None:
+    def add_demand(self, candidate: Candidate) -> None:
         """Count all that a candidate wants for its campaign until its outcome is known."""
         self.asked[candidate.task] = candidate
-        self._take(candidate, candidate.k)
+        self._charge(candidate, candidate.k)
 
-    def answer(self, candidate: Candidate, count: int) -> None:
+    def settle_demand(self, candidate: Candidate, count: int) -> None:
         """Replace what the candidate wanted by the ``count`` nodes that it got."""
         del self.asked[candidate.task]
-        self._take(candidate, count - candidate.k)
+        self._charge(candidate, count - candidate.k)
 
-    def _take(self, candidate: Candidate, count: int) -> None:
+    def _charge(self, candidate: Candidate, count: int) -> None:
         """Charge a candidate's campaign for ``count`` nodes (negative: give them back).
 
         The amount counts in the candidate's hour, and in the later ones in which it has runs.
         """
-        first = self.bucket(candidate)
+        first = self.hour_of(candidate)
         amounts = {first: self.seats_taken(candidate, count)}
         for start, end in candidate.runs:
             if (hour := start // BUCKET * BUCKET) > first:
-                amount = self.weighed(candidate.scheduling_class, (end - start) * count)
+                amount = self.seat_time(candidate.scheduling_class, (end - start) * count)
                 amounts[hour] = amounts.get(hour, 0) + amount
         for hour, amount in amounts.items():
             by_campaign = self.allocated.setdefault(hour, {})
             by_campaign[candidate.campaign] = by_campaign.get(candidate.campaign, 0) + amount
 
     @cached_property
-    def busy(self) -> dict[int, dict[str, int]]:
+    def booked_time(self) -> dict[int, dict[str, int]]:
         """Return the booked time of each node in each hour, over all classes."""
         amounts: Amounts = {}
         for run in chain(self.view.runs, self.placed):
-            self._add_busy(amounts, run)
+            self._add_booked_time(amounts, run)
         return amounts
 
-    def _add_busy(self, amounts: Amounts, run: PostedRun) -> None:
+    def _add_booked_time(self, amounts: Amounts, run: PostedRun) -> None:
         for hour, amount in _by_hour(run.start, run.end, run.end - run.start):
             of_nodes = amounts.setdefault(hour, {})
             for name in run.nodes:
                 of_nodes[name] = of_nodes.get(name, 0) + amount
 
-    def line(self, campaign: str) -> list[str]:
+    def lineage(self, campaign: str) -> list[str]:
         """Return a campaign and all its ancestors, the campaign first."""
         campaigns, names = self.view.campaigns, []
         name: str | None = campaign
@@ -220,11 +220,11 @@ class Board:
             name = campaigns[name].parent
         return names
 
-    def with_parents(self, used: Mapping[str, Fraction]) -> dict[str, Fraction]:
+    def totals_with_descendants(self, used: Mapping[str, Fraction]) -> dict[str, Fraction]:
         """Return the usage of each campaign and all below it, from what each used itself."""
         totals: dict[str, Fraction] = {}
         for name, amount in used.items():
-            for above in self.line(name):
+            for above in self.lineage(name):
                 totals[above] = totals.get(above, Fraction(0)) + amount
         return totals
 
@@ -248,7 +248,7 @@ class Board:
     @cached_property
     def booked(self) -> dict[SchedulingClass, dict[str, list[Span]]]:
         """Return, by class, when nodes are busy with conflicting runs."""
-        return booked(chain(self.view.runs, self.placed))
+        return timetables_by_class(chain(self.view.runs, self.placed))
 
     def has_room(self, candidate: Candidate, name: str) -> bool:
         """Return whether a node has time for a candidate, as far as the lead knows."""
@@ -273,11 +273,11 @@ class Board:
                 reservations.setdefault(name, []).append(reservation)
         return reservations
 
-    def place(self, run: PostedRun) -> None:
+    def record_run(self, run: PostedRun) -> None:
         """Record a posted run."""
         self.placed.append(run)
         if "busy" in self.__dict__:
-            self._add_busy(self.busy, run)
+            self._add_booked_time(self.booked_time, run)
         if "_runs_by_hour" in self.__dict__:
             self._add_run(self._runs_by_hour, run)
         if "booked" in self.__dict__:
@@ -309,13 +309,13 @@ class Board:
             and hour == max(hours[0], run.start // BUCKET * BUCKET)
         ]
 
-    def urgent(self, span: Span) -> int:
+    def count_urgent_nodes(self, span: Span) -> int:
         """Return how many of the pool's nodes urgent campaigns have at some time in a span."""
         urgent = self._urgent_campaigns
         runs = (run for run in self.overlapping(span) if run.campaign in urgent)
-        return len({name for run in runs for name in self.of_pool(run)})
+        return len({name for run in runs for name in self.pool_nodes_of(run)})
 
-    def of_pool(self, run: PostedRun) -> list[str]:
+    def pool_nodes_of(self, run: PostedRun) -> list[str]:
         """Return the nodes of the pool on which a run is."""
         return [name for name in run.nodes if name in self.view.nodes]
 

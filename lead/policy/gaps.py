@@ -31,7 +31,7 @@ class GapAttempt(Generic[Result]):
     holder: GapEntry | None = None
 
 
-def attempt(
+def first_success(
     entries: Iterable[GapEntry], find: Callable[[str], Result | None]
 ) -> GapAttempt[Result]:
     """Return the first entry for which ``find`` succeeds, unless a stuck entry blocks it.

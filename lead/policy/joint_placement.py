@@ -15,15 +15,15 @@ from node.model.spans import Span, clip, normalise, subtract
 Free = Mapping[str, Sequence[Span]]
 
 
-def place(ask: Ask, free: Free) -> dict[str, int]:
+def starts_by_node(ask: Ask, free: Free) -> dict[str, int]:
     """Return the start on each node that takes part; empty if too few have time."""
     ranges = {name: _starts(ask, name, free[name]) for name in ask.nodes if name in free}
     ranges = {name: spans for name, spans in ranges.items() if spans}
     if len(ranges) < ask.least:
         return {}
     if ask.candidate.together or ask.candidate.named:
-        return _together(ask, ranges)
-    return _apart(ask, {name: spans[0][0] for name, spans in ranges.items()})
+        return _common_start(ask, ranges)
+    return _separate_starts(ask, {name: spans[0][0] for name, spans in ranges.items()})
 
 
 def _starts(ask: Ask, name: str, free: Sequence[Span]) -> list[Span]:
@@ -38,7 +38,7 @@ def _starts(ask: Ask, name: str, free: Sequence[Span]) -> list[Span]:
     return [(start, end - length) for start, end in inside if end - start >= length]
 
 
-def _apart(ask: Ask, first: Mapping[str, int]) -> dict[str, int]:
+def _separate_starts(ask: Ask, first: Mapping[str, int]) -> dict[str, int]:
     """Choose node by node: a usual one if it is worth waiting for, else the best of the others."""
     usual = {name: at for name, at in first.items() if name in ask.usual}
     others = {name: at for name, at in first.items() if name not in ask.usual}
@@ -59,7 +59,7 @@ def _apart(ask: Ask, first: Mapping[str, int]) -> dict[str, int]:
     return chosen if len(chosen) >= ask.least else {}
 
 
-def _together(ask: Ask, ranges: Mapping[str, Sequence[Span]]) -> dict[str, int]:
+def _common_start(ask: Ask, ranges: Mapping[str, Sequence[Span]]) -> dict[str, int]:
     """Return the earliest start that enough nodes have in common, on the best of these."""
     at, fitting = next(common_starts(ranges, ask.wanted), (0, []))
     return dict.fromkeys(fitting[: ask.wanted], at)

@@ -46,7 +46,7 @@ class PromisedSeats:
     def __init__(self, board: Board, promises: Mapping[str, promised.Promise]) -> None:
         """``promises`` has the promised seats of each group, or their part of all."""
         self._board = board
-        self._seats = len(board.usable(board.view.pool.nodes))
+        self._seats = len(board.usable_nodes(board.view.pool.nodes))
         targets = promised.targets(self._seats, promises)
         self.targets = {name: int(it) * board.lanes for name, it in targets.items()}
         self._waiting: dict[int, list[tuple[_Use, str]]] | None = None
@@ -60,7 +60,7 @@ class PromisedSeats:
 
     def lanes_of(self, candidate: Candidate) -> int:
         """Return the lanes that one run of a candidate takes on all its nodes."""
-        return self._board.weighed(candidate.scheduling_class, self._board.lanes * candidate.k)
+        return self._board.seat_time(candidate.scheduling_class, self._board.lanes * candidate.k)
 
     def is_within(self, candidate: Candidate) -> bool:
         """Return whether its group keeps within its promise at each instant of its runs."""
@@ -69,15 +69,15 @@ class PromisedSeats:
         return all(
             at.held.get(group, 0) + own <= self.targets[group]
             for span in candidate.spans
-            for at in self.at_each_instant(span)
+            for at in self.use_over_time(span)
         )
 
-    def kept_from(self, candidate: Candidate) -> PolicyRefusal | None:
+    def find_refusal(self, candidate: Candidate) -> PolicyRefusal | None:
         """Return a refusal if it would take a seat that is promised to a group which wants it."""
         group, lanes = self._board.groups[candidate.campaign], self._board.lanes
         own = self.lanes_of(candidate)
         for span in candidate.spans:
-            for at in self.at_each_instant(span, candidate):
+            for at in self.use_over_time(span, candidate):
                 held = at.held.get(group, 0)
                 left = self._seats * lanes - sum(at.held.values()) - own
                 if held + own <= self.targets[group]:
@@ -100,12 +100,15 @@ class PromisedSeats:
                     )
         return None
 
-    def at_each_instant(self, span: Span, but: Candidate | None = None) -> Iterator[SeatsAt]:
+    def use_over_time(self, span: Span, but: Candidate | None = None) -> Iterator[SeatsAt]:
         """Yield who holds and wants what in a span, whenever that changes; ``but`` wants nothing.
 
         What only waits is left out without ``but``.
         """
-        held, wanted = list(self._held(span)), [] if but is None else list(self._wanted(span, but))
+        held, wanted = (
+            list(self._held_lanes(span)),
+            [] if but is None else list(self._wanted_lanes(span, but)),
+        )
         edges = {span[0]}
         for (start, end), _, _ in (*held, *wanted):
             edges |= {it for it in (start, end) if span[0] < it < span[1]}
@@ -115,15 +118,17 @@ class PromisedSeats:
     def peaks(self, span: Span) -> dict[str, int]:
         """Return the most lanes that each group holds at some instant of a span."""
         peaks = dict.fromkeys((*self.targets, NOBODY), 0)
-        for at in self.at_each_instant(span):
+        for at in self.use_over_time(span):
             for name in peaks:
                 peaks[name] = max(peaks[name], at.held.get(name, 0))
         return peaks
 
-    def _held(self, span: Span) -> Iterator[_Use]:
+    def _held_lanes(self, span: Span) -> Iterator[_Use]:
         board = self._board
         for run in board.overlapping(span):
-            lanes = board.weighed(run.scheduling_class, board.lanes * len(board.of_pool(run)))
+            lanes = board.seat_time(
+                run.scheduling_class, board.lanes * len(board.pool_nodes_of(run))
+            )
             yield (run.start, run.end), board.groups.get(run.campaign, NOBODY), lanes
         for candidate in board.asked.values():
             group, lanes = board.groups.get(candidate.campaign, NOBODY), self.lanes_of(candidate)
@@ -131,7 +136,7 @@ class PromisedSeats:
                 if start < span[1] and span[0] < end:
                     yield (start, end), group, lanes
 
-    def _wanted(self, span: Span, but: Candidate) -> Iterator[_Use]:
+    def _wanted_lanes(self, span: Span, but: Candidate) -> Iterator[_Use]:
         board = self._board
         if self._waiting is None:
             self._waiting = self._by_hour()
@@ -160,14 +165,14 @@ class PromisedSeats:
             if group is None:
                 continue
             for start, end in it.spans:
-                if self._open_to(it, (start, end)) < it.least:
+                if self._count_open_nodes(it, (start, end)) < it.least:
                     continue
                 use = (start, end), group, self.lanes_of(it)
                 for hour in range(start // BUCKET * BUCKET, end, BUCKET):
                     waiting.setdefault(hour, []).append((use, it.task))
         return waiting
 
-    def _open_to(self, candidate: Candidate, span: Span) -> int:
+    def _count_open_nodes(self, candidate: Candidate, span: Span) -> int:
         """Return the number of its nodes that are not reserved for others in a span."""
         closed = {
             name

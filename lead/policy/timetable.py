@@ -37,7 +37,7 @@ class Placement:
     nodes: tuple[str, ...]
 
 
-def booked(runs: Iterable[PostedRun]) -> dict[SchedulingClass, dict[str, list[Span]]]:
+def timetables_by_class(runs: Iterable[PostedRun]) -> dict[SchedulingClass, dict[str, list[Span]]]:
     """Return the timetables of every class, computed once for all candidates of an episode."""
     spans: dict[SchedulingClass, dict[str, list[Span]]] = {it: {} for it in SchedulingClass}
     for run in runs:
@@ -71,7 +71,7 @@ def timetable_for(
     return busy
 
 
-def free_for(timetable: Timetable, at: int) -> dict[str, int | None]:
+def free_times(timetable: Timetable, at: int) -> dict[str, int | None]:
     """Return how long each node that is free at ``at`` stays free (µs); None has no end."""
     durations: dict[str, int | None] = {}
     for name, spans in timetable.items():
@@ -115,7 +115,9 @@ def _gaps(spans: Sequence[Span], since: int) -> Iterator[tuple[int, int | None]]
     yield free_from, None
 
 
-def earliest(timetable: Timetable, request: PlacementRequest, now: int) -> Placement | None:
+def earliest_placement(
+    timetable: Timetable, request: PlacementRequest, now: int
+) -> Placement | None:
     """Return the first time from ``now`` on at which ``k`` nodes are free for the duration.
 
     Of the nodes that are free then, those that became free last are chosen, and of these the ones
@@ -130,7 +132,7 @@ def earliest(timetable: Timetable, request: PlacementRequest, now: int) -> Place
         for begin, end in _gaps(timetable.get(name, ()), now)
         if end is None or end - begin >= request.duration
     ]
-    start = _enough(gaps, request)
+    start = _first_start(gaps, request)
     open_then = [
         (-begin, end is None, end or 0, place)
         for begin, end, place in gaps
@@ -140,7 +142,7 @@ def earliest(timetable: Timetable, request: PlacementRequest, now: int) -> Place
     return Placement(start, tuple(request.nodes[place] for *_, place in chosen))
 
 
-def _enough(gaps: Iterable[tuple[int, int | None, int]], request: PlacementRequest) -> int:
+def _first_start(gaps: Iterable[tuple[int, int | None, int]], request: PlacementRequest) -> int:
     """Return the first instant at which ``k`` gaps admit a start."""
     changes = []
     for begin, end, _ in gaps:

@@ -19,9 +19,9 @@ from lead.planning.unreachable import align_retries, jittered_pause
 from lead.policy.feasible.deferral import ON_HOLD
 from lead.policy.verdict import Axis, PolicyRefusal
 from lead.store import episodes, planning
-from node.clock import Clock
 from node.model import times
 from node.model.outcomes import PlanningOutcome
+from node.runtime.clock import Clock
 from node.store import tasks
 from node.store.database import Connection, Database
 from node.store.tasks import StoredTask
@@ -94,14 +94,14 @@ class RulingWriter:
         self._phase = phase
         self._rng = rng
 
-    async def settle(self, ruling: EpisodeRuling) -> None:
+    async def write(self, ruling: EpisodeRuling) -> None:
         """Write a ruling in one transaction.
 
         :raises StaleEpisode: another episode of the pool was first; nothing was written.
         """
-        await self._database.settle(lambda connection: self._settle(connection, ruling))
+        await self._database.settle(lambda connection: self._write(connection, ruling))
 
-    async def _settle(self, connection: Connection, ruling: EpisodeRuling) -> None:
+    async def _write(self, connection: Connection, ruling: EpisodeRuling) -> None:
         now = self._clock.now()
         revision = await episodes.keep_policy_state(connection, ruling.pool, ruling.remembered, now)
         if revision is None:
@@ -110,19 +110,21 @@ class RulingWriter:
         decided: list[UUID] = []
         for result in sorted(ruling.results, key=lambda it: it.case.pool_task.id):
             pool_task = result.case.pool_task
-            if await episodes.revision_of(connection, pool_task.id) != pool_task.terms.revision:
+            if await episodes.lock_revision(connection, pool_task.id) != pool_task.terms.revision:
                 continue
-            new_tasks += await self._give(connection, result, now)
+            new_tasks += await self._grant_seats(connection, result, now)
             account = search_account_of(ruling, result)
             await self._schedule_retry(connection, result, account, ruling.pause_max, now)
             # One at a time: a task may have several terms here.
             await planning.keep_decisions(connection, [(pool_task.id, _decision(account))], now)
             decided.append(pool_task.id)
-        await episodes.tell_misses(connection, now)
+        await episodes.notify_of_misses(connection, now)
         await episodes.notify(connection, new_tasks, "active")
         await episodes.notify(connection, list(dict.fromkeys(decided)), "planned")
 
-    async def _give(self, connection: Connection, result: CaseResult, now: int) -> list[UUID]:
+    async def _grant_seats(
+        self, connection: Connection, result: CaseResult, now: int
+    ) -> list[UUID]:
         """Create the ordinary tasks of the seats and grant the seats; return the tasks."""
         grants: list[SeatGrant] = []
         for part in result.parts:
@@ -136,7 +138,7 @@ class RulingWriter:
                 for number, node in part.seats.items()
             ]
         if grants:
-            taken = await episodes.take(connection, result.case.open.key, grants, now)
+            taken = await episodes.give_seats(connection, result.case.open.key, grants, now)
             if len(taken) < len(grants):
                 raise StaleEpisode
         return [part.task.id for part in result.parts]
@@ -164,7 +166,7 @@ class RulingWriter:
         again = min(again, opened.over_at)
         if full:
             held = result.case.held + len(account.taken)
-            await episodes.tried(connection, opened, NextTry(tries, None, None), held)
+            await episodes.record_attempt(connection, opened, NextTry(tries, None, None), held)
         else:
             following = NextTry(
                 tries,
@@ -173,7 +175,7 @@ class RulingWriter:
                 wants_room=any(it.axis is Axis.THROTTLE for it in result.verdicts),
                 misses=result.misses,
             )
-            await episodes.tried(connection, opened, following)
+            await episodes.record_attempt(connection, opened, following)
 
     async def give_up(self, terms: Sequence[FinishedTerm]) -> None:
         """Close these terms: no seats of them are given any more. Changed tasks are left out."""
@@ -183,13 +185,17 @@ class RulingWriter:
         async with self._database.transaction() as connection:
             for over in sorted(terms, key=lambda it: it.open.key):
                 opened, empty = over.open, over.empty
-                if await episodes.revision_of(connection, opened.task) != over.revision:
+                if await episodes.lock_revision(connection, opened.task) != over.revision:
                     continue
                 if not empty:
-                    await episodes.tried(connection, opened, NextTry(0, None, None), over.held)
+                    await episodes.record_attempt(
+                        connection, opened, NextTry(0, None, None), over.held
+                    )
                     continue
                 why = opened.reason or "its time was over before nodes could be chosen"
-                if not await episodes.tried(connection, opened, NextTry(opened.tries, None, why)):
+                if not await episodes.record_attempt(
+                    connection, opened, NextTry(opened.tries, None, why)
+                ):
                     continue
                 sentence = f"{empty} of {opened.seats} seats stayed empty: {why}"
                 slot, last = opened.term.starts_at, opened.term.ends_at - 1
@@ -224,13 +230,13 @@ def search_account_of(ruling: EpisodeRuling, result: CaseResult) -> SeatSearchAc
         wanted=len(case.empty),
         taken=result.taken,
         refused={**result.reasons, **case.unable},
-        verdicts=[_verdict(refusal, case) for refusal in result.verdicts],
+        verdicts=[_plain_refusal(refusal, case) for refusal in result.verdicts],
         yielding=[str(run) for part in result.parts for run in part.yielding or ()],
         held=case.held,
     )
 
 
-def _verdict(refusal: PolicyRefusal, case: SeatCase) -> dict[str, Any]:
+def _plain_refusal(refusal: PolicyRefusal, case: SeatCase) -> dict[str, Any]:
     """Return a refusal as it is stored, without the internal name of the term."""
     trace = refusal.to_trace()
     return trace | {"sentence": trace["sentence"].replace(case.name, "it")}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from uuid import UUID
 
 from lead.failures import describe_failure
@@ -28,12 +29,14 @@ from lead.pool.assignment import (
 from lead.pool.membership import Membership
 from lead.pool.node_search import NodeSearch, SeatSearchResult
 from lead.pool.snapshot import EpisodeInput
-from node.clock import Clock
+from node.model.errors import InvalidDocument
 from node.model.spans import Span
 from node.model.taskstate import TaskState
 from node.model.terms import schedule_for
+from node.model.wire.participants import Introduction
 from node.model.wire.seats import SeatRequest
 from node.model.wire.tasks import Schedule
+from node.runtime.clock import Clock
 from node.store.tasks import StoredTask
 
 SeatTask = Callable[[StoredTask, SeatRequest, Sequence[str], Schedule], StoredTask]
@@ -68,24 +71,24 @@ class EpisodeDriver:
         now, cases = self._clock.now(), episode_input.cases
         near = now, now + episode_input.view.horizon
         cache = ProposalCache(episode_input.booked, cases.values(), near)
-        search = self._search(episode_input, membership, cache)
+        search = self._node_search(episode_input, membership, cache)
         pool = episode_input.pool
         policy = configured(pool.policy_set, pool.overrides)
         episode = Episode(episode_input.view, policy, self._rng)
         results: dict[str, CaseResult] = {}
         given = _GivenSeats()
         without_time: dict[str, list[str]] = {}
-        while (request := episode.next()) is not None:
-            case = given.applied_to(cases[request.candidate.task])
+        while (request := episode.next_ask()) is not None:
+            case = given.with_given_seats(cases[request.candidate.task])
             result, run, found = await self._serve(search, request, case, membership)
             results[case.name] = result
             given.add(result)
             without_time[case.name] = [*found.refused, *found.without_time]
             if run is None:
                 decisive = next(iter(result.verdicts), None)
-                episode.refused(request, found.refused, decisive)
+                episode.record_refusal(request, found.refused, decisive)
             else:
-                episode.placed(request, run, found.refused, _spans_of(run, found))
+                episode.record_placement(request, run, found.refused, _spans_of(run, found))
         for case in episode_input.closed:
             if case.open.blocked:
                 continue
@@ -113,10 +116,9 @@ class EpisodeDriver:
         )
         return ruling, outcome.unreached > 0
 
-    def _search(
+    def _node_search(
         self, episode_input: EpisodeInput, membership: Membership, cache: ProposalCache
     ) -> NodeSearch:
-        """Return what finds nodes for the cases of an episode."""
         nodes = membership.by_name
 
         def participant(name: str) -> ProposalSource:
@@ -135,13 +137,13 @@ class EpisodeDriver:
         Returns the result, the run as it counts for the policies, and what was found.
         """
         try:
-            fixed = self._fixed(case, membership)
-            found = await search.find(request, case, fixed)
-            parts = self._parts(case, found, membership)
+            fixed = self._fixed_nodes(case, membership)
+            found = await search.find(request, case, fixed, partial(self._introduction, case))
+            parts = self._seat_task_plans(case, found, membership)
         except Exception as error:  # noqa: BLE001 - it must stop this case only
             why = describe_failure(error, "giving seats failed")
             return CaseResult(case, reasons={case.pool_task.terms.test: why}), None, _NOTHING
-        crowded = _crowded_out(case, found)
+        crowded = _spread_refusals(case, found)
         if len(found.seats) < len(case.empty):
             left_out = {name: it.sentence for name, it in request.left_out.items()}
             found = replace(found, reasons={**found.reasons, **left_out})
@@ -162,22 +164,33 @@ class EpisodeDriver:
         result = CaseResult(case, found.seats, parts, found.reasons, crowded)
         return result, run, found
 
-    def _fixed(self, case: SeatCase, membership: Membership) -> list[str]:
+    def _fixed_nodes(self, case: SeatCase, membership: Membership) -> list[str]:
         """Return the nodes that take part in every run, whatever nodes have the seats."""
         chosen = case.able[: len(case.empty) if case.request.together else 1]
         task = self._seat_task_for(case, chosen, case.slots)
         names = [participant.name for participant in task.terms.participants]
         return [name for name in names if name not in chosen and name in membership.by_name]
 
-    def _parts(
+    def _introduction(self, case: SeatCase, name: str) -> Introduction | None:
+        """Return what a node would be told of a seat, or of its part in all; None if of none."""
+        others = [each for each in case.able if each != name]
+        count = len(case.empty) if case.request.together else 1
+        chosen = [name, *others][:count] if name in case.able else others[:count]
+        try:
+            task = self._seat_task_for(case, chosen, case.slots)
+        except InvalidDocument:  # it fits no more: the node is not known any more, for example
+            return None
+        names = [participant.name for participant in task.terms.participants]
+        return task.introduction(names.index(name)) if name in names else None
+
+    def _seat_task_plans(
         self, case: SeatCase, found: SeatSearchResult, membership: Membership
     ) -> list[SeatTaskPlan]:
-        """Return the ordinary tasks of the seats that were found."""
         seats = found.seats
         groups = [seats] if case.request.together else [{n: seats[n]} for n in seats]
-        return [self._part(case, group, found, membership) for group in groups if group]
+        return [self._seat_task_plan(case, group, found, membership) for group in groups if group]
 
-    def _part(
+    def _seat_task_plan(
         self,
         case: SeatCase,
         group: Mapping[int, str],
@@ -209,7 +222,7 @@ class EpisodeDriver:
         )
         if slip is not None and slip < case.recurrence.slip:
             own = own.model_copy(update={"slip": min(slip, own.slip or 0)})
-        return self._seat_task(_stored(pool_task), case.request, names, own)
+        return self._seat_task(_stored_task(pool_task), case.request, names, own)
 
 
 def _add_refusals(
@@ -230,7 +243,7 @@ def _add_refusals(
                 continue
         before = results.get(name, CaseResult(cases[name]))
         # Nodes that are down were not asked, and may be all that is missing.
-        reasons = {**membership.silent(before.case.able), **before.reasons}
+        reasons = {**membership.silent_nodes(before.case.able), **before.reasons}
         results[name] = replace(before, verdicts=refusals, reasons=reasons)
 
 
@@ -252,7 +265,7 @@ class _GivenSeats:
         self._before: dict[UUID, dict[int, str]] = {}
         self._used_at: dict[UUID, dict[str, int]] = {}
 
-    def applied_to(self, case: SeatCase) -> SeatCase:
+    def with_given_seats(self, case: SeatCase) -> SeatCase:
         """Return a case with the nodes that got seats of its task in this episode."""
         task = case.pool_task.id
         before = {**case.before, **self._before.get(task, {})}
@@ -266,7 +279,7 @@ class _GivenSeats:
         self._used_at.setdefault(task, {}).update(dict.fromkeys(result.taken.values(), at))
 
 
-def _crowded_out(case: SeatCase, found: SeatSearchResult) -> tuple[PolicyRefusal, ...]:
+def _spread_refusals(case: SeatCase, found: SeatSearchResult) -> tuple[PolicyRefusal, ...]:
     """Return the refusals by the spread, if it alone leaves seats empty."""
     if len(found.seats) == len(case.empty) or found.reasons.keys() - found.crowded.keys():
         return ()
@@ -278,5 +291,5 @@ def _crowded_out(case: SeatCase, found: SeatSearchResult) -> tuple[PolicyRefusal
     return (spread_refusal(limits, possible, usable, case.open.seats),)
 
 
-def _stored(pool_task: PoolTask) -> StoredTask:
+def _stored_task(pool_task: PoolTask) -> StoredTask:
     return StoredTask(id=pool_task.id, lead="", state=TaskState.ACTIVE, terms=pool_task.terms)

@@ -40,14 +40,13 @@ from lead.participants import ProposalSource
 from lead.planning.agenda import Limits
 from lead.planning.needs import NeedsByTest
 from lead.planning.unreachable import jittered_pause
-from lead.policy.order.pacing import next_pass
+from lead.policy.order.pacing import next_episode_at
 from lead.policy.settings import configured
 from lead.pool.assignment import PAUSE_FIRST, PAUSE_MAX, RulingWriter, StaleEpisode
 from lead.pool.episode_driver import EpisodeDriver, SeatTask
 from lead.pool.membership import KnownNodes, Membership, WantedOf
 from lead.pool.snapshot import EpisodeInputReader, minds_blocked
 from lead.store import episodes, planning
-from node.clock import Clock
 from node.model import times
 from node.model.errors import ParleyError
 from node.model.gaps import WINDOWS_OVER, Gap, closed_slots, given_up
@@ -55,6 +54,7 @@ from node.model.outcomes import PlanningOutcome
 from node.model.recurrence import SlotRange, nominal_range
 from node.model.terms import due_at, next_term, slots_in, term_length
 from node.model.wire.seats import SeatRequest
+from node.runtime.clock import Clock, StepWatcher
 from node.store import pools
 from node.store.database import Connection, Database, Notice
 from node.store.gaps import keep_gaps
@@ -112,14 +112,16 @@ class EpisodeLoop:
         bounds: EpisodeLimits,
         dependencies: SeatDependencies,
         rng: random.Random,
+        steps: StepWatcher,
     ) -> None:
-        """``rng`` draws the pauses before retries."""
+        """``rng`` draws the pauses before retries; ``steps`` says how far to trust the clock."""
         limits = bounds.limits
         self._database = database
         self._clock = clock
         self._limits = limits
         self._dependencies = dependencies
         self._rng = rng
+        self._steps = steps
         self._poll_s = bounds.poll_s
         self._phase = bounds.phase
         self._assignment = RulingWriter(database, clock, limits.horizon, bounds.phase, rng)
@@ -170,6 +172,8 @@ class EpisodeLoop:
         Returns the seconds until more may be due. Changes of pools and nodes are handled between
         two episodes: many seats may have to be given, and only to nodes that are up.
         """
+        if doubt := self._steps.doubt:
+            return min(self._poll_s, doubt / times.SECOND)
         if self._recheck_at is not None and self._recheck_at <= self._clock.now():
             await self._recheck_seats()
         await self._empty_lost_seats()
@@ -178,8 +182,8 @@ class EpisodeLoop:
             return 0.0
         async with self._database.connection() as connection:
             # Also without an episode misses end: the task does, or the start is over.
-            await episodes.tell_misses(connection, self._clock.now())
-            due = await episodes.next_due(connection)
+            await episodes.notify_of_misses(connection, self._clock.now())
+            due = await episodes.next_due_at(connection)
         instants = [at for at in (due, self._recheck_at) if at is not None]
         if not instants:
             return self._poll_s
@@ -187,31 +191,31 @@ class EpisodeLoop:
 
     async def _membership(self) -> Membership:
         async with self._database.connection() as connection:
-            listed = await pools.listed(connection)
+            listed = await pools.find_all(connection)
         nodes = await self._dependencies.known()
-        self._known = self._known.later({pool.name: pool for pool in listed}, nodes)
+        self._known = self._known.refreshed({pool.name: pool for pool in listed}, nodes)
         return self._known
 
     async def _recheck_seats(self) -> None:
         """Take seats from nodes that cannot keep them, store what pools lack, and retry all."""
         self._recheck_at = None
         async with self._database.connection() as connection:
-            asking = {each.task: each for each in await episodes.asking(connection)}
-            sitting = await episodes.sitting(connection, self._clock.now()) if asking else []
+            asking = {each.task: each for each in await episodes.active_criteria(connection)}
+            sitting = await episodes.held_seats(connection, self._clock.now()) if asking else []
         if not asking:
             return
         membership = await self._membership()
         now = self._clock.now()
         again = [membership.next_unreachable_at(now)]
 
-        async def later(_: Connection, at: int, why: str) -> None:
+        async def schedule_retry(_: Connection, at: int, why: str) -> None:
             del why
             again.append(at)
 
         for task, seats in groupby(sitting, key=lambda seat: seat.task):
             if task in asking:
                 work = self._take_back(membership, asking[task], list(seats), now)
-                await self._try(f"seats of {task}", [task], work, later)
+                await self._try(f"seats of {task}", [task], work, schedule_retry)
         await self._store_lacks(membership, list(asking.values()))
         if self._recheck_at is None:  # else something has changed meanwhile
             self._recheck_at = min((at for at in again if at is not None), default=None)
@@ -234,20 +238,20 @@ class EpisodeLoop:
     ) -> None:
         """Store what pools lack, in one transaction for all tasks, which may be thousands."""
         now = self._clock.now()
-        lacks = {each.task: _lack(membership, each) for each in asking}
+        lacks = {each.task: _find_lack(membership, each) for each in asking}
         async with self._database.transaction() as connection:
-            new = await episodes.lacks(connection, lacks)
+            new = await episodes.set_lacks(connection, lacks)
             if new:
-                decided = [(task, _about(lacks[task])) for task in new]
+                decided = [(task, _decision_about(lacks[task])) for task in new]
                 await planning.keep_decisions(connection, decided, now)
                 await episodes.notify(connection, new, "planned")
-            await episodes.try_all(connection, now)
+            await episodes.retry_all_terms(connection, now)
 
     async def _empty_lost_seats(self) -> None:
         """Empty the seats whose tasks have ended, and store why."""
         now = self._clock.now()
         async with self._database.transaction() as connection:
-            lost = await episodes.lost_with_their_tasks(connection, now)
+            lost = await episodes.empty_seats_of_ended_tasks(connection, now)
             for task, of_task in groupby(lost, key=lambda seat: seat.task):
                 listed = list(of_task)
                 sentence = "; ".join(f"seat {it.number} ({it.name}): {it.reason}" for it in listed)
@@ -261,35 +265,37 @@ class EpisodeLoop:
         """Begin the terms that are due; return whether there may be more of them."""
         now = self._clock.now()
         async with self._database.connection() as connection:
-            due = await episodes.terms_to_open(connection, now, CASES_MAX)
-            by_name = {pool.name: pool for pool in await pools.listed(connection)} if due else {}
+            due = await episodes.tasks_with_terms_to_open(connection, now, CASES_MAX)
+            by_name = {pool.name: pool for pool in await pools.find_all(connection)} if due else {}
         for pool_task in due:
 
-            async def later(
+            async def schedule_retry(
                 connection: Connection, at: int, why: str, pool_task: PoolTask = pool_task
             ) -> None:
                 del why
                 on = NextTerm(pool_task.next_slot, at, pool_task.rounds_left)
-                await episodes.go_on(connection, pool_task.id, pool_task.next_slot or 0, on)
+                await episodes.advance_terms(connection, pool_task.id, pool_task.next_slot or 0, on)
 
-            work = self._open(by_name[pool_task.pool], pool_task, now)
-            await self._try(f"terms of {pool_task.id}", [pool_task.id], work, later)
+            work = self._open_due_terms(by_name[pool_task.pool], pool_task, now)
+            await self._try(f"terms of {pool_task.id}", [pool_task.id], work, schedule_retry)
         return len(due) == CASES_MAX
 
-    async def _open(self, pool: StoredPool, pool_task: PoolTask, now: int) -> bool:
+    async def _open_due_terms(self, pool: StoredPool, pool_task: PoolTask, now: int) -> bool:
         request = SeatRequest.model_validate(pool_task.request)
         length = term_length(request.choice or pool.choice, pool.term)
         horizon, phase = self._limits.horizon, self._phase
-        gap, following = without_closed(pool_task, now + self._limits.margin, now)
+        gap, following = split_closed_slots(pool_task, now + self._limits.margin, now)
         terms, on = due_terms(following, request, length, horizon, now, phase)
         async with self._database.transaction() as connection:
-            if await episodes.go_on(connection, pool_task.id, pool_task.next_slot or 0, on):
+            if await episodes.advance_terms(connection, pool_task.id, pool_task.next_slot or 0, on):
                 await episodes.open_terms(connection, terms, now)
                 if gap is not None:
-                    await self._tell_gap(connection, pool_task.id, gap, now)
+                    await self._record_gap(connection, pool_task.id, gap, now)
         return False
 
-    async def _tell_gap(self, connection: Connection, task: UUID, gap: SlotRange, now: int) -> None:
+    async def _record_gap(
+        self, connection: Connection, task: UUID, gap: SlotRange, now: int
+    ) -> None:
         sentence = given_up(gap.slots, [gap])
         decision = PlanningDecision(PlanningOutcome.GIVEN_UP, sentence, 0, 0, gap.first, gap.last)
         told, restored = Gap(task, gap, WINDOWS_OVER), self._database.was_restored
@@ -300,32 +306,34 @@ class EpisodeLoop:
         """Run an episode for each pool with something due; return whether more is due."""
         now = self._clock.now()
         async with self._database.connection() as connection:
-            due = await episodes.due(connection, now, CASES_MAX)
+            due = await episodes.tasks_with_empty_seats(connection, now, CASES_MAX)
         if not due:
             return False
         membership = await self._membership()
         more = False
         for name in dict.fromkeys(pool_task.pool for pool_task in due):
             tasks = [pool_task for pool_task in due if pool_task.pool == name]
-            tasks += await self._blocked(membership.pools[name], tasks, now)
+            tasks += await self._blocked_tasks(membership.pools[name], tasks, now)
             more |= len(tasks) == CASES_MAX
             ids = [pool_task.id for pool_task in tasks]
 
-            async def later(
+            async def schedule_retry(
                 connection: Connection, at: int, why: str, ids: Sequence[UUID] = ids
             ) -> None:
                 await episodes.put_off(connection, ids, now, at, why)
 
-            work = self._episode(membership, name, tasks)
-            more |= await self._try(f"pool {name}", ids, work, later)
+            work = self._run_episode(membership, name, tasks)
+            more |= await self._try(f"pool {name}", ids, work, schedule_retry)
         return more
 
-    async def _blocked(self, pool: StoredPool, due: Sequence[PoolTask], now: int) -> list[PoolTask]:
+    async def _blocked_tasks(
+        self, pool: StoredPool, due: Sequence[PoolTask], now: int
+    ) -> list[PoolTask]:
         """Return further tasks of a pool, for which those that are due may have to wait."""
         if not minds_blocked(pool):
             return []
         async with self._database.connection() as connection:
-            blocked = await episodes.blocked(connection, pool.name, now, CASES_MAX)
+            blocked = await episodes.tasks_with_blocked_terms(connection, pool.name, now, CASES_MAX)
         known = {pool_task.id for pool_task in due}
         return [pool_task for pool_task in blocked if pool_task.id not in known]
 
@@ -334,27 +342,27 @@ class EpisodeLoop:
         what: str,
         tasks: Sequence[UUID],
         work: Awaitable[bool],
-        later: RetryScheduler,
+        schedule_retry: RetryScheduler,
     ) -> bool:
         """Return the result of ``work``; if it fails, store the error with these tasks.
 
-        ``later(connection, at, why)`` schedules the retry. If even that cannot be stored, the error
-        is raised, and the whole loop retries later.
+        ``schedule_retry(connection, at, why)`` has them tried again. If even that cannot be stored,
+        the error is raised, and the whole loop retries later.
         """
         try:
             more = await work
         except Exception as error:  # noqa: BLE001 - it is stored, and logged
-            await self._broke_off(what, tasks, error, later)
+            await self._record_failure(what, tasks, error, schedule_retry)
             return False
         del self._faults[what]
         return more
 
-    async def _broke_off(
+    async def _record_failure(
         self,
         what: str,
         tasks: Sequence[UUID],
         error: Exception,
-        later: RetryScheduler,
+        schedule_retry: RetryScheduler,
     ) -> None:
         why = describe_failure(error, "giving seats failed")
         log.warning("giving seats failed", what=what, error=why)
@@ -364,11 +372,13 @@ class EpisodeLoop:
         sentence = f"giving seats failed: {why}"
         decision = PlanningDecision.broken_off(sentence)
         async with self._database.transaction() as connection:
-            await later(connection, now + pause, sentence)
+            await schedule_retry(connection, now + pause, sentence)
             await planning.keep_decisions(connection, [(task, decision) for task in tasks], now)
             await episodes.notify(connection, tasks, "planned")
 
-    async def _episode(self, membership: Membership, pool: str, tasks: Sequence[PoolTask]) -> bool:
+    async def _run_episode(
+        self, membership: Membership, pool: str, tasks: Sequence[PoolTask]
+    ) -> bool:
         """Run one episode of a pool; return whether another one should follow at once.
 
         Some policies want a minimum interval between episodes: a task that becomes due earlier
@@ -376,14 +386,14 @@ class EpisodeLoop:
         """
         if await self._is_too_soon(membership.pools[pool], tasks):
             return False
-        snapshot = await self._snapshots.of(membership, membership.pools[pool], tasks)
+        snapshot = await self._snapshots.read(membership, membership.pools[pool], tasks)
         await self._leave_out(snapshot.broken)
         await self._assignment.give_up(snapshot.over)
         more = snapshot.left > 0
         if snapshot.cases or snapshot.closed:
             ruling, unreached = await self._driver.run(snapshot, membership)
             try:
-                await self._assignment.settle(ruling)
+                await self._assignment.write(ruling)
                 for task, reason in ruling.returned.items():
                     await self._dependencies.take_back(task, reason)
             except StaleEpisode:
@@ -396,7 +406,7 @@ class EpisodeLoop:
 
     async def _is_too_soon(self, pool: StoredPool, tasks: Sequence[PoolTask]) -> bool:
         elapsed, apart = self._clock.monotonic(), configured(pool.policy_set, pool.overrides).apart
-        pause = next_pass(elapsed, self._begun.get(pool.name), apart) - elapsed
+        pause = next_episode_at(elapsed, self._begun.get(pool.name), apart) - elapsed
         if pause == 0:
             self._begun[pool.name] = elapsed
             return False
@@ -410,25 +420,27 @@ class EpisodeLoop:
         now = self._clock.now()
         for task, error in broken.items():
 
-            async def later(connection: Connection, at: int, why: str, task: UUID = task) -> None:
+            async def schedule_retry(
+                connection: Connection, at: int, why: str, task: UUID = task
+            ) -> None:
                 await episodes.put_off(connection, [task], now, at, why)
 
-            await self._broke_off(f"seats of {task}", [task], error, later)
+            await self._record_failure(f"seats of {task}", [task], error, schedule_retry)
 
 
 _ENOUGH = "its pool has enough nodes for it again"
 
 
-def _lack(membership: Membership, asking: PoolTaskCriteria) -> str | None:
+def _find_lack(membership: Membership, asking: PoolTaskCriteria) -> str | None:
     """Return what its pool lacks for a task, or the error that prevents knowing it."""
     try:
-        return membership.lack(asking)
+        return membership.find_lack(asking)
     except Exception as error:
         log.exception("cannot say what a pool lacks", task=str(asking.task))
         return f"what its pool lacks is not known, by a fault of this program: {error!r}"[:500]
 
 
-def _about(lack: str | None) -> PlanningDecision:
+def _decision_about(lack: str | None) -> PlanningDecision:
     if lack is None:
         return PlanningDecision(PlanningOutcome.GOES_ON, _ENOUGH, 0, 0, None, None)
     return PlanningDecision(PlanningOutcome.LACKS_NODES, lack, 0, 0, None, None)
@@ -443,7 +455,7 @@ def phase_of(lead: str, horizon: int) -> int:
     return zlib.crc32(lead.encode()) * times.MILLISECOND % min(times.MINUTE, horizon // _PHASES)
 
 
-def without_closed(
+def split_closed_slots(
     pool_task: PoolTask, soonest: int, now: int
 ) -> tuple[SlotRange | None, PoolTask]:
     """Return the slots that are in no term and too late for one, and the task from then on.

@@ -94,7 +94,7 @@ class Membership:
     wanted_of: WantedOf
     _verdicts: _Verdicts = field(default_factory=_Verdicts, repr=False, compare=False)
 
-    def later(
+    def refreshed(
         self, pools: Mapping[str, StoredPool], nodes: Sequence[MemberCandidate]
     ) -> Membership:
         """Return a later snapshot; it keeps the cached verdicts if nothing relevant changed."""
@@ -130,14 +130,14 @@ class Membership:
         """The name of each node, by identity."""
         return {node.identity: node.name for node in self.nodes}
 
-    def wanted(self, asking: SeatCriteria) -> NodeRequirements:
+    def requirements_of(self, asking: SeatCriteria) -> NodeRequirements:
         """Return what a node needs to have a seat of this task.
 
         :raises ParleyError: its test is not known here (any more), or has other fields.
         """
-        return self._wanted(asking)[1]
+        return self._cached_requirements(asking)[1]
 
-    def _wanted(self, asking: SeatCriteria) -> tuple[str, NodeRequirements]:
+    def _cached_requirements(self, asking: SeatCriteria) -> tuple[str, NodeRequirements]:
         """Return the requirements on nodes that take no part (as text), and all requirements."""
         tools = sorted(asking.tools)
         key = json.dumps([asking.test, asking.spec, tools, asking.pool, asking.request])
@@ -154,17 +154,17 @@ class Membership:
         """Return the nodes that belong to a pool with this predicate."""
         return [node for node in self.nodes if match.met_by(self.facts[node.name])]
 
-    def judged(self, asking: SeatCriteria) -> Judged:
+    def judgement_of(self, asking: SeatCriteria) -> Judged:
         """Return which nodes of the pool could have a seat (names), and why the others could not.
 
         Tasks with the same requirements get the identical (same object) sequence.
 
-        :raises ParleyError: as of :meth:`wanted`.
+        :raises ParleyError: as of :meth:`requirements_of`.
         """
-        alike, wanted = self._wanted(asking)
+        alike, wanted = self._cached_requirements(asking)
         judged = self._verdicts.judged.get(alike)
         if judged is None:
-            judged = self._judge(replace(wanted, taking_part=frozenset()))
+            judged = self._judgement(replace(wanted, taking_part=frozenset()))
             _keep(self._verdicts.judged, alike, judged, _JUDGED_MAX)
         able, unable = judged
         taking_part = [n for n in sorted(wanted.taking_part) if n in able or n in unable]
@@ -173,7 +173,7 @@ class Membership:
         reasons = {name: wanted.why_not(name, self.facts[name]) or "" for name in taking_part}
         return tuple(name for name in able if name not in reasons), {**unable, **reasons}
 
-    def _judge(self, wanted: NodeRequirements) -> Judged:
+    def _judgement(self, wanted: NodeRequirements) -> Judged:
         able: list[str] = []
         unable: dict[str, str] = {}
         for node in self.members(wanted.pool_match):
@@ -190,7 +190,7 @@ class Membership:
         if node is None:
             return "it is not known here any more"
         try:
-            reason = self.wanted(asking).why_not(node.name, self.facts[node.name])
+            reason = self.requirements_of(asking).why_not(node.name, self.facts[node.name])
         except ParleyError as error:
             reason = error.detail
         if reason is not None:
@@ -201,7 +201,7 @@ class Membership:
             return f"{node.name} has not answered for {format_duration(patience)}, since {since}"
         return None
 
-    def silent(self, names: Iterable[str]) -> dict[str, str]:
+    def silent_nodes(self, names: Iterable[str]) -> dict[str, str]:
         """Return those of these nodes that do not answer, each with the sentence that says so."""
         silences = {name: self.by_name[name].silence for name in names if name in self.by_name}
         return {name: silence for name, silence in silences.items() if silence is not None}
@@ -213,16 +213,16 @@ class Membership:
         ends = [since + it for since in silent if since is not None for it in patiences]
         return min((end for end in ends if end > now), default=None)
 
-    def lack(self, asking: SeatCriteria) -> str | None:
+    def find_lack(self, asking: SeatCriteria) -> str | None:
         """Return why the pool has fewer nodes than suffice for a task; None if it has enough."""
         request = SeatRequest.model_validate(asking.request)
         try:
-            able, unable = self.judged(asking)
+            able, unable = self.judgement_of(asking)
         except ParleyError as error:
             return error.detail
         least = request.suffices
         if not able and not unable:
-            match = self.wanted(asking).pool_match.in_words()
+            match = self.requirements_of(asking).pool_match.in_words()
             return f"pool {asking.pool} is empty: no node known here has {match}"
         facts = [self.facts[name] for name in able]
         possible = seats_possible(facts, request.spread)

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 
 from lead.exchange.negotiation import CollectedOffers, ask, offer_of
-from lead.participants import ProposalSource
+from lead.participants import IntroducingSource, ProposalSource
 from lead.planning.placement import Offer
 from lead.planning.pool_view import SeatCase
 from lead.planning.proposal_cache import ProposalCache
@@ -33,16 +33,16 @@ from lead.planning.seat_selection import (
     choose_simultaneous,
     rank_by_free_time,
 )
+from lead.planning.tentative_bookings import TentativeBookings
 from lead.policy.placement_requests import Ask
 from lead.policy.view import PostedRun
 from lead.pool.seat_slots import SeatSlots
-from lead.pool.tentative_bookings import TentativeBookings
-from node.clock import Clock
 from node.model.predicates import Attributes
 from node.model.spans import Span
 from node.model.times import format_duration, to_the_second
-from node.model.wire.participants import YIELDING_MAX
+from node.model.wire.participants import YIELDING_MAX, Introduction
 from node.model.wire.tasks import PRIORITY_MAX
+from node.runtime.clock import Clock
 
 _ROUNDS = 4
 """Maximum rounds of probing further nodes."""
@@ -113,8 +113,17 @@ class NodeSearch:
         self._tentative = TentativeBookings(coming, clock.now())
         self._failures: dict[str, str] = {}
 
-    async def find(self, request: Ask, case: SeatCase, fixed: Sequence[str]) -> SeatSearchResult:
+    async def find(
+        self,
+        request: Ask,
+        case: SeatCase,
+        fixed: Sequence[str],
+        introduction_to: Callable[[str], Introduction | None],
+    ) -> SeatSearchResult:
         """Find nodes for the empty seats of a case; ``fixed`` are nodes that take part anyway.
+
+        ``introduction_to(name)`` is what a node would be told of its seat: the limits of its host
+        are those that will bind the ordinary task.
 
         The time that was found is free again at the next call, unless :meth:`keep` is called first.
 
@@ -124,10 +133,11 @@ class NodeSearch:
         """
         self._tentative.drop()
         spread = SpreadLimit(case.request.spread, self._facts)
-        slots = SeatSlots(request, case, fixed, spread, self._may_yield(request))
+        quotas = self._tentative.quotas
+        slots = SeatSlots(request, case, fixed, spread, self._runs_that_may_yield(request), quotas)
         slots.close_reserved_time(self._clock.now())
         order = case.in_order(request.nodes)
-        await self._ask(slots, fixed)
+        await self._ask(slots, fixed, introduction_to)
         rounds = 0
         placed = self._place(slots, order)
         # Without an answer of each fixed node no run is possible, whoever else has time.
@@ -138,7 +148,7 @@ class NodeSearch:
             if not names:
                 break
             # A round in which the cache answered for everybody costs nothing and is not counted.
-            rounds += await self._ask(slots, names)
+            rounds += await self._ask(slots, names, introduction_to)
             placed = self._place(slots, order)
         return self._result(slots, order, placed)
 
@@ -146,7 +156,7 @@ class NodeSearch:
         """Keep the time that was found last: it is used."""
         self._tentative.keep()
 
-    def _may_yield(self, request: Ask) -> Sequence[PostedRun] | None:
+    def _runs_that_may_yield(self, request: Ask) -> Sequence[PostedRun] | None:
         """Return the runs that may give way, the first to go first; None is any of lower priority.
 
         A run of the highest priority never gives way.
@@ -167,13 +177,18 @@ class NodeSearch:
         else:
             offer, horizon = offer_of(name, answer), answer.horizon
         left = slots.within_protected_slip(self._tentative.left(offer, slots.kind))
-        offers = [left, *(self._left(slots, each) for each in slots.fixed)]
+        offers = [left, *(self._time_left(slots, each) for each in slots.fixed)]
         if slots.count_placeable(name, offers, horizon):
             return False
         slots.full[name] = offer
         return True
 
-    async def _ask(self, slots: SeatSlots, names: Sequence[str]) -> bool:
+    async def _ask(
+        self,
+        slots: SeatSlots,
+        names: Sequence[str],
+        introduction_to: Callable[[str], Introduction | None],
+    ) -> bool:
         """Collect the answers of these nodes; return whether a request had to be sent for that.
 
         A node that has answered, or once failed to answer in this episode, is not asked again.
@@ -188,7 +203,9 @@ class NodeSearch:
         unknown = [n for n in names if n not in slots.failures and n not in slots.offers]
         if not unknown:
             return False
-        participants = [self._participant_of(name) for name in unknown]
+        participants = [
+            IntroducingSource(self._participant_of(name), introduction_to(name)) for name in unknown
+        ]
         widened = self._cache.widened(slots.request)
         collected: CollectedOffers = await ask(
             participants, widened, self._clock, self._clock_limit
@@ -207,7 +224,7 @@ class NodeSearch:
         there are seats, because those before may leave the fixed nodes no time for them.
         """
         case = slots.case
-        left = {name: self._left(slots, name) for name in slots.offers}
+        left = {name: self._time_left(slots, name) for name in slots.offers}
         fixed = [left[name] for name in slots.fixed if name in left]
         slots.covered = {
             name: slots.count_placeable(name, [left[name], *fixed], slots.proposals[name].horizon)
@@ -231,7 +248,7 @@ class NodeSearch:
         )
         return [chosen] if chosen else []
 
-    def _left(self, slots: SeatSlots, name: str) -> Offer:
+    def _time_left(self, slots: SeatSlots, name: str) -> Offer:
         """Return the part of a node's offer that is neither taken nor protected."""
         return slots.within_protected_slip(self._tentative.left(slots.offers[name], slots.kind))
 
@@ -254,7 +271,7 @@ class NodeSearch:
     def _place_group(self, slots: SeatSlots, group: Sequence[str], placed: _Placement) -> None:
         """Add the runs of a group of nodes to what was placed, if they find time."""
         participants = [*group, *slots.fixed]
-        offers = [self._left(slots, name) for name in participants]
+        offers = [self._time_left(slots, name) for name in participants]
         rng = slots.random_slip(group)
         choices = slots.choices(offers, rng)
         displaced = slots.displaced_runs(participants, choices)
@@ -266,9 +283,9 @@ class NodeSearch:
         if not choices and not slots.reaches_beyond(group):
             return
         starts = [choice.starts_at for choice in choices]
-        self._give(slots, participants, starts)
+        self._take_time(slots, participants, starts)
         placed.starts |= dict.fromkeys(group, starts)
-        placed.slips |= dict.fromkeys(group, slots.slip(participants))
+        placed.slips |= dict.fromkeys(group, slots.slip_on(participants))
         placed.yielding |= dict.fromkeys(group, displaced)
 
     def _result(
@@ -281,20 +298,22 @@ class NodeSearch:
         first = min(chain.from_iterable(starts.values()), default=slots.case.slots[0])
         refused = [name for name in order if name in self._failures]
         named = None if slots.may_yield is None else placed.yielding
-        crowded = self._crowded(slots, taken)
+        crowded = self._nodes_left_out_by_spread(slots, taken)
         reasons = self._reasons(slots, order, taken, crowded)
         full = [name for name in order if name in slots.full or slots.covered.get(name) == 0]
         for name in taken:
-            self._give(slots, [name, *slots.fixed], starts[name])
+            self._take_time(slots, [name, *slots.fixed], starts[name])
         return SeatSearchResult(
             seats, first, named, reasons, refused, full, placed.slips, starts, crowded
         )
 
-    def _give(self, slots: SeatSlots, names: Sequence[str], starts: Sequence[int]) -> None:
+    def _take_time(self, slots: SeatSlots, names: Sequence[str], starts: Sequence[int]) -> None:
         """Take the time of runs with these starts on each of these nodes, unless it is dropped."""
         self._tentative.give(names, slots.kind, starts, slots.case.pool_task.terms.duration)
+        told = {name: slots.proposals[name] for name in names if name in slots.proposals}
+        self._tentative.count(told, starts)
 
-    def _crowded(self, slots: SeatSlots, taken: Sequence[str]) -> dict[str, str]:
+    def _nodes_left_out_by_spread(self, slots: SeatSlots, taken: Sequence[str]) -> dict[str, str]:
         """Return the nodes that have time but are left out by the spread, with the attribute."""
         beside = [*slots.case.sitting.values(), *taken]
         others = (name for name, count in slots.covered.items() if count and name not in taken)
@@ -335,10 +354,11 @@ class NodeSearch:
         withheld = self._withheld_reason(slots, name, slots.offers[name])
         if withheld is not None:
             return withheld
-        offers = [self._left(slots, each) for each in participants]
+        offers = [self._time_left(slots, each) for each in participants]
         offers += slots.reserved
         duration = slots.case.pool_task.terms.duration
-        reason = unplaced_reason(0, slots.slots[0], duration, offers, slots.proposals)
+        quotas = slots.quotas(offers)
+        reason = unplaced_reason(0, slots.slots[0], duration, offers, slots.proposals, quotas)
         return reason.removeprefix(f"{name}: ")
 
     def _full_reason(self, slots: SeatSlots, name: str) -> str:
@@ -346,7 +366,7 @@ class NodeSearch:
         withheld = self._withheld_reason(slots, name, slots.full[name])
         if withheld is not None:
             return withheld
-        others = [self._left(slots, each) for each in slots.fixed]
+        others = [self._time_left(slots, each) for each in slots.fixed]
         if (others or slots.reserved) and not slots.choices(others):
             slot, duration = slots.slots[0], slots.case.pool_task.terms.duration
             return unplaced_reason(0, slot, duration, [*others, *slots.reserved], slots.proposals)

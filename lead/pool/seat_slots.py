@@ -11,6 +11,7 @@ from uuid import UUID
 
 from lead.exchange.negotiation import offer_of
 from lead.planning.campaign_room import CampaignRoom
+from lead.planning.host_quotas import QuotaCount, TakenQuotas
 from lead.planning.placement import ChosenStart, Offer, choose
 from lead.planning.pool_view import SeatCase
 from lead.planning.seat_selection import SpreadLimit
@@ -40,11 +41,14 @@ class SeatSlots:
         fixed: Sequence[str],
         spread: SpreadLimit,
         may_yield: Sequence[PostedRun] | None,
+        taken: TakenQuotas,
     ) -> None:
         """``fixed`` are nodes that take part in every run.
 
-        ``may_yield`` are the runs that may give way; None is any run of lower priority.
+        ``may_yield`` are the runs that may give way; None is any run of lower priority. ``taken``
+        is what seats that were given take of the quotas of nodes.
         """
+        self._taken = taken
         self.placement = request
         self.may_yield = may_yield
         self.case = case
@@ -92,6 +96,7 @@ class SeatSlots:
             windows=tuple((slot.start, slot.end) for slot in self.slots),
             test=self.case.pool_task.terms.test,
             campaign=self.case.pool_task.campaign,
+            quotas=True,
         )
 
     def add(self, name: str, proposal: Proposal) -> None:
@@ -121,33 +126,32 @@ class SeatSlots:
             )
         return chosen
 
-    def slip(self, names: Iterable[str]) -> int:
+    def slip_on(self, names: Iterable[str]) -> int:
         """Return how far runs on these nodes may slip (µs) to end before protected time there.
 
         A negative value means that a run cannot even start at its slot.
         """
         case, duration = self.case, self.case.pool_task.terms.duration
         slip = case.recurrence.slip
-        for start, end in (it.span for it in self._kept(names)):
+        for start, end in (it.span for it in self._protected_slots(names)):
             # Windows do not overlap, and the last one that reaches into it leaves the least.
             last = bisect_left(case.slots, end) - 1
             if last >= 0 and self.windows[last].end > start:
                 slip = min(slip, start - duration - case.slots[last])
         return slip
 
-    def _kept(self, names: Iterable[str]) -> Iterator[ReservationView]:
-        """Yield the slots that are reserved for others on these nodes."""
+    def _protected_slots(self, names: Iterable[str]) -> Iterator[ReservationView]:
         for name in names:
             yield from self.placement.avoid.get(name, ())
 
     def kept_reason(self, names: Iterable[str]) -> str:
         """Return for whom the time of these nodes is kept, and until when."""
-        slot = min(self._kept(names), key=lambda it: it.span)
+        slot = min(self._protected_slots(names), key=lambda it: it.span)
         return reservations.kept_reason(slot)
 
     def within_protected_slip(self, offer: Offer) -> Offer:
-        """Return what a node's protected time leaves of its offer; see :meth:`slip`."""
-        slip = self.slip([offer.name])
+        """Return what a node's protected time leaves of its offer; see :meth:`slip_on`."""
+        slip = self.slip_on([offer.name])
         if slip == self.case.recurrence.slip:
             return offer
         longest = self.case.pool_task.terms.duration + slip
@@ -160,22 +164,26 @@ class SeatSlots:
             intersect(normalise(offer.free_displacing), allowed),
         )
 
-    def beyond(self, horizon: int) -> int:
+    def count_beyond(self, horizon: int) -> int:
         """Return how many slots lie beyond a node's horizon, of which its offer says nothing."""
         duration = self.case.pool_task.terms.duration
         return sum(slot.start + duration > horizon for slot in self.slots)
 
     def reaches_beyond(self, names: Sequence[str]) -> bool:
         """Return whether slots lie beyond the horizon of one of these nodes."""
-        return any(self.beyond(self.proposals[name].horizon) for name in names)
+        return any(self.count_beyond(self.proposals[name].horizon) for name in names)
 
     def choices(
         self, offers: Sequence[Offer], rng: random.Random | None = None
     ) -> list[ChosenStart]:
         """Choose the starts of runs on all nodes with these offers, outside reserved time."""
-        return choose(
-            self.slots, [*offers, *self.reserved], self.case.pool_task.terms.duration, rng
-        )
+        duration, quotas = self.case.pool_task.terms.duration, self.quotas(offers)
+        return choose(self.slots, [*offers, *self.reserved], duration, rng, (), quotas)
+
+    def quotas(self, offers: Sequence[Offer]) -> QuotaCount | None:
+        """Return a count of the quotas of those who offer this time; None if they have none."""
+        told = {it.name: self.proposals[it.name] for it in offers if it.name in self.proposals}
+        return QuotaCount.of(told, self._taken)
 
     def starts(self, offers: Mapping[str, Sequence[Offer]]) -> Iterator[dict[str, list[Span]]]:
         """Yield for each slot the closed ranges of starts that all offers of a node leave it."""
@@ -246,6 +254,6 @@ class SeatSlots:
 
     def count_placeable(self, name: str, offers: Sequence[Offer], horizon: int) -> int:
         """Return for how many slots a node has time; those beyond its horizon count as free."""
-        if self.slip([name, *self.fixed]) < 0:
+        if self.slip_on([name, *self.fixed]) < 0:
             return 0
-        return min(len(self.slots), len(self.choices(offers)) + self.beyond(horizon))
+        return min(len(self.slots), len(self.choices(offers)) + self.count_beyond(horizon))

@@ -27,11 +27,11 @@ from lead.pool.snapshot_queries import (
 )
 from lead.pool.snapshot_view import ViewSources, view_of
 from lead.store import episodes
-from node.clock import Clock
 from node.model import predicates, times
 from node.model.errors import ParleyError
 from node.model.terms import open_slots
 from node.model.wire.seats import SeatRequest
+from node.runtime.clock import Clock
 from node.store.database import Database
 from node.store.pools import StoredPool
 
@@ -96,7 +96,7 @@ class EpisodeInputReader:
         self._resources = frozenset(resources)
         self._pools_with_note: set[str] = set()
 
-    async def of(
+    async def read(
         self,
         membership: Membership,
         pool: StoredPool,
@@ -115,7 +115,7 @@ class EpisodeInputReader:
             terms = await read_terms(
                 connection, pool.name, tasks, imagined, now, with_blocked=minds_blocked(pool)
             )
-            sorted_terms = self._cases(membership, pool, tasks, terms, now)
+            sorted_terms = self._cases_of(membership, pool, tasks, terms, now)
             remembered = await episodes.policy_state(connection, pool.name)
             cases = [case for case in sorted_terms.due if case.begins is not None]
             runs = await read_runs(connection, scope, cases, self._needs)
@@ -156,7 +156,7 @@ class EpisodeInputReader:
             self._pools_with_note.add(pool)
             log.warning("an episode does not see all", pool=pool, lacks=note)
 
-    def _cases(
+    def _cases_of(
         self,
         membership: Membership,
         pool: StoredPool,
@@ -172,7 +172,7 @@ class EpisodeInputReader:
             try:
                 case = self._case(membership, pool, task, term, stored, now)
                 if case.slots and case.empty:
-                    refusing = _left_alone(stored.turned_down[task.id], membership, now)
+                    refusing = _refusing_nodes(stored.turned_down[task.id], membership, now)
                     cases.due.append(_with_able_nodes(membership, case, refusing))
                 else:
                     cases.over.append(
@@ -234,7 +234,7 @@ class EpisodeInputReader:
         )
 
 
-def _left_alone(
+def _refusing_nodes(
     turned_down: Mapping[str, TurnedDown], membership: Membership, now: int
 ) -> dict[str, str]:
     """Return by name the nodes that refused the task and are not asked again yet, with the reason.
@@ -259,7 +259,7 @@ def _with_able_nodes(
     ``refusing`` are those that have refused the task and are left alone, with the reason.
     """
     try:
-        able, unable = membership.judged(case.pool_task.criteria)
+        able, unable = membership.judgement_of(case.pool_task.criteria)
     except ParleyError as error:
         return replace(case, unable={case.pool_task.terms.test: error.detail})
     sitting = frozenset(case.sitting.values())

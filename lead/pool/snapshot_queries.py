@@ -110,7 +110,7 @@ async def read_terms(
     ids = [task.id for task in tasks]
     # A term that cannot be tried in this episode must not displace one that could be.
     limit = TERMS_MAX if imagined else TRIED_MAX
-    terms, left = await episodes.terms_due(
+    terms, left = await episodes.due_terms(
         connection, ids, now, limit, TERMS_MAX, with_blocked=with_blocked
     )
     if imagined:
@@ -118,15 +118,15 @@ async def read_terms(
         terms = [*(it for it in terms if it.term.starts_at // BUCKET == hour), *imagined]
     longest = max((task.terms.duration for task in tasks), default=0)
     until = longest + max((term.over_at for term in terms), default=now)
-    reserved = await reservations.for_pools(connection, [pool], now, max(now, until))
+    reserved = await reservations.pool_spans_between(connection, [pool], now, max(now, until))
     keys = [term.key for term in terms]
     return StoredTerms(
         terms,
-        await episodes.taken(connection, keys),
-        await episodes.measured_to(connection, keys),
+        await episodes.seat_holders(connection, keys),
+        await episodes.last_measured_slots(connection, keys),
         await episodes.last_holders(connection, ids),
-        await episodes.used_at(connection, ids),
-        await episodes.turned_down(connection, ids, now - _REFUSALS_COUNT),
+        await episodes.last_use_by_node(connection, ids),
+        await episodes.refusing_nodes(connection, ids, now - _REFUSALS_COUNT),
         reserved[pool],
         left,
     )
@@ -142,7 +142,7 @@ async def read_runs(
     pool too; so if any campaign has limits, all runs up to the horizon are read.
     """
     now = scope.now
-    stored = await campaigns.listed(connection)
+    stored = await campaigns.find_all(connection)
     firsts = [case.slots[0] if case.begins is None else case.begins for case in cases]
     first, last = min(firsts, default=now), max(firsts, default=now) + BUCKET
     end = max((case.slots[-1] + BUCKET for case in cases), default=last)
@@ -151,7 +151,7 @@ async def read_runs(
     spans = _spans_by_importance(first, last, now, end if limited else None)
     counted = _counted_wherever(stored)
     booked, first_left_out = await _read_booked(connection, spans, scope.identities, counted)
-    seats = await episodes.to_come(connection, scope.identities)
+    seats = await episodes.unplanned_seat_tasks(connection, scope.identities)
     needs_by_task: dict[UUID, Needs] = {}
     # What other runs need matters only if the runs of a case need something themselves.
     if any(needs.of(case.pool_task.terms.test, case.pool_task.terms.spec) for case in cases):
@@ -168,7 +168,7 @@ async def read_runs(
     to_come = [run for runs in runs_by_seat for run in runs[:UNBOOKED_RUNS_MAX]]
     return RelevantRuns(
         stored,
-        [_posted(run, scope.names, needs_by_task.get(run.task_id, {})) for run in booked],
+        [_posted_run(run, scope.names, needs_by_task.get(run.task_id, {})) for run in booked],
         to_come,
         await _read_moved(connection, stored, to_come, now, end, needs),
         _note_of_missing_runs(first_left_out, runs_by_seat),
@@ -192,7 +192,7 @@ async def _read_moved(
         return {}
     period = max(quota.period for quota in quotas)
     names = [each.settings.name for each in stored]
-    moved = await ledger.moved_by_hour(connection, names, now - period, until + period)
+    moved = await ledger.bytes_by_hour(connection, names, now - period, until + period)
     tests = await episodes.tests_of(connection, {UUID(run.task) for run in to_come})
     for run in to_come:
         expected = needs.expected_bytes(*tests[UUID(run.task)], lambda: None) or 0
@@ -205,10 +205,10 @@ async def read_history(connection: Connection, scope: Scope) -> PoolHistory:
     """Read what was charged on the nodes of a pool, and which campaigns failed on them."""
     until = scope.now + scope.horizon + BUCKET
     return PoolHistory(
-        await episodes.used_by_hour(
+        await episodes.charges_by_hour(
             connection, scope.now - LEDGER_LOOKBACK, until, scope.identities
         ),
-        await episodes.failed(connection, scope.now - _FAILURES_COUNT, scope.identities),
+        await episodes.failure_counts(connection, scope.now - _FAILURES_COUNT, scope.identities),
     )
 
 
@@ -220,11 +220,11 @@ async def read_returnable(
     since, until = now + NEAR_TIME, max(begins, default=0) + BUCKET
     if not begins or max(begins) < since:
         return []
-    seats = await episodes.seats_ahead(connection, pool, since, until, RUNS_MAX)
+    seats = await episodes.seat_tasks_ahead(connection, pool, since, until, RUNS_MAX)
     return [str(task) for task in seats]
 
 
-def _posted(run: LedRun, names: Mapping[str, str], needs: Needs) -> PostedRun:
+def _posted_run(run: LedRun, names: Mapping[str, str], needs: Needs) -> PostedRun:
     return PostedRun(
         run=str(run.id),
         task=str(run.task_id),
@@ -240,7 +240,6 @@ def _posted(run: LedRun, names: Mapping[str, str], needs: Needs) -> PostedRun:
 
 
 def _is_limited(campaign: CampaignSettings) -> bool:
-    """Return whether a campaign has limits on what it may have at an instant."""
     return bool(campaign.limits or campaign.quotas) or campaign.seats_max is not None
 
 
@@ -274,7 +273,7 @@ async def _read_booked(
     """
     runs: dict[UUID, LedRun] = {}
     for since, until in spans:
-        for run in await episodes.booked(connection, since, until, nodes, RUNS_MAX + 1, counted):
+        for run in await episodes.led_runs(connection, since, until, nodes, RUNS_MAX + 1, counted):
             if len(runs) == RUNS_MAX and run.id not in runs:
                 return sorted(runs.values(), key=_BY_START), run.starts_at
             runs[run.id] = run

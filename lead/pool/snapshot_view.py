@@ -78,7 +78,7 @@ def view_of(sources: ViewSources, needs: NeedsByTest, resources: Collection[str]
                 case,
                 scope.horizon,
                 needs.of(case.pool_task.terms.test, case.pool_task.terms.spec),
-                _moves(case, needs, sources.members),
+                _bytes_per_run(case, needs, sources.members),
             )
             for case in cases
         ],
@@ -92,7 +92,9 @@ def view_of(sources: ViewSources, needs: NeedsByTest, resources: Collection[str]
     )
 
 
-def _moves(case: SeatCase, needs: NeedsByTest, members: Sequence[MemberCandidate]) -> int | None:
+def _bytes_per_run(
+    case: SeatCase, needs: NeedsByTest, members: Sequence[MemberCandidate]
+) -> int | None:
     """Return what a run of a case moves on a node; a path that is filled, on the fastest one."""
 
     def fastest_mbps() -> int | None:

@@ -16,12 +16,12 @@ from uuid import UUID
 from lead.model import Key, OpenTerm, PoolTask
 from lead.planning import forecast
 from lead.planning.seat_selection import SeatSearchAccount
+from lead.planning.tentative_bookings import TentativeBookings
 from lead.pool.assignment import CaseResult, SeatTaskPlan, search_account_of
 from lead.pool.episode_driver import EpisodeDriver
 from lead.pool.episodes import CASES_MAX, EpisodeLimits, SeatDependencies, due_terms
 from lead.pool.membership import Membership
 from lead.pool.snapshot import EpisodeInputReader
-from lead.pool.tentative_bookings import TentativeBookings
 from lead.preview.tasks import (
     OF_REQUEST,
     ConcurrentPlanning,
@@ -31,7 +31,6 @@ from lead.preview.tasks import (
     participant_answer,
 )
 from lead.store import episodes
-from node.clock import Clock
 from node.model.host_limits.rules import User
 from node.model.outcomes import PlanningOutcome
 from node.model.terms import term_length
@@ -50,6 +49,7 @@ from node.model.wire.plans import (
 )
 from node.model.wire.seats import SeatRequest
 from node.model.wire.tasks import TaskDocument
+from node.runtime.clock import Clock
 from node.store import pools
 from node.store.database import Database
 from node.store.tasks import StoredTask
@@ -131,12 +131,21 @@ class PoolTaskPreviewer:
         plan = plan_of(preview, impacts, request.runs, self._clock.now())
         return plan.model_copy(update={"expected_bytes": moved})
 
+    async def plan_together(
+        self, requests: Sequence[tuple[PlanRequest, User | None]]
+    ) -> list[Plan | BaseException]:
+        """Return the plans of tasks with named nodes that are created together.
+
+        Instead of a plan it is why there is none.
+        """
+        return await self._task_previewer.plan_together(requests)
+
     async def _preview(
         self, document: TaskDocument, request: SeatRequest, user: User | None
     ) -> PoolTaskPreview:
         task, slot = await self._dependencies.draft_pool_task(document, request)
         async with self._database.connection() as connection:
-            listed = {pool.name: pool for pool in await pools.listed(connection)}
+            listed = {pool.name: pool for pool in await pools.find_all(connection)}
         membership = Membership(
             listed, await self._seat_dependencies.known(), self._seat_dependencies.wanted_of
         )
@@ -145,7 +154,9 @@ class PoolTaskPreviewer:
         length = term_length(request.choice or pool.choice, pool.term)
         horizon = self._bounds.limits.horizon
         terms, later = due_terms(pool_task, request, length, horizon, self._clock.now())
-        results, over = await self._results(membership, pool_task, terms) if terms else ({}, set())
+        results, over = (
+            await self._episode_results(membership, pool_task, terms) if terms else ({}, set())
+        )
         first = results.get(terms[0].key) if terms else None
 
         def account(term: OpenTerm) -> SeatSearchAccount | str:
@@ -157,19 +168,19 @@ class PoolTaskPreviewer:
         return PoolTaskPreview(
             task,
             [(term, account(term)) for term in terms],
-            [] if first is None else await self._groups(first[0], user),
+            [] if first is None else await self._seat_groups(first[0], user),
             {name: node.identity for name, node in membership.by_name.items()},
             sorted(at for result, _ in results.values() for at in result.misses),
             to_the_second(due),
         )
 
-    async def _results(
+    async def _episode_results(
         self, membership: Membership, pool_task: PoolTask, terms: Sequence[OpenTerm]
     ) -> tuple[dict[Key, tuple[CaseResult, SeatSearchAccount]], set[Key]]:
         """Return the results of an episode with these terms now, and the terms that are over."""
         bounds, seat_dependencies = self._bounds, self._seat_dependencies
         async with self._database.connection() as connection:
-            due = await episodes.due(connection, self._clock.now(), CASES_MAX)
+            due = await episodes.tasks_with_empty_seats(connection, self._clock.now(), CASES_MAX)
         pool = membership.pools[pool_task.pool]
         tasks = [*(task for task in due if task.pool == pool_task.pool), pool_task]
         reader = EpisodeInputReader(
@@ -179,7 +190,7 @@ class PoolTaskPreviewer:
             seat_dependencies.needs,
             seat_dependencies.resources,
         )
-        found = await reader.of(membership, pool, tasks, terms)
+        found = await reader.read(membership, pool, tasks, terms)
         if pool_task.id in found.broken:
             raise found.broken[pool_task.id]
         rng = random.Random(pool_task.id.int)
@@ -198,28 +209,32 @@ class PoolTaskPreviewer:
         }
         return results, {over.open.key for over in found.over}
 
-    async def _groups(self, result: CaseResult, user: User | None) -> list[SeatGroup]:
+    async def _seat_groups(self, result: CaseResult, user: User | None) -> list[SeatGroup]:
         """Preview the ordinary tasks of a term, each with the time of the earlier ones taken."""
         tentative = TentativeBookings((), self._clock.now())
         groups: list[SeatGroup] = []
         for part in result.parts:
-            group = await self._group(result, part, tentative, user)
+            group = await self._seat_group(result, part, tentative, user)
             task, placed = group.considered.task, group.considered.placed
             names = [participant.name for participant in task.terms.participants]
             kind, duration = task.terms.scheduling_class, task.terms.duration
-            tentative.give(names, kind, [it.starts_at for it in placed.choices], duration)
+            starts = [choice.starts_at for choice in placed.choices]
+            tentative.give(names, kind, starts, duration)
+            tentative.count(group.considered.asked.proposals, starts)
             tentative.keep()
             groups.append(group)
         return groups
 
-    async def _group(
+    async def _seat_group(
         self,
         result: CaseResult,
         part: SeatTaskPlan,
         tentative: TentativeBookings,
         user: User | None,
     ) -> SeatGroup:
-        beside = ConcurrentPlanning(tentative, part.yielding, result.case.closed, user)
+        beside = ConcurrentPlanning(
+            tentative, yielding=part.yielding, closed=result.case.closed, user=user
+        )
         considered = await self._task_previewer.consider(part.task, beside)
         return SeatGroup({n: result.taken[n] for n in part.seats}, considered, part.yielding)
 

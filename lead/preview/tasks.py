@@ -18,9 +18,9 @@ from lead.exchange.negotiation import (
     slip_random_generator,
 )
 from lead.exchange.planner import ChooseTool
-from lead.participants import ImpactSource
+from lead.participants import ImpactSource, IntroducingSource
 from lead.planning import forecast
-from lead.planning.agenda import Agenda, Limits, Slot
+from lead.planning.agenda import Limits, Slot
 from lead.planning.alternatives import (
     ChangeKind,
     DocumentChange,
@@ -30,24 +30,25 @@ from lead.planning.alternatives import (
     other_tool,
     shortest_spec,
 )
-from lead.planning.campaign_room import CampaignRoom
+from lead.planning.campaign_room import CampaignRoom, Imagined
+from lead.planning.choosing import OwnClosures, WantedRuns, place
 from lead.planning.displacement import DisplacementTerms
 from lead.planning.forecast import ForecastPlacement, fresh_agenda
+from lead.planning.host_quotas import QuotaCount, participants_without_quotas
 from lead.planning.limited_time import NAME, UserRoom
 from lead.planning.placement import ChosenStart, Offer, choose
-from lead.planning.reasons import suspended, unplaced_reasons
+from lead.planning.reasons import suspended_reason, unplaced_reasons
 from lead.planning.reserved import ReservedTime
+from lead.planning.tentative_bookings import TentativeBookings
 from lead.policy.verdict import PolicyRefusal
-from lead.pool.tentative_bookings import TentativeBookings
-from node.clock import Clock
-from node.model.errors import ParleyError, RequestError, ToolUnavailable
-from node.model.host_limits.closed import LimitedTime
+from node.model import times
+from node.model.errors import ParleyError, RequestError, ToolUnavailable, in_words_of
 from node.model.host_limits.rules import User
 from node.model.host_limits.standing import LimitStanding
 from node.model.task_terms import TaskTerms
 from node.model.wire.alternatives import Alternative
 from node.model.wire.impacts import Impact, ImpactRequest
-from node.model.wire.participants import ProposalRequest
+from node.model.wire.participants import Introduction, ProposalRequest
 from node.model.wire.plans import (
     Displaced,
     NoAlternative,
@@ -60,6 +61,7 @@ from node.model.wire.plans import (
 )
 from node.model.wire.tasks import Participant as Listed
 from node.model.wire.tasks import TaskDocument
+from node.runtime.clock import Clock
 from node.store.tasks import StoredTask
 
 FIRST_EPOCH = 1
@@ -68,29 +70,36 @@ FIRST_EPOCH = 1
 OF_REQUEST = {"runs", "instead_of"}
 """The fields of a request that are not of the task."""
 
+_OVER = "its window is over before it could be planned"
 _ALTERNATIVES = 3
 _TRIES = 8
+_ASKED_AT_ONCE = 8
+"""Number of tasks of a list whose participants are asked at the same time."""
+
+_PlannedRuns = tuple[TaskTerms, Sequence[int]]
+PlannedRuns = Sequence[_PlannedRuns]
+"""Tasks that would be planned before, each with the starts of its runs."""
 
 
 @dataclass(frozen=True)
 class PreviewDependencies:
     """The functions of the node that previews use: checking, reaching others, choosing a tool.
 
-    ``room_of(terms, until, now, left_out)`` returns the room that the limits of its campaign
-    leave a task up to an instant, None without limits; the booked runs of ``left_out`` do not
-    count. ``suspended_in(terms)`` returns the campaign that is suspended, its own or one above
-    it, None if none is. ``expected_bytes(terms)`` returns what each run moves on each
-    participant, None if unknown. ``displaceable(terms, slots)`` returns what else its campaign
-    lets it displace for these slots once it has waited long enough, why nothing, or None.
-    ``ends_of(task)`` returns where the booked runs of a task end. ``limits_of_user(task)``
-    returns how a task stands with the limits of its user, and ``closed_to_user(standing,
-    duration)`` the time that they close to its runs.
+    ``room_of(terms, until, now, imagined)`` returns the room that the limits of its campaign leave
+    a task up to an instant, None without limits. ``suspended_in(terms)`` returns the campaign that
+    is suspended, its own or one above it, None if none is. ``expected_bytes(terms)`` returns what
+    each run moves on each participant, None if unknown. ``displaceable(terms, slots)`` returns what
+    else its campaign lets it displace for these slots once it has waited long enough, why nothing,
+    or None. ``ends_of(task)`` returns where the booked runs of a task end. ``limits_of_user(task)``
+    returns how a task stands with the limits of its user, and ``left_to_user(standing, duration,
+    left_out)`` the room that they leave to its runs. ``no_room(task, standing, left_out)`` returns
+    why its user may have no further task, None if they may.
     """
 
     draft: Callable[[TaskDocument], StoredTask]
     impact_source_of: Callable[[str], ImpactSource]
     choose_tool: ChooseTool
-    room_of: Callable[[TaskTerms, int, int, UUID | None], Awaitable[CampaignRoom | None]]
+    room_of: Callable[[TaskTerms, int, int, Imagined], Awaitable[CampaignRoom | None]]
     suspended_in: Callable[[TaskTerms], Awaitable[str | None]]
     expected_bytes: Callable[[TaskTerms], int | None]
     displaceable: Callable[
@@ -98,7 +107,8 @@ class PreviewDependencies:
     ]
     ends_of: Callable[[UUID], Awaitable[Sequence[int]]]
     limits_of_user: Callable[[StoredTask], LimitStanding]
-    closed_to_user: Callable[[LimitStanding, int], Awaitable[Sequence[LimitedTime]]]
+    left_to_user: Callable[[LimitStanding, int, UUID | None], Awaitable[UserRoom]]
+    no_room: Callable[[StoredTask, LimitStanding, UUID | None], Awaitable[str | None]]
 
 
 @dataclass(frozen=True)
@@ -115,6 +125,11 @@ class ConsideredTask:
     displacing: DisplacementTerms | None = None
 
     @property
+    def first_slot(self) -> int:
+        """Return the nominal start of its first run that is due now, after all time if none is."""
+        return min((slot.nominal for slot in self.placed.windows), default=times.LATEST)
+
+    @property
     def priority(self) -> int:
         """Return the priority with which it asks for time."""
         terms = self.task.terms
@@ -125,12 +140,14 @@ class ConsideredTask:
 class ConcurrentPlanning:
     """The tasks that would be planned at the same time.
 
-    ``tentative`` is the time that they take, if any. ``yielding`` are the runs that this task may
-    displace; None is any run of lower priority. ``closed`` is the reserved time of its pool.
-    ``user`` is who would create them. ``left_out`` is the task that this one would replace.
+    ``tentative`` is the time that those take that are planned before, if any, and ``before`` are
+    their runs. ``yielding`` are the runs that this task may displace; None is any run of lower
+    priority. ``closed`` is the reserved time of its pool. ``user`` is who would create them.
+    ``left_out`` is the task that this one would replace.
     """
 
     tentative: TentativeBookings | None = None
+    before: PlannedRuns = ()
     yielding: Sequence[UUID] | None = None
     closed: ReservedTime | None = None
     user: User | None = None
@@ -161,29 +178,90 @@ class TaskPreviewer:
         document = request.model_dump(mode="json", exclude_unset=True, exclude=OF_REQUEST)
         beside = ConcurrentPlanning(user=user, left_out=request.instead_of)
         considered = await self._consider(TaskDocument.model_validate(document), beside)
-        impacts = await self.impacts([considered], request.instead_of)
         found, missing = await self._alternatives(document, considered, beside)
-        return _plan(considered, impacts, request.runs, self._clock.now()).model_copy(
-            update={
-                "alternatives": tuple(found),
-                "no_alternatives": tuple(missing),
-                "expected_bytes": self._dependencies.expected_bytes(considered.task.terms),
-            }
+        plan = await self._plan(considered, request)
+        update = {"alternatives": tuple(found), "no_alternatives": tuple(missing)}
+        return plan.model_copy(update=update)
+
+    async def plan_together(
+        self, requests: Sequence[tuple[PlanRequest, User | None]]
+    ) -> list[Plan | BaseException]:
+        """Return what would happen to tasks that these users create together, in their order.
+
+        Instead of a plan it is why there is none. Each is planned beside those before it, in the
+        order of their first runs, which is that of their lead; none has alternatives.
+        """
+        tentative, before = TentativeBookings((), self._clock.now()), list[_PlannedRuns]()
+        places = asyncio.Semaphore(_ASKED_AT_ONCE)
+
+        async def answered(request: PlanRequest, beside: ConcurrentPlanning) -> ConsideredTask:
+            document = request.model_dump(mode="json", exclude_unset=True, exclude=OF_REQUEST)
+            async with places:
+                drafted = self._dependencies.draft(TaskDocument.model_validate(document))
+                return await self._with_answers(drafted, beside)
+
+        async def told(index: int, considered: ConsideredTask) -> Plan:
+            async with places:
+                return await self._plan(considered, requests[index][0])
+
+        besides = [
+            ConcurrentPlanning(tentative, before, user=user, left_out=request.instead_of)
+            for request, user in requests
+        ]
+        answers = await asyncio.gather(
+            *(
+                answered(request, beside)
+                for (request, _), beside in zip(requests, besides, strict=True)
+            ),
+            return_exceptions=True,
         )
+        failed = {index: it for index, it in enumerate(answers) if isinstance(it, BaseException)}
+        considered = {
+            index: it for index, it in enumerate(answers) if not isinstance(it, BaseException)
+        }
+        for index in sorted(considered, key=lambda index: considered[index].first_slot):
+            each = considered[index] = await self._place(considered[index], besides[index])
+            starts = [choice.starts_at for choice in each.placed.choices]
+            terms = each.task.terms
+            names = [participant.name for participant in terms.participants]
+            tentative.give(names, terms.scheduling_class, starts, terms.duration)
+            tentative.count(each.asked.proposals, starts)
+            tentative.keep()
+            before.append((terms, starts))
+        plans = await asyncio.gather(*(told(index, it) for index, it in considered.items()))
+        by_index = failed | dict(zip(considered, plans, strict=True))
+        return [by_index[index] for index in range(len(requests))]
+
+    async def _plan(self, considered: ConsideredTask, request: PlanRequest) -> Plan:
+        """Return the plan to answer with, but for its alternatives."""
+        impacts = await self.impacts([considered], request.instead_of)
+        moved = self._dependencies.expected_bytes(considered.task.terms)
+        plan = _plan_of(considered, impacts, request.runs, self._clock.now())
+        return plan.model_copy(update={"expected_bytes": moved})
 
     async def _consider(self, document: TaskDocument, beside: ConcurrentPlanning) -> ConsideredTask:
         return await self.consider(self._dependencies.draft(document), beside)
 
     async def consider(self, drafted: StoredTask, beside: ConcurrentPlanning) -> ConsideredTask:
         """Ask the participants of a drafted task, and choose the starts of its runs."""
+        return await self._place(await self._with_answers(drafted, beside), beside)
+
+    async def _with_answers(
+        self, drafted: StoredTask, beside: ConcurrentPlanning
+    ) -> ConsideredTask:
+        """Ask the participants of a drafted task; no starts are chosen yet."""
         if beside.user is not None:
             user = beside.user
-            drafted = replace(drafted, limit_user=user.token, limit_address=user.address)
-        standing = self._dependencies.limits_of_user(drafted)
-        if standing.refusal is not None:
-            failure = (Outcome.REFUSED, f"{NAME}: {standing.refusal}")
+            drafted = replace(
+                drafted,
+                limit_user=user.token,
+                limit_address=user.address,
+                limit_bound=user.bound,
+            )
+        if (refusal := await self._refusal_of_user(drafted, beside)) is not None:
+            failure = (Outcome.REFUSED, refusal)
             return ConsideredTask(drafted, self._limits, ForecastPlacement(failure=failure))
-        task = await self._ask_all(drafted)
+        task = await self._ask_all(drafted, beside.left_out)
         refusals = [f"{p.name}: {p.reason}" for p in task.terms.participants if p.accepted is False]
         try:
             task = self._with_tool(task)
@@ -197,23 +275,39 @@ class TaskPreviewer:
                 failure = (Outcome.UNREACHABLE, str(participant.reason))
                 return ConsideredTask(task, self._limits, ForecastPlacement(failure=failure))
         if (campaign := await self._dependencies.suspended_in(task.terms)) is not None:
-            failure = (Outcome.NO_TIME, suspended(campaign))
+            failure = (Outcome.NO_TIME, suspended_reason(campaign))
             return ConsideredTask(task, self._limits, ForecastPlacement(failure=failure))
-        return await self._place(task, beside)
+        return await self._with_offers(task, beside)
 
-    async def _ask_all(self, task: StoredTask) -> StoredTask:
+    async def _refusal_of_user(self, drafted: StoredTask, beside: ConcurrentPlanning) -> str | None:
+        """Return why the limits of this host refuse the task to its user, None if they do not."""
+        standing = self._dependencies.limits_of_user(drafted)
+        if standing.refusal is not None:
+            return f"{NAME}: {standing.refusal}"
+        if not standing.binds_user:
+            return None
+        return await self._dependencies.no_room(drafted, standing, beside.left_out)
+
+    async def _ask_all(self, task: StoredTask, left_out: UUID | None) -> StoredTask:
         places = range(len(task.terms.participants))
-        answers = await asyncio.gather(*(self._ask(task, place) for place in places))
+        answers = await asyncio.gather(*(self._ask(task, place, left_out) for place in places))
         return replace(task, terms=replace(task.terms, participants=tuple(answers)))
 
-    async def _ask(self, task: StoredTask, place: int) -> Listed:
+    async def _ask(self, task: StoredTask, place: int, left_out: UUID | None) -> Listed:
+        """Ask one participant whether it accepts the task, as an edit of the one left out, if any.
+
+        The edit of a task that it has needs no room for one more.
+        """
         participant = task.terms.participants[place]
         source = self._dependencies.impact_source_of(participant.node)
+        introduction = task.introduction(place)
+        if left_out is not None:
+            introduction = introduction.model_copy(update={"task": left_out})
         try:
-            answer = await source.consider(task.introduction(place))
+            answer = await source.consider(introduction)
         except ParleyError as error:
-            return participant.model_copy(update={"reason": error.detail})
-        return participant.model_copy(update=answer.model_dump())
+            return participant.model_copy(update={"reason": in_words_of(participant.name, error)})
+        return participant.model_copy(update=answer.model_dump(exclude={"limit"}))
 
     def _with_tool(self, task: StoredTask) -> StoredTask:
         """Return the task with the best tool of the participants that have accepted."""
@@ -222,20 +316,29 @@ class TaskPreviewer:
         tool, duration = self._dependencies.choose_tool(terms.test, terms.tools, offers, terms.spec)
         return replace(task, terms=replace(terms, tool=tool, duration=duration))
 
-    async def _place(self, task: StoredTask, beside: ConcurrentPlanning) -> ConsideredTask:
-        """Request time and choose starts as real planning does.
+    async def _with_offers(self, task: StoredTask, beside: ConcurrentPlanning) -> ConsideredTask:
+        """Request time as real planning does.
 
         If a participant books less far ahead, the request is repeated for that shorter horizon.
         """
-        found, ahead = await self._offered(task, self._limits, beside)
+        found, ahead = await self._offered_within(task, self._limits, beside)
         if ahead < self._limits.horizon:
             limits = replace(self._limits, horizon=ahead)
-            found, _ = await self._offered(task, limits, beside)
-        if beside.tentative is None and found.placed.reasons:
-            return await self._displaced(found, beside)
+            found, _ = await self._offered_within(task, limits, beside)
         return found
 
-    async def _displaced(self, found: ConsideredTask, beside: ConcurrentPlanning) -> ConsideredTask:
+    async def _place(self, found: ConsideredTask, beside: ConcurrentPlanning) -> ConsideredTask:
+        """Choose starts as real planning does, from what the participants offer."""
+        if found.placed.failure is not None:
+            return found
+        found = await self._choose_beside(found, beside)
+        if beside.closed is None and found.placed.reasons:
+            return await self._with_displacement(found, beside)
+        return found
+
+    async def _with_displacement(
+        self, found: ConsideredTask, beside: ConcurrentPlanning
+    ) -> ConsideredTask:
         """Consider again what the campaign lets the task displace; return the better result."""
         reasons = found.placed.reasons
         without = [slot for slot in found.placed.asked.slots if slot.nominal in reasons]
@@ -247,26 +350,27 @@ class TaskPreviewer:
             return replace(found, placed=replace(found.placed, reasons={**reasons, **added}))
         if may is None:
             return found
-        displacing, _ = await self._offered(found.task, found.limits, beside, may)
+        displacing, _ = await self._offered_within(found.task, found.limits, beside, may)
+        if displacing.placed.failure is None:
+            displacing = await self._choose_beside(displacing, beside)
         better = len(displacing.placed.choices) > len(found.placed.choices)
         return replace(displacing, displacing=may) if better else found
 
-    async def _offered(
+    async def _offered_within(
         self,
         task: StoredTask,
         limits: Limits,
         beside: ConcurrentPlanning,
         displacing: DisplacementTerms | None = None,
     ) -> tuple[ConsideredTask, int]:
-        """Return the result for this horizon, and the horizon to use instead (microseconds)."""
+        """Return the offers within this horizon, and the horizon to use instead (microseconds)."""
         now = self._clock.now()
         schedule, created_at = task.terms.schedule, task.terms.created_at
         after = schedule.after
         ends = () if after is None else await self._dependencies.ends_of(after.task)
         agenda = fresh_agenda(schedule, created_at, task.terms.duration, limits, now, ends)
         if not agenda.slots:
-            placed = _chosen(task, agenda, CollectedOffers(), beside)
-            return ConsideredTask(task, limits, placed), limits.horizon
+            return ConsideredTask(task, limits, ForecastPlacement(agenda)), limits.horizon
         windows = [(slot.start, slot.end) for slot in agenda.slots]
         duration = task.terms.duration
         asked = await self._propose(
@@ -282,23 +386,47 @@ class TaskPreviewer:
         ahead = limits.horizon
         if is_beyond_booking_horizon(agenda.slots, asked.proposals, now + limits.horizon):
             ahead = min(proposal.horizon for proposal in asked.proposals.values()) - now
-        if beside.closed is not None and beside.closed.spans:
-            offer, proposal = beside.closed.offer(agenda.slots, duration, now)
-            asked.offers.append(offer)
-            asked.proposals[offer.name] = proposal
-        standing = self._dependencies.limits_of_user(task)
+        return ConsideredTask(task, limits, ForecastPlacement(agenda), asked), ahead
+
+    async def _choose_beside(
+        self, found: ConsideredTask, beside: ConcurrentPlanning
+    ) -> ConsideredTask:
+        """Choose starts beside what was chosen for others, and within the limits of this host."""
+        task, slots, now = found.task, found.placed.asked.slots, self._clock.now()
+        agenda, schedule = found.placed.asked, task.terms.schedule
+        placed = ForecastPlacement(
+            agenda,
+            reasons=dict.fromkeys((slot.nominal for slot in agenda.too_late), _OVER),
+            follows=None if schedule.after is None else schedule.after.task,
+        )
+        if not slots:
+            return replace(found, placed=placed)
+        wanted = WantedRuns(
+            slots,
+            task.terms.duration,
+            task.terms.scheduling_class,
+            slip_random_generator(task.id, FIRST_EPOCH, schedule),
+        )
+        closures = await self._closures(task, slots, beside)
+        offers, proposals = found.asked.offers, found.asked.proposals
+        chosen = place(wanted, offers, proposals, closures, now, beside.tentative)
+        asked = replace(found.asked, offers=chosen.offers, proposals=chosen.proposals)
+        reasons = {**placed.reasons, **chosen.reasons}
+        placed = replace(placed, choices=chosen.choices, reasons=reasons)
+        return replace(found, asked=asked, placed=placed)
+
+    async def _closures(
+        self, task: StoredTask, slots: Sequence[Slot], beside: ConcurrentPlanning
+    ) -> OwnClosures:
+        """Return what this host itself closes to a task in these slots."""
+        standing, user = self._dependencies.limits_of_user(task), None
         if standing.binds_user:
-            left = UserRoom(await self._dependencies.closed_to_user(standing, duration))
-            if left.closed:
-                offer, asked.proposals[NAME] = left.offer(agenda.slots, duration, now)
-                asked.offers.append(offer)
-        until = max(slot.end for slot in agenda.slots)
-        room = await self._dependencies.room_of(task.terms, until, now, beside.left_out)
-        if room is not None and room.full:
-            offer, asked.proposals[room.name] = room.offer(agenda.slots, duration, now)
-            asked.offers.append(offer)
-        placed = _chosen(task, agenda, asked, beside, room)
-        return ConsideredTask(task, limits, placed, asked), ahead
+            duration = task.terms.duration
+            user = await self._dependencies.left_to_user(standing, duration, beside.left_out)
+        until, now = max(slot.end for slot in slots), self._clock.now()
+        imagined = Imagined(beside.left_out, beside.before)
+        room = await self._dependencies.room_of(task.terms, until, now, imagined)
+        return OwnClosures(user, beside.closed, room)
 
     async def _propose(
         self,
@@ -319,8 +447,13 @@ class TaskPreviewer:
             test=task.terms.test,
             campaign=task.terms.campaign,
             leaving_out=left_out,
+            quotas=True,
+            preview=True,
         )
-        sources = [self._dependencies.impact_source_of(p.node) for p in task.terms.participants]
+        sources = [
+            IntroducingSource(self._dependencies.impact_source_of(p.node), task.introduction(place))
+            for place, p in enumerate(task.terms.participants)
+        ]
         return await ask(sources, request, self._clock, self._clock_limit)
 
     async def impacts(
@@ -360,6 +493,7 @@ class TaskPreviewer:
             displacing=tuple(index for index, c in enumerate(choices) if c.displacing),
             mesh=_mesh_of(task.terms.reference),
             leaving_out=left_out,
+            introduction=_introduction_to(node, together),
         )
         try:
             return await self._dependencies.impact_source_of(node).impact(request)
@@ -392,7 +526,9 @@ class TaskPreviewer:
         for change in changes[:_TRIES]:
             if len(found) == _ALTERNATIVES:
                 break
-            tried = await self._tried(document, change, len(considered.placed.choices), beside)
+            tried = await self._tried_alternative(
+                document, change, len(considered.placed.choices), beside
+            )
             if isinstance(tried, Alternative):
                 found.append(tried)
             else:
@@ -409,16 +545,16 @@ class TaskPreviewer:
         self, considered: ConsideredTask, left_out: UUID | None
     ) -> tuple[list[DocumentChange], dict[ChangeKind, str]]:
         task = considered.task
-        tools = await self._common_tools(task)
+        tools = await self._common_tools(task, left_out)
         if considered.placed.outcome is Outcome.REFUSED:
             reason = f"it is refused: {considered.placed.sentence()}"
             missing = dict.fromkeys((ChangeKind.LATER, ChangeKind.SHORTER), reason)
             if not tools:
                 missing[ChangeKind.TOOL] = "no tool for it that every participant has"
             return [other_tool(tool, None, rank) for rank, tool in enumerate(tools)], missing
-        durations = [self._occupied(task, task.terms.spec, tool) for tool in tools]
+        durations = [self._occupied_time(task, task.terms.spec, tool) for tool in tools]
         if (least := shortest_spec(task.terms.spec)) is not None:
-            durations.append(self._occupied(task, least, task.terms.tool or ""))
+            durations.append(self._occupied_time(task, least, task.terms.tool or ""))
         shortest_run = min([task.terms.duration, *(d for d in durations if d is not None)])
         now = self._clock.now()
         limits = considered.limits
@@ -427,10 +563,9 @@ class TaskPreviewer:
         asked = await self._propose(task, shortest_run, [whole], lower, left_out)
         if asked.failures:
             return [], dict.fromkeys(_NAMED, "; ".join(f.reason for f in asked.failures.values()))
-        room = await self._dependencies.room_of(task.terms, whole[1], now, left_out)
-        if room is not None and room.full:
-            slot = Slot(whole[0], 1, *whole)
-            asked.offers.append(room.offer([slot], shortest_run, now)[0])
+        slot = Slot(whole[0], 1, *whole)
+        closures = await self._closures(task, [slot], ConcurrentPlanning(left_out=left_out))
+        asked.offers.extend(offer for offer, _ in closures.offers([slot], shortest_run, now))
         situation = Situation(
             terms=task.terms,
             slots=considered.placed.windows,
@@ -439,28 +574,29 @@ class TaskPreviewer:
             limits=limits,
             now=now,
             tools=tools,
-            occupied=lambda spec, tool: self._occupied(task, spec, tool),
+            occupied=lambda spec, tool: self._occupied_time(task, spec, tool),
         )
         # A busy day with many participants takes long enough to block the event loop.
         return await asyncio.to_thread(alternatives, situation)
 
-    async def _common_tools(self, task: StoredTask) -> list[str]:
+    async def _common_tools(self, task: StoredTask, left_out: UUID | None) -> list[str]:
         """Return the tools that all participants have, best first, requested or not."""
         asked = task
         if task.terms.tools:
-            asked = await self._ask_all(replace(task, terms=replace(task.terms, tools=())))
+            anyhow = replace(task, terms=replace(task.terms, tools=()))
+            asked = await self._ask_all(anyhow, left_out)
         if not all(p.accepted for p in asked.terms.participants):
             return []
         first, *others = (p.tools for p in asked.terms.participants)
         return [tool for tool in first if all(tool in offer for offer in others)]
 
-    def _occupied(self, task: StoredTask, spec: Mapping[str, Any], tool: str) -> int | None:
+    def _occupied_time(self, task: StoredTask, spec: Mapping[str, Any], tool: str) -> int | None:
         try:
             return self._dependencies.choose_tool(task.terms.test, (tool,), [], dict(spec))[1]
         except (RequestError, ToolUnavailable):
             return None
 
-    async def _tried(
+    async def _tried_alternative(
         self,
         document: Mapping[str, Any],
         change: DocumentChange,
@@ -488,12 +624,21 @@ class TaskPreviewer:
         )
 
 
+def _introduction_to(node: str, together: Sequence[ConsideredTask]) -> Introduction:
+    """Return the introduction to a node of the first task in which it takes part."""
+    return next(
+        it.task.introduction(place)
+        for it in together
+        for place, participant in enumerate(it.task.terms.participants)
+        if participant.node == node
+    )
+
+
 _NAMED = (ChangeKind.LATER, ChangeKind.SHORTER, ChangeKind.TOOL)
 """The kinds of alternatives whose absence is explained."""
 
 
 def _mesh_of(reference: Any) -> str | None:
-    """Return the mesh that a task with this reference belongs to."""
     mesh = reference.get("mesh") if isinstance(reference, dict) else None
     return mesh if isinstance(mesh, str) else None
 
@@ -508,34 +653,9 @@ def chosen_on_node(name: str, together: Sequence[ConsideredTask]) -> list[Chosen
     ]
 
 
-def _chosen(
-    task: StoredTask,
-    agenda: Agenda,
-    asked: CollectedOffers,
-    beside: ConcurrentPlanning,
-    room: CampaignRoom | None = None,
-) -> ForecastPlacement:
-    over = dict.fromkeys(
-        (slot.nominal for slot in agenda.too_late), "its window is over before it could be planned"
-    )
-    after = task.terms.schedule.after
-    follows = None if after is None else after.task
-    if not asked.offers:
-        return ForecastPlacement(agenda, reasons=over, follows=follows)
-    slots, duration = agenda.slots, task.terms.duration
-    rng = slip_random_generator(task.id, FIRST_EPOCH, task.terms.schedule)
-    kind = task.terms.scheduling_class
-    taken = beside.tentative
-    offers = [taken.left(offer, kind) if taken else offer for offer in asked.offers]
-    choices = choose(slots, offers, duration, rng)
-    reasons = unplaced_reasons(slots, choices, duration, offers, asked.proposals)
-    if room is not None:
-        choices, beyond = room.first(choices)
-        reasons |= beyond
-    return ForecastPlacement(agenda, choices, over | reasons, follows=follows)
-
-
-def _plan(considered: ConsideredTask, impacts: Mapping[str, Impact], shown: int, now: int) -> Plan:
+def _plan_of(
+    considered: ConsideredTask, impacts: Mapping[str, Impact], shown: int, now: int
+) -> Plan:
     task, placed = considered.task, considered.placed
     choices = sorted(placed.choices, key=lambda choice: choice.starts_at)
     reasons = sorted(placed.reasons.items())
@@ -574,12 +694,17 @@ def _plan(considered: ConsideredTask, impacts: Mapping[str, Impact], shown: int,
 
 
 def _sentence(considered: ConsideredTask, impacts: Mapping[str, Impact]) -> str:
-    """Return the outcome in one sentence, and which participants leave its impact open."""
-    names = [p.name for p in considered.task.terms.participants if p.name not in impacts]
+    """Return the outcome in one sentence, and what participants leave open."""
+    participants = [p.name for p in considered.task.terms.participants]
     told = considered.placed.sentence()
-    if not considered.placed.choices or not names:
+    if not considered.placed.choices:
         return told
-    return f"{told}; {' and '.join(names)} cannot say what would give way"
+    if names := participants_without_quotas(considered.asked.proposals, participants):
+        do = "does" if len(names) == 1 else "do"
+        told += f"; {' and '.join(names)} {do} not tell {'its' if do == 'does' else 'their'} quotas"
+    if names := [name for name in participants if name not in impacts]:
+        told += f"; {' and '.join(names)} cannot say what would give way"
+    return told
 
 
 def _displaced_runs(
@@ -625,7 +750,9 @@ def participant_answer(considered: ConsideredTask, participant: Listed) -> Parti
 def _time_of(considered: ConsideredTask, offer: Offer) -> tuple[int, str | None]:
     """Return in how many windows a participant has time, and the reason for the first other."""
     slots, duration = considered.placed.asked.slots, considered.task.terms.duration
-    alone = choose(slots, [offer], duration, None)
-    reasons = unplaced_reasons(slots, alone, duration, [offer], considered.asked.proposals)
+    told = {offer.name: considered.asked.proposals[offer.name]}
+    quotas = QuotaCount.of(told)
+    alone = choose(slots, [offer], duration, None, (), quotas)
+    reasons = unplaced_reasons(slots, alone, duration, [offer], told, quotas)
     first = next((reason.removeprefix(f"{offer.name}: ") for reason in reasons.values()), None)
     return len(alone), first

@@ -73,7 +73,7 @@ def draw_report(report: Report) -> str:
     return document(WIDTH, y, report.title or "A simulated world", *parts)
 
 
-def _summary(report: Report) -> Panel:
+def _summary_panel(report: Report) -> Panel:
     facts = [
         f"{report.nodes:,} nodes",
         f"{report.days:g} days",
@@ -89,7 +89,7 @@ def _summary(report: Report) -> Panel:
     return Panel(64, title + label(_LEFT, 52, ", ".join(facts)))
 
 
-def _promised(report: Report) -> Panel | None:
+def _promises_panel(report: Report) -> Panel | None:
     periods = report.over_time.periods
     if not report.promised:
         return None
@@ -107,7 +107,7 @@ def _promised(report: Report) -> Panel | None:
     return _bars_panel(heading, colours, bars, _time_axis(report), _count, _legend(kinds))
 
 
-def _why_not(report: Report) -> Panel | None:
+def _reasons_panel(report: Report) -> Panel | None:
     reasons = report.not_delivered[:_REASONS_SHOWN]
     if not reasons:
         return None
@@ -125,7 +125,7 @@ def _why_not(report: Report) -> Panel | None:
     return Panel(_HEADING + len(reasons) * _ROW + 18, "".join(parts))
 
 
-def _full_over_time(report: Report) -> Panel | None:
+def _occupancy_panel(report: Report) -> Panel | None:
     periods = report.over_time.periods
     kinds = [occupancy.scheduling_class for occupancy in periods[0].occupancy]
     if not kinds:
@@ -149,7 +149,7 @@ def _full_over_time(report: Report) -> Panel | None:
     return Panel(_HEADING + _PLOT + _FOOT, "".join([*parts, *_time_axis(report)]))
 
 
-def _full_by_node(report: Report) -> Panel | None:
+def _occupancy_by_node_panel(report: Report) -> Panel | None:
     kinds = sorted({kind for node in report.by_node for kind in node.shares})
     if not kinds:
         return None
@@ -172,7 +172,7 @@ def _full_by_node(report: Report) -> Panel | None:
     return _bars_panel(heading, colours, bars, axis, _percent, _legend(legend))
 
 
-def _waits(report: Report) -> Panel | None:
+def _waits_panel(report: Report) -> Panel | None:
     waiting = report.waiting
     if waiting is None:
         return None
@@ -192,7 +192,7 @@ def _waits(report: Report) -> Panel | None:
     return _bars_panel(heading, ["strong"], bars, axis, _count, foot)
 
 
-def _by_pair(report: Report) -> Panel | None:
+def _pairs_panel(report: Report) -> Panel | None:
     pairs = report.pairs
     if pairs is None:
         return None
@@ -221,19 +221,19 @@ def _by_pair(report: Report) -> Panel | None:
     return Panel(top + max(side, len(worst) * _ROW + _ROW) + 24, "".join(parts))
 
 
-def _shares(report: Report) -> Panel | None:
+def _shares_panel(report: Report) -> Panel | None:
     return None if report.shares is None else Panel(*panel(report.shares))
 
 
 _PANELS: Sequence[Maker] = (
-    _summary,
-    _shares,
-    _promised,
-    _why_not,
-    _full_over_time,
-    _full_by_node,
-    _waits,
-    _by_pair,
+    _summary_panel,
+    _shares_panel,
+    _promises_panel,
+    _reasons_panel,
+    _occupancy_panel,
+    _occupancy_by_node_panel,
+    _waits_panel,
+    _pairs_panel,
 )
 
 

@@ -7,20 +7,28 @@ the lead has not yet learned of.
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations
 from uuid import UUID
 
-from lead.simulation.memory.rows import RunRow
-from lead.simulation.node import Host, SimulatedWorld
+from lead.simulation.clock import START
+from lead.simulation.node import BesideProcess, Host, SimulatedWorld
 from lead.simulation.scenario import Scenario
 from node.model import times
-from node.model.runstate import RunState
+from node.model.errors import DatabaseUnavailable
+from node.store.database import Record
+from node.store.queries import Queries
 
+SQL = Queries("lead.simulation", "world")
 _FUSE_MAX = 120
 """Maximum number of steps of the process before a crash takes effect."""
+_ALONE = 0.5
+"""Share of crashes of a service that leave the leads and APIs beside it alive."""
+_WHILE_DOWN = 0.5
+"""Share of wrong clocks that were set while no process ran."""
 _SLOW_MAX = 20 * times.SECOND
 
 
@@ -43,6 +51,9 @@ def draw_faults(scenario: Scenario, rng: random.Random) -> list[InjectedFault]:
         "cut": (terms.cuts, terms.cut),
         "slow": (terms.slow, terms.cut),
         "clock step": (terms.clock_steps, terms.cut),
+        "wrong boot": (terms.wrong_boots, terms.cut),
+        "clock jump": (terms.clock_jumps, terms.cut),
+        "outage": (terms.outages, terms.outage),
         "cancelled run": (terms.cancelled_runs, (0, 0)),
         "cancelled task": (terms.cancelled_tasks, (0, 0)),
         "withdrawal": (terms.withdrawals, (0, 0)),
@@ -88,19 +99,21 @@ class FaultInjector:
         """Let a fault take effect now."""
         rng = random.Random(fault.luck)
         host = rng.choice(self._world.hosts)
-        match fault.kind:
-            case "crash":
-                self._crash(host, fault, rng)
-            case "cut":
-                self._cut(host, fault, rng)
-            case "slow":
-                self._slow(host, fault, rng)
-            case "clock step":
-                self._step(host, fault, rng)
-            case "forgotten run":
-                await self._forget(host, fault, rng)
-            case _:
-                await self._user(host, fault, rng)
+        sudden = {
+            "crash": self._crash,
+            "cut": self._cut,
+            "slow": self._slow,
+            "clock step": self._step,
+            "wrong boot": self._boot_wrong,
+            "clock jump": self._jump,
+            "outage": self._outage,
+        }
+        if fault.kind in sudden:
+            sudden[fault.kind](host, fault, rng)
+        elif fault.kind == "forgotten run":
+            await self._forget(host, fault, rng)
+        else:
+            await self._act_as_user(host, fault, rng)
 
     def heal(self) -> None:
         """End all faults and inject no more."""
@@ -109,8 +122,13 @@ class FaultInjector:
             undo()
         self._undo.clear()
         for host in self._world.hosts:
-            host.process.cancel_crash()
+            for each in _processes(host):
+                each.process.cancel_crash()
+            host.store.fuse = None
             host.clock.correct()
+
+    def _now(self) -> int:
+        return START + self._world.loop.now
 
     def _count(self, fault: InjectedFault) -> None:
         self._world.history.faults[fault.kind] += 1
@@ -130,14 +148,21 @@ class FaultInjector:
     def _crash(self, host: Host, fault: InjectedFault, rng: random.Random) -> None:
         if host.service is None:
             return
+        victim = rng.choice(_processes(host))
 
         def die() -> None:
-            if not self._healed:
-                self._count(fault)
-                host.crash()
+            if self._healed or not victim.process.alive:
+                return
+            self._count(fault)
+            if isinstance(victim, BesideProcess):
+                victim.crash()
+                self._until(fault.lasts, victim.boot)
+            else:
+                die_alone = rng.random() < _ALONE and bool(host.beside)
+                host.crash_service() if die_alone else host.crash()
                 self._until(fault.lasts, lambda: self._world.boot(host))
 
-        host.process.crash_after_steps(rng.randrange(_FUSE_MAX), die)
+        victim.process.crash_after_steps(rng.randrange(_FUSE_MAX), die)
 
     def _cut(self, host: Host, fault: InjectedFault, rng: random.Random) -> None:
         """Cut one link, all links of one host, or the links between two halves of the world."""
@@ -156,14 +181,26 @@ class FaultInjector:
         cut = [frozenset(pair) for pair in pairs]
         self._count(fault)
         self._world.network.cut.update(cut)
-        self._until(fault.lasts, lambda: self._world.network.cut.subtract(cut))
+        began = self._now()
+
+        def mend() -> None:
+            self._world.network.cut.subtract(cut)
+            self._world.history.troubles += [(*pair, began, self._now()) for pair in pairs]
+
+        self._until(fault.lasts, mend)
 
     def _slow(self, host: Host, fault: InjectedFault, rng: random.Random) -> None:
         slow = self._world.network.slow
         by = rng.randint(times.SECOND, _SLOW_MAX)
         self._count(fault)
         slow[host.name] = slow.get(host.name, 0) + by
-        self._until(fault.lasts, lambda: slow.update({host.name: slow[host.name] - by}))
+        began = self._now()
+
+        def hurry() -> None:
+            slow[host.name] -= by
+            self._world.history.troubles.append((host.name, host.name, began, self._now()))
+
+        self._until(fault.lasts, hurry)
 
     def _step(self, host: Host, fault: InjectedFault, rng: random.Random) -> None:
         most = self._world.scenario.faults.clock_step_max
@@ -172,24 +209,78 @@ class FaultInjector:
         host.clock.step(by)
         self._until(fault.lasts, lambda: host.clock.step(-by))
 
+    def _boot_wrong(self, host: Host, fault: InjectedFault, rng: random.Random) -> None:
+        """Kill a process, and start the next one by a clock that is ahead until it is set right."""
+        by = rng.randint(times.HOUR, self._world.scenario.faults.clock_boot_max)
+
+        def die() -> None:
+            if not self._healed:
+                self._count(fault)
+                host.crash()
+                self._set_wrong(host, by, fault.lasts)
+                self._world.boot(host)
+
+        if host.service is not None:
+            host.process.crash_after_steps(rng.randrange(_FUSE_MAX), die)
+
+    def _jump(self, host: Host, fault: InjectedFault, rng: random.Random) -> None:
+        """Set a clock an hour or a day wrong, while the processes run or are down."""
+        by = rng.choice([-times.DAY, -times.HOUR, times.HOUR, times.DAY])
+        if host.service is None:
+            return
+        self._count(fault)
+        if rng.random() < _WHILE_DOWN:
+            host.crash()
+            self._set_wrong(host, by, fault.lasts)
+            self._until(rng.randrange(1, fault.lasts), lambda: self._world.boot(host))
+        else:
+            self._set_wrong(host, by, fault.lasts)
+
+    def _outage(self, host: Host, fault: InjectedFault, rng: random.Random) -> None:
+        """Break all connections to a database, and keep it away for a while."""
+        store = host.store
+
+        def lost() -> None:
+            self._count(fault)
+            began = self._now()
+
+            def come_back() -> None:
+                store.come_back()
+                self._world.history.troubles.append((host.name, host.name, began, self._now()))
+
+            self._until(fault.lasts, come_back)
+
+        if not store.away and store.fuse is None:
+            store.on_lost = lost
+            store.fuse = rng.randrange(_FUSE_MAX)
+
+    def _set_wrong(self, host: Host, by: int, lasts: int) -> None:
+        """Let a clock be far wrong for a while."""
+        host.clock.step(by)
+        began = host.clock.now()
+
+        def correct() -> None:
+            ended = host.clock.now()
+            host.clock.step(-by)
+            self._world.history.stepped.append((host.name, began, ended, self._now()))
+
+        self._until(lasts, correct)
+
     async def _forget(self, host: Host, fault: InjectedFault, rng: random.Random) -> None:
         """Delete a booked run from a participant's tables, as after restoring an old backup."""
-        database = host.database
-        await database.begin()
-        try:
-            run = self._some_run(host, rng, led_here=False)
-            if run is not None:
-                self._count(fault)
-                database.tables.delete_run(run)
-                database.finish()
-        finally:
-            database.end()
+        run = self._some_run(host, rng, led_here=False)
+        if run is not None:
+            self._count(fault)
+            with contextlib.suppress(DatabaseUnavailable):
+                async with host.database.connection() as connection:
+                    await connection.execute(SQL["forget_run"], run["id"])
+            self._world.history.restored.append((host.name, self._now(), self._now()))
 
-    async def _user(self, host: Host, fault: InjectedFault, rng: random.Random) -> None:
+    async def _act_as_user(self, host: Host, fault: InjectedFault, rng: random.Random) -> None:
         run = self._some_run(host, rng, led_here=fault.kind != "withdrawal")
         if run is None:
             return
-        target: UUID = run.id if fault.kind == "cancelled run" else run.task_id
+        target: UUID = run["id" if fault.kind == "cancelled run" else "task_id"]
         of_run = fault.kind == "cancelled run"
         error = await host.try_as_user(
             lambda service: (
@@ -201,15 +292,12 @@ class FaultInjector:
         if error is None:
             self._count(fault)
 
-    def _some_run(self, host: Host, rng: random.Random, *, led_here: bool) -> RunRow | None:
+    def _some_run(self, host: Host, rng: random.Random, *, led_here: bool) -> Record | None:
         """Return a random run booked here that has not started; None if there is none."""
-        tables, now = host.database.tables, host.clock.now()
-        candidates = [
-            run
-            for run in tables.runs.rows.values()
-            if run.state == RunState.BOOKED
-            and run.starts_at > now
-            and tables.committed(run.exchange_id)
-            and tables.led_here(run.task_id) is led_here
-        ]
+        candidates = host.store.read(SQL["booked_runs"], host.clock.now(), led_here)
         return rng.choice(candidates) if candidates else None
+
+
+def _processes(host: Host) -> list[Host | BesideProcess]:
+    """Return what can die on a host, one without the other."""
+    return [host, *host.beside]

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from lead.simulation.memory.rows import RunRow
 from node.model import times
 from node.model.classes import SchedulingClass, blockers
 from node.model.ids import TaskId, run_id
@@ -35,6 +34,22 @@ class ExecutedPart:
     ends_at: int
 
 
+@dataclass(frozen=True)
+class EndedRun:
+    """A run that is over at its lead; it takes ``seats`` seats of its campaign."""
+
+    id: UUID
+    task_id: UUID
+    slot: int
+    attempt: int
+    state: str
+    starts_at: int
+    ends_at: int
+    reason: str | None
+    campaign: str
+    seats: int
+
+
 Unhappy = tuple[int, str, str]
 """The outcome of a slot without a result: the attempt, its state, and the reason."""
 
@@ -55,6 +70,14 @@ class History:
     """By task and slot: the attempt that finished, or the outcome of the last one that did not."""
     parties: dict[UUID, Sequence[str]] = field(default_factory=dict)
     """The participants (identities) of tasks that their leads may have forgotten since."""
+    finished: dict[UUID, str] = field(default_factory=dict)
+    """Finished tasks, as JSON, that their leads may have deleted since."""
+    restored: list[tuple[str, int, int]] = field(default_factory=list)
+    """By node, the true times from which to which its database went back."""
+    stepped: list[tuple[str, int, int, int]] = field(default_factory=list)
+    """By node, the times that a far wrong clock told first and last, and the true time then."""
+    troubles: list[tuple[str, str, int, int]] = field(default_factory=list)
+    """By two nodes, or one twice, the true times between which they could not hear each other."""
     repaired: int = 0
     measured: Counter[str] = field(default_factory=Counter)
     """By campaign: the seat time of delivered runs that were due at or after ``counts_from``."""
@@ -105,8 +128,8 @@ class History:
         """Forget the runs that a crashed node was measuring."""
         self._now[node].clear()
 
-    def over(self, run: RunRow, lead: str, campaign: str, seats: int) -> None:
-        """Record the outcome of a run that has ended on its lead; it takes ``seats`` seats."""
+    def over(self, run: EndedRun, lead: str) -> None:
+        """Record the outcome of a run that has ended on its lead."""
         slots = self.slots[run.task_id]
         known = slots.get(run.slot)
         if run.id != run_id(TaskId(run.task_id), run.slot, run.attempt):
@@ -119,8 +142,8 @@ class History:
             if not isinstance(known, int):
                 self.waits[(run.starts_at - run.slot) // times.SECOND] += 1
                 if run.slot >= self.counts_from:
-                    seat_time = (run.ends_at - run.starts_at) * seats
-                    self.measured[campaign] += seat_time
+                    seat_time = (run.ends_at - run.starts_at) * run.seats
+                    self.measured[run.campaign] += seat_time
                     self.measured_by_lead[lead] += seat_time
             slots[run.slot] = run.attempt
         elif known is None or (not isinstance(known, int) and known[0] <= run.attempt):

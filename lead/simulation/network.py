@@ -22,7 +22,7 @@ from uuid import UUID
 import structlog
 
 from lead.simulation.loop import PROCESS, Process, VirtualLoop
-from node.client.peers import Peer, Peers
+from node.client.peers import SAME_TIME, Peer, Peers
 from node.model.errors import ParleyError, PeerUnreachable
 from node.model.times import SECOND
 from node.model.wire.comparisons import NodeComparison
@@ -216,14 +216,21 @@ def _serve_item(service: SimulatedService, item: Document, sender: str) -> Await
         case ProposalRequest():
             return service.freed_time.propose(sender, item)
         case ExchangeHold():
-            service.hold_served()
-            return time_line.hold(item.exchange, sender, item.hold)
+            return _hold(service, item, sender)
         case Ruling(commit=CommitRequest() as commit):
             return time_line.commit(item.exchange, commit, sender)
         case Ruling(release=Release() as release):
             return time_line.release(item.exchange, release, sender)
         case _:
             raise TypeError(f"{item!r} is not a request that a node serves")
+
+
+async def _hold(service: SimulatedService, item: ExchangeHold, sender: str) -> Document:
+    """Serve a hold, then have its expiry awaited, whatever the sender hears of it."""
+    try:
+        return await service.time_line.hold(item.exchange, sender, item.hold)
+    finally:
+        service.hold_served()
 
 
 def _as_received(error: ParleyError, receiver: Station) -> ParleyError:
@@ -259,7 +266,19 @@ class SimulatedPeers(Peers):
 
         return await self._network.ask(self._here, station, "card", card)
 
-    def to(
+    async def has_time(self, url: str, identity: str, now: Callable[[], int]) -> bool:  # noqa: ARG002
+        """Return whether a node has the time of this clock."""
+
+        async def time(service: SimulatedService) -> int:
+            return service.clock.now()
+
+        try:
+            there = await self._network.ask(self._here, self._stations[identity], "card", time)
+        except ParleyError:
+            return False
+        return abs(now() - there) <= SAME_TIME
+
+    def client_of(
         self,
         identity: str,
         name: str,

@@ -1,6 +1,6 @@
-"""One simulated host: the real service and lead of a node over a database in memory.
+"""One simulated host: the real service and lead of a node over a database of its own.
 
-A host has its tables, its clock and its place in the network. Everything that runs on it (the
+A host has its database, its clock and its place in the network. Everything that runs on it (the
 service, its loops, the requests it serves) is one process that can be killed at any await; the next
 start takes the service's own start-up path over the same tables.
 """
@@ -11,7 +11,8 @@ import asyncio
 import contextlib
 import hashlib
 import random
-from collections.abc import Awaitable, Callable
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import lru_cache, partial
 from typing import Any, Protocol
 from uuid import UUID
@@ -21,29 +22,34 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
 from lead.assembly import lead_functions, lead_of
 from lead.service import Lead
-from lead.simulation.clock import SimulatedClock
+from lead.simulation.clock import START, SimulatedClock
+from lead.simulation.database import SimulatedDatabase
 from lead.simulation.history import History
 from lead.simulation.launcher import SimulatedLauncher
 from lead.simulation.loop import Process, VirtualLoop
-from lead.simulation.memory.database import MemoryDatabase, Point
 from lead.simulation.network import Network, SimulatedPeers, SimulatedService
 from lead.simulation.scenario import Scenario, ScenarioNodes, Value
 from node.core import Core
 from node.execution.launcher import Launcher
-from node.housekeeping import PeriodicJob
-from node.local_participant import LocalParticipant
 from node.model import times
-from node.model.errors import ParleyError
+from node.model.errors import DatabaseUnavailable, ParleyError
 from node.model.host_limits.document import EVERYTHING
 from node.model.wire.nodes import NodeCard
 from node.model.wire.tasks import PRIORITY_MAX
+from node.runtime.housekeeping import CLOCK_S, HOUR_S, MARK_S, PeriodicJob
+from node.runtime.settings import Settings
 from node.service import NodeDependencies
-from node.settings import Settings
 from node.store import nodes
+from node.store.queries import Queries
+from node.timetable.local_participant import LocalParticipant
 from node.trust.keys import NodeKey
 
+SQL = Queries("lead.simulation", "world")
 _HOLD_RETRY = times.SECOND
 """Pause before a hold whose lead gave no decision is checked again."""
+_RESTART = 2 * times.SECOND
+"""Pause after which a process is started again that could not start, as by systemd."""
+_LOOK_S = 0.2
 
 
 class SimulatedSettings(Settings):
@@ -65,14 +71,13 @@ class SimulatedNode(SimulatedService):
     """A node's service that does its housekeeping when it is due instead of by polling."""
 
     def __init__(
-        self, host: Host, dependencies: NodeDependencies, database: MemoryDatabase
+        self, host: Host, dependencies: NodeDependencies, database: SimulatedDatabase
     ) -> None:
         """Create a node; nothing runs before :meth:`start`."""
         super().__init__(Core(database, host.clock, host.identity, host.settings), dependencies)
         self.capabilities.assume_all()
         self._host = host
         self._world = host.world
-        self._tables = database.tables
         self._hold_made = asyncio.Event()
         self.local_participant = _SimulatedParticipant(self)
         # Nothing follows events in a simulation, and nobody reads the log of its nodes; keeping
@@ -87,8 +92,24 @@ class SimulatedNode(SimulatedService):
     async def _ensure_owner(self, connection: Any) -> None:
         """Create no token: nothing in a simulation authenticates with one."""
 
-    async def repair_instants(self) -> None:
-        """Repair nothing: simulated clocks are set by seconds."""
+    async def begin_clock(self) -> None:
+        """Doubt the clock, and watch it from now on."""
+        await super().begin_clock()
+        self._watching = asyncio.create_task(self._watch_steps(), name="watch clock")
+
+    async def _watch_steps(self) -> None:
+        """Look at the clock a second after it was set, and each second while it is in doubt."""
+        while True:
+            steps = self._host.clock.steps
+            await self.clock.sleep(CLOCK_S)
+            with contextlib.suppress(ParleyError):  # tried again when it is set again
+                await self.watch_clock()
+            if not self.core.steps.doubtful:
+                await self._host.clock.set_after(steps)
+
+    def keep(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Run a loop that ends with the node."""
+        self._loops.append(asyncio.create_task(work, name=name))
 
     async def ask_others(self) -> None:
         """Ask nobody: no simulated database goes back."""
@@ -96,32 +117,39 @@ class SimulatedNode(SimulatedService):
     async def start(self) -> None:
         """Start the node's services, and settle holds when they are due instead of each second."""
         await super().start()
-        self._loops.append(asyncio.create_task(self._keep_holds(), name="settle holds"))
+        settling = self._run_once_believed(self._keep_holds)
+        self._loops.append(asyncio.create_task(settling, name="settle holds"))
 
     def _periodic_jobs(self) -> tuple[PeriodicJob, ...]:
         world = self._world.nodes
         keep = max(times.HOUR, world.keep)
         return (
-            PeriodicJob("end what is over", world.tend / times.SECOND, self._overdue),
+            PeriodicJob("end what is over", world.tend / times.SECOND, self._end_overdue),
             PeriodicJob("purge", keep / times.SECOND, self._harvest_and_purge),
+            PeriodicJob("note clock", self._marks_s(), self.clock_steps.note),
         )
+
+    def _marks_s(self) -> float:
+        """Return how often it is noted what the clock says: rarely where no clock is wrong."""
+        faults = self._world.faults
+        return MARK_S if faults.wrong_boots or faults.clock_jumps else HOUR_S
 
     async def _keep_holds(self) -> None:
         """Settle each hold when it expires; sleep while there are none."""
-        held = self._tables.exchanges.held
         while True:
+            self._hold_made.clear()
             with contextlib.suppress(ParleyError):  # the failed ones are retried below
                 await self.holds.run_once()
-            if not held:
-                self._hold_made.clear()
+            [row] = self._host.store.read(SQL["next_expiry"])
+            if row[0] is None:
                 await self._hold_made.wait()
-            now = self.clock.now()
-            ends = min((hold.expires_at for hold in held.values()), default=now)
-            await self.clock.sleep(max(_HOLD_RETRY, ends - now) / times.SECOND)
+                continue
+            pause = max(_HOLD_RETRY, row[0] - self.clock.now())
+            await self.clock.sleep(pause / times.SECOND)
 
     async def _harvest_and_purge(self) -> None:
         self._host.harvest(self.clock.now() - self._world.nodes.keep)
-        await self.purger.run_once()
+        await self.purger.purge(self.clock.now())
 
 
 class _SimulatedParticipant(LocalParticipant):
@@ -140,7 +168,7 @@ class _SimulatedParticipant(LocalParticipant):
 
 
 class Host:
-    """A simulated host: tables, clock, settings, and the services that run on it."""
+    """A simulated host: database, clock, settings, and the services that run on it."""
 
     node_type: type[SimulatedNode] = SimulatedNode
     launcher_type: Callable[..., Launcher] = SimulatedLauncher
@@ -152,9 +180,9 @@ class Host:
         loop: VirtualLoop,
         network: Network,
         history: History,
-        point: Point | None,
+        database: SimulatedDatabase,
     ) -> None:
-        """Create a host that is down; ``point`` is awaited before and after each statement."""
+        """Create a host that is down."""
         self.name = name
         self.world = scenario
         self.clock = SimulatedClock(loop)
@@ -165,9 +193,11 @@ class Host:
         self.rng = random.Random(f"{scenario.seed} {name}")
         self.process = Process(name)
         self.service: SimulatedService | None = None
-        self.database = MemoryDatabase(point)
+        self.store = database.store
+        self.database = database
         self.starts = 0
         self.up_since = 0
+        self._down_since: int | None = None
         url = f"http://{name}:8642"
         self.card = NodeCard(
             identity=self.identity,
@@ -179,18 +209,23 @@ class Host:
         )
         self.broken: Callable[[SimulatedNode, Lead], None] | None = None
         """A test's hook that replaces parts of this node's program by faulty ones."""
-        self.harvest: Callable[[int], None] = _nothing
+        self.harvest: Callable[[int], None] = _harvest_nothing
         """Called with an instant before the runs that ended before it are deleted."""
         self._loop = loop
         self._network = network
         self._history = history
+        self._asking = random.Random(f"{scenario.seed} users of {name}")
+        self.apis = [ApiProcess(self, f"api {n}") for n in range(scenario.nodes.apis)]
+        leads = [LeadProcess(self, f"lead {n}") for n in range(1, scenario.nodes.leads)]
+        self.beside: list[BesideProcess] = [*leads, *self.apis]
         network.place(self)
 
     async def know(self, others: dict[str, Host]) -> None:
-        """Write the directory of all hosts into the tables; ``others`` by identity."""
+        """Write the directory of all hosts into the database; ``others`` by identity."""
         self._peers = SimulatedPeers(self._network, self, {**others})
         now = self.clock.now()
         async with self.database.transaction() as connection:
+            await connection.execute(SQL["first_generation"], self.database.generation, now)
             await nodes.keep_self(connection, self.card, now)
             for other in others.values():
                 if other is not self:
@@ -200,20 +235,50 @@ class Host:
         """Start the services, as after a crash; the task ends when other nodes can reach them."""
         self.starts += 1
         self.process = Process(self.name)
-        return self.process.start(self._start(), f"start {self.name}")
+        started = self.process.start(self._start(), f"start {self.name}")
+        for each in self.beside:
+            if not each.process.alive:
+                each.boot()
+        return started
+
+    def boot_later(self, process: Host | BesideProcess) -> None:
+        """Start one of the processes here again in a while, as it could not."""
+        dead = process.process
+        if process is self:
+            self.crash_service()
+        else:
+            process.crash()
+        self._loop.call_in(
+            _RESTART, lambda: process.boot() if process.process is dead and not dead.alive else None
+        )
 
     async def _start(self) -> None:
+        try:
+            await self._begin()
+        except DatabaseUnavailable:
+            self.boot_later(self)
+
+    async def _begin(self) -> None:
         node = self.build_node(self.database)
         lead = self.build_lead(node)
         if self.broken is not None:
             self.broken(node, lead)
         node.add_notification_listener(lead.on_notice)
         await node.start()
-        self.service = node
-        self.up_since = self._loop.now
+        await node.clock_steps.wait_until_believed()  # nobody is answered before
+        self._serve(node)
         await lead.start()
 
-    def build_node(self, database: MemoryDatabase) -> SimulatedNode:
+    def _serve(self, node: SimulatedNode) -> None:
+        """Let others reach the node."""
+        self.service = node
+        self.up_since = self._loop.now
+        if self._down_since is not None:
+            span = START + self._down_since, START + self._loop.now
+            self._history.troubles.append((self.name, self.name, *span))
+            self._down_since = None
+
+    def build_node(self, database: SimulatedDatabase) -> SimulatedNode:
         """Build the node's service over a database, not started."""
         dependencies = NodeDependencies(
             peers=self._peers,
@@ -237,21 +302,36 @@ class Host:
         )
 
     def crash(self) -> None:
-        """Stop as by ``kill -9``: the tables stay, everything else is lost."""
+        """Stop all processes as by ``kill -9``: the database stays, everything else is lost."""
+        self.crash_service()
+        for each in self.beside:
+            each.crash()
+
+    def crash_service(self) -> None:
+        """Stop the process of the service alone."""
         self.service = None
+        if self._down_since is None:
+            self._down_since = self._loop.now
         self.database = self.database.survivor()
         self.process.kill()
         self._history.crashed(self.name)
+
+    def hold_served(self) -> None:
+        """Note that another process has placed a hold here."""
+        if self.service is not None:
+            self.service.hold_served()
 
     async def try_as_user(
         self, action: Callable[[SimulatedService], Awaitable[Any]]
     ) -> ParleyError | None:
         """Run an action of a user of this host; return its error, or None if it succeeded."""
-        service = self.service
+        asked: list[Host | BesideProcess] = [self, *self.apis]
+        place = self._asking.choice(asked)
+        service = place.service
         if service is None:
             return ParleyError("the node is down")
         try:
-            await self.process.start(_awaited(action(service)))
+            await place.process.start(_result_of(action(service)))
         except ParleyError as error:
             return error
         except asyncio.CancelledError:
@@ -265,6 +345,85 @@ def _limits(world: Scenario) -> str:
         return EVERYTHING
     shares = [f'"{key_of(name).identity}" = {share}' for name, share in world.lead_shares.items()]
     return "\n".join([EVERYTHING, "[shares]", *shares, "others = 0", ""])
+
+
+class BesideProcess(ABC):
+    """A process of a host beside its node's service: a lead, or one more API; down at first.
+
+    It has a database connection, a directory, and caches of its own, hears of the others by
+    notifications alone, and can die without them.
+    """
+
+    def __init__(self, host: Host, name: str) -> None:
+        """Create it for a host."""
+        self.host = host
+        self.name = host.name
+        self.database: SimulatedDatabase = host.database.sibling()
+        self.process = Process(f"{host.name} {name}")
+        self.process.alive = False
+        self.service: SimulatedNode | None = None
+        """Its part of the node, once it has started."""
+
+    def boot(self) -> None:
+        """Start, as after a crash."""
+        self.host.starts += 1
+        self.database = self.host.database.sibling()
+        self.process = Process(self.process.name)
+        self.process.start(self._start(), self.process.name)
+
+    def crash(self) -> None:
+        """End as by ``kill -9``."""
+        self.service = None
+        self.database.survivor()
+        self.process.kill()
+
+    async def _start(self) -> None:
+        """Run until it is killed; start again if the database is away meanwhile."""
+        node = self.host.build_node(self.database)
+        node.hold_served = self.host.hold_served  # type: ignore[method-assign] # the node's loop
+        try:
+            await self._begin(node)
+        except DatabaseUnavailable:
+            self.host.boot_later(self)
+            return
+        self.service = node
+
+    async def _node_known(self, node: SimulatedNode) -> None:
+        """Wait for the node's card, as all start together."""
+        while self.host.identity not in {known.identity for known in node.directory.all}:
+            await node.directory.refresh()
+            await self.host.clock.sleep(_LOOK_S)
+
+    @abstractmethod
+    async def _begin(self, node: SimulatedNode) -> None:
+        """Start what this process does."""
+
+
+class LeadProcess(BesideProcess):
+    """A lead of the node, as ``parley-lead`` is one."""
+
+    lead: Lead
+
+    async def _begin(self, node: SimulatedNode) -> None:
+        lead = self.host.build_lead(node)
+        if self.host.broken is not None:
+            self.host.broken(node, lead)
+        await self._node_known(node)
+        await node.begin_clock()
+        await node.campaigns.refresh()
+        self.lead = lead
+        node.add_notification_listener(lead.on_notice)
+        node.keep(node.listen(lead.on_notice), "listen")
+        await node.clock_steps.wait_until_believed()
+        await lead.start()
+
+
+class ApiProcess(BesideProcess):
+    """One more process of the node's API, as ``parley-api`` is one."""
+
+    async def _begin(self, node: SimulatedNode) -> None:
+        await self._node_known(node)
+        await node.start_beside()
 
 
 class SimulatedWorld(Protocol):
@@ -290,11 +449,11 @@ class SimulatedWorld(Protocol):
         ...
 
 
-async def _awaited(action: Awaitable[Any]) -> Any:
+async def _result_of(action: Awaitable[Any]) -> Any:
     return await action
 
 
-def _nothing(_instant: int) -> None:
+def _harvest_nothing(_instant: int) -> None:
     """Ignore the call: no harvest was set."""
 
 
@@ -312,13 +471,13 @@ def _attributes(name: str, scenario: Scenario) -> dict[str, Value]:
 
 
 def _settings(name: str, scenario: Scenario, attributes: dict[str, Value]) -> SimulatedSettings:
-    terms = _terms(scenario.nodes, scenario.network.time_limit)
+    terms = _settings_of_all(scenario.nodes, scenario.network.time_limit)
     own = {"name": name, "address": name, "attributes": attributes}
     return terms.model_copy(update=own)
 
 
 @lru_cache(maxsize=1)
-def _terms(terms: ScenarioNodes, time_limit: int) -> SimulatedSettings:
+def _settings_of_all(terms: ScenarioNodes, time_limit: int) -> SimulatedSettings:
     """Return the settings of all hosts; cached, as creating them dominates in a small world."""
     keep = max(times.HOUR, terms.keep)
     return SimulatedSettings(

@@ -151,10 +151,9 @@ def _parties(world: SimulatedWorld) -> Iterator[tuple[UUID, list[int]]]:
     """Return the participants of each task as indexes of hosts, as its lead knows them."""
     places = {host.identity: place for place, host in enumerate(world.hosts)}
     led = {
-        task.id: task.nodes
+        task["id"]: task["nodes"]
         for host in world.hosts
-        for task in host.database.tables.tasks.rows.values()
-        if task.lead == host.identity
+        for task in host.store.read(invariants.SQL["parties"])
     }
     for task, nodes in (world.history.parties | led).items():
         yield task, [places[identity] for identity in nodes]

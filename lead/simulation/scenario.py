@@ -56,6 +56,12 @@ class ScenarioNodes(Document):
     """The hosts and the settings of their owners."""
 
     count: Few = 5
+    leads: int = Field(
+        1, ge=1, le=4, description="Leads of each node; one is in the process of its service."
+    )
+    apis: int = Field(
+        0, ge=0, le=4, description="Further processes of each node's API, which users ask in turns."
+    )
     horizon: Duration = times.DAY
     batch: int = Field(BATCH_MAX, ge=1, le=BATCH_MAX)
     workers: int = Field(50, ge=1, le=500)
@@ -159,18 +165,40 @@ class Faults(Document):
     slow: Rate = 0
     clock_steps: Rate = 0
     clock_step_max: Duration = 3 * times.SECOND
+    wrong_boots: Rate = Field(
+        0, description="A node starts while its clock is ahead, until it is set right."
+    )
+    clock_boot_max: Duration = times.DAY
+    clock_jumps: Rate = Field(
+        0,
+        description="A clock is an hour or a day wrong, of a node that runs or while it is down.",
+    )
+    outages: Rate = Field(
+        0,
+        description="A database breaks all connections, maybe within a statement, and is away.",
+    )
+    outage: tuple[Duration, Duration] = (100 * times.MILLISECOND, times.MINUTE)
     clock_drift_ppm: int = Field(0, ge=0, le=10_000)
     cancelled_runs: Rate = 0
     cancelled_tasks: Rate = 0
     withdrawals: Rate = 0
     forgotten_runs: Rate = Field(0, description="A participant loses a future run from its table.")
+    late_notices: Share = Field(
+        0, description="Share of commits of which a process hears up to five seconds late."
+    )
+    lost_notices: Share = Field(
+        0, description="Share of commits of which a process never hears; nodes.poll finds them."
+    )
+    conflicts: Share = Field(
+        0, description="Share of transactions that fail at their end and are tried again."
+    )
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
-        for low, high in (self.down, self.cut):
+        for low, high in (self.down, self.cut, self.outage):
             if not 0 < low <= high:
                 raise ValueError(
-                    "down and cut must be two durations each, the shorter first, above zero"
+                    "down, cut and outage must be two durations each, the shorter first, above zero"
                 )
         return self
 

@@ -7,7 +7,7 @@ import contextlib
 import gc
 import random
 import warnings
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
@@ -16,16 +16,17 @@ from typing import Any
 from lead.service import Lead
 from lead.simulation import invariants
 from lead.simulation.clock import START, pause
+from lead.simulation.database import Point, SimulatedDatabase
 from lead.simulation.faults import FaultInjector, draw_faults, instants
 from lead.simulation.findings import findings
 from lead.simulation.history import History
 from lead.simulation.loop import PROCESS, VirtualLoop, run
-from lead.simulation.memory.database import Point
 from lead.simulation.network import Network, NetworkConditions, SimulatedService
 from lead.simulation.node import Host, SimulatedNode
 from lead.simulation.report import Report, report_of
-from lead.simulation.scenario import Arrivals, PairingRule, Scenario, ScenarioTasks
+from lead.simulation.scenario import Arrivals, Faults, PairingRule, Scenario, ScenarioTasks
 from lead.simulation.series import step_for
+from lead.simulation.server import NodeStore, lent
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.errors import PeerError, RequestError
@@ -39,6 +40,7 @@ _INTERLEAVING = 0.05
 """Probability that other tasks run between two statements of a transaction."""
 _STARTED = times.MINUTE
 """Time for all nodes to start before anything else happens."""
+_LATE_MAX = 5 * times.SECOND
 _COLLECTED = (50_000, 10_000, 10_000)
 """Thresholds of the garbage collector: rare collections, very rare ones of old objects."""
 
@@ -69,11 +71,15 @@ class World:
         self,
         scenario: Scenario,
         loop: VirtualLoop,
+        stores: Sequence[NodeStore],
         *,
         broken: Broken | None = None,
         progress: Progress | None = None,
     ) -> None:
-        """Create a world; ``broken`` changes the program of every node, to test the checks."""
+        """Create a world over empty databases.
+
+        ``broken`` changes the program of every node, to test the checks.
+        """
         self.scenario = scenario
         self.loop = loop
         self.history = History(START + _STARTED, step_for(scenario.duration))
@@ -93,10 +99,15 @@ class World:
             rng,
         )
         chance = random.Random(f"{scenario.seed} pauses")
-        point = _pauses(chance) if scenario.faults.crashes else None
+        point = _pause_hook(chance) if scenario.faults.crashes else None
+        databases = [SimulatedDatabase(store, point) for store in stores]
+        luck = random.Random(f"{scenario.seed} databases")
+        for database in databases:
+            database.delivery = partial(_delivery, scenario.faults, luck)
+            database.conflict = partial(_conflict, scenario.faults, luck)
         self.hosts = [
-            self.host_type(f"n{number}", scenario, loop, self.network, self.history, point)
-            for number in range(1, scenario.nodes.count + 1)
+            self.host_type(f"n{number}", scenario, loop, self.network, self.history, database)
+            for number, database in enumerate(databases, 1)
         ]
         for host in self.hosts:
             host.broken = broken
@@ -168,25 +179,25 @@ class World:
         for wish in task_arrivals(scenario):
             self.wished += 1
             self._runs_wished += _runs_of(wish.document.schedule, scenario.duration)
-            self._at(wish.at, partial(self._grant, wish))
+            self._schedule(wish.at, partial(self._create_task, wish))
         rng = random.Random(f"{scenario.seed} faults")
         for fault in draw_faults(scenario, rng):
-            self._at(fault.at, partial(self.injector.inject, fault))
+            self._schedule(fault.at, partial(self.injector.inject, fault))
 
-    def _at(self, instant: int, action: Callable[[], Awaitable[None]]) -> None:
+    def _schedule(self, instant: int, action: Callable[[], Awaitable[None]]) -> None:
         self.loop.call_in(instant, self._do, action)
 
     def _do(self, action: Callable[[], Awaitable[Any]]) -> None:
-        task = asyncio.ensure_future(_awaited(action))
+        task = asyncio.ensure_future(_run_action(action))
         self._doing[task] = None
-        task.add_done_callback(self._done)
+        task.add_done_callback(self._note_done)
 
-    def _done(self, task: asyncio.Task[None]) -> None:
+    def _note_done(self, task: asyncio.Task[None]) -> None:
         del self._doing[task]
         if not task.cancelled() and (error := task.exception()) is not None:
             self.history.violated(f"the simulation itself failed: {error!r}")
 
-    async def _grant(self, wish: TaskArrival) -> None:
+    async def _create_task(self, wish: TaskArrival) -> None:
         """Create a task as a user would: retry with the same key until the node answers."""
         host = self.hosts[wish.lead]
 
@@ -204,18 +215,32 @@ class World:
             await pause(_RETRY)
 
 
-async def _awaited(action: Callable[[], Awaitable[Any]]) -> None:
+def _delivery(faults: Faults, luck: random.Random) -> int | None:
+    """Return when a process hears of a commit; None: never."""
+    if faults.lost_notices and luck.random() < faults.lost_notices:
+        return None
+    if faults.late_notices and luck.random() < faults.late_notices:
+        return luck.randrange(_LATE_MAX)
+    return 0
+
+
+def _conflict(faults: Faults, luck: random.Random) -> bool:
+    """Return whether a transaction fails at its end."""
+    return bool(faults.conflicts) and luck.random() < faults.conflicts
+
+
+async def _run_action(action: Callable[[], Awaitable[Any]]) -> None:
     await action()
 
 
-def _pauses(chance: random.Random) -> Point:
+def _pause_hook(chance: random.Random) -> Point:
     """Return a hook that suspends transactions, so that others interleave or the process dies.
 
     It always suspends in a process that will crash, so that the crash can hit any statement, and
     at random elsewhere.
     """
 
-    def point(_moment: str) -> Awaitable[None] | None:
+    def point() -> Awaitable[None] | None:
         process = PROCESS.get()
         if (process is not None and process.will_crash) or chance.random() < _INTERLEAVING:
             return pause()
@@ -244,7 +269,9 @@ def task_arrivals(scenario: Scenario) -> list[TaskArrival]:
         for index, at in enumerate(instants(arrivals.per_hour, scenario.duration, rng)):
             members = rng.sample(range(scenario.nodes.count), arrivals.size)
             key = f"arrival {number} {index}"
-            creations.append(TaskArrival(at, members[0], key, _once(arrivals, members)))
+            creations.append(
+                TaskArrival(at, members[0], key, _single_run_document(arrivals, members))
+            )
     return creations
 
 
@@ -259,7 +286,6 @@ def _lead_of(pool: PoolDocument) -> int:
 
 
 def _index(name: str) -> int:
-    """Return the index of a host by its name."""
     return int(name.removeprefix("n")) - 1
 
 
@@ -308,7 +334,7 @@ def _document(
     return document.model_copy(update={"participants": participants, "campaign": group.campaign})
 
 
-def _once(arrivals: Arrivals, members: list[int]) -> TaskDocument:
+def _single_run_document(arrivals: Arrivals, members: list[int]) -> TaskDocument:
     schedule = Schedule(slip=arrivals.slip)
     return _task(members, arrivals.scheduling_class, arrivals.length, schedule, arrivals.priority)
 
@@ -336,7 +362,7 @@ def simulate(
     """Simulate a world from its beginning to its last check and return the report."""
 
     async def work(loop: VirtualLoop) -> Report:
-        world = World(scenario, loop, broken=broken, progress=progress)
+        world = World(scenario, loop, stores, broken=broken, progress=progress)
         with findings(world.history):
             try:
                 report = await world.run()
@@ -349,7 +375,8 @@ def simulate(
     with warnings.catch_warnings(), _collecting_young_objects_only():
         # A killed process leaves coroutines that were created but never awaited.
         warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
-        return run(work)
+        with lent(scenario.nodes.count) as stores:
+            return run(work)
 
 
 @contextlib.contextmanager

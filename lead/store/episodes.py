@@ -1,6 +1,16 @@
 """The lead's tables of pool tasks: terms that are due, holders of seats, and states of policies.
 
-Instants are in microseconds; nodes are given by identity.
+A pool task has terms, a term has seats, and each held seat belongs to an ordinary task in which one
+node measures. An episode reads due terms, chooses nodes, and writes what it gave. Between the two
+others may edit, reserve, or give seats as well, so each write names what it was read from: a seat
+is given only while it is empty, a term is put off only as it was read, where terms go on is moved
+only from where it was, and the state of policies is stored only in the revision that was read. Who
+comes second writes nothing and finds the term still due; no episode holds a lock while it asks
+nodes.
+
+Terms without time wait until ``try_at``; whatever may help them (freed time, changed attributes, an
+ended task) only sets that instant to now. Instants are in microseconds; nodes are given by
+identity.
 """
 
 from __future__ import annotations
@@ -36,7 +46,7 @@ _NEAR = times.HOUR
 """Urgent terms that begin within this time come before all others."""
 
 
-async def terms_to_open(connection: Connection, now: int, limit: int) -> list[PoolTask]:
+async def tasks_with_terms_to_open(connection: Connection, now: int, limit: int) -> list[PoolTask]:
     """Return the pool tasks whose next term is due."""
     rows = await connection.fetch(_SQL["terms_to_open"], now, limit)
     return [_pool_task(dict(row)) for row in rows]
@@ -46,19 +56,21 @@ def _pool_task(row: dict[str, Any]) -> PoolTask:
     return PoolTask(terms=take_terms(row), **row)
 
 
-async def due(connection: Connection, now: int, limit: int) -> list[PoolTask]:
+async def tasks_with_empty_seats(connection: Connection, now: int, limit: int) -> list[PoolTask]:
     """Return the pool tasks with empty seats to be tried now, at most ``limit`` of each pool."""
     rows = await connection.fetch(_SQL["due"], now, limit, now + _NEAR)
     return [_pool_task(dict(row)) for row in rows]
 
 
-async def blocked(connection: Connection, pool: str, now: int, limit: int) -> list[PoolTask]:
+async def tasks_with_blocked_terms(
+    connection: Connection, pool: str, now: int, limit: int
+) -> list[PoolTask]:
     """Return the pool tasks with terms that found no time and are not to be tried again yet."""
     rows = await connection.fetch(_SQL["blocked"], pool, now, limit)
     return [_pool_task(dict(row)) for row in rows]
 
 
-async def next_due(connection: Connection) -> int | None:
+async def next_due_at(connection: Connection) -> int | None:
     """Return when the next term is due to be opened or tried, if there is one."""
     due_at: int | None = await connection.fetchval(_SQL["next_due"])
     return due_at
@@ -77,7 +89,7 @@ async def open_terms(connection: Connection, terms: Sequence[OpenTerm], now: int
     )
 
 
-async def go_on(connection: Connection, task: UUID, was: int, on: NextTerm) -> bool:
+async def advance_terms(connection: Connection, task: UUID, was: int, on: NextTerm) -> bool:
     """Write where the terms of a task continue; False if that changed in the meantime.
 
     ``was`` is the next slot as it was read.
@@ -88,7 +100,7 @@ async def go_on(connection: Connection, task: UUID, was: int, on: NextTerm) -> b
     return kept is not None
 
 
-async def terms_due(
+async def due_terms(
     connection: Connection,
     tasks: Sequence[UUID],
     now: int,
@@ -115,7 +127,7 @@ async def terms_due(
     return found, rows[0][8] - sum(not term.blocked for term in found) if rows else 0
 
 
-async def taken(connection: Connection, terms: Sequence[Key]) -> dict[Key, dict[int, str]]:
+async def seat_holders(connection: Connection, terms: Sequence[Key]) -> dict[Key, dict[int, str]]:
     """Return the holders of seats, by term and seat number."""
     found: dict[Key, dict[int, str]] = {key: {} for key in terms}
     for task, term, number, node in await connection.fetch(_SQL["taken"], *_columns(terms)):
@@ -123,7 +135,9 @@ async def taken(connection: Connection, terms: Sequence[Key]) -> dict[Key, dict[
     return found
 
 
-async def measured_to(connection: Connection, terms: Sequence[Key]) -> dict[Key, dict[int, int]]:
+async def last_measured_slots(
+    connection: Connection, terms: Sequence[Key]
+) -> dict[Key, dict[int, int]]:
     """Return the last slot measured before a seat was lost, by term and seat number."""
     found: dict[Key, dict[int, int]] = {key: {} for key in terms}
     for task, term, number, slot in await connection.fetch(_SQL["measured_to"], *_columns(terms)):
@@ -143,7 +157,9 @@ async def last_holders(connection: Connection, tasks: Sequence[UUID]) -> dict[UU
     return found
 
 
-async def used_at(connection: Connection, tasks: Sequence[UUID]) -> dict[UUID, dict[str, int]]:
+async def last_use_by_node(
+    connection: Connection, tasks: Sequence[UUID]
+) -> dict[UUID, dict[str, int]]:
     """Return the start of the last term in which a node had a seat, by task and node."""
     found: dict[UUID, dict[str, int]] = {task: {} for task in tasks}
     for task, node, at in await connection.fetch(_SQL["used_at"], list(tasks)):
@@ -151,7 +167,7 @@ async def used_at(connection: Connection, tasks: Sequence[UUID]) -> dict[UUID, d
     return found
 
 
-async def turned_down(
+async def refusing_nodes(
     connection: Connection, tasks: Sequence[UUID], since: int
 ) -> dict[UUID, dict[str, TurnedDown]]:
     """Return by task which nodes have refused seats of it since an instant, and kept to that."""
@@ -162,13 +178,15 @@ async def turned_down(
     return found
 
 
-async def revision_of(connection: Connection, task: UUID) -> int | None:
+async def lock_revision(connection: Connection, task: UUID) -> int | None:
     """Return the revision of an active task, and lock it until the transaction ends."""
     revision: int | None = await connection.fetchval(_SQL["revision_of"], task)
     return revision
 
 
-async def take(connection: Connection, key: Key, given: Sequence[SeatGrant], now: int) -> set[int]:
+async def give_seats(
+    connection: Connection, key: Key, given: Sequence[SeatGrant], now: int
+) -> set[int]:
     """Give these seats, and return the numbers of those that were still empty."""
     task, term = key
     yielding = {each.task: each.yielding for each in given}
@@ -197,7 +215,7 @@ async def take(connection: Connection, key: Key, given: Sequence[SeatGrant], now
     return {row[0] for row in rows}
 
 
-async def tried(
+async def record_attempt(
     connection: Connection, opened: OpenTerm, following: NextTry, held: int = 0
 ) -> bool:
     """Write when the empty seats of a term are tried again, and why they are empty.
@@ -221,41 +239,43 @@ async def tried(
     return written is not None
 
 
-async def lacks(connection: Connection, lacks_by_task: Mapping[UUID, str | None]) -> list[UUID]:
+async def set_lacks(connection: Connection, lacks_by_task: Mapping[UUID, str | None]) -> list[UUID]:
     """Write what the pools lack for these tasks, and return the tasks for which that changed."""
     rows = await connection.fetch(_SQL["lacks"], list(lacks_by_task), list(lacks_by_task.values()))
     return sorted(row[0] for row in rows)
 
 
-async def lost_with_their_tasks(connection: Connection, now: int) -> list[LostSeat]:
+async def empty_seats_of_ended_tasks(connection: Connection, now: int) -> list[LostSeat]:
     """Empty the seats whose tasks have ended, and return these seats."""
     rows = await connection.fetch(_SQL["lost_with_their_tasks"], now)
     return [LostSeat(*row) for row in rows]
 
 
-async def times_lost(connection: Connection, task: UUID) -> int:
+async def count_losses(connection: Connection, task: UUID) -> int:
     """Return how often a seat of this ordinary task was lost before in the same term."""
     return int(await connection.fetchval(_SQL["times_lost"], task))
 
 
-async def asking(connection: Connection) -> list[PoolTaskCriteria]:
+async def active_criteria(connection: Connection) -> list[PoolTaskCriteria]:
     """Return the criteria of every active pool task."""
     return [PoolTaskCriteria(*row) for row in await connection.fetch(_SQL["asking"])]
 
 
-async def try_all(connection: Connection, now: int) -> None:
+async def retry_all_terms(connection: Connection, now: int) -> None:
     """Make every term with empty seats due now."""
     await connection.execute(_SQL["try_all"], now)
 
 
-async def try_during(connection: Connection, spans: Sequence[Span], now: int) -> list[UUID]:
+async def retry_terms_in(connection: Connection, spans: Sequence[Span], now: int) -> list[UUID]:
     """Make the terms that found no time in these spans due now; return their pool tasks."""
     starts, ends = [start for start, _ in spans], [end for _, end in spans]
     rows = await connection.fetch(_SQL["try_during"], starts, ends, now)
     return [row[0] for row in rows]
 
 
-async def try_after(connection: Connection, tasks: Collection[UUID], now: int) -> list[UUID]:
+async def retry_terms_after(
+    connection: Connection, tasks: Collection[UUID], now: int
+) -> list[UUID]:
     """Make the terms due now that may have waited for these tasks; return their pool tasks."""
     rows = await connection.fetch(_SQL["try_after"], list(tasks), now)
     return [row[0] for row in rows]
@@ -271,12 +291,12 @@ async def put_off(
     await connection.execute(_SQL["put_off"], list(tasks), now, try_at, why)
 
 
-async def sitting(connection: Connection, now: int) -> list[HeldSeat]:
+async def held_seats(connection: Connection, now: int) -> list[HeldSeat]:
     """Return every held seat of a term that is not over."""
     return [HeldSeat(*row) for row in await connection.fetch(_SQL["sitting"], now)]
 
 
-async def seats_ahead(
+async def seat_tasks_ahead(
     connection: Connection, pool: str, since: int, until: int, limit: int
 ) -> list[UUID]:
     """Return the seats' tasks of a pool whose terms begin in [since, until), youngest first."""
@@ -300,7 +320,7 @@ async def keep_policy_state(
     return revision
 
 
-async def tell_misses(connection: Connection, now: int) -> None:
+async def notify_of_misses(connection: Connection, now: int) -> None:
     """Notify of campaigns of which runs are expected to miss their latest start, or no longer."""
     payloads = []
     for pool, before, after in await connection.fetch(_SQL["tell_misses"], now):
@@ -311,7 +331,7 @@ async def tell_misses(connection: Connection, now: int) -> None:
         await connection.execute(_SQL["notify"], payloads)
 
 
-async def used_by_hour(
+async def charges_by_hour(
     connection: Connection, since: int, until: int, nodes: Sequence[str]
 ) -> list[tuple[str, int, int]]:
     """Return campaign, hour, and charge on these nodes, in thousandths of a seat times µs."""
@@ -319,7 +339,7 @@ async def used_by_hour(
     return [(row[0], row[1], row[2]) for row in rows]
 
 
-async def booked(
+async def led_runs(
     connection: Connection,
     since: int,
     until: int,
@@ -337,7 +357,9 @@ async def booked(
     return [LedRun(**dict(row)) for row in rows]
 
 
-async def to_come(connection: Connection, nodes: Sequence[str]) -> list[UnplannedSeatTask]:
+async def unplanned_seat_tasks(
+    connection: Connection, nodes: Sequence[str]
+) -> list[UnplannedSeatTask]:
     """Return the tasks of seats on these nodes that were not planned yet."""
     return [UnplannedSeatTask(*row) for row in await connection.fetch(_SQL["to_come"], list(nodes))]
 
@@ -350,7 +372,7 @@ async def tests_of(
     return {row[0]: (row[1], row[2]) for row in rows}
 
 
-async def failed(
+async def failure_counts(
     connection: Connection, since: int, nodes: Sequence[str]
 ) -> dict[tuple[str, str], int]:
     """Return how many runs of seats have failed since then, by node and campaign."""

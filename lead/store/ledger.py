@@ -46,7 +46,7 @@ async def charge(
     )
 
 
-async def moved_by_hour(
+async def bytes_by_hour(
     connection: Connection, campaigns: Collection[str], since: int, until: int
 ) -> dict[str, dict[int, int]]:
     """Return the bytes of campaigns by the hours in which their runs start, past or booked."""

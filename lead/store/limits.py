@@ -24,7 +24,7 @@ class BookedTime:
     nodes: Sequence[str]
 
 
-async def counted(
+async def booked_times(
     connection: Connection, campaigns: Collection[str], since: int, until: int
 ) -> list[BookedTime]:
     """Return the booked runs of these campaigns in this period, by start."""

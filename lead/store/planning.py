@@ -1,4 +1,20 @@
-"""The lead's tables of planning: claims, negotiations, and decisions."""
+"""The lead's tables of planning: the agenda of tasks, claims, negotiations, and decisions.
+
+Any number of workers, in any number of processes, plan from one agenda. A worker claims due tasks
+with a lease, which skips what others have locked. Each claim raises the lease epoch of the task,
+and what is written for a claim names its epoch: a worker that lost its lease changes nothing any
+more.
+
+An exchange is written as an open negotiation before its first message is sent. ``decide_commit`` is
+the commit point. It takes an exchange only while it is open, its lease stands, its time is not
+over, and its task is active; it stores the commit message in the same statement. So a participant
+that asks later gets the same answer from every process of this node, and one that finds nothing may
+drop the hold (presumed abort). Who returns a task to the agenda never undoes a wake-up or an edit
+that came after the claim.
+
+Instants are in microseconds. Not here: the choice of slots and participants (``lead/planning``),
+and the sending of messages (``lead/exchange``).
+"""
 
 from __future__ import annotations
 
@@ -99,7 +115,7 @@ async def count_takeovers(connection: Connection, owner: str, count: int, now: i
     await connection.execute(_SQL["count_takeovers"], owner, now, count)
 
 
-async def next_due(
+async def next_due_and_slot(
     connection: Connection, before: int, restricted: Sequence[str]
 ) -> tuple[int | None, int | None]:
     """Return when the next task is due, and the first slot from ``before`` on.
@@ -110,7 +126,7 @@ async def next_due(
     return due, beyond
 
 
-async def waiting(
+async def waiting_slots(
     connection: Connection, tasks: Sequence[UUID], limit: int
 ) -> dict[UUID, list[WaitingSlot]]:
     """Return by task the slots that wait for time, those that were not tried for longest first."""
@@ -120,7 +136,7 @@ async def waiting(
     return found
 
 
-async def touched(
+async def slots_with_runs(
     connection: Connection, changed: dict[UUID, int]
 ) -> dict[UUID, dict[int, int | None]]:
     """Return by changed task the slots after the given one that have had runs before.
@@ -135,7 +151,7 @@ async def touched(
     return found
 
 
-async def counted_runs(connection: Connection, tasks: Sequence[UUID]) -> dict[UUID, int]:
+async def run_counts(connection: Connection, tasks: Sequence[UUID]) -> dict[UUID, int]:
     """Return by task how many runs count toward its ``max_runs``; waiting slots do not."""
     rows = await connection.fetch(_SQL["counted_runs"], list(tasks), sorted(runstate.NOT_COUNTED))
     return {row[0]: row[1] for row in rows}
@@ -185,13 +201,13 @@ async def decide_commit(
     return {row[0] for row in rows}
 
 
-async def committed(connection: Connection, exchange: UUID) -> CommitRequest | None:
+async def find_commit(connection: Connection, exchange: UUID) -> CommitRequest | None:
     """Return the commit of an exchange; None if it was not committed, or was purged."""
     body = await connection.fetchval(_SQL["committed"], exchange)
     return None if body is None else CommitRequest.model_validate(body)
 
 
-async def held_again(
+async def repeated_hold_request(
     connection: Connection, exchange: UUID, runs: Sequence[UUID], generation: Generation
 ) -> HoldRequest | None:
     """Return the request to hold these runs of an exchange again, or None without runs.
@@ -223,8 +239,8 @@ async def held_again(
     )
 
 
-async def ended(connection: Connection, runs: Sequence[UUID]) -> set[UUID]:
-    """Return those of these runs that are over here, for example cancelled or displaced."""
+async def find_ended_runs(connection: Connection, runs: Sequence[UUID]) -> set[UUID]:
+    """Return those of these runs that are over at the lead, for example cancelled."""
     rows = await connection.fetch(_SQL["ended"], list(runs), sorted(runstate.OVER))
     return {row[0] for row in rows}
 
@@ -234,7 +250,7 @@ async def decide_abort(connection: Connection, exchanges: Sequence[UUID], now: i
     await connection.execute(_SQL["decide_abort"], list(exchanges), now)
 
 
-async def keep_led(
+async def keep_led_runs(
     connection: Connection,
     exchange: UUID,
     claimed: Claim,
@@ -282,7 +298,7 @@ async def keep_unplaced(
         [slot.reason for slot in slots],
     )
     unplaced = [slot.run for slot in slots if slot.state is RunState.UNPLACED]
-    await dependencies.follow(connection, unplaced, now)
+    await dependencies.create_followers(connection, unplaced, now)
 
 
 async def keep_decisions(
@@ -323,6 +339,7 @@ async def finish_claims(
         [following.waits_for for _, following in finished],
         [following.waits_until for _, following in finished],
         [following.wants_room for _, following in finished],
+        [following.known_epoch for _, following in finished],
     )
     return {row[0] for row in rows}
 
@@ -341,7 +358,7 @@ async def abort_broken_off(
     return [(row[0], row[1]) for row in rows]
 
 
-async def turn_away(connection: Connection, claimed: Claim, participant: str, now: int) -> None:
+async def wait_for_room(connection: Connection, claimed: Claim, participant: str, now: int) -> None:
     """Return a task to the agenda, to wait until this participant has room for requests."""
     await connection.execute(_SQL["turn_away"], claimed.task, claimed.lease_epoch, now, participant)
 
@@ -356,7 +373,7 @@ async def wake_all(connection: Connection, participant: str, now: int) -> None:
     await connection.execute(_SQL["wake_all"], participant, now)
 
 
-async def give_back(connection: Connection, claimed: Claim, now: int) -> None:
+async def release_claim(connection: Connection, claimed: Claim, now: int) -> None:
     """Release the lease, so that another worker can claim the task at once."""
     await connection.execute(_SQL["give_back"], claimed.task, claimed.lease_epoch, now)
 
@@ -416,7 +433,7 @@ class TaskPage:
     limit: int
 
 
-async def digests(
+async def led_tasks(
     connection: Connection,
     participant: str,
     since: int,
@@ -444,10 +461,10 @@ async def digests(
     ]
 
 
-async def lacking(
+async def runs_lacking_part(
     connection: Connection, participant: str, since: int, until: int, limit: int
 ) -> list[UUID]:
-    """Return runs led here that ended between two instants without a part of this participant."""
+    """Return runs led here that ended between two instants, if this participant sent no part."""
     rows = await connection.fetch(_SQL["lacking"], participant, since, until, limit)
     return [row[0] for row in rows]
 

@@ -7,7 +7,6 @@ import socket
 import ssl
 from collections.abc import Callable
 from functools import partial
-from typing import cast
 
 from aiohttp import web
 
@@ -19,6 +18,7 @@ from node.api import (
     directories,
     events,
     intervals,
+    keys,
     limits,
     lists,
     mesh_files,
@@ -31,6 +31,7 @@ from node.api import (
     problem_types,
     reservations,
     runs,
+    secrets,
     shares,
     status,
     task_changes,
@@ -40,21 +41,22 @@ from node.api import (
 )
 from node.api.bodies import BODIES, Bodies, expect_later
 from node.api.connections import ConnectionLimits, keep_connection
-from node.api.media import delivered
+from node.api.heads import protocol_factory
+from node.api.media import shorten_answer
 from node.api.middleware import (
     PEER_BODY_MAX,
     add_headers,
-    confidential,
-    guarded,
-    problems,
-    signatures,
-    timed,
-    traced,
+    answer_errors,
+    guarded_handler,
+    refuse_plain_http,
+    sign_answer,
+    time_answer,
+    trace_request,
 )
 from node.api.routing import NODE, ROUTES_SERVED
-from node.diagnosis.pair import PairChecker
+from node.operation.pair import PairChecker
+from node.runtime.settings import Settings
 from node.service import NodeService
-from node.settings import Settings
 
 ROUTES = (
     *tasks.ROUTES,
@@ -71,10 +73,12 @@ ROUTES = (
     *archives.ROUTES,
     *nodes.ROUTES,
     *directories.ROUTES,
+    *keys.ROUTES,
     *shares.ROUTES,
     *limits.ROUTES,
     *tokens.ROUTES,
     *webhooks.ROUTES,
+    *secrets.ROUTES,
     *events.ROUTES,
     *audit.ROUTES,
     *status.ROUTES,
@@ -94,7 +98,7 @@ _READ_AHEAD = 32_768
 
 
 def runner(app: web.Application) -> web.AppRunner:
-    """Return what serves the application.
+    """Return the aiohttp runner of an application, with this API's limits for slow callers.
 
     aiohttp closes a connection that has not brought a complete head ``keepalive_timeout`` after it
     was opened or the previous answer. Before a handler asks for a body, aiohttp keeps at most twice
@@ -126,9 +130,8 @@ async def listen(
 
     :raises OSError: this host cannot listen there.
     """
-    server = cast(web.Server, serving.server)  # there is one after setup()
     limits = ConnectionLimits(
-        server, settings.connections_max, settings.connections_per_address, tls
+        protocol_factory(serving), settings.connections_max, settings.connections_per_address, tls
     )
     loop = asyncio.get_running_loop()
     if listening is not None:
@@ -139,7 +142,10 @@ async def listen(
 
 
 def tls_of(node: NodeService) -> Callable[[], ssl.SSLContext] | None:
-    """Return what :func:`listen` needs for a node's certificates, which may be renewed."""
+    """Return the function that gives :func:`listen` the TLS context in force; None without TLS.
+
+    It is called for each connection, because certificates may be renewed meanwhile.
+    """
     certificates = node.certificates
     return None if certificates is None else lambda: certificates.context
 
@@ -149,36 +155,37 @@ def application(node: NodeService, page: list[web.RouteDef]) -> web.Application:
     app = web.Application(
         middlewares=[
             keep_connection,
-            timed,
-            traced,
-            delivered,
-            signatures,
-            audit.audited,
-            problems,
-            confidential,
+            time_answer,
+            trace_request,
+            shorten_answer,
+            sign_answer,
+            audit.record_request,
+            answer_errors,
+            refuse_plain_http,
         ],
         client_max_size=PEER_BODY_MAX,
     )
     app[NODE] = node
     app[ROUTES_SERVED] = {route.operation: route for route in ROUTES}
     app[BODIES] = Bodies()
+    app[operations.DESCRIBED] = operations.DescriptionCache()
     app[diagnosis.CHECKER] = PairChecker(node)
     app[operations.READINESS] = operations.readiness_checks(node)
     app.on_response_prepare.append(add_headers)
     for route in ROUTES:
-        handler = guarded(route)
+        handler = guarded_handler(route)
         methods = ("GET", "HEAD") if route.method == "GET" else (route.method,)
         for method in methods:
             app.router.add_route(method, route.path, handler, expect_handler=expect_later)
-    _keep_words_from_ids(app)
+    _refuse_other_methods_of_literal_paths(app)
     app.router.add_routes(page)
     return app
 
 
-def _keep_words_from_ids(app: web.Application) -> None:
-    """Let a path that has a word in the place of an id, as /v1/tasks/changes, be no id.
+def _refuse_other_methods_of_literal_paths(app: web.Application) -> None:
+    """Answer 405 for methods that paths such as ``/v1/tasks/changes`` do not have.
 
-    Methods that it has not would be asked of the thing with that id.
+    Otherwise aiohttp would match ``/v1/tasks/{id}``, with ``changes`` as the id.
     """
     methods: dict[str, set[str]] = {}
     for route in ROUTES:

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from aiohttp import web
 
 from node.api import requests, responses
 from node.api.conditions import matched_revision
-from node.api.routing import CURSOR, CURSOR_BY_NAME, ID, LIMIT, NODE, TEXT, Query, Route, words
+from node.api.routing import (
+    CURSOR,
+    CURSOR_BY_NAME,
+    ID,
+    LIMIT,
+    NODE,
+    PRINCIPAL,
+    TEXT,
+    Query,
+    Route,
+    words_schema,
+)
 from node.model.errors import NotFound
+from node.model.named_archives import require_own_voice, visible_error
 from node.model.wire.archives import (
     Archive,
     ArchiveDocument,
@@ -22,12 +36,13 @@ from node.model.wire.archives import (
 from node.plugins.contracts import Archiver
 from node.results.archivers import archivers, missing_requirement
 from node.store import archives
+from node.store.database import Record
 
 _MOST = 2**31 - 1
 _STATES = frozenset({"waiting", "delivered", "parked"})
 
 
-def _kind(archiver: Archiver) -> ArchiverKind:
+def _archiver_kind(archiver: Archiver) -> ArchiverKind:
     return ArchiverKind(
         name=archiver.name,
         title=archiver.title,
@@ -39,8 +54,10 @@ def _kind(archiver: Archiver) -> ArchiverKind:
 
 async def kinds(request: web.Request) -> web.StreamResponse:
     """GET: the archivers, with the JSON Schema of their specs."""
-    requests.only(request)
-    return responses.many([_kind(archiver) for _, archiver in sorted(archivers().items())])
+    requests.refuse_other_parameters(request)
+    return responses.list_response(
+        [_archiver_kind(archiver) for _, archiver in sorted(archivers().items())]
+    )
 
 
 async def kind(request: web.Request) -> web.StreamResponse:
@@ -49,35 +66,39 @@ async def kind(request: web.Request) -> web.StreamResponse:
     if name not in archivers():
         msg = f"there is no archiver {name!r}; choose one of: {', '.join(sorted(archivers()))}"
         raise NotFound(msg)
-    return responses.one(_kind(archivers()[name]))
+    return responses.document_response(_archiver_kind(archivers()[name]))
 
 
 async def add(request: web.Request) -> web.StreamResponse:
     """POST: 201 with the archive; an identical one again changes nothing."""
     document = requests.document(request, ArchiveDocument)
+    require_own_voice(request[PRINCIPAL], document.archiver, document.spec)
     archive = await request.app[NODE].archives.add(document)
-    return responses.one(archive, 201, {"Location": f"/v1/archives/{archive.name}"})
+    return responses.document_response(archive, 201, {"Location": f"/v1/archives/{archive.name}"})
 
 
 async def list_(request: web.Request) -> web.StreamResponse:
     """GET: a page of the node's archives, by name."""
-    requests.only(request, "limit", "cursor")
+    requests.refuse_other_parameters(request, "limit", "cursor")
     own = await request.app[NODE].archives.own()
-    return responses.many(*requests.page_of_names(request, own))
+    return responses.list_response(*requests.page_of_names(request, own))
 
 
 async def show(request: web.Request) -> web.StreamResponse:
     """GET: one archive of the node."""
-    requests.only(request)
+    requests.refuse_other_parameters(request)
     name = requests.name(request, "archive")
-    return responses.one(await request.app[NODE].archives.one(name))
+    return responses.document_response(await request.app[NODE].archives.one(name))
 
 
 async def edit(request: web.Request) -> web.StreamResponse:
     """PATCH: the changed archive; deliveries that wait go to the new destination."""
     patch = requests.patch(request, ArchivePatch)
-    name = requests.name(request, "archive")
-    return responses.one(await request.app[NODE].archives.edit(name, patch))
+    archives_, name = request.app[NODE].archives, requests.name(request, "archive")
+    if patch.spec:
+        stored = await archives_.one(name)
+        require_own_voice(request[PRINCIPAL], stored.archiver, patch.spec)
+    return responses.document_response(await archives_.edit(name, patch))
 
 
 async def remove(request: web.Request) -> web.StreamResponse:
@@ -90,13 +111,13 @@ async def remove(request: web.Request) -> web.StreamResponse:
 async def test(request: web.Request) -> web.StreamResponse:
     """POST: check whether results can be delivered, without delivering one."""
     name = requests.name(request, "archive")
-    return responses.one(await request.app[NODE].archives.test(name))
+    return responses.document_response(await request.app[NODE].archives.test(name))
 
 
 async def deliveries(request: web.Request) -> web.StreamResponse:
     """GET: a page of deliveries, newest first."""
     names = ("run", "task", "archive", "destination", "state", "limit", "cursor")
-    requests.only(request, *names)
+    requests.refuse_other_parameters(request, *names)
     at = requests.cursor(request)
     wanted = archives.DeliveryFilter(
         before=at[0] if at else None,
@@ -110,21 +131,29 @@ async def deliveries(request: web.Request) -> web.StreamResponse:
     async with request.app[NODE].database.connection() as connection:
         rows = await archives.deliveries(connection, wanted)
     following = requests.next_cursor(rows, wanted.limit, lambda row: (row["number"], row["run"]))
-    return responses.many([Archiving.model_validate(dict(row)) for row in rows], following)
+    told = [_row_for_caller(request, row) for row in rows]
+    return responses.list_response([Archiving.model_validate(row) for row in told], following)
+
+
+def _row_for_caller(request: web.Request, row: Record) -> dict[str, Any]:
+    """Return a row without those parts of its last error that the caller's role may not see."""
+    return {**row, "last_error": visible_error(request[PRINCIPAL], row["last_error"])}
 
 
 async def retry(request: web.Request) -> web.StreamResponse:
     """POST: retry at once deliveries that are parked or wait for their next attempt."""
     document = requests.document(request, RetryRequest)
-    return responses.one(await request.app[NODE].archives.retry(document))
+    return responses.document_response(await request.app[NODE].archives.retry(document))
 
 
 async def backlog(request: web.Request) -> web.StreamResponse:
     """GET: the waiting and parked deliveries of each destination."""
-    requests.only(request)
+    requests.refuse_other_parameters(request)
     async with request.app[NODE].database.connection() as connection:
         rows = await archives.backlog(connection)
-    return responses.many([Backlog.model_validate(dict(row)) for row in rows])
+    return responses.list_response(
+        [Backlog.model_validate(_row_for_caller(request, row)) for row in rows]
+    )
 
 
 _NUMBER = {"type": "integer", "minimum": 1, "maximum": _MOST}
@@ -185,7 +214,7 @@ ROUTES = (
             Query("task", "Only results of this task.", ID),
             Query("archive", "Only to this archive of the node.", TEXT),
             Query("destination", "Only to this destination.", _NUMBER),
-            Query("state", "Only in these states, separated by commas.", words(_STATES)),
+            Query("state", "Only in these states, separated by commas.", words_schema(_STATES)),
             LIMIT,
             CURSOR,
         ),

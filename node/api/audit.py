@@ -6,7 +6,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from node.api import requests, responses
-from node.api.long_polling import until
+from node.api.long_polling import await_ready
 from node.api.routing import (
     INSTANT,
     LIMIT,
@@ -19,8 +19,8 @@ from node.api.routing import (
     TRIAL,
     Query,
     Route,
-    waits,
-    words,
+    wait_query,
+    words_schema,
 )
 from node.model.audit import AuditEntry, AuditOutcome, is_recorded, outcome_of, written
 from node.model.principals import STRANGER
@@ -34,8 +34,8 @@ _OUTCOMES = frozenset(map(str, AuditOutcome))
 
 
 @web.middleware
-async def audited(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Record a request; what a user has changed, before the answer."""
+async def record_request(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Add a request to the audit; changes by users are recorded before they are answered."""
     answer = await handler(request)
     resource = request.match_info.route.resource
     path = "" if resource is None else resource.canonical
@@ -45,7 +45,7 @@ async def audited(request: web.Request, handler: Handler) -> web.StreamResponse:
         return answer
     trial = request.get(TRIAL, False)
     if is_recorded(route.operation, route.access, answer.status, trial=trial):
-        log, entry = request.app[NODE].audit, _entry(request, route, answer)
+        log, entry = request.app[NODE].audit, _audit_entry(request, route, answer)
         if entry.is_change_of_user:
             await log.record(entry)
         else:
@@ -53,7 +53,7 @@ async def audited(request: web.Request, handler: Handler) -> web.StreamResponse:
     return answer
 
 
-def _entry(request: web.Request, route: Route, answer: web.StreamResponse) -> AuditEntry:
+def _audit_entry(request: web.Request, route: Route, answer: web.StreamResponse) -> AuditEntry:
     problem = request.get(PROBLEM)
     return AuditEntry(
         request.app[NODE].clock.now(),
@@ -82,7 +82,7 @@ def _thing(request: web.Request, route: Route, answer: web.StreamResponse) -> st
 async def list_(request: web.Request) -> web.StreamResponse:
     """GET: a page of the audit, the newest rows first; with ``wait``, when there are some."""
     node = request.app[NODE]
-    requests.only(request, *(query.name for query in FILTERS))
+    requests.refuse_other_parameters(request, *(query.name for query in FILTERS))
     wanted = AuditFilter(
         principal=written(request.query.get("principal")),
         verb=written(request.query.get("verb")),
@@ -94,27 +94,27 @@ async def list_(request: web.Request) -> web.StreamResponse:
     descending = requests.choices(request, "order", frozenset({"asc", "desc"})) != ["asc"]
     beyond, limit = requests.number(request, "cursor", _ID_MAX), requests.limit(request)
 
-    async def some() -> tuple[list[Record], bool]:
+    async def fetch_rows() -> tuple[list[Record], bool]:
         async with node.database.connection() as connection:
-            rows = await audit.listed(connection, wanted, beyond, limit, descending=descending)
+            rows = await audit.find_page(connection, wanted, beyond, limit, descending=descending)
         return rows, bool(rows)
 
-    rows = await until(node, some, requests.seconds(request))
+    rows = await await_ready(node, fetch_rows, requests.seconds(request))
     following = str(rows[-1]["id"]) if len(rows) == limit else None
-    return responses.many([AuditRecord(**row) for row in rows], following)
+    return responses.list_response([AuditRecord(**row) for row in rows], following)
 
 
 FILTERS = (
     Query("principal", "Only of this label, node name, id of a token, or key of a node.", TEXT),
     Query("verb", "Only this operation: an operationId of this document.", TEXT),
     Query("thing", "Only about this: a name, or the first characters of an id.", TEXT),
-    Query("outcome", "Only these, separated by commas.", words(_OUTCOMES)),
+    Query("outcome", "Only these, separated by commas.", words_schema(_OUTCOMES)),
     Query("since", "Only from this instant on.", INSTANT),
     Query("until", "Only before this instant.", INSTANT),
     Query("order", "By id: desc (default) or asc.", {"type": "string", "enum": ["asc", "desc"]}),
     LIMIT,
     Query("cursor", "The value of next in the previous page, or the id of a row.", TEXT),
-    waits("there are some"),
+    wait_query("there are some"),
 )
 
 ROUTES = (

@@ -23,7 +23,6 @@ class Bodies:
     """Counts the bytes of the bodies of all requests under way."""
 
     def __init__(self) -> None:
-        """Hold nothing yet."""
         self._held = 0
 
     @contextlib.asynccontextmanager
@@ -32,7 +31,7 @@ class Bodies:
 
         A caller that waits to be told to send it (``Expect: 100-continue``) is told so now.
 
-        :raises MalformedRequest: it is compressed, or the caller expects something else.
+        :raises MalformedRequest: it is compressed, the caller expects something else, or hung up.
         :raises TooLarge: it has more than ``bytes_max`` bytes.
         :raises TooSlow: it has not arrived in time.
         :raises Overloaded: the bodies of other requests leave no room for it.
@@ -42,17 +41,17 @@ class Bodies:
             raise MalformedRequest(msg)
         if (request.content_length or 0) > bytes_max:
             raise _too_large(bytes_max)
-        await _ask_for_it(request)
         body = bytearray()
         try:
-            await self._read(request, body, bytes_max)
+            await self._read_into(request, body, bytes_max)
             yield bytes(body)
         finally:
             self._held -= len(body)
 
-    async def _read(self, request: web.Request, body: bytearray, bytes_max: int) -> None:
+    async def _read_into(self, request: web.Request, body: bytearray, bytes_max: int) -> None:
         try:
             async with asyncio.timeout(BODY_S):
+                await _ask_for_body(request)
                 async for chunk in request.content.iter_chunked(_CHUNK):
                     body += chunk
                     self._held += len(chunk)
@@ -64,16 +63,18 @@ class Bodies:
         except TimeoutError:
             msg = f"the body has not arrived within {BODY_S:g} s; send it again"
             raise TooSlow(msg) from None
+        except OSError:  # a refusal that nobody reads, but no fault of this node
+            raise MalformedRequest("the caller hung up before the body had arrived") from None
 
 
 async def expect_later(_request: web.Request) -> None:
-    """Leave the header ``Expect`` of a request to :class:`Bodies`, which reads the body.
+    """Leave ``Expect: 100-continue`` to :class:`Bodies`, which reads the body.
 
-    By itself, aiohttp asks anybody for a body before it is known who sends it.
+    By default, aiohttp asks any caller for the body before it is known who sends it.
     """
 
 
-async def _ask_for_it(request: web.Request) -> None:
+async def _ask_for_body(request: web.Request) -> None:
     expected = request.headers.get("Expect")
     if expected is None or request.version < HttpVersion11:
         return

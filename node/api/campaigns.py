@@ -10,11 +10,11 @@ from node.api.routing import CURSOR_BY_NAME, INSTANT, LIMIT, NODE, Query, Route
 from node.model.errors import NotFound
 from node.model.wire.campaigns import Campaign, CampaignDocument, CampaignPatch, UsageHour
 from node.service import NodeService
-from node.sharing.campaigns import no_such
+from node.sharing.campaigns import unknown_campaign
 from node.store.campaigns import HourFilter
 
 
-async def _all(node: NodeService, *, budgeted: bool = False) -> list[Campaign]:
+async def _campaigns(node: NodeService, *, budgeted: bool = False) -> list[Campaign]:
     """Return all campaigns by name, each with its usage, and if ``budgeted`` of its limits."""
     warnings = (await node.pools.warnings()).campaigns
     budgets = await node.budgets() if budgeted else {}
@@ -30,9 +30,9 @@ async def _all(node: NodeService, *, budgeted: bool = False) -> list[Campaign]:
 
 
 async def _fetch(node: NodeService, name: str, *, budgeted: bool = False) -> Campaign:
-    every = {campaign.name: campaign for campaign in await _all(node, budgeted=budgeted)}
+    every = {campaign.name: campaign for campaign in await _campaigns(node, budgeted=budgeted)}
     if name not in every:
-        raise NotFound(no_such(name, every))
+        raise NotFound(unknown_campaign(name, every))
     return every[name]
 
 
@@ -42,30 +42,30 @@ async def create(request: web.Request) -> web.StreamResponse:
     document = requests.document(request, CampaignDocument)
     await node.campaigns.create(document)
     location = {"Location": f"/v1/campaigns/{document.name}"}
-    return responses.one(await _fetch(node, document.name), 201, location)
+    return responses.document_response(await _fetch(node, document.name), 201, location)
 
 
 async def list_(request: web.Request) -> web.StreamResponse:
     """GET: a page of campaigns, by name."""
-    requests.only(request, "limit", "cursor", "budgets")
-    every = await _all(request.app[NODE], budgeted=requests.flag(request, "budgets"))
-    return responses.many(*requests.page_of_names(request, every))
+    requests.refuse_other_parameters(request, "limit", "cursor", "budgets")
+    every = await _campaigns(request.app[NODE], budgeted=requests.flag(request, "budgets"))
+    return responses.list_response(*requests.page_of_names(request, every))
 
 
 async def show(request: web.Request) -> web.StreamResponse:
     """GET: one campaign."""
-    requests.only(request, "budgets")
+    requests.refuse_other_parameters(request, "budgets")
     node, name = request.app[NODE], requests.name(request, "campaign")
     budgeted = requests.flag(request, "budgets")
     await node.campaigns.check_exists(name)
-    return responses.one(await _fetch(node, name, budgeted=budgeted))
+    return responses.document_response(await _fetch(node, name, budgeted=budgeted))
 
 
 async def edit(request: web.Request) -> web.StreamResponse:
     """PATCH: the changed campaign."""
     node, name = request.app[NODE], requests.name(request, "campaign")
     await node.campaigns.edit(name, requests.patch(request, CampaignPatch))
-    return responses.one(await _fetch(node, name))
+    return responses.document_response(await _fetch(node, name))
 
 
 async def remove(request: web.Request) -> web.StreamResponse:
@@ -77,20 +77,20 @@ async def remove(request: web.Request) -> web.StreamResponse:
 
 async def usage(request: web.Request) -> web.StreamResponse:
     """GET: the usage of all campaigns, hour by hour."""
-    return await _hours(request, None)
+    return await _answer_usage(request, None)
 
 
 async def usage_of(request: web.Request) -> web.StreamResponse:
     """GET: the usage of one campaign, hour by hour."""
     name = requests.name(request, "campaign")
     await request.app[NODE].campaigns.check_exists(name)
-    return await _hours(request, name)
+    return await _answer_usage(request, name)
 
 
-async def _hours(request: web.Request, name: str | None) -> web.StreamResponse:
-    requests.only(request, "since", "until", "limit", "cursor")
+async def _answer_usage(request: web.Request, name: str | None) -> web.StreamResponse:
+    requests.refuse_other_parameters(request, "since", "until", "limit", "cursor")
     usages = request.app[NODE].usage
-    default_since, default_until = usages.day_around()
+    default_since, default_until = usages.default_interval()
     since, until = requests.instant(request, "since"), requests.instant(request, "until")
     after = requests.named_cursor(request)
     wanted = HourFilter(
@@ -104,7 +104,7 @@ async def _hours(request: web.Request, name: str | None) -> web.StreamResponse:
     hours = await usages.hours(wanted)
     full = len(hours) == wanted.limit
     following = f"{hours[-1].starts_at}_{hours[-1].campaign}" if full else None
-    return responses.many(hours, following)
+    return responses.list_response(hours, following)
 
 
 _BUDGETS = Query(

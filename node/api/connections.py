@@ -143,7 +143,7 @@ class CountedConnection(asyncio.Protocol):
         self.remote = str((transport.get_extra_info("peername") or [""])[0])
         self._admitted = self._limits.admit(self)
         if not self._admitted:
-            self._transport.write(_refusal())
+            self._transport.write(_refusal_bytes())
             self._transport.close()
         elif self._limits.tls is None:
             self._serve(self._transport)
@@ -293,7 +293,7 @@ async def _first_byte(transport: asyncio.Transport) -> bytes:
                 loop.remove_reader(connection.fileno())
 
 
-def _refusal() -> bytes:
+def _refusal_bytes() -> bytes:
     msg = "the node has as many connections as it accepts; try again later"
     body = orjson.dumps(problem_of(Overloaded(msg)).model_dump(mode="json"))
     head = (

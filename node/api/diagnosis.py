@@ -6,7 +6,6 @@ from aiohttp import web
 
 from node.api import requests, responses
 from node.api.routing import NODE, Route
-from node.diagnosis.pair import PairChecker, facts_of
 from node.execution.port_probes import LASTS
 from node.model.wire.checks import (
     Diagnosis,
@@ -17,6 +16,7 @@ from node.model.wire.checks import (
     ProbeOffer,
     ProbeRequest,
 )
+from node.operation.pair import PairChecker, facts_of
 
 CHECKER: web.AppKey[PairChecker] = web.AppKey("checker")
 """The checks of an application's node."""
@@ -25,26 +25,26 @@ CHECKER: web.AppKey[PairChecker] = web.AppKey("checker")
 async def check(request: web.Request) -> web.StreamResponse:
     """POST: check this node, or the way between two nodes; nothing is booked."""
     wanted = requests.document(request, DiagnosisRequest)
-    return responses.one(await request.app[CHECKER].answer(wanted))
+    return responses.document_response(await request.app[CHECKER].diagnose(wanted))
 
 
 async def check_for_peer(request: web.Request) -> web.StreamResponse:
     """POST: check the way from here to a node that is known here."""
     wanted = requests.document(request, PeerCheckRequest)
-    return responses.one(await request.app[CHECKER].answer_peer(wanted.towards))
+    return responses.document_response(await request.app[CHECKER].diagnose_for_peer(wanted.towards))
 
 
 async def facts(request: web.Request) -> web.StreamResponse:
     """GET: the state of this host, as far as others need it, and its clock."""
     node = request.app[NODE]
-    return responses.one(await facts_of(node, node.clock.now()))
+    return responses.document_response(await facts_of(node, node.clock.now()))
 
 
 async def probe(request: web.Request) -> web.StreamResponse:
     """POST: answer for some seconds at a port of the tools, so that the sender can try it."""
     wanted = requests.document(request, ProbeRequest)
     port = await request.app[NODE].port_probes.open(wanted.nonce)
-    return responses.one(ProbeOffer(port=port, lasts=LASTS))
+    return responses.document_response(ProbeOffer(port=port, lasts=LASTS))
 
 
 ROUTES = (

@@ -24,27 +24,27 @@ _LOOKED_AT = frozenset({IntroductionState.ADDED, IntroductionState.CHANGED})
 
 async def make(request: web.Request) -> web.StreamResponse:
     """POST: the directory of these nodes, signed with the key of this node."""
-    requests.only(request)
+    requests.refuse_other_parameters(request)
     wanted = requests.document(request, DirectoryRequest)
-    return responses.one(await request.app[NODE].directory_files.make(wanted))
+    return responses.document_response(await request.app[NODE].directory_files.make(wanted))
 
 
 async def introduce(request: web.Request) -> web.StreamResponse:
     """POST: add the nodes of a signed directory; the report says what came of each."""
     node = request.app[NODE]
-    requests.only(request, "dry_run")
+    requests.refuse_other_parameters(request, "dry_run")
     dry_run = request[TRIAL] = requests.flag(request, "dry_run")
     directory = requests.document(request, NodeDirectory)
     request[THING] = f"{len(directory.nodes)} nodes, signed by {directory.made.node}"
     report = await node.directory_files.introduce(directory, dry_run=dry_run)
     if not dry_run:
         await node.directory.refresh()
-    nodes = tuple(_looked_at(node, each) for each in report.nodes)
-    return responses.one(report.model_copy(update={"nodes": nodes}))
+    nodes = tuple(_with_acquaintance(node, each) for each in report.nodes)
+    return responses.document_response(report.model_copy(update={"nodes": nodes}))
 
 
-def _looked_at(node: NodeService, introduced: IntroducedNode) -> IntroducedNode:
-    """Return a node with whether it knows this one, if it was just asked."""
+def _with_acquaintance(node: NodeService, introduced: IntroducedNode) -> IntroducedNode:
+    """Return a node with the member that says whether it knows this one, if it was just asked."""
     if introduced.state not in _LOOKED_AT or not node.directory.knows(introduced.identity):
         return introduced
     known = node.directory.by_identity(introduced.identity)

@@ -10,9 +10,9 @@ from aiohttp import web
 
 from node.api import requests
 from node.api.connections import giving_way
-from node.api.routing import ID, NODE, PRINCIPAL, TEXT, Query, Route, words
+from node.api.routing import ID, NODE, PRINCIPAL, TEXT, Query, Route, words_schema
 from node.api.tasks import headline_of
-from node.events import KINDS, Event
+from node.journal.events import KINDS, Event
 from node.model.errors import DatabaseUnavailable
 from node.model.permissions import EVENTS
 from node.model.principals import Principal
@@ -33,7 +33,7 @@ async def stream(request: web.Request) -> web.StreamResponse:
     """
     node, principal = request.app[NODE], request[PRINCIPAL]
     hub = node.hub
-    requests.only(request, "types", "task")
+    requests.refuse_other_parameters(request, "types", "task")
     kinds, task = requests.choices(request, "types", KINDS), requests.uuid(request, "task")
     last = request.headers.get("Last-Event-ID", "")
     response = web.StreamResponse(
@@ -48,26 +48,28 @@ async def stream(request: web.Request) -> web.StreamResponse:
     known = last.isascii() and last.isdecimal() and len(last) <= _DIGITS
     # What is no number of an event is older than all: its reader is told that it may miss some.
     after = int(last) if known else 0 if last else None
-    place, gap = hub.place(after), hub.gap(after)
-    with contextlib.suppress(ConnectionResetError), hub.listening(), giving_way(request):
+    place, gap = hub.start_after(after), hub.lost_event(after)
+    with contextlib.suppress(ConnectionResetError), hub.reader(), giving_way(request):
         await response.prepare(request)
         await response.write(b"retry: 2000\n\n" + (b"" if gap is None else gap.text))
         # A reader that is too slow loses its stream. It resumes with its Last-Event-ID.
-        while not hub.closed and (events := hub.since(place)) is not None:
+        while not hub.is_closed and (events := hub.events_since(place)) is not None:
             if _has_ended(principal, events, node.clock.now()):
                 break
             if events:
                 place = events[-1].number
-                await describe(node, events)
-                seen = await visible(node, principal, _chosen(events, kinds, task))
+                await add_headlines(node, events)
+                seen = await visible_events(node, principal, _matching_events(events, kinds, task))
                 await response.write(b"".join(event.text for event in seen))
-                await hub.pause(_PAUSE_S)
-            elif not await hub.change(_BEAT_S):
+                await hub.gather(_PAUSE_S)
+            elif not await hub.wait_for_change(_BEAT_S):
                 await response.write(b": still here\n\n")
     return response
 
 
-def _chosen(events: Sequence[Event], kinds: Sequence[str] | None, task: UUID | None) -> list[Event]:
+def _matching_events(
+    events: Sequence[Event], kinds: Sequence[str] | None, task: UUID | None
+) -> list[Event]:
     """Return the events of these kinds that are about a task; None means all."""
     return [
         event
@@ -76,7 +78,7 @@ def _chosen(events: Sequence[Event], kinds: Sequence[str] | None, task: UUID | N
     ]
 
 
-async def describe(node: NodeService, events: Sequence[Event]) -> None:
+async def add_headlines(node: NodeService, events: Sequence[Event]) -> None:
     """Add the headline of its task to each event that is about one, once for all readers.
 
     While the database is away, events go without.
@@ -91,7 +93,7 @@ async def describe(node: NodeService, events: Sequence[Event]) -> None:
             return
         try:
             async with node.database.connection() as connection:
-                rows = await tasks.measured(connection, sorted({task for task, _ in new}))
+                rows = await tasks.naming_facts(connection, sorted({task for task, _ in new}))
         except DatabaseUnavailable:
             return
         headlines = {row["id"]: headline_of(row) for row in rows}
@@ -107,7 +109,9 @@ def _has_ended(principal: Principal, events: Sequence[Event], now: int) -> bool:
     )
 
 
-async def visible(node: NodeService, principal: Principal, events: Sequence[Event]) -> list[Event]:
+async def visible_events(
+    node: NodeService, principal: Principal, events: Sequence[Event]
+) -> list[Event]:
     """Return the events that the role of the caller lets them see.
 
     With the role ``run`` those are the events of their own tasks, and those that are of no task.
@@ -122,12 +126,11 @@ async def visible(node: NodeService, principal: Principal, events: Sequence[Even
         return permitted
     asked = {task for event in permitted if (task := _task_of(event)) is not None}
     async with node.database.connection() as connection:
-        own = await tasks.requested(connection, sorted(asked), principal.only)
+        own = await tasks.find_requested(connection, sorted(asked), principal.only)
     return [event for event in permitted if (task := _task_of(event)) is None or task in own]
 
 
 def _task_of(event: Event) -> UUID | None:
-    """Return the task that an event is about; None if it is about none."""
     task = event.body["id"] if event.kind == "task" else event.body.get("task")
     return None if task is None else UUID(task)
 
@@ -140,7 +143,7 @@ ROUTES = (
         "Changes on this node as they happen (server-sent events)",
         media_type="text/event-stream",
         query=(
-            Query("types", "Only events of these types, separated by commas.", words(KINDS)),
+            Query("types", "Only events of these types, separated by commas.", words_schema(KINDS)),
             Query("task", "Only events about this task, its runs, and their intervals.", ID),
         ),
         headers=(

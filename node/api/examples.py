@@ -14,12 +14,14 @@ from node.model.wire.checks import DiagnosisRequest
 from node.model.wire.directories import DirectoryRequest, NodeDirectory
 from node.model.wire.fields import Document
 from node.model.wire.host_limits import LimitTrialRequest
+from node.model.wire.keys import Revocation, RevocationRequest
 from node.model.wire.meshes import MeshFile
 from node.model.wire.nodes import ClockState, Node, NodeAddition, NodeCard, NodePatch
 from node.model.wire.plans import PlanRequest
 from node.model.wire.pools import PoolDocument, PoolPatch
 from node.model.wire.reservations import ReservationDocument, ReservationPatch
 from node.model.wire.runs import Explanation, Run, RunInterval
+from node.model.wire.secrets import SecretDocument
 from node.model.wire.task_lists import ListedTask, TaskChanges
 from node.model.wire.tasks import Task, TaskDocument, TaskPatch
 from node.model.wire.tokens import NewToken, Token, TokenRequest
@@ -44,7 +46,7 @@ _CARD = {
     "name": "a",
     "url": "https://a.example:8642",
     "address": "a.example",
-    "version": "0.3.0",
+    "version": "0.4.0",
     "attributes": {"country": "DE", "cpu_mbps": 10000},
     "lanes": 8,
 }
@@ -198,6 +200,9 @@ EXAMPLES: Mapping[type[Document], Any] = {
         "last_error": None,
     },
     ClockState: {"now": "2026-12-01T00:00:00Z", "synchronised": True, "error_bound_ms": 0.8},
+    RevocationRequest: {"prepare": True},
+    Revocation: {"statement": "eyJhbGciOiJFZERTQSJ9.eyJrZXkiOiJlZDI1NTE5OjlyWDIifQ.c2lnbmF0dXJl"},
+    SecretDocument: {"name": "api-token", "value": "Bearer 3f9a", "hosts": ["api.example"]},
     WebhookDocument: {"name": "pager", "url": "https://alerts.example/parley", "failures": 3},
     Token: _TOKEN,
     NewToken: {**_TOKEN, "token": "CqZ1…"},

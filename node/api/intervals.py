@@ -5,8 +5,8 @@ from __future__ import annotations
 from aiohttp import web
 
 from node.api import requests, responses
-from node.api.long_polling import until
-from node.api.routing import CURSOR, INSTANT, LIMIT, NODE, Query, Route, waits
+from node.api.long_polling import await_ready
+from node.api.routing import CURSOR, INSTANT, LIMIT, NODE, Query, Route, wait_query
 from node.api.runs import fetch
 from node.model.runstate import OVER
 from node.model.wire.runs import MetricView, RunInterval
@@ -20,7 +20,7 @@ NUMBER_MAX = 2**31 - 1
 async def list_(request: web.Request) -> web.StreamResponse:
     """GET: a page of a run's intervals; with ``wait``, when there are some or the run is over."""
     node = request.app[NODE]
-    requests.only(request, *(query.name for query in FILTERS))
+    requests.refuse_other_parameters(request, *(query.name for query in FILTERS))
     run = requests.identifier(request)
     at = requests.cursor(request)
     after = requests.number(request, "after", NUMBER_MAX) if at is None else min(at[0], NUMBER_MAX)
@@ -30,10 +30,10 @@ async def list_(request: web.Request) -> web.StreamResponse:
 
     test = (await fetch(node, run)).test
 
-    async def some() -> tuple[list[Record], bool]:
+    async def fetch_intervals() -> tuple[list[Record], bool]:
         over = (await fetch(node, run)).state in OVER
         async with node.database.connection() as connection:
-            rows = await intervals.listed(
+            rows = await intervals.find_page(
                 connection,
                 run,
                 beyond=after,
@@ -43,12 +43,12 @@ async def list_(request: web.Request) -> web.StreamResponse:
             )
         return rows, bool(rows) or over
 
-    rows = await until(node, some, requests.seconds(request))
+    rows = await await_ready(node, fetch_intervals, requests.seconds(request))
     following = requests.next_cursor(rows, limit, lambda row: (row["number"], run))
-    return responses.many([_view(node, test, row) for row in rows], following)
+    return responses.list_response([_interval_document(node, test, row) for row in rows], following)
 
 
-def _view(node: NodeService, test: str, row: Record) -> RunInterval:
+def _interval_document(node: NodeService, test: str, row: Record) -> RunInterval:
     result = row["result"]
     metrics = () if result is None else node.capabilities.metrics(test, result, interval=True)
     return RunInterval(**row, metrics=tuple(MetricView(**vars(metric)) for metric in metrics))
@@ -70,7 +70,7 @@ FILTERS = (
     ),
     LIMIT,
     CURSOR,
-    waits("there are some or the run is over"),
+    wait_query("there are some or the run is over"),
 )
 
 ROUTES = (

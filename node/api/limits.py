@@ -13,27 +13,27 @@ from node.model.wire.host_limits import GrantedLimits, LimitTrial, LimitTrialReq
 
 async def show(request: web.Request) -> web.StreamResponse:
     """GET: the limits in force, what other nodes have used, and whether the file can be read."""
-    requests.only(request)
+    requests.refuse_other_parameters(request)
     node = request.app[NODE]
     others = {
         known.name: known.identity
         for known in node.directory.all
         if not known.is_self and known.kind is NodeKind.PARLEY
     }
-    shown = await node.limits.shown()
-    given = tuple(await node.limits.given(others))
-    return responses.one(shown.model_copy(update={"given": given}))
+    shown = await node.limits.for_people()
+    given = tuple(await node.limits.granted_to(others))
+    return responses.document_response(shown.model_copy(update={"given": given}))
 
 
 async def trial(request: web.Request) -> web.StreamResponse:
     """POST: what would become of a task that another node or a user asked for here."""
     document = requests.document(request, LimitTrialRequest)
-    return responses.one(await request.app[NODE].limit_trials.run(document))
+    return responses.document_response(await request.app[NODE].limit_trials.run(document))
 
 
 async def granted(request: web.Request) -> web.StreamResponse:
     """GET: what the limits of another node's host allow this node, as that node says."""
-    requests.only(request)
+    requests.refuse_other_parameters(request)
     node = request.app[NODE]
     name = request.match_info["name"]
     known = node.directory.find(name)
@@ -43,7 +43,7 @@ async def granted(request: web.Request) -> web.StreamResponse:
     if known.is_self:
         msg = "the limits of this host do not bind its own tasks; see parley limits show"
         raise Conflict(msg)
-    return responses.one(await node.peer(known.identity).limits())
+    return responses.document_response(await node.peer(known.identity).limits())
 
 
 ROUTES = (

@@ -35,10 +35,10 @@ class _List:
     columns: Mapping[str, Callable[[Row], str]]
 
 
-def _of(
+def _rows_reader(
     handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
 ) -> Callable[[web.Request], Awaitable[tuple[list[Row], str | None]]]:
-    """Return what reads a list of the API for the same user and query."""
+    """Return a handler of the page's list that reads rows and cursor by the API's own handler."""
 
     async def read(request: web.Request) -> tuple[list[Row], str | None]:
         answer = await handler(request)
@@ -49,24 +49,24 @@ def _of(
     return read
 
 
-async def _events(request: web.Request) -> tuple[list[Row], None]:
+async def _latest_events(request: web.Request) -> tuple[list[Row], None]:
     """Return the latest events that are kept, the newest first."""
     node = request.app[NODE]
-    requests.only(request)
-    kept = (node.hub.since(node.hub.place(0)) or [])[-_EVENTS_SHOWN:]
-    await events.describe(node, kept)
-    seen = await events.visible(node, request[PRINCIPAL], kept)
+    requests.refuse_other_parameters(request)
+    kept = (node.hub.events_since(node.hub.start_after(0)) or [])[-_EVENTS_SHOWN:]
+    await events.add_headlines(node, kept)
+    seen = await events.visible_events(node, request[PRINCIPAL], kept)
     return [
         {"kind": event.kind, "at": times.to_the_second(event.at), **event.body}
         for event in reversed(seen)
     ], None
 
 
-def _text(name: str) -> Callable[[Row], str]:
+def _text_column(name: str) -> Callable[[Row], str]:
     return lambda row: str(row.get(name) or "")
 
 
-def _time(name: str) -> Callable[[Row], str]:
+def _time_column(name: str) -> Callable[[Row], str]:
     return lambda row: (
         str(row.get(name) or "").partition(".")[0].replace("T", " ").removesuffix("Z")
     )
@@ -90,40 +90,40 @@ def _reach(row: Row) -> str:
 
 _LISTS = {
     "runs": _List(
-        _of(runs.list_),
+        _rows_reader(runs.list_),
         {
-            "State": _text("state"),
-            "Run": _text("headline"),
-            "Begins": _time("starts_at"),
+            "State": _text_column("state"),
+            "Run": _text_column("headline"),
+            "Begins": _time_column("starts_at"),
             "Result, or why none": _outcome,
         },
     ),
     "tasks": _List(
-        _of(tasks.list_),
+        _rows_reader(tasks.list_),
         {
-            "State": _text("state"),
-            "Task": _text("headline"),
+            "State": _text_column("state"),
+            "Task": _text_column("headline"),
             "Schedule": _schedule,
-            "Next run": _time("next_run_at"),
+            "Next run": _time_column("next_run_at"),
             "Why": lambda row: str(row.get("reason") or row.get("waiting") or ""),
         },
     ),
     "nodes": _List(
-        _of(nodes.list_),
+        _rows_reader(nodes.list_),
         {
-            "Node": _text("name"),
+            "Node": _text_column("name"),
             "State": _reach,
-            "Address": _text("address"),
-            "Seen": _time("seen_at"),
+            "Address": _text_column("address"),
+            "Seen": _time_column("seen_at"),
         },
     ),
     "events": _List(
-        _events,
+        _latest_events,
         {
-            "When": _time("at"),
-            "Kind": _text("kind"),
+            "When": _time_column("at"),
+            "Kind": _text_column("kind"),
             "What": lambda row: str(row.get("headline") or row.get("name") or row.get("id") or ""),
-            "State": _text("state"),
+            "State": _text_column("state"),
         },
     ),
 }

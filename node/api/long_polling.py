@@ -17,7 +17,7 @@ _POLL_S = 2.0
 """Maximum delay in seconds if a notification is lost."""
 
 
-async def until(
+async def await_ready(
     node: NodeService, ask: Callable[[], Awaitable[tuple[T, bool]]], seconds: float
 ) -> T:
     """Return the answer as soon as ``ask`` reports that it is ready, or after ``seconds``.
@@ -36,5 +36,5 @@ async def until(
         left = (deadline - node.clock.monotonic()) / times.SECOND
         if ready or left <= 0 or node.stopping:
             return answer
-        await node.hub.change(min(left, _POLL_S), following)
-        await node.hub.pause(asked_at + _PAUSE_S - asyncio.get_running_loop().time())
+        await node.hub.wait_for_change(min(left, _POLL_S), following)
+        await node.hub.gather(asked_at + _PAUSE_S - asyncio.get_running_loop().time())

@@ -23,7 +23,7 @@ def received_types(method: str) -> tuple[str, ...]:
 
 
 def require_readable(request: web.Request, route: Route, body: bytes) -> None:
-    """Return if the node reads the media type of the body; one that is not named is JSON.
+    """Check that the node reads the media type of the body; one that is not named is JSON.
 
     Libraries call bytes ``application/octet-stream`` if nobody names their type.
 
@@ -39,7 +39,7 @@ def require_readable(request: web.Request, route: Route, body: bytes) -> None:
 
 
 def require_acceptable(request: web.Request, route: Route) -> None:
-    """Return if the caller accepts the media type of the answer.
+    """Check that the caller accepts the media type of the answer.
 
     :raises NotAcceptable: it does not.
     """
@@ -67,14 +67,15 @@ def _weighted(header: str) -> Iterator[tuple[str, float]]:
             yield name, float(weight) if weight.replace(".", "", 1).isdecimal() else 1.0
 
 
-def _takes_gzip(request: web.Request) -> bool:
+def takes_gzip(request: web.Request) -> bool:
+    """Return whether the caller takes an answer that is compressed."""
     weights = dict(_weighted(request.headers.get("Accept-Encoding", "")))
     return weights.get("gzip", weights.get("*", 0.0)) > 0
 
 
 @web.middleware
-async def delivered(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Answer 304 what the caller has already, and compress what is worth it.
+async def shorten_answer(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Answer 304 if the caller has this answer already; compress long texts.
 
     Answers to other nodes stay as they are, because they are signed.
     """
@@ -82,22 +83,24 @@ async def delivered(request: web.Request, handler: Handler) -> web.StreamRespons
     if ANSWER_NONCE in request or not isinstance(answer, web.Response):
         return answer
     body = answer.body if isinstance(answer.body, bytes) else b""
-    tag = _tagged(request, answer, body)
+    tag = _add_entity_tag(request, answer, body)
     if tag is not None and request.method in _READ and is_known(request, tag):
-        unchanged = web.Response(status=304, headers=_cached(answer))
+        unchanged = web.Response(status=304, headers=_cache_headers(answer))
         unchanged.etag = tag
         return unchanged
-    if len(body) >= _COMPRESSED_FROM and _is_text(answer):
+    if "Content-Encoding" in answer.headers:  # it is kept compressed
+        answer.etag = None if tag is None else tag + GZIPPED
+    elif len(body) >= _COMPRESSED_FROM and _is_text(answer):
         answer.headers["Vary"] = "Accept-Encoding"
-        if _takes_gzip(request):
+        if takes_gzip(request):
             answer.enable_compression(web.ContentCoding.gzip)
             if tag is not None:
                 answer.etag = tag + GZIPPED
     return answer
 
 
-def _tagged(request: web.Request, answer: web.Response, body: bytes) -> str | None:
-    """Give an answer its tag, if a later request may name it, and return the tag."""
+def _add_entity_tag(request: web.Request, answer: web.Response, body: bytes) -> str | None:
+    """Give an answer its entity tag, and return it; None where no later request may name it."""
     tag = answer.etag
     if request.get(TRIAL, False):
         answer.etag = None
@@ -109,7 +112,7 @@ def _tagged(request: web.Request, answer: web.Response, body: bytes) -> str | No
     return None if tag is None else tag.value
 
 
-def _cached(answer: web.Response) -> dict[str, str]:
+def _cache_headers(answer: web.Response) -> dict[str, str]:
     return {
         name: answer.headers[name] for name in ("Cache-Control", "Vary") if name in answer.headers
     }

@@ -48,11 +48,11 @@ async def trial(request: web.Request) -> web.StreamResponse:
     try:
         parsed = parse(file.text, toml=file.format == "toml")
     except InvalidDocument as error:
-        return responses.one(_faulty(file, map(finding_of, error.faults)))
+        return responses.document_response(_faulty_trial(file, map(finding_of, error.faults)))
     faults = [finding_of(fault) for fault in parsed.faults]
     if (document := parsed.document) is None:
-        return responses.one(_faulty(file, faults))
-    fleet, unknown = await _fleet(node, document, parsed.unread)
+        return responses.document_response(_faulty_trial(file, faults))
+    fleet, unknown = await _inventory(node, document, parsed.unread)
     expansion, findings = lint(document, fleet, node.clock.now())
     if faults:
         findings = [*findings_elsewhere(findings, parsed)]
@@ -62,14 +62,14 @@ async def trial(request: web.Request) -> web.StreamResponse:
         remedy = "apply it with: parley mesh apply FILE"
         found.append(Finding(FindingKind.INVALID, "", detail, remedy))
     if any(finding.stops for finding in found):
-        return responses.one(_faulty(file, found, document.name))
+        return responses.document_response(_faulty_trial(file, found, document.name))
     terms = terms_of(document, fleet.tests)
-    existing = await _existing(node, document.name, request[PRINCIPAL].only)
+    existing = await _existing_tasks(node, document.name, request[PRINCIPAL].only)
     compared = compare(expansion.pairs, terms, existing)
     creations = sorted(_creations(compared, terms), key=lambda creation: creation.depth)
     answer = MeshTrial(
         name=document.name,
-        findings=tuple(_shown(file, finding) for finding in found),
+        findings=tuple(_finding_document(file, finding) for finding in found),
         create=tuple(creations),
         edit=tuple(
             MeshEdit(
@@ -87,16 +87,16 @@ async def trial(request: web.Request) -> web.StreamResponse:
         unchanged=compared.unchanged,
         previewed=tuple(first_keys({each.key: each.pair for each in compared.create})),
     )
-    return responses.one(answer)
+    return responses.document_response(answer)
 
 
-def _faulty(file: MeshFile, findings: Iterable[Finding], name: str = "") -> MeshTrial:
+def _faulty_trial(file: MeshFile, findings: Iterable[Finding], name: str = "") -> MeshTrial:
     return MeshTrial(
-        name=name or None, findings=tuple(_shown(file, finding) for finding in findings)
+        name=name or None, findings=tuple(_finding_document(file, finding) for finding in findings)
     )
 
 
-def _shown(file: MeshFile, finding: Finding) -> MeshFinding:
+def _finding_document(file: MeshFile, finding: Finding) -> MeshFinding:
     line = line_of(file.text, finding.pointer) if file.format == "toml" else None
     return MeshFinding(
         cause=finding.cause.value,
@@ -108,7 +108,7 @@ def _shown(file: MeshFile, finding: Finding) -> MeshFinding:
     )
 
 
-async def _fleet(
+async def _inventory(
     node: NodeService, document: MeshDocument, unread: frozenset[str]
 ) -> tuple[MeshInventory, list[Finding]]:
     """Return what this node knows, and findings for groups that it cannot resolve."""
@@ -118,7 +118,7 @@ async def _fleet(
     for name, group in document.groups.items():
         try:
             if isinstance(group, PoolGroup):
-                pool = await node.pools.one(group.pool)
+                pool = await node.pools.find(group.pool)
                 groups[name] = node.pools.membership(pool.match).nodes
             elif isinstance(group, MatchingGroup):
                 met = predicates.parse(group.match, f"/groups/{name}/match").met_by
@@ -143,7 +143,7 @@ async def _fleet(
     return fleet, unknown
 
 
-async def _existing(node: NodeService, mesh: str, only: str | None) -> list[MeshTask]:
+async def _existing_tasks(node: NodeService, mesh: str, only: str | None) -> list[MeshTask]:
     found: list[MeshTask] = []
     after = None
     async with node.database.connection() as connection:

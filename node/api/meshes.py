@@ -24,6 +24,7 @@ from node.api.routing import (
 )
 from node.model import times
 from node.model.errors import FieldFault, InvalidDocument, NotFound
+from node.model.secrets import without_sealed
 from node.model.taskstate import OPEN, TaskState
 from node.model.wire.meshes import (
     CAUSES_MAX,
@@ -46,18 +47,18 @@ from node.store.meshes import LatestResult, MeshKey, MeshTaskCounts, SlotOutcome
 
 async def list_(request: web.Request) -> web.StreamResponse:
     """GET: a page of meshes, by name; with ``removed``, also those with only cancelled tasks."""
-    requests.only(request, "removed", "limit", "cursor")
+    requests.refuse_other_parameters(request, "removed", "limit", "cursor")
     removed = requests.flag(request, "removed")
     async with request.app[NODE].database.connection() as connection:
         every = [
-            _document(counts)
-            for counts in await meshes.listed(connection, requester=request[PRINCIPAL].only)
+            _mesh_document(counts)
+            for counts in await meshes.find_all(connection, requester=request[PRINCIPAL].only)
             if removed or set(counts.tasks) != {TaskState.CANCELLED}
         ]
-    return responses.many(*requests.page_of_names(request, every))
+    return responses.list_response(*requests.page_of_names(request, every))
 
 
-def _document(counts: MeshTaskCounts) -> Mesh:
+def _mesh_document(counts: MeshTaskCounts) -> Mesh:
     return Mesh(
         name=counts.mesh,
         tasks=counts.tasks,
@@ -70,16 +71,16 @@ def _document(counts: MeshTaskCounts) -> Mesh:
 async def show(request: web.Request) -> web.StreamResponse:
     """GET: one mesh, and what it has delivered in the span; nothing in an empty span."""
     node, name = request.app[NODE], requests.name(request, "mesh")
-    requests.only(request, "from", "to")
+    requests.refuse_other_parameters(request, "from", "to")
     since, until = _span(request, node)
     only = request[PRINCIPAL].only
     mesh, outcomes = await asyncio.gather(
-        _one(node, name, only), _outcomes(node, name, (since, until), only)
+        _fetch_mesh(node, name, only), _outcomes(node, name, (since, until), only)
     )
     answer = MeshDelivery(
         **mesh.model_dump(), since=since, until=until, delivery=_delivery(outcomes)
     )
-    return responses.one(answer)
+    return responses.document_response(answer)
 
 
 async def _outcomes(
@@ -91,15 +92,15 @@ async def _outcomes(
         return await meshes.outcomes(connection, name, *span, only)
 
 
-async def _one(node: NodeService, name: str, only: str | None) -> Mesh:
+async def _fetch_mesh(node: NodeService, name: str, only: str | None) -> Mesh:
     async with node.database.connection() as connection:
-        counts = await meshes.listed(connection, name, requester=only)
+        counts = await meshes.find_all(connection, name, requester=only)
     if not counts:
-        raise NotFound(_none(name))
-    return _document(counts[0])
+        raise NotFound(_unknown_mesh_message(name))
+    return _mesh_document(counts[0])
 
 
-def _none(name: str) -> str:
+def _unknown_mesh_message(name: str) -> str:
     return f"this node leads no mesh {name}; see: parley mesh list"
 
 
@@ -140,28 +141,30 @@ def _delivery(outcomes: Iterable[SlotOutcome]) -> Delivery:
 async def pairs(request: web.Request) -> web.StreamResponse:
     """GET: what each pair has delivered, except pairs without a task that had nothing due."""
     node, name = request.app[NODE], requests.name(request, "mesh")
-    requests.only(request, "from", "to", "order", "limit", "cursor")
+    requests.refuse_other_parameters(request, "from", "to", "order", "limit", "cursor")
     span = _span(request, node)
     worst = requests.choices(request, "order", frozenset({"key", "worst"})) == ["worst"]
     after, size, only = _key_cursor(request), requests.limit(request), request[PRINCIPAL].only
     async with node.database.connection() as connection:
         if not await meshes.exists(connection, name, only):
-            raise NotFound(_none(name))
+            raise NotFound(_unknown_mesh_message(name))
         if worst:
-            return responses.many(await _worst(node, connection, name, span, size, only), None)
+            return responses.list_response(
+                await _worst_pairs(node, connection, name, span, size, only), None
+            )
         keys = await meshes.keys(connection, name, after, size, only)
         outcomes: dict[str, list[SlotOutcome]] = {}
         latest: dict[str, LatestResult] = {}
         if keys:
             ends, named = (keys[0].key, keys[-1].key), [each.key for each in keys]
-            outcomes = await meshes.outcomes_of(connection, name, span, ends, only)
-            latest = await meshes.latest_of(connection, name, named, span[1], only)
+            outcomes = await meshes.outcomes_by_key(connection, name, span, ends, only)
+            latest = await meshes.latest_results(connection, name, named, span[1], only)
     every = [_pair(node, each, outcomes.get(each.key, ()), latest.get(each.key)) for each in keys]
     shown = [pair for pair in every if pair.state in OPEN or pair.due or pair.open]
-    return responses.many(shown, keys[-1].key if len(keys) == size else None)
+    return responses.list_response(shown, keys[-1].key if len(keys) == size else None)
 
 
-async def _worst(
+async def _worst_pairs(
     node: NodeService,
     connection: Connection,
     name: str,
@@ -170,11 +173,11 @@ async def _worst(
     only: str | None,
 ) -> list[MeshPair]:
     keys = await meshes.worst_keys(connection, name, span, size, only)
-    newest = await meshes.newest_of(connection, name, keys, only)
-    latest = await meshes.latest_of(connection, name, keys, span[1], only)
+    newest = await meshes.newest_tasks(connection, name, keys, only)
+    latest = await meshes.latest_results(connection, name, keys, span[1], only)
     shown = []
     for key in keys:
-        outcomes = await meshes.outcomes_of(connection, name, span, (key, key), only)
+        outcomes = await meshes.outcomes_by_key(connection, name, span, (key, key), only)
         if key in newest:
             shown.append(_pair(node, newest[key], outcomes.get(key, ()), latest.get(key)))
     return shown
@@ -188,7 +191,7 @@ def _pair(
 
 
 def _thresholds(written: Any) -> Iterator[tuple[str, Threshold]]:
-    """Yield what a reference has of thresholds; a task of a mesh file has them as it should."""
+    """Yield the thresholds of a task's reference by name; those of a wrong form are left out."""
     for name, each in written.items() if isinstance(written, Mapping) else ():
         with contextlib.suppress(ValidationError):
             yield name, Threshold.model_validate(each)
@@ -210,7 +213,7 @@ def _result(node: NodeService, latest: LatestResult | None) -> MeshResult | None
 async def tasks(request: web.Request) -> web.StreamResponse:
     """GET: the tasks of a mesh, to be compared with its file; an unknown mesh has none."""
     node, name = request.app[NODE], requests.name(request, "mesh")
-    requests.only(request, "limit", "cursor")
+    requests.refuse_other_parameters(request, "limit", "cursor")
     after, size = _task_cursor(request), requests.limit(request)
     async with node.database.connection() as connection:
         rows = await meshes.tasks(connection, name, after, size, request[PRINCIPAL].only)
@@ -218,13 +221,14 @@ async def tasks(request: web.Request) -> web.StreamResponse:
     following = None
     if len(items) == size:
         following = f"{items[-1].created_at}_{items[-1].id}_{items[-1].key}"
-    return responses.many(items, following)
+    return responses.list_response(items, following)
 
 
 def task_of(row: Mapping[str, Any]) -> MeshTask:
     """Return a row of the query ``mesh_tasks`` as the API shows it."""
     schedule = Schedule.model_validate(row["schedule"])
     changed = {
+        "spec": without_sealed(row["spec"]),
         "tools": tuple(row["tools"]),
         "schedule": schedule.times,
         "after": schedule.after,
@@ -235,8 +239,8 @@ def task_of(row: Mapping[str, Any]) -> MeshTask:
 
 def _key_cursor(request: web.Request) -> str | None:
     text = request.query.get("cursor")
-    if text is not None and not _is_key(text):
-        raise _no_cursor()
+    if text is not None and not _is_storable(text):
+        raise _invalid_cursor()
     return text
 
 
@@ -249,18 +253,18 @@ def _task_cursor(request: web.Request) -> tuple[str, int, UUID] | None:
     try:
         position = int(made[:20]), UUID(task)
     except ValueError:
-        raise _no_cursor() from None
-    if not 0 <= position[0] < times.LATEST or not _is_key(key):
-        raise _no_cursor()
+        raise _invalid_cursor() from None
+    if not 0 <= position[0] < times.LATEST or not _is_storable(key):
+        raise _invalid_cursor()
     return key, *position
 
 
-def _is_key(text: str) -> bool:
-    """Return whether Postgres can store it: it has no NUL and no lone surrogate."""
+def _is_storable(text: str) -> bool:
+    """Return whether Postgres can store a text: it has no NUL and no lone surrogate."""
     return "\x00" not in text and text.encode(errors="replace").decode() == text
 
 
-def _no_cursor() -> InvalidDocument:
+def _invalid_cursor() -> InvalidDocument:
     return InvalidDocument([FieldFault("?cursor", "is not one that a list has returned as next")])
 
 

@@ -1,4 +1,13 @@
-"""Wrap every request: authentication, the limits of its body, and problem documents."""
+"""Wrap every request: authentication, the limits of its body, and problem documents.
+
+The outermost middlewares answer errors, so that none leaves this process as a traceback, and record
+requests in the audit. :func:`guarded_handler` wraps the handler of a route. What it can tell by the
+head of a request comes first, and so costs neither a body nor memory: where the request comes from,
+who sends it (the signature of a node, a token, or a program of this host), whether the role permits
+it, and whether the sender has asked too often. Then the body is read, within the bounds of the
+route. Of a node's request it is checked against the signed digest, and its work is counted. The
+answer to a node is signed for the nonce of its request. Nothing here knows what a handler does.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +19,6 @@ import structlog
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from node import tracing
 from node.api import local_access, requests, responses
 from node.api.bodies import BODIES
 from node.api.conditions import CONDITIONAL
@@ -37,13 +45,16 @@ from node.model.errors import (
     PreconditionFailed,
     TooFast,
     TooLarge,
+    TooManyRequests,
     fault_of,
 )
 from node.model.loopback import is_loopback
 from node.model.permissions import Access, require_access, require_own
 from node.model.principals import HOST, STRANGER, Principal, PrincipalKind
+from node.runtime import tracing
 from node.store import tasks
-from node.trust.signatures import SignedHead
+from node.trust.lineage import HEADER as LINEAGE
+from node.trust.signatures import Asked, SignedHead, wants_bound_answer
 
 BODY_MAX = 1_000_000
 PEER_BODY_MAX = 8_000_000
@@ -57,7 +68,7 @@ log = structlog.get_logger()
 
 
 @web.middleware
-async def timed(request: web.Request, handler: Handler) -> web.StreamResponse:
+async def time_answer(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Time each answer, but for long polls and streams, whose time is the caller's wish."""
     core = request.app[NODE].core
     began = core.clock.monotonic()
@@ -71,18 +82,22 @@ async def timed(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 
 @web.middleware
-async def signatures(request: web.Request, handler: Handler) -> web.StreamResponse:
+async def sign_answer(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Sign the answer to a node's request, for the nonce of that request."""
     answer = await handler(request)
     nonce = request.get(ANSWER_NONCE)
     if nonce is not None and isinstance(answer, web.Response):
         body = answer.body if isinstance(answer.body, bytes) else b""
-        answer.headers.update(request.app[NODE].peers.signer.answer(answer.status, body, nonce))
+        asked = (
+            Asked(request.method, request.raw_path) if wants_bound_answer(request.headers) else None
+        )
+        signer = request.app[NODE].peers.signer
+        answer.headers.update(signer.answer(answer.status, body, nonce, asked))
     return answer
 
 
 @web.middleware
-async def traced(request: web.Request, handler: Handler) -> web.StreamResponse:
+async def trace_request(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Let a request belong to the trace that its header names, or to one of its own.
 
     A span is recorded for changes, and for what belongs to the trace of others.
@@ -100,16 +115,16 @@ async def traced(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 
 @web.middleware
-async def problems(request: web.Request, handler: Handler) -> web.StreamResponse:
+async def answer_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Answer every error with a problem document, never with a traceback."""
     try:
         return await handler(request)
     except ParleyError as error:
-        problem = _by_tag(error) if "If-Match" in request.headers else error
+        problem = _error_for_tagged_change(error) if "If-Match" in request.headers else error
     except web.HTTPException as error:
         if error.status < web.HTTPBadRequest.status_code:
             raise
-        problem = _of_http(error)
+        problem = _error_from_http(error)
     except (ConnectionResetError, TimeoutError):
         raise
     except Exception as error:
@@ -117,27 +132,27 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
         if explained is None:
             log.exception("request failed", method=request.method, path=request.path)
         problem = explained or ParleyError(responses.OWN_FAULT)
-    answer = _refusal(request, problem)
+    answer = _problem_response(request, problem)
     if not request.content.is_eof():
         answer.force_close()  # the rest of the body is not awaited
     return answer
 
 
-def _by_tag(error: ParleyError) -> ParleyError:
+def _error_for_tagged_change(error: ParleyError) -> ParleyError:
     """Return the error for a request that names by a tag what it changes."""
     return PreconditionFailed(error.detail) if isinstance(error, ChangedSince) else error
 
 
-def _refusal(request: web.Request, problem: ParleyError) -> web.Response:
+def _problem_response(request: web.Request, problem: ParleyError) -> web.Response:
     """Return the problem document, and note for the audit what it is and whose token was sent."""
     request[PROBLEM] = problem.code
     if isinstance(problem, NotAuthenticated) and problem.claimed is not None:
         request[PRINCIPAL] = problem.claimed
-    return responses.problem(problem, request.path)
+    return responses.problem_response(problem, request.path)
 
 
 @web.middleware
-async def confidential(request: web.Request, handler: Handler) -> web.StreamResponse:
+async def refuse_plain_http(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Refuse what another host sends over plain HTTP, unless the owner allows it."""
     settings = request.app[NODE].settings
     if not (request.secure or settings.plain_http or _is_from_here(request)):
@@ -169,7 +184,7 @@ async def add_headers(request: web.Request, response: web.StreamResponse) -> Non
         response.headers["RateLimit"] = f'"requests";r={left};t={seconds}'
 
 
-def _of_http(error: web.HTTPException) -> ParleyError:
+def _error_from_http(error: web.HTTPException) -> ParleyError:
     if isinstance(error, web.HTTPNotFound):
         return NotFound("there is nothing at this path; see /v1/openapi.json")
     if isinstance(error, web.HTTPMethodNotAllowed):
@@ -181,22 +196,25 @@ def _of_http(error: web.HTTPException) -> ParleyError:
     return MalformedRequest(error.reason)
 
 
-def guarded(route: Route) -> Handler:
-    """Wrap the route's handler in its access rule, which needs only the head, and body limit."""
+def guarded_handler(route: Route) -> Handler:
+    """Return the route's handler inside its access rule and the limit of its body."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
         _refuse_other_sites(request)
         _refuse_nul(request)
+        if route.access is Access.PEER or route.method != "GET" or route.tells_time:
+            request.app[NODE].clock_steps.require_begun()
         signed = None
         match route.access:
             case Access.PEER:
-                _refuse_beside(request)
-                signed = _signed(request)
+                _refuse_nodes_beside_service(request)
+                signed = await _signed_head(request)
             case Access.OPEN:
                 request[PRINCIPAL] = STRANGER
+                _count_request(request)
             case access:
                 request[PRINCIPAL] = await _user(request, access, route)
-                _spend(request)
+                _count_request(request)
         if signed is None:
             require_acceptable(request, route)
             _refuse_ignored_condition(request, route)
@@ -209,7 +227,8 @@ def guarded(route: Route) -> Handler:
                 sender = node.verifier.check_body(signed, body, node.clock.now())
                 node.leases.note_contact(sender)
                 request[SENDER] = sender
-                request[PRINCIPAL] = _peer(request, sender)
+                request[PRINCIPAL] = _peer_principal(request, sender)
+                _count_work(request, route, body)
             answer = await route.handler(request)
         if "wait" in request.query and request[PRINCIPAL].kind is PrincipalKind.TOKEN:
             await _user(request, route.access, route)  # it may have been revoked in the meantime
@@ -218,7 +237,7 @@ def guarded(route: Route) -> Handler:
     return handle
 
 
-def _refuse_beside(request: web.Request) -> None:
+def _refuse_nodes_beside_service(request: web.Request) -> None:
     """Refuse another node where that service is another process.
 
     Only one process knows which signatures have been used, and what waits for nodes in pull mode.
@@ -232,19 +251,39 @@ def _refuse_beside(request: web.Request) -> None:
         raise NotAllowed(msg)
 
 
-def _spend(request: web.Request) -> None:
-    """Count a request of a user, for which the owner has a limit.
+def _count_request(request: web.Request) -> None:
+    """Count a request of a user or a stranger, for which there is a limit.
 
     :raises TooFast: they sent too many.
     """
-    allowance = request.app[NODE].request_rates.spend(request[PRINCIPAL])
+    rates, principal = request.app[NODE].request_rates, request[PRINCIPAL]
+    if principal is STRANGER:
+        who, allowance = request.remote, rates.spend_of_stranger(request.remote or "")
+    else:
+        who, allowance = principal.label, rates.spend(principal)
     request[ALLOWANCE] = allowance
     if allowance is not None and allowance.wait_s:
         msg = (
-            f"{request[PRINCIPAL].label} has sent more than {allowance.most} requests within a "
+            f"{who} has sent more than {allowance.most} requests within a "
             f"minute; ask again in {allowance.wait_s} s"
         )
         raise TooFast(msg, allowance.wait_s)
+
+
+def _count_work(request: web.Request, route: Route, body: bytes) -> None:
+    """Count the work for a question of another node, unless this node itself asks.
+
+    :raises TooManyRequests: it has asked for too much.
+    """
+    node, sender = request.app[NODE], request[SENDER]
+    if not route.cost or sender == node.card.identity:
+        return
+    if wait_s := node.request_rates.spend_of_peer(sender, route.cost, len(body)):
+        msg = (
+            f"{request[PRINCIPAL].name} asks for more work than this host does for another node "
+            f"(PARLEY_PEER_WORK); ask again in {wait_s} s"
+        )
+        raise TooManyRequests(msg, wait_s)
 
 
 def _refuse_ignored_condition(request: web.Request, route: Route) -> None:
@@ -272,8 +311,10 @@ def _refuse_nul(request: web.Request) -> None:
         raise NotFound(msg)
 
 
-def _signed(request: web.Request) -> SignedHead:
+async def _signed_head(request: web.Request) -> SignedHead:
     node = request.app[NODE]
+    if (lineage := request.headers.get(LINEAGE)) is not None:
+        await node.successions.hear(lineage)
     head = node.verifier.check_head(
         method=request.method,
         target=request.raw_path,
@@ -281,16 +322,16 @@ def _signed(request: web.Request) -> SignedHead:
         now=node.clock.now(),
     )
     request[ANSWER_NONCE] = head.nonce
-    request[PRINCIPAL] = _peer(request, head.identity)
+    request[PRINCIPAL] = _peer_principal(request, head.identity)
     return head
 
 
-def _peer(request: web.Request, identity: str) -> Principal:
+def _peer_principal(request: web.Request, identity: str) -> Principal:
     name = request.app[NODE].directory.by_identity(identity).name
     return Principal(PrincipalKind.NODE, name, key=identity)
 
 
-def _reads_locally(request: web.Request) -> bool:
+def _may_read_locally(request: web.Request) -> bool:
     """Return whether the caller is on this host, where the owner lets that suffice to read."""
     return request.app[NODE].settings.read_local and local_access.is_local(
         request.remote, request.version, request.raw_path, request.headers
@@ -305,7 +346,7 @@ async def _principal(request: web.Request, token: str, route: Route) -> Principa
         async with asyncio.timeout(_DATABASE_PATIENCE_S):
             return await tokens.principal(token)
     except (DatabaseUnavailable, TimeoutError) as error:
-        if (principal := tokens.remembered(token)) is None:
+        if (principal := tokens.find_remembered(token)) is None:
             msg = "the database, which knows whose token this is, does not answer"
             raise DatabaseUnavailable(msg) from error
         return principal
@@ -333,7 +374,7 @@ async def _user(request: web.Request, access: Access, route: Route) -> Principal
     """
     given = _token(request)
     principal = await _principal(request, given, route) if given else None
-    if principal is None and access.reads and _reads_locally(request):
+    if principal is None and access.reads and _may_read_locally(request):
         return HOST
     if principal is None and given:
         msg = "the token is not valid for this node"
@@ -352,7 +393,7 @@ async def _user(request: web.Request, access: Access, route: Route) -> Principal
 
 
 async def require_own_subject(request: web.Request, principal: Principal) -> None:
-    """Return if the task or run that a path names is one that the caller requested.
+    """Check that the task or run that a path names is one that the caller requested.
 
     :raises NotAllowed: it is not.
     :raises NotFound: there is no such task or run.

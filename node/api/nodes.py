@@ -10,8 +10,7 @@ from pydantic import BaseModel
 
 from node.api import requests, responses
 from node.api.routing import ANSWER_NONCE, NODE, TEXT, THING, Query, Route
-from node.capability.catalog import program_version
-from node.diagnosis.status import clock_of
+from node.execution.catalog import program_version
 from node.model import predicates
 from node.model.errors import NotAllowed, NotFound, NotReady
 from node.model.nodekinds import NodeKind
@@ -27,25 +26,27 @@ from node.model.wire.nodes import (
 )
 from node.model.wire.nodes import Node as NodeDocument
 from node.model.wire.problems import unknown_to
+from node.operation.readiness import missing_lead
+from node.operation.status import clock_of
 from node.plugins.contracts import StreamingTest, Test
-from node.readiness import missing_lead
 from node.service import NodeService
 from node.store import outbox
 from node.store.nodes import KnownNode
-from node.trust.signatures import nonce_wanted
+from node.trust.signatures import requested_nonce
 
 
-def _document(node: NodeService, known: KnownNode, backlog: int = 0) -> NodeDocument:
+def _node_document(node: NodeService, known: KnownNode, backlog: int = 0) -> NodeDocument:
     """Return a node as a document; the version is known only of this node."""
     return NodeDocument(
         backlog=backlog,
         host=node.host_states.of(known.identity),
         checked=node.host_states.checked(known.identity),
         version=program_version() if known.is_self else "",
-        lease_until=node.leases.end_of(known) if known.kind is NodeKind.PARLEY else None,
+        lease_until=node.leases.ends_at(known) if known.kind is NodeKind.PARLEY else None,
         knows_this=knows_this(known),
         kind=known.kind,
-        **vars(known),
+        keys=() if (lineage := node.directory.lineage(known.identity)) is None else lineage.keys,
+        **{name: value for name, value in vars(known).items() if name != "lineage"},
     )
 
 
@@ -58,25 +59,25 @@ def knows_this(known: KnownNode) -> bool | None:
     return False if (known.last_error or "").startswith(unknown_to(known.name)) else None
 
 
-async def self_(request: web.Request) -> web.StreamResponse:
+async def show_own_card(request: web.Request) -> web.StreamResponse:
     """GET: this node's card, open to all, because nodes that pin its key read it here."""
-    if (nonce := nonce_wanted(request.headers)) is not None:
+    if (nonce := requested_nonce(request.headers)) is not None:
         request[ANSWER_NONCE] = nonce
-    return responses.one(request.app[NODE].card)
+    return responses.document_response(request.app[NODE].card)
 
 
 async def list_(request: web.Request) -> web.StreamResponse:
     """GET: every known node, this one first; with ``match``, those that meet a predicate."""
     node = request.app[NODE]
-    requests.only(request, "match")
+    requests.refuse_other_parameters(request, "match")
     predicate = predicates.parse(requests.json(request, "match", {}), "?match")
     await node.directory.refresh()
     every = node.directory.all
     matching = [known for known in every if predicate.met_by(known.facts)]
     async with node.database.connection() as connection:
         waiting = await outbox.waiting_by_node(connection)
-    return responses.many(
-        [_document(node, known, waiting.get(known.identity, 0)) for known in matching]
+    return responses.list_response(
+        [_node_document(node, known, waiting.get(known.identity, 0)) for known in matching]
     )
 
 
@@ -92,7 +93,7 @@ async def edit(request: web.Request) -> web.StreamResponse:
         raise NotAllowed(msg)
     await node.own_card.set(patch.attributes)
     await node.directory.refresh()
-    return responses.one(_document(node, node.directory.self))
+    return responses.document_response(_node_document(node, node.directory.self))
 
 
 async def add(request: web.Request) -> web.StreamResponse:
@@ -102,12 +103,14 @@ async def add(request: web.Request) -> web.StreamResponse:
     request[THING] = known.name
     await node.peer_monitor.look_at(known.identity)
     known = node.directory.by_identity(known.identity)
-    return responses.one(_document(node, known), 201, {"Location": "/v1/nodes"})
+    return responses.document_response(_node_document(node, known), 201, {"Location": "/v1/nodes"})
 
 
 async def remove(request: web.Request) -> web.StreamResponse:
     """DELETE: forget a node; its requests are refused from now on, and tasks with it end."""
-    return responses.one(await request.app[NODE].node_removal.remove(request.match_info["name"]))
+    return responses.document_response(
+        await request.app[NODE].node_removal.remove(request.match_info["name"])
+    )
 
 
 async def compare(request: web.Request) -> web.StreamResponse:
@@ -119,21 +122,23 @@ async def compare(request: web.Request) -> web.StreamResponse:
         raise NotFound(msg)
     if (fault := await missing_lead(node)) is not None:
         raise NotReady(fault)
-    return responses.one(await node.comparer.compare(known.identity))
+    return responses.document_response(await node.comparer.compare(known.identity))
 
 
 async def pardon(request: web.Request) -> web.StreamResponse:
     """POST: forget what policies hold against a node: failed runs, and pauses after refusals."""
     node = request.app[NODE]
-    return responses.one(_document(node, await node.pools.pardon(request.match_info["name"])))
+    return responses.document_response(
+        _node_document(node, await node.pools.pardon(request.match_info["name"]))
+    )
 
 
 async def clock(request: web.Request) -> web.StreamResponse:
     """GET: this node's clock, and its synchronisation as the kernel reports it."""
-    return responses.one(clock_of(request.app[NODE]))
+    return responses.document_response(clock_of(request.app[NODE]))
 
 
-def _test(node: NodeService, test: Test) -> TestDescription:
+def _test_description(node: NodeService, test: Test) -> TestDescription:
     interval = None
     if isinstance(test, StreamingTest):
         interval = _schema(test.interval_model)
@@ -161,12 +166,12 @@ def _schema(model: type[BaseModel]) -> dict[str, Any]:
 async def tests(request: web.Request) -> web.StreamResponse:
     """GET: the tests, with the JSON Schema of their specs."""
     node = request.app[NODE]
-    return responses.many(
-        [_test(node, test) for _, test in sorted(node.capabilities.tests.items())]
+    return responses.list_response(
+        [_test_description(node, test) for _, test in sorted(node.capabilities.tests.items())]
     )
 
 
-async def test_(request: web.Request) -> web.StreamResponse:
+async def show_test(request: web.Request) -> web.StreamResponse:
     """GET: one test."""
     node = request.app[NODE]
     name = request.match_info["name"]
@@ -174,7 +179,7 @@ async def test_(request: web.Request) -> web.StreamResponse:
         choices = ", ".join(sorted(node.capabilities.tests))
         msg = f"there is no test {name!r}; choose one of: {choices}"
         raise NotFound(msg)
-    return responses.one(_test(node, node.capabilities.tests[name]))
+    return responses.document_response(_test_description(node, node.capabilities.tests[name]))
 
 
 async def tools(request: web.Request) -> web.StreamResponse:
@@ -190,7 +195,7 @@ async def tools(request: web.Request) -> web.StreamResponse:
         )
         for name, tool in sorted(node.capabilities.tools.items())
     ]
-    return responses.many(described)
+    return responses.list_response(described)
 
 
 MATCH = Query(
@@ -200,7 +205,9 @@ MATCH = Query(
 )
 
 ROUTES = (
-    Route("GET", "/v1/nodes/self", self_, "This node's card", answer=NodeCard),
+    Route(
+        "GET", "/v1/nodes/self", show_own_card, "This node's card", answer=NodeCard, tells_time=True
+    ),
     Route(
         "GET",
         "/v1/nodes",
@@ -250,6 +257,6 @@ ROUTES = (
     ),
     Route("GET", "/v1/clock", clock, "This node's clock", answer=ClockState),
     Route("GET", "/v1/tests", tests, "List tests", answer=TestDescription, listed=True),
-    Route("GET", "/v1/tests/{name}", test_, "Show a test", answer=TestDescription),
+    Route("GET", "/v1/tests/{name}", show_test, "Show a test", answer=TestDescription),
     Route("GET", "/v1/tools", tools, "List tools", answer=ToolDescription, listed=True),
 )

@@ -1,4 +1,12 @@
-"""Build the OpenAPI 3.1 document from the route table that is served."""
+"""Build the OpenAPI 3.1 document from the route table that is served.
+
+A route names its models, parameters and problems, and its handler's docstring is its description,
+so the document cannot describe what is not served. The schemas are those of the models by pydantic,
+changed where the wire differs: durations and instants have defaults as text, each test has its own
+spec, and items of which a caller selects fields have a second schema in which all are optional.
+Routes that only nodes call are left out. The document says nothing that depends on the state of a
+node but for its tests.
+"""
 
 from __future__ import annotations
 
@@ -43,6 +51,7 @@ TAGS = {
     "archivings": ("Archives", ""),
     "nodes": ("Nodes", "This node, and those that it knows."),
     "directories": ("Nodes", ""),
+    "keys": ("Nodes", ""),
     "introductions": ("Nodes", ""),
     "clock": ("Nodes", ""),
     "shares": ("Limits", ""),
@@ -52,6 +61,7 @@ TAGS = {
     "tokens": ("Users", "The tokens of users, and who did what."),
     "audit": ("Users", ""),
     "webhooks": ("Webhooks", "Who is told when something is wrong, and when it is over."),
+    "secrets": ("Secrets", "What specs of tests name, and nobody but the tool is told."),
     "events": ("Events", "Changes on this node as they happen."),
     "healthz": ("Operation", "Health, metrics, and descriptions."),
     "readyz": ("Operation", ""),
@@ -76,7 +86,7 @@ class _Schemas(GenerateJsonSchema):
         return made
 
 
-def describe(
+def openapi_document(
     routes: Sequence[Route], version: str, tests: Mapping[str, Test] | None = None
 ) -> dict[str, Any]:
     """Return the document for these routes, except those that only nodes can call.
@@ -88,8 +98,8 @@ def describe(
     for model, example in EXAMPLES.items():
         if model in named:
             schemas[named[model]["$ref"].rsplit("/", 1)[-1]]["examples"] = [example]
-    _tell_tests_apart(schemas, tests or {}, named)
-    _let_fields_be_named(schemas, public, named)
+    _distinguish_tests(schemas, tests or {}, named)
+    _describe_field_selection(schemas, public, named)
     paths: dict[str, dict[str, Any]] = {}
     for route in public:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, public, named)
@@ -152,10 +162,10 @@ def _schemas(
     return schemas["$defs"], {model: references[(model, mode)] for model, mode in pairs}
 
 
-def _tell_tests_apart(
+def _distinguish_tests(
     schemas: dict[str, Any], tests: Mapping[str, Test], named: Mapping[type[Document], Any]
 ) -> None:
-    """Let a test that is posted be one of those that there are, each with its own spec."""
+    """Give each test its own spec in the schemas of posted tasks, told apart by ``type``."""
     posted = next(
         (name for name in (f"{TestChoice.__name__}-Input", TestChoice.__name__) if name in schemas),
         None,
@@ -167,7 +177,7 @@ def _tell_tests_apart(
         option = f"{test.spec_model.__name__.removesuffix('Spec')}Choice"
         spec = {**named[test.spec_model]}
         fields = {"type": {"const": name, "type": "string"}, "spec": spec}
-        required = ["type", "spec"] if _demands(test) else ["type"]
+        required = ["type", "spec"] if _has_required_fields(test) else ["type"]
         schemas[option] = {
             "title": option,
             "description": f"{test.title}.",
@@ -185,19 +195,19 @@ def _tell_tests_apart(
     }
 
 
-def _let_fields_be_named(
+def _describe_field_selection(
     schemas: dict[str, Any], routes: Sequence[Route], named: Mapping[type[Document], Any]
 ) -> None:
-    """Describe the items of which a caller names the fields: they have no others."""
+    """Add schemas for items of which a caller selects fields: each of them is optional there."""
     for route in routes:
         if route.answer is None or not _has_fields(route):
             continue
         item = named[route.answer]
         if not route.listed:
-            page = schemas[_name_in(item)]["properties"]["items"]
-            item, page["items"] = page["items"], _some_of(page["items"])
-        whole = schemas[_name_in(item)]
-        schemas[_name_in(item) + _SOME] = {
+            page = schemas[_schema_name(item)]["properties"]["items"]
+            item, page["items"] = page["items"], _partial_item_schema(page["items"])
+        whole = schemas[_schema_name(item)]
+        schemas[_schema_name(item) + _SOME] = {
             "title": f"{whole['title']}{_SOME}",
             "description": f"{whole['title']} with the fields that `fields` names, and no others.",
             "type": "object",
@@ -213,22 +223,22 @@ def _has_fields(route: Route) -> bool:
     return any(query.name == "fields" for query in route.query)
 
 
-def _name_in(reference: Mapping[str, str]) -> str:
+def _schema_name(reference: Mapping[str, str]) -> str:
     return reference["$ref"].rsplit("/", 1)[-1]
 
 
-def _some_of(reference: Mapping[str, str]) -> dict[str, Any]:
-    """Return the schema of an item that has all fields, or those that were named."""
-    some = _REFERENCE.format(model=_name_in(reference) + _SOME)
+def _partial_item_schema(reference: Mapping[str, str]) -> dict[str, Any]:
+    """Return the schema of an item that has all of its fields, or the selected ones only."""
+    some = _REFERENCE.format(model=_schema_name(reference) + _SOME)
     return {"anyOf": [dict(reference), {"$ref": some}]}
 
 
-def _demands(test: Test) -> bool:
+def _has_required_fields(test: Test) -> bool:
     return any(field.is_required() for field in test.spec_model.model_fields.values())
 
 
 def tag_of(route: Route) -> str:
-    """Return the tag of a route."""
+    """Return the tag under which OpenAPI tools group a route, from the first word of its path."""
     word = re.split(r"[/.]", route.path.removeprefix("/v1").removeprefix("/"))[0]
     return TAGS.get(word, TAGS["healthz"])[0]
 
@@ -254,7 +264,7 @@ def _operation(
         if route.access.reads:
             operation["security"].append({})
     if route.body is not None:
-        content = _received(route, route.body, named)
+        content = _request_body(route, route.body, named)
         operation["requestBody"] = {"required": True, "content": content}
     return operation
 
@@ -268,7 +278,7 @@ def _description(route: Route) -> str:
     return said if role is None else f"{said}\n\nNeeds a token with the role `{role}`."
 
 
-def _received(
+def _request_body(
     route: Route, body: type[Document], named: dict[type[Document], Any]
 ) -> dict[str, Any]:
     schema: dict[str, Any] = named[body]
@@ -282,7 +292,7 @@ def _received(
 
 
 def _conditions(route: Route) -> Iterator[Query]:
-    """Yield the headers by which a request depends on what there is."""
+    """Yield the descriptions of If-None-Match and If-Match, where a route heeds them."""
     if route.method == "GET" and route.media_type == JSON:
         text = "The ETag of an answer that the caller has; if it is the same still, 304."
         yield Query("If-None-Match", text, TEXT)
@@ -356,7 +366,7 @@ def _links(route: Route, routes: Sequence[Route]) -> dict[str, Any]:
 def _responses(
     route: Route, routes: Sequence[Route], named: dict[type[Document], Any]
 ) -> dict[str, Any]:
-    success: dict[str, Any] = {"description": _success(route)}
+    success: dict[str, Any] = {"description": _success_description(route)}
     if route.status != _NO_CONTENT:
         success["content"] = {route.media_type: _content(route, named)}
     if headers := _headers(route):
@@ -367,7 +377,7 @@ def _responses(
     if route.several is not None:
         responses["200"] = {
             "description": "For a list: the answers to its items, in their order.",
-            "content": {JSON: {"schema": _page_of(named[route.several[1]])}},
+            "content": {JSON: {"schema": _page_schema(named[route.several[1]])}},
         }
     if route.method == "GET":
         responses["304"] = {"description": "It is still as If-None-Match says."}
@@ -376,7 +386,7 @@ def _responses(
     return responses
 
 
-def _success(route: Route) -> str:
+def _success_description(route: Route) -> str:
     if route.status == _CREATED:
         return "It was created, or was created before by the same request."
     return "It is done." if route.status == _NO_CONTENT else f"{route.summary}."
@@ -403,7 +413,7 @@ def _content(route: Route, named: dict[type[Document], Any]) -> dict[str, Any]:
     schema: dict[str, Any] = named[route.answer]
     example = EXAMPLES.get(route.answer)
     if route.listed:
-        schema = _page_of(_some_of(schema) if _has_fields(route) else schema)
+        schema = _page_schema(_partial_item_schema(schema) if _has_fields(route) else schema)
         example = None if example is None else {"items": [example], "next": None}
     return (
         {"schema": schema}
@@ -412,7 +422,7 @@ def _content(route: Route, named: dict[type[Document], Any]) -> dict[str, Any]:
     )
 
 
-def _page_of(item: dict[str, Any]) -> dict[str, Any]:
+def _page_schema(item: dict[str, Any]) -> dict[str, Any]:
     return {
         "type": "object",
         "required": ["items"],

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import orjson
 from aiohttp import web
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from node.api import responses
+from node.api.conditions import tag_of
+from node.api.media import takes_gzip
 from node.api.routing import NODE, Route
-from node.batching import Batcher
-from node.metrics import exposition
 from node.model.errors import DatabaseUnavailable, NotReady
 from node.model.readiness import Readiness
 from node.model.wire.health import Health, Ready
-from node.readiness import readiness_of
+from node.operation.metrics import exposition
+from node.operation.readiness import readiness_of
+from node.runtime.batching import Batcher
 from node.service import NodeService
 
 
 def readiness_checks(node: NodeService) -> Batcher[None, Readiness]:
-    """Return what checks the readiness of a node for all who ask at a time at once.
+    """Return a batcher that checks the readiness of a node once for all who ask meanwhile.
 
     Anybody may ask, so that those who do must not each keep a connection to the database.
     """
@@ -37,7 +41,7 @@ READINESS: web.AppKey[Batcher[None, Readiness]] = web.AppKey("readiness")
 
 async def alive(_request: web.Request) -> web.StreamResponse:
     """GET: 200, because the process answers."""
-    return responses.one(Health())
+    return responses.document_response(Health())
 
 
 async def ready(request: web.Request) -> web.StreamResponse:
@@ -49,7 +53,7 @@ async def ready(request: web.Request) -> web.StreamResponse:
     facts = await request.app[READINESS].ask(None)
     if faults := facts.faults:
         raise NotReady("; ".join(faults))
-    return responses.one(Ready(warnings=tuple(facts.warnings)))
+    return responses.document_response(Ready(warnings=tuple(facts.warnings)))
 
 
 async def metrics(request: web.Request) -> web.StreamResponse:
@@ -58,11 +62,47 @@ async def metrics(request: web.Request) -> web.StreamResponse:
     return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 
+@dataclass(frozen=True)
+class _EncodedDescription:
+    """The OpenAPI document as it is sent: half a megabyte, for which anybody may ask."""
+
+    document: object
+    body: bytes
+    packed: bytes
+    tag: str
+
+
+class DescriptionCache:
+    """Keeps the OpenAPI document, serialised and compressed once for all callers."""
+
+    def __init__(self) -> None:
+        self._kept: _EncodedDescription | None = None
+
+    def encoded(self, document: object) -> _EncodedDescription:
+        """Return a document serialised and compressed; from memory, if it is the same as before."""
+        if self._kept is None or self._kept.document is not document:
+            body = orjson.dumps(document)
+            packed = gzip.compress(body, mtime=0)
+            self._kept = _EncodedDescription(document, body, packed, tag_of(body))
+        return self._kept
+
+
+DESCRIBED: web.AppKey[DescriptionCache] = web.AppKey("described")
+
+
 async def description(request: web.Request) -> web.StreamResponse:
     """GET: the OpenAPI document."""
-    return web.Response(
-        body=orjson.dumps(request.app[NODE].openapi), content_type="application/json"
+    kept = request.app[DESCRIBED].encoded(request.app[NODE].openapi)
+    packed = takes_gzip(request)
+    answer = web.Response(
+        body=kept.packed if packed else kept.body,
+        content_type="application/json",
+        headers={"Vary": "Accept-Encoding", "Cache-Control": "no-cache"},
     )
+    if packed:
+        answer.headers["Content-Encoding"] = "gzip"
+    answer.etag = kept.tag
+    return answer
 
 
 ROUTES = (

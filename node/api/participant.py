@@ -1,9 +1,18 @@
-"""Routes for other nodes; every request is signed by a node that is known here."""
+"""Routes for other nodes; every request is signed by a node that is known here.
+
+A lead introduces a task, proposes windows, holds runs, and commits or releases them; a participant
+asks the lead for the decision on an exchange, and sends parts and intervals of runs. Both compare
+what they have of each other's tasks. Questions of many tasks travel in one message (``Batch``),
+where each is answered for itself, errors included. Each message is idempotent by the ids in it, so
+that a lost answer is had by asking again. A node in pull mode, which nobody can reach, fetches its
+requests here (``work``). What a question costs is counted per node by the middleware.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Iterable
+from collections.abc import Set as AbstractSet
 
 import orjson
 from aiohttp import web
@@ -16,10 +25,12 @@ from node.model.errors import (
     RefusedByParticipant,
     TooLarge,
 )
+from node.model.features import Feature, has_feature
 from node.model.wire.comparisons import NodeComparison
 from node.model.wire.fields import Document
 from node.model.wire.host_limits import GrantedLimits
 from node.model.wire.impacts import Impact, ImpactRequest
+from node.model.wire.keys import RevokedKeys
 from node.model.wire.participants import (
     INTRODUCTION_BYTES_MAX,
     MESSAGE_WEIGHT_MAX,
@@ -59,7 +70,7 @@ async def introduce(request: web.Request) -> web.StreamResponse:
     answer = await request.app[NODE].acceptance.consider(request[SENDER], introduction)
     if not answer.accepted:
         request[PROBLEM] = (LimitRefused if answer.limit else RefusedByParticipant).code
-    return responses.one(answer)
+    return responses.document_response(answer)
 
 
 async def introduce_several(request: web.Request) -> web.StreamResponse:
@@ -67,49 +78,53 @@ async def introduce_several(request: web.Request) -> web.StreamResponse:
     batch = requests.document(request, Batch[Introduction])
     acceptance, sender = request.app[NODE].acceptance, request[SENDER]
     request[THING] = f"{len(batch.items)} tasks"
-    return await _each(acceptance.consider(sender, item) for item in batch.items)
+    return await _batch_response(acceptance.consider(sender, item) for item in batch.items)
 
 
 async def limits(request: web.Request) -> web.StreamResponse:
     """GET: what the limits of this host allow the node that asks, and what it has left."""
-    return responses.one(await request.app[NODE].limits.granted(request[SENDER]))
+    return responses.document_response(await request.app[NODE].limits.granted(request[SENDER]))
 
 
 async def consider(request: web.Request) -> web.StreamResponse:
     """POST: whether this host would accept a task; nothing is stored."""
     introduction = requests.document(request, Introduction)
-    return responses.one(await request.app[NODE].acceptance.judge(request[SENDER], introduction))
+    return responses.document_response(
+        await request.app[NODE].acceptance.judge(request[SENDER], introduction)
+    )
 
 
 async def impact(request: web.Request) -> web.StreamResponse:
     """POST: what runs would displace here, and how full the node would be; nothing is booked."""
     impact_request = requests.document(request, ImpactRequest)
     impacts = request.app[NODE].impacts
-    return responses.one(await impacts.impact(impact_request, request[SENDER]))
+    return responses.document_response(await impacts.impact(impact_request, request[SENDER]))
 
 
 async def propose(request: web.Request) -> web.StreamResponse:
     """POST: free ranges in the windows of each request."""
-    batch = requests.quick(request, Batch[ProposalRequest])
+    batch = requests.quick_document(request, Batch[ProposalRequest])
     _refuse_heavy("windows", sum(len(item.windows) for item in batch.items))
     freed_time, sender = request.app[NODE].freed_time, request[SENDER]
-    return await _each(freed_time.propose(sender, item) for item in batch.items)
+    return await _batch_response(freed_time.propose(sender, item) for item in batch.items)
 
 
 async def hold(request: web.Request) -> web.StreamResponse:
     """POST: hold runs, exchange by exchange."""
-    batch = requests.quick(request, Batch[ExchangeHold])
+    batch = requests.quick_document(request, Batch[ExchangeHold])
     _refuse_heavy("runs", sum(len(item.hold.runs) for item in batch.items))
-    time_line, sender = request.app[NODE].time_line, request[SENDER]
-    return await _each(time_line.hold(item.exchange, sender, item.hold) for item in batch.items)
+    node, sender = request.app[NODE], request[SENDER]
+    tells = has_feature(node.directory.by_identity(sender).attributes, Feature.EPOCHS)
+    holds = (node.time_line.hold(item.exchange, sender, item.hold) for item in batch.items)
+    return await _batch_response(holds, leaving_out=set() if tells else {"epoch"})
 
 
-async def rule(request: web.Request) -> web.StreamResponse:
+async def apply_decision(request: web.Request) -> web.StreamResponse:
     """POST: the lead's decision: commit these runs of an exchange, or release it."""
     batch = requests.document(request, Batch[Ruling])
     _refuse_heavy("runs", sum(len(item.commit.runs) for item in batch.items if item.commit))
     time_line, sender = request.app[NODE].time_line, request[SENDER]
-    return await _each(_ruled(time_line, item, sender) for item in batch.items)
+    return await _batch_response(_apply_ruling(time_line, item, sender) for item in batch.items)
 
 
 def _refuse_heavy(what: str, count: int) -> None:
@@ -122,7 +137,7 @@ def _refuse_heavy(what: str, count: int) -> None:
         raise TooLarge(msg)
 
 
-async def _ruled(time_line: TimeLine, ruling: Ruling, sender: str) -> CommitAnswer:
+async def _apply_ruling(time_line: TimeLine, ruling: Ruling, sender: str) -> CommitAnswer:
     if ruling.release is not None:
         return await time_line.release(ruling.exchange, ruling.release, sender)
     if ruling.commit is None:
@@ -131,14 +146,19 @@ async def _ruled(time_line: TimeLine, ruling: Ruling, sender: str) -> CommitAnsw
     return await time_line.commit(ruling.exchange, ruling.commit, sender)
 
 
-async def _each(answers: Iterable[Awaitable[Document]]) -> web.Response:
-    """Answer each item of a batch, errors included; an internal error of one affects no other."""
+async def _batch_response(
+    answers: Iterable[Awaitable[Document]], leaving_out: AbstractSet[str] = frozenset()
+) -> web.Response:
+    """Answer each item of a batch, errors included; an internal error of one affects no other.
+
+    ``leaving_out`` are the fields of a problem that the program of the sender does not know.
+    """
     outcomes = await asyncio.gather(*answers, return_exceptions=True)
     replies = []
     for outcome in outcomes:
         if isinstance(outcome, Exception):
-            problem = problem_of(responses.explained(outcome))
-            replies.append({"problem": problem.model_dump(mode="json")})
+            problem = problem_of(responses.error_of(outcome))
+            replies.append({"problem": problem.model_dump(mode="json", exclude=set(leaving_out))})
         elif isinstance(outcome, BaseException):
             raise outcome
         else:
@@ -149,16 +169,16 @@ async def _each(answers: Iterable[Awaitable[Document]]) -> web.Response:
 async def decision(request: web.Request) -> web.StreamResponse:
     """GET: as lead, the decision on an exchange, for its participants."""
     time_line, exchange = request.app[NODE].time_line, requests.identifier(request)
-    return responses.one(await time_line.decision(exchange, request[SENDER]))
+    return responses.document_response(await time_line.decision(exchange, request[SENDER]))
 
 
 async def booked_run(request: web.Request) -> web.StreamResponse:
     """GET: a run that is booked here, for another participant of its task."""
     agreement, run = request.app[NODE].agreement, requests.identifier(request)
-    return responses.one(await agreement.answer(request[SENDER], run))
+    return responses.document_response(await agreement.answer(request[SENDER], run))
 
 
-async def run_end(request: web.Request) -> web.StreamResponse:
+async def end_run(request: web.Request) -> web.StreamResponse:
     """POST: a run is over."""
     await request.app[NODE].termination.apply_run_end(
         request[SENDER], requests.document(request, RunEnd)
@@ -166,7 +186,7 @@ async def run_end(request: web.Request) -> web.StreamResponse:
     return web.Response(status=204)
 
 
-async def task_end(request: web.Request) -> web.StreamResponse:
+async def end_task(request: web.Request) -> web.StreamResponse:
     """POST: a task is over."""
     end = requests.document(request, TaskEnd)
     request[THING] = str(end.task)
@@ -177,24 +197,26 @@ async def task_end(request: web.Request) -> web.StreamResponse:
 async def confirm(request: web.Request) -> web.StreamResponse:
     """POST: as lead, which of the sender's tasks are still open."""
     asked = requests.document(request, ConfirmationRequest)
-    return responses.one(await request.app[NODE].confirmer.answer(request[SENDER], asked))
+    return responses.document_response(
+        await request.app[NODE].confirmer.answer(request[SENDER], asked)
+    )
 
 
-async def freed(request: web.Request) -> web.StreamResponse:
+async def hear_freed_time(request: web.Request) -> web.StreamResponse:
     """POST: as lead, time that was refused has become free."""
     message = requests.document(request, FreedTime)
     await request.app[NODE].freed_time.freed(request[SENDER], message)
     return web.Response(status=204)
 
 
-async def part(request: web.Request) -> web.StreamResponse:
+async def receive_part(request: web.Request) -> web.StreamResponse:
     """POST: as lead, a participant's part of a run."""
     message = requests.document(request, PartMessage)
     await request.app[NODE].collector.receive(request[SENDER], message)
     return web.Response(status=204)
 
 
-async def intervals(request: web.Request) -> web.StreamResponse:
+async def receive_intervals(request: web.Request) -> web.StreamResponse:
     """POST: as lead, a participant's share of some intervals of a run in progress."""
     message = requests.document(request, IntervalsMessage)
     await request.app[NODE].collector.receive_intervals(request[SENDER], message)
@@ -204,34 +226,44 @@ async def intervals(request: web.Request) -> web.StreamResponse:
 async def compare(request: web.Request) -> web.StreamResponse:
     """POST: this node's view of the sender's tasks and their runs, where it differs."""
     digest = requests.document(request, DigestRequest)
-    return responses.one(await request.app[NODE].compare_digests(request[SENDER], digest))
+    return responses.document_response(
+        await request.app[NODE].compare_digests(request[SENDER], digest)
+    )
 
 
-async def comparisons(request: web.Request) -> web.StreamResponse:
+async def compare_with_sender(request: web.Request) -> web.StreamResponse:
     """POST: compare with the sender, as its lead and as its participant; return what differed."""
-    return responses.one(await request.app[NODE].compare_for(request[SENDER]))
+    return responses.document_response(await request.app[NODE].compare_for(request[SENDER]))
 
 
-async def work(request: web.Request) -> web.StreamResponse:
+async def exchange_work(request: web.Request) -> web.StreamResponse:
     """POST: pass on the answers of a node in pull mode, and return the requests for it."""
     work_request = requests.document(request, WorkRequest)
     node, sender = request.app[NODE], request[SENDER]
-    await node.peer_monitor.came(sender, work_request.card)
-    questions = await node.mailboxes.of(sender).take(work_request)
+    await node.peer_monitor.record_poll(sender, work_request.card)
+    questions = await node.mailboxes.mailbox_of(sender).take(work_request)
     body = b'{"questions":[' + b",".join(questions) + b"]}"
     return web.Response(body=body, content_type="application/json")
 
 
-async def errand(request: web.Request) -> web.StreamResponse:
+async def forward_errand(request: web.Request) -> web.StreamResponse:
     """POST: forward a question of this node's lead, another process, to a node in pull mode."""
     node = request.app[NODE]
     if request[SENDER] != node.card.identity:
         msg = "a node forwards questions for its own lead only"
         raise NotAllowed(msg)
     forwarded = requests.document(request, ForwardedQuestion)
-    return responses.one(
-        await node.mailboxes.of(forwarded.node).ask(forwarded.name, forwarded.question)
+    return responses.document_response(
+        await node.mailboxes.mailbox_of(forwarded.node).ask(forwarded.name, forwarded.question)
     )
+
+
+async def hear_revocations(request: web.Request) -> web.StreamResponse:
+    """POST: end what revoked keys have here, and pass on what is new."""
+    await request.app[NODE].revocations.take_in_all(
+        requests.document(request, RevokedKeys).statements
+    )
+    return web.Response(status=204)
 
 
 def _route(  # noqa: PLR0913, PLR0917 - the columns of the table below
@@ -242,6 +274,7 @@ def _route(  # noqa: PLR0913, PLR0917 - the columns of the table below
     body: type[Document] | None = None,
     answer: type[Document] | None = None,
     body_max: int | None = None,
+    cost: int = 0,
 ) -> Route:
     status = 204 if answer is None else 200
     return Route(
@@ -253,6 +286,7 @@ def _route(  # noqa: PLR0913, PLR0917 - the columns of the table below
         answer,
         status=status,
         body_max=body_max,
+        cost=cost,
     )
 
 
@@ -280,6 +314,7 @@ ROUTES = (
         limits,
         "What the limits of this host allow the node that asks",
         answer=GrantedLimits,
+        cost=2,
     ),
     _route(
         "POST",
@@ -289,8 +324,10 @@ ROUTES = (
         Introduction,
         IntroductionAnswer,
         INTRODUCTION_BYTES_MAX,
+        cost=2,
     ),
-    _route("POST", "outlooks", impact, "Ask for the impact of runs", ImpactRequest, Impact),
+    _route("POST", "revocations", hear_revocations, "Tell which keys are revoked", RevokedKeys),
+    _route("POST", "outlooks", impact, "Ask for the impact of runs", ImpactRequest, Impact, cost=4),
     _route(
         "POST",
         "proposals",
@@ -298,13 +335,23 @@ ROUTES = (
         "Ask for free ranges",
         Batch[ProposalRequest],
         BatchReplies[Proposal],
+        cost=1,
     ),
-    _route("POST", "holds", hold, "Hold runs", Batch[ExchangeHold], BatchReplies[HoldAnswer]),
-    _route("POST", "rulings", rule, "Commit or release", Batch[Ruling], BatchReplies[CommitAnswer]),
+    _route(
+        "POST", "holds", hold, "Hold runs", Batch[ExchangeHold], BatchReplies[HoldAnswer], cost=1
+    ),
+    _route(
+        "POST",
+        "rulings",
+        apply_decision,
+        "Commit or release",
+        Batch[Ruling],
+        BatchReplies[CommitAnswer],
+    ),
     _route("GET", "exchanges/{id}", decision, "Ask for the decision", answer=DecisionAnswer),
     _route("GET", "runs/{id}", booked_run, "Ask whether a run is booked", answer=BookedRun),
-    _route("POST", "runs/ends", run_end, "Report the end of a run", RunEnd),
-    _route("POST", "tasks/ends", task_end, "Report the end of a task", TaskEnd),
+    _route("POST", "runs/ends", end_run, "Report the end of a run", RunEnd),
+    _route("POST", "tasks/ends", end_task, "Report the end of a task", TaskEnd),
     _route(
         "POST",
         "tasks/confirmations",
@@ -313,11 +360,27 @@ ROUTES = (
         ConfirmationRequest,
         ConfirmationAnswer,
     ),
-    _route("POST", "tasks/freed", freed, "Report that refused time is free", FreedTime),
-    _route("POST", "intervals", intervals, "Report intervals of a part", IntervalsMessage),
-    _route("POST", "parts", part, "Report a participant's part", PartMessage),
-    _route("POST", "digests", compare, "Compare tasks and runs", DigestRequest, Differences),
-    _route("POST", "comparisons", comparisons, "Compare with the sender", answer=NodeComparison),
-    _route("POST", "work", work, "Fetch the requests for the sender", WorkRequest, WorkResponse),
-    _route("POST", "errands", errand, "Ask a node in pull mode", ForwardedQuestion, Reply),
+    _route("POST", "tasks/freed", hear_freed_time, "Report that refused time is free", FreedTime),
+    _route("POST", "intervals", receive_intervals, "Report intervals of a part", IntervalsMessage),
+    _route("POST", "parts", receive_part, "Report a participant's part", PartMessage),
+    _route(
+        "POST", "digests", compare, "Compare tasks and runs", DigestRequest, Differences, cost=4
+    ),
+    _route(
+        "POST",
+        "comparisons",
+        compare_with_sender,
+        "Compare with the sender",
+        answer=NodeComparison,
+        cost=8,
+    ),
+    _route(
+        "POST",
+        "work",
+        exchange_work,
+        "Fetch the requests for the sender",
+        WorkRequest,
+        WorkResponse,
+    ),
+    _route("POST", "errands", forward_errand, "Ask a node in pull mode", ForwardedQuestion, Reply),
 )

@@ -14,7 +14,7 @@ from node.sharing.pools import Warnings, document_of
 from node.store.pools import StoredPool
 
 
-def _document(node: NodeService, pool: StoredPool, warnings: Warnings) -> Pool:
+def _pool_document(node: NodeService, pool: StoredPool, warnings: Warnings) -> Pool:
     members = node.pools.membership(pool.match)
     others = tuple(Outside(node=name, reason=why) for name, why in members.others.items())
     return Pool(
@@ -33,8 +33,8 @@ def _document(node: NodeService, pool: StoredPool, warnings: Warnings) -> Pool:
     )
 
 
-async def _shown(node: NodeService, name: str) -> Pool:
-    return _document(node, await node.pools.one(name), await node.pools.warnings())
+async def _fetch_pool(node: NodeService, name: str) -> Pool:
+    return _pool_document(node, await node.pools.find(name), await node.pools.warnings())
 
 
 async def create(request: web.Request) -> web.StreamResponse:
@@ -42,31 +42,31 @@ async def create(request: web.Request) -> web.StreamResponse:
     node = request.app[NODE]
     document = requests.document(request, PoolDocument)
     await node.pools.create(document)
-    pool = await _shown(node, document.name)
-    return responses.one(pool, 201, {"Location": f"/v1/pools/{document.name}"})
+    pool = await _fetch_pool(node, document.name)
+    return responses.document_response(pool, 201, {"Location": f"/v1/pools/{document.name}"})
 
 
 async def list_(request: web.Request) -> web.StreamResponse:
     """GET: a page of pools, by name."""
     node = request.app[NODE]
-    requests.only(request, "limit", "cursor")
+    requests.refuse_other_parameters(request, "limit", "cursor")
     warnings = await node.pools.warnings()
-    every = [_document(node, pool, warnings) for pool in await node.pools.all()]
-    return responses.many(*requests.page_of_names(request, every))
+    every = [_pool_document(node, pool, warnings) for pool in await node.pools.all()]
+    return responses.list_response(*requests.page_of_names(request, every))
 
 
 async def show(request: web.Request) -> web.StreamResponse:
     """GET: one pool."""
     node = request.app[NODE]
-    requests.only(request)
-    return responses.one(await _shown(node, requests.name(request, "pool")))
+    requests.refuse_other_parameters(request)
+    return responses.document_response(await _fetch_pool(node, requests.name(request, "pool")))
 
 
 async def edit(request: web.Request) -> web.StreamResponse:
     """PATCH: the changed pool; changes take effect at once."""
     node, name = request.app[NODE], requests.name(request, "pool")
     await node.pools.edit(name, requests.patch(request, PoolPatch))
-    return responses.one(await _shown(node, name))
+    return responses.document_response(await _fetch_pool(node, name))
 
 
 async def remove(request: web.Request) -> web.StreamResponse:
@@ -76,10 +76,10 @@ async def remove(request: web.Request) -> web.StreamResponse:
     return web.Response(status=204)
 
 
-async def sets(request: web.Request) -> web.StreamResponse:
+async def list_policy_sets(request: web.Request) -> web.StreamResponse:
     """GET: the policy sets, the recommended one first."""
-    requests.only(request)
-    return responses.many(
+    requests.refuse_other_parameters(request)
+    return responses.list_response(
         [
             PolicySet(name=name, good_for=kind.good_for, recommended=name == policysets.DEFAULT)
             for name, kind in policysets.SETS.items()
@@ -91,7 +91,7 @@ ROUTES = (
     Route(
         "GET",
         "/v1/policysets",
-        sets,
+        list_policy_sets,
         "List the policy sets that a pool can have, and what each is good for",
         answer=PolicySet,
         listed=True,

@@ -57,9 +57,13 @@ _REMEDIES = {
     "database-unavailable": "Start the database of the node, or repair its address.",
     "cluster-in-use": "End the other process that uses the state directory, or choose another one.",
     "database-in-use": "Stop the services that detail names, then repeat the command.",
+    "database-damaged": "Look at detail: the owner of the node repairs the database as it says, or "
+    "restores a backup; then send the request again.",
     "no-room": "Make room on the disk that detail names, then send the request again.",
     "not-ready": "Read detail, which says what the node lacks.",
     "moved-away": "Ask the host that detail names, or type parley admin reclaim on this one.",
+    "copy-of-node": "Ask the host that detail names, or stop it and type parley admin take-over "
+    "on this one.",
     "schema-mismatch": "Run parley admin migrate, or install the version that detail names.",
     "tool-unavailable": "Install the package that detail names, or choose another tool.",
     "tool-output": "Look at the output of the tool in the part of the run, and report it.",
@@ -99,13 +103,13 @@ def _errors(kind: type[ParleyError]) -> Iterator[type[ParleyError]]:
         yield from _errors(child)
 
 
-def _described(error: type[ParleyError]) -> ProblemType:
+def _problem_type(error: type[ParleyError]) -> ProblemType:
     meaning = _MEANINGS.get(error.code) or " ".join(inspect.cleandoc(error.__doc__ or "").split())
     return ProblemType(error.code, error.status, error.title, meaning, _REMEDIES[error.code])
 
 
 PROBLEM_TYPES = {
-    error.code: _described(error)
+    error.code: _problem_type(error)
     for error in _errors(ParleyError)
     if error.__module__ == ParleyError.__module__
 }
@@ -114,7 +118,7 @@ PROBLEM_TYPES = {
 
 async def list_(request: web.Request) -> web.StreamResponse:
     """GET: all problem types, as a page for people."""
-    requests.only(request)
+    requests.refuse_other_parameters(request)
     rows = "".join(
         f"<tr><td>{each.status}<td><a href={each.type}>{each.code}</a><td>{escape(each.title)}"
         for each in PROBLEM_TYPES.values()
@@ -124,7 +128,7 @@ async def list_(request: web.Request) -> web.StreamResponse:
 
 async def show(request: web.Request) -> web.StreamResponse:
     """GET: what a problem type means and what to do, as a page for people."""
-    requests.only(request)
+    requests.refuse_other_parameters(request)
     problem = PROBLEM_TYPES.get(request.match_info["name"])
     if problem is None:
         msg = "there is no such type of problem; see /problems"

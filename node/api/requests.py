@@ -1,4 +1,13 @@
-"""Parse requests: bodies, query parameters, ids; every fault has a pointer or a name."""
+"""Parse requests: bodies, query parameters, ids; every fault has a pointer or a name.
+
+Bodies are read by the middleware; here they are parsed once, by orjson, and then validated as a
+model, which reports all faults at once, each with its JSON pointer (RFC 6901). Before that, what
+would cost too much is refused: containers are counted in the bytes, values and their depth in the
+parsed document, and NUL, which Postgres cannot store, only where the bytes have its escape. A query
+parameter that a route does not know is refused, because it would have no effect. Cursors are opaque
+to callers: the values by which the last item of a page is sorted. Whether a caller may have what
+they ask for is not decided here, except whose tasks a list may have (:func:`requester`).
+"""
 
 from __future__ import annotations
 
@@ -64,7 +73,7 @@ def document(request: web.Request, kind: type[T]) -> T:
         msg = "the request body is empty; send a JSON document"
         raise MalformedRequest(msg)
     values_max = PEER_VALUES_MAX if SENDER in request else VALUES_MAX
-    parsed = _loaded(body, values_max)
+    parsed = _parsed_body(body, values_max)
     if isinstance(parsed, dict) and (unknown := many_unknown(parsed, kind, len(body) > _LARGE)):
         raise InvalidDocument(unknown)
     _check(parsed, body, values_max)
@@ -105,7 +114,7 @@ def listed(request: web.Request, most: int) -> list[Any]:
     :raises MalformedRequest: it is not JSON.
     :raises InvalidDocument: it is empty or too long.
     """
-    items = _loaded(request[BODY], VALUES_MAX)
+    items = _parsed_body(request[BODY], VALUES_MAX)
     if not 1 <= len(items) <= most:
         reason = f"has {len(items)} items; send from 1 to {most} in one list"
         raise InvalidDocument([FieldFault("", reason)])
@@ -126,14 +135,14 @@ def item(parsed: Any, kind: type[T]) -> T:
         raise InvalidDocument(faults_of(error, kind)) from None
 
 
-def quick(request: web.Request, kind: type[T]) -> T:
+def quick_document(request: web.Request, kind: type[T]) -> T:
     """Parse a large body that consists of numbers and ids only, without the checks of texts.
 
     :raises MalformedRequest: it is not JSON.
     :raises InvalidDocument: fields are wrong; each fault has a pointer.
     """
     if request[BODY].count(b",") > PEER_VALUES_MAX:  # no text of such a document has commas
-        raise _too_many(PEER_VALUES_MAX)
+        raise _too_many_values(PEER_VALUES_MAX)
     for mark, what, most in ((b":", "fields", PEER_FIELDS_MAX), (b"[", "lists", PEER_LISTS_MAX)):
         if request[BODY].count(mark) > most:
             raise InvalidDocument([FieldFault("", f"has more than {most} {what}; send fewer")])
@@ -145,14 +154,14 @@ def quick(request: web.Request, kind: type[T]) -> T:
         raise InvalidDocument(faults_of(error, kind)) from None
 
 
-def _loaded(body: bytes, values_max: int) -> Any:
-    """Return what a body says.
+def _parsed_body(body: bytes, values_max: int) -> Any:
+    """Parse a body as JSON.
 
     :raises MalformedRequest: it is not JSON.
     :raises InvalidDocument: it has more lists and objects than a document may have values.
     """
     if _has_more_containers(body, values_max):
-        raise _too_many(values_max)
+        raise _too_many_values(values_max)
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -183,21 +192,21 @@ def _check(parsed: Any, text: bytes, values_max: int) -> None:
         parents = [each for each in level if isinstance(each, dict | list)]
         values += sum(map(len, parents))
         if values > values_max:
-            raise _too_many(values_max)
+            raise _too_many_values(values_max)
         level = [child for each in parents for child in _children(each)]
     if level or b"\\u0000" in text:
-        _name_fault(parsed)
+        _raise_first_fault(parsed)
 
 
 def _children(value: dict[str, Any] | list[Any]) -> Iterable[Any]:
     return value.values() if isinstance(value, dict) else value
 
 
-def _too_many(most: int) -> InvalidDocument:
+def _too_many_values(most: int) -> InvalidDocument:
     return InvalidDocument([FieldFault("", f"has more than {most} values; send fewer")])
 
 
-def _name_fault(parsed: Any) -> None:
+def _raise_first_fault(parsed: Any) -> None:
     """Raise the first fault of a document with its place; slow, so only for suspicious ones."""
     stack: list[tuple[Any, str, int]] = [(parsed, "", 0)]
     while stack:
@@ -242,7 +251,7 @@ def name(request: web.Request, what: str) -> str:
 
 
 def instant(request: web.Request, name: str) -> int | None:
-    """Return an RFC 3339 query parameter in microseconds."""
+    """Return an RFC 3339 query parameter as µs since 1970; None if it is absent."""
     text = request.query.get(name)
     if text is None:
         return None
@@ -253,7 +262,7 @@ def instant(request: web.Request, name: str) -> int | None:
 
 
 def seconds(request: web.Request, name: str = "wait") -> float:
-    """Return a duration in seconds; 0 by default."""
+    """Return a query parameter that is a number of seconds, 0 to WAIT_MAX_S; 0 if it is absent."""
     text = request.query.get(name, "0")
     try:
         value = float(text)
@@ -265,7 +274,7 @@ def seconds(request: web.Request, name: str = "wait") -> float:
 
 
 def limit(request: web.Request, default: int = PAGE) -> int:
-    """Return the page size."""
+    """Return the page size: the query parameter ``limit``, or the default."""
     text = request.query.get("limit", str(default))
     value = int(text) if text.isascii() and text.isdecimal() and len(text) <= _DIGITS else 0
     if not 1 <= value <= PAGE_MAX:
@@ -319,7 +328,7 @@ def uuids(request: web.Request, name: str, most: int) -> list[UUID] | None:
 
 
 def duration(request: web.Request, name: str) -> int | None:
-    """Return a duration of at least a second in microseconds."""
+    """Return a query parameter that is a duration of at least 1 s, in µs; None if it is absent."""
     text = request.query.get(name)
     if text is None:
         return None
@@ -384,7 +393,7 @@ def requester(request: web.Request) -> str | None:
 
 
 def json(request: web.Request, name: str, otherwise: Any) -> Any:
-    """Return a query parameter that is JSON."""
+    """Return a query parameter parsed as JSON, or ``otherwise`` if it is absent."""
     text = request.query.get(name)
     if text is None:
         return otherwise
@@ -397,7 +406,7 @@ def json(request: web.Request, name: str, otherwise: Any) -> Any:
 
 
 def uuid(request: web.Request, name: str) -> UUID | None:
-    """Return a UUID query parameter."""
+    """Return a query parameter that is a UUID; None if it is absent."""
     text = request.query.get(name)
     if text is None:
         return None
@@ -436,7 +445,7 @@ def next_cursor(
 
 
 def named_cursor(request: web.Request) -> tuple[int, str] | None:
-    """Return the same for lists that are sorted by an instant and a name."""
+    """Return the position where the previous page ended, in a list sorted by instant and name."""
     text = request.query.get("cursor")
     if text is None:
         return None
@@ -466,8 +475,11 @@ def page_of_names(request: web.Request, every: Sequence[N]) -> tuple[Sequence[N]
     return rest[:size], rest[size - 1].name if len(rest) > size else None
 
 
-def only(request: web.Request, *names: str) -> None:
-    """Refuse query parameters that would be ignored."""
+def refuse_other_parameters(request: web.Request, *names: str) -> None:
+    """Raise for a query parameter that is not among these: it would have no effect.
+
+    :raises InvalidDocument: there is one; the error names it.
+    """
     for name in request.query:
         if name not in names:
             known = ", ".join(names) or "none"

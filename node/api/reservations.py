@@ -16,12 +16,12 @@ async def create(request: web.Request) -> web.StreamResponse:
     """POST: 201 with the reservation; a repeated Idempotency-Key gives the existing one."""
     document = requests.document(request, ReservationDocument)
     created = await request.app[NODE].reservations.create(document, idempotency_key(request))
-    return responses.one(created, 201, {"Location": f"/v1/reservations/{created.id}"})
+    return responses.document_response(created, 201, {"Location": f"/v1/reservations/{created.id}"})
 
 
 async def list_(request: web.Request) -> web.StreamResponse:
     """GET: a page of reservations, newest first."""
-    requests.only(request, "prefix", "limit", "cursor")
+    requests.refuse_other_parameters(request, "prefix", "limit", "cursor")
     at = requests.cursor(request)
     wanted = ReservationFilter(
         prefix=requests.word(request, "prefix"),
@@ -29,22 +29,26 @@ async def list_(request: web.Request) -> web.StreamResponse:
         before_id=at[1] if at else None,
         limit=requests.limit(request),
     )
-    items = await request.app[NODE].reservations.listed(wanted)
+    items = await request.app[NODE].reservations.page(wanted)
     following = requests.next_cursor(items, wanted.limit, lambda item: (item.created_at, item.id))
-    return responses.many(items, following)
+    return responses.list_response(items, following)
 
 
 async def show(request: web.Request) -> web.StreamResponse:
     """GET: one reservation, with the runs that were booked in its time before."""
-    requests.only(request)
-    return responses.one(await request.app[NODE].reservations.one(requests.identifier(request)))
+    requests.refuse_other_parameters(request)
+    return responses.document_response(
+        await request.app[NODE].reservations.find(requests.identifier(request))
+    )
 
 
 async def edit(request: web.Request) -> web.StreamResponse:
     """PATCH: the changed reservation."""
     patch = requests.patch(request, ReservationPatch)
     reservation = requests.identifier(request)
-    return responses.one(await request.app[NODE].reservations.edit(reservation, patch))
+    return responses.document_response(
+        await request.app[NODE].reservations.edit(reservation, patch)
+    )
 
 
 async def remove(request: web.Request) -> web.StreamResponse:

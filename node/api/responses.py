@@ -36,7 +36,7 @@ JSON = "application/json"
 log = structlog.get_logger()
 
 
-def one(
+def document_response(
     answer: Document,
     status: int = 200,
     headers: dict[str, str] | None = None,
@@ -52,7 +52,7 @@ def one(
     return made
 
 
-def many(
+def list_response(
     items: Sequence[Document], following: str | None = None, fields: Collection[str] | None = None
 ) -> web.Response:
     """Return a response with a page of a list, and the cursor of the next one.
@@ -65,10 +65,10 @@ def many(
     return web.Response(body=body, content_type="application/json")
 
 
-def explained(error: BaseException) -> ParleyError:
-    """Return the error that explains why one item of several failed.
+def error_of(error: BaseException) -> ParleyError:
+    """Return the error by which one item of a list has failed.
 
-    :raises BaseException: it is no error, as when the process ends.
+    :raises BaseException: it is none of ours, as when the process ends.
     """
     if isinstance(error, ParleyError):
         return error
@@ -80,7 +80,7 @@ def explained(error: BaseException) -> ParleyError:
     return ParleyError(OWN_FAULT)
 
 
-def problem(error: ParleyError, path: str) -> web.Response:
+def problem_response(error: ParleyError, path: str) -> web.Response:
     """Return a response with a problem document."""
     document = problem_of(error, path).model_dump(mode="json")
     headers = {}

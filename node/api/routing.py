@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
+from node.access.request_rates import Allowance
 from node.model.classes import SchedulingClass
 from node.model.permissions import PERMISSIONS, Access
 from node.model.principals import REQUESTER as REQUESTER_FORM
 from node.model.principals import Principal
 from node.model.wire.fields import Document
-from node.users.request_rates import Allowance
 
 if TYPE_CHECKING:
     from node.service import NodeService
@@ -73,8 +73,14 @@ class Route:
     """The item of a list that the body may be, too, and of the list that then answers, with 200."""
     body_max: int | None = None
     """Maximum bytes of the body, if it is less than the access rule allows."""
+    cost: int = 0
+    """Work of a question of another node (ms of processor), besides that by its length; 0 if it is
+    not counted: what ends, frees, or decides is always taken."""
     without_database: bool = False
     """True if it answers while the database does not, to callers whose tokens were valid before."""
+
+    tells_time: bool = False
+    """True if other nodes confirm their clocks by its answer: there is none by a clock in doubt."""
 
     @property
     def access(self) -> Access:
@@ -83,7 +89,7 @@ class Route:
 
     @property
     def operation(self) -> str:
-        """The method and the path."""
+        """The method and the path, such as ``GET /v1/tasks``."""
         return f"{self.method} {self.path}"
 
     @property
@@ -128,7 +134,7 @@ REQUESTER = Query(
 CLASSES = frozenset(SchedulingClass)
 
 
-def words(known: Iterable[str]) -> dict[str, Any]:
+def words_schema(known: Iterable[str]) -> dict[str, Any]:
     """Return the schema of a query parameter that has known words, separated by commas."""
     return {"type": "array", "items": {"type": "string", "enum": sorted(known)}}
 
@@ -141,7 +147,7 @@ MEASURED = (
     Query("target", "Only with this target: the dest, url, or name in the spec.", _LINE),
     Query("campaign", "Only of this campaign; default for those without one.", WORD),
     Query("mesh", "Only of this mesh.", WORD),
-    Query("class", "Only of these classes, separated by commas.", words(CLASSES)),
+    Query("class", "Only of these classes, separated by commas.", words_schema(CLASSES)),
     Query(
         "q",
         "Only those that have all these words, in upper or lower case, anywhere in what people "
@@ -153,14 +159,14 @@ MEASURED = (
 """Filters of tasks and runs by what is measured, and for whom."""
 
 
-def fields_of(kind: type[Document]) -> Query:
-    """Return the query parameter ``fields`` of a list."""
+def fields_query(kind: type[Document]) -> Query:
+    """Return the description of the query parameter ``fields`` of a list of such documents."""
     text = "Items have only these fields, separated by commas; the schema is of all."
-    return Query("fields", text, words(kind.model_fields))
+    return Query("fields", text, words_schema(kind.model_fields))
 
 
-def waits(until: str) -> Query:
-    """Return the query parameter ``wait`` of a route that answers only then."""
+def wait_query(until: str) -> Query:
+    """Return the description of the query parameter ``wait``, which delays an answer until then."""
     return Query(
         "wait",
         f"Answer only when {until}, after at most this many seconds.",

@@ -9,7 +9,7 @@ from uuid import UUID
 from aiohttp import web
 
 from node.api import requests, responses
-from node.api.long_polling import until
+from node.api.long_polling import await_ready
 from node.api.routing import (
     CLASSES,
     CURSOR,
@@ -25,14 +25,15 @@ from node.api.routing import (
     WORD,
     Query,
     Route,
-    fields_of,
-    waits,
-    words,
+    fields_query,
+    wait_query,
+    words_schema,
 )
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.errors import FieldFault, InvalidDocument, NotFound
 from node.model.headline import headline
+from node.model.named_archives import visible_error
 from node.model.nodekinds import NodeKind
 from node.model.outside_leads import is_told_as_outside
 from node.model.principals import Principal
@@ -136,7 +137,7 @@ async def fetch(node: NodeService, run: UUID) -> Run:
     :raises NotFound: there is none.
     """
     async with node.database.connection() as connection:
-        row = await runs.shown(connection, run)
+        row = await runs.find_run_or_gap(connection, run)
         if row is None:
             msg = f"there is no run {run} on this node"
             raise NotFound(msg)
@@ -145,7 +146,7 @@ async def fetch(node: NodeService, run: UUID) -> Run:
     return run_of(node, row, views)
 
 
-def _as_seen(run: Run, user: Principal) -> Run:
+def _run_for_user(run: Run, user: Principal) -> Run:
     """Return a run as this user sees it: the run that displaced it may be of another one."""
     return run if user.only is None else run.model_copy(update={"displaced_by": None})
 
@@ -161,14 +162,14 @@ async def decisions(
     return found if user.only is None else tuple(map(without_ids, found))
 
 
-async def page(request: web.Request, task: UUID | None) -> web.StreamResponse:
+async def answer_page(request: web.Request, task: UUID | None) -> web.StreamResponse:
     """Answer with a page of runs; with ``wait``, when there are some."""
     node = request.app[NODE]
     names = {query.name for query in FILTERS} | ({"task", "id"} if task is None else set())
-    requests.only(request, *sorted(names))
+    requests.refuse_other_parameters(request, *sorted(names))
     only = requests.fields(request, Run)
     if (ids := requests.uuids(request, "id", NAMED_MAX)) is not None:
-        return await _named(request, ids, only)
+        return await _answer_named_runs(request, ids, only)
     at = requests.cursor(request)
     wanted = runs.RunFilter(
         task=task or requests.uuid(request, "task"),
@@ -191,50 +192,54 @@ async def page(request: web.Request, task: UUID | None) -> web.StreamResponse:
         words=requests.search_words(request),
     )
 
-    async def some() -> tuple[list[Record], bool]:
+    async def fetch_runs() -> tuple[list[Record], bool]:
         async with node.database.connection() as connection:
-            rows = await runs.listed(connection, wanted)
+            rows = await runs.find_page(connection, wanted)
         return rows, bool(rows)
 
-    rows = await until(node, some, requests.seconds(request))
-    return responses.many(_seen(request, rows), _following(rows, wanted.limit), only)
+    rows = await await_ready(node, fetch_runs, requests.seconds(request))
+    return responses.list_response(
+        _runs_for_user(request, rows), _next_cursor(rows, wanted.limit), only
+    )
 
 
-async def _named(
+async def _answer_named_runs(
     request: web.Request, ids: list[UUID], only: Collection[str] | None
 ) -> web.Response:
-    """Answer with those of these runs that the user may see; unknown ones are left out."""
-    requests.only(request, "id", "fields", "requester")
+    """Answer with those of these runs that the user may see; leave out unknown ones."""
+    requests.refuse_other_parameters(request, "id", "fields", "requester")
     async with request.app[NODE].database.connection() as connection:
-        rows = await runs.named(connection, ids, requests.requester(request))
-    return responses.many(_seen(request, rows), None, only)
+        rows = await runs.find_by_id(connection, ids, requests.requester(request))
+    return responses.list_response(_runs_for_user(request, rows), None, only)
 
 
-def _seen(request: web.Request, rows: Sequence[Record]) -> list[Run]:
-    return [_as_seen(run_of(request.app[NODE], row), request[PRINCIPAL]) for row in rows]
+def _runs_for_user(request: web.Request, rows: Sequence[Record]) -> list[Run]:
+    return [_run_for_user(run_of(request.app[NODE], row), request[PRINCIPAL]) for row in rows]
 
 
-def _following(rows: Sequence[Record], limit: int) -> str | None:
+def _next_cursor(rows: Sequence[Record], limit: int) -> str | None:
     """Return the cursor of the page after these runs, which are sorted by start."""
     return requests.next_cursor(rows, limit, lambda row: (row["starts_at"], row["run_id"]))
 
 
 async def list_(request: web.Request) -> web.StreamResponse:
     """GET: a page of runs, newest first unless ``order=asc``."""
-    return await page(request, None)
+    return await answer_page(request, None)
 
 
 async def show(request: web.Request) -> web.StreamResponse:
     """GET: one run; with ``wait``, when it is over."""
     node = request.app[NODE]
-    requests.only(request, "wait")
+    requests.refuse_other_parameters(request, "wait")
     run = requests.identifier(request)
 
-    async def over() -> tuple[Run, bool]:
-        current = _as_seen(await fetch(node, run), request[PRINCIPAL])
+    async def fetch_run() -> tuple[Run, bool]:
+        current = _run_for_user(await fetch(node, run), request[PRINCIPAL])
         return current, current.state in OVER
 
-    return responses.one(await until(node, over, requests.seconds(request)))
+    return responses.document_response(
+        await await_ready(node, fetch_run, requests.seconds(request))
+    )
 
 
 async def cancel(request: web.Request) -> web.StreamResponse:
@@ -242,24 +247,29 @@ async def cancel(request: web.Request) -> web.StreamResponse:
     node = request.app[NODE]
     run = requests.identifier(request)
     await node.termination.cancel_run(run)
-    return responses.one(_as_seen(await fetch(node, run), request[PRINCIPAL]))
+    return responses.document_response(_run_for_user(await fetch(node, run), request[PRINCIPAL]))
 
 
 async def explain(request: web.Request) -> web.StreamResponse:
     """GET: why this run is in its state, or did not take place."""
     node = request.app[NODE]
     run = await fetch(node, requests.identifier(request))
-    return responses.one(await explained(node, run, run.slot, request[PRINCIPAL]))
+    return responses.document_response(
+        await run_explanation(node, run, run.slot, request[PRINCIPAL])
+    )
 
 
-async def explained(node: NodeService, run: Run, slot: int, user: Principal) -> Explanation:
-    """Return why a run is in its state, with the planning of a slot; of a gap it has several."""
+async def run_explanation(node: NodeService, run: Run, slot: int, user: Principal) -> Explanation:
+    """Return why a run is in its state, with the planning attempts of a slot; a gap has several."""
     async with node.database.connection() as connection:
         attempts = await decisions(connection, run.task, slot, _DECISIONS_SHOWN, user)
         rows = await archives.deliveries(
             connection, archives.DeliveryFilter(run=run.id, whole_runs=True)
         )
-    archivings = tuple(Archiving.model_validate(dict(row)) for row in rows)
+    archivings = tuple(
+        Archiving.model_validate({**row, "last_error": visible_error(user, row["last_error"])})
+        for row in rows
+    )
     return Explanation(
         task=run.task,
         run=run.id,
@@ -268,8 +278,8 @@ async def explained(node: NodeService, run: Run, slot: int, user: Principal) -> 
         sentence="; ".join(
             [
                 _sentence(run),
-                *_leading(run),
-                *_binding(node, run),
+                *_foreign_lead_sentences(run),
+                *_binding_sentences(node, run),
                 *map(_delivery, reversed(archivings)),
             ]
         ),
@@ -279,15 +289,15 @@ async def explained(node: NodeService, run: Run, slot: int, user: Principal) -> 
     )
 
 
-def _leading(run: Run) -> list[str]:
-    """Tell of a lead that is no node, and alone has the result."""
+def _foreign_lead_sentences(run: Run) -> list[str]:
+    """Return a sentence about a lead that is no node of Parley, and alone has the result."""
     if not is_told_as_outside(run.lead):
         return []
     return [f"led by {run.lead}, which has the parts of the others, and the result"]
 
 
-def _binding(node: NodeService, run: Run) -> list[str]:
-    """Tell of participants whose bookings stand whatever becomes of the lead."""
+def _binding_sentences(node: NodeService, run: Run) -> list[str]:
+    """Return a sentence about participants whose bookings stand even if the lead goes away."""
     known = [node.directory.find(name) for name in run.participants]
     names = [each.name for each in known if each is not None and each.kind is not NodeKind.PARLEY]
     if not names:
@@ -328,14 +338,16 @@ def _outcome(run: Run) -> str:
 async def bundle(request: web.Request) -> web.StreamResponse:
     """GET: the signed bundle of a run, to be checked by anybody."""
     node, user = request.app[NODE], request[PRINCIPAL]
-    requests.only(request)
+    requests.refuse_other_parameters(request)
     run = requests.identifier(request)
     confined = user.only is not None
-    body = await node.bundles.export(run, without_ids if confined else _whole, confined=confined)
+    body = await node.bundles.export(
+        run, without_ids if confined else _unchanged_decision, confined=confined
+    )
     return web.Response(body=body, content_type="application/json")
 
 
-def _whole(decision: Decision) -> Decision:
+def _unchanged_decision(decision: Decision) -> Decision:
     return decision
 
 
@@ -345,19 +357,21 @@ async def schedule(request: web.Request) -> web.StreamResponse:
     With ``as_of``, the timeline as it stood then; with ``resolution``, its sums.
     """
     if "resolution" in request.query:
-        return await _summed(request)
+        return await _answer_sums(request)
     node = request.app[NODE]
     others = ("as_of",) if "as_of" in request.query else ("class", "participant")
-    requests.only(request, "from", "to", "requester", "limit", "cursor", "fields", *others)
+    requests.refuse_other_parameters(
+        request, "from", "to", "requester", "limit", "cursor", "fields", *others
+    )
     only = requests.fields(request, ScheduleEntry)
     now, after = node.clock.now(), requests.cursor(request)
-    then, (since, before) = _past(request, "as_of", now), _span(request, now)
+    then, (since, before) = _past_instant(request, "as_of", now), _requested_span(request, now)
     limit = requests.limit(request, requests.PAGE_MAX)
     requester = requests.requester(request)
     reserved: Sequence[ReservationSpan] = ()
     async with node.database.connection() as connection:
         if then is None:
-            rows = await runs.listed(
+            rows = await runs.find_page(
                 connection,
                 runs.RunFilter(
                     since=since,
@@ -372,10 +386,12 @@ async def schedule(request: web.Request) -> web.StreamResponse:
                 ),
             )
         else:
-            rows = await schedules.as_of(connection, then, since, before, after, requester, limit)
+            rows = await schedules.schedule_at(
+                connection, then, since, before, after, requester, limit
+            )
         if after is None and then is None:
-            reserved = await reservations.between(connection, since, max(since, before))
-    following = _following(rows, limit)
+            reserved = await reservations.spans_between(connection, since, max(since, before))
+    following = _next_cursor(rows, limit)
     answer = SchedulePage(
         now=now,
         from_=since,
@@ -383,24 +399,26 @@ async def schedule(request: web.Request) -> web.StreamResponse:
         complete=following is None,
         items=tuple(_entry(row) for row in rows),
         next=following,
-        reserved=tuple(map(_reserved, reserved)),
+        reserved=tuple(map(_reserved_document, reserved)),
         as_of=then,
     )
-    return responses.one(answer, include=_with_items(only))
+    return responses.document_response(answer, include=_fields_of_page(only))
 
 
-def _with_items(only: Collection[str] | None) -> dict[str, Any] | None:
-    """Return what to answer of a page whose items have these fields only; None if all have all."""
+def _fields_of_page(only: Collection[str] | None) -> dict[str, Any] | None:
+    """Return pydantic's ``include`` for a page whose items have these fields only; None for all."""
     every: dict[str, Any] = dict.fromkeys(SchedulePage.model_fields, True)
     return None if only is None else {**every, "items": {"__all__": set(only)}}
 
 
-async def _summed(request: web.Request) -> web.StreamResponse:
-    """Answer with the pieces of the timeline."""
+async def _answer_sums(request: web.Request) -> web.StreamResponse:
+    """Answer with the timeline in buckets of ``resolution``: occupied time by class."""
     node = request.app[NODE]
-    requests.only(request, "from", "to", "requester", "class", "participant", "resolution")
+    requests.refuse_other_parameters(
+        request, "from", "to", "requester", "class", "participant", "resolution"
+    )
     now = node.clock.now()
-    since, before = _span(request, now)
+    since, before = _requested_span(request, now)
     resolution = requests.duration(request, "resolution") or before - since
     if (before - since) / resolution > BUCKETS_MAX:
         reason = f"cuts the span into more than {BUCKETS_MAX} pieces; ask for longer ones"
@@ -414,8 +432,8 @@ async def _summed(request: web.Request) -> web.StreamResponse:
     )
     async with node.database.connection() as connection:
         buckets = await runs.buckets(connection, wanted, resolution)
-        reserved = await reservations.between(connection, since, max(since, before))
-    return responses.one(
+        reserved = await reservations.spans_between(connection, since, max(since, before))
+    return responses.document_response(
         SchedulePage(
             now=now,
             from_=since,
@@ -423,7 +441,7 @@ async def _summed(request: web.Request) -> web.StreamResponse:
             complete=True,
             items=(),
             next=None,
-            reserved=tuple(map(_reserved, reserved)),
+            reserved=tuple(map(_reserved_document, reserved)),
             buckets=tuple(_bucket(each, since, resolution) for each in buckets),
         )
     )
@@ -438,8 +456,8 @@ def _bucket(each: runs.Bucket, since: int, resolution: int) -> ScheduleBucket:
     )
 
 
-def _span(request: web.Request, now: int) -> tuple[int, int]:
-    """Return the span of the timeline that is asked for."""
+def _requested_span(request: web.Request, now: int) -> tuple[int, int]:
+    """Return first and last instant (µs) of the query's part of the timeline."""
     since, before = requests.instant(request, "from"), requests.instant(request, "to")
     return (
         now - times.HOUR if since is None else since,
@@ -447,7 +465,7 @@ def _span(request: web.Request, now: int) -> tuple[int, int]:
     )
 
 
-def _past(request: web.Request, name: str, now: int) -> int | None:
+def _past_instant(request: web.Request, name: str, now: int) -> int | None:
     """Return an instant that is not in the future; None if it is not given."""
     at = requests.instant(request, name)
     if at is not None and at > now:
@@ -458,23 +476,23 @@ def _past(request: web.Request, name: str, now: int) -> int | None:
 async def changes(request: web.Request) -> web.StreamResponse:
     """GET: what has changed in this node's timeline from one instant to another."""
     node, user = request.app[NODE], request[PRINCIPAL]
-    requests.only(request, "since", "until", "from", "to", "requester", "limit")
+    requests.refuse_other_parameters(request, "since", "until", "from", "to", "requester", "limit")
     now = node.clock.now()
-    until = _past(request, "until", now)
+    until = _past_instant(request, "until", now)
     until = now if until is None else until
-    since = _past(request, "since", now)
+    since = _past_instant(request, "since", now)
     since = until - times.HOUR if since is None else since
     if since > until:
         raise InvalidDocument([FieldFault("?since", "is later than until")])
-    first, before = _span(request, now)
+    first, before = _requested_span(request, now)
     if "from" not in request.query:
         first = min(first, since)
     limit = requests.limit(request, requests.PAGE_MAX)
     asked = (since, until, first, before, requests.requester(request), limit + 1)
     async with node.database.connection() as connection:
-        rows = await schedules.changes(connection, *asked)
+        rows = await schedules.changes_between(connection, *asked)
     settings = node.settings
-    return responses.one(
+    return responses.document_response(
         ScheduleDifference(
             since=since,
             until=until,
@@ -518,7 +536,7 @@ def _entry(row: Record) -> ScheduleEntry:
     )
 
 
-def _reserved(each: ReservationSpan) -> ReservedSpan:
+def _reserved_document(each: ReservationSpan) -> ReservedSpan:
     return ReservedSpan(
         reservation=each.reservation,
         kind=Purpose(each.kind),
@@ -530,26 +548,26 @@ def _reserved(each: ReservationSpan) -> ReservedSpan:
 
 
 FILTERS = (
-    Query("state", "Only in these states, separated by commas.", words(STATES)),
+    Query("state", "Only in these states, separated by commas.", words_schema(STATES)),
     Query("test", "Only runs of this test.", WORD),
     PREFIX,
     Query("from", "Only runs that end after this instant.", INSTANT),
     Query("to", "Only runs that start before this instant.", INSTANT),
     Query("order", "By start: desc (default) or asc.", {"type": "string", "enum": ["asc", "desc"]}),
     *MEASURED,
-    Query("verdict", "Only with these verdicts, separated by commas.", words(VERDICTS)),
+    Query("verdict", "Only with these verdicts, separated by commas.", words_schema(VERDICTS)),
     REQUESTER,
     LIMIT,
     CURSOR,
-    fields_of(Run),
-    waits("there are some runs"),
+    fields_query(Run),
+    wait_query("there are some runs"),
 )
 _NAMED = Query(
     "id",
     f"Only these runs, by start, separated by commas: at most {NAMED_MAX}. Without other filters.",
     {"type": "array", "items": ID, "minItems": 1, "maxItems": NAMED_MAX},
 )
-_WAIT = waits("the run is over")
+_WAIT = wait_query("the run is over")
 
 ROUTES = (
     Route(
@@ -600,7 +618,7 @@ ROUTES = (
                 "Answer with pieces of this length from the beginning on, in place of runs.",
                 {"type": "string", "pattern": RESOLUTION, "examples": ["PT5M"]},
             ),
-            fields_of(ScheduleEntry),
+            fields_query(ScheduleEntry),
             WHOLE_LIMIT,
             CURSOR,
         ),

@@ -11,8 +11,8 @@ from node.model.wire.shares import LeadShare
 
 async def list_(request: web.Request) -> web.StreamResponse:
     """GET: the shares of leads, and what each of them had."""
-    requests.only(request)
-    return responses.many(await request.app[NODE].lead_shares.listed())
+    requests.refuse_other_parameters(request)
+    return responses.list_response(await request.app[NODE].lead_shares.all())
 
 
 ROUTES = (

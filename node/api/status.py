@@ -6,14 +6,14 @@ from aiohttp import web
 
 from node.api import requests, responses
 from node.api.routing import NODE, Route
-from node.diagnosis.status import status_of
 from node.model.wire.status import NodeStatus
+from node.operation.status import status_of
 
 
 async def status(request: web.Request) -> web.StreamResponse:
     """GET: how this node is, and what needs attention."""
-    requests.only(request)
-    return responses.one(await status_of(request.app[NODE]))
+    requests.refuse_other_parameters(request)
+    return responses.document_response(await status_of(request.app[NODE]))
 
 
 ROUTES = (

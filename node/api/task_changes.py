@@ -9,7 +9,7 @@ from aiohttp import web
 
 from node.api import requests, responses
 from node.api.routing import NODE, PRINCIPAL, THING, TRIAL, Route
-from node.api.tasks import DRY_RUN, edited, fetch
+from node.api.tasks import DRY_RUN, edit_for_user, fetch
 from node.model.permissions import require_own
 from node.model.taskstate import OPEN, TaskState
 from node.model.wire.problems import problem_of
@@ -22,21 +22,21 @@ _AT_ONCE = 16
 
 async def change(request: web.Request) -> web.StreamResponse:
     """POST: cancel, pause, resume or edit tasks; return the new state or the problem of each."""
-    requests.only(request, "dry_run")
+    requests.refuse_other_parameters(request, "dry_run")
     dry_run = request[TRIAL] = requests.flag(request, "dry_run")
     changes = requests.document(request, TaskChanges)
     request[THING] = f"{len(changes.tasks)} tasks"
     places = asyncio.Semaphore(_AT_ONCE)
 
-    async def one(task: UUID) -> str:
+    async def change_one(task: UUID) -> str:
         async with places:
-            return await _changed(request, task, changes, dry_run=dry_run)
+            return await _change_task(request, task, changes, dry_run=dry_run)
 
     named = list(dict.fromkeys(changes.tasks))
-    outcomes = await asyncio.gather(*map(one, named), return_exceptions=True)
-    return responses.many(
+    outcomes = await asyncio.gather(*map(change_one, named), return_exceptions=True)
+    return responses.list_response(
         [
-            TaskChange(task=task, problem=problem_of(responses.explained(outcome)))
+            TaskChange(task=task, problem=problem_of(responses.error_of(outcome)))
             if isinstance(outcome, BaseException)
             else TaskChange(task=task, state=outcome)
             for task, outcome in zip(named, outcomes, strict=True)
@@ -44,7 +44,9 @@ async def change(request: web.Request) -> web.StreamResponse:
     )
 
 
-async def _changed(request: web.Request, task: UUID, changes: TaskChanges, *, dry_run: bool) -> str:
+async def _change_task(
+    request: web.Request, task: UUID, changes: TaskChanges, *, dry_run: bool
+) -> str:
     """Change one task, or with ``dry_run`` find out what it would be; return its state then.
 
     :raises NotFound: there is no such task.
@@ -56,9 +58,9 @@ async def _changed(request: web.Request, task: UUID, changes: TaskChanges, *, dr
             requester = await tasks.requester(connection, task)
         require_own(request[PRINCIPAL], requester, f"task {task}")
     if changes.change is TaskVerb.EDIT and changes.patch is not None:
-        return (await edited(request, task, changes.patch, dry_run=dry_run)).state
+        return (await edit_for_user(request, task, changes.patch, dry_run=dry_run)).state
     if dry_run:
-        return _would_be(changes.change, (await fetch(node, task)).state)
+        return _state_after(changes.change, (await fetch(node, task)).state)
     if changes.change is TaskVerb.CANCEL:
         await node.termination.cancel_task(task)
     elif changes.change is TaskVerb.PAUSE:
@@ -68,8 +70,7 @@ async def _changed(request: web.Request, task: UUID, changes: TaskChanges, *, dr
     return (await fetch(node, task)).state
 
 
-def _would_be(verb: TaskVerb, state: str) -> str:
-    """Return the state that a task in this one would have."""
+def _state_after(verb: TaskVerb, state: str) -> str:
     becomes = {
         TaskVerb.CANCEL: TaskState.CANCELLED,
         TaskVerb.PAUSE: TaskState.PAUSED,

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from node.api import requests, responses, runs
 from node.api.conditions import matched_revision
-from node.api.long_polling import until
+from node.api.long_polling import await_ready
 from node.api.routing import (
     CLASSES,
     CURSOR,
@@ -29,17 +29,20 @@ from node.api.routing import (
     WORD,
     Query,
     Route,
-    fields_of,
-    waits,
-    words,
+    fields_query,
+    wait_query,
+    words_schema,
 )
 from node.model import times
-from node.model.errors import FieldFault, InvalidDocument, NotFound, NoTime
+from node.model.changes import patched_document
+from node.model.errors import FieldFault, InvalidDocument, NotAllowed, NotFound, NoTime
 from node.model.headline import headline
 from node.model.host_limits.rules import User
+from node.model.named_archives import require_archives
 from node.model.outside_leads import is_told_as_outside, lead_in_words
-from node.model.permissions import require_own, require_role
-from node.model.principals import Principal, Role
+from node.model.permissions import require_own
+from node.model.principals import Principal
+from node.model.secrets import without_sealed
 from node.model.task_terms import TaskTerms, take_terms
 from node.model.taskstate import TaskState
 from node.model.wire.campaigns import DEFAULT
@@ -69,12 +72,12 @@ _WITHOUT_TIME = {Outcome.NO_TIME, Outcome.UNREACHABLE, Outcome.CLOCK}
 
 
 def task_of(row: Record) -> Task:
-    """Return a row of the query ``tasks`` as the API shows it."""
+    """Return a row of the query ``tasks`` as a document of the API."""
     values = dict(row)
     terms = take_terms(values)
     pool = None if values["pool"] is None else SeatRequest.model_validate(values["pool"])
     return Task(
-        **_shown(terms, pool),
+        **_editable_fields(terms, pool),
         waiting=values["waiting"],
         reference_left_out=values["reference_left_out"],
         id=values["id"],
@@ -110,13 +113,13 @@ def _seat_count(stored: Mapping[str, Any]) -> SeatCount:
     return count.model_copy(update={"reason": NOT_SEARCHED})
 
 
-def _shown(terms: TaskTerms, pool: SeatRequest | None) -> dict[str, Any]:
-    """Return the fields of the API's task that an edit may change."""
+def _editable_fields(terms: TaskTerms, pool: SeatRequest | None) -> dict[str, Any]:
+    """Return the fields of a task's document that an edit may change, with their values."""
     names = [participant.name for participant in terms.participants]
     return {
         "headline": headline(terms.test, names, terms.spec, pool),
         "revision": terms.revision,
-        "test": TestChoice(type=terms.test, spec=terms.spec),
+        "test": TestChoice(type=terms.test, spec=without_sealed(terms.spec)),
         "tool": terms.tool,
         "tools": terms.tools,
         "schedule": terms.schedule.times,
@@ -136,7 +139,7 @@ async def fetch(node: NodeService, task: UUID) -> Task:
     """
     now = node.clock.now()
     async with node.database.connection() as connection:
-        rows = await tasks.listed(connection, tasks.TaskFilter(task=task), now)
+        rows = await tasks.find_page(connection, tasks.TaskFilter(task=task), now)
     if not rows:
         msg = f"there is no task {task} on this node"
         raise NotFound(msg)
@@ -172,26 +175,25 @@ async def create(request: web.Request) -> web.StreamResponse:
     node = request.app[NODE]
     if requests.is_list(request):
         return await _create_several(request)
-    requests.only(request, "if_time")
+    requests.refuse_other_parameters(request, "if_time")
     document = requests.document(request, TaskDocument)
-    async with node.creation_gate.place():
+    await _require_allowed(request, document)  # a refusal needs no place
+    async with node.creation_gate.place(request[PRINCIPAL].name):
         if requests.flag(request, "if_time"):
-            await _require_allowed(request, document)
             await _require_time(node, document, user_of(request, document.campaign))
-        task = await _create_one(request, document, idempotency_key(request))
+        task = await _admit(request, document, idempotency_key(request))
         answer = await fetch(node, task)
-    return responses.one(answer, 201, {"Location": f"/v1/tasks/{task}"})
+    return responses.document_response(answer, 201, {"Location": f"/v1/tasks/{task}"})
 
 
-async def _create_one(request: web.Request, document: TaskDocument, key: str | None) -> UUID:
-    await _require_allowed(request, document)
-    admission, user = request.app[NODE].admission, request[PRINCIPAL]
-    task, _ = await admission.create(document, key, user.label, request.remote)
+async def _admit(request: web.Request, document: TaskDocument, key: str | None) -> UUID:
+    user = user_of(request, document.campaign)
+    task, _ = await request.app[NODE].admission.create(document, key, user)
     return task
 
 
 async def _require_allowed(request: web.Request, document: TaskDocument) -> None:
-    """Return if the user may post this task by their role, and by the limits of this host."""
+    """Check that the user may post this task by their role, and by the limits of this host."""
     node, user = request.app[NODE], request[PRINCIPAL]
     await require_may_post(node, user, document)
     await node.user_limits.require(user_of(request, document.campaign), document)
@@ -200,54 +202,67 @@ async def _require_allowed(request: web.Request, document: TaskDocument) -> None
 async def _create_several(request: web.Request) -> web.StreamResponse:
     """Create the tasks of a list; each is created or refused as if it came alone."""
     node = request.app[NODE]
-    requests.only(request)
+    requests.refuse_other_parameters(request)
     if "Idempotency-Key" in request.headers:
         reason = "is for one task; in a list each has its own: idempotency_key"
         raise InvalidDocument([FieldFault("Idempotency-Key", reason)])
     items = requests.listed(request, TASKS_MAX)
     request[THING] = f"{len(items)} tasks"
-    async with node.creation_gate.place(len(items)):
+    async with node.creation_gate.place(request[PRINCIPAL].name, len(items)):
         outcomes = await asyncio.gather(
             *(_create_listed(request, item) for item in items), return_exceptions=True
         )
     creations = []
     for outcome in outcomes:
         if isinstance(outcome, BaseException):
-            creations.append(TaskCreation(problem=problem_of(responses.explained(outcome))))
+            creations.append(TaskCreation(problem=problem_of(responses.error_of(outcome))))
         else:
             creations.append(TaskCreation(task=outcome))
-    return responses.many(creations)
+    return responses.list_response(creations)
 
 
 async def _create_listed(request: web.Request, item: Any) -> UUID:
     key = item.pop("idempotency_key", None) if isinstance(item, dict) else None
     document = requests.item(item, TaskDocument)
-    return await _create_one(request, document, None if key is None else _checked(key))
+    await _require_allowed(request, document)
+    return await _admit(request, document, None if key is None else _checked_key(key))
 
 
 def user_of(request: web.Request, campaign: str | None) -> User:
     """Return who asks for a task of a campaign, as limits see them."""
-    return User(request[PRINCIPAL].label, campaign or DEFAULT, request.remote)
+    return User.of(request[PRINCIPAL], campaign or DEFAULT, request.remote)
 
 
 async def require_may_post(
     node: NodeService, user: Principal, document: TaskDocument | TaskPatch
 ) -> None:
-    """Return if the role of a user permits what their document says of others.
+    """Check that a user may say what their document says of others.
 
-    :raises NotAllowed: it sends results elsewhere, or follows the task of another user.
+    :raises NotAllowed: it sends results elsewhere, follows the task of another user, or uses a
+        secret that is not for them.
     """
-    if document.archives:  # they reach whatever this host can reach
-        require_role(user, Role.OPERATE, "naming archives of a task")
-    followed = _followed(document)
+    require_archives(user, document.archives or (), node.settings.named_archives)
+    if user.only is not None and isinstance(document, TaskDocument):
+        await _require_secrets(node, user.only, document.test)
+    followed = _followed_task(document)
     if followed is not None and user.only is not None:
         async with node.database.connection() as connection:
             requester = await tasks.requester(connection, followed)
         require_own(user, requester, f"task {followed}")
 
 
-def _followed(document: TaskDocument | TaskPatch) -> UUID | None:
-    """Return the task that a document is to follow, as far as it says that in a valid form."""
+async def _require_secrets(node: NodeService, user: str, test: TestChoice) -> None:
+    """Check that a user with the role ``run`` may use the owner's secrets that their task names.
+
+    :raises NotAllowed: one does not name them.
+    """
+    names = node.drafter.secrets.names_in(test.type, test.spec)
+    if (refusal := await node.secrets.refusal(names, user)) is not None:
+        raise NotAllowed(refusal)
+
+
+def _followed_task(document: TaskDocument | TaskPatch) -> UUID | None:
+    """Return the task that a document is to follow; None if it names none in a valid form."""
     if isinstance(document.after, Mapping):
         with contextlib.suppress(ValueError):
             return UUID(str(document.after.get("task")))
@@ -256,12 +271,12 @@ def _followed(document: TaskDocument | TaskPatch) -> UUID | None:
 
 
 async def _require_time(node: NodeService, document: TaskDocument, user: User) -> None:
-    """Return if a task would find time for one of its runs now, or may do so when it is closer.
+    """Check that a task would find time for one of its runs now, or may do so when it is closer.
 
     :raises NoTime: it would find none; the error has what would.
     """
     posted = document.model_dump(mode="json", exclude_unset=True)
-    plan = await node.preview(PlanRequest.model_validate(posted), user)
+    plan = await node.preview.plan(PlanRequest.model_validate(posted), user)
     if plan.outcome in _WITHOUT_TIME:
         nearest = [f"{number}. {it.differs}" for number, it in enumerate(plan.alternatives, 1)]
         instead = f"; what would find time: {'; '.join(nearest)}" if nearest else ""
@@ -272,10 +287,10 @@ async def _require_time(node: NodeService, document: TaskDocument, user: User) -
 def idempotency_key(request: web.Request) -> str | None:
     """Return the key by which a repeated POST is recognised."""
     key = request.headers.get("Idempotency-Key")
-    return None if key is None else _checked(key, "Idempotency-Key")
+    return None if key is None else _checked_key(key, "Idempotency-Key")
 
 
-def _checked(key: Any, place: str = "/idempotency_key") -> str:
+def _checked_key(key: Any, place: str = "/idempotency_key") -> str:
     text = key if isinstance(key, str) else ""
     if not (1 <= len(text) <= KEY_MAX and text.isascii() and text.isprintable()):
         raise InvalidDocument([FieldFault(place, f"must have 1 to {KEY_MAX} ASCII characters")])
@@ -285,7 +300,7 @@ def _checked(key: Any, place: str = "/idempotency_key") -> str:
 async def list_(request: web.Request) -> web.StreamResponse:
     """GET: a page of tasks, newest first."""
     node = request.app[NODE]
-    requests.only(request, *(query.name for query in FILTERS))
+    requests.refuse_other_parameters(request, *(query.name for query in FILTERS))
     only = requests.fields(request, Task)
     at = requests.cursor(request)
     wanted = tasks.TaskFilter(
@@ -306,18 +321,18 @@ async def list_(request: web.Request) -> web.StreamResponse:
         words=requests.search_words(request),
     )
     async with node.database.connection() as connection:
-        rows = await tasks.listed(connection, wanted, node.clock.now())
+        rows = await tasks.find_page(connection, wanted, node.clock.now())
     following = requests.next_cursor(rows, wanted.limit, lambda row: (row["created_at"], row["id"]))
-    return responses.many([task_of(row) for row in rows], following, only)
+    return responses.list_response([task_of(row) for row in rows], following, only)
 
 
 async def show(request: web.Request) -> web.StreamResponse:
     """GET: one task; with ``wait``, when it has been planned."""
     node = request.app[NODE]
-    requests.only(request, "wait")
+    requests.refuse_other_parameters(request, "wait")
     task = requests.identifier(request)
 
-    async def planned() -> tuple[Task, bool]:
+    async def fetch_planned() -> tuple[Task, bool]:
         current = await fetch(node, task)
         later = current.plan_at is not None and current.plan_at > node.clock.now() + _SOON
         # A task that waits for runs of another one has nothing to plan before one of them ends.
@@ -331,7 +346,9 @@ async def show(request: web.Request) -> web.StreamResponse:
         open_here = current.state == TaskState.ACTIVE and current.led_here
         return current, settled or later or waits or not open_here
 
-    return responses.one(await until(node, planned, requests.seconds(request)))
+    return responses.document_response(
+        await await_ready(node, fetch_planned, requests.seconds(request))
+    )
 
 
 async def pause(request: web.Request) -> web.StreamResponse:
@@ -339,7 +356,7 @@ async def pause(request: web.Request) -> web.StreamResponse:
     node = request.app[NODE]
     task = requests.identifier(request)
     await node.editing.pause(task, matched_revision(request))
-    return responses.one(await fetch(node, task))
+    return responses.document_response(await fetch(node, task))
 
 
 async def resume(request: web.Request) -> web.StreamResponse:
@@ -347,7 +364,7 @@ async def resume(request: web.Request) -> web.StreamResponse:
     node = request.app[NODE]
     task = requests.identifier(request)
     await node.editing.resume(task, matched_revision(request))
-    return responses.one(await fetch(node, task))
+    return responses.document_response(await fetch(node, task))
 
 
 async def release(request: web.Request) -> web.StreamResponse:
@@ -355,27 +372,37 @@ async def release(request: web.Request) -> web.StreamResponse:
     node = request.app[NODE]
     task = requests.identifier(request)
     await node.editing.release(task, matched_revision(request))
-    return responses.one(await fetch(node, task))
+    return responses.document_response(await fetch(node, task))
 
 
 async def edit(request: web.Request) -> web.StreamResponse:
     """PATCH: the changed task; with ``dry_run``, the task as it would be, without changing it."""
-    requests.only(request, "dry_run")
+    requests.refuse_other_parameters(request, "dry_run")
     dry_run = request[TRIAL] = requests.flag(request, "dry_run")
     task = requests.identifier(request)
     patch = requests.patch(request, TaskPatch)
-    return responses.one(await edited(request, task, patch, dry_run=dry_run))
+    return responses.document_response(await edit_for_user(request, task, patch, dry_run=dry_run))
 
 
-async def edited(request: web.Request, task: UUID, patch: TaskPatch, *, dry_run: bool) -> Task:
+async def edit_for_user(
+    request: web.Request, task: UUID, patch: TaskPatch, *, dry_run: bool
+) -> Task:
     """Edit a task for the user who asks; return it, or with ``dry_run`` as it would be."""
     node = request.app[NODE]
     await require_may_post(node, request[PRINCIPAL], patch)
-    if node.user_limits.bounds:
+    user = request[PRINCIPAL].only
+    if user is not None and patch.test is not None:
+        # Also what stays: an edit of the target would send it elsewhere.
+        test = (await fetch(node, task)).test
+        whole = TestChoice(
+            type=test.type, spec=patched_document(test.spec, patch.test.get("spec") or {})
+        )
+        await _require_secrets(node, user, whole)
+    by = user_of(request, None)
+    if node.user_limits.bounds or by.bound:
         tried = await node.editing.edit(task, patch, dry_run=True)
         if tried is not None:
             node.user_limits.require_edited(user_of(request, tried.terms.campaign), tried)
-    by = user_of(request, None)
     would_be = await node.editing.edit(task, patch, by=by, dry_run=dry_run)
     current = await fetch(node, task)
     if would_be is None:
@@ -387,7 +414,7 @@ async def edited(request: web.Request, task: UUID, patch: TaskPatch, *, dry_run:
                 "archives": current.archives if archives_change is None else archives_change.after
             }
         )
-    return current.model_copy(update=_shown(would_be.terms, current.pool))
+    return current.model_copy(update=_editable_fields(would_be.terms, current.pool))
 
 
 async def cancel(request: web.Request) -> web.StreamResponse:
@@ -395,18 +422,18 @@ async def cancel(request: web.Request) -> web.StreamResponse:
     node = request.app[NODE]
     task = requests.identifier(request)
     await node.termination.cancel_task(task, matched_revision(request))
-    return responses.one(await fetch(node, task))
+    return responses.document_response(await fetch(node, task))
 
 
 async def seats_of(request: web.Request) -> web.StreamResponse:
     """GET: the seats of a pool task in the terms that are not over, in order."""
     node = request.app[NODE]
-    requests.only(request, "from")
+    requests.refuse_other_parameters(request, "from")
     task = await fetch(node, requests.identifier(request))
     since = requests.instant(request, "from") or node.clock.now()
     async with node.database.connection() as connection:
-        rows = await seats.listed(connection, task.id, since)
-    return responses.many([_seat_of(row, node.clock.now()) for row in rows], None)
+        rows = await seats.find_all(connection, task.id, since)
+    return responses.list_response([_seat_of(row, node.clock.now()) for row in rows], None)
 
 
 def _seat_of(row: Record, now: int) -> Seat:
@@ -433,28 +460,32 @@ async def runs_of(request: web.Request) -> web.StreamResponse:
     """GET: a page of the task's runs."""
     task = requests.identifier(request)
     await fetch(request.app[NODE], task)
-    return await runs.page(request, task)
+    return await runs.answer_page(request, task)
 
 
 async def explain(request: web.Request) -> web.StreamResponse:
     """GET: why the task's runs are in their states; with ``slot``, why that one is."""
     node = request.app[NODE]
-    requests.only(request, "slot", "limit")
+    requests.refuse_other_parameters(request, "slot", "limit")
     task = await fetch(node, requests.identifier(request))
     if (slot := requests.instant(request, "slot")) is not None:
-        return responses.one(await _explained_slot(node, task, slot, request[PRINCIPAL]))
+        return responses.document_response(
+            await _slot_explanation(node, task, slot, request[PRINCIPAL])
+        )
     async with node.database.connection() as connection:
         decisions = await runs.decisions(
             connection, task.id, None, requests.limit(request), request[PRINCIPAL]
         )
-        waits = await seats.waiting(connection, task.id, _REASONS) if task.pool else []
-        before = await seats.before(connection, task.id, node.clock.now()) if task.pool else None
+        waits = await seats.waiting_reasons(connection, task.id, _REASONS) if task.pool else []
+        before = (
+            await seats.terms_before(connection, task.id, node.clock.now()) if task.pool else None
+        )
     newest = decisions[0] if decisions else None
     followed = None
     if task.after is not None and task.led_here:
         with contextlib.suppress(NotFound):
             followed = await fetch(node, task.after.task)
-    return responses.one(
+    return responses.document_response(
         Explanation(
             task=task.id,
             run=None,
@@ -469,19 +500,21 @@ async def explain(request: web.Request) -> web.StreamResponse:
     )
 
 
-async def _explained_slot(node: NodeService, task: Task, slot: int, user: Principal) -> Explanation:
+async def _slot_explanation(
+    node: NodeService, task: Task, slot: int, user: Principal
+) -> Explanation:
     async with node.database.connection() as connection:
-        found = await runs_store.at_slot(connection, task.id, slot)
+        found = await runs_store.find_at_slot(connection, task.id, slot)
     if found is None:
         at = times.format_instant(slot)
         msg = f"task {task.id} has no run with the nominal start {at} here, and no gap then"
-        raise NotFound(msg + _where_else(node, task, slot))
+        raise NotFound(msg + _place_of_slot(node, task, slot))
     run, known_slot = found
-    return await runs.explained(node, await runs.fetch(node, run), known_slot, user)
+    return await runs.run_explanation(node, await runs.fetch(node, run), known_slot, user)
 
 
-def _where_else(node: NodeService, task: Task, slot: int) -> str:
-    """Return where a slot may be known that is unknown here, or why it is known no more."""
+def _place_of_slot(node: NodeService, task: Task, slot: int) -> str:
+    """Return a sentence on where to find a slot unknown here, or why it is known no more."""
     if is_told_as_outside(task.lead):
         return f"; {task.lead} leads the task"
     if not task.led_here:
@@ -498,7 +531,7 @@ _SEATS = Query(
     {"type": "boolean", "default": False},
 )
 _PARENT = Query("parent", "Only tasks of the seats of this pool task.", ID)
-_WAIT = waits("the task has been planned")
+_WAIT = wait_query("the task has been planned")
 DRY_RUN = Query(
     "dry_run",
     "Check the changes and ask the participants; return the task as it would be, unchanged.",
@@ -516,7 +549,7 @@ KEY = Query(
 )
 
 FILTERS = (
-    Query("state", "Only in these states, separated by commas.", words(STATES)),
+    Query("state", "Only in these states, separated by commas.", words_schema(STATES)),
     Query("test", "Only tasks of this test.", WORD),
     PREFIX,
     _SEATS,
@@ -525,7 +558,7 @@ FILTERS = (
     REQUESTER,
     LIMIT,
     CURSOR,
-    fields_of(Task),
+    fields_query(Task),
 )
 
 ROUTES = (

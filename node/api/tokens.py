@@ -15,28 +15,28 @@ async def add(request: web.Request) -> web.StreamResponse:
     document = requests.document(request, TokenRequest)
     made = await request.app[NODE].tokens.add(document, request[PRINCIPAL])
     request[THING] = str(made.id)
-    return responses.one(made, 201, {"Location": "/v1/tokens"})
+    return responses.document_response(made, 201, {"Location": "/v1/tokens"})
 
 
 async def list_(request: web.Request) -> web.StreamResponse:
     """GET: a page of all tokens, the newest first, but for their secrets."""
-    requests.only(request, "prefix", "limit", "cursor")
+    requests.refuse_other_parameters(request, "prefix", "limit", "cursor")
     prefix, limit = requests.word(request, "prefix"), requests.limit(request)
-    listed = await request.app[NODE].tokens.listed(prefix, requests.cursor(request), limit)
+    listed = await request.app[NODE].tokens.page(prefix, requests.cursor(request), limit)
     following = requests.next_cursor(listed, limit, lambda token: (token.created_at, token.id))
-    return responses.many(listed, following)
+    return responses.list_response(listed, following)
 
 
 async def self_(request: web.Request) -> web.StreamResponse:
     """GET: who asks, so that pages and programs offer them only what they may do."""
     user = request[PRINCIPAL]
-    return responses.one(Caller(label=user.label, role=user.role or Role.READ))
+    return responses.document_response(Caller(label=user.label, role=user.role or Role.READ))
 
 
 async def revoke(request: web.Request) -> web.StreamResponse:
     """DELETE: the token, which is valid no longer; idempotent."""
     token = requests.identifier(request)
-    return responses.one(await request.app[NODE].tokens.revoke(token))
+    return responses.document_response(await request.app[NODE].tokens.revoke(token))
 
 
 ROUTES = (

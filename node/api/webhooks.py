@@ -11,22 +11,22 @@ from node.model.wire.webhooks import NewWebhook, Webhook, WebhookDocument, Webho
 
 async def add(request: web.Request) -> web.StreamResponse:
     """POST: 201 with the new webhook; its secret is shown this once."""
-    requests.only(request)
+    requests.refuse_other_parameters(request)
     added = await request.app[NODE].webhooks.add(requests.document(request, WebhookDocument))
-    return responses.one(added, 201, {"Location": f"/v1/webhooks/{added.name}"})
+    return responses.document_response(added, 201, {"Location": f"/v1/webhooks/{added.name}"})
 
 
 async def list_(request: web.Request) -> web.StreamResponse:
     """GET: a page of webhooks by name, with how their last delivery went."""
-    requests.only(request, "limit", "cursor")
+    requests.refuse_other_parameters(request, "limit", "cursor")
     every = await request.app[NODE].webhooks.all()
-    return responses.many(*requests.page_of_names(request, every))
+    return responses.list_response(*requests.page_of_names(request, every))
 
 
 async def test(request: web.Request) -> web.StreamResponse:
     """POST: send a message of the type test at once, and answer when it was accepted."""
     name = requests.name(request, "webhook")
-    return responses.one(
+    return responses.document_response(
         WebhookTested(name=name, message=await request.app[NODE].webhooks.test(name))
     )
 

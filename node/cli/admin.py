@@ -18,14 +18,14 @@ import click
 from node.cli.failures import INTERRUPTED, print_error_lines, report
 from node.cli.groups import CommandGroup
 from node.cli.invocation import Invocation, global_options
-from node.cli.output import RecordLayout, pairs
+from node.cli.output import RecordLayout, pairs_text
 from node.cli.transfer import export, import_
 from node.model.errors import HostError, ParleyError
 from node.model.times import SECOND
 
 if TYPE_CHECKING:
     from node.postgres.backups import BackupDirectory, Manifest
-    from node.settings import Settings
+    from node.runtime.settings import Settings
 
 SERVICE_SETTINGS = Path("/etc/parley/parley.env")
 """The settings of a node that systemd runs."""
@@ -39,12 +39,13 @@ BACKUP = RecordLayout(
     key="file",
 )
 RECLAIMED = RecordLayout(columns=(), fields=("identity",), empty="", key="identity")
+REPAIRED = RecordLayout(columns=(), fields=("vacuumed", "indexed"), empty="", key="vacuumed")
 MIGRATION = RecordLayout(columns=(), fields=("version", "steps", "done"), empty="", key="version")
 
 
 @click.group("admin", cls=CommandGroup)
 def admin_group() -> None:
-    """Migrate, back up, restore and move what a node has.
+    """Migrate, back up, restore, repair and move what a node has.
 
     Root need not name it where systemd runs the node: its settings are in /etc/parley/parley.env.
     """
@@ -54,13 +55,13 @@ admin_group.add_command(export)
 admin_group.add_command(import_)
 
 
-def _names_database(command: AnyCommand) -> AnyCommand:
+def _database_options(command: AnyCommand) -> AnyCommand:
     command = click.option("--state-dir", help="The node's directory [PARLEY_STATE_DIR].")(command)
     return click.option("--dsn", help="Its Postgres [PARLEY_DSN, else the private one].")(command)
 
 
 @admin_group.command("migrate")
-@_names_database
+@_database_options
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @global_options
 @click.pass_context
@@ -91,7 +92,7 @@ def migrate(context: click.Context, /, *, yes: bool, **options: Any) -> None:
     help="With --to: delete older backups of this node there, but this many.",
 )
 @click.option("--without-key", is_flag=True, help="Leave out the node's private key.")
-@_names_database
+@_database_options
 @global_options
 @click.pass_context
 def backup(
@@ -130,7 +131,7 @@ def backup(
 @click.option(
     "--replace", is_flag=True, help="Replace what the database and the state directory have."
 )
-@_names_database
+@_database_options
 @global_options
 @click.pass_context
 def restore(context: click.Context, /, file: Path, *, replace: bool, **options: Any) -> None:
@@ -147,7 +148,7 @@ def restore(context: click.Context, /, file: Path, *, replace: bool, **options: 
 
 
 @admin_group.command("reclaim")
-@_names_database
+@_database_options
 @global_options
 @click.pass_context
 def reclaim(context: click.Context, /, **options: Any) -> None:
@@ -163,8 +164,41 @@ def reclaim(context: click.Context, /, **options: Any) -> None:
     _finish(context, _reclaim(context.ensure_object(Invocation), options))
 
 
+@admin_group.command("take-over")
+@_database_options
+@global_options
+@click.pass_context
+def take_over(context: click.Context, /, **options: Any) -> None:
+    """Let this copy of a node be the node from now on.
+
+    \b
+      parley admin take-over     # while neither of the two runs; then start this one
+
+    A clone of a node's machine or disk begins nothing as long as the original answers. Use this if
+    the node is to go on here, and stop the original first: the other nodes follow this one, and the
+    original ends once it is told so.
+    """  # noqa: D301 - click's mark for lines to keep
+    _finish(context, _reclaim(context.ensure_object(Invocation), options))
+
+
+@admin_group.command("repair")
+@_database_options
+@global_options
+@click.pass_context
+def repair(context: click.Context, /, **options: Any) -> None:
+    """Vacuum the database, and make all its indexes anew, while the node does not run.
+
+    \b
+      parley admin repair      # after "the database is damaged", or "its ids are used up"
+
+    Copy the files of the database first. What is damaged in a table is not repaired: then this
+    fails and says so, and a backup is the way back.
+    """  # noqa: D301 - click's mark for lines to keep
+    _finish(context, _repair(context.ensure_object(Invocation), options))
+
+
 def _finish(context: click.Context, work: Coroutine[Any, Any, None]) -> None:
-    """Do the work of a command; report its error."""
+    """Run the coroutine of a command to its end, and exit with the code of its error."""
     try:
         asyncio.run(work)
     except ParleyError as error:
@@ -177,7 +211,8 @@ def _finish(context: click.Context, work: Coroutine[Any, Any, None]) -> None:
 def node_of_host(options: Mapping[str, Any]) -> Iterator[tuple[Settings, str | None]]:
     """Yield the settings of this host's node, and the account that root acts for, if any.
 
-    Root gets the settings of the node that systemd runs, unless another one is named.
+    Root gets the settings of the node that systemd runs, unless another one is named, and acts for
+    the account that the node's directory belongs to.
     """
     from dotenv import dotenv_values
 
@@ -190,12 +225,12 @@ def node_of_host(options: Mapping[str, Any]) -> Iterator[tuple[Settings, str | N
         for name, value in dotenv_values(SERVICE_SETTINGS, interpolate=False).items():
             os.environ.setdefault(name, value or "")
     settings = settings_of(dict(options))
-    with acting_for(settings) if served else contextlib.nullcontext() as account:
+    with acting_for(settings) as account:
         yield settings, account
 
 
 @contextlib.contextmanager
-def _readable(file: Path, account: str | None) -> Iterator[Path]:
+def _readable_copy(file: Path, account: str | None) -> Iterator[Path]:
     """Yield a file that the account may read: this one, or a copy of it, which only root could."""
     if account is None or os.access(file, os.R_OK, effective_ids=True):
         yield file
@@ -233,11 +268,11 @@ async def _backup(
     *,
     with_key: bool,
 ) -> None:
-    from node.capability.catalog import program_version
-    from node.clock import SystemClock
+    from node.execution.catalog import program_version
     from node.model.times import format_instant
     from node.postgres import backups
     from node.postgres.access import present_database
+    from node.runtime.clock import SystemClock
 
     with node_of_host(options) as (settings, account):
         async with present_database(settings) as dsn:
@@ -259,14 +294,14 @@ async def _restore(
     from node.postgres.access import idle_database
     from node.trust.private_files import prepare_directory
 
-    with node_of_host(options) as (settings, account), _readable(file, account) as readable:
+    with node_of_host(options) as (settings, account), _readable_copy(file, account) as readable:
         manifest = backups.read(readable)
         prepare_directory(settings.state_dir)
         backups.check_key(manifest, settings.state_dir, replace=replace)
         async with idle_database(settings) as dsn:
             await backups.restore_database(dsn, readable, manifest, replace=replace)
         if manifest.with_key:
-            backups.restore_key(readable, settings.state_dir)
+            backups.restore_keys(readable, settings.state_dir)
         _show(invocation, readable, manifest, "Restored")
     if not manifest.with_key:
         note = (
@@ -283,20 +318,37 @@ async def _reclaim(invocation: Invocation, options: Mapping[str, Any]) -> None:
     with node_of_host(options) as (settings, _):
         identity = backups.identity_in(settings.state_dir)
         async with idle_database(settings) as dsn:
-            await restoring.reclaim(dsn)
+            await restoring.begin_generation_at_next_start(dsn)
     output = invocation.writer()
-    output.one({"identity": identity}, RECLAIMED, _reclaimed_view)
+    output.print_one({"identity": identity}, RECLAIMED, _reclaimed_view)
 
 
 def _reclaimed_view(record: Mapping[str, Any]) -> str:
     return f"{record['identity']} goes on here at its next start."
 
 
+async def _repair(invocation: Invocation, options: Mapping[str, Any]) -> None:
+    from node.postgres.access import idle_database
+    from node.store import repairing
+
+    with node_of_host(options) as (settings, _):
+        async with idle_database(settings) as dsn:
+            done = await repairing.repair(dsn)
+    invocation.writer().print_one(asdict(done), REPAIRED, _repaired_view)
+
+
+def _repaired_view(record: Mapping[str, Any]) -> str:
+    return (
+        f"Vacuumed: {', '.join(record['vacuumed'])}. "
+        f"The indexes of {len(record['indexed'])} tables were made anew."
+    )
+
+
 def _show(invocation: Invocation, file: Path, manifest: Manifest, what: str) -> None:
     record = {**asdict(manifest), "file": str(file), "bytes": file.stat().st_size}
 
     def view(_: Mapping[str, Any]) -> str:
-        return f"{what}: {file}\n" + pairs(
+        return f"{what}: {file}\n" + pairs_text(
             [
                 ("node", manifest.identity),
                 ("made", f"{manifest.made_at} by version {manifest.program}"),
@@ -307,7 +359,7 @@ def _show(invocation: Invocation, file: Path, manifest: Manifest, what: str) -> 
             "  ",
         )
 
-    invocation.writer().one(record, BACKUP, view)
+    invocation.writer().print_one(record, BACKUP, view)
 
 
 async def _migrate(invocation: Invocation, options: Mapping[str, Any], *, yes: bool) -> None:
@@ -317,25 +369,25 @@ async def _migrate(invocation: Invocation, options: Mapping[str, Any], *, yes: b
     async with contextlib.AsyncExitStack() as stack:
         settings, _ = stack.enter_context(node_of_host(options))
         dsn = await stack.enter_async_context(present_database(settings))
-        standing = await migrating.look(dsn)
+        standing = await migrating.find_standing(dsn)
         steps = [{"version": it.version, "title": it.title} for it in standing.missing]
         record = {"version": standing.version, "steps": steps, "done": False}
-        wanted = bool(steps) and (yes or _confirmed(_view(record)))
+        wanted = bool(steps) and (yes or _is_confirmed(_migration_view(record)))
         if wanted:
             await migrating.migrate(dsn)
         output = invocation.writer()
-        output.one({**record, "done": wanted}, MIGRATION, _view)
+        output.print_one({**record, "done": wanted}, MIGRATION, _migration_view)
 
 
-def _confirmed(question: str) -> bool:
-    """Return whether a person wants it; False if there is none."""
+def _is_confirmed(question: str) -> bool:
+    """Return whether the person at the terminal agrees; False without a terminal."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False
     print_error_lines(question)
     return click.confirm("Do this now?", err=True)
 
 
-def _view(record: Mapping[str, Any]) -> str:
+def _migration_view(record: Mapping[str, Any]) -> str:
     version, steps = record["version"], record["steps"]
     if not steps:
         return f"The database has schema version {version}; there is nothing to do."

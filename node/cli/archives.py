@@ -12,19 +12,27 @@ from node.cli.invocation import without_jq
 from node.cli.jsontext import json_object
 from node.cli.listing import limit_option, print_documents, print_one, print_whole
 from node.cli.options import apply_options, require_change
-from node.cli.output import Column, Record, RecordLayout, flat, pairs, plural, printable
-from node.cli.references import run_id, short, task_id
+from node.cli.output import (
+    Column,
+    Record,
+    RecordLayout,
+    cell_text,
+    pairs_text,
+    plural,
+    printable_text,
+)
+from node.cli.references import find_run_id, find_task_id, short
 from node.cli.session import ReadingSession, Session, asks_node, reads_node
-from node.cli.times import DURATION, local
+from node.cli.times import DURATION, local_time_text
 from node.model.times import format_duration
 
 
-def _transform(archive: Record) -> str:
+def _transform_text(archive: Record) -> str:
     transform = archive["transform"] or {}
     return next((f"{name}: {text}" for name, text in transform.items() if text), "")
 
 
-def _users(destination: Record) -> str:
+def _users_text(destination: Record) -> str:
     tasks = destination["tasks"]
     return ", ".join([*destination["archives"], *([plural(tasks, "task")] if tasks else [])])
 
@@ -33,16 +41,16 @@ def _last_error(one: Record) -> str:
     """Return the last error and its time; nothing where no delivery waits, because it is over."""
     if not one["last_error"] or not (one["waiting"] or one["parked"]):
         return ""
-    return printable(f"{local(one['last_error_at'])} {one['last_error']}")
+    return printable_text(f"{local_time_text(one['last_error_at'])} {one['last_error']}")
 
 
 ARCHIVE = RecordLayout(
     columns=(
         Column("archive", lambda one: one["name"], whole=True),
         Column("archiver", lambda one: one["archiver"], whole=True),
-        Column("where", lambda one: printable(one["label"])),
+        Column("where", lambda one: printable_text(one["label"])),
         Column("runs", lambda one: one["runs"], whole=True),
-        Column("transform", lambda one: printable(_transform(one))),
+        Column("transform", lambda one: printable_text(_transform_text(one))),
     ),
     fields=("name", "archiver", "label", "runs", "destination", "revision"),
     empty="No archives of this node. Add one: "
@@ -66,12 +74,12 @@ DELIVERY = RecordLayout(
         Column("run", lambda one: short(one["run"]), whole=True),
         Column("interval", lambda one: "" if one["interval"] is None else str(one["interval"])),
         Column("archive", lambda one: one["archive"] or "of the task"),
-        Column("to", lambda one: printable(f"{one['archiver']} {one['label']}")),
+        Column("to", lambda one: printable_text(f"{one['archiver']} {one['label']}")),
         Column("state", lambda one: one["state"], whole=True),
-        Column("since", lambda one: local(one["created_at"])),
-        Column("tried", lambda one: local(one["tried_at"])),
-        Column("next", lambda one: local(one["next_at"])),
-        Column("said", lambda one: printable(one["last_error"] or "")),
+        Column("since", lambda one: local_time_text(one["created_at"])),
+        Column("tried", lambda one: local_time_text(one["tried_at"])),
+        Column("next", lambda one: local_time_text(one["next_at"])),
+        Column("said", lambda one: printable_text(one["last_error"] or "")),
     ),
     fields=(
         "number",
@@ -91,12 +99,12 @@ DELIVERY = RecordLayout(
 BACKLOG = RecordLayout(
     columns=(
         Column("destination", lambda one: str(one["destination"]), whole=True),
-        Column("where", lambda one: printable(f"{one['archiver']} {one['label']}")),
-        Column("for", _users),
+        Column("where", lambda one: printable_text(f"{one['archiver']} {one['label']}")),
+        Column("for", _users_text),
         Column("waiting", lambda one: str(one["waiting"]), whole=True),
         Column("parked", lambda one: str(one["parked"]), whole=True),
-        Column("oldest", lambda one: local(one["oldest_at"])),
-        Column("next", lambda one: local(one["next_at"])),
+        Column("oldest", lambda one: local_time_text(one["oldest_at"])),
+        Column("next", lambda one: local_time_text(one["next_at"])),
         Column("last error", _last_error),
     ),
     fields=(
@@ -115,7 +123,6 @@ BACKLOG = RecordLayout(
 
 
 def _document_options(command: Any) -> Any:
-    """Add the options of an archive's document, among them a program of jq."""
     return apply_options(
         without_jq(command),
         click.option(
@@ -161,7 +168,7 @@ async def add(session: Session, /, name: str, archiver: str, **given: Any) -> No
     """  # noqa: D301 - click's mark for lines to keep
     document = {"name": name, "archiver": archiver, "spec": _spec(given), **_settings(given)}
     archive = await session.client.add_archive(document)
-    session.output.one(archive, ARCHIVE, archive_view)
+    session.output.print_one(archive, ARCHIVE, archive_view)
 
 
 @archive_group.command("list")
@@ -193,7 +200,7 @@ async def edit(session: Session, /, name: str, whole: bool, **given: Any) -> Non
     if whole:
         patch["transform"] = None
     require_change(patch, "archive", "--spec url=…")
-    session.output.one(await session.client.edit_archive(name, patch), ARCHIVE, archive_view)
+    session.output.print_one(await session.client.edit_archive(name, patch), ARCHIVE, archive_view)
 
 
 @archive_group.command("remove")
@@ -217,7 +224,7 @@ async def kinds(session: ReadingSession) -> None:
 @asks_node
 async def test(session: Session, name: str) -> None:
     """Check whether results can be delivered, without delivering one."""
-    session.progress.note(printable((await session.client.test_archive(name)).detail))
+    session.progress.note(printable_text((await session.client.test_archive(name)).detail))
 
 
 @archive_group.command("backlog")
@@ -244,7 +251,7 @@ async def deliveries(session: ReadingSession, /, limit: int, **given: Any) -> No
     """List deliveries, newest first: their destination, state, and last error."""
     query = await _filters(session, given)
     if given["task"] is not None:
-        query["task"] = await task_id(session.reader, given["task"])
+        query["task"] = await find_task_id(session.reader, given["task"])
     query["state"] = ",".join(given["state"]) or None
     await print_documents(session, DELIVERY, "/archivings", query, limit)
 
@@ -277,7 +284,7 @@ async def retry(session: Session, /, all_: bool, **given: Any) -> None:
 async def _filters(session: ReadingSession, given: dict[str, Any]) -> dict[str, Any]:
     run = given["run"]
     if run is not None:
-        run = await run_id(session.reader, run, session.clock.now())
+        run = await find_run_id(session.reader, run, session.clock.now())
     return {"run": run, "archive": given["archive"], "destination": given["destination"]}
 
 
@@ -298,18 +305,18 @@ def _settings(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def archive_view(archive: Record) -> str:
-    """Describe an archive for a person."""
-    head = f"{archive['name']}: {archive['archiver']} {printable(archive['label'])}"
+    """Return name and value of each member of an archive, one on a line."""
+    head = f"{archive['name']}: {archive['archiver']} {printable_text(archive['label'])}"
     particulars = (
-        *((name, flat(value)) for name, value in archive["spec"].items()),
+        *((name, cell_text(value)) for name, value in archive["spec"].items()),
         ("runs", archive["runs"]),
-        ("transform", printable(_transform(archive))),
+        ("transform", printable_text(_transform_text(archive))),
         ("format", archive["format"] if archive["format"] != "parley" else ""),
         ("ttl", archive["ttl"] or ""),
-        ("note", printable(archive["note"] or "")),
+        ("note", printable_text(archive["note"] or "")),
         ("host in links", archive["uri_host"] or ""),
         ("destination", archive["destination"]),
         ("revision", archive["revision"] if archive["revision"] > 1 else ""),
-        ("made", local(archive["created_at"])),
+        ("made", local_time_text(archive["created_at"])),
     )
-    return "\n".join([head, pairs(particulars, indent="  ")])
+    return "\n".join([head, pairs_text(particulars, indent="  ")])

@@ -21,7 +21,7 @@ MATCH_HELP = (
 
 
 def json_of(text: str) -> Any:
-    """Parse JSON; return anything else as text."""
+    """Return a text parsed as JSON, or the text itself if it is none."""
     try:
         return json.loads(text)
     except ValueError:
@@ -35,7 +35,7 @@ def value_of(text: str) -> Any:
 
 
 def assignment(text: str) -> tuple[str, Any]:
-    """Split ``country=DE`` into a name and a value."""
+    """Return name and value of ``NAME=VALUE``, such as ``country=DE``."""
     name, equals, value = text.partition("=")
     if not equals or not name or not value:
         msg = f"{text!r} is not KEY=VALUE; to remove an attribute: parley node unset KEY"

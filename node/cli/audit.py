@@ -9,10 +9,10 @@ import click
 
 from node.cli.invocation import global_options
 from node.cli.listing import limit_option, print_documents
-from node.cli.output import Column, Record, RecordLayout, printable
+from node.cli.output import Column, Record, RecordLayout, printable_text
 from node.cli.retrying import retry_while_silent
-from node.cli.session import Session, ask, look
-from node.cli.times import MOMENT, Moment, local
+from node.cli.session import Session, run_command, run_reading
+from node.cli.times import MOMENT, Moment, local_time_text
 from node.model.audit import AuditOutcome
 from node.model.principals import PrincipalKind
 from node.model.times import format_instant
@@ -26,12 +26,12 @@ _WAIT_S = 20
 _PAGE = 200
 
 
-def _who(row: Record) -> str:
+def _principal_text(row: Record) -> str:
     kind = "node " if row["kind"] == PrincipalKind.NODE else ""
     return f"{kind}{row['principal'] or row['kind']}"
 
 
-def _outcome(row: Record) -> str:
+def _outcome_text(row: Record) -> str:
     words = [row["outcome"]]
     if row["outcome"] != AuditOutcome.DONE:
         words += [str(row[name]) for name in ("status", "problem") if row[name]]
@@ -40,12 +40,12 @@ def _outcome(row: Record) -> str:
 
 ENTRY = RecordLayout(
     columns=(
-        Column("at", lambda row: local(row["at"]), whole=True),
-        Column("who", _who),
+        Column("at", lambda row: local_time_text(row["at"]), whole=True),
+        Column("who", _principal_text),
         Column("from", lambda row: row["origin"] or ""),
         Column("what", lambda row: row["verb"]),
         Column("on", lambda row: row["thing"] or ""),
-        Column("outcome", _outcome),
+        Column("outcome", _outcome_text),
     ),
     fields=(
         "id",
@@ -135,7 +135,7 @@ def audit(
         }
         await print_documents(session, ENTRY, "/audit", query, limit)
 
-    context.exit(ask(context, follow_rows) if follow else look(context, list_rows))
+    context.exit(run_command(context, follow_rows) if follow else run_reading(context, list_rows))
 
 
 async def _follow(session: Session, fetch: Any) -> None:
@@ -153,12 +153,12 @@ async def _follow(session: Session, fetch: Any) -> None:
         for record in added.items:
             row, last = record.model_dump(mode="json"), record.id
             if session.output.format == "table":
-                session.output.text("  ".join(filter(None, _cells(row))))
+                session.output.print_text("  ".join(filter(None, _cells(row))))
             elif session.output.format == "json":
-                session.output.raw(row)
+                session.output.print_document(row)
             else:
-                session.output.many([row], ENTRY)
+                session.output.print_list([row], ENTRY)
 
 
 def _cells(row: Record) -> list[str]:
-    return [printable(column.cell(row)) for column in ENTRY.columns]
+    return [printable_text(column.cell(row)) for column in ENTRY.columns]

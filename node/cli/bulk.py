@@ -13,7 +13,7 @@ import click
 
 from node.cli.failures import print_error_lines
 from node.cli.listing import collect_all
-from node.cli.output import Column, RecordLayout, flat, printable
+from node.cli.output import Column, RecordLayout, cell_text, printable_text
 from node.cli.references import find_task, short
 from node.model.taskstate import OPEN
 
@@ -59,12 +59,12 @@ class TaskChoice:
         return any(value is not None for value in vars(self).values())
 
 
-def _refers(reference: Any, written: str) -> bool:
-    """Return whether a reference is what was written, or has the member ``KEY=VALUE``."""
+def _matches_reference(reference: Any, written: str) -> bool:
+    """Return whether a task's reference equals ``written``, or has the member ``KEY=VALUE``."""
     name, given, value = written.partition("=")
     if given and isinstance(reference, Mapping):
-        return name in reference and value in {str(reference[name]), flat(reference[name])}
-    return written in {str(reference), flat(reference), json.dumps(reference)}
+        return name in reference and value in {str(reference[name]), cell_text(reference[name])}
+    return written in {str(reference), cell_text(reference), json.dumps(reference)}
 
 
 _CONDITIONS = {
@@ -91,9 +91,9 @@ def change_options(command: AnyCommand) -> AnyCommand:
 
 
 def choice_of(conditions: Sequence[str]) -> TaskChoice:
-    """Return the filter of conditions that are written as ``NAME=VALUE``.
+    """Parse conditions written as ``NAME=VALUE``.
 
-    :raises click.BadParameter: a condition is none.
+    :raises click.BadParameter: one is not of this form, or has an unknown name.
     """
     choice = TaskChoice()
     for written in conditions:
@@ -128,7 +128,7 @@ async def chosen_tasks(
     whole = [
         await session.client.task(task.id) if task.reference_left_out else task for task in listed
     ]
-    return [task for task in whole if _refers(task.reference, choice.reference)]
+    return [task for task in whole if _matches_reference(task.reference, choice.reference)]
 
 
 async def listed_tasks(
@@ -167,7 +167,7 @@ async def change_chosen(
     """
     from node.model.wire.problems import error_of  # loads pydantic
 
-    if tasks and not dry_run and not yes and not _agreed(verb, tasks):
+    if tasks and not dry_run and not yes and not _is_confirmed(verb, tasks):
         session.progress.note("nothing was changed")
         return 0
     by_id = {task.id: task for task in tasks}
@@ -189,24 +189,26 @@ async def change_chosen(
             )
         session.progress.status(f"{verb}: {len(records)} of {len(ids)} tasks", verb)
     session.progress.clear()
-    session.output.many(records, CHANGE)
+    session.output.print_list(records, CHANGE)
     failed = sum(record["problem"] is not None for record in records)
     done = "would change" if dry_run else "changed"
     more = f", {failed} have a problem" if failed else ""
-    session.progress.note(f"{len(records) - failed} {_tasks(len(records) - failed)} {done}{more}")
+    session.progress.note(
+        f"{len(records) - failed} {_task_count(len(records) - failed)} {done}{more}"
+    )
     return code
 
 
-def _agreed(verb: str, tasks: Sequence[Task]) -> bool:
+def _is_confirmed(verb: str, tasks: Sequence[Task]) -> bool:
     """Return whether a person agrees to a change of these tasks; True if nobody can be asked."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return True
-    lines = [f"  {short(task.id)}  {printable(task.headline)}" for task in tasks[:_SHOWN]]
+    lines = [f"  {short(task.id)}  {printable_text(task.headline)}" for task in tasks[:_SHOWN]]
     if len(tasks) > _SHOWN:
         lines.append(f"  and {len(tasks) - _SHOWN} more (--dry-run shows all)")
-    print_error_lines("\n".join([f"{len(tasks)} {_tasks(len(tasks))} to {verb}:", *lines]))
+    print_error_lines("\n".join([f"{len(tasks)} {_task_count(len(tasks))} to {verb}:", *lines]))
     return click.confirm(f"{verb.capitalize()} them?", err=True)
 
 
-def _tasks(count: int) -> str:
+def _task_count(count: int) -> str:
     return "task" if count == 1 else "tasks"

@@ -12,9 +12,9 @@ import click
 
 from node.cli.failures import report
 from node.cli.invocation import Invocation, global_options
-from node.cli.output import Record, RecordLayout, flat, printable
+from node.cli.output import Record, RecordLayout, cell_text, printable_text
 from node.cli.references import find_run, short
-from node.cli.session import Session, ask, asks_node
+from node.cli.session import Session, asks_node, run_command
 from node.model.errors import ParleyError
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ async def export(session: Session, run: str, file: str | None) -> None:
         return
     write_new(path, text)
     exported = {"run": str(found.id), "file": str(path), "missing": bundle["missing"]}
-    session.output.one(exported, _EXPORTED, _exported_view)
+    session.output.print_one(exported, _EXPORTED, _exported_view)
 
 
 @click.command("verify")
@@ -95,7 +95,7 @@ def verify(context: click.Context, file: str, identities: tuple[str, ...], *, kn
       2  FILE is no bundle
       3  nothing was changed, but something is not signed, or by a key that you have not given
     """  # noqa: D301 - click's mark for lines to keep
-    given = dict(map(_identity, identities))
+    given = dict(map(_named_identity, identities))
     if not known:
         context.exit(_verify(context, file, given, frozenset()))
 
@@ -103,7 +103,7 @@ def verify(context: click.Context, file: str, identities: tuple[str, ...], *, kn
         nodes = await session.client.nodes()
         return _verify(context, file, given, frozenset(node.identity for node in nodes.items))
 
-    context.exit(ask(context, with_known))
+    context.exit(run_command(context, with_known))
 
 
 @click.command("replay")
@@ -127,17 +127,17 @@ def replay(context: click.Context, file: str) -> None:
     """  # noqa: D301 - click's mark for lines to keep
     invocation = context.ensure_object(Invocation)
     try:
-        record, code = _replayed(file_bytes(file))
+        record, code = _replay_outcome(file_bytes(file))
     except ParleyError as error:
         context.exit(report(error, invocation))
-    invocation.writer().one(record, _REPLAYED, _replayed_view)
+    invocation.writer().print_one(record, _REPLAYED, _replayed_view)
     context.exit(code)
 
 
 def _verify(
     context: click.Context, file: str, given: Mapping[str, str], known: frozenset[str]
 ) -> int:
-    from node.bundles.verification import (  # loads pydantic
+    from node.results.bundles.verification import (
         ConfirmedKeys,
         Outcome,
         check_bundle,
@@ -162,18 +162,18 @@ def _verify(
         "unproven": found.unproven,
         "missing": bundle["missing"],
     }
-    invocation.writer().one(record, _VERIFIED, _verified_view)
+    invocation.writer().print_one(record, _VERIFIED, _verified_view)
     return {Outcome.VERIFIED: 0, Outcome.CHANGED: CHANGED, Outcome.UNPROVEN: UNPROVEN}[
         found.outcome
     ]
 
 
-def _replayed(text: bytes) -> tuple[dict[str, Any], int]:
-    """Return what a replay shows, and the exit code."""
-    from node.bundles.making import plugin_version
-    from node.bundles.replay import differences_of
-    from node.bundles.verification import MERGED, ConfirmedKeys, check_bundle, parse_bundle
-    from node.capability.catalog import Capabilities, program_version
+def _replay_outcome(text: bytes) -> tuple[dict[str, Any], int]:
+    """Return the record that ``run replay`` prints, and its exit code (0 to 3)."""
+    from node.execution.catalog import Capabilities, program_version
+    from node.results.bundles.making import plugin_version
+    from node.results.bundles.replay import differences_of
+    from node.results.bundles.verification import MERGED, ConfirmedKeys, check_bundle, parse_bundle
 
     bundle = parse_bundle(text)
     made, test = bundle["made"], bundle["run"]["test"]
@@ -194,8 +194,8 @@ def _replayed(text: bytes) -> tuple[dict[str, Any], int]:
     return record | {"outcome": "same"}, 0
 
 
-def _identity(written: str) -> tuple[str, str]:
-    from node.trust.keys import public_of
+def _named_identity(written: str) -> tuple[str, str]:
+    from node.trust.identities import public_of
 
     name, _, identity = written.partition("=")
     try:
@@ -206,7 +206,7 @@ def _identity(written: str) -> tuple[str, str]:
 
 
 def file_bytes(file: str) -> bytes:
-    """Return what a file has, or standard input for ``-``.
+    """Return the bytes of a file, or of standard input for ``-``.
 
     :raises click.UsageError: it cannot be read.
     """
@@ -217,7 +217,7 @@ def file_bytes(file: str) -> bytes:
 
 
 def write_new(path: Path, text: bytes) -> None:
-    """Write a file that does not exist yet.
+    """Write the bytes to a new file; never overwrite one.
 
     :raises click.UsageError: it exists, or cannot be written.
     """
@@ -231,9 +231,11 @@ def write_new(path: Path, text: bytes) -> None:
 
 
 def _exported_view(exported: Record) -> str:
-    lines = [f"✓ {printable(exported['file'])}"]
-    lines += [f"  not in it: {printable(lack)}" for lack in exported["missing"]]
-    lines.append(f"  check it: parley run verify {printable(exported['file'])} --identity NAME=KEY")
+    lines = [f"✓ {printable_text(exported['file'])}"]
+    lines += [f"  not in it: {printable_text(lack)}" for lack in exported["missing"]]
+    lines.append(
+        f"  check it: parley run verify {printable_text(exported['file'])} --identity NAME=KEY"
+    )
     return "\n".join(lines)
 
 
@@ -244,25 +246,25 @@ def _verified_view(found: Record) -> str:
         "changed": "✗ changed: do not trust it",
     }
     lines = [f"{heads[found['outcome']]} (run {short(found['run'])})"]
-    lines += [f"  ✗ {printable(fault)}" for fault in found["changed"]]
-    lines += [f"  ? {printable(lack)}" for lack in found["unproven"]]
-    lines += [f"  ✓ {_signature(each)}" for each in found["signatures"] if each["confirmed"]]
-    lines += [f"  not in it: {printable(lack)}" for lack in found["missing"]]
+    lines += [f"  ✗ {printable_text(fault)}" for fault in found["changed"]]
+    lines += [f"  ? {printable_text(lack)}" for lack in found["unproven"]]
+    lines += [f"  ✓ {_signature_text(each)}" for each in found["signatures"] if each["confirmed"]]
+    lines += [f"  not in it: {printable_text(lack)}" for lack in found["missing"]]
     return "\n".join(lines)
 
 
-def _signature(signature: Record) -> str:
+def _signature_text(signature: Record) -> str:
     words = f"{signature['subject']}: signed by {signature['name']}, {signature['identity']}"
-    return printable(f"{words}, at {signature['signed_at']}")
+    return printable_text(f"{words}, at {signature['signed_at']}")
 
 
 def _replayed_view(found: Record) -> str:
     run = f"(run {short(found['run'])})"
-    versions = [f"  {side}: {_versions(found[side])}" for side in ("bundle", "replay")]
+    versions = [f"  {side}: {_versions_text(found[side])}" for side in ("bundle", "replay")]
     if found["outcome"] == "changed":
         return "\n".join(
             [f"✗ not repeated: the bundle was changed {run}"]
-            + [f"  ✗ {printable(fault)}" for fault in found["changed"]]
+            + [f"  ✗ {printable_text(fault)}" for fault in found["changed"]]
         )
     if found["outcome"] == "nothing to repeat":
         return f"? nothing to repeat: the run was never merged {run}"
@@ -272,18 +274,18 @@ def _replayed_view(found: Record) -> str:
     return "\n".join([head, *versions, *_difference_lines(found["differences"])])
 
 
-def _versions(side: Record) -> str:
-    return printable(f"Parley {side['version']}, test of {side['test_plugin']}")
+def _versions_text(side: Record) -> str:
+    return printable_text(f"Parley {side['version']}, test of {side['test_plugin']}")
 
 
 def _difference_lines(differences: Sequence[Record]) -> list[str]:
     return [
-        f"  {printable(each['field'])}: {_short(each['bundle'])} in the bundle, "
-        f"{_short(each['replay'])} now"
+        f"  {printable_text(each['field'])}: {_short_text(each['bundle'])} in the bundle, "
+        f"{_short_text(each['replay'])} now"
         for each in differences
     ]
 
 
-def _short(value: object) -> str:
-    text = printable("null" if value is None else flat(value))
+def _short_text(value: object) -> str:
+    text = printable_text("null" if value is None else cell_text(value))
     return text if len(text) <= _VALUE_SHOWN else f"{text[:_VALUE_SHOWN]}…"

@@ -8,13 +8,13 @@ from urllib.parse import quote
 
 import click
 
-from node.cli.documents import from_file
+from node.cli.documents import document_from_file
 from node.cli.groups import CommandGroup
 from node.cli.listing import limit_option, print_documents, print_one
 from node.cli.options import AnyCommand, apply_options, clear_option, require_change
-from node.cli.output import Column, Record, RecordLayout, pairs, percent, printable
+from node.cli.output import Column, Record, RecordLayout, pairs_text, percent, printable_text
 from node.cli.session import ReadingSession, Session, asks_node, reads_node
-from node.cli.times import MOMENT, local
+from node.cli.times import MOMENT, local_time_text
 from node.model.byte_quotas import BYTES, bytes_text, parse_byte_quota
 from node.model.times import format_instant
 
@@ -32,7 +32,7 @@ _KINDS = {"+": "floor", "-": "ceiling"}
 _AIMED = {"target": ", to be met", "floor": " at least", "ceiling": " at most"}
 
 
-def _promised(campaign: Record) -> str:
+def _promised_share(campaign: Record) -> str:
     if campaign["level"] == "urgent":
         return "first"
     if campaign["level"] == 0:
@@ -42,17 +42,17 @@ def _promised(campaign: Record) -> str:
     if target is None:
         return promised
     sure = "" if campaign["warnings"] else " for sure"
-    return f"{promised}, {_target_of(campaign)}{sure}"
+    return f"{promised}, {_target_text(campaign)}{sure}"
 
 
-def _target_of(campaign: Record) -> str:
+def _target_text(campaign: Record) -> str:
     target = campaign["target"]
     if target is None:
         return ""
     return f"{target['seats']} seats" if target["seats"] else percent(target["share"])
 
 
-def _waits(campaign: Record) -> str:
+def _waiting_text(campaign: Record) -> str:
     waiting = campaign["waiting"]
     counts = ", ".join(
         f"{waiting[word]} {word if waiting[word] > 1 else word.removesuffix('s')}"
@@ -69,10 +69,10 @@ CAMPAIGN = RecordLayout(
         Column("weight", lambda campaign: f"{campaign['weight']:g}", whole=True),
         Column("level", lambda campaign: str(campaign["level"]), whole=True),
         Column("by weight", lambda campaign: percent(campaign["used"]["by_weight"]), whole=True),
-        Column("promised now", _promised),
+        Column("promised now", _promised_share),
         Column("had", lambda campaign: percent(campaign["used"]["delivered"]), whole=True),
         Column("booked", lambda campaign: percent(campaign["used"]["booked"]), whole=True),
-        Column("waits", _waits),
+        Column("waits", _waiting_text),
     ),
     fields=(
         "name", "parent", "weight", "level", "state", "used.by_weight", "used.promised",
@@ -86,7 +86,7 @@ CAMPAIGN = RecordLayout(
 
 HOUR = RecordLayout(
     columns=(
-        Column("hour", lambda hour: local(hour["starts_at"]), whole=True),
+        Column("hour", lambda hour: local_time_text(hour["starts_at"]), whole=True),
         Column("campaign", lambda hour: hour["campaign"], whole=True),
         Column("seat-seconds", lambda hour: f"{hour['seat_seconds']:.1f}", whole=True),
         Column("share", lambda hour: percent(hour["share"]), whole=True),
@@ -99,8 +99,7 @@ HOUR = RecordLayout(
 )
 
 
-def _options(command: AnyCommand) -> AnyCommand:
-    """Add the options of a campaign's document."""
+def _document_options(command: AnyCommand) -> AnyCommand:
     return apply_options(
         command,
         click.option("--parent", help="Take its share out of this campaign's share."),
@@ -141,8 +140,8 @@ def _options(command: AnyCommand) -> AnyCommand:
 
 
 def document_of(given: dict[str, Any]) -> dict[str, Any]:
-    """Return the document that the options describe, on top of the file's."""
-    document = from_file(given["file"]) if given["file"] else {}
+    """Return the campaign that options and file describe; options override the file."""
+    document = document_from_file(given["file"]) if given["file"] else {}
     plain = ("parent", "priority", "preemptor", "preemptee", "seats_max", "owner", "contact")
     for name in (*plain, "description"):
         if given[name] is not None:
@@ -151,14 +150,21 @@ def document_of(given: dict[str, Any]) -> dict[str, Any]:
         if given[name] is not None:
             document[name] = read(given[name])
     if given["limits"]:
-        document.setdefault("limits", {}).update(_once(map(_limit, given["limits"]), "--limit"))
+        document.setdefault("limits", {}).update(
+            _unique_values(map(_limit, given["limits"]), "--limit")
+        )
     if given["quotas"]:
-        document.setdefault("quotas", {}).update(_once(map(_quota, given["quotas"]), "--quota"))
+        document.setdefault("quotas", {}).update(
+            _unique_values(map(_quota, given["quotas"]), "--quota")
+        )
     return document
 
 
-def _once(pairs: Iterable[tuple[str, Any]], option: str) -> dict[str, Any]:
-    """Collect the values by name; refuse two different values for one name."""
+def _unique_values(pairs: Iterable[tuple[str, Any]], option: str) -> dict[str, Any]:
+    """Return the values by name.
+
+    :raises click.BadParameter: one name has two different values.
+    """
     values: dict[str, Any] = {}
     for name, value in pairs:
         if values.setdefault(name, value) != value:
@@ -184,19 +190,19 @@ def _whole_number(text: str, option: str) -> int | None:
     return int(text)
 
 
-def _part(text: str, option: str) -> float:
+def _fraction(text: str, option: str) -> float:
     return round(_number(text.removesuffix("%"), option) / 100, 6)
 
 
 def _target(text: str) -> dict[str, Any]:
     if text.endswith("%"):
-        return {"share": _part(text, "--target")}
+        return {"share": _fraction(text, "--target")}
     return {"seats": _whole_number(text, "--target")}
 
 
 def _fairshare(text: str) -> dict[str, Any]:
     kind = _KINDS.get(text[-1:], "target")
-    return {"part": _part(text.rstrip("+-"), "--fairshare"), "kind": kind}
+    return {"part": _fraction(text.rstrip("+-"), "--fairshare"), "kind": kind}
 
 
 def _limit(text: str) -> tuple[str, dict[str, Any]]:
@@ -233,7 +239,7 @@ def campaign_group() -> None:
 
 @campaign_group.command("add")
 @click.argument("name", required=False)
-@_options
+@_document_options
 @asks_node
 async def add(session: Session, /, name: str | None, **given: Any) -> None:
     """Add a campaign: a purpose of tasks, and its share of the nodes.
@@ -250,7 +256,7 @@ async def add(session: Session, /, name: str | None, **given: Any) -> None:
     if "name" not in document:
         msg = "give the campaign a name: parley campaign add NAME"
         raise click.UsageError(msg)
-    session.output.one(await session.client.add_campaign(document), CAMPAIGN, campaign_view)
+    session.output.print_one(await session.client.add_campaign(document), CAMPAIGN, campaign_view)
 
 
 @campaign_group.command("list")
@@ -276,7 +282,7 @@ async def show(session: ReadingSession, name: str) -> None:
 
 @campaign_group.command("edit")
 @click.argument("name")
-@_options
+@_document_options
 @click.option("--state", type=click.Choice(("active", "closed")), help="closed: no new tasks.")
 @clear_option(CLEARABLE)
 @asks_node
@@ -294,7 +300,9 @@ async def edit(
         patch["state"] = state
     patch.update({field.replace("-", "_"): None for field in clear})
     require_change(patch, "campaign", "--weight 2")
-    session.output.one(await session.client.edit_campaign(name, patch), CAMPAIGN, campaign_view)
+    session.output.print_one(
+        await session.client.edit_campaign(name, patch), CAMPAIGN, campaign_view
+    )
 
 
 @campaign_group.command("remove")
@@ -337,10 +345,10 @@ async def usage(
 
 
 def campaign_view(campaign: Record) -> str:
-    """Describe a campaign for a person."""
+    """Return name and value of each member of a campaign, one on a line."""
     used, fairshare = campaign["used"], campaign["fairshare"]
     tasks = ", ".join(f"{count} {state}" for state, count in campaign["tasks"].items())
-    return pairs(
+    return pairs_text(
         (
             ("campaign", campaign["name"]),
             ("state", campaign["state"]),
@@ -349,27 +357,27 @@ def campaign_view(campaign: Record) -> str:
             ("level", str(campaign["level"])),
             ("priority", campaign["priority"] or None),
             ("by weight", percent(used["by_weight"])),
-            ("promised now", _promised(campaign)),
-            ("had in 24 h", _used(used, "delivered")),
-            ("booked", _used(used, "booked")),
-            ("waits", _waits(campaign)),
+            ("promised now", _promised_share(campaign)),
+            ("had in 24 h", _used_text(used, "delivered")),
+            ("booked", _used_text(used, "booked")),
+            ("waits", _waiting_text(campaign)),
             ("tasks", tasks),
-            ("target", _target_of(campaign)),
+            ("target", _target_text(campaign)),
             ("fairshare", fairshare and f"{percent(fairshare['part'])}{_AIMED[fairshare['kind']]}"),
             ("most seats", campaign["seats_max"]),
-            ("limits", "; ".join(map(_limited, campaign["limits"].items()))),
+            ("limits", "; ".join(map(_limit_text, campaign["limits"].items()))),
             ("quotas", ", ".join(map(_quota_text, campaign["quotas"].items()))),
             ("preemption", " ".join(w for w in ("preemptor", "preemptee") if campaign[w])),
             ("owner", campaign["owner"]),
             ("contact", campaign["contact"]),
             ("description", campaign["description"]),
             ("revision", campaign["revision"]),
-            *(("warning", printable(warning)) for warning in campaign["warnings"]),
+            *(("warning", printable_text(warning)) for warning in campaign["warnings"]),
         )
     )
 
 
-def _used(used: Record, when: str) -> str:
+def _used_text(used: Record, when: str) -> str:
     share, moved = used[when], used[f"{when}_bytes"]
     seats = (
         ""
@@ -384,7 +392,7 @@ def _quota_text(item: tuple[str, Any]) -> str:
     return parse_byte_quota(most).words if what == BYTES else f"{what} {most}"
 
 
-def _limited(item: tuple[str, Record]) -> str:
+def _limit_text(item: tuple[str, Record]) -> str:
     name, bounds = item
     amounts = [f"{kind} {bounds[kind]}" for kind in ("soft", "hard") if bounds[kind] is not None]
-    return printable(f"{name} {', '.join(amounts)}")
+    return printable_text(f"{name} {', '.join(amounts)}")

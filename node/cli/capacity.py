@@ -10,7 +10,7 @@ import click
 from node.cli.listing import expected_members
 from node.cli.output import Column, Record, RecordLayout, plural
 from node.cli.session import ReadingSession, reads_node
-from node.cli.times import DURATION, MOMENT, Moment, local, spell
+from node.cli.times import DURATION, MOMENT, Moment, duration_text, local_time_text
 from node.model import times
 from node.model.classes import SchedulingClass
 
@@ -20,7 +20,7 @@ _PIECES_MAX = 2_000
 """Maximum number of pieces that a node tells at once."""
 
 
-def _share(name: str) -> Column:
+def _share_column(name: str) -> Column:
     def cell(piece: Record) -> str:
         share = piece["busy"].get(name, 0)
         return f"{100 * share:.0f} %" if share else ""
@@ -28,22 +28,22 @@ def _share(name: str) -> Column:
     return Column(name, cell, whole=True, optional=True)
 
 
-def _runs(piece: Record) -> str:
+def _runs_text(piece: Record) -> str:
     return ", ".join(f"{count} {state}" for state, count in piece["runs"].items())
 
 
 def _bar(piece: Record) -> str:
-    """Draw the time that exclusive and normal runs leave no other exclusive one."""
+    """Return a bar as long as the share of time in which no further exclusive run can be booked."""
     taken: float = piece["taken"]
     return "█" * round(_BAR * min(1.0, taken))
 
 
 PIECE = RecordLayout(
     columns=(
-        Column("from", lambda piece: local(piece["starts_at"]), whole=True),
-        *map(_share, SchedulingClass),
+        Column("from", lambda piece: local_time_text(piece["starts_at"]), whole=True),
+        *map(_share_column, SchedulingClass),
         Column("", _bar, optional=True),
-        Column("runs", _runs),
+        Column("runs", _runs_text),
         Column("reserved", lambda piece: ", ".join(piece["reserved"]), optional=True),
     ),
     fields=("starts_at", "ends_at", *(f"busy.{name}" for name in SchedulingClass), "reserved"),
@@ -92,7 +92,7 @@ async def capacity(
     told = await session.reader.document("/schedule", query)
     with expected_members():
         pieces = pieces_of(told["buckets"] or (), told["reserved"] or (), (first, last, by))
-        session.output.many(pieces, PIECE)
+        session.output.print_list(pieces, PIECE)
         if session.output.format == "table" and pieces:
             session.progress.note(_summary(pieces, by))
 
@@ -141,6 +141,7 @@ def _summary(pieces: Sequence[Record], by: int) -> str:
     fullest = max(pieces, key=lambda piece: piece["taken"])
     text = f"Exclusive and normal runs take {100 * mean:.1f} % of {plural(len(pieces), 'piece')}"
     if not fullest["taken"]:
-        return f"{text} of {spell(by)}."
-    when = local(fullest["starts_at"])
-    return f"{text} of {spell(by)}, most of the one from {when}: {100 * fullest['taken']:.0f} %."
+        return f"{text} of {duration_text(by)}."
+    when = local_time_text(fullest["starts_at"])
+    most = f"{100 * fullest['taken']:.0f} %"
+    return f"{text} of {duration_text(by)}, most of the one from {when}: {most}."

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from node.cli.listing import collect, expected_members, measured_options
-from node.cli.output import Column, Record, RecordLayout, readable
-from node.cli.references import short, task_id
+from node.cli.output import Column, Record, RecordLayout, readable_text
+from node.cli.references import find_task_id, short
 from node.cli.session import ReadingSession, reads_node
-from node.cli.times import MOMENT, Moment, local
+from node.cli.times import MOMENT, Moment, local_time_text
 from node.model import times
 
 if TYPE_CHECKING:
@@ -43,17 +43,17 @@ def plain_cause(reason: str) -> str:
     return _PARTICULARS.sub("…", reason)
 
 
-def by_cause(runs: Iterable[Record]) -> list[dict[str, Any]]:
-    """Group runs by state and cause, the most frequent first; a gap counts with all its slots."""
+def runs_by_cause(runs: Iterable[Record]) -> list[dict[str, Any]]:
+    """Return runs grouped by state and cause, most frequent first; a gap counts once per slot."""
     groups: dict[tuple[str, str], list[Record]] = {}
     for run in runs:
         cause = plain_cause(run["reason"] or "no reason is known")
         groups.setdefault((run["state"], cause), []).append(run)
-    causes = [_group(state, cause, members) for (state, cause), members in groups.items()]
+    causes = [_cause_record(state, cause, members) for (state, cause), members in groups.items()]
     return sorted(causes, key=lambda each: (-each["count"], each["latest_at"]))
 
 
-def _group(state: str, cause: str, runs: Sequence[Record]) -> dict[str, Any]:
+def _cause_record(state: str, cause: str, runs: Sequence[Record]) -> dict[str, Any]:
     latest = max(runs, key=_start)
     return {
         "count": sum(run["slots"] for run in runs),
@@ -71,12 +71,12 @@ def _start(run: Record) -> int:
     return times.parse_instant(run["starts_at"])
 
 
-def _why(cause: Record) -> str:
-    """Return the reason itself where it is that of one run."""
+def _reason_text(cause: Record) -> str:
+    """Return the full reason of the only run of a cause, or else the cause without its figures."""
     return str(cause["cause"] if cause["count"] > 1 else cause["example"] or cause["cause"])
 
 
-def _what(cause: Record) -> str:
+def _headlines_text(cause: Record) -> str:
     named = cause["headlines"][:_NAMED]
     more = len(cause["headlines"]) - len(named)
     return ", ".join(named) + (f" and {more} more" if more else "")
@@ -86,9 +86,9 @@ CAUSE = RecordLayout(
     columns=(
         Column("runs", lambda cause: str(cause["count"]), whole=True),
         Column("state", lambda cause: cause["state"], whole=True),
-        Column("why", _why),
-        Column("what", _what),
-        Column("latest", lambda cause: local(cause["latest_at"]), whole=True),
+        Column("why", _reason_text),
+        Column("what", _headlines_text),
+        Column("latest", lambda cause: local_time_text(cause["latest_at"]), whole=True),
         Column("run", lambda cause: short(cause["run"]), whole=True),
     ),
     fields=("count", "state", "cause", "example", "headlines", "first_at", "latest_at", "run"),
@@ -100,8 +100,8 @@ CAUSE = RecordLayout(
 def cause_lines(causes: Sequence[Record], indent: str) -> list[str]:
     """Return a line for each cause, of runs that need no name."""
     return [
-        f"{indent}{each['count']} {each['state']}: {readable(_why(each))} "
-        f"(latest {local(each['latest_at'])}, run {short(each['run'])})"
+        f"{indent}{each['count']} {each['state']}: {readable_text(_reason_text(each))} "
+        f"(latest {local_time_text(each['latest_at'])}, run {short(each['run'])})"
         for each in causes
     ]
 
@@ -147,7 +147,7 @@ async def causes(
     now = session.clock.now()
     query = {
         **filters,
-        "task": await task_id(session.reader, written) if written else None,
+        "task": await find_task_id(session.reader, written) if written else None,
         "state": ",".join(LOST),
         "from": times.format_instant(starts.at(now)),
         "to": times.format_instant((ends or Moment()).at(now)),
@@ -155,6 +155,6 @@ async def causes(
     }
     runs, more = await read_runs(session, query)
     with expected_members():
-        session.output.many(by_cause(runs), CAUSE)
+        session.output.print_list(runs_by_cause(runs), CAUSE)
     if more:
         session.progress.note(f"Only the newest {READ_MAX} runs were read; choose a shorter time.")

@@ -15,21 +15,21 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from node.cli.failures import print_error_lines, report
-from node.cli.follow import NO_RESULT, OPEN, follow_run, follow_task, verdict
+from node.cli.follow import NO_RESULT, OPEN, follow_run, follow_task, outcome_exit_code
 from node.cli.invocation import Invocation
-from node.cli.output import OutputWriter, aligned, readable
+from node.cli.output import OutputWriter, aligned_text, readable_text
 from node.cli.progress import Progress
 from node.cli.references import short
-from node.cli.serving import LabHandle, lab_of, usage_lines, with_lab
+from node.cli.serving import LabHandle, new_lab, run_with_lab, usage_lines
 from node.cli.session import Session
-from node.cli.times import clock_time, spell
+from node.cli.times import clock_time, duration_text
 from node.model.errors import ParleyError
 
 if TYPE_CHECKING:
     from node.client.users import UserClient
-    from node.clock import Clock
     from node.model.wire.runs import Run
     from node.model.wire.tasks import Task
+    from node.runtime.clock import Clock
 
 CAMPAIGN = "demo"
 _NODES = 3
@@ -61,25 +61,25 @@ WISHES = (
 def demo(context: click.Context, *, check: bool) -> None:
     """Start three nodes that measure each other, and show the results until Ctrl-C."""
     from node.client.users import UserClient  # loads aiohttp
-    from node.clock import SystemClock
+    from node.runtime.clock import SystemClock
 
     clock, progress = SystemClock(), Progress()
-    lab = lab_of(_NODES, progress)
+    lab = new_lab(_NODES, progress)
 
     async def work() -> int:
         first = lab.nodes[0]
         async with UserClient(first.url, first.token, clock) as client:
-            return await show(lab, client, clock, progress, check=check)
+            return await run_demo(lab, client, clock, progress, check=check)
 
     try:
-        context.exit(asyncio.run(with_lab(lab, progress, work)))
+        context.exit(asyncio.run(run_with_lab(lab, progress, work)))
     except ParleyError as error:
         progress.clear()
         report(error, context.ensure_object(Invocation))
         context.exit(NO_RESULT)
 
 
-async def show(
+async def run_demo(
     lab: LabHandle, client: UserClient, clock: Clock, progress: Progress, *, check: bool
 ) -> int:
     """Run the demo on a lab that is up, and return the exit code."""
@@ -94,17 +94,16 @@ async def show(
             raise
         print_error_lines(f"✗ the first runs did not finish within {_CHECK_S} s")
         return NO_RESULT
-    session.output.text(results_table(runs))
+    session.output.print_text(results_table(runs))
     if check:
-        return _checked(lab, runs)
-    session.output.text("\n".join(["", *usage_lines(lab.nodes[0])]))
+        return _print_check(lab, runs)
+    session.output.print_text("\n".join(["", *usage_lines(lab.nodes[0])]))
     print_error_lines("\nPrinting new results until Ctrl-C:")
     await asyncio.gather(*(_print_new(session, task) for task in created))
     return 0
 
 
 async def _create(session: Session, lab: LabHandle) -> list[Task]:
-    """Create the tasks."""
     tools = (await session.client.tools()).items
     campaign = {"name": CAMPAIGN, "description": "the tasks of the demo"}
     await session.client.add_campaign(campaign)
@@ -119,13 +118,15 @@ async def _create(session: Session, lab: LabHandle) -> list[Task]:
         task = await session.client.create_task(document_of(wish, source, dest))
         # Plan one after the other: three batches at once would compete for the same times.
         task = await session.client.until_planned(task.id)
-        session.progress.note(f"{task.headline} every {spell(wish.repeat)}: task {short(task.id)}")
+        session.progress.note(
+            f"{task.headline} every {duration_text(wish.repeat)}: task {short(task.id)}"
+        )
         created.append(task)
     return created
 
 
 def document_of(wish: DemoMeasurement, source: str, dest: str) -> dict[str, Any]:
-    """Return the task document of a measurement."""
+    """Return the task document of a measurement between the nodes with these names."""
     return {
         "test": {"type": wish.test, "spec": {"source": source, "dest": dest, **wish.spec}},
         "schedule": {"repeat": wish.repeat},
@@ -134,22 +135,22 @@ def document_of(wish: DemoMeasurement, source: str, dest: str) -> dict[str, Any]
 
 
 def results_table(runs: Sequence[Run]) -> str:
-    """Format the results of the first round."""
-    return aligned([("what", "start", "result"), *map(_row, runs)])
+    """Return a row for each run of the first round: task, nodes, result."""
+    return aligned_text([("what", "start", "result"), *map(_row, runs)])
 
 
 def _row(run: Run) -> tuple[str, ...]:
     outcome = run.summary or run.reason or run.state
-    if verdict(run.state, total_loss=run.total_loss) != 0:
+    if outcome_exit_code(run.state, total_loss=run.total_loss) != 0:
         outcome = f"{run.state}: {run.reason or run.summary or 'no reason given'}"
-    return tuple(map(readable, (run.headline, clock_time(run.starts_at), outcome)))
+    return tuple(map(readable_text, (run.headline, clock_time(run.starts_at), outcome)))
 
 
-def _checked(lab: LabHandle, runs: Sequence[Run]) -> int:
-    """Print the outcome of the check, and return the exit code."""
-    failed = [run for run in runs if verdict(run.state, total_loss=run.total_loss) != 0]
+def _print_check(lab: LabHandle, runs: Sequence[Run]) -> int:
+    """Print whether all results came; return the exit code, 0 if they did."""
+    failed = [run for run in runs if outcome_exit_code(run.state, total_loss=run.total_loss) != 0]
     for run in failed:
-        why = readable(run.reason or run.summary or "no reason given")
+        why = readable_text(run.reason or run.summary or "no reason given")
         print_error_lines(f"✗ {run.headline}: {run.state}: {why}")
     if not runs:
         print_error_lines("✗ nothing could be measured")
@@ -162,8 +163,8 @@ def _checked(lab: LabHandle, runs: Sequence[Run]) -> int:
 
 
 async def _print_new(session: Session, task: Task) -> None:
-    """Print every further result of a task."""
+    """Print each further result of a task as it comes, until cancelled."""
     silent = Session(session.client, session.clock, session.output, Progress(quiet=True))
     while (run := await session.client.until_run(task.id, OPEN)) is not None:
         over = await follow_run(silent, run)
-        session.output.text("  ".join(_row(over)))
+        session.output.print_text("  ".join(_row(over)))

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from node.cli.output import Column, Record, RecordLayout, plural, readable
+from node.cli.output import Column, Record, RecordLayout, plural, readable_text
 from node.cli.session import Session, asks_node
 
 SOMETHING_WRONG = 1
@@ -59,7 +59,7 @@ async def doctor(session: Session, a: str | None, b: str | None) -> int:
 
     ends = {"to": a} if b is None else {"from": a, "to": b}
     request = DiagnosisRequest.model_validate(ends)
-    session.progress.status(_doing(a, b), "checking")
+    session.progress.status(_progress_text(a, b), "checking")
     answer = await session.client.check(request)
     session.progress.clear()
     records = [
@@ -68,13 +68,13 @@ async def doctor(session: Session, a: str | None, b: str | None) -> int:
         for check in view.checks
     ]
     if session.output.format == "table":
-        session.output.text(diagnosis_view(records))
+        session.output.print_text(diagnosis_view(records))
     else:
-        session.output.many(records, CHECK)
+        session.output.print_list(records, CHECK)
     return SOMETHING_WRONG if any(each["state"] == "fault" for each in records) else 0
 
 
-def _doing(a: str | None, b: str | None) -> str:
+def _progress_text(a: str | None, b: str | None) -> str:
     if a is None:
         return "checking the node"
     return f"checking the way to {a} and back" if b is None else f"having {a} and {b} checked"
@@ -89,22 +89,24 @@ def diagnosis_view(records: Sequence[Record]) -> str:
         if heading != (heading := _heading(each)):
             lines += [*([""] if lines else []), heading]
         mark = _MARKS[each["state"]]
-        lines.append(f"  {mark} {each['subject']:<{width}}  {readable(each['what'])}")
+        lines.append(f"  {mark} {each['subject']:<{width}}  {readable_text(each['what'])}")
         lines += (f"    {'':<{width}}  {line}" for line in _advice(each))
     return "\n".join([*lines, "", _summary(records)])
 
 
 def _heading(check: Record) -> str:
-    return readable(f"{check['node']} → {check['towards']}" if check["towards"] else check["node"])
+    return readable_text(
+        f"{check['node']} → {check['towards']}" if check["towards"] else check["node"]
+    )
 
 
 def _advice(check: Record) -> Iterator[str]:
-    """Yield the probable cause and the next command."""
+    """Yield lines with the probable cause and the next command of a check that failed."""
     if check["cause"]:
-        yield f"cause: {readable(check['cause'])}"
+        yield f"cause: {readable_text(check['cause'])}"
     if check["command"]:
         where = f"on {check['where']}: " if check["where"] else ""
-        yield f"next:  {where}{readable(check['command'])}"
+        yield f"next:  {where}{readable_text(check['command'])}"
 
 
 def _summary(records: Sequence[Record]) -> str:

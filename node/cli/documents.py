@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from node.cli.failures import unreadable
+from node.cli.failures import unreadable_message
 from node.cli.jsontext import json_object, json_value, object_in
 from node.cli.options import AnyCommand, apply_options, clear_option
 from node.cli.references import find_task
@@ -135,37 +135,38 @@ def document_options(command: AnyCommand) -> AnyCommand:
 
 async def task_document(session: Session, given: Mapping[str, Any]) -> Document:
     """Return the task document that the options of ``task create`` describe."""
-    document = from_file(given["file"]) if given["file"] else {}
-    choice = _part(document, "test")
+    document = document_from_file(given["file"]) if given["file"] else {}
+    choice = _inner_object(document, "test")
     if given["test"]:
         choice["type"] = given["test"]
     if "type" not in choice:
         msg = "name the test: parley task create TEST, or --file; see: parley test list"
         raise click.UsageError(msg)
-    spec = _part(choice, "spec")
+    spec = _inner_object(choice, "spec")
     spec.update(json_object(given["spec_json"], "--spec-json"))
-    spec.update(await _typed(session, choice["type"], dict(map(field_of, given["spec"]))))
+    spec.update(
+        await _with_iso_durations(session, choice["type"], dict(map(field_of, given["spec"])))
+    )
     if given["participants"]:
         document["participants"] = list(given["participants"])
-    return counted(await with_plan(session, document, given))
+    return require_seat_count(await with_plan(session, document, given))
 
 
 async def with_plan(session: Session, document: Document, given: Mapping[str, Any]) -> Document:
     """Add schedule, dependency, labels, contexts, and seat request of the options to a document."""
     schedule = schedule_document(given, session.clock.now())
     if schedule:
-        _part(document, "schedule").update(schedule)
+        _inner_object(document, "schedule").update(schedule)
     if after := await _dependency(session, given):
-        _part(document, "after").update(after)
+        _inner_object(document, "after").update(after)
     if given["tools"]:
         document["tools"] = list(given["tools"])
     document.update(_labels(given))
-    _with_whom(document, given)
+    _add_contexts_and_seats(document, given)
     return document
 
 
 async def _dependency(session: Session, given: Mapping[str, Any]) -> Document:
-    """Return the fields of the dependency that were given."""
     after: Document = {}
     if given["after"] is not None:
         after["task"] = str((await find_task(session, given["after"])).id)
@@ -176,10 +177,9 @@ async def _dependency(session: Session, given: Mapping[str, Any]) -> Document:
     return after
 
 
-def _with_whom(document: Document, given: Mapping[str, Any]) -> None:
-    """Add contexts and the seat request to a document."""
+def _add_contexts_and_seats(document: Document, given: Mapping[str, Any]) -> None:
     if given.get("contexts"):
-        _part(document, "contexts").update(map(_context, given["contexts"]))
+        _inner_object(document, "contexts").update(map(_context, given["contexts"]))
     if request := seat_request(given):
         if given.get("participants"):
             msg = "--participant names nodes, and --pool has them chosen; remove one of the two"
@@ -188,8 +188,11 @@ def _with_whom(document: Document, given: Mapping[str, Any]) -> None:
         document["participants"] = {**before, **request} if isinstance(before, dict) else request
 
 
-def counted(document: Document) -> Document:
-    """Check that a new task of a pool says how many nodes it wants, and return its document."""
+def require_seat_count(document: Document) -> Document:
+    """Return the document of a new task unchanged.
+
+    :raises click.UsageError: it asks for nodes of a pool, and does not say how many.
+    """
     participants = document.get("participants")
     if isinstance(participants, dict) and "pool" in participants and "k" not in participants:
         msg = "the number of nodes of the pool is missing: add -k 3"
@@ -198,7 +201,6 @@ def counted(document: Document) -> Document:
 
 
 def _labels(given: Mapping[str, Any]) -> Document:
-    """Return the labels that were given: priority, campaign, reference, archives."""
     labels = {name: given[name] for name in ("priority", "campaign") if given[name] is not None}
     if given["reference"] is not None:
         labels["reference"] = json_value(given["reference"], "--reference")
@@ -216,14 +218,14 @@ async def task_patch(session: Session, test: str, given: Mapping[str, Any]) -> D
 
     ``--repeat`` replaces ``--cron`` fields, and the other way round; ``--after`` replaces both.
     """
-    patch = from_file(given["file"]) if given["file"] else {}
+    patch = document_from_file(given["file"]) if given["file"] else {}
     spec = json_object(given["spec_json"], "--spec-json")
-    spec.update(await _typed(session, test, dict(map(field_of, given["spec"]))))
+    spec.update(await _with_iso_durations(session, test, dict(map(field_of, given["spec"]))))
     if spec:
-        _part(_part(patch, "test"), "spec").update(spec)
+        _inner_object(_inner_object(patch, "test"), "spec").update(spec)
     await with_plan(session, patch, given)
     for name in given["clear"]:
-        place = _part(patch, "schedule") if name in IN_SCHEDULE else patch
+        place = _inner_object(patch, "schedule") if name in IN_SCHEDULE else patch
         place[name.replace("-", "_")] = None
     clear_other_rhythm(patch, given)
     if given["after"] is not None:
@@ -259,12 +261,15 @@ def schedule_document(options: Mapping[str, Any], now: int) -> Document:
     return schedule
 
 
-def from_file(name: str) -> Document:
-    """Read the object in a file of JSON or YAML, or on standard input for ``-``."""
+def document_from_file(name: str) -> Document:
+    """Return the object in a file of JSON or YAML, or on standard input for ``-``.
+
+    :raises click.BadParameter: it cannot be read, or has no object.
+    """
     try:
         text = sys.stdin.read() if name == "-" else _read(name)
     except (OSError, UnicodeDecodeError) as error:
-        msg = unreadable(name, error)
+        msg = unreadable_message(name, error)
         raise click.BadParameter(msg, param_hint="--file") from error
     return object_in(text, "--file")
 
@@ -273,7 +278,7 @@ def _read(name: str) -> str:
     return Path(name).read_text(encoding="utf-8")
 
 
-def _part(document: Document, name: str) -> Document:
+def _inner_object(document: Document, name: str) -> Document:
     """Return the object under this name inside a document; add an empty one if there is none."""
     part = document.setdefault(name, {})
     if not isinstance(part, dict):
@@ -303,8 +308,8 @@ def _context(written: str) -> tuple[str, str]:
     return name, context
 
 
-async def _typed(session: Session, test: str, spec: Document) -> Document:
-    """Return the fields; short durations in fields that are durations become ISO 8601."""
+async def _with_iso_durations(session: Session, test: str, spec: Document) -> Document:
+    """Return a spec with ISO 8601 durations; the test's schema says which fields are durations."""
     short = {
         name: value
         for name, value in spec.items()

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import click
 
 from node.cli.listing import collect
-from node.cli.output import Record, RecordLayout, printable
+from node.cli.output import Record, RecordLayout, printable_text
 from node.cli.session import Session, asks_node
-from node.cli.times import MOMENT, Moment, local
+from node.cli.times import MOMENT, Moment, local_time_text
 from node.model.errors import NotFound
 from node.model.times import format_instant
 
@@ -53,7 +53,7 @@ async def drain(session: Session, /, reason: str, start: Moment | None, keep: bo
     changes time and reason.
     """  # noqa: D301 - click's mark for lines to keep
     client = session.client
-    before = await _drains(session)
+    before = await _draining_reservations(session)
     at = {} if start is None else {"start": format_instant(start.at(session.clock.now()))}
     document = {
         "kind": "maintenance",
@@ -77,13 +77,13 @@ async def drain(session: Session, /, reason: str, start: Moment | None, keep: bo
         "displaced": displaced,
         "staying": (made.inside_count or 0) - displaced,
     }
-    session.output.one(record, DRAINED, _drained_view)
+    session.output.print_one(record, DRAINED, _drained_view)
 
 
 def _drained_view(record: Record) -> str:
     return (
-        f"{record['node']} takes no new runs from {local(record['from'])} on: "
-        f"{printable(record['reason'])}\n"
+        f"{record['node']} takes no new runs from {local_time_text(record['from'])} on: "
+        f"{printable_text(record['reason'])}\n"
         f"  {record['displaced']} booked runs gave way, {record['staying']} stay\n"
         "  To end this: parley node undrain"
     )
@@ -98,17 +98,16 @@ async def undrain(session: Session) -> None:
       parley node undrain
     """  # noqa: D301 - click's mark for lines to keep
     client = session.client
-    drains = await _drains(session)
+    drains = await _draining_reservations(session)
     node = await client.set_attributes({ATTRIBUTE: None})
     if not drains:
         msg = f"{node.name} is not drained; see: parley reservation list"
         raise NotFound(msg)
     await asyncio.gather(*(client.remove_reservation(each.id) for each in drains))
     record = {"node": node.name, "from": None, "reason": None, "displaced": 0, "staying": 0}
-    session.output.one(record, DRAINED, lambda it: f"{it['node']} takes runs again.")
+    session.output.print_one(record, DRAINED, lambda it: f"{it['node']} takes runs again.")
 
 
-async def _drains(session: Session) -> list[Reservation]:
-    """Return the reservations of this node that drain it."""
+async def _draining_reservations(session: Session) -> list[Reservation]:
     listed, _ = await collect(session.client.reservations, _MOST)
     return [each for each in listed if each.pool is None and each.name.startswith(DRAIN_NAME)]

@@ -23,8 +23,7 @@ GAP = "gap"
 _WORDS = ("state", "outcome", "verb", "by", "number", "campaign")
 
 
-def _thing(event: Record) -> str:
-    """Return an id in short, or a name."""
+def _subject_text(event: Record) -> str:
     about_id = event["event"] in {"run", "interval", "task", "exchange", "reservation", "token"}
     return short(event["id"]) if about_id else str(event["id"])
 
@@ -32,7 +31,7 @@ def _thing(event: Record) -> str:
 EVENT = RecordLayout(
     columns=(
         Column("event", lambda event: event["event"], whole=True),
-        Column("id", _thing, whole=True),
+        Column("id", _subject_text, whole=True),
         Column("change", lambda event: " ".join(str(event[w]) for w in _WORDS if w in event)),
         Column("what", lambda event: event.get("headline", "")),
     ),
@@ -42,15 +41,17 @@ EVENT = RecordLayout(
 )
 
 
-def _words(_: click.Context, __: click.Parameter, written: str | None) -> list[str]:
+def _split_words(_: click.Context, __: click.Parameter, written: str | None) -> list[str]:
     return list(filter(None, (word.strip() for word in (written or "").split(","))))
 
 
 @click.command("events")
-@click.option("--kind", "kinds", callback=_words, metavar="A,B", help="Only events of these kinds.")
+@click.option(
+    "--kind", "kinds", callback=_split_words, metavar="A,B", help="Only events of these kinds."
+)
 @click.option("--task", "written", metavar="TASK", help="Only events of this task and its runs.")
 @click.option(
-    "--state", "states", callback=_words, metavar="A,B", help="Only changes to these states."
+    "--state", "states", callback=_split_words, metavar="A,B", help="Only changes to these states."
 )
 @click.option("--kept", is_flag=True, help="Begin with the events that the node has kept.")
 @click.option("--after", type=click.IntRange(0), metavar="ID", help="Begin after this event.")
@@ -117,11 +118,11 @@ def _record(event: ServerEvent) -> dict[str, Any]:
 
 
 def _print_gap(session: Session, record: Record) -> None:
-    """Say that events are lost; programs get the event."""
+    """Note on a terminal that events were lost; give programs the event ``gap`` itself."""
     if session.output.format in {"table", "ids"}:
         session.progress.note(f"events between {record['after']} and {record['next']} are lost")
     else:
-        session.output.line(record, EVENT)
+        session.output.print_line(record, EVENT)
 
 
 def _print(session: Session, record: Record) -> None:
@@ -130,8 +131,8 @@ def _print(session: Session, record: Record) -> None:
         cells = filter(None, (column.text(record) for column in EVENT.columns))
         heard = record.get("at")  # nodes of 0.2 do not tell it
         instant = session.clock.now() if heard is None else times.parse_instant(heard)
-        output.text("  ".join([clock_time(instant), *cells]))
+        output.print_text("  ".join([clock_time(instant), *cells]))
     elif output.format == "ids":
-        output.many([record], EVENT)
+        output.print_list([record], EVENT)
     else:
-        output.line(record, EVENT)
+        output.print_line(record, EVENT)

@@ -13,10 +13,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from node.cli.listing import print_record
-from node.cli.output import Column, Record, RecordLayout, printable, readable, sanitise_line
-from node.cli.references import run_or_task, short, task_id
+from node.cli.output import (
+    Column,
+    Record,
+    RecordLayout,
+    printable_text,
+    readable_text,
+    sanitise_line,
+)
+from node.cli.references import find_run_or_task, find_task_id, short
 from node.cli.session import ReadingSession, reads_node
-from node.cli.times import MOMENT, Moment, clock_time, duration_in_words, local
+from node.cli.times import MOMENT, Moment, clock_time, duration_in_words, local_time_text
 from node.model.times import format_instant
 
 if TYPE_CHECKING:
@@ -63,12 +70,14 @@ async def _explanation(session: ReadingSession, what: str, slot: Moment | None) 
     reader, now = session.reader, session.clock.now()
     if slot is not None:
         at = format_instant(slot.at(now))
-        return await reader.document(f"/tasks/{await task_id(reader, what)}/explain", {"slot": at})
+        return await reader.document(
+            f"/tasks/{await find_task_id(reader, what)}/explain", {"slot": at}
+        )
     # @-1 means the newest task: its author just created it, and a run of a seat may be newer.
     if what.startswith("@"):
-        kind, identifier = "tasks", await task_id(reader, what)
+        kind, identifier = "tasks", await find_task_id(reader, what)
     else:
-        kind, identifier = await run_or_task(reader, what, now)
+        kind, identifier = await find_run_or_task(reader, what, now)
     return await reader.document(f"/{kind}/{identifier}/explain")
 
 
@@ -77,14 +86,14 @@ def explanation_view(explanation: Record, shown: int | None) -> str:
     subject = f"run {short(explanation['run'])} of " if explanation["run"] else ""
     subject += f"task {short(explanation['task'])}"
     if explanation.get("requester"):
-        subject += f" of {printable(explanation['requester'])}"
+        subject += f" of {printable_text(explanation['requester'])}"
     lines = [
-        f"{printable(explanation['headline'])}: {readable(explanation['sentence'])}",
+        f"{printable_text(explanation['headline'])}: {readable_text(explanation['sentence'])}",
         f"({subject}, {explanation['state']})",
     ]
     if explanation.get("tool_reason"):
         tool = f"{explanation['tool']}: {explanation['tool_reason']}"
-        lines.append(f"  tool     {readable(tool)}")
+        lines.append(f"  tool     {readable_text(tool)}")
     decisions = explanation["decisions"]
     for decision in decisions[:shown]:
         lines += ["", *decision_lines(decision)]
@@ -100,49 +109,59 @@ def decision_lines(decision: Record) -> list[str]:
     count = f"{decision['placed']} of {decision['asked']} {what}"
     often = ""
     if decision["times"] > 1:
-        often = f", {decision['times']} times since {local(decision['first_at'])}"
+        often = f", {decision['times']} times since {local_time_text(decision['first_at'])}"
+    decided_at = local_time_text(decision["decided_at"])
     lines = [
-        f"{local(decision['decided_at'])}  {printable(decision['outcome'])}, {count}{often}",
-        f"  {readable(decision['sentence'])}",
+        f"{decided_at}  {printable_text(decision['outcome'])}, {count}{often}",
+        f"  {readable_text(decision['sentence'])}",
     ]
-    lines += [f"  before   {readable(why)}" for why in _items(trace.get("before"))[:_SPANS_SHOWN]]
+    lines += [
+        f"  before   {readable_text(why)}" for why in _items(trace.get("before"))[:_SPANS_SHOWN]
+    ]
     if windows := _spans(trace.get("windows")):
-        lines.append(f"  asked    {_listed(windows)}")
+        lines.append(f"  asked    {_spans_text(windows)}")
     for offer in _objects(trace.get("offers")):
         lines += _offer_lines(offer)
-    if choices := [_choice(choice) for choice in _items(trace.get("choices"))]:
-        lines.append(f"  chosen   {_some(choices, _SPANS_SHOWN)}")
+    if choices := [_choice_text(choice) for choice in _items(trace.get("choices"))]:
+        lines.append(f"  chosen   {_first_texts(choices, _SPANS_SHOWN)}")
     lines += _seat_lines(trace)
     refusals = trace.get("refusals")
     if isinstance(refusals, Mapping):
-        lines += [f"  refused  {name}: {readable(why)}" for name, why in refusals.items()]
+        lines += [f"  refused  {name}: {readable_text(why)}" for name, why in refusals.items()]
     return [sanitise_line(line) for line in lines]
 
 
 def _seat_lines(trace: Mapping[str, Any]) -> list[str]:
-    """Describe what an episode decided about the seats of a pool task, and the verdicts."""
+    """Return lines on what an episode decided about the seats of a pool task, and the verdicts."""
     lines: list[str] = []
     if isinstance(seats := trace.get("seats"), Mapping) and seats:
-        seated = [f"{number} {printable(name)}" for number, name in seats.items()]
+        seated = [f"{number} {printable_text(name)}" for number, name in seats.items()]
         lines.append(f"  seats    {', '.join(seated)}")
     if runs := [short(str(run)) for run in _items(trace.get("yielding"))]:
-        lines.append(f"  yielding {_some(runs, _SPANS_SHOWN)}")
+        lines.append(f"  yielding {_first_texts(runs, _SPANS_SHOWN)}")
     if "policies" in trace:
-        lines.append(f"  by       {printable(trace['policies'])}, pool {printable(trace['pool'])}")
+        lines.append(
+            f"  by       {printable_text(trace['policies'])}, pool {printable_text(trace['pool'])}"
+        )
     for verdict in _objects(trace.get("verdicts")):
         rule = f"{verdict.get('axis', '?')}/{verdict.get('rule', '?')}"
-        lines.append(f"  no       {readable(verdict.get('sentence', ''))} ({printable(rule)})")
+        lines.append(
+            f"  no       {readable_text(verdict.get('sentence', ''))} ({printable_text(rule)})"
+        )
     return lines
 
 
 def _offer_lines(offer: Mapping[str, Any]) -> list[str]:
-    lines = [f"  {printable(offer.get('node', '?'))}", f"    free   {_free(offer.get('free'))}"]
+    lines = [
+        f"  {printable_text(offer.get('node', '?'))}",
+        f"    free   {_ranges_text(offer.get('free'))}",
+    ]
     if offer.get("free_displacing") is not None:
-        displacing = _free(offer["free_displacing"])
+        displacing = _ranges_text(offer["free_displacing"])
         lines.append(f"    free   {displacing}, if lower priorities give way")
     if offer.get("reason"):
-        lines.append(f"    why    {readable(offer['reason'])}")
-    descriptions = (_obstacle(obstacle) for obstacle in _objects(offer.get("obstacles")))
+        lines.append(f"    why    {readable_text(offer['reason'])}")
+    descriptions = (_obstacle_text(obstacle) for obstacle in _objects(offer.get("obstacles")))
     obstacles = list(dict.fromkeys(descriptions))  # a reservation is in the way of many windows
     lines += [f"    {obstacle}" for obstacle in obstacles[:_OBSTACLES_SHOWN]]
     if len(obstacles) > _OBSTACLES_SHOWN:
@@ -150,35 +169,36 @@ def _offer_lines(offer: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _free(ranges: object) -> str:
-    """Format a set of ranges; the lead writes ``everything`` if they equal the windows."""
+def _ranges_text(ranges: object) -> str:
+    """Return free ranges as text; a lead writes ``everything`` if they equal the windows."""
     if isinstance(ranges, str):
-        return printable(ranges)
+        return printable_text(ranges)
     spans = _spans(ranges)
-    return _listed(spans) if spans else "nothing"
+    return _spans_text(spans) if spans else "nothing"
 
 
-def _obstacle(obstacle: Mapping[str, Any]) -> str:
+def _obstacle_text(obstacle: Mapping[str, Any]) -> str:
     span = _spans([[obstacle.get("starts_at"), obstacle.get("ends_at")]])
     if obstacle.get("reservation"):
         what = f"{obstacle.get('kind', '?')} '{obstacle.get('name', '?')}'"
         by = f"{what} by {obstacle.get('owner', '?')}, {short(obstacle['reservation'])}"
-        return f"closed {printable(by)} {_listed(span)}".rstrip()
+        return f"closed {printable_text(by)} {_spans_text(span)}".rstrip()
     if obstacle.get("sentence"):
-        return f"closed {readable(obstacle['sentence'])} {_listed(span)}".rstrip()
+        return f"closed {readable_text(obstacle['sentence'])} {_spans_text(span)}".rstrip()
     if obstacle.get("percent") is not None:
-        return f"closed kept for other leads {_listed(span)}".rstrip()
+        return f"closed kept for other leads {_spans_text(span)}".rstrip()
     if obstacle.get("run") is None:
         kind = obstacle.get("scheduling_class", "?")
-        return f"busy   another node's run ({kind}) {_listed(span)}".rstrip()
+        return f"busy   another node's run ({kind}) {_spans_text(span)}".rstrip()
     return (
-        f"busy   {printable(obstacle.get('test', 'a run'))} {short(obstacle.get('run') or '')} "
+        f"busy   {printable_text(obstacle.get('test', 'a run'))} "
+        f"{short(obstacle.get('run') or '')} "
         f"({obstacle.get('scheduling_class', '?')}, priority {obstacle.get('priority', '?')}) "
-        f"{_listed(span)}"
+        f"{_spans_text(span)}"
     ).rstrip()
 
 
-def _choice(choice: object) -> str:
+def _choice_text(choice: object) -> str:
     """Format ``[nominal start, start, whether it displaces]``."""
     match choice:
         case [int(nominal), int(start), bool(displacing)]:
@@ -188,9 +208,9 @@ def _choice(choice: object) -> str:
                 else ""
             )
             displaces = ", displacing lower priorities" if displacing else ""
-            return f"{local(start)}{late}{displaces}"
+            return f"{local_time_text(start)}{late}{displaces}"
         case _:
-            return printable(choice)
+            return printable_text(choice)
 
 
 Span = tuple[int, int]
@@ -215,11 +235,13 @@ def _spans(value: object) -> list[Span]:
     ]
 
 
-def _listed(spans: Sequence[Span]) -> str:
-    return _some([f"{local(start)} to {clock_time(end)}" for start, end in spans], _SPANS_SHOWN)
+def _spans_text(spans: Sequence[Span]) -> str:
+    return _first_texts(
+        [f"{local_time_text(start)} to {clock_time(end)}" for start, end in spans], _SPANS_SHOWN
+    )
 
 
-def _some(texts: Sequence[str], most: int) -> str:
-    """Join the first texts, and count the rest."""
+def _first_texts(texts: Sequence[str], most: int) -> str:
+    """Return the first ``most`` texts, joined by commas, and how many there are besides."""
     rest = len(texts) - most
     return ", ".join(texts[:most]) + (f" and {rest} more" if rest > 0 else "")

@@ -51,18 +51,18 @@ _MISTAKABLE = {"dns": "--server names the node that asks; name the DNS server wi
 
 
 def report(error: ParleyError, invocation: Invocation) -> int:
-    """Print an error on standard error, and return the exit code."""
+    """Print an error on standard error, as JSON for programs; return its exit code."""
     if isinstance(error, PeerError) and invocation.server and invocation.command in _MISTAKABLE:
         error.args = (f"{error.detail}; {_MISTAKABLE[invocation.command]}",)
     if type(error) is NotAuthenticated:
         error.args = (invocation.token_refusal(error.detail),)
-    if invocation.machine:
+    if invocation.wants_json:
         from node.model.wire.problems import problem_of  # loads pydantic
 
         document = problem_of(error).model_dump(mode="json")
         print_error_lines(json.dumps({**document, "exit_code": error.exit_code}))
     else:
-        print_error_lines(sentence(error))
+        print_error_lines(error_text(error))
     return error.exit_code
 
 
@@ -71,7 +71,7 @@ def report_timeout(detail: str, advice: str, invocation: Invocation, code: int =
 
     ``detail`` has the reason as far as it is known, and ``code`` says the same.
     """
-    if invocation.machine:
+    if invocation.wants_json:
         document = {"title": "Timed out waiting", "detail": detail, "exit_code": code}
         print_error_lines(json.dumps(document))
     else:
@@ -79,7 +79,7 @@ def report_timeout(detail: str, advice: str, invocation: Invocation, code: int =
     return code
 
 
-def sentence(error: ParleyError) -> str:
+def error_text(error: ParleyError) -> str:
     """Format an error for a person: ``✗ cause``, and the remedy on a line of its own."""
     if isinstance(error, InvalidDocument) and len(error.faults) > 1:
         lines = [f"{fault.pointer or '/'}: {fault.detail}" for fault in error.faults]
@@ -109,7 +109,7 @@ def _refusals(detail: str) -> list[str]:
     return refusals
 
 
-def unreadable(place: object, error: OSError | UnicodeDecodeError) -> str:
+def unreadable_message(place: object, error: OSError | UnicodeDecodeError) -> str:
     """Return that a file is not readable, and why, without Python's words.
 
     >>> unreadable("x.toml", FileNotFoundError(2, "No such file or directory", "x.toml"))
@@ -122,6 +122,6 @@ def unreadable(place: object, error: OSError | UnicodeDecodeError) -> str:
 
 
 def print_error_lines(text: str) -> None:
-    """Print lines on standard error."""
+    """Print lines on standard error, without their control characters."""
     sys.stderr.write("".join(f"{sanitise_line(line)}\n" for line in text.splitlines()))
     sys.stderr.flush()

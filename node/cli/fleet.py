@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from node.cli.invocation import Invocation
-from node.cli.output import Column, Record, RecordLayout, aligned
+from node.cli.output import Column, Record, RecordLayout, aligned_text
 from node.cli.progress import Progress
 from node.cli.simulation_result import SimulationResult
 
@@ -19,7 +19,9 @@ REPORT = RecordLayout(
 )
 
 
-def play(name: str, document: Mapping[str, Any], invocation: Invocation) -> SimulationResult:
+def simulate_fleet(
+    name: str, document: Mapping[str, Any], invocation: Invocation
+) -> SimulationResult:
     """Simulate the fleet that a document describes."""
     from lead.simulation.fleet.document import FleetScenario
     from lead.simulation.fleet.drawing import draw_fleet_report
@@ -29,12 +31,12 @@ def play(name: str, document: Mapping[str, Any], invocation: Invocation) -> Simu
     scenario = checked(FleetScenario, document)
     progress = Progress(quiet=invocation.quiet)
 
-    def tell(share: float, doing: str) -> None:
+    def report_progress(share: float, doing: str) -> None:
         if progress.terminal:
             progress.status(f"{share:4.0%} done, {doing}", "simulating")
 
     try:
-        report = play(scenario, tell)
+        report = play(scenario, report_progress)
     finally:
         progress.clear()
     words = [name, "--seed", str(scenario.seed), "--runs", str(scenario.runs)]
@@ -49,7 +51,7 @@ def play(name: str, document: Mapping[str, Any], invocation: Invocation) -> Simu
 
 
 def report_view(done: Record) -> str:
-    """Format the report for a person."""
+    """Return the trials of a simulated fleet as text: promises, and whether each was kept."""
     lines = [done["title"], f"{done['nodes']} nodes, seed {done['seed']}", ""]
     for trial in done["trials"]:
         if trial["checks"]:
@@ -64,7 +66,7 @@ def trial_view(trial: Record) -> list[str]:
     """Return the lines of a trial: its promise, and a table of its checks."""
     head = ["", "set", "for whom", "found", "at least", "at most", "promised"]
     rows = [_row(check) for check in trial["checks"]]
-    return [f"{trial['name']}: {trial['promise']}", *aligned([head, *rows], "  ").splitlines()]
+    return [f"{trial['name']}: {trial['promise']}", *aligned_text([head, *rows], "  ").splitlines()]
 
 
 def _row(check: Record) -> list[str]:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from node.cli.failures import NO_TIME
 from node.cli.giving_up import Followed
 from node.cli.intervals import STREAMED, note_new
-from node.cli.output import readable
+from node.cli.output import readable_text
 from node.cli.references import short
-from node.cli.times import clock_time, duration_in_words, local
+from node.cli.times import clock_time, duration_in_words, local_time_text
 from node.model import times
 from node.model.errors import NotFound, RefusedByParticipant
 from node.model.taskstate import TaskState
@@ -39,15 +39,15 @@ _PAUSE_S = 0.1
 """Pause between two requests, so that a node that answers at once is not flooded."""
 
 
-def verdict(state: str, *, total_loss: bool) -> int:
-    """Return the exit code for the final state of a run."""
+def outcome_exit_code(state: str, *, total_loss: bool) -> int:
+    """Return the exit code for the final state of a run: 0 measured, 1 no result, 4 no time."""
     return NO_RESULT if total_loss else _VERDICTS.get(state, NO_RESULT)
 
 
-def situation(run: Run, now: int) -> str:
-    """Describe the state of a run in one line."""
+def status_line(run: Run, now: int) -> str:
+    """Return the state of an open run in one line, with the time left."""
     if run.state == "waiting":
-        return f"{run.headline}: no time yet, {readable(run.reason or 'still being tried')}"
+        return f"{run.headline}: no time yet, {readable_text(run.reason or 'still being tried')}"
     if run.state == "running":
         left = run.ends_at - now
         return f"{run.headline}: running" + (
@@ -60,7 +60,7 @@ def situation(run: Run, now: int) -> str:
         return f"{run.headline}: planned for {clock_time(run.starts_at)}, " + (
             f"starts in {duration_in_words(left)}" if left > 0 else "starting"
         )
-    return f"{run.headline}: {run.state}" + (f": {readable(run.reason)}" if run.reason else "")
+    return f"{run.headline}: {run.state}" + (f": {readable_text(run.reason)}" if run.reason else "")
 
 
 @dataclass
@@ -76,13 +76,13 @@ async def follow_run(session: Session, run: Run) -> Run:
     """Wait until a run is over and return it; follow a displaced run to its next attempt."""
     session.followed = session.followed or Followed("run", run.id)
     while True:
-        run = await _until_over(session, run)
+        run = await _await_end(session, run)
         if run.state != "displaced":
             return run
-        successor = await _successor(session, run)
+        successor = await _find_successor(session, run)
         if successor is None:
             return run
-        why = readable(run.reason)
+        why = readable_text(run.reason)
         session.progress.note(f"displaced: {why}; placed again as {short(successor.id)}")
         run = successor
 
@@ -97,7 +97,8 @@ async def follow_task(session: Session, task: Task) -> Run:
     session.progress.status(f"{task.headline}: asking the participants for a time", "planning")
     task = await session.client.until_planned(task.id)
     if task.state == TaskState.ACTIVE and not task.planned:
-        later = f"its first run will be planned from {local(task.plan_at)} on, closer to its start"
+        plan_at = local_time_text(task.plan_at)
+        later = f"its first run will be planned from {plan_at} on, closer to its start"
         session.progress.status(f"{task.headline}: {later}", "far")
     run = await session.client.until_run(task.id, OPEN)
     if run is None:
@@ -117,8 +118,8 @@ async def _last_run(session: Session, task: Task) -> Run:
     raise NotFound(msg)
 
 
-async def _successor(session: Session, run: Run) -> Run | None:
-    """Return the next attempt of the same slot, which the lead makes within the slot's window."""
+async def _find_successor(session: Session, run: Run) -> Run | None:
+    """Return the next attempt of a displaced run's slot; None if its lead makes none in time."""
     for _ in range(_SUCCESSOR_QUESTIONS):
         page = await session.client.runs(
             task=run.task, states=OPEN, starts=run.slot, oldest_first=True
@@ -130,19 +131,19 @@ async def _successor(session: Session, run: Run) -> Run | None:
     return None
 
 
-async def _until_over(session: Session, run: Run) -> Run:
+async def _await_end(session: Session, run: Run) -> Run:
     if run.state not in OPEN:
         return await session.client.run(run.id)
     offset = (await session.client.clock()).now - session.clock.now()
     watched = _Watched(run, offset)
-    async with _shown(session, watched):
+    async with _status_display(session, watched):
         while watched.run.state in OPEN:
-            wait_s = _patience(watched.run, session.clock.now() + offset)
+            wait_s = _seconds_to_wait(watched.run, session.clock.now() + offset)
             if watched.run.scheduling_class == STREAMED and watched.run.state in _LONG_STATES:
                 last = await note_new(session, run, watched.last_interval, wait_s)
                 watched.last_interval, wait_s = last, 0
             watched.run = await session.client.run(run.id, wait_s=wait_s)
-            _show(session, watched)
+            _update_status(session, watched)
             if watched.run.state in OPEN:
                 await session.clock.sleep(_PAUSE_S)
         if watched.last_interval is not None:
@@ -150,8 +151,8 @@ async def _until_over(session: Session, run: Run) -> Run:
     return watched.run
 
 
-def _patience(run: Run, now: int) -> int:
-    """Return how many seconds to wait before asking again, so as not to miss the start."""
+def _seconds_to_wait(run: Run, now: int) -> int:
+    """Return how long the next question may wait (s): until the start of the run at the latest."""
     if run.state in _LONG_STATES:
         return _LONGEST_WAIT_S
     to_start = math.ceil((run.starts_at - now) / times.SECOND)
@@ -159,12 +160,14 @@ def _patience(run: Run, now: int) -> int:
 
 
 @asynccontextmanager
-async def _shown(session: Session, watched: _Watched) -> AsyncIterator[None]:
-    """Update the status line every half second on a terminal; elsewhere print only changes."""
-    _show(session, watched)
+async def _status_display(session: Session, watched: _Watched) -> AsyncIterator[None]:
+    """Show the status line meanwhile: twice a second on a terminal, elsewhere at each change."""
+    _update_status(session, watched)
     from asyncio import create_task  # slow to load, which lists do not need
 
-    ticking = create_task(_tick(session, watched)) if session.progress.terminal else None
+    ticking = (
+        create_task(_update_status_forever(session, watched)) if session.progress.terminal else None
+    )
     try:
         yield
     finally:
@@ -173,13 +176,13 @@ async def _shown(session: Session, watched: _Watched) -> AsyncIterator[None]:
         session.progress.clear()
 
 
-async def _tick(session: Session, watched: _Watched) -> None:
+async def _update_status_forever(session: Session, watched: _Watched) -> None:
     while True:
-        _show(session, watched)
+        _update_status(session, watched)
         await session.clock.sleep(_TICK_S)
 
 
-def _show(session: Session, watched: _Watched) -> None:
+def _update_status(session: Session, watched: _Watched) -> None:
     run = watched.run
-    text = f"{situation(run, session.clock.now() + watched.clock_offset)}  (run {short(run.id)})"
+    text = f"{status_line(run, session.clock.now() + watched.clock_offset)}  (run {short(run.id)})"
     session.progress.status(text, f"{run.state} {run.reason} {run.starts_at}")

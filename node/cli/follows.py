@@ -18,6 +18,9 @@ from node.trust.private_files import prepare_directory, read_private, replace_pr
 INTERVAL = times.HOUR
 _SOON = 5 * times.MINUTE
 _SERVING = ".serving"
+_NODE = "node"
+TOKEN = "token"  # noqa: S105 - the name of a file
+"""The file of the token of the service that follows, which has the role ``operate``."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,8 @@ class FollowedMesh:
     insecure: bool = False
     named: Mapping[str, str] = field(default_factory=dict)
     last: FollowOutcome | None = None
+    archives: tuple[str, ...] | None = None
+    """Digests of the archives that it had when it was followed; None if that was not kept."""
 
     @property
     def due_at(self) -> int:
@@ -72,24 +77,38 @@ class FollowStore:
         prepare_directory(self.folder)
 
     def owner(self) -> str | None:
-        """Return the key of the node whose state directory this is; None if it has none yet."""
+        """Return the key of the node whose state directory this is; None if no file tells it."""
+        if (kept := read_private(self.folder / _NODE)) is not None:
+            return kept.decode().strip()
         from node.trust.keys import NodeKey  # loads cryptography
 
         key = self.folder.with_name("node.pem")
-        return NodeKey.load_or_create(key).identity if key.exists() else None
+        if not key.exists() or not os.access(key, os.R_OK):  # the service may not read it
+            return None
+        return NodeKey.load_or_create(key).identity
 
-    def listed(self) -> list[FollowedMesh]:
-        """Return all, by name.
+    def keep_owner(self, identity: str) -> None:
+        """Keep whose state directory this is, for a process that may not read the node's key."""
+        if self.owner() is None or not (self.folder / _NODE).exists():
+            replace_private(self.folder / _NODE, identity.encode())
+
+    def token(self) -> str | None:
+        """Return the token of the service that follows; None if none was made."""
+        content = read_private(self.folder / TOKEN)
+        return None if content is None else content.decode().strip()
+
+    def meshes(self) -> list[FollowedMesh]:
+        """Return all followed meshes, by name.
 
         :raises HostError: one of the files cannot be read.
         """
         names = sorted(path.stem for path in self.folder.glob("*.json"))
-        return [self.one(name) for name in names]
+        return [self.mesh(name) for name in names]
 
-    def one(self, name: str) -> FollowedMesh:
-        """Return one of them.
+    def mesh(self, name: str) -> FollowedMesh:
+        """Return the mesh of this name.
 
-        :raises NotFound: there is none of this name.
+        :raises NotFound: no mesh of this name is followed.
         """
         content = read_private(self._file(name))
         if content is None:
@@ -100,31 +119,33 @@ class FollowStore:
             last = document.pop("last")
             if last is not None:
                 last = FollowOutcome(**{**last, "drift": tuple(last["drift"])})
-            return FollowedMesh(**document, last=last)
+            archives = document.pop("archives", None)
+            kept = None if archives is None else tuple(archives)
+            return FollowedMesh(**document, last=last, archives=kept)
         except (ValueError, TypeError, KeyError) as error:
             msg = f"{self._file(name)} is damaged ({error}); remove it, and follow the mesh again"
             raise HostError(msg) from None
 
-    def has(self, name: str) -> bool:
-        """Return whether there is one of this name."""
+    def has_mesh(self, name: str) -> bool:
+        """Return whether a mesh of this name is followed."""
         return self._file(name).exists()
 
-    def keep(self, mesh: FollowedMesh) -> None:
-        """Store one of them."""
+    def store(self, mesh: FollowedMesh) -> None:
+        """Write the file of a mesh, whether or not it existed."""
         replace_private(self._file(mesh.name), json.dumps(asdict(mesh), indent=2).encode())
 
-    def end(self, mesh: FollowedMesh, outcome: FollowOutcome) -> FollowedMesh:
-        """Store how a pass ended."""
+    def store_outcome(self, mesh: FollowedMesh, outcome: FollowOutcome) -> FollowedMesh:
+        """Store the outcome of a pass over a mesh; return the mesh with it."""
         kept = replace(mesh, last=outcome)
-        self.keep(kept)
+        self.store(kept)
         return kept
 
     def remove(self, name: str) -> None:
-        """Follow a mesh no more."""
-        for path in (self._file(name), self.applied(name)):
+        """Delete the files of a mesh, so that it is followed no more."""
+        for path in (self._file(name), self.applied_file(name)):
             path.unlink(missing_ok=True)
 
-    def applied(self, name: str) -> Path:
+    def applied_file(self, name: str) -> Path:
         """Return the file that has the mesh as it was applied last."""
         return self.folder / f"{name}.toml"
 

@@ -20,7 +20,15 @@ _ASKING_S = 5
 """Limit of asking for the reason, after the time of ``--timeout`` has passed."""
 
 _DIGITS = 8
-_WITHOUT_TIME = frozenset({PlanningOutcome.NO_TIME, PlanningOutcome.CONFLICT})
+_WITHOUT_TIME = frozenset(
+    {
+        PlanningOutcome.NO_TIME,
+        PlanningOutcome.CONFLICT,
+        PlanningOutcome.CLOCK,
+        PlanningOutcome.SUSPENDED,
+    }
+)
+"""Outcomes for which a preview has the same exit code."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +44,7 @@ class Followed:
 
     @property
     def digits(self) -> str:
-        """Return the first digits of its id, enough to type."""
+        """Return the first digits of its id, as many as commands print."""
         return str(self.id)[:_DIGITS]
 
 
@@ -48,7 +56,7 @@ class KnownReason:
     exit_code: int = TIMED_OUT
 
 
-async def known_by_now(client: UserClient, followed: Followed | None) -> KnownReason | None:
+async def find_known_reason(client: UserClient, followed: Followed | None) -> KnownReason | None:
     """Return the reason known by now; None if nothing is followed, or the node does not answer."""
     if followed is None:
         return None
@@ -63,7 +71,7 @@ async def known_by_now(client: UserClient, followed: Followed | None) -> KnownRe
 
 
 def _exit_code(explanation: Explanation) -> int:
-    """Return the exit code of the newest attempt to plan, if that placed nothing."""
+    """Return the exit code that says why no run came: refused, no time, node away, or too late."""
     if explanation.state == TaskState.REFUSED:
         return RefusedByParticipant.exit_code
     newest = explanation.decisions[0] if explanation.decisions else None

@@ -28,7 +28,7 @@ class CommandGroup(click.Group):
         return sorted({*super().list_commands(ctx), *self._late})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a command, imported if it was not."""
+        """Return a command, imported now if its module was not; None if there is none."""
         if place := self._late.pop(cmd_name, None):
             module, _, name = place.partition(":")
             self.add_command(getattr(importlib.import_module(module), name), cmd_name)

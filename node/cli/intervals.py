@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from node.cli.listing import collect, expected_members
-from node.cli.output import Column, RecordLayout, printable
-from node.cli.times import local
+from node.cli.output import Column, RecordLayout, printable_text
+from node.cli.times import local_time_text
 from node.model.errors import NotFound
 from node.model.times import format_instant
 
@@ -28,8 +28,8 @@ INTERVAL = RecordLayout(
     model="node.model.wire.runs:RunInterval",
     columns=(
         Column("interval", lambda interval: str(interval["number"]), whole=True),
-        Column("start", lambda interval: local(interval["starts_at"]), whole=True),
-        Column("result or reason", lambda it: in_words(it["summary"], it["reason"])),
+        Column("start", lambda interval: local_time_text(interval["starts_at"]), whole=True),
+        Column("result or reason", lambda it: interval_text(it["summary"], it["reason"])),
     ),
     fields=("number", "starts_at", "ends_at", "summary", "reason"),
     empty="No interval has been measured so far.",
@@ -37,12 +37,14 @@ INTERVAL = RecordLayout(
 )
 
 
-def in_words(summary: str | None, reason: str | None) -> str:
-    """Describe the outcome of an interval: its result, what is missing from it, or both."""
-    return "; ".join(printable(words) for words in (summary, reason) if words)
+def interval_text(summary: str | None, reason: str | None) -> str:
+    """Return the result of an interval, what is missing from it, or both, in one line."""
+    return "; ".join(printable_text(words) for words in (summary, reason) if words)
 
 
-async def latest(reader: Reader, run: str, last: int | None, since: int | None) -> list[Members]:
+async def latest_intervals(
+    reader: Reader, run: str, last: int | None, since: int | None
+) -> list[Members]:
     """Return the last intervals of a run, earliest first: ``last`` of them, or all ``since``."""
     most = last if last is not None else LAST if since is None else 100_000
     start = None if since is None else format_instant(since)
@@ -55,7 +57,7 @@ async def latest(reader: Reader, run: str, last: int | None, since: int | None) 
     return items[::-1]
 
 
-async def the_one(reader: Reader, run: str, number: int) -> Members:
+async def find_interval(reader: Reader, run: str, number: int) -> Members:
     """Return one interval of a run.
 
     :raises NotFound: it has not been measured, or the run has no interval of this number.
@@ -68,10 +70,10 @@ async def the_one(reader: Reader, run: str, number: int) -> Members:
     return page.items[0]
 
 
-def table(session: ReadingSession, intervals: list[Members]) -> None:
-    """Print intervals."""
+def print_intervals(session: ReadingSession, intervals: list[Members]) -> None:
+    """Print intervals as a table, or as JSON."""
     with expected_members():
-        session.output.many(intervals, INTERVAL)
+        session.output.print_list(intervals, INTERVAL)
 
 
 async def note_new(session: Session, run: Run, last: int | None, wait_s: int) -> int | None:
@@ -79,7 +81,7 @@ async def note_new(session: Session, run: Run, last: int | None, wait_s: int) ->
     page = await session.client.intervals(run.id, after=last, wait_s=wait_s)
     for interval in page.items:
         mark = "·" if interval.reason is None else "✗"
-        words = in_words(interval.summary, interval.reason)
-        session.progress.note(f"{mark} {local(interval.starts_at)}  {words}")
+        words = interval_text(interval.summary, interval.reason)
+        session.progress.note(f"{mark} {local_time_text(interval.starts_at)}  {words}")
         last = interval.number
     return last

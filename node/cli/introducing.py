@@ -15,9 +15,9 @@ from node.cli.bundles import file_bytes, write_new
 from node.cli.failures import print_error_lines
 from node.cli.invocation import with_scheme
 from node.cli.jsontext import json_object
-from node.cli.output import Column, Record, RecordLayout, plural, printable, records_of
+from node.cli.output import Column, Record, RecordLayout, plural, printable_text, records_of
 from node.cli.session import Session, asks_node
-from node.cli.times import local
+from node.cli.times import local_time_text
 from node.model.errors import NotAllowed
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _REFUSED = 1
 """Exit code: a node of the directory was not added."""
 
 
-def _detail(node: Record) -> str:
+def _detail_text(node: Record) -> str:
     if node["reason"]:
         return str(node["reason"])
     return "does not know this node yet" if node["knows_this"] is False else ""
@@ -42,7 +42,7 @@ INTRODUCED = RecordLayout(
         Column("node", lambda node: node["name"], whole=True),
         Column("state", lambda node: node["state"], whole=True),
         Column("url", lambda node: node["url"] or _PULL),
-        Column("detail", _detail),
+        Column("detail", _detail_text),
     ),
     fields=("name", "url", "identity", "state", "reason", "knows_this"),
     empty="The directory has no nodes.",
@@ -90,19 +90,19 @@ async def introduce(
     if write:
         if identity is not None or dry_run:
             raise click.UsageError("--identity and --dry-run are for reading FILE, not for --write")
-        await _write(session, file, _triples(entries))
+        await _write(session, file, _typed_entries(entries))
         return 0
     if entries:
         raise click.UsageError(f"nodes are written with --write only; without it, give {file}")
     directory = json_object(file_bytes(file).decode(errors="replace"), file)
     preview = await session.client.introduce(directory, dry_run=True)
     _check_signer(preview, identity, asks=not yes)
-    if dry_run or not _to_add(preview):
-        return _shown(session, preview, dry_run=dry_run)
-    if not yes and not _agreed(preview, identity):
+    if dry_run or not _has_new_nodes(preview):
+        return _print_report(session, preview, dry_run=dry_run)
+    if not yes and not _is_confirmed(preview, identity):
         session.progress.note("nothing was added")
         return 0
-    return _shown(session, await session.client.introduce(directory), dry_run=False)
+    return _print_report(session, await session.client.introduce(directory), dry_run=False)
 
 
 async def _write(session: Session, file: str, entries: Sequence[Mapping[str, Any]] | None) -> None:
@@ -114,11 +114,13 @@ async def _write(session: Session, file: str, entries: Sequence[Mapping[str, Any
         return
     write_new(Path(file), text)
     names = [node["name"] for node in directory["nodes"]]
-    session.output.one({"file": file, "nodes": names, **directory["made"]}, _WRITTEN, _written_view)
+    session.output.print_one(
+        {"file": file, "nodes": names, **directory["made"]}, _WRITTEN, _written_view
+    )
 
 
 def _written_view(written: Record) -> str:
-    file = printable(written["file"])
+    file = printable_text(written["file"])
     return (
         f"✓ {file}: {plural(len(written['nodes']), 'node')}: {', '.join(written['nodes'])}\n"
         f"  signed by {written['name']}, {written['node']}\n"
@@ -126,7 +128,7 @@ def _written_view(written: Record) -> str:
     )
 
 
-def _triples(words: Sequence[str]) -> list[dict[str, Any]] | None:
+def _typed_entries(words: Sequence[str]) -> list[dict[str, Any]] | None:
     """Return the entries that were typed; None if none was.
 
     :raises click.UsageError: they are no triples.
@@ -135,11 +137,12 @@ def _triples(words: Sequence[str]) -> list[dict[str, Any]] | None:
         raise click.UsageError(f"write NAME URL IDENTITY for each node, not {' '.join(words)}")
     each = zip(words[::_TRIPLE], words[1::_TRIPLE], words[2::_TRIPLE], strict=True)
     return [
-        {"name": name, "url": _url(url), "identity": identity} for name, url, identity in each
+        {"name": name, "url": _url_of_node(url), "identity": identity}
+        for name, url, identity in each
     ] or None
 
 
-def _url(written: str) -> str | None:
+def _url_of_node(written: str) -> str | None:
     if written == _PULL:
         return None
     return (written if "://" in written else with_scheme(written)).rstrip("/")
@@ -157,18 +160,18 @@ def _check_signer(report: IntroductionReport, expected: str | None, *, asks: boo
     if expected is not None or report.signer != "unknown" or (asks and _has_terminal()):
         return
     msg = (
-        f"the directory is signed by {printable(made.name)} with {made.node}, a key that is not "
-        "known here, and nobody is asked. Compare it with what the owner of that node sees "
+        f"the directory is signed by {printable_text(made.name)} with {made.node}, a key that is "
+        "not known here, and nobody is asked. Compare it with what the owner of that node sees "
         "('parley node show'), and give it: --identity ed25519:KEY"
     )
     raise click.UsageError(msg)
 
 
-def _agreed(report: IntroductionReport, expected: str | None) -> bool:
+def _is_confirmed(report: IntroductionReport, expected: str | None) -> bool:
     """Return whether a person agrees; True if nobody can be asked."""
     if not _has_terminal():
         return True
-    lines = [_signed_by(report)]
+    lines = [_signer_text(report)]
     if expected is None and report.signer == "unknown":
         lines.append("  This key is not known here. Compare all of it with what that owner sees.")
     width = max(len(node.name) for node in report.nodes)
@@ -181,10 +184,9 @@ def _agreed(report: IntroductionReport, expected: str | None) -> bool:
     return click.confirm("Add them, and let them ask this node to measure?", err=True)
 
 
-def _shown(session: Session, report: IntroductionReport, *, dry_run: bool) -> int:
-    """Print what came of a directory, and return the exit code."""
-    session.output.many(records_of(report.nodes), INTRODUCED)
-    session.progress.note(_signed_by(report))
+def _print_report(session: Session, report: IntroductionReport, *, dry_run: bool) -> int:
+    session.output.print_list(records_of(report.nodes), INTRODUCED)
+    session.progress.note(_signer_text(report))
     counts = Counter(node.state.value for node in report.nodes)
     done = "would be " if dry_run else ""
     parts = [f"{counts[state]} {done}{state}" for state in ("added", "changed") if counts[state]]
@@ -193,17 +195,19 @@ def _shown(session: Session, report: IntroductionReport, *, dry_run: bool) -> in
     return _REFUSED if counts["refused"] else 0
 
 
-def _signed_by(report: IntroductionReport) -> str:
+def _signer_text(report: IntroductionReport) -> str:
     made = report.made
     known = {
         "self": "this node itself",
         "known": f"known here as {report.signer_name}",
         "unknown": "not known here",
     }[report.signer]
-    return printable(f"Signed by {made.name}, {made.node} ({known}), {local(made.at)}")
+    return printable_text(
+        f"Signed by {made.name}, {made.node} ({known}), {local_time_text(made.at)}"
+    )
 
 
-def _to_add(report: IntroductionReport) -> bool:
+def _has_new_nodes(report: IntroductionReport) -> bool:
     return any(node.state.value in _TO_ADD for node in report.nodes)
 
 

@@ -26,11 +26,13 @@ import click
 from node.cli.output import OutputWriter
 from node.cli.profiles import Profile, read_profiles
 from node.cli.times import SECONDS
+from node.model.errors import HostError
 from node.model.loopback import is_loopback
 
 FORMATS = ("table", "wide", "json", "jsonl", "yaml", "csv", "ids")
 _MAKE = "parley token add --role run --label NAME"
 DEFAULT_SERVER = "http://127.0.0.1:8642"
+_TOKEN_FILE_MAX = 4096
 
 AnyCommand = TypeVar("AnyCommand", bound=Callable[..., Any])
 
@@ -55,20 +57,20 @@ class Invocation:
     """The name of the command, if it is one that asks a node."""
 
     @property
-    def machine(self) -> bool:
+    def wants_json(self) -> bool:
         """Return whether JSON output was requested explicitly, so that errors are JSON as well."""
         return self.output in {"json", "jsonl"}
 
     @property
-    def picked(self) -> tuple[str, ...]:
+    def selected_fields(self) -> tuple[str, ...]:
         """Return the fields of ``--fields``."""
         names = (name.strip() for name in (self.fields or "").split(","))
         return tuple(name for name in names if name)
 
     def writer(self) -> OutputWriter:
-        """Return what prints the output: in the format of the option, or of the profile."""
+        """Return the writer of the output format, which the option or else the profile names."""
         preferred = self._used.output if self._used and not self.jq else None
-        return OutputWriter(self.output or preferred, self.picked, program=self.jq)
+        return OutputWriter(self.output or preferred, self.selected_fields, program=self.jq)
 
     @cached_property
     def _profiles(self) -> tuple[Profile | None, Profile | None]:
@@ -80,9 +82,9 @@ class Invocation:
             return None, None
         known = read_profiles()
         if self.profile:
-            return known.named(self.profile), None
+            return known.profile(self.profile), None
         name = os.environ.get("PARLEY_PROFILE", "").strip() or known.default
-        return None, known.named(name) if name else None
+        return None, known.profile(name) if name else None
 
     @property
     def _used(self) -> Profile | None:
@@ -104,7 +106,7 @@ class Invocation:
         return Invocation(without_profiles=self.without_profiles)
 
     @property
-    def borrowed(self) -> bool:
+    def is_token_borrowed(self) -> bool:
         """Return whether the token of the environment would go to a node it was not set for."""
         if self._token_source() != "PARLEY_TOKEN" or not (self.server or self.profile):
             return False
@@ -135,7 +137,6 @@ class Invocation:
         return self._tokens().get(self._token_source(), None)
 
     def _token_source(self) -> str:
-        """Return where the token comes from."""
         return next(iter(self._tokens()), "")
 
     def _tokens(self) -> dict[str, str]:
@@ -145,6 +146,7 @@ class Invocation:
             "--token": self.token,
             "--profile": chosen.access_token() if chosen else None,
             "PARLEY_TOKEN": os.environ.get("PARLEY_TOKEN"),
+            "PARLEY_TOKEN_FILE": _read_token(os.environ.get("PARLEY_TOKEN_FILE")),
             "the profile": preset.access_token() if preset else None,
         }
         if is_loopback(urlsplit(self.server_url()).hostname or ""):
@@ -216,7 +218,7 @@ def with_scheme(address: str) -> str:
 
 
 def _base(url: str) -> str | None:
-    """Return the URL without a trailing slash if it has only scheme, host and port."""
+    """Return a URL without its trailing slash; None unless it has only scheme, host and port."""
     parts = urlsplit(url)
     complete = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
     more = parts.path not in {"", "/"} or parts.query or parts.fragment or "@" in parts.netloc
@@ -232,19 +234,34 @@ def _token_folders() -> list[Path]:
 
 
 def _stored_place() -> Path | None:
-    """Return the first file with a token that this user can read."""
+    """Return the first token file of a node of this host that this user can read, or None."""
     for folder in _token_folders():
-        try:
-            (folder / "token").read_text(encoding="ascii")
-        except (OSError, UnicodeDecodeError):
-            continue
-        return folder / "token"
+        if _token_in(folder / "token") is not None:
+            return folder / "token"
     return None
+
+
+def _read_token(file: str | None) -> str | None:
+    try:
+        return Path(file).read_text(encoding="ascii") if file else None
+    except (OSError, UnicodeDecodeError):
+        return None
 
 
 def _stored_token() -> str | None:
     place = _stored_place()
-    return None if place is None else place.read_text(encoding="ascii").strip() or None
+    return None if place is None else _token_in(place) or None
+
+
+def _token_in(place: Path) -> str | None:
+    """Return the token in a file; None if there is none that this user may read."""
+    from node.trust.private_files import open_own
+
+    try:
+        with open_own(place, os.O_RDONLY, "rb") as file:
+            return file.read(_TOKEN_FILE_MAX).decode("ascii").strip()
+    except (OSError, UnicodeDecodeError, HostError):
+        return None
 
 
 def _remember(context: click.Context, parameter: click.Parameter, value: object) -> None:
@@ -257,7 +274,7 @@ def _shared(*names: str, **settings: Any) -> Callable[[AnyCommand], AnyCommand]:
 
 
 def global_options(command: AnyCommand) -> AnyCommand:
-    """Add the global options to a command."""
+    """Add the options of this module to a command; it takes them after its verb, too."""
     for option in (
         _shared("-q", "--quiet", is_flag=True, help="Print no progress on standard error."),
         _shared("--timeout", type=SECONDS, help="Give up waiting after this long (exit code 7)."),

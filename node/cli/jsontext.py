@@ -25,7 +25,7 @@ def json_object(text: str | None, option: str) -> dict[str, Any]:
 
 
 def object_in(text: str, option: str) -> dict[str, Any]:
-    """Parse the object that a file has, in JSON or YAML."""
+    """Parse the text of a file as an object, in JSON or YAML; ``option`` names it in an error."""
     try:
         return _object(value_in(text), option)
     except ValueError as error:
@@ -33,7 +33,7 @@ def object_in(text: str, option: str) -> dict[str, Any]:
 
 
 def value_in(text: str) -> Any:
-    """Return what a file has, in JSON or YAML; YAML without a type that JSON has not.
+    """Parse a text as JSON or else as YAML; of YAML only the types that JSON has.
 
     :raises ValueError: it is neither.
     """

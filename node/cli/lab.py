@@ -14,9 +14,9 @@ from node.cli.demo import demo
 from node.cli.failures import print_error_lines, report
 from node.cli.groups import CommandGroup
 from node.cli.invocation import Invocation
-from node.cli.output import aligned
+from node.cli.output import aligned_text
 from node.cli.progress import Progress
-from node.cli.serving import LabHandle, lab_of, protection, usage_lines, with_lab
+from node.cli.serving import LabHandle, new_lab, run_with_lab, tls_variables, usage_lines
 from node.model.errors import NotAllowed, ParleyError
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class WanOptions:
     rate_mbit: float | None
 
     def sentence(self) -> str:
-        """Describe the network."""
+        """Return the emulated delay, loss and rate in one sentence."""
         rate = f", {self.rate_mbit:g} Mb/s" if self.rate_mbit else ""
         loss = f"{_WHOLE * self.loss:g} % loss"
         return f"between the nodes: {self.delay_ms:g} ms and {loss} in each direction{rate}"
@@ -109,8 +109,8 @@ def up(
         wan = wan_of(namespaces=namespaces, **network)
         if wan is not None:
             progress.note(wan.sentence())
-        lab = lab_of(nodes, progress, None if wan is None else _settings(wan), tls=tls)
-        context.exit(asyncio.run(with_lab(lab, progress, lambda: _serve(lab, as_json=as_json))))
+        lab = new_lab(nodes, progress, None if wan is None else _settings(wan), tls=tls)
+        context.exit(asyncio.run(run_with_lab(lab, progress, lambda: _serve(lab, as_json=as_json))))
     except ParleyError as error:
         progress.clear()
         context.exit(report(error, context.ensure_object(Invocation)))
@@ -163,12 +163,12 @@ def ready_text(lab: LabHandle) -> str:
     last = lab.nodes[-1]
     return "\n".join(
         [
-            aligned(rows),
+            aligned_text(rows),
             "",
             *usage_lines(first),
             f"  parley latency {last.name}",
             "Attributes are set on the node itself, with its own token:",
-            f"  PARLEY_SERVER={last.url}{protection(last)} \\",
+            f"  PARLEY_SERVER={last.url}{tls_variables(last)} \\",
             f"    PARLEY_TOKEN=$(cat {last.state}/token) \\",
             "    parley node set site=two",
         ]

@@ -49,7 +49,7 @@ class Frame:
         return min(self.width - 1, max(0, int(share * self.width)))
 
 
-def lanes(bars: Sequence[Bar], frame: Frame, now: int) -> list[str]:
+def timeline_lines(bars: Sequence[Bar], frame: Frame, now: int) -> list[str]:
     """Return the lines of the picture: a scale, then the lanes of each class that has runs."""
     classes = list(dict.fromkeys(bar.scheduling_class for bar in bars))
     margin = max(map(len, classes), default=0) + 2

@@ -9,13 +9,13 @@ from urllib.parse import quote
 
 import click
 
-from node.cli.failures import report, unreadable
+from node.cli.failures import report, unreadable_message
 from node.cli.groups import CommandGroup
 from node.cli.invocation import Invocation, global_options
 from node.cli.listing import print_one
 from node.cli.output import Column, RecordLayout
 from node.cli.session import ReadingSession, Session, asks_node, reads_node
-from node.cli.times import local
+from node.cli.times import local_time_text
 from node.mesh.findings import line_of
 from node.model.errors import InvalidDocument
 
@@ -74,13 +74,13 @@ def check(context: click.Context, file: str) -> None:
     from node.plugins import registry  # loads all plugins
 
     invocation = context.ensure_object(Invocation)
-    text = _text(Path(file))
+    text = _file_text(Path(file))
     try:
         limits = known_limits(text, registry.spec_fields(registry.tests()))
     except InvalidDocument as error:
         context.exit(_report(error, file, text, invocation))
     rows = [_row(rule) for rule in limits.rules] + [_cap_row(cap) for cap in limits.caps]
-    invocation.writer().many(rows, RULE)
+    invocation.writer().print_list(rows, RULE)
 
 
 @limits_group.command("show")
@@ -119,16 +119,16 @@ async def try_task(session: Session, file: str, lead: str) -> int:
     NODE is a name or a key. Says which rule allows the task, or which refuses it, at which field,
     and what would be allowed; and what is left of the quotas. Nothing is stored.
     """  # noqa: D301 - click's mark for lines to keep
-    from node.cli.documents import from_file  # slow to load
+    from node.cli.documents import document_from_file  # slow to load
 
-    trial = await session.client.try_limits(lead, from_file(file))
-    session.output.one(trial, TRIAL, _trial_view)
+    trial = await session.client.try_limits(lead, document_from_file(file))
+    session.output.print_one(trial, TRIAL, _trial_view)
     return 0 if trial.allowed else _REFUSED
 
 
 def _view(shown: Mapping[str, Any]) -> str:
     place = shown["file"] or "no file: the default"
-    lines = [f"# {place}, read at {local(shown['loaded_at'])}"]
+    lines = [f"# {place}, read at {local_time_text(shown['loaded_at'])}"]
     if shown["fault"]:
         lines.append(f"# ✗ not taken at {shown['fault_at']}: {shown['fault']}")
     if shown["refused_tasks"]:
@@ -163,24 +163,24 @@ def _left_line(left: Mapping[str, Any]) -> str:
     return f"  {left['name']}: {left['quota']}: {used}"
 
 
-def _text(path: Path) -> str:
+def _file_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        msg = unreadable(path, error)
+        msg = unreadable_message(path, error)
         raise click.BadParameter(msg, param_hint="FILE") from error
 
 
 def _report(error: InvalidDocument, file: str, text: str, invocation: Invocation) -> int:
     """Print each fault with its line; as a problem document if that was asked for."""
-    if invocation.machine:
+    if invocation.wants_json:
         return report(error, invocation)
     for fault in error.faults:
-        click.echo(f"✗ {_place(file, text, fault)}: {fault.detail}", err=True)
+        click.echo(f"✗ {_fault_place(file, text, fault)}: {fault.detail}", err=True)
     return error.exit_code
 
 
-def _place(file: str, text: str, fault: FieldFault) -> str:
+def _fault_place(file: str, text: str, fault: FieldFault) -> str:
     line = line_of(text, fault.pointer) if fault.pointer else None
     at = f"{file}:{line}" if line else file
     return f"{at}: {fault.pointer}" if fault.pointer else at
@@ -198,7 +198,19 @@ def _row(rule: Rule) -> dict[str, Any]:
 def _cap_row(cap: Cap) -> dict[str, Any]:
     return {
         "rule": cap.name,
-        "who": "all nodes together",
-        "what": "targets" if cap.networks is None else ", ".join(map(str, cap.networks)),
+        "who": _cap_text(cap),
+        "what": _capped_quantity(cap),
         "most": cap.in_words(),
     }
+
+
+def _cap_text(cap: Cap) -> str:
+    if not cap.who:
+        return "all nodes together"
+    return f"{'each of' if cap.each else 'together'} {', '.join(cap.who)}"
+
+
+def _capped_quantity(cap: Cap) -> str:
+    if cap.who:
+        return "all runs" if cap.classes is None else ", ".join(sorted(cap.classes))
+    return "targets" if cap.networks is None else ", ".join(map(str, cap.networks))

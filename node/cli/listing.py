@@ -125,7 +125,7 @@ async def change_all(
     All are found first, so that a mistyped id changes nothing.
     """
     items = [await find(session, each) for each in written]
-    session.output.many(records_of([await change(item.id) for item in items]), layout)
+    session.output.print_list(records_of([await change(item.id) for item in items]), layout)
 
 
 async def print_documents(
@@ -148,7 +148,7 @@ async def print_documents(
 
     records, more = await collect(fetch, limit)
     with expected_members():
-        session.output.many(records, layout)
+        session.output.print_list(records, layout)
     for record in records if warnings else ():
         for warning in record["warnings"] or ():
             session.progress.note(f"! {record['name']}: {warning}")
@@ -171,7 +171,7 @@ def print_record(
 ) -> None:
     """Print an object that the node has answered; ``view`` formats it for a person."""
     with expected_members():
-        session.output.one(record, layout, view)
+        session.output.print_one(record, layout, view)
 
 
 async def print_whole(
@@ -183,7 +183,7 @@ async def print_whole(
     """Print the objects of a list that the node answers in one piece."""
     records = (await session.reader.listed(path, query or {})).items
     with expected_members():
-        session.output.many(records, layout)
+        session.output.print_list(records, layout)
 
 
 @contextmanager

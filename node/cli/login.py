@@ -14,7 +14,7 @@ import click
 from node.cli.failures import print_error_lines, report
 from node.cli.groups import CommandGroup
 from node.cli.invocation import Invocation, global_options, url_of
-from node.cli.output import Column, Record, RecordLayout, printable
+from node.cli.output import Column, Record, RecordLayout, printable_text
 from node.cli.profiles import (
     Profile,
     Profiles,
@@ -23,8 +23,8 @@ from node.cli.profiles import (
     read_profiles,
     write_profiles,
 )
-from node.cli.servers import pinned
-from node.cli.session import Session, ask
+from node.cli.servers import pinned_identity
+from node.cli.session import Session, run_command
 from node.model.errors import ParleyError
 from node.model.loopback import is_loopback
 
@@ -74,7 +74,7 @@ def login(context: click.Context, url: str | None) -> None:
         cards.append(await session.client.own_card())
         await session.client.listed("/tasks", {"limit": 1})
 
-    if code := ask(context, check):
+    if code := run_command(context, check):
         context.exit(code)
     before = known.by_name.get(name, Profile(server))
     profile = replace(
@@ -82,13 +82,13 @@ def login(context: click.Context, url: str | None) -> None:
         server=server,
         token=token,
         token_file=None,
-        identity=invocation.server_identity or pinned(server),
+        identity=invocation.server_identity or pinned_identity(server),
         output=invocation.output or before.output,
         plain_http=invocation.allows_plain_http,
     )
     _write(context, Profiles(name, {**known.by_name, name: profile}))
     print_error_lines(
-        f"{printable(cards[0].name)} at {server} has accepted the token; "
+        f"{printable_text(cards[0].name)} at {server} has accepted the token; "
         f"profile {name} is used from now on ({config_path()})"
     )
 
@@ -126,7 +126,6 @@ def profile_group() -> None:
 
 
 def _without_node(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the global options to a command that asks no node."""
     return global_options(click.pass_context(command))
 
 
@@ -142,7 +141,7 @@ def list_profiles(context: click.Context) -> None:
     known = read_profiles()
     invocation = context.ensure_object(Invocation)
     invocation.without_profiles = True
-    invocation.writer().many(
+    invocation.writer().print_list(
         [_record(known, name, each) for name, each in known.by_name.items()], PROFILE
     )
 
@@ -163,7 +162,7 @@ def use(context: click.Context, name: str) -> None:
       parley profile use lab
     """  # noqa: D301 - click's mark for lines to keep
     known = read_profiles()
-    known.named(name)
+    known.profile(name)
     _write(context, replace(known, default=name))
 
 
@@ -177,6 +176,6 @@ def remove(context: click.Context, name: str) -> None:
       parley profile remove lab
     """  # noqa: D301 - click's mark for lines to keep
     known = read_profiles()
-    known.named(name)
+    known.profile(name)
     others = {other: each for other, each in known.by_name.items() if other != name}
     _write(context, Profiles(None if known.default == name else known.default, others))

@@ -8,8 +8,8 @@ import structlog
 from aiohttp.http_exceptions import HttpProcessingError
 from structlog.typing import EventDict
 
-from node.clock import Clock
 from node.model import times
+from node.runtime.clock import Clock
 
 log = structlog.get_logger()
 
@@ -26,7 +26,7 @@ class LogRouter(logging.Handler):
         self._logged: dict[tuple[str, str], tuple[float, int]] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Log the record, or count it."""
+        """Log the record; count it instead if the same message was logged within a minute."""
         key = record.name, str(record.msg)
         logged_at, repeats = self._logged.get(key, (None, 0))
         if logged_at is not None and record.created - logged_at < _REPEAT_S:
@@ -75,6 +75,6 @@ class RepetitionFilter:
         return {**event, "more": repeats} if repeats else event
 
 
-def route() -> None:
-    """Send everything that libraries log through :class:`LogRouter` from now on."""
+def route_library_logs() -> None:
+    """Send all records of the module ``logging`` through :class:`LogRouter` from now on."""
     logging.basicConfig(handlers=[LogRouter()], level=logging.WARNING, force=True)

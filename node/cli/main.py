@@ -115,7 +115,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "node": (
         "node.cli.nodes:node_group",
-        "List, add, introduce, remove, compare, pardon nodes; drain this one, set its attributes.",
+        "List, add, introduce, remove, compare, pardon nodes; drain, rekey, describe this one.",
     ),
     "status": (
         "node.cli.status:status",
@@ -157,13 +157,17 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "node.cli.webhooks:webhook_group",
         "Add, list, test and remove addresses that are told when something is wrong.",
     ),
+    "secret": (
+        "node.cli.secrets:secret_group",
+        "Add, list and remove secrets that specs of tests name, such as tokens in headers.",
+    ),
     "audit": (
         "node.cli.audit:audit",
         "Show who did what on the node, and who was refused.",
     ),
     "admin": (
         "node.cli.admin:admin_group",
-        "Migrate, back up, restore and move what a node has.",
+        "Migrate, back up, restore, repair and move what a node has.",
     ),
     "test": ("node.cli.nodes:test_group", "List and show what can be measured."),
     "tool": ("node.cli.nodes:tool_group", "List the programs that measure."),
@@ -191,7 +195,7 @@ GROUPS = {
     "Look": "run schedule explain status doctor top pair capacity events open",
     "Plan": "task plan mesh campaign pool reservation simulate",
     "Fleet": "node limits test tool archive webhook",
-    "Operate": "up login profile token audit admin completion",
+    "Operate": "up login profile token secret audit admin completion",
     "Develop": "lab plugin",
 }
 """The sections of the help page, each with its commands."""
@@ -244,8 +248,8 @@ FOREIGN = {
 """Words of other programs and papers, and the command that does it here."""
 
 
-def imported(name: str) -> ModuleType:
-    """Import a module, and return it.
+def import_permanently(name: str) -> ModuleType:
+    """Import a module while the garbage collector is off.
 
     What is imported lives as long as the process. Collections that look through it find nothing,
     and take a fifth of the time in which a node starts.
@@ -259,7 +263,7 @@ def imported(name: str) -> ModuleType:
             gc.enable()
 
 
-def did_you_mean(word: str) -> str:
+def suggestion(word: str) -> str:
     """Return a question that names the commands probably meant by a word; empty if none is near."""
     if (meant := FOREIGN.get(word.lower())) is not None:
         return f" Did you mean {meant!r}?"
@@ -307,7 +311,7 @@ _MACHINE = "parley.machine"
 
 
 @contextlib.contextmanager
-def _problems(*, machine: bool) -> Iterator[None]:
+def _problem_reporting(*, machine: bool) -> Iterator[None]:
     """Report a wrong command line as a problem document, for a program that reads JSON."""
     try:
         yield
@@ -331,14 +335,14 @@ class LazyGroup(click.Group):
     ) -> click.Context:
         """Parse the options before the command."""
         machine = wants_json(args)
-        with _problems(machine=machine):
+        with _problem_reporting(machine=machine):
             context = super().make_context(info_name, args, parent, **extra)
         context.meta[_MACHINE] = machine
         return context
 
     def invoke(self, ctx: click.Context) -> Any:
         """Parse the rest, and run the command."""
-        with _problems(machine=ctx.meta[_MACHINE]):
+        with _problem_reporting(machine=ctx.meta[_MACHINE]):
             return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
@@ -351,7 +355,7 @@ class LazyGroup(click.Group):
         if place is None:
             return None
         module, _, name = place[0].partition(":")
-        command: click.Command = getattr(imported(module), name)
+        command: click.Command = getattr(import_permanently(module), name)
         return complete_names(ctx, with_examples(cmd_name, command))
 
     def resolve_command(
@@ -364,7 +368,7 @@ class LazyGroup(click.Group):
         word = args[0] if args else ""
         if word in COMMANDS or word.startswith("-"):
             return super().resolve_command(ctx, args)
-        raise click.UsageError(f"No such command {word!r}.{did_you_mean(word)}", ctx)
+        raise click.UsageError(f"No such command {word!r}.{suggestion(word)}", ctx)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """Write the list of the help page without importing any command."""

@@ -10,15 +10,15 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from node.cli.output import Record, printable
-from node.cli.retrying import PAUSES_S, RETRYABLE_ERRORS, announce_retry, come_again
+from node.cli.output import Record, printable_text
+from node.cli.retrying import PAUSES_S, RETRYABLE_ERRORS, announce_retry, retry_when_limited
 from node.cli.times import duration_in_words
 from node.model import times
 from node.model.errors import NotAllowed, NotAuthenticated, ParleyError
 
 if TYPE_CHECKING:
     from node.cli.progress import Progress
-    from node.clock import Clock
+    from node.runtime.clock import Clock
 
 T = TypeVar("T")
 
@@ -74,18 +74,20 @@ class MeshWorker:
                     await self._retry(act, item)
                     self.done[verb] += 1
                 except ParleyError as error:
-                    self._failed(verb, name(item), error)
+                    self._count_failure(verb, name(item), error)
                 meter.tick()
 
         await asyncio.gather(*(worker() for _ in range(at_once or self.at_once)))
         self.progress.clear()
 
     async def _retry(self, act: Callable[[T], Awaitable[Any]], item: T) -> None:
-        """Apply ``act``, several times if necessary."""
+        """Apply ``act`` to an item, again after growing pauses while the node does not answer."""
         answers, pauses = self._answers, iter(PAUSES_S)
         while True:
             try:
-                return await self._counted(come_again(self.clock, self._rng, partial(act, item)))
+                return await self._count_answer(
+                    retry_when_limited(self.clock, self._rng, partial(act, item))
+                )
             except RETRYABLE_ERRORS as error:
                 pause_s = next(pauses, None)
                 if pause_s is None:
@@ -95,8 +97,8 @@ class MeshWorker:
                 if pause_s is None or self.stopped:
                     raise
 
-    async def _counted(self, request: Awaitable[Any]) -> None:
-        """Await a request, and count its answer even if it is a refusal."""
+    async def _count_answer(self, request: Awaitable[Any]) -> None:
+        """Await a request, and count it as answered even if the answer is a refusal."""
         try:
             await request
         except RETRYABLE_ERRORS:
@@ -106,7 +108,7 @@ class MeshWorker:
             raise
         self._answers += 1
 
-    def _failed(self, verb: str, name: str, error: ParleyError) -> None:
+    def _count_failure(self, verb: str, name: str, error: ParleyError) -> None:
         cause = (verb, error.code, error.detail)
         self.failed[cause] += 1
         self.examples.setdefault(cause, name)
@@ -134,7 +136,7 @@ def unfinished_lines(done: Record, in_words: Callable[[Record], str], again: str
     """
     for failure in done["failed"]:
         count = f"{failure['count']} {in_words(failure)}, {failure['example']} for example"
-        yield printable(f"✗ {count}: {failure['detail']}")
+        yield printable_text(f"✗ {count}: {failure['detail']}")
     if done["left"]:
         yield f"✗ {done['left']} were not attempted"
     if done["failed"]:
@@ -150,7 +152,7 @@ class _Meter:
         self._count = 0
 
     def tick(self) -> None:
-        """Count one more item."""
+        """Count one more item, and report rate and time left now and then."""
         self._count += 1
         now = self._clock.now()
         if now - self._reported_at >= _REPORT_INTERVAL:

@@ -14,7 +14,14 @@ from node.cli.listing import collect_all
 from node.cli.meshapply import MeshWorker, unfinished_lines
 from node.cli.meshes import MESH
 from node.cli.meshfile import CONCURRENCY, MeshAnalysis, analyse_mesh, forecast_mesh
-from node.cli.meshplan import PLAN, difference, plan_view, record_of, sentence
+from node.cli.meshplan import (
+    PLAN,
+    change_summary,
+    difference,
+    keys_to_preview,
+    plan_view,
+    record_of,
+)
 from node.cli.meshstatus import (
     PAIR,
     PAIRS_MAX,
@@ -23,7 +30,7 @@ from node.cli.meshstatus import (
     status_view,
 )
 from node.cli.output import Record, RecordLayout, records_of
-from node.cli.posting import LIST, posting
+from node.cli.posting import LIST, task_poster
 from node.cli.retrying import retry_while_silent
 from node.cli.session import Session, asks_node
 from node.cli.times import DURATION
@@ -85,16 +92,17 @@ async def apply(session: Session, file: str, *, dry_run: bool, spread: bool, job
     nodes are not changed: a task belongs to a mesh by its reference, {"mesh": NAME, "key": …}.
     Tasks of a schedule with an interval and no start are spread over the interval.
     """  # noqa: D301 - click's mark for lines to keep
-    forecast = await forecast_mesh(session, await analyse_mesh(session, file, spread=spread), ())
+    analysis = await analyse_mesh(session, file, spread=spread)
+    forecast = await forecast_mesh(session, analysis, keys_to_preview(analysis))
     analysis = forecast.analysis
     if dry_run or analysis.stopped:
-        session.output.one(record_of(forecast), PLAN, plan_view)
+        session.output.print_one(record_of(forecast), PLAN, plan_view)
         return InvalidDocument.exit_code if analysis.stopped else 0
     session.progress.note("\n".join(analysis.sentences()))
     record, exit_code = await carry_out(session, analysis, jobs)
     if analysis.comparison.together:
-        session.progress.note(f"! {sentence(analysis)}")
-    session.output.one(record, DONE, done_view)
+        session.progress.note(f"! {change_summary(analysis)}")
+    session.output.print_one(record, DONE, done_view)
     return exit_code
 
 
@@ -131,7 +139,7 @@ async def _create(session: Session, analysis: MeshAnalysis, work: MeshWorker) ->
     """Create tasks, those that follow others after these."""
     present = dict(analysis.comparison.present)
 
-    posts = posting(session.client, work.at_once)
+    posts = task_poster(session.client, work.at_once)
 
     async def create(creation: Creation) -> None:
         key, pair, predecessor = creation
@@ -152,7 +160,7 @@ async def _create(session: Session, analysis: MeshAnalysis, work: MeshWorker) ->
 
 
 async def _is_as_edited(session: Session, edit: Edit) -> bool:
-    """Return whether a task is already as edited: an answer was lost, or someone was faster."""
+    """Return whether a task already is as the edit makes it: an answer was lost, for example."""
     client, task = session.client, edit.task.id
     current = await client.task(task)
     patch = {**edit.patch, "revision": current.revision}
@@ -167,7 +175,7 @@ def _record(name: str, work: MeshWorker, unchanged: int) -> dict[str, Any]:
 
 
 def done_view(done: Record) -> str:
-    """Describe what was done, and the failures by cause."""
+    """Return lines on what was created, edited, cancelled, and the failures by cause."""
     parts = [f"{done[verb]} {verb}" for verb in ("created", "edited", "ended") if done[verb]]
     head = ", ".join([*parts, f"{done['unchanged']} unchanged"])
     unfinished = unfinished_lines(done, lambda failure: f"not {failure['verb']}", "run")
@@ -206,21 +214,23 @@ async def status(session: Session, mesh: str, since: int, *, all_pairs: bool) ->
         return InvalidDocument.exit_code
     name = mesh if analysis is None else analysis.name
     if analysis is not None and not analysis.existing:
-        return _nothing_yet(session, analysis)
+        return _print_unapplied(session, analysis)
     drift = None
     if analysis is not None:
-        drift = {"sentence": sentence(analysis), **difference(analysis)}
+        drift = {"sentence": change_summary(analysis), **difference(analysis)}
     every = all_pairs or session.output.format in {"csv", "ids", "jsonl"}
-    delivered = await _delivered(session, name, since, every=every)
+    delivered = await _fetch_delivery(session, name, since, every=every)
     record = {**delivered, "drift": drift}
     if session.output.format in {"csv", "ids", "jsonl"}:
-        session.output.many(record["pairs"], PAIR)
+        session.output.print_list(record["pairs"], PAIR)
     else:
-        session.output.one(record, MESH, status_view)
+        session.output.print_one(record, MESH, status_view)
     return 0 if analysis is None or analysis.comparison.nothing else 1
 
 
-async def _delivered(session: Session, name: str, since: int, *, every: bool) -> dict[str, Any]:
+async def _fetch_delivery(
+    session: Session, name: str, since: int, *, every: bool
+) -> dict[str, Any]:
     """Return a mesh and what it has delivered, with all pairs, or the worst ones of too many."""
     client, from_ = session.client, session.clock.now() - since
     if since >= times.DAY:
@@ -240,14 +250,14 @@ async def _delivered(session: Session, name: str, since: int, *, every: bool) ->
     return {**record, "pairs": records_of(pairs), "pairs_left_out": left_out}
 
 
-def _nothing_yet(session: Session, analysis: MeshAnalysis) -> int:
+def _print_unapplied(session: Session, analysis: MeshAnalysis) -> int:
     """Print what a file that was never applied would create; return the exit code of a drift."""
-    drift = {"sentence": sentence(analysis), **difference(analysis)}
+    drift = {"sentence": change_summary(analysis), **difference(analysis)}
     record = {"name": analysis.name, "drift": drift}
     if session.output.format in {"csv", "ids", "jsonl"}:
-        session.output.many([], PAIR)
+        session.output.print_list([], PAIR)
     else:
-        session.output.one(record, MESH, not_applied_view)
+        session.output.print_one(record, MESH, not_applied_view)
     return 1
 
 
@@ -278,5 +288,5 @@ async def remove(session: Session, name: str, dry_run: bool, jobs: int) -> int:
             await session.client.cancel_task(task.id)
 
         await work.each("ended", open_tasks, lambda task: task.key, end)
-    session.output.one(_record(name, work, len(open_tasks) * dry_run), DONE, done_view)
+    session.output.print_one(_record(name, work, len(open_tasks) * dry_run), DONE, done_view)
     return work.exit_code

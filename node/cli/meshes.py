@@ -8,10 +8,10 @@ from node.cli.groups import CommandGroup
 from node.cli.listing import limit_option, print_documents
 from node.cli.output import Column, Record, RecordLayout
 from node.cli.session import ReadingSession, reads_node
-from node.cli.times import local
+from node.cli.times import local_time_text
 
 
-def _tasks(counts: Record) -> str:
+def _tasks_text(counts: Record) -> str:
     states = ", ".join(f"{number} {state}" for state, number in counts.items())
     return f"removed ({states})" if set(counts) == {"cancelled"} else states
 
@@ -20,10 +20,10 @@ MESH = RecordLayout(
     model="node.model.wire.meshes:Mesh",
     columns=(
         Column("mesh", lambda mesh: mesh["name"], whole=True),
-        Column("tasks", lambda mesh: _tasks(mesh["tasks"])),
+        Column("tasks", lambda mesh: _tasks_text(mesh["tasks"])),
         Column("campaigns", lambda mesh: " ".join(mesh["campaigns"])),
-        Column("made", lambda mesh: local(mesh["created_at"]), whole=True),
-        Column("changed", lambda mesh: local(mesh["changed_at"]), whole=True),
+        Column("made", lambda mesh: local_time_text(mesh["created_at"]), whole=True),
+        Column("changed", lambda mesh: local_time_text(mesh["changed_at"]), whole=True),
     ),
     fields=("name", "tasks", "campaigns", "created_at", "changed_at"),
     empty="No meshes. Make one: parley mesh apply FILE",

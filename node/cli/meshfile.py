@@ -1,4 +1,12 @@
-"""Read and lint a mesh file, compare it with existing tasks, and ask nodes for a forecast."""
+"""Read and lint a mesh file, compare it with existing tasks, and ask nodes for a forecast.
+
+A mesh file is expanded to pairs, and each pair of an entry has a key, which the tasks of the node
+carry in their reference. So the file and the tasks are compared key by key, and what was applied
+needs to be stored nowhere else: applying a file twice changes nothing, and after an interruption it
+does what is left. Findings of the lint with exit codes stop the command before anything changes.
+A forecast adds what nodes answer: new tasks are previewed together, in lists, as if they were
+created; entries whose tasks exist unchanged need no preview, because their demand is known.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from node.cli.failures import unreadable
+from node.cli.failures import unreadable_message
 from node.cli.listing import collect_all
 from node.cli.retrying import retry_while_silent
 from node.mesh.answers import (
@@ -37,8 +45,9 @@ from node.mesh.findings import Finding, FindingKind, line_of
 from node.mesh.lint import finding_of, findings_elsewhere, lint
 from node.mesh.sampling import first_keys
 from node.mesh.terms import MeshEntryTerms, terms_of
-from node.model.errors import InvalidDocument, NotFound
+from node.model.errors import InvalidDocument, NotFound, ParleyError
 from node.model.taskstate import OPEN
+from node.model.wire.plans import PLANS_MAX
 from node.model.wire.tasks import ScheduleDocument
 
 if TYPE_CHECKING:
@@ -73,7 +82,7 @@ class MeshAnalysis:
 
     @property
     def name(self) -> str:
-        """Return the name of the mesh; empty if the file cannot be read."""
+        """Return the name of the mesh; empty if the file cannot be parsed."""
         return "" if self.document is None else self.document.name
 
     @property
@@ -88,7 +97,7 @@ class MeshAnalysis:
         return next((code for cause, code in _EXITS.items() if cause in causes), 0)
 
     def record(self, finding: Finding) -> dict[str, Any]:
-        """Return a finding with its line in the file, as JSON."""
+        """Return a finding as JSON, with the line of the file at which it is."""
         line = line_of(self.text, finding.pointer) if is_toml(self.path) else None
         return {**vars(finding), "cause": finding.cause.value, "line": line}
 
@@ -117,7 +126,7 @@ def read(path: str) -> str:
     try:
         return Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        msg = unreadable(path, error)
+        msg = unreadable_message(path, error)
         raise click.BadParameter(msg, param_hint="FILE") from error
 
 
@@ -143,7 +152,7 @@ async def analyse_text(
     document, faults = parsed.document, tuple(map(finding_of, parsed.faults))
     if document is None:
         return MeshAnalysis(path, text, faults)
-    fleet, unknown = await _fleet(session, document, parsed.unread)
+    fleet, unknown = await _fetch_inventory(session, document, parsed.unread)
     expansion, findings = lint(document, fleet, session.clock.now())
     if faults:
         return MeshAnalysis(path, text, (*faults, *unknown, *findings_elsewhere(findings, parsed)))
@@ -163,7 +172,7 @@ async def analyse_text(
     return replace(analysis, terms=terms, existing=existing, comparison=comparison)
 
 
-async def _fleet(
+async def _fetch_inventory(
     session: Session, document: MeshDocument, unread: frozenset[str]
 ) -> tuple[MeshInventory, list[Finding]]:
     """Return the node's inventory, and findings for groups that it cannot resolve."""
@@ -213,7 +222,7 @@ class MeshForecast:
 async def forecast_mesh(
     session: Session, analysis: MeshAnalysis, keys: Sequence[str]
 ) -> MeshForecast:
-    """Preview these tasks, each alone, and the first task of each other entry.
+    """Preview these tasks together, and the first task of each other entry.
 
     Entries whose tasks exist already need no preview: their runs' demand is known.
     """
@@ -224,7 +233,7 @@ async def forecast_mesh(
     existing = _existing_demands(analysis)
     previewed = {pairs[key].measure for key in keys}
     wanted = [*keys, *first_keys(pairs, previewed | set(existing))]
-    answers, faults = await _ask(session, analysis, document, wanted)
+    answers, faults = await _fetch_forecasts(session, analysis, document, wanted)
     demands = existing | {
         answer.measure: _demand_of_answer(answer, pairs[answer.key]) for answer in answers
     }
@@ -233,45 +242,69 @@ async def forecast_mesh(
     return MeshForecast(replace(analysis, findings=findings), tuple(answers), nodes)
 
 
-async def _ask(
+async def _fetch_forecasts(
     session: Session, analysis: MeshAnalysis, document: MeshDocument, keys: Sequence[str]
 ) -> tuple[list[TaskForecast], list[Finding]]:
+    """Return the forecasts of these tasks, and findings for documents with faults.
+
+    The tasks are previewed as if they were created together, in lists of as many as a node takes. A
+    task that follows one that does not exist yet is previewed alone, after them.
+    """
     faults: dict[Finding, None] = {}
-    slots = asyncio.Semaphore(CONCURRENCY)
-    done = 0
-
-    async def ask(key: str) -> TaskForecast | None:
-        nonlocal done
-        pair = analysis.expansion.pairs[key]
-        terms = analysis.terms[pair.measure]
-        followed = terms.followed(pair.source, pair.dest)
-        present = analysis.comparison.present.get(followed or "")
-        posted = terms.document(key, pair.source, pair.dest, present)
-        async with slots:
-            try:
-                wanted = partial(session.client.plan, {**posted, "runs": _STARTS})
-                plan: Plan = await retry_while_silent(session.progress, session.clock, wanted)
-            except InvalidDocument as error:
-                for fault in error.faults:
-                    faults[fault_in_mesh_file(document, pair.measure, fault)] = None
-                return None
-            finally:
-                done += 1
-                text = f"asking the nodes what would happen: {done} of {len(keys)}"
-                session.progress.status(text, "asking")
-        if followed is not None and present is None:
-            # Its times are not known, so one run of it was tried instead.
-            words = f"follows {followed}, which does not exist yet; a run now: {plan.sentence}"
-            plan = plan.model_copy(update={"sentence": words})
-        return TaskForecast(key, pair.measure, plan)
-
-    answers = await asyncio.gather(*(ask(key) for key in keys))
+    answers: dict[str, TaskForecast] = {}
+    posted = {key: _posted_task(analysis, key) for key in keys}
+    together = [key for key in keys if not posted[key].follows]
+    alone = [[key] for key in keys if posted[key].follows]
+    for some in (*_preview_batches(together), *alone):
+        text = f"asking the nodes what would happen: {len(answers)} of {len(keys)}"
+        session.progress.status(text, "asking")
+        documents = [posted[key].document for key in some]
+        wanted = partial(session.client.plan_together, documents)
+        plans = await retry_while_silent(session.progress, session.clock, wanted)
+        for key, plan in zip(some, plans, strict=True):
+            measure = analysis.expansion.pairs[key].measure
+            if isinstance(plan, InvalidDocument):
+                for fault in plan.faults:
+                    faults[fault_in_mesh_file(document, measure, fault)] = None
+            elif isinstance(plan, ParleyError):
+                raise plan
+            else:
+                answers[key] = TaskForecast(key, measure, posted[key].forecast_plan(plan))
     session.progress.clear()
-    return [answer for answer in answers if answer is not None], list(faults)
+    return [answers[key] for key in keys if key in answers], list(faults)
+
+
+@dataclass(frozen=True)
+class _Posted:
+    """The document of a task to preview; ``follows`` is what it follows that does not exist yet."""
+
+    document: dict[str, Any]
+    follows: str | None
+
+    def forecast_plan(self, plan: Plan) -> Plan:
+        """Return its plan: if its times are not known, one run of it was tried instead."""
+        if self.follows is None:
+            return plan
+        words = f"follows {self.follows}, which does not exist yet; a run now: {plan.sentence}"
+        return plan.model_copy(update={"sentence": words})
+
+
+def _posted_task(analysis: MeshAnalysis, key: str) -> _Posted:
+    pair = analysis.expansion.pairs[key]
+    terms = analysis.terms[pair.measure]
+    followed = terms.followed(pair.source, pair.dest)
+    present = analysis.comparison.present.get(followed or "")
+    document = terms.document(key, pair.source, pair.dest, present)
+    return _Posted({**document, "runs": _STARTS}, followed if present is None else None)
+
+
+def _preview_batches(keys: Sequence[str]) -> Iterable[Sequence[str]]:
+    """Yield the keys in lists of as many tasks as one preview takes."""
+    return (keys[at : at + PLANS_MAX] for at in range(0, len(keys), PLANS_MAX))
 
 
 def _existing_demands(analysis: MeshAnalysis) -> dict[int, EntryDemand]:
-    """Return the demand of the runs of existing tasks, for entries that are not changed."""
+    """Return the demand of each entry of the file whose tasks exist unchanged, by its number."""
     changed = {edit.task.id for edit in analysis.comparison.edit}
     demands: dict[int, EntryDemand] = {}
     for task in analysis.existing:

@@ -12,24 +12,45 @@ from typing import TYPE_CHECKING
 import click
 
 from node.cli.admin import node_of_host
-from node.cli.follows import INTERVAL, FollowedMesh, FollowOutcome, FollowStore, as_record
+from node.cli.follows import (
+    INTERVAL,
+    TOKEN,
+    FollowedMesh,
+    FollowOutcome,
+    FollowStore,
+    as_record,
+)
 from node.cli.listing import collect_all
 from node.cli.meshcommands import carry_out, done_view
 from node.cli.meshfile import CONCURRENCY, MeshAnalysis, analyse_text, forecast_mesh
-from node.cli.meshimport import insecure_option, named_option, pairs_of, told
-from node.cli.meshplan import PLAN, plan_view, record_of, sentence
-from node.cli.output import Column, Record, RecordLayout, printable
+from node.cli.meshimport import insecure_option, named_option, nodes_by_address, omission_lines
+from node.cli.meshplan import PLAN, change_summary, plan_view, record_of
+from node.cli.output import Column, Record, RecordLayout, printable_text
 from node.cli.session import Session, asks_node
-from node.cli.times import DURATION, local, spell
+from node.cli.times import DURATION, duration_text, local_time_text
 from node.mesh.comparison import compare
 from node.mesh.document import parse
-from node.model.errors import Conflict, InvalidDocument, ParleyError, PeerUnreachable
+from node.model.errors import (
+    Conflict,
+    FieldFault,
+    InvalidDocument,
+    NotAllowed,
+    NotAuthenticated,
+    ParleyError,
+    PeerUnreachable,
+)
+from node.model.loopback import is_exposed
+from node.model.principals import Role
+from node.model.wire.archives import ArchiveChoice
+from node.model.wire.tokens import TokenRequest
 from node.trust.private_files import replace_private
+from node.trust.tokens import write_token
 
 if TYPE_CHECKING:
     from node.pscheduler.psconfig.template import Omission
 
 _LOOK_S = 10.0
+_EXPOSED = "it is published over plain HTTP: whoever is on the way decides what is measured here"
 _DRIFTS = 20
 
 
@@ -48,8 +69,15 @@ class _Published:
     empty: bool = False
 
     @property
+    def archives(self) -> dict[str, str]:
+        """Return its archives in words, by a digest of each."""
+        document = None if self.empty else parse(self.text, toml=self.as_toml).document
+        choices = () if document is None else document.archives.values()
+        return {_digest(each): _archive_text(each) for each in choices}
+
+    @property
     def digest(self) -> str:
-        """Return what tells whether it was changed."""
+        """Return the SHA-256 of its text, in hex: it differs once the mesh is published anew."""
         return hashlib.sha256(self.text.encode()).hexdigest()
 
 
@@ -61,11 +89,15 @@ def _drift(mesh: Record) -> str:
 FOLLOWED = RecordLayout(
     columns=(
         Column("mesh", lambda mesh: mesh["name"], whole=True),
-        Column("from", lambda mesh: printable(mesh["source"])),
-        Column("every", lambda mesh: spell(mesh["interval"]), whole=True),
-        Column("last", lambda mesh: local(mesh["last"] and mesh["last"]["at"]), whole=True),
+        Column("from", lambda mesh: printable_text(mesh["source"])),
+        Column("every", lambda mesh: duration_text(mesh["interval"]), whole=True),
+        Column(
+            "last", lambda mesh: local_time_text(mesh["last"] and mesh["last"]["at"]), whole=True
+        ),
         Column("drift", _drift, whole=True),
-        Column("outcome", lambda mesh: printable(mesh["last"]["sentence"] if mesh["last"] else "")),
+        Column(
+            "outcome", lambda mesh: printable_text(mesh["last"]["sentence"] if mesh["last"] else "")
+        ),
     ),
     fields=("name", "source", "interval", "whole", "next_at", "last"),
     empty="No meshes are followed. Follow one: parley mesh follow URL",
@@ -122,7 +154,7 @@ async def follow(
     with node_of_host({}) as (settings, _):
         follower = Follower(session, FollowStore(settings.state_dir))
         if listed:
-            session.output.many(list(map(as_record, follower.store.listed())), FOLLOWED)
+            session.output.print_list(list(map(as_record, follower.store.meshes())), FOLLOWED)
             return 0
         await follower.require_own_node()
         if stop is not None:
@@ -134,7 +166,12 @@ async def follow(
             return await follower.look_at_all(name)
         assert source is not None  # noqa: S101 - one of the five is given
         mesh = FollowedMesh(
-            name or "", _whole_path(source), interval or INTERVAL, whole, insecure, pairs_of(named)
+            name or "",
+            _whole_path(source),
+            interval or INTERVAL,
+            whole,
+            insecure,
+            nodes_by_address(named),
         )
         return await follower.begin(mesh, dry_run=dry_run)
 
@@ -148,61 +185,61 @@ class Follower:
     """Looks at published meshes, and makes this node's tasks match them."""
 
     def __init__(self, session: Session, store: FollowStore) -> None:
-        """Store the arguments."""
         self._session = session
         self.store = store
 
     async def require_own_node(self) -> None:
-        """Return if the node that is asked is the one whose state directory keeps the meshes.
+        """Check that the node that is asked is the one whose state directory keeps the meshes.
 
         :raises Conflict: it is another one, whose meshes ``parley-follow`` here would lead.
         """
         owner = self.store.owner()
-        if owner is None:
-            return
         card = await self._session.client.own_card()
-        if card.identity != owner:
+        if owner is not None and card.identity != owner:
             place = self.store.folder.parent
             raise Conflict(
                 f"meshes are followed by the node of {place}, which is not {card.name}; set "
                 f"PARLEY_STATE_DIR to the state directory of {card.name}, or type it on its host"
             )
+        self.store.keep_owner(card.identity)
 
     async def begin(self, mesh: FollowedMesh, *, dry_run: bool) -> int:
         """Follow a mesh from now on, or only show what would be done.
 
         :raises Conflict: another one of this name is followed.
         """
-        published = await self._published(mesh)
-        if self.store.has(published.name) and not dry_run:
-            known = self.store.one(published.name)
+        published = await self._fetch_published(mesh)
+        if self.store.has_mesh(published.name) and not dry_run:
+            known = self.store.mesh(published.name)
             if known.source != mesh.source:
                 msg = (
                     f"mesh {published.name} is followed from {known.source}; first: parley mesh "
                     f"follow --stop {published.name}, or give this one another name: --name"
                 )
                 raise Conflict(msg)
-        self._session.progress.note("\n".join(told(published.omissions)))
-        mesh = replace(mesh, name=published.name)
+        self._session.progress.note("\n".join(omission_lines(published.omissions)))
+        if _comes_in_clear(mesh.source):
+            self._session.progress.note(f"! {_EXPOSED}")
+        mesh = replace(mesh, name=published.name, archives=tuple(published.archives))
         if dry_run:
-            analysis = await self._analysed(published)
+            analysis = await self._analyse(published)
             forecast = await forecast_mesh(self._session, analysis, ())
-            self._session.output.one(record_of(forecast), PLAN, plan_view)
+            self._session.output.print_one(record_of(forecast), PLAN, plan_view)
             return forecast.analysis.exit_code
+        await self._make_token()
         with self.store.locked(mesh.name):
-            self.store.keep(mesh)
+            self.store.store(mesh)
             exit_code = await self._apply(mesh, published)
         self._show([mesh.name])
         return exit_code
 
     def _show(self, names: Sequence[str]) -> None:
-        """Print how these meshes are."""
-        records = [as_record(self.store.one(name)) for name in names]
-        self._session.output.many(records, FOLLOWED)
+        records = [as_record(self.store.mesh(name)) for name in names]
+        self._session.output.print_list(records, FOLLOWED)
 
     async def look_at_all(self, name: str | None) -> int:
         """Look now at all meshes, or at one; return the exit code of the last one that failed."""
-        meshes = [self.store.one(name)] if name is not None else self.store.listed()
+        meshes = [self.store.mesh(name)] if name is not None else self.store.meshes()
         exit_code = 0
         for mesh in meshes:
             exit_code = await self.look(mesh.name) or exit_code
@@ -215,22 +252,29 @@ class Follower:
         :raises Conflict: somebody else is at it.
         """
         with self.store.locked(name):
-            mesh = self.store.one(name)
+            mesh = self.store.mesh(name)
             try:
-                published = await self._published(mesh)
+                published = await self._fetch_published(mesh)
                 if published.name != mesh.name:
                     words = f"it is called {published.name} now; stop {name}, and follow it anew"
-                    return self._kept(mesh, "broken", words, InvalidDocument.exit_code)
+                    return self._store_unchanged(mesh, "broken", words, InvalidDocument.exit_code)
+                if new := _new_archives(published, mesh):
+                    words = (
+                        f"it sends results to {', '.join(new)}, which it did not when it was "
+                        f"followed; if that is right: parley mesh follow {mesh.source}"
+                    )
+                    return self._store_unchanged(mesh, "broken", words, InvalidDocument.exit_code)
+                mesh = replace(mesh, archives=tuple(published.archives))
                 return await self._apply(mesh, published)
             except PeerUnreachable as error:
-                return self._kept(mesh, "away", error.detail, error.exit_code)
+                return self._store_unchanged(mesh, "away", error.detail, error.exit_code)
             except InvalidDocument as error:
                 fault = "; ".join(f"{it.pointer or '/'} {it.detail}" for it in error.faults)
-                return self._kept(mesh, "broken", fault, error.exit_code)
+                return self._store_unchanged(mesh, "broken", fault, error.exit_code)
             except ParleyError as error:
-                return self._kept(mesh, "failed", error.detail, error.exit_code)
+                return self._store_unchanged(mesh, "failed", error.detail, error.exit_code)
 
-    def _kept(self, mesh: FollowedMesh, word: str, why: str, exit_code: int) -> int:
+    def _store_unchanged(self, mesh: FollowedMesh, word: str, why: str, exit_code: int) -> int:
         """Store that nothing was changed, and say why."""
         last = mesh.last
         words = {"away": "nothing is changed while it is away", "broken": "nothing is changed"}
@@ -238,21 +282,25 @@ class Follower:
         outcome = FollowOutcome(
             self._session.clock.now(), word, text, None if last is None else last.digest
         )
-        self.store.end(mesh, outcome)
-        self._session.progress.note(f"✗ mesh {mesh.name}: {printable(text)}")
+        self.store.store_outcome(mesh, outcome)
+        self._session.progress.note(f"✗ mesh {mesh.name}: {printable_text(text)}")
         return exit_code
 
-    async def _published(self, mesh: FollowedMesh) -> _Published:
+    async def _fetch_published(self, mesh: FollowedMesh) -> _Published:
         """Return a mesh as it is published for this node.
 
         :raises PeerUnreachable: it is away.
         :raises InvalidDocument: it is broken.
         """
         from node.cli import templates  # loads all tests
+        from node.cli.published import Documents
         from node.pscheduler.psconfig.template import is_template
         from node.pscheduler.psconfig.writing import to_toml
 
-        text = await templates.fetch(mesh.source, insecure=mesh.insecure)
+        if _comes_in_clear(mesh.source) and not mesh.insecure:
+            raise InvalidDocument([FieldFault("", f"{_EXPOSED}; use https, or --insecure")])
+        read = Documents(insecure=mesh.insecure)
+        text = await read.read_named(mesh.source)
         own = None if mesh.whole else await self._own_name()
         if not is_template(text):
             as_toml = not text.lstrip().startswith("{")
@@ -260,13 +308,13 @@ class Follower:
             if parsed.faults or parsed.document is None:
                 raise InvalidDocument(list(parsed.faults))
             return _Published(parsed.document.name, text, as_toml=as_toml, part=own)
-        made = await templates.translated(
+        made = await templates.translate_template(
             self._session,
             text,
             mesh.source,
+            read,
             name=mesh.name or None,
             named=mesh.named,
-            insecure=mesh.insecure,
             part=not mesh.whole,
         )
         written = to_toml(made.mesh, made.omissions, mesh.source)
@@ -277,8 +325,7 @@ class Follower:
         nodes = (await self._session.client.nodes()).items
         return next(node.name for node in nodes if node.is_self)
 
-    async def _analysed(self, published: _Published) -> MeshAnalysis:
-        """Compare a mesh with the tasks of this node."""
+    async def _analyse(self, published: _Published) -> MeshAnalysis:
         path = f"{published.name}.{'toml' if published.as_toml else 'json'}"
         if not published.empty:
             return await analyse_text(self._session, path, published.text, part=published.part)
@@ -294,35 +341,35 @@ class Follower:
     async def _apply(self, mesh: FollowedMesh, published: _Published) -> int:
         """Make the tasks match what is published, and store how that went."""
         session = self._session
-        analysis = await self._analysed(published)
+        analysis = await self._analyse(published)
         if analysis.stopped:
             faults = "; ".join(f"{it.pointer} {it.detail}" for it in analysis.findings if it.stops)
-            return self._kept(mesh, "broken", faults, InvalidDocument.exit_code)
+            return self._store_unchanged(mesh, "broken", faults, InvalidDocument.exit_code)
         last = mesh.last
         unpublished = last is not None and last.digest == published.digest
         drift = tuple(_drifts(analysis)) if unpublished else ()
         for line in drift:
-            session.progress.note(printable(f"! drift: {line}"))
+            session.progress.note(printable_text(f"! drift: {line}"))
         record, exit_code = await carry_out(session, analysis, CONCURRENCY)
         _keep_text(self.store, published)
         changed = any(record[verb] for verb in ("created", "edited", "ended"))
         done = " ".join(done_view(record).partition(": ")[2].split())
-        text = done if changed or exit_code else sentence(analysis)
+        text = done if changed or exit_code else change_summary(analysis)
         word = "failed" if exit_code else "changed" if changed else "in step"
         outcome = FollowOutcome(
             session.clock.now(), word, text, published.digest, drift, len(published.omissions)
         )
-        self.store.end(mesh, outcome)
+        self.store.store_outcome(mesh, outcome)
         return exit_code
 
     async def stop(self, name: str, *, keep: bool) -> int:
         """Follow a mesh no more; its tasks end, unless they are kept."""
         with self.store.locked(name):
-            mesh = self.store.one(name)
+            mesh = self.store.mesh(name)
             exit_code = 0
             if not keep:
                 nothing = _Published(name, "", empty=True)
-                analysis = await self._analysed(nothing)
+                analysis = await self._analyse(nothing)
                 record, exit_code = await carry_out(self._session, analysis, CONCURRENCY)
                 self._session.progress.note(done_view(record))
             if exit_code == 0:
@@ -339,20 +386,47 @@ class Follower:
         clock = self._session.clock
         with self.store.serving():
             while True:
-                for mesh in self.store.listed():
+                for mesh in self.store.meshes():
                     if mesh.due_at <= clock.now():
                         await self._look_and_go_on(mesh.name)
                 await clock.sleep(_LOOK_S)
+
+    async def _make_token(self) -> None:
+        """Make a token for the service that follows, which needs no more than the role operate."""
+        if self.store.token() is not None:
+            return
+        request = TokenRequest(label="follower", role=Role.OPERATE)
+        try:
+            made = await self._session.client.add_token(request)
+        except (NotAllowed, NotAuthenticated):
+            words = "there is no token for parley-follow; a restart of the node makes one"
+            self._session.progress.note(f"! {words}")
+            return
+        write_token(self.store.folder / TOKEN, made.token)
 
     async def _look_and_go_on(self, name: str) -> None:
         try:
             await self.look(name)
         except ParleyError as error:  # somebody else is at it, or has just stopped it
-            self._session.progress.note(printable(error.detail))
+            self._session.progress.note(printable_text(error.detail))
+
+
+def _digest(choice: ArchiveChoice) -> str:
+    return hashlib.sha256(choice.model_dump_json().encode()).hexdigest()
+
+
+def _archive_text(choice: ArchiveChoice) -> str:
+    place = choice.spec.get("url") or choice.spec.get("host") or choice.spec.get("brokers") or ""
+    return printable_text(f"{choice.archiver} {place}".strip())
+
+
+def _new_archives(published: _Published, mesh: FollowedMesh) -> list[str]:
+    known = published.archives if mesh.archives is None else mesh.archives
+    return [words for digest, words in published.archives.items() if digest not in known]
 
 
 def _drifts(analysis: MeshAnalysis) -> Sequence[str]:
-    """Describe what somebody has changed since the file was applied."""
+    """Return sentences on what somebody else has changed since the file was applied."""
     compared = analysis.comparison
     lines = [f"{edit.task.key} was edited: {'; '.join(edit.differences)}" for edit in compared.edit]
     lines += [f"{creation.key} is missing" for creation in compared.create]
@@ -362,5 +436,10 @@ def _drifts(analysis: MeshAnalysis) -> Sequence[str]:
 
 
 def _keep_text(store: FollowStore, published: _Published) -> None:
-    """Keep the mesh file as it was applied, for people."""
-    replace_private(store.applied(published.name), published.text.encode())
+    """Write the mesh file as it was applied to the state directory, for people to read."""
+    replace_private(store.applied_file(published.name), published.text.encode())
+
+
+def _comes_in_clear(source: str) -> bool:
+    """Return whether a document comes from another host by plain HTTP; files do not."""
+    return source.lower().startswith("http:") and is_exposed(source)

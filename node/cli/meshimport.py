@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from node.cli.output import RecordLayout, plural, printable
+from node.cli.output import RecordLayout, plural, printable_text
 from node.cli.session import Session, asks_node
 from node.model.errors import FieldFault, InvalidDocument
 
@@ -30,7 +30,9 @@ named_option = click.option(
     help="The node that an address of the template is, where they differ; repeat for more.",
 )
 insecure_option = click.option(
-    "--insecure", is_flag=True, help="Accept any certificate, as psConfig does."
+    "--insecure",
+    is_flag=True,
+    help="Accept any certificate, as psConfig does; follow over plain HTTP.",
 )
 
 
@@ -61,24 +63,26 @@ async def import_template(
     the file. Nothing is applied. The exit code is 2 if nothing of the template can be measured.
     """  # noqa: D301 - click's mark for lines to keep
     from node.cli import templates  # loads aiohttp and all tests
+    from node.cli.published import Documents
     from node.pscheduler.psconfig.template import is_template
     from node.pscheduler.psconfig.writing import to_toml
 
-    text = await templates.fetch(source, insecure=insecure)
+    read = Documents(insecure=insecure)
+    text = await read.read_named(source)
     if not is_template(text):
         fault = "is no template of psConfig; a mesh file is applied: parley mesh apply FILE"
         raise InvalidDocument([FieldFault("", fault)])
-    made = await templates.translated(
-        session, text, source, name=name, named=pairs_of(named), insecure=insecure
+    made = await templates.translate_template(
+        session, text, source, read, name=name, named=nodes_by_address(named)
     )
-    session.progress.note("\n".join(told(made.omissions)))
+    session.progress.note("\n".join(omission_lines(made.omissions)))
     if not made.tasks:
         session.progress.note("Nothing of the template can be measured with the nodes known here.")
         return InvalidDocument.exit_code
     written = to_toml(made.mesh, made.omissions, source)
     if file is not None:
         as_json = file.endswith(".json")
-        write(Path(file), json.dumps(made.mesh, indent=2) + "\n" if as_json else written)
+        write_private(Path(file), json.dumps(made.mesh, indent=2) + "\n" if as_json else written)
         session.progress.note(
             f"{plural(made.tasks, 'task')} in {file}. Next: parley mesh plan {file}"
         )
@@ -88,14 +92,14 @@ async def import_template(
         "tasks": made.tasks,
         "file": file,
     }
-    session.output.one(record, IMPORTED, lambda _: "" if file else written.rstrip())
+    session.output.print_one(record, IMPORTED, lambda _: "" if file else written.rstrip())
     return 0
 
 
-def pairs_of(words: Sequence[str]) -> Mapping[str, str]:
-    """Return nodes by address.
+def nodes_by_address(words: Sequence[str]) -> Mapping[str, str]:
+    """Parse words of the form ``ADDRESS=NAME``; return the names of nodes by address.
 
-    :raises click.BadParameter: a word is not ``ADDRESS=NAME``.
+    :raises click.BadParameter: a word is not of this form.
     """
     pairs = {}
     for word in words:
@@ -107,12 +111,14 @@ def pairs_of(words: Sequence[str]) -> Mapping[str, str]:
     return pairs
 
 
-def told(omissions: Sequence[Omission]) -> list[str]:
-    """Describe what a mesh file does not have, or has differently."""
-    return [printable(f"! {omission.pointer or '/'}: {omission.why}") for omission in omissions]
+def omission_lines(omissions: Sequence[Omission]) -> list[str]:
+    """Return lines on what the mesh file lacks or says differently than the template."""
+    return [
+        printable_text(f"! {omission.pointer or '/'}: {omission.why}") for omission in omissions
+    ]
 
 
-def write(path: Path, text: str) -> None:
+def write_private(path: Path, text: str) -> None:
     """Write a mesh file, which may have passwords of archives, for its owner only.
 
     :raises click.BadParameter: it cannot be written.

@@ -7,10 +7,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from node.cli.meshfile import MeshAnalysis, MeshForecast, analyse_mesh, forecast_mesh
-from node.cli.output import Record, RecordLayout, aligned, plural, printable, readable
+from node.cli.output import (
+    Record,
+    RecordLayout,
+    aligned_text,
+    plural,
+    printable_text,
+    readable_text,
+)
 from node.cli.session import Session, asks_node
-from node.cli.times import local
+from node.cli.times import local_time_text
 from node.mesh.sampling import covering_keys
+from node.model.wire.plans import PLANS_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +27,6 @@ if TYPE_CHECKING:
 
 PLAN = RecordLayout(columns=(), fields=("mesh", "tasks", "asked", "sentence"), empty="", key="mesh")
 
-_FEW = 20
 _LISTED = 10
 
 
@@ -33,23 +40,25 @@ async def mesh(session: Session, file: str) -> int:
       parley plan mesh lab.toml
       parley plan mesh lab.toml -o json
 
-    Up to 20 new tasks are all previewed; of more, a sample in which each node takes part at least
-    once. Each is previewed alone, as if there were no other new task. The exit code is 2 if the
-    file is wrong, 3 if nodes refuse, 5 if they cannot be reached, 4 if time is short.
+    Up to 64 new tasks are all previewed, as mesh apply creates them: each beside the others, with
+    what these leave of the nodes' time and of their owners' quotas. Of more, a sample in which each
+    node takes part at least once. The exit code is 2 if the file is wrong, 3 if nodes refuse, 5 if
+    they cannot be reached, 4 if time is short.
     """  # noqa: D301 - click's mark for lines to keep
     analysis = await analyse_mesh(session, file)
-    forecast = await forecast_mesh(session, analysis, _keys(analysis))
-    session.output.one(record_of(forecast), PLAN, plan_view)
+    forecast = await forecast_mesh(session, analysis, keys_to_preview(analysis))
+    session.output.print_one(record_of(forecast), PLAN, plan_view)
     return forecast.analysis.exit_code
 
 
-def _keys(analysis: MeshAnalysis) -> list[str]:
+def keys_to_preview(analysis: MeshAnalysis) -> list[str]:
+    """Return the keys of the new tasks to preview: all, or PLANS_MAX that cover all entries."""
     new = {creation.key: creation.pair for creation in analysis.comparison.create}
-    return list(new) if len(new) <= _FEW else covering_keys(new)
+    return list(new) if len(new) <= PLANS_MAX else covering_keys(new)
 
 
 def record_of(forecast: MeshForecast) -> dict[str, Any]:
-    """Return a forecast as JSON."""
+    """Return a forecast as the JSON object that the command prints."""
     analysis = forecast.analysis
     document, compared = analysis.document, analysis.comparison
     nodes = [
@@ -60,7 +69,7 @@ def record_of(forecast: MeshForecast) -> dict[str, Any]:
     return {
         "mesh": None if document is None else document.name,
         "file": analysis.path,
-        "sentence": sentence(analysis),
+        "sentence": change_summary(analysis),
         "findings": [analysis.record(finding) for finding in analysis.findings],
         "tasks": len(analysis.expansion.pairs),
         **difference(analysis),
@@ -90,8 +99,8 @@ def difference(analysis: MeshAnalysis) -> dict[str, Any]:
     }
 
 
-def sentence(analysis: MeshAnalysis) -> str:
-    """Describe in one sentence what would be done."""
+def change_summary(analysis: MeshAnalysis) -> str:
+    """Return how many tasks would be created, edited and ended, in one sentence."""
     if analysis.stopped:
         return "the file has errors that must be corrected first"
     compared = analysis.comparison
@@ -130,7 +139,7 @@ def _plan(answer: TaskForecast) -> dict[str, Any]:
 
 def plan_view(plan: Record) -> str:
     """Describe the plan of a mesh for a person."""
-    head = f"mesh {plan['mesh'] or '?'} ({printable(plan['file'])}): {plan['sentence']}"
+    head = f"mesh {plan['mesh'] or '?'} ({printable_text(plan['file'])}): {plan['sentence']}"
     sections = [
         [head, *(["(nothing was booked or stored)"] if plan["asked"] else [])],
         findings_view(plan["file"], plan["findings"]),
@@ -148,23 +157,25 @@ def findings_view(path: str, findings: Sequence[Record]) -> list[str]:
         place = f"{path}:{finding['line']}" if finding["line"] else path
         mark = "✗" if finding["cause"] == "invalid" else "!"
         where = finding["pointer"] or "/"
-        lines.append(readable(f"{mark} {place}: {where}: {finding['detail']}"))
-        lines += [f"  {readable(finding['remedy'])}"] if finding["remedy"] else []
+        lines.append(readable_text(f"{mark} {place}: {where}: {finding['detail']}"))
+        lines += [f"  {readable_text(finding['remedy'])}"] if finding["remedy"] else []
     return lines
 
 
 def _changes(plan: Record) -> list[str]:
-    lines = _listed("Create", [[key] for key in plan["create"]])
+    lines = _titled_rows("Create", [[key] for key in plan["create"]])
     edits = [[edit["key"], "; ".join(edit["differences"])] for edit in plan["edit"]]
-    lines += _listed("Edit", edits)
-    return lines + _listed("End", [[ending["key"], ending["reason"]] for ending in plan["end"]])
+    lines += _titled_rows("Edit", edits)
+    return lines + _titled_rows(
+        "End", [[ending["key"], ending["reason"]] for ending in plan["end"]]
+    )
 
 
-def _listed(title: str, rows: list[list[str]]) -> list[str]:
+def _titled_rows(title: str, rows: list[list[str]]) -> list[str]:
     if not rows:
         return []
-    shown = [list(map(readable, row)) for row in rows[:_LISTED]]
-    lines = [f"{title} {len(rows)}", *aligned(shown, indent="  ").splitlines()]
+    shown = [list(map(readable_text, row)) for row in rows[:_LISTED]]
+    lines = [f"{title} {len(rows)}", *aligned_text(shown, indent="  ").splitlines()]
     more = len(rows) - _LISTED
     return [*lines, f"  and {more} more; -o json lists them"] if more > 0 else lines
 
@@ -172,7 +183,7 @@ def _listed(title: str, rows: list[list[str]]) -> list[str]:
 def _answers(plan: Record) -> list[str]:
     if not plan["plans"]:
         return []
-    head = f"Preview of {plural(plan['asked'], 'task')}, each alone"
+    head = f"Preview of {plural(plan['asked'], 'task')} together"
     if plan["sampled"]:
         head += f" (a sample of the {len(plan['create'])} new ones in which each node takes part)"
     rows = [
@@ -180,15 +191,18 @@ def _answers(plan: Record) -> list[str]:
             answer["key"],
             answer["outcome"],
             f"{answer['placed']} of {answer['asked']}",
-            local(answer["starts_at"]),
+            local_time_text(answer["starts_at"]),
             f"{answer['displaced']} displaced" if answer["displaced"] else "",
         ]
         for answer in plan["plans"][:_LISTED]
     ]
-    lines = [head, *aligned([list(map(printable, row)) for row in rows], indent="  ").splitlines()]
+    lines = [
+        head,
+        *aligned_text([list(map(printable_text, row)) for row in rows], indent="  ").splitlines(),
+    ]
     more = len(plan["plans"]) - _LISTED
     lines += [f"  and {more} more; -o json lists them"] if more > 0 else []
-    return lines + _why_partly(plan["plans"])
+    return lines + _waiting_reasons(plan["plans"])
 
 
 def _share(node: Record, name: str) -> str:
@@ -199,8 +213,8 @@ def _share(node: Record, name: str) -> str:
     return f"{node[name]:.1%}{more}"
 
 
-def _why_partly(plans: Sequence[Record]) -> list[str]:
-    """Describe why some runs would wait; the findings cover tasks without any time."""
+def _waiting_reasons(plans: Sequence[Record]) -> list[str]:
+    """Return why some runs would wait, most frequent first; tasks without any time are findings."""
     waiting: dict[str, list[str]] = {}
     for answer in plans:
         if answer["outcome"] == "partly" and answer["reason"]:
@@ -208,7 +222,7 @@ def _why_partly(plans: Sequence[Record]) -> list[str]:
     lines = []
     for reason, keys in list(waiting.items())[:_LISTED]:
         more = f" and {len(keys) - 1} more" if len(keys) > 1 else ""
-        lines.append("  " + readable(f"partly: {keys[0]}{more}: {reason}"))
+        lines.append("  " + readable_text(f"partly: {keys[0]}{more}: {reason}"))
     return lines
 
 
@@ -217,11 +231,13 @@ def _nodes(plan: Record) -> list[str]:
         return []
     names = ("booked", "exclusive", "normal", "background", "others")
     shown = plan["nodes"][:_LISTED]
-    rows = [[printable(node["name"]), *(_share(node, name) for name in names)] for node in shown]
+    rows = [
+        [printable_text(node["name"]), *(_share(node, name) for name in names)] for node in shown
+    ]
     lines = [
         "Share of the nodes' time, the fullest first (background runs do not block others"
         + ("; +: at least)" if any(n["others"] is None for n in shown) else ")"),
-        *aligned([["node", *names], *rows], indent="  ").splitlines(),
+        *aligned_text([["node", *names], *rows], indent="  ").splitlines(),
     ]
     more = len(plan["nodes"]) - _LISTED
     return [*lines, f"  and {more} more; -o json lists them"] if more > 0 else lines

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-from node.cli.output import Column, Record, RecordLayout, aligned, percent, readable
-from node.cli.times import local
+from node.cli.output import Column, Record, RecordLayout, aligned_text, percent, readable_text
+from node.cli.times import local_time_text
 
 PAIRS_MAX = 2_000
 """Maximum number of tasks of a mesh whose pairs are all read without being asked for."""
@@ -27,7 +27,7 @@ def share(delivery: Record) -> str:
     return percent(delivery["delivered"] / delivery["due"])
 
 
-def _why(pair: Record) -> str:
+def _missing_reason(pair: Record) -> str:
     if not pair["causes"]:
         return ""
     first = pair["causes"][0]
@@ -42,7 +42,7 @@ PAIR = RecordLayout(
         Column("state", lambda pair: pair["state"], whole=True),
         Column("due", lambda pair: str(pair["due"]), whole=True),
         Column("delivered", share, whole=True),
-        Column("most frequent cause of missing runs", _why),
+        Column("most frequent cause of missing runs", _missing_reason),
     ),
     fields=("key", "test", "source", "dest", "state", "due", "delivered", "open", "causes"),
     empty="Nothing was due.",
@@ -62,10 +62,10 @@ def status_view(mesh: Record) -> str:
     head = [
         f"mesh {mesh['name']}: {delivered}, {delivery['open']} in progress",
         f"  tasks: {tasks}",
-        f"  from {local(mesh['since'])} to {local(mesh['until'])}",
+        f"  from {local_time_text(mesh['since'])} to {local_time_text(mesh['until'])}",
     ]
     left_out = mesh["pairs_left_out"]
-    sections = [head, _drift(mesh["drift"]), _causes(delivery), _worst(mesh["pairs"])]
+    sections = [head, _drift(mesh["drift"]), _causes(delivery), _worst_pair_lines(mesh["pairs"])]
     if left_out:
         sections.append(["Only the worst pairs are shown; -o csv or --all-pairs lists all of them"])
     else:
@@ -87,8 +87,8 @@ def _drift(drift: Record | None) -> list[str]:
     rows += [["to end", ending["key"], ending["reason"]] for ending in drift["end"]]
     lines = [f"Compared with the file: {drift['sentence']}"]
     if rows:
-        shown = [list(map(readable, row)) for row in rows[:_LISTED]]
-        lines += aligned(shown, indent="  ").splitlines()
+        shown = [list(map(readable_text, row)) for row in rows[:_LISTED]]
+        lines += aligned_text(shown, indent="  ").splitlines()
     more = len(rows) - _LISTED
     return [*lines, f"  and {more} more; -o json lists them"] if more > 0 else lines
 
@@ -101,27 +101,27 @@ def _causes(delivery: Record) -> list[str]:
             str(cause["count"]),
             f"{100 * cause['count'] / delivery['due']:.1f} %",
             cause["state"],
-            readable(cause["cause"]),
+            readable_text(cause["cause"]),
         ]
         for cause in delivery["causes"][:_LISTED]
     ]
-    return ["Missing, by cause", *aligned(rows, indent="  ").splitlines()]
+    return ["Missing, by cause", *aligned_text(rows, indent="  ").splitlines()]
 
 
-def _worst(pairs: list[dict[str, Any]]) -> list[str]:
+def _worst_pair_lines(pairs: list[dict[str, Any]]) -> list[str]:
     bad = [pair for pair in pairs if pair["delivered"] < pair["due"]]
     if not bad:
         return []
     bad.sort(key=lambda pair: (pair["delivered"] / pair["due"], pair["key"]))
     rows = [[column.text(pair) for column in PAIR.columns] for pair in bad[:_LISTED]]
     headings = [column.heading for column in PAIR.columns]
-    lines = ["Worst pairs", *aligned([headings, *rows], indent="  ").splitlines()]
+    lines = ["Worst pairs", *aligned_text([headings, *rows], indent="  ").splitlines()]
     more = len(bad) - _LISTED
     return [*lines, f"  and {more} more; -o csv lists all pairs"] if more > 0 else lines
 
 
 def _matrices(pairs: list[dict[str, Any]]) -> list[list[str]]:
-    """Draw a matrix for each full mesh: from row to column, in percent of the due runs."""
+    """Return the lines of a matrix for each full mesh: rows to columns, in % of the due runs."""
     by_label: dict[str, dict[tuple[str, str], Record]] = defaultdict(dict)
     for pair in pairs:
         by_label[pair["key"].split("/")[0]][pair["source"], pair["dest"]] = pair
@@ -139,7 +139,7 @@ def _matrix(label: str, cells: dict[tuple[str, str], Record]) -> list[str]:
     rows = [[source, *(_cell(cells.get((source, dest))) for dest in dests)] for source in sources]
     return [
         f"{label}: delivered in %, from row to column",
-        *aligned([["", *dests], *rows], indent="  ").splitlines(),
+        *aligned_text([["", *dests], *rows], indent="  ").splitlines(),
     ]
 
 

@@ -33,13 +33,13 @@ class _Kind:
     paged: bool = True
 
     def items(self, reader: QuickReader, incomplete: str) -> Iterator[CompletionItem]:
-        """Yield what the node has that begins like this."""
-        from node.client.reader import finished
+        """Yield a completion for each object of the list whose name or id begins like this."""
+        from node.client.reader import run_without_loop
 
         query: dict[str, object] = {"limit": _MANY} if self.paged else {}
         if self.key == "id" and incomplete:
             query["prefix"] = incomplete.lower()
-        for record in finished(reader.listed(self.path, query)).items:
+        for record in run_without_loop(reader.listed(self.path, query)).items:
             word = self._word(record, incomplete)
             if word.startswith(incomplete.lower() if self.key == "id" else incomplete):
                 yield CompletionItem(word, help=str(record[self.help] or "") or None)
@@ -107,18 +107,18 @@ _OPTIONS = {
 
 
 def complete_names(context: click.Context, command: click.Command | None) -> click.Command | None:
-    """Let the parameters of a command complete what the node has, if a shell is asking."""
+    """Make the parameters of a command complete with names from the node, if a shell asks."""
     if command is None or not context.resilient_parsing:
         return command
     group = context.info_name or ""
     for parameter in command.params:
         if kinds := kinds_of(group, command.name or "", parameter):
-            setattr(parameter, "shell_complete", partial(_completed, kinds))  # noqa: B010 - a method
+            setattr(parameter, "shell_complete", partial(_completions, kinds))  # noqa: B010 - a method
     return command
 
 
 def kinds_of(group: str, verb: str, parameter: click.Parameter) -> tuple[_Kind, ...]:
-    """Return what a parameter of a command names; nothing if that is not on the node."""
+    """Return the lists of the node whose names complete a parameter; none for other values."""
     if isinstance(parameter, click.Option):
         return tuple(_OPTIONS[each] for each in parameter.opts if each in _OPTIONS)
     name = parameter.name or ""
@@ -129,14 +129,14 @@ def kinds_of(group: str, verb: str, parameter: click.Parameter) -> tuple[_Kind, 
     return _ARGUMENTS.get(name, ())
 
 
-def _completed(
+def _completions(
     kinds: Sequence[_Kind], context: click.Context, incomplete: str
 ) -> list[CompletionItem]:
     from node.cli.invocation import Invocation
     from node.cli.servers import known_tls
     from node.client.reader import QuickReader, UntrustedError
-    from node.clock import SystemClock
     from node.model.errors import ParleyError
+    from node.runtime.clock import SystemClock
 
     invocation = context.ensure_object(Invocation)
     try:

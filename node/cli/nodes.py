@@ -17,15 +17,15 @@ from node.cli.output import (
     Column,
     Record,
     RecordLayout,
-    aligned,
-    flat,
-    pairs,
+    aligned_text,
+    cell_text,
+    pairs_text,
     plural,
-    readable,
+    readable_text,
 )
 from node.cli.servers import confirm, require_terminal
 from node.cli.session import ReadingSession, Session, asks_node, reads_node
-from node.cli.times import local
+from node.cli.times import local_time_text
 from node.model.errors import NotFound, PeerError, PeerUnreachable
 from node.model.loopback import is_exposed, is_loopback
 from node.model.nodekinds import NodeKind, pscheduler_identity
@@ -37,22 +37,25 @@ if TYPE_CHECKING:
 _COUNTS = ("tasks", "runs", "found")
 
 
-def _reached(node: Record) -> str:
+def _reach_text(node: Record) -> str:
     if node["is_self"]:
         return "here"
     if node["kind"] == NodeKind.PSCHEDULER and not node["unreachable_since"]:
-        return local(node["seen_at"]) or "not yet"
+        return local_time_text(node["seen_at"]) or "not yet"
     if node["knows_this"] is False:
-        return f"known here, not there, since {local(node['unreachable_since'])}"
+        return f"known here, not there, since {local_time_text(node['unreachable_since'])}"
     if node["unreachable_since"]:
-        return f"unreachable since {local(node['unreachable_since'])}: {node['last_error'] or ''}"
-    return local(node["seen_at"]) or ("has not asked yet" if node["url"] is None else "not yet")
+        since = local_time_text(node["unreachable_since"])
+        return f"unreachable since {since}: {node['last_error'] or ''}"
+    return local_time_text(node["seen_at"]) or (
+        "has not asked yet" if node["url"] is None else "not yet"
+    )
 
 
 def _attributes(node: Record) -> str:
     """Format the attributes that its owner set, not those that the host detects (``tool:…``)."""
     attributes = sorted(node["attributes"].items())
-    return " ".join(f"{name}={flat(value)}" for name, value in attributes if ":" not in name)
+    return " ".join(f"{name}={cell_text(value)}" for name, value in attributes if ":" not in name)
 
 
 def _percent(value: float | None) -> str:
@@ -60,7 +63,7 @@ def _percent(value: float | None) -> str:
 
 
 def _other_kind(node: Record) -> str:
-    """Return what a node is that is none of Parley."""
+    """Return the kind of software of a node that does not run Parley; empty for Parley."""
     return "" if _is_parley(node) else str(node["kind"])
 
 
@@ -71,7 +74,7 @@ NODE = RecordLayout(
         Column("kind", _other_kind, optional=True),
         Column("address", lambda node: node["address"]),
         Column("url", lambda node: node["url"] or "pull"),
-        Column("seen", _reached),
+        Column("seen", _reach_text),
         Column("attributes", _attributes),
     ),
     fields=(
@@ -148,12 +151,14 @@ _LATE = {
     "drain": "node.cli.draining:drain",
     "undrain": "node.cli.draining:undrain",
     "introduce": "node.cli.introducing:introduce",
+    "rekey": "node.cli.keys:rekey",
+    "revoke": "node.cli.keys:revoke",
 }
 
 
 @click.group("node", cls=CommandGroup, late=_LATE)
 def node_group() -> None:
-    """List, add, introduce, remove, compare, pardon nodes; drain this one, set its attributes."""
+    """List, add, introduce, remove, compare, pardon nodes; drain, rekey, describe this one."""
 
 
 @node_group.command("list")
@@ -176,7 +181,7 @@ async def set_attributes(session: Session, attributes: tuple[str, ...]) -> None:
       parley node set country=DE site=ber-1 cpu_mbps=1000 behind_nat=false
     """  # noqa: D301 - click's mark for lines to keep
     node = await session.client.set_attributes(dict(map(assignment, attributes)))
-    session.output.one(node, NODE, node_view)
+    session.output.print_one(node, NODE, node_view)
 
 
 @node_group.command("unset")
@@ -187,13 +192,13 @@ async def unset(session: Session, names: tuple[str, ...]) -> None:
     here = next(node for node in (await session.client.nodes()).items if node.is_self)
     for name in dict.fromkeys(names):
         if name not in here.attributes:
-            session.progress.note(f"! {name} was not set: {_settable(here.attributes)}")
+            session.progress.note(f"! {name} was not set: {_settable_names(here.attributes)}")
     node = await session.client.set_attributes(dict.fromkeys(names))
-    session.output.one(node, NODE, node_view)
+    session.output.print_one(node, NODE, node_view)
 
 
-def _settable(attributes: Mapping[str, Any]) -> str:
-    """Name the attributes that can be unset; those that the host detects cannot."""
+def _settable_names(attributes: Mapping[str, Any]) -> str:
+    """Return the attributes that can be unset, in words; the host sets the others by itself."""
     names = [name for name in sorted(attributes) if ":" not in name]
     return f"the node has {', '.join(names)}" if names else "the node has none"
 
@@ -240,24 +245,24 @@ async def add(session: Session, url: str, identity: str | None) -> None:
         raise InvalidDocument(faults_of(error, NodeAddition)) from error
     if addition.url is not None and pscheduler_identity(addition.url) is not None:
         node = await session.client.add_node(addition)
-        session.output.one(node, NODE, node_view)
-        session.progress.note(_unproven(node))
+        session.output.print_one(node, NODE, node_view)
+        session.progress.note(_unproven_text(node))
         return
     if addition.url is not None and identity is None:
         found = await _confirmed_identity(addition.url)
         addition = addition.model_copy(update={"identity": found})
     node = await session.client.add_node(addition)
-    session.output.one(node, NODE, node_view)
+    session.output.print_one(node, NODE, node_view)
     if node.url is None:
         session.progress.note(f"{node.name} has yet to fetch its work; parley node list says when.")
     elif addition.identity is None:
         session.progress.note(f"Trusted the key found at {url}; verify it with its owner.")
     here = next(each for each in (await session.client.nodes()).items if each.is_self)
-    session.progress.note(other_side(node, here))
+    session.progress.note(acquaintance_text(node, here))
 
 
-def _unproven(node: Node) -> str:
-    """Tell what is not known of a host that runs pScheduler."""
+def _unproven_text(node: Node) -> str:
+    """Return a sentence on what is not proven of a host that runs pScheduler."""
     return (
         f"! {node.name} runs pScheduler. Its certificate proves nothing: whoever answers at "
         f"{node.url} is taken for it.\n"
@@ -266,8 +271,8 @@ def _unproven(node: Node) -> str:
     )
 
 
-def other_side(added: Node, here: Node) -> str:
-    """Tell whether a node that was added knows this one, and what its owner types if not."""
+def acquaintance_text(added: Node, here: Node) -> str:
+    """Return whether an added node knows this one, and what its owner types if it does not."""
     if added.knows_this:
         return f"{added.name} knows {here.name}, too: they can measure together."
     known_by = here.identity if here.url is None else f"{here.url} --identity {here.identity}"
@@ -334,7 +339,7 @@ async def pardon(session: Session, name: str) -> None:
     Failed runs on the node count no longer, and pauses after its refusals end.
     """
     node = await session.client.pardon_node(name)
-    session.output.one(node, NODE, node_view)
+    session.output.print_one(node, NODE, node_view)
 
 
 @node_group.command("share")
@@ -374,12 +379,12 @@ def removal_view(removed: NodeRemoval) -> str:
     if not there + here:
         return f"{removed.name} was removed; there were no open tasks with it."
     return (
-        f"{removed.name} was removed. Ended: {_tasks(there)} that it led here, {_tasks(here)} led "
-        f"here that it took part in. Runs cancelled: {removed.runs}."
+        f"{removed.name} was removed. Ended: {_task_count(there)} that it led here, "
+        f"{_task_count(here)} led here that it took part in. Runs cancelled: {removed.runs}."
     )
 
 
-def _tasks(count: int) -> str:
+def _task_count(count: int) -> str:
     return f"{count} task{'' if count == 1 else 's'}"
 
 
@@ -397,14 +402,14 @@ async def compare(session: Session, name: str) -> None:
     comparison = await session.client.compare_node(name)
     differences = _differences(comparison, name)
     if session.output.format in {"json", "yaml"}:
-        session.output.raw(comparison.model_dump(mode="json"))
+        session.output.print_document(comparison.model_dump(mode="json"))
         return
     if session.output.format != "table":
-        session.output.many(differences, DIFFERENCE)
+        session.output.print_list(differences, DIFFERENCE)
         return
     if differences:
-        session.output.many(differences, DIFFERENCE)
-    session.output.text(comparison_summary(comparison))
+        session.output.print_list(differences, DIFFERENCE)
+    session.output.print_text(comparison_summary(comparison))
 
 
 def _differences(comparison: NodeComparison, name: str) -> list[dict[str, Any]]:
@@ -429,21 +434,21 @@ def comparison_summary(comparison: NodeComparison) -> str:
     return f"{plural(found, 'difference')} repaired{more}: {compared}"
 
 
-def _heard(node: Record) -> str | None:
-    """Return when the last signed message of a node came, in words."""
+def _last_heard_text(node: Record) -> str | None:
+    """Return when the last signed message of a node came; None for this node and foreign ones."""
     if node["is_self"] or not _is_parley(node):
         return None
-    return local(node["heard_at"]) or "never"
+    return local_time_text(node["heard_at"]) or "never"
 
 
-def _lease(node: Record) -> str | None:
+def _lease_text(node: Record) -> str | None:
     """Return when the tasks that another node leads here end if it sends nothing, in words."""
     if node["lease_until"] is None:
         return None
-    return f"end {local(node['lease_until'])} if it sends nothing before"
+    return f"end {local_time_text(node['lease_until'])} if it sends nothing before"
 
 
-def _kind(node: Record) -> str:
+def _kind_text(node: Record) -> str:
     if _is_parley(node):
         return NodeKind.PARLEY
     return f"{node['kind']} (no key; its certificate proves nothing; books without holds)"
@@ -454,7 +459,7 @@ def _is_parley(node: Record) -> bool:
     return node["kind"] in {None, NodeKind.PARLEY}
 
 
-def _url(node: Record) -> str:
+def _url_text(node: Record) -> str:
     if node["url"] is None:
         return "none: it fetches its work itself"
     exposed = " (plain HTTP: whoever is on the way can read it)" if is_exposed(node["url"]) else ""
@@ -463,23 +468,27 @@ def _url(node: Record) -> str:
 
 def node_view(node: Record) -> str:
     """Describe a node for a person."""
-    return pairs(
+    return pairs_text(
         (
             ("node", node["name"]),
-            ("kind", _kind(node)),
+            ("kind", _kind_text(node)),
             ("identity", node["identity"]),
-            ("url", _url(node)),
+            ("key", (node["keys"] or [None])[-1] if len(node["keys"] or ()) > 1 else None),
+            ("url", _url_text(node)),
             ("address", node["address"]),
             ("version", node["version"]),
-            ("known since", local(node["added_at"])),
-            ("seen", _reached(node)),
-            ("heard", _heard(node)),
-            ("its tasks here", _lease(node)),
+            ("known since", local_time_text(node["added_at"])),
+            ("seen", _reach_text(node)),
+            ("heard", _last_heard_text(node)),
+            ("its tasks here", _lease_text(node)),
             ("last error", node["last_error"]),
-            ("busy until", local(node["busy_until"])),
+            ("busy until", local_time_text(node["busy_until"])),
             ("free time ahead", node["shortfall"]),
             ("lanes", node["lanes"]),
-            *((name, flat(value)) for name, value in sorted((node["attributes"] or {}).items())),
+            *(
+                (name, cell_text(value))
+                for name, value in sorted((node["attributes"] or {}).items())
+            ),
         )
     )
 
@@ -509,17 +518,17 @@ def test_view(test: Record) -> str:
     spec = test["spec"]
     needed = spec.get("required", ())
     rows = [
-        (f"  {name}", _default(name, field, needed), readable(field.get("description", "")))
+        (f"  {name}", _default(name, field, needed), readable_text(field.get("description", "")))
         for name, field in spec.get("properties", {}).items()
     ]
     head = f"{test['name']}: {test['title']}\ntools here: {' '.join(test['tools']) or 'none'}"
-    return "\n".join([head, "spec:", aligned(rows)]) if rows else head
+    return "\n".join([head, "spec:", aligned_text(rows)]) if rows else head
 
 
 def _default(name: str, field: Mapping[str, Any], needed: tuple[str, ...]) -> str:
     if name in needed:
         return "required"
-    return readable(flat(field.get("default"))) or "-"
+    return readable_text(cell_text(field.get("default"))) or "-"
 
 
 @click.group("tool", cls=CommandGroup)

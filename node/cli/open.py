@@ -37,7 +37,7 @@ async def open_page(session: Session, only_print: bool) -> None:
     if opened and session.output.format == "table":
         session.progress.note(f"Opened the page of {session.client.server}.")
         return
-    session.output.one({"url": url}, LINK, lambda record: str(record["url"]))
+    session.output.print_one({"url": url}, LINK, lambda record: str(record["url"]))
 
 
 def _has_display() -> bool:

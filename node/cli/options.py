@@ -21,7 +21,7 @@ def apply_options(command: AnyCommand, *options: Option[AnyCommand]) -> AnyComma
 def clear_option(
     fields: Sequence[str], text: str = "Reset a field to its default; repeat for more."
 ) -> Callable[[AnyCommand], AnyCommand]:
-    """``--clear``, which takes the names of these fields."""
+    """Return the option ``--clear``, which takes the names of these fields."""
     return click.option("--clear", multiple=True, type=click.Choice(fields), help=text)
 
 

@@ -49,7 +49,7 @@ class Column:
     def text(self, record: Record) -> str:
         """Return the cell as printed."""
         written = self.cell(record) or ""
-        return printable(written) if self.exact else readable(written)
+        return printable_text(written) if self.exact else readable_text(written)
 
 
 @dataclass(frozen=True)
@@ -86,17 +86,17 @@ def sanitise_text(text: str) -> str:
     return "".join(letter if letter in "\t\n" else sanitise_line(letter) for letter in text)
 
 
-def printable(value: object) -> str:
+def printable_text(value: object) -> str:
     """Return a value as text on one line, without control characters."""
     return sanitise_line(_OTHER_SPACE.sub(" ", str(value)).strip())
 
 
-def readable(value: object) -> str:
-    """Return a sentence or a time of the API as people read it: on one line, with local times."""
-    return with_local_times(printable(value))
+def readable_text(value: object) -> str:
+    """Return a sentence or time of the API on one line, with instants in the terminal's zone."""
+    return with_local_times(printable_text(value))
 
 
-def pick(record: Record, path: str) -> Any:
+def value_at(record: Record, path: str) -> Any:
     """Return the value at a dotted path; ``None`` if there is none.
 
     ``metrics.NAME`` is the figure of this name (:func:`figures`).
@@ -131,7 +131,7 @@ def unknown_field(path: str, known: Iterable[str]) -> click.UsageError:
 
 
 def _check_field(path: str, records: Sequence[Record], kind: RecordLayout) -> None:
-    """Return if records of this kind have, or may have, a value at this path.
+    """Check that records of this kind have, or may have, a value at this path.
 
     :raises click.UsageError: they cannot have one.
     """
@@ -156,7 +156,7 @@ def _keys(value: object) -> Iterable[str]:
     return value if isinstance(value, Mapping) else ()
 
 
-def flat(value: object) -> str:
+def cell_text(value: object) -> str:
     """Format a value for a cell: text as it is, lists of texts joined, the rest as JSON."""
     if value is None:
         return ""
@@ -208,7 +208,7 @@ class OutputWriter:
         self._fields = tuple(fields)
 
     def require_fields(self, kind: RecordLayout, records: Sequence[Record] = ()) -> None:
-        """Return if ``--fields`` names only fields that records of this kind can have.
+        """Check that ``--fields`` names only fields that records of this kind can have.
 
         A command that changes something calls it before, when there are no records yet.
 
@@ -217,133 +217,142 @@ class OutputWriter:
         for path in self._fields:
             _check_field(path, records, kind)
 
-    def many(self, records: Sequence[Record], kind: RecordLayout) -> None:
-        """Print a list."""
+    def print_list(self, records: Sequence[Record], kind: RecordLayout) -> None:
+        """Print a list of records in the chosen format."""
         self.require_fields(kind, records)
         if self.format in _WHOLE:
-            self.raw([self._picked(record) for record in records])
+            self.print_document([self._selected_fields(record) for record in records])
         elif self.format == "table":
-            self._table(records, kind)
+            self._print_table(records, kind)
         else:
-            self._lines(records, kind)
+            self._print_lines(records, kind)
 
-    def one(
+    def print_one(
         self, record: Record | BaseModel, kind: RecordLayout, view: Callable[[Record], str]
     ) -> None:
-        """Print a single record or wire model; ``view`` formats it for a person."""
+        """Print one record or wire model; for a person, as ``view`` formats it."""
         if not isinstance(record, Mapping):
             record = record.model_dump(mode="json")
         self.require_fields(kind, [record])
         if self.format in _WHOLE:
-            self.raw(self._picked(record))
+            self.print_document(self._selected_fields(record))
         elif self.format == "table":
-            exact = self._picked(record) if self._fields else leaves(record) if self.wide else None
-            self.text(view(record) if exact is None else pairs(exact.items(), exact=True))
+            exact = (
+                self._selected_fields(record)
+                if self._fields
+                else leaves(record)
+                if self.wide
+                else None
+            )
+            self.print_text(
+                view(record) if exact is None else pairs_text(exact.items(), exact=True)
+            )
         else:
-            self._lines([record], kind)
+            self._print_lines([record], kind)
 
-    def line(self, record: Record, kind: RecordLayout) -> None:
+    def print_line(self, record: Record, kind: RecordLayout) -> None:
         """Print one record of a stream as JSON on a line of its own, or as a document of YAML."""
         self.require_fields(kind, [record])
         if self.format == "yaml":
-            self.text("---")
-            self.raw(self._picked(record))
+            self.print_text("---")
+            self.print_document(self._selected_fields(record))
         else:
-            self._json(self._picked(record), indent=None)
+            self._print_json(self._selected_fields(record), indent=None)
 
-    def raw(self, document: object) -> None:
+    def print_document(self, document: object) -> None:
         """Print a document as YAML if that is the format, else as JSON.
 
         It is indented, or on one line for ``jsonl``.
         """
         if self.format == "yaml":
-            self._yaml(document)
+            self._print_yaml(document)
         else:
-            self._json(document, indent=None if self.format == "jsonl" else 2)
+            self._print_json(document, indent=None if self.format == "jsonl" else 2)
 
-    def verbatim(self, text: str) -> None:
+    def print_verbatim(self, text: str) -> None:
         """Print foreign text unchanged; on a terminal, without control characters."""
         self._stream.write(sanitise_text(text) if self.terminal else text)
         self._stream.flush()
 
-    def text(self, text: str) -> None:
-        """Print a text for a person."""
+    def print_text(self, text: str) -> None:
+        """Print a text for a person, with a line break at its end."""
         self._stream.write(text + "\n")
         self._stream.flush()
 
-    def _picked(self, record: Record) -> Record:
+    def _selected_fields(self, record: Record) -> Record:
         if not self._fields:
             return record
-        return {path: pick(record, path) for path in self._fields}
+        return {path: value_at(record, path) for path in self._fields}
 
-    def _json(self, document: object, indent: int | None) -> None:
+    def _print_json(self, document: object, indent: int | None) -> None:
         for result in (document,) if self._filter is None else self._filter.results(document):
             if self._filter is not None and isinstance(result, str):
-                self.verbatim(result + "\n")
+                self.print_verbatim(result + "\n")
             else:
-                self.text(json.dumps(result, indent=indent, ensure_ascii=not self._unicode))
+                self.print_text(json.dumps(result, indent=indent, ensure_ascii=not self._unicode))
 
     @property
     def _unicode(self) -> bool:
         return (self._stream.encoding or "").lower().replace("-", "") == "utf8"
 
-    def _yaml(self, document: object) -> None:
+    def _print_yaml(self, document: object) -> None:
         import yaml  # slow to load
 
         plain = json.loads(json.dumps(document))
         kind = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
         text = yaml.dump(plain, Dumper=kind, sort_keys=False, allow_unicode=self._unicode)
-        self.text(text.removesuffix("\n...\n").removesuffix("\n"))
+        self.print_text(text.removesuffix("\n...\n").removesuffix("\n"))
 
-    def _lines(self, records: Sequence[Record], kind: RecordLayout) -> None:
+    def _print_lines(self, records: Sequence[Record], kind: RecordLayout) -> None:
         if self.format == "jsonl":
             for record in records:
-                self._json(self._picked(record), indent=None)
+                self._print_json(self._selected_fields(record), indent=None)
         elif self.format == "ids":
             for record in records:
-                self.text(str(record[kind.key]))
+                self.print_text(str(record[kind.key]))
         else:
-            self._csv(records, self._fields or kind.fields)
+            self._print_csv(records, self._fields or kind.fields)
 
-    def _csv(self, records: Sequence[Record], fields: Sequence[str]) -> None:
+    def _print_csv(self, records: Sequence[Record], fields: Sequence[str]) -> None:
         """Print a line for each record; unless ``--fields`` names others, with all its figures."""
         measured = [{} if self._fields else figures(record) for record in records]
         names = list(dict.fromkeys(name for found in measured for name in found))
         writer = csv.writer(self._stream, lineterminator="\n")
         writer.writerow([*fields, *names])
         writer.writerows(
-            [flat(pick(record, path)) for path in fields] + [flat(found.get(n)) for n in names]
+            [cell_text(value_at(record, path)) for path in fields]
+            + [cell_text(found.get(n)) for n in names]
             for record, found in zip(records, measured, strict=True)
         )
         self._stream.flush()
 
-    def _table(self, records: Sequence[Record], kind: RecordLayout) -> None:
+    def _print_table(self, records: Sequence[Record], kind: RecordLayout) -> None:
         columns = kind.columns
         if self._fields:
             columns = tuple(
-                Column(path, _at(path), whole=True, exact=True) for path in self._fields
+                Column(path, _cell_at(path), whole=True, exact=True) for path in self._fields
             )
         elif self.wide:
-            columns += _further(kind)
+            columns += _wide_columns(kind)
         columns = tuple(
             column for column in columns if not column.optional or any(map(column.text, records))
         )
         if not records:
-            self.text(kind.empty)
+            self.print_text(kind.empty)
         elif self.terminal:
-            self._rich_table(records, columns)
+            self._print_rich_table(records, columns)
         else:
             rows = [[column.text(record) for column in columns] for record in records]
-            self.text(aligned([[column.heading for column in columns], *rows]))
+            self.print_text(aligned_text([[column.heading for column in columns], *rows]))
 
-    def _rich_table(self, records: Sequence[Record], columns: Sequence[Column]) -> None:
+    def _print_rich_table(self, records: Sequence[Record], columns: Sequence[Column]) -> None:
         from rich.console import Console  # slow to load, needed on terminals only
         from rich.table import Table
         from rich.text import Text
 
-        console = Console(file=self._stream, highlight=False, no_color=not colour_wanted())
+        console = Console(file=self._stream, highlight=False, no_color=not is_colour_wanted())
         rows = [[column.text(record) for column in columns] for record in records]
-        widths = fitted(columns, rows, console.width)
+        widths = column_widths(columns, rows, console.width)
         table = Table(box=None, header_style="bold", pad_edge=False)
         for number, width in widths.items():
             column = columns[number]
@@ -358,12 +367,12 @@ _WHOLE = frozenset({"json", "yaml"})
 """The formats in which a list is one document."""
 
 
-def _further(kind: RecordLayout) -> tuple[Column, ...]:
-    """Return the columns that a wide table has more, without those that are empty everywhere."""
+def _wide_columns(kind: RecordLayout) -> tuple[Column, ...]:
+    """Return the additional columns of a wide table, but those that are empty in each row."""
     shown = {column.heading for column in kind.columns}
     paths = kind.fields if kind.wide is None else kind.wide
     return tuple(
-        Column(path, _at(path), whole=True, optional=True, exact=True)
+        Column(path, _cell_at(path), whole=True, optional=True, exact=True)
         for path in paths
         if path not in shown
     )
@@ -387,9 +396,9 @@ class JsonFilter:
             raise click.UsageError(f"--jq: {_first_line(error)}") from None
 
     def results(self, document: object) -> list[Any]:
-        """Return what the program makes of a document.
+        """Return the outputs of the jq program for a document.
 
-        :raises click.UsageError: it cannot be applied to it.
+        :raises click.UsageError: the program fails on this document.
         """
         try:
             return list(self._program.input_value(document))
@@ -398,7 +407,7 @@ class JsonFilter:
 
 
 def _first_line(error: Exception) -> str:
-    return printable(str(error).partition("\n")[0])
+    return printable_text(str(error).partition("\n")[0])
 
 
 def leaves(record: Record, path: str = "") -> dict[str, object]:
@@ -431,12 +440,12 @@ _STYLES = {
 """The styles of cells that consist of one of these words."""
 
 
-def colour_wanted() -> bool:
-    """Return whether colours may be used (https://no-color.org)."""
+def is_colour_wanted() -> bool:
+    """Return whether colours may be used: NO_COLOR is unset, and the terminal is not ``dumb``."""
     return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
-def fitted(
+def column_widths(
     columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int
 ) -> dict[int, int | None]:
     """Return the widths of the columns of a table on a terminal, by their numbers.
@@ -479,12 +488,12 @@ def _longest(text: str) -> int:
     return min(_LONGEST_WORD, max(map(len, text.split()), default=0))
 
 
-def _at(path: str) -> Cell:
-    return lambda record: flat(pick(record, path))
+def _cell_at(path: str) -> Cell:
+    return lambda record: cell_text(value_at(record, path))
 
 
-def aligned(rows: Sequence[Sequence[str]], indent: str = "") -> str:
-    """Format rows of cells in columns, two spaces apart."""
+def aligned_text(rows: Sequence[Sequence[str]], indent: str = "") -> str:
+    """Return rows of cells as lines, in columns two spaces apart."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = (
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
@@ -493,11 +502,13 @@ def aligned(rows: Sequence[Sequence[str]], indent: str = "") -> str:
     return "\n".join(indent + line for line in lines)
 
 
-def pairs(items: Iterable[tuple[str, object]], indent: str = "", *, exact: bool = False) -> str:
-    """Format names and values in two columns, without those that have no value.
+def pairs_text(
+    items: Iterable[tuple[str, object]], indent: str = "", *, exact: bool = False
+) -> str:
+    """Return lines of names and values in two columns; leave out names without a value.
 
     ``exact``: times stay as the API has them.
     """
-    form = printable if exact else readable
-    rows = [(name, form(flat(value))) for name, value in items if flat(value)]
-    return aligned(rows, indent) if rows else ""
+    form = printable_text if exact else readable_text
+    rows = [(name, form(cell_text(value))) for name, value in items if cell_text(value)]
+    return aligned_text(rows, indent) if rows else ""

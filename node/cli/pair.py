@@ -9,13 +9,21 @@ from typing import Any
 
 import click
 
-from node.cli.causes import FIELDS, LOST, READ_MAX, by_cause, cause_lines, read_runs
+from node.cli.causes import FIELDS, LOST, READ_MAX, cause_lines, read_runs, runs_by_cause
 from node.cli.listing import expected_members
-from node.cli.output import Column, OutputWriter, Record, RecordLayout, aligned, printable, readable
+from node.cli.output import (
+    Column,
+    OutputWriter,
+    Record,
+    RecordLayout,
+    aligned_text,
+    printable_text,
+    readable_text,
+)
 from node.cli.references import short
 from node.cli.results import figure_text
 from node.cli.session import ReadingSession, reads_node
-from node.cli.times import MOMENT, Moment, local
+from node.cli.times import MOMENT, Moment, local_time_text
 from node.model import times
 from node.model.verdict import Level
 
@@ -24,21 +32,21 @@ _STATES = ("finished", *LOST)
 _DAY_AGO = Moment(offset=-times.DAY)
 
 
-def _delivered(pair: Record) -> str:
+def _delivered_text(pair: Record) -> str:
     return f"{pair['finished']} of {pair['due']}"
 
 
-def _cause(pair: Record) -> str:
+def _cause_text(pair: Record) -> str:
     return str(pair["causes"][0]["example"] or "") if pair["causes"] else ""
 
 
 PAIR = RecordLayout(
     columns=(
         Column("what", lambda pair: pair["headline"]),
-        Column("with a result", _delivered, whole=True),
-        Column("latest", lambda pair: local(pair["latest_at"]), whole=True),
+        Column("with a result", _delivered_text, whole=True),
+        Column("latest", lambda pair: local_time_text(pair["latest_at"]), whole=True),
         Column("result", lambda pair: pair["summary"] or ""),
-        Column("missing because", _cause),
+        Column("missing because", _cause_text),
     ),
     fields=("headline", "due", "finished", "latest_at", "summary", "verdicts", "figures", "causes"),
     wide=("run", "verdicts"),
@@ -108,34 +116,40 @@ async def pair(
             runs |= {run["id"]: run for run in found}
             incomplete |= more
     with expected_members():
-        _print(session.output, of_pair(runs.values()), _heading((one, other), first, last))
+        _print(
+            session.output, pair_measurements(runs.values()), _heading((one, other), first, last)
+        )
     if incomplete:
         note = f"Only the newest {READ_MAX} runs of each direction were read; choose a shorter time"
         session.progress.note(note)
 
 
 def _heading(ends: tuple[str, str], first: int, last: int) -> str:
-    return printable(f"{' ⇄ '.join(ends)}, from {local(first)} to {local(last)}")
+    return printable_text(
+        f"{' ⇄ '.join(ends)}, from {local_time_text(first)} to {local_time_text(last)}"
+    )
 
 
 def _print(output: OutputWriter, pairs: Sequence[Record], heading: str) -> None:
     if output.format == "csv":
-        output.many([{**pair, **figure} for pair in pairs for figure in pair["figures"]], FIGURE)
+        output.print_list(
+            [{**pair, **figure} for pair in pairs for figure in pair["figures"]], FIGURE
+        )
     elif output.format == "table" and pairs and not output.wide:
-        output.text("\n\n".join([heading, *map(pair_view, pairs)]))
+        output.print_text("\n\n".join([heading, *map(pair_view, pairs)]))
     else:
-        output.many(pairs, PAIR)
+        output.print_list(pairs, PAIR)
 
 
-def of_pair(runs: Iterable[Record]) -> list[dict[str, Any]]:
-    """Return what the runs of each headline say, by headline."""
+def pair_measurements(runs: Iterable[Record]) -> list[dict[str, Any]]:
+    """Return a record for each headline among the runs: counts, causes, figures, by headline."""
     groups: defaultdict[str, list[Record]] = defaultdict(list)
     for run in runs:
         groups[run["headline"]].append(run)
-    return [_measured(headline, groups[headline]) for headline in sorted(groups)]
+    return [_measurement_record(headline, groups[headline]) for headline in sorted(groups)]
 
 
-def _measured(headline: str, runs: Sequence[Record]) -> dict[str, Any]:
+def _measurement_record(headline: str, runs: Sequence[Record]) -> dict[str, Any]:
     finished = [run for run in runs if run["state"] not in LOST]
     finished.sort(key=lambda run: times.parse_instant(run["starts_at"]))
     latest = finished[-1] if finished else None
@@ -150,7 +164,7 @@ def _measured(headline: str, runs: Sequence[Record]) -> dict[str, Any]:
         "latest_at": latest and latest["starts_at"],
         "summary": latest and latest["summary"],
         "figures": list(_figures(finished)),
-        "causes": by_cause(run for run in runs if run["state"] in LOST),
+        "causes": runs_by_cause(run for run in runs if run["state"] in LOST),
     }
 
 
@@ -177,14 +191,16 @@ def pair_view(pair: Record) -> str:
     verdicts = pair["verdicts"].items()
     doubts = [f", {count} {level}" for level, count in verdicts if level != Level.CLEAN]
     lost = f", {pair['total_loss']} with total loss" if pair["total_loss"] else ""
-    head = f"{printable(pair['headline'])}: {_delivered(pair)} with a result"
+    head = f"{printable_text(pair['headline'])}: {_delivered_text(pair)} with a result"
     lines = [head + "".join(doubts) + lost]
     if pair["run"]:
-        latest = readable(pair["summary"] or "its lead has the result")
-        lines.append(f"  latest {local(pair['latest_at'])}, run {short(pair['run'])}: {latest}")
+        latest = readable_text(pair["summary"] or "its lead has the result")
+        lines.append(
+            f"  latest {local_time_text(pair['latest_at'])}, run {short(pair['run'])}: {latest}"
+        )
     if pair["figures"]:
         rows = [[_name(each), *_values(each)] for each in pair["figures"]]
-        lines.append(aligned([["", "latest", "median", "least", "greatest"], *rows], "    "))
+        lines.append(aligned_text([["", "latest", "median", "least", "greatest"], *rows], "    "))
     lines += cause_lines(pair["causes"], "  ")
     return "\n".join(lines)
 
@@ -192,7 +208,7 @@ def pair_view(pair: Record) -> str:
 def _name(figure: Record) -> str:
     name, _, labels = figure["name"].partition(".")
     words = name.removesuffix("_ms").removesuffix("_bps").replace("_", " ")
-    return printable(f"{words} {labels.replace('_', ' ').replace('.', ' ')}".strip())
+    return printable_text(f"{words} {labels.replace('_', ' ').replace('.', ' ')}".strip())
 
 
 def _values(figure: Record) -> list[str]:

@@ -15,10 +15,17 @@ from node.cli.documents import document_options, task_document
 from node.cli.failures import NO_TIME
 from node.cli.groups import CommandGroup
 from node.cli.meshplan import mesh
-from node.cli.output import Column, Record, RecordLayout, aligned, printable, readable
+from node.cli.output import (
+    Column,
+    Record,
+    RecordLayout,
+    aligned_text,
+    printable_text,
+    readable_text,
+)
 from node.cli.references import short
 from node.cli.session import Session, asks_node
-from node.cli.times import duration_in_words, local, spell
+from node.cli.times import duration_in_words, duration_text, local_time_text
 from node.model import times
 from node.model.byte_quotas import bytes_text
 from node.model.errors import NotFound, PeerUnreachable, RefusedByParticipant
@@ -79,15 +86,15 @@ async def task(session: Session, /, runs: int | None, alternative: int | None, *
     session.progress.clear()
     if alternative is None:
         spec = document.get("test", {}).get("spec", {})
-        session.output.one(plan, PLAN, lambda record: plan_view(record, spec))
+        session.output.print_one(plan, PLAN, lambda record: plan_view(record, spec))
         return _EXIT_CODES[plan.outcome]
     if alternative > len(plan.alternatives):
-        raise NotFound(_no_such(plan.model_dump(mode="json"), alternative))
-    session.output.raw(plan.alternatives[alternative - 1].document)
+        raise NotFound(_no_alternative_message(plan.model_dump(mode="json"), alternative))
+    session.output.print_document(plan.alternatives[alternative - 1].document)
     return 0
 
 
-def _no_such(plan: Record, wanted: int) -> str:
+def _no_alternative_message(plan: Record, wanted: int) -> str:
     count = len(plan["alternatives"])
     if count:
         return f"there is no alternative {wanted}, only {count}"
@@ -104,26 +111,28 @@ def plan_view(plan: Record, spec: Record) -> str:
 
     names = [participant["name"] for participant in plan["participants"]]
     what = plan["test"] if plan["seats"] else headline(plan["test"], names, spec)
-    head = f"{printable(what)}: {readable(plan['sentence'])}"
-    takes = f"takes {spell(plan['duration'])} on each participant, {plan['scheduling_class']}"
+    head = f"{printable_text(what)}: {readable_text(plan['sentence'])}"
+    takes = (
+        f"takes {duration_text(plan['duration'])} on each participant, {plan['scheduling_class']}"
+    )
     if plan["tool"]:
         takes += f", with {plan['tool']}"
     if plan.get("expected_bytes"):
         takes += f", moves {bytes_text(plan['expected_bytes'])} on each"
     sections = [
         [head, f"({takes}; nothing was booked or stored)"],
-        _seats(plan),
-        _starts(plan),
-        _unplaced(plan),
-        _displaced(plan),
-        _participants(plan),
-        _occupancy(plan),
-        _alternatives(plan),
+        _seat_lines(plan),
+        _start_lines(plan),
+        _unplaced_lines(plan),
+        _displaced_lines(plan),
+        _participant_lines(plan),
+        _occupancy_lines(plan),
+        _alternative_lines(plan),
     ]
     return "\n\n".join("\n".join(lines) for lines in sections if lines)
 
 
-def _seats(plan: Record) -> list[str]:
+def _seat_lines(plan: Record) -> list[str]:
     """Describe the seats of a pool task: the first term seat by seat, later ones by their nodes."""
     if not plan["seats"]:
         return []
@@ -132,18 +141,18 @@ def _seats(plan: Record) -> list[str]:
     for seat in plan["seats"]:
         if seat["term"] == first["term"]:
             time = f"time for {seat['placed']} of {seat['asked']}" if seat["asked"] else ""
-            who, why = printable(seat["node"] or "nobody"), readable(seat["reason"] or "")
+            who, why = printable_text(seat["node"] or "nobody"), readable_text(seat["reason"] or "")
             rows.append([str(seat["number"]), who, time, why])
-    lines = [f"Seats from {local(first['term'])} on", *_columns(rows)]
+    lines = [f"Seats from {local_time_text(first['term'])} on", *_columns(rows)]
     for term in dict.fromkeys(seat["term"] for seat in plan["seats"][len(rows) :]):
         in_term = [seat for seat in plan["seats"] if seat["term"] == term]
-        nodes = [printable(seat["node"]) for seat in in_term if seat["node"]]
+        nodes = [printable_text(seat["node"]) for seat in in_term if seat["node"]]
         summary = f"{len(nodes)} of {len(in_term)}: {', '.join(nodes) or 'nobody'}"
-        lines.append(f"  from {local(term)}  {summary}")
+        lines.append(f"  from {local_time_text(term)}  {summary}")
     return lines
 
 
-def _starts(plan: Record) -> list[str]:
+def _start_lines(plan: Record) -> list[str]:
     rows = []
     for start in plan["starts"]:
         late = times.parse_instant(start["starts_at"]) - times.parse_instant(start["slot"])
@@ -151,9 +160,9 @@ def _starts(plan: Record) -> list[str]:
             [f"{duration_in_words(late)} after its nominal start"] if late >= times.SECOND else []
         )
         notes += ["displacing lower priorities"] if start["displacing"] else []
-        notes += [printable(name) for name in start["nodes"]]
-        rows.append([local(start["starts_at"]), ", ".join(notes)])
-    lines = ["Starts", *aligned(rows, indent="  ").splitlines()] if rows else []
+        notes += [printable_text(name) for name in start["nodes"]]
+        rows.append([local_time_text(start["starts_at"]), ", ".join(notes)])
+    lines = ["Starts", *aligned_text(rows, indent="  ").splitlines()] if rows else []
     if more := plan["placed"] - len(rows):
         lines.append(f"  and {more} more up to the horizon; --runs N shows more")
     if plan["drawn"] and rows:
@@ -161,13 +170,13 @@ def _starts(plan: Record) -> list[str]:
     return lines
 
 
-def _unplaced(plan: Record) -> list[str]:
+def _unplaced_lines(plan: Record) -> list[str]:
     """Describe the first runs without a time; the reason of a single run is in the first line."""
     waiting = plan["asked"] - plan["placed"]
     if waiting <= 0 or plan["asked"] == 1:
         return []
     lines = [
-        f"  {local(lost['slot'])}  {readable(lost['reason'])}"
+        f"  {local_time_text(lost['slot'])}  {readable_text(lost['reason'])}"
         for lost in plan["unplaced"][:_REASONS]
     ]
     if waiting > len(lines):
@@ -175,27 +184,27 @@ def _unplaced(plan: Record) -> list[str]:
     return ["Would wait", *lines]
 
 
-def _displaced(plan: Record) -> list[str]:
+def _displaced_lines(plan: Record) -> list[str]:
     if not plan["displaced_count"]:
         return []
     rows = [
         [
-            printable(lost["name"]),
-            *_giving_way(lost),
-            local(lost["starts_at"]),
+            printable_text(lost["name"]),
+            *_displaced_run_lines(lost),
+            local_time_text(lost["starts_at"]),
         ]
         for lost in plan["displaced"][:_LISTED]
     ]
     more = plan["displaced_count"] - len(rows)
     lines = [
         f"Would give way to priority {plan['priority']}",
-        *aligned(rows, indent="  ").splitlines(),
+        *aligned_text(rows, indent="  ").splitlines(),
     ]
     return [*lines, f"  and {more} more; -o json lists them"] if more else lines
 
 
-def _giving_way(lost: Record) -> list[str]:
-    """Describe a run that would give way; of another node's run only its class is known."""
+def _displaced_run_lines(lost: Record) -> list[str]:
+    """Return lines on a run that would give way; of another node's run only its class is known."""
     if lost["run"] is None:
         return ["another node's", "run", lost["scheduling_class"], ""]
     return [
@@ -206,7 +215,7 @@ def _giving_way(lost: Record) -> list[str]:
     ]
 
 
-def _participants(plan: Record) -> list[str]:
+def _participant_lines(plan: Record) -> list[str]:
     rows = []
     for participant in plan["participants"]:
         time = ""
@@ -214,12 +223,12 @@ def _participants(plan: Record) -> list[str]:
             time = f"time for {participant['windows_free']} of {plan['asked']}"
         # The obstacles of a run are described beside the run.
         accepts = participant["answer"] == "accepts"
-        reason = "" if accepts else readable(participant["reason"] or "")
+        reason = "" if accepts else readable_text(participant["reason"] or "")
         rows.append(
             [
-                printable(participant["name"]),
+                printable_text(participant["name"]),
                 participant["answer"],
-                printable(" ".join(participant["tools"])),
+                printable_text(" ".join(participant["tools"])),
                 time,
                 reason,
             ]
@@ -228,12 +237,12 @@ def _participants(plan: Record) -> list[str]:
 
 
 def _columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Format rows in columns, without the empty columns."""
+    """Return rows as aligned lines, without the columns that are empty in every row."""
     columns = [column for column in zip(*rows, strict=True) if any(column)]
-    return aligned(list(zip(*columns, strict=True)), indent="  ").splitlines()
+    return aligned_text(list(zip(*columns, strict=True)), indent="  ").splitlines()
 
 
-def _occupancy(plan: Record) -> list[str]:
+def _occupancy_lines(plan: Record) -> list[str]:
     if not plan["occupancy"]:
         return []
     rows = []
@@ -242,12 +251,15 @@ def _occupancy(plan: Record) -> list[str]:
         added = f"{full['added_s']:+,.0f} s"
         shares = f"{full['before']:.1%} → {full['after']:.1%}"
         rows += [
-            [printable(full["name"]), added, shares, "now", _bars(hours, "before")],
+            [printable_text(full["name"]), added, shares, "now", _bars(hours, "before")],
             ["", "", "", "then", _bars(hours, "after")],
         ]
-    lines = ["Occupancy of the next 24 h, hour by hour", *aligned(rows, indent="  ").splitlines()]
+    lines = [
+        "Occupancy of the next 24 h, hour by hour",
+        *aligned_text(rows, indent="  ").splitlines(),
+    ]
     fullest = [
-        (hour["after"], printable(full["name"]), hour)
+        (hour["after"], printable_text(full["name"]), hour)
         for full in plan["occupancy"]
         for hour in full["hours"]
         if abs(hour["after"] - hour["before"]) > _LEAST
@@ -255,35 +267,37 @@ def _occupancy(plan: Record) -> list[str]:
     if fullest:
         share, name, hour = max(fullest, key=lambda entry: entry[0])
         lines.append(
-            f"  fullest hour that changes: from {local(hour['starts_at'])} on {name}, "
+            f"  fullest hour that changes: from {local_time_text(hour['starts_at'])} on {name}, "
             f"{hour['before']:.1%} → {share:.1%}"
         )
     return lines
 
 
 def _bars(hours: Sequence[Record], which: str) -> str:
-    """Draw one letter an hour: a dot for nothing, else one of eight heights."""
+    """Return a character for each hour: a dot for nothing, else one of eight heights."""
     return "".join(
         "·" if hour[which] <= 0 else _BARS[min(7, int(hour[which] * 8))] for hour in hours
     )
 
 
-def _alternatives(plan: Record) -> list[str]:
+def _alternative_lines(plan: Record) -> list[str]:
     rows = []
     for number, other in enumerate(plan["alternatives"], 1):
-        outcome = f"{other['placed']} of {other['asked']}, first at {local(other['starts_at'])}"
+        outcome = (
+            f"{other['placed']} of {other['asked']}, first at {local_time_text(other['starts_at'])}"
+        )
         if other["displacing"]:
             outcome += f", {other['displacing']} displacing"
-        rows.append([str(number), readable(other["differs"]), outcome])
+        rows.append([str(number), readable_text(other["differs"]), outcome])
     none = [
-        f"  none {_NONE[other['kind']]}: {readable(other['reason'])}"
+        f"  none {_NONE[other['kind']]}: {readable_text(other['reason'])}"
         for other in plan["no_alternatives"]
     ]
     if not rows:
         return ["No alternatives", *none] if none else []
     return [
         "Alternatives, the nearest first",
-        *aligned(rows, indent="  ").splitlines(),
+        *aligned_text(rows, indent="  ").splitlines(),
         *none,
         "  To create one, add: --alternative N | parley task create --file -",
     ]

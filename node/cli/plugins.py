@@ -21,8 +21,7 @@ from pydantic import ValidationError
 from node.cli.failures import report
 from node.cli.groups import CommandGroup
 from node.cli.invocation import Invocation, global_options
-from node.cli.output import Column, RecordLayout, aligned, flat, plural
-from node.clock import SystemClock
+from node.cli.output import Column, RecordLayout, aligned_text, cell_text, plural
 from node.execution.trial import Trial, run_trial
 from node.model.errors import FieldFault, HostError, InvalidDocument, NotFound, ParleyError
 from node.model.wire.validation import faults_of
@@ -32,6 +31,7 @@ from node.plugins.contracts import ArchivingHost, Test, Tool
 from node.plugins.discovery import NAME, DiscoveredPlugin
 from node.results.archivers import archivers, missing_requirement
 from node.results.archivers import third_party_archivers as foreign_archivers
+from node.runtime.clock import SystemClock
 
 PLUGIN = RecordLayout(
     columns=(
@@ -72,15 +72,15 @@ def plugin_group() -> None:
 def list_plugins(context: click.Context) -> None:
     """List Parley's own plugins and others, including unusable ones with the reason."""
     own = {"tests": registry.tests(), "tools": registry.tools(), "archivers": archivers()}
-    foreign = _foreign()
+    foreign = _foreign_plugins()
     known = {(each.group, each.name) for each in foreign}
     rows = [
         {
             "name": name,
             "kind": kind[:-1],
             "from": "parley",
-            "fault": _lacks(name, kind),
-            "but": _but(registry.tools()[name]) if kind == "tools" else None,
+            "fault": _missing_client(name, kind),
+            "but": _caveat(registry.tools()[name]) if kind == "tools" else None,
         }
         for kind, plugins in own.items()
         for name in sorted(plugins)
@@ -91,28 +91,30 @@ def list_plugins(context: click.Context) -> None:
             "name": each.name,
             "kind": each.group.removeprefix("parley.")[:-1],
             "from": f"{each.distribution} {each.version}",
-            "fault": each.fault or _lacks(each.name, each.group.removeprefix("parley.")),
-            "but": _but(registry.tools().get(each.name)) if each.group == "parley.tools" else None,
+            "fault": each.fault or _missing_client(each.name, each.group.removeprefix("parley.")),
+            "but": _caveat(registry.tools().get(each.name))
+            if each.group == "parley.tools"
+            else None,
         }
         for each in foreign
     ]
     invocation = context.ensure_object(Invocation)
-    invocation.writer().many(rows, PLUGIN)
+    invocation.writer().print_list(rows, PLUGIN)
 
 
-def _but(tool: Tool | None) -> str | None:
-    """Return a caveat about a usable tool, or ``None``."""
+def _caveat(tool: Tool | None) -> str | None:
+    """Return what restricts a tool that can be used; None if nothing does."""
     if tool is None or tool.requirement is None or tool.tried:
         return None
     return "only if a task names it: it was never tried with a real program"
 
 
-def _lacks(name: str, kind: str) -> str | None:
-    """Return the missing client of an archiver; only a node knows what a tool lacks."""
+def _missing_client(name: str, kind: str) -> str | None:
+    """Return the client library that an archiver lacks here; None if none, or for other kinds."""
     return missing_requirement(archivers()[name]) if kind == "archivers" else None
 
 
-def _foreign() -> tuple[DiscoveredPlugin, ...]:
+def _foreign_plugins() -> tuple[DiscoveredPlugin, ...]:
     return (*registry.third_party_plugins(), *foreign_archivers())
 
 
@@ -137,7 +139,7 @@ def test_plugin(context: click.Context, name: str, running: bool, given: str | N
     try:
         usable, conforms = _check(name, given)
         if running and usable:
-            conforms = _run_as(name, given) and conforms
+            conforms = _run_reporting_faults(name, given) and conforms
     except ParleyError as error:
         context.exit(report(error, context.ensure_object(Invocation)))
     context.exit(0 if conforms else 1)
@@ -148,7 +150,7 @@ def _check(name: str, given: str | None) -> tuple[bool, bool]:
     tests, tools = registry.tests(), registry.tools()
     checks = [
         ConformityCheck(f"{name} of {each.distribution} can be used", each.fault)
-        for each in _foreign()
+        for each in _foreign_plugins()
         if each.name == name and each.fault is not None
     ]
     usable = not checks
@@ -175,12 +177,12 @@ def _show(checks: Sequence[ConformityCheck]) -> None:
             click.echo(f"    {check.fault}")
 
 
-def _run_as(name: str, given: str | None) -> bool:
-    """Use the plugin once; an exception of its own is printed as its fault, with its place."""
+def _run_reporting_faults(name: str, given: str | None) -> bool:
+    """Use the plugin once; print an exception of its own as its fault. Return whether it worked."""
     try:
         if name not in archivers():
             return _run(name, given)
-        click.echo(f"✓ {asyncio.run(_tried(name, given))}")
+        click.echo(f"✓ {asyncio.run(_try_archiver(name, given))}")
     except ParleyError:
         raise
     except Exception as error:  # noqa: BLE001 - the exceptions of a foreign plugin are what is tested
@@ -191,8 +193,8 @@ def _run_as(name: str, given: str | None) -> bool:
     return True
 
 
-async def _tried(name: str, given: str | None) -> str:
-    """Test the destination of an archiver, and return its description.
+async def _try_archiver(name: str, given: str | None) -> str:
+    """Connect to the destination of an archiver; return its description.
 
     :raises ArchiverFailed: results cannot be delivered there.
     """
@@ -228,7 +230,7 @@ def _run(name: str, given: str | None) -> bool:
     _show(checks)
     if conforms := not any(check.fault for check in checks):
         click.echo(f"✓ {test.summary(result)}")
-    click.echo(aligned([(f"  {name}", flat(value)) for name, value in result.items()]))
+    click.echo(aligned_text([(f"  {name}", cell_text(value)) for name, value in result.items()]))
     return conforms
 
 
@@ -308,17 +310,17 @@ def _write(name: str, kind: str, directory: Path) -> Path:
         "package": f"parley_{module}",
         "Class": "".join(part.capitalize() for part in name.split("-")),
     }
-    words["entry_points"] = _filled(f"{kind}/entry_points.toml.template", words).rstrip()
+    words["entry_points"] = _filled_template(f"{kind}/entry_points.toml.template", words).rstrip()
     for template, target in (_FILES | _FILES_OF[kind]).items():
         path = directory / string.Template(target).substitute(words)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(_filled(string.Template(template).substitute(words), words))
+            path.write_text(_filled_template(string.Template(template).substitute(words), words))
         except OSError as error:
             raise HostError(f"{path} cannot be written: {error.strerror}") from error
     return directory
 
 
-def _filled(template: str, words: Mapping[str, str]) -> str:
+def _filled_template(template: str, words: Mapping[str, str]) -> str:
     text = (resources.files("node.plugins.skeleton") / template).read_text()
     return string.Template(text).substitute(words)

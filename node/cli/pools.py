@@ -16,11 +16,11 @@ from node.cli.output import (
     Column,
     Record,
     RecordLayout,
-    aligned,
-    flat,
-    pairs,
-    printable,
-    readable,
+    aligned_text,
+    cell_text,
+    pairs_text,
+    printable_text,
+    readable_text,
 )
 from node.cli.session import ReadingSession, Session, asks_node, reads_node
 from node.cli.times import DURATION
@@ -31,7 +31,7 @@ from node.model.policysets import AXES
 def _match(pool: Record) -> str:
     from node.model.predicates import parse
 
-    return printable(parse(pool["match"]).in_words())
+    return printable_text(parse(pool["match"]).in_words())
 
 
 def _set_name(each: Record) -> str:
@@ -45,7 +45,7 @@ def _policy(pool: Record) -> str:
 
 
 def _override(values: Record) -> str:
-    parameters = [f"{name} {flat(value)}" for name, value in values.items() if name != "rule"]
+    parameters = [f"{name} {cell_text(value)}" for name, value in values.items() if name != "rule"]
     return ", ".join([*([str(values["rule"])] if "rule" in values else []), *parameters])
 
 
@@ -84,7 +84,6 @@ _OVERRIDE = click.option(
 
 
 def _settings_options(command: AnyCommand) -> AnyCommand:
-    """Add the options that can be given when a pool is added and when it is edited."""
     return apply_options(
         command,
         click.option(
@@ -131,7 +130,7 @@ async def add(session: Session, /, name: str, match: tuple[str, ...], **given: A
         msg = "name its nodes: --match country=DE, or --match '{}' for all that are known"
         raise click.UsageError(msg)
     document = {"name": name, "match": predicate(match), **_settings(given)}
-    session.output.one(await session.client.add_pool(document), POOL, pool_view)
+    session.output.print_one(await session.client.add_pool(document), POOL, pool_view)
 
 
 @pool_group.command("list")
@@ -161,7 +160,7 @@ async def edit(session: Session, /, name: str, match: tuple[str, ...], **given: 
     if match:
         patch["match"] = predicate(match)
     require_change(patch, "pool", "--match country=DE")
-    session.output.one(await session.client.edit_pool(name, patch), POOL, pool_view)
+    session.output.print_one(await session.client.edit_pool(name, patch), POOL, pool_view)
 
 
 @pool_group.command("set-policy")
@@ -176,7 +175,7 @@ async def set_policy(
     policy: dict[str, Any] = {"set": policy_set, "overrides": dict.fromkeys(AXES)}
     policy["overrides"] |= _overrides(overrides)
     pool = await session.client.edit_pool(name, {"policy": policy})
-    session.output.one(pool, POOL, pool_view)
+    session.output.print_one(pool, POOL, pool_view)
 
 
 @pool_group.command("remove")
@@ -209,7 +208,7 @@ def _settings(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _overrides(written: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Parse ``order=next-run`` and ``fill.depth=2`` into rules and parameters by axis."""
+    """Return rules and parameters by axis, as in ``order=next-run`` and ``fill.depth=2``."""
     overrides: dict[str, dict[str, Any]] = {}
     for text in written:
         name, equals, value = text.partition("=")
@@ -223,7 +222,7 @@ def _overrides(written: Sequence[str]) -> dict[str, dict[str, Any]]:
 
 def pool_view(pool: Record) -> str:
     """Describe a pool for a person."""
-    head = pairs(
+    head = pairs_text(
         (
             ("pool", pool["name"]),
             ("match", _match(pool)),
@@ -235,8 +234,8 @@ def pool_view(pool: Record) -> str:
             ("description", pool["description"]),
             ("revision", pool["revision"]),
             ("nodes", f"{len(pool['nodes'])}: {', '.join(pool['nodes'])}"),
-            *(("warning", printable(warning)) for warning in pool["warnings"]),
+            *(("warning", printable_text(warning)) for warning in pool["warnings"]),
         )
     )
-    rows = [(other["node"], readable(other["reason"])) for other in pool["others"]]
-    return f"{head}\nnot in it:\n{aligned(rows, '  ')}" if rows else head
+    rows = [(other["node"], readable_text(other["reason"])) for other in pool["others"]]
+    return f"{head}\nnot in it:\n{aligned_text(rows, '  ')}" if rows else head

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from node.batching import Batcher
 from node.model.errors import ParleyError, TooManyRequests
+from node.runtime.batching import Batcher
 
 if TYPE_CHECKING:
     from node.client.users import UserClient
@@ -22,7 +22,7 @@ _NewTask = tuple[Mapping[str, Any], str]
 """The document of a task, and its Idempotency-Key."""
 
 
-def posting(client: UserClient, at_once: int) -> Batcher[_NewTask, UUID]:
+def task_poster(client: UserClient, at_once: int) -> Batcher[_NewTask, UUID]:
     """Return what posts tasks: those that come while others are posted go in the next list.
 
     It answers with the id of each task, or raises why it was not created. Up to ``at_once``
@@ -39,5 +39,5 @@ def posting(client: UserClient, at_once: int) -> Batcher[_NewTask, UUID]:
 
 
 def _length(new: _NewTask) -> int:
-    """Return about how many bytes a task has in a request."""
+    """Return about how many bytes a task takes in a request."""
     return len(json.dumps(new[0]))

@@ -68,7 +68,7 @@ class Profiles:
     default: str | None
     by_name: Mapping[str, Profile]
 
-    def named(self, name: str) -> Profile:
+    def profile(self, name: str) -> Profile:
         """Return a profile.
 
         :raises click.UsageError: there is none of this name.
@@ -104,12 +104,12 @@ def read_profiles() -> Profiles:
         profiles = {name: _profile(name, each) for name, each in _tables(document).items()}
     except ValueError as error:
         raise click.UsageError(f"{path} is wrong: {error}") from error
-    if any(each.token for each in profiles.values()) and _is_exposed(path):
+    if any(each.token for each in profiles.values()) and _is_readable_by_others(path):
         raise click.UsageError(f"{path} has tokens and others may read it; type: chmod 600 {path}")
     return Profiles(document.get("default"), profiles)
 
 
-def _is_exposed(path: Path) -> bool:
+def _is_readable_by_others(path: Path) -> bool:
     return bool(stat.S_IMODE(path.stat().st_mode) & _GROUP_OR_OTHERS)
 
 
@@ -148,9 +148,9 @@ def _profile(name: str, table: object) -> Profile:
 
 
 def checked_name(name: str) -> str:
-    """Return a name that a profile may have.
+    """Return the name unchanged.
 
-    :raises click.UsageError: it may not.
+    :raises click.UsageError: it has other characters than letters, digits, - and _.
     """
     if not _NAME.fullmatch(name):
         raise click.UsageError(f"{name!r} is no name of a profile; use letters, digits, - and _")

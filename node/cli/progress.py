@@ -6,7 +6,7 @@ import os
 import sys
 from typing import TextIO
 
-from node.cli.output import printable, sanitise_line
+from node.cli.output import printable_text, sanitise_line
 
 _FALLBACK_COLUMNS = 80
 
@@ -26,10 +26,10 @@ class Progress:
         if self._quiet:
             return
         if self.terminal:
-            self._write("\r\x1b[2K" + printable(text)[: self._columns() - 1])
+            self._write("\r\x1b[2K" + printable_text(text)[: self._columns() - 1])
             self._shown = text
         elif phase != self._shown:
-            self._write(printable(text) + "\n")
+            self._write(printable_text(text) + "\n")
             self._shown = phase
 
     def note(self, text: str) -> None:
@@ -39,7 +39,7 @@ class Progress:
             self._write("".join(sanitise_line(line) + "\n" for line in text.splitlines()))
 
     def clear(self) -> None:
-        """Remove the status line."""
+        """Erase the status line from the terminal."""
         if self.terminal and self._shown:
             self._write("\r\x1b[2K")
         self._shown = ""

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Literal, Protocol
 from uuid import UUID
 
-from node.cli.times import local
+from node.cli.times import local_time_text
 from node.model.errors import NotFound, RequestError
 from node.model.times import format_instant
 
@@ -29,11 +29,11 @@ _BACKWARDS = re.compile(r"@-([1-9]\d{0,2})", re.ASCII)
 
 
 def short(identifier: UUID | str) -> str:
-    """Return the first digits of an id, enough to type."""
+    """Return the first 8 digits of an id, as many as commands print."""
     return str(identifier)[:SHORT]
 
 
-def route(names: Iterable[str]) -> str:
+def participants_text(names: Iterable[str]) -> str:
     """Join participants in their order: ``a → b``, or a list of more than two."""
     listed = list(names)
     return (" → " if len(listed) <= _PAIR else ", ").join(listed)
@@ -65,7 +65,9 @@ async def find_run(session: Session, written: str) -> Run:
 
 async def find_reservation(session: Session, written: str) -> Reservation:
     """Return the reservation that ``written`` refers to, with all that no list has of it."""
-    return await session.client.reservation(UUID(await reservation_id(session.reader, written)))
+    return await session.client.reservation(
+        UUID(await find_reservation_id(session.reader, written))
+    )
 
 
 async def find_token(session: Session, written: str) -> UUID:
@@ -73,22 +75,24 @@ async def find_token(session: Session, written: str) -> UUID:
     if identifier := _whole_id(written):
         return identifier
     listed = _lister(session.reader, "/tokens")
-    found = await _listed("token", written, listed, listed, lambda t: f"{t['id']} {t['label']}")
+    found = await _find_item("token", written, listed, listed, lambda t: f"{t['id']} {t['label']}")
     return UUID(found["id"])
 
 
 async def read_task(reader: Reader, written: str) -> Members:
     """Return the task that ``written`` refers to, with all that no list has of it."""
-    return await reader.document(f"/tasks/{_whole_id(written) or await task_id(reader, written)}")
+    return await reader.document(
+        f"/tasks/{_whole_id(written) or await find_task_id(reader, written)}"
+    )
 
 
 async def read_run(reader: Reader, written: str, now: int) -> Members:
     """Return the run that ``written`` refers to, with all that no list has of it."""
-    identifier = _whole_id(written) or await run_id(reader, written, now)
+    identifier = _whole_id(written) or await find_run_id(reader, written, now)
     return await reader.document(f"/runs/{identifier}")
 
 
-async def task_id(reader: Reader, written: str) -> str:
+async def find_task_id(reader: Reader, written: str) -> str:
     """Return the id of the task that ``written`` refers to."""
     if identifier := _whole_id(written):
         return str((await reader.document(f"/tasks/{identifier}"))["id"])
@@ -97,10 +101,10 @@ async def task_id(reader: Reader, written: str) -> str:
     def line(task: Members) -> str:
         return f"{task['id']} {task['test']['type']}"
 
-    return str((await _listed("task", written, listed, listed, line))["id"])
+    return str((await _find_item("task", written, listed, listed, line))["id"])
 
 
-async def run_id(reader: Reader, written: str, now: int) -> str:
+async def find_run_id(reader: Reader, written: str, now: int) -> str:
     """Return the id of the run that ``written`` refers to."""
     if identifier := _whole_id(written):
         return str((await reader.document(f"/runs/{identifier}"))["id"])
@@ -108,12 +112,12 @@ async def run_id(reader: Reader, written: str, now: int) -> str:
     begun = _lister(reader, "/runs", to=format_instant(now))
 
     def line(run: Members) -> str:
-        return f"{run['id']} {run['test']} {local(run['starts_at'])}"
+        return f"{run['id']} {run['test']} {local_time_text(run['starts_at'])}"
 
-    return str((await _listed("run", written, _lister(reader, "/runs"), begun, line))["id"])
+    return str((await _find_item("run", written, _lister(reader, "/runs"), begun, line))["id"])
 
 
-async def reservation_id(reader: Reader, written: str) -> str:
+async def find_reservation_id(reader: Reader, written: str) -> str:
     """Return the id of the reservation that ``written`` refers to."""
     if identifier := _whole_id(written):
         return str(identifier)
@@ -122,7 +126,7 @@ async def reservation_id(reader: Reader, written: str) -> str:
     def line(one: Members) -> str:
         return f"{one['id']} {one['kind']} {one['name']}"
 
-    return str((await _listed("reservation", written, listed, listed, line))["id"])
+    return str((await _find_item("reservation", written, listed, listed, line))["id"])
 
 
 def _lister(reader: Reader, path: str, **query: str) -> _Lister:
@@ -132,16 +136,16 @@ def _lister(reader: Reader, path: str, **query: str) -> _Lister:
     return listed
 
 
-async def run_or_task(
+async def find_run_or_task(
     reader: Reader, written: str, now: int
 ) -> tuple[Literal["runs", "tasks"], str]:
     """Return the id of the run that ``written`` refers to, or else of the task, after its list."""
     try:
-        return "runs", await run_id(reader, written, now)
+        return "runs", await find_run_id(reader, written, now)
     except NotFound:
         pass
     try:
-        return "tasks", await task_id(reader, written)
+        return "tasks", await find_task_id(reader, written)
     except NotFound:
         msg = f"no run or task begins with {written}; see: parley run list, parley task list"
         raise NotFound(msg) from None
@@ -159,14 +163,14 @@ def _whole_id(written: str) -> UUID | None:
     return UUID(digits) if len(digits) == _WHOLE else None
 
 
-async def _listed(
+async def _find_item(
     noun: str,
     written: str,
     lister: _Lister,
     newest: _Lister,
     line: Callable[[Members], str],
 ) -> Members:
-    """Find an item by ``@-N`` among the newest, or by the first digits of its id.
+    """Return the item that ``@-N`` names among the newest, or the first digits of its id.
 
     ``line`` describes an item where several match.
     """

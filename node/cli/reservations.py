@@ -13,16 +13,16 @@ from node.cli.documents import (
     IN_SCHEDULE,
     Document,
     clear_other_rhythm,
-    from_file,
+    document_from_file,
     schedule_document,
 )
 from node.cli.groups import CommandGroup
 from node.cli.listing import limit_option, print_documents, print_one
 from node.cli.options import AnyCommand, apply_options, clear_option, require_change
-from node.cli.output import Column, Record, RecordLayout, pairs, plural, printable
-from node.cli.references import find_reservation, reservation_id, short
+from node.cli.output import Column, Record, RecordLayout, pairs_text, plural, printable_text
+from node.cli.references import find_reservation, find_reservation_id, short
 from node.cli.session import ReadingSession, Session, asks_node, reads_node
-from node.cli.times import DURATION, MOMENT, local, spell
+from node.cli.times import DURATION, MOMENT, duration_text, local_time_text
 from node.model import times
 from node.model.errors import AnswerLost, PeerUnreachable
 
@@ -36,34 +36,34 @@ CLEARABLE = ("repeat", "cron", "timezone", "until", "description", *CRITERIA, "p
 """The fields that ``--clear`` removes."""
 
 
-def when(reservation: Record) -> str:
-    """Describe when it takes place: ``cron 0 22 * * 6 (UTC) for PT2H``."""
+def time_text(reservation: Record) -> str:
+    """Return start, rhythm and length: ``cron 0 22 * * 6 (UTC) for PT2H``."""
     schedule = reservation["schedule"]
-    words = [local(schedule["start"])]
+    words = [local_time_text(schedule["start"])]
     if schedule["repeat"]:
-        words = [f"every {spell(schedule['repeat'])} from {words[0]}"]
+        words = [f"every {duration_text(schedule['repeat'])} from {words[0]}"]
     elif schedule["cron"]:
         words = [f"cron {schedule['cron']} ({schedule['timezone'] or 'UTC'})"]
-    words.append(f"for {spell(reservation['duration'])}")
+    words.append(f"for {duration_text(reservation['duration'])}")
     if schedule["until"]:
-        words.append(f"until {local(schedule['until'])}")
+        words.append(f"until {local_time_text(schedule['until'])}")
     return " ".join(words)
 
 
-def admitted(access: Record) -> str:
-    """Describe whom it admits; meeting any one criterion is enough."""
+def admission_text(access: Record) -> str:
+    """Return the criteria by which a reservation admits runs; meeting any one is enough."""
     words = [f"{name} {', '.join(access[name])}" for name in CRITERIA if access[name]]
     if access["priority"] is not None:
         words.append(f"priority {access['priority']} or more")
     return " or ".join(words) or "nobody"
 
 
-def _next(reservation: Record) -> str:
+def _next_text(reservation: Record) -> str:
     if reservation["state"] == "over":
         return "over"
     if reservation["state"] == "now":
-        return f"now, until {local(reservation['next_ends_at'])}"
-    return local(reservation["next_starts_at"])
+        return f"now, until {local_time_text(reservation['next_ends_at'])}"
+    return local_time_text(reservation["next_starts_at"])
 
 
 RESERVATION = RecordLayout(
@@ -73,9 +73,9 @@ RESERVATION = RecordLayout(
         Column("name", lambda one: one["name"]),
         Column("pool", lambda one: one["pool"] or ""),
         Column("by", lambda one: one["owner"]),
-        Column("next", _next, whole=True),
-        Column("when", when),
-        Column("for", lambda one: admitted(one["access"])),
+        Column("next", _next_text, whole=True),
+        Column("when", time_text),
+        Column("for", lambda one: admission_text(one["access"])),
     ),
     fields=(
         "id", "kind", "name", "pool", "owner", "state", "next_starts_at", "next_ends_at",
@@ -89,8 +89,7 @@ RESERVATION = RecordLayout(
 )  # fmt: skip
 
 
-def _options(command: AnyCommand) -> AnyCommand:
-    """Add the options of a reservation's document, except its name."""
+def _document_options(command: AnyCommand) -> AnyCommand:
     return apply_options(
         command,
         click.option("--kind", type=click.Choice(KINDS), help="What the time is reserved for."),
@@ -122,7 +121,7 @@ def _options(command: AnyCommand) -> AnyCommand:
 
 def document_of(given: Mapping[str, Any], now: int) -> Document:
     """Return the document that the options describe, on top of the file's."""
-    document = from_file(given["file"]) if given["file"] else {}
+    document = document_from_file(given["file"]) if given["file"] else {}
     for name in ("kind", "owner", "description"):
         if given[name] is not None:
             document[name] = given[name]
@@ -162,7 +161,7 @@ def reservation_group() -> None:
 @reservation_group.command("add")
 @click.argument("name", required=False)
 @click.option("--pool", help="A pool that this node plans, instead of the node itself.")
-@_options
+@_document_options
 @asks_node
 async def add(session: Session, /, name: str | None, pool: str | None, **given: Any) -> None:
     """Reserve time of the node; only admitted runs are booked in it.
@@ -188,10 +187,10 @@ async def add(session: Session, /, name: str | None, pool: str | None, **given: 
     if missing:
         msg = f"missing: {', '.join(missing)}; see: parley reservation add --help"
         raise click.UsageError(msg)
-    document.setdefault("owner", _user())
+    document.setdefault("owner", _user_name())
     reservation = await _add(session, document)
     _note_runs_inside(session, reservation)
-    session.output.one(reservation, RESERVATION, reservation_view)
+    session.output.print_one(reservation, RESERVATION, reservation_view)
 
 
 async def _add(session: Session, document: Document) -> Reservation:
@@ -215,7 +214,7 @@ _LINES_MAX = 10
 _NEEDED = {"name": "NAME", "kind": "--kind", "duration": "--for"}
 
 
-def _user() -> str | None:
+def _user_name() -> str | None:
     """Return the name of the current user, if the system knows it."""
     try:
         return getpass.getuser()
@@ -236,14 +235,14 @@ async def list_reservations(session: ReadingSession, limit: int) -> None:
 @reads_node
 async def show(session: ReadingSession, reservation: str) -> None:
     """Show everything about a reservation, and the runs that were booked in its time before."""
-    path = f"/reservations/{await reservation_id(session.reader, reservation)}"
+    path = f"/reservations/{await find_reservation_id(session.reader, reservation)}"
     await print_one(session, RESERVATION, path, reservation_view)
 
 
 @reservation_group.command("edit")
 @click.argument("reservation")
 @click.option("--name", help="Its new name.")
-@_options
+@_document_options
 @clear_option(CLEARABLE, "Remove a field; repeat for more.")
 @asks_node
 async def edit(
@@ -263,7 +262,7 @@ async def edit(
     patch.setdefault("revision", before.revision)
     after = await session.client.edit_reservation(before.id, patch)
     _note_runs_inside(session, after)
-    session.output.one(after, RESERVATION, reservation_view)
+    session.output.print_one(after, RESERVATION, reservation_view)
 
 
 @reservation_group.command("remove")
@@ -274,7 +273,7 @@ async def remove(session: Session, reservations: tuple[str, ...]) -> None:
     listed = [await find_reservation(session, written) for written in reservations]
     for reservation in listed:
         await session.client.remove_reservation(reservation.id)
-        name = printable(reservation.name)
+        name = printable_text(reservation.name)
         session.progress.note(f"{name} ({short(reservation.id)}) was removed.")
 
 
@@ -293,23 +292,23 @@ def _note_runs_inside(session: Session, reservation: Reservation) -> None:
 
 def reservation_view(reservation: Record) -> str:
     """Describe a reservation for a person."""
-    head = f"{reservation['kind']} {printable(reservation['name'])}: {_next(reservation)}"
+    head = f"{reservation['kind']} {printable_text(reservation['name'])}: {_next_text(reservation)}"
     particulars = (
         ("reservation", reservation["id"]),
-        ("when", when(reservation)),
+        ("when", time_text(reservation)),
         ("pool", reservation["pool"]),
-        ("for", admitted(reservation["access"])),
+        ("for", admission_text(reservation["access"])),
         ("by", reservation["owner"]),
         ("description", reservation["description"]),
         ("revision", reservation["revision"] if reservation["revision"] > 1 else ""),
-        ("made", local(reservation["created_at"])),
+        ("made", local_time_text(reservation["created_at"])),
     )
-    lines = [head, pairs(particulars, indent="  ")]
-    return "\n".join([*lines, *_inside(reservation)])
+    lines = [head, pairs_text(particulars, indent="  ")]
+    return "\n".join([*lines, *_runs_inside_lines(reservation)])
 
 
-def _inside(reservation: Record) -> list[str]:
-    """Describe the runs booked in its time before, those of a task with one outcome in one line."""
+def _runs_inside_lines(reservation: Record) -> list[str]:
+    """Return lines on the runs booked in its time before; one for each task and fate."""
     groups: dict[tuple[str, bool], list[Record]] = {}
     for run in reservation["inside"] or ():
         groups.setdefault((run["task"], run["displaced"]), []).append(run)
@@ -317,7 +316,8 @@ def _inside(reservation: Record) -> list[str]:
     lines = []
     for (task, displaced), runs in shown:
         first = runs[0]
-        span = f"{local(first['starts_at'])} to {local(max(run['ends_at'] for run in runs))}"
+        end = local_time_text(max(run["ends_at"] for run in runs))
+        span = f"{local_time_text(first['starts_at'])} to {end}"
         lines.append(
             f"  {'displaced' if displaced else 'kept'}: {plural(len(runs), 'run')} of task "
             f"{short(task)} ({first['test']}, {first['scheduling_class']}, "

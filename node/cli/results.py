@@ -9,27 +9,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from node.cli.output import aligned, pairs, printable
+from node.cli.output import aligned_text, pairs_text, printable_text
 
 _LONGEST_LIST = 8
 _LONGEST_TABLE = 64
 _WIDEST_CELL = 60
 
 
-def _scaled(*steps: tuple[float, str]) -> Callable[[float], str]:
+def _scaled_formatter(*steps: tuple[float, str]) -> Callable[[float], str]:
     """Return a formatter that uses the largest unit in which the value is at least 1."""
 
-    def written(value: float) -> str:
+    def scaled_text(value: float) -> str:
         for size, unit in steps:
             if abs(value) >= size:
-                return f"{_digits(value / size)} {unit}"
-        return f"{_digits(value)} {steps[-1][1]}"
+                return f"{_digits_text(value / size)} {unit}"
+        return f"{_digits_text(value)} {steps[-1][1]}"
 
-    return written
+    return scaled_text
 
 
-def _digits(value: float) -> str:
-    """Format a number with about four significant digits, never with an exponent."""
+def _digits_text(value: float) -> str:
+    """Return a number with about four significant digits, never with an exponent."""
     if isinstance(value, int):
         return str(value)
     decimals = 1 if abs(value) >= 100 else 2 if abs(value) >= 10 else 3  # noqa: PLR2004
@@ -42,12 +42,12 @@ def _percent(fraction: float) -> str:
 
 
 _UNITS: dict[str, Callable[[float], str]] = {
-    "ms": lambda value: f"{_digits(value)} ms",
-    "us": lambda value: f"{_digits(value)} µs",
-    "s": lambda value: f"{_digits(value)} s",
-    "seconds": lambda value: f"{_digits(value)} s",
-    "bps": _scaled((1e9, "Gb/s"), (1e6, "Mb/s"), (1e3, "kb/s"), (1, "b/s")),
-    "bytes": _scaled((1e9, "GB"), (1e6, "MB"), (1, "B")),  # no kB: packet sizes are exact
+    "ms": lambda value: f"{_digits_text(value)} ms",
+    "us": lambda value: f"{_digits_text(value)} µs",
+    "s": lambda value: f"{_digits_text(value)} s",
+    "seconds": lambda value: f"{_digits_text(value)} s",
+    "bps": _scaled_formatter((1e9, "Gb/s"), (1e6, "Mb/s"), (1e3, "kb/s"), (1, "b/s")),
+    "bytes": _scaled_formatter((1e9, "GB"), (1e6, "MB"), (1, "B")),  # no kB: packet sizes are exact
     "loss": _percent,
     "cpu": _percent,
     "share": _percent,
@@ -67,8 +67,8 @@ def figure_text(name: str, unit: str, value: float) -> str:
     if unit == "bit/s":
         return _UNITS["bps"](value)
     if unit == "1":
-        return _UNITS.get(name.rpartition("_")[2], _digits)(value)
-    return f"{_digits(value)} {unit}"
+        return _UNITS.get(name.rpartition("_")[2], _digits_text)(value)
+    return f"{_digits_text(value)} {unit}"
 
 
 def result_view(result: Mapping[str, Any], indent: str = "  ") -> str:
@@ -80,7 +80,7 @@ def result_view(result: Mapping[str, Any], indent: str = "  ") -> str:
         f"{indent}{' '.join(path)}:\n{_table(rows, indent + '  ')}"
         for path, rows in _tables(result, ())
     ]
-    return "\n".join(filter(None, (pairs(_entries(result, (), None), indent), *tables)))
+    return "\n".join(filter(None, (pairs_text(_entries(result, (), None), indent), *tables)))
 
 
 def _is_table(value: object) -> bool:
@@ -107,15 +107,15 @@ def _table(rows: Sequence[Mapping[str, Any]], indent: str) -> str:
     """Format a line for each object, with a column for each field that any object has."""
     lines = [dict(_entries(row, (), None, within_table=True)) for row in rows]
     columns = list(dict.fromkeys(name for line in lines for name in line))
-    cells = [[_cut(line.get(column, "")) for column in columns] for line in lines]
-    return aligned([columns, *cells], indent)
+    cells = [[_shortened(line.get(column, "")) for column in columns] for line in lines]
+    return aligned_text([columns, *cells], indent)
 
 
-def _cut(cell: str) -> str:
+def _shortened(cell: str) -> str:
     return cell if len(cell) <= _WIDEST_CELL else f"{cell[: _WIDEST_CELL - 1]}…"
 
 
-def in_order(result: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
+def sorted_result(result: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
     """Sort the fields of a result as in the test's schema; the database keeps no order."""
     return _sorted(result, schema, schema.get("$defs", {}))
 
@@ -140,7 +140,7 @@ def _sorted_value(value: Any, schema: Mapping[str, Any], definitions: Mapping[st
 
 
 def _resolved(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the object schema behind references and "or null"."""
+    """Return the object schema to which references and "or null" lead."""
     for choice in (schema, *schema.get("anyOf", ()), *schema.get("allOf", ())):
         if "$ref" in choice:
             target: Mapping[str, Any] = definitions.get(choice["$ref"].rsplit("/", 1)[-1], {})
@@ -167,30 +167,32 @@ def _entries(
         if isinstance(value, Mapping):
             yield from _entries(value, here, own, within_table=within_table)
         elif value is not None and (within_table or not _is_table(value)):
-            yield " ".join(here), _written(value, own)
+            yield " ".join(here), _value_text(value, own)
 
 
-def _within(name: str, value: object, unit: Callable[[float], str] | None) -> str:
+def _inner_text(name: str, value: object, unit: Callable[[float], str] | None) -> str:
     """Format a field of an object in a list; numbers without a unit get the name of the field."""
     if value is None or value == []:
         return ""
     words = name.split("_")
     own = _UNITS.get(words[-1], unit)
-    written = _written(value, own)
+    written = _value_text(value, own)
     named = isinstance(value, bool | int | float) and own is None
     return f"{' '.join(words)} {written}" if named else written
 
 
-def _written(value: object, unit: Callable[[float], str] | None) -> str:
+def _value_text(value: object, unit: Callable[[float], str] | None) -> str:
     if value is None or isinstance(value, bool):
         return {None: "-", True: "yes", False: "no"}[value]
     if isinstance(value, (int, float)):
-        return unit(value) if unit else _digits(value)
+        return unit(value) if unit else _digits_text(value)
     if isinstance(value, Mapping):
-        return " ".join(filter(None, (_within(name, item, unit) for name, item in value.items())))
+        return " ".join(
+            filter(None, (_inner_text(name, item, unit) for name, item in value.items()))
+        )
     if isinstance(value, list):
         if len(value) <= _LONGEST_LIST and not any(isinstance(item, list) for item in value):
             nested = any(isinstance(item, Mapping) for item in value)
-            return ("; " if nested else ", ").join(_written(item, unit) for item in value)
+            return ("; " if nested else ", ").join(_value_text(item, unit) for item in value)
         return "1 entry" if len(value) == 1 else f"{len(value)} entries"
-    return printable(value)
+    return printable_text(value)

@@ -20,7 +20,7 @@ from node.model.errors import (
 
 if TYPE_CHECKING:
     from node.cli.progress import Progress
-    from node.clock import Clock
+    from node.runtime.clock import Clock
 
 T = TypeVar("T")
 
@@ -42,7 +42,9 @@ async def retry_while_silent(
     return await ask()
 
 
-async def come_again(clock: Clock, rng: random.Random, ask: Callable[[], Awaitable[T]]) -> T:
+async def retry_when_limited(
+    clock: Clock, rng: random.Random, ask: Callable[[], Awaitable[T]]
+) -> T:
     """Return the answer to a request, sending it again whenever the node says to come later.
 
     Those who were sent away together do not come back together.
@@ -61,7 +63,7 @@ async def come_again(clock: Clock, rng: random.Random, ask: Callable[[], Awaitab
 async def announce_retry(
     progress: Progress, clock: Clock, error: ParleyError, pause_s: int
 ) -> None:
-    """Print that the request will be retried, and wait."""
+    """Print why a request will be repeated and when, and wait until then."""
     cause = error.detail.partition("; ")[0]
     progress.status(f"{cause}; retrying in {pause_s} s", f"again {pause_s}")
     await clock.sleep(pause_s)

@@ -11,7 +11,7 @@ import click
 from node.cli import intervals
 from node.cli.bundles import export, replay, verify
 from node.cli.failures import print_error_lines
-from node.cli.follow import NO_RESULT, OPEN, PENDING, follow_run, follow_task, verdict
+from node.cli.follow import NO_RESULT, OPEN, PENDING, follow_run, follow_task, outcome_exit_code
 from node.cli.groups import CommandGroup
 from node.cli.listing import (
     change_all,
@@ -25,16 +25,16 @@ from node.cli.output import (
     Column,
     Record,
     RecordLayout,
-    flat,
-    pairs,
-    printable,
-    readable,
+    cell_text,
+    pairs_text,
+    printable_text,
+    readable_text,
     sanitise_text,
 )
-from node.cli.references import find_run, read_run, run_or_task, short, task_id
-from node.cli.results import in_order, result_view
+from node.cli.references import find_run, find_run_or_task, find_task_id, read_run, short
+from node.cli.results import result_view, sorted_result
 from node.cli.session import ReadingSession, Session, asks_node, reads_node
-from node.cli.times import MOMENT, Moment, local
+from node.cli.times import MOMENT, Moment, local_time_text
 from node.client.answers import Members
 from node.model import times
 from node.model.errors import NotFound
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 def _outcome(run: Record) -> str:
     """Return the result or the reason, and the verdict if it is not clean."""
-    text = run["summary"] or run["reason"] or _elsewhere(run)
+    text = run["summary"] or run["reason"] or _foreign_result_text(run)
     mark = f"{_MARKS['failed']} " if run["total_loss"] else ""
     if run["verdict"] in {None, "clean"}:
         return f"{mark}{text}"
@@ -53,8 +53,8 @@ def _outcome(run: Record) -> str:
     return f"{mark}{run['verdict']}: {text}" if run["summary"] else f"{text} ({run['verdict']})"
 
 
-def _elsewhere(run: Record) -> str:
-    """Return where the result of a run is that another node leads."""
+def _foreign_result_text(run: Record) -> str:
+    """Return where to read the result of a run that another node leads; empty for own runs."""
     return f"{run['lead']} has the result" if run["state"] == "finished" else ""
 
 
@@ -64,7 +64,7 @@ RUN = RecordLayout(
         Column("run", lambda run: short(run["id"]), whole=True),
         Column("state", lambda run: run["state"], whole=True),
         Column("what", lambda run: run["headline"]),
-        Column("start", lambda run: local(run["starts_at"]), whole=True),
+        Column("start", lambda run: local_time_text(run["starts_at"]), whole=True),
         Column("mesh", lambda run: run["mesh"] or "", optional=True),
         Column("result or reason", _outcome),
     ),
@@ -123,7 +123,7 @@ async def list_runs(
     Future runs are listed with --upcoming, or if --state, --from or --to include them.
     """
     now = session.clock.now()
-    task = await task_id(session.reader, written) if written else None
+    task = await find_task_id(session.reader, written) if written else None
     states = tuple((state or "").replace(",", " ").split())
     if upcoming:
         states, starts, oldest_first = states or PENDING, starts or Moment(), True
@@ -155,12 +155,12 @@ async def show(session: ReadingSession, run: str) -> None:
 async def follow(session: Session, run: str) -> int:
     """Follow a run, or the next run of a task, to its end; the exit code is its outcome."""
     client = session.client
-    kind, identifier = await run_or_task(session.reader, run, session.clock.now())
+    kind, identifier = await find_run_or_task(session.reader, run, session.clock.now())
     if kind == "runs":
         last = await follow_run(session, await client.run(UUID(identifier)))
     else:
         last = await follow_task(session, await client.task(UUID(identifier)))
-    return await conclude(session, last)
+    return await show_outcome(session, last)
 
 
 @run_group.command("result")
@@ -197,18 +197,20 @@ async def result(
     if raw:
         return _print_raw(session, target, part)
     if interval is not None:
-        measured = await intervals.the_one(reader, target["id"], interval)
+        measured = await intervals.find_interval(reader, target["id"], interval)
         return await _result_of(session, target, measured)
     if last is not None or since is not None:
         begin = since.at(now) if since else None
-        intervals.table(session, await intervals.latest(reader, target["id"], last, begin))
+        intervals.print_intervals(
+            session, await intervals.latest_intervals(reader, target["id"], last, begin)
+        )
         return 0
     streamed = target["scheduling_class"] == intervals.STREAMED and session.output.format == "table"
-    so_far = await intervals.latest(reader, target["id"], None, None) if streamed else []
+    so_far = await intervals.latest_intervals(reader, target["id"], None, None) if streamed else []
     unfinished = so_far and target["state"] in OPEN
     exit_code = 0 if unfinished else await _result_of(session, target, target)
     if so_far:
-        intervals.table(session, so_far)
+        intervals.print_intervals(session, so_far)
     return exit_code
 
 
@@ -221,18 +223,18 @@ async def _result_of(session: ReadingSession, run: Record, measured: Record) -> 
         return _exit_code(run) if whole else NO_RESULT
     if session.output.format == "table":
         with expected_members():
-            session.output.text(
+            session.output.print_text(
                 result_view(await _sorted_result(session, run, measured), indent="")
             )
             for line in _doubts(run):
                 print_error_lines(line)
     else:
-        session.output.raw(measured["result"])
+        session.output.print_document(measured["result"])
     return 0
 
 
 def _exit_code(run: Record) -> int:
-    return verdict(run["state"], total_loss=bool(run["total_loss"]))
+    return outcome_exit_code(run["state"], total_loss=bool(run["total_loss"]))
 
 
 @run_group.command("rerun")
@@ -249,19 +251,23 @@ async def rerun(session: Session, /, run: str, wait: bool) -> int:
     The new task has the test, tools, campaign, priority and reference of the task of RUN, as they
     are now, and runs once, with the same nodes.
     """  # noqa: D301 - click's mark for lines to keep
-    from node.cli.transfer import one_off
+    from node.cli.transfer import one_off_document
 
     before = await find_run(session, run)
-    task = await session.client.create_task(one_off(await session.client.task(before.task)))
-    session.progress.note(f"task {short(task.id)}: {printable(task.headline)}, once")
+    task = await session.client.create_task(
+        one_off_document(await session.client.task(before.task))
+    )
+    session.progress.note(f"task {short(task.id)}: {printable_text(task.headline)}, once")
     if not wait:
-        session.output.one({"task": str(task.id), "headline": task.headline}, RERUN, _rerun_view)
+        session.output.print_one(
+            {"task": str(task.id), "headline": task.headline}, RERUN, _rerun_view
+        )
         return 0
-    return await conclude(session, await follow_task(session, task))
+    return await show_outcome(session, await follow_task(session, task))
 
 
 def _rerun_view(record: Record) -> str:
-    return f"task {record['task']}: {printable(record['headline'])}"
+    return f"task {record['task']}: {printable_text(record['headline'])}"
 
 
 @run_group.command("cancel")
@@ -277,7 +283,7 @@ run_group.add_command(verify)
 run_group.add_command(replay)
 
 
-async def conclude(session: Session, run: Run) -> int:
+async def show_outcome(session: Session, run: Run) -> int:
     """Show a run that was followed to its end, and return the exit code."""
     record = run.model_dump(mode="json")
     await show_run(session, record)
@@ -297,24 +303,24 @@ async def _sorted_result(session: ReadingSession, run: Record, measured: Record)
         test = await session.reader.document(f"/tests/{quote(run['test'], safe='')}")
     except NotFound:  # a test that this node lacks, led by a node with a newer version
         return result
-    return in_order(result, test["result" if measured is run else "interval"] or {})
+    return sorted_result(result, test["result" if measured is run else "interval"] or {})
 
 
 def run_view(run: Record) -> str:
     """Describe a run for a person: outcome, state, time and tool, figures, then the rest."""
     mark = _MARKS["failed"] if run["total_loss"] else _MARKS.get(run["state"], "·")
-    head = readable(run["summary"] or run["reason"] or run["state"])
-    lines = [f"{mark} {printable(run['headline'])}: {head}"]
+    head = readable_text(run["summary"] or run["reason"] or run["state"])
+    lines = [f"{mark} {printable_text(run['headline'])}: {head}"]
     if run["summary"] and run["reason"]:
-        lines.append(f"  {readable(run['reason'])}")
+        lines.append(f"  {readable_text(run['reason'])}")
     lines += [f"  {line}" for line in _doubts(run)]
     first = (
         ("state", run["state"]),
-        ("started", local(run["started_at"])),
-        ("planned", f"{local(run['starts_at'])} to {local(run['ends_at'])}"),
-        ("tool", _tool(run)),
+        ("started", local_time_text(run["started_at"])),
+        ("planned", f"{local_time_text(run['starts_at'])} to {local_time_text(run['ends_at'])}"),
+        ("tool", _tool_text(run)),
     )
-    lines.append(pairs(first, indent="  "))
+    lines.append(pairs_text(first, indent="  "))
     if run["result"]:
         lines += ["", result_view(run["result"])]
     particulars = (
@@ -323,15 +329,18 @@ def run_view(run: Record) -> str:
         ("mesh", run["mesh"]),
         ("class", _class_and_priority(run)),
         ("attempt", run["attempt"] if run["attempt"] > 1 else ""),
-        ("slots", f"{run['slots']} to {local(run['last_slot'])}" if run["last_slot"] else ""),
+        (
+            "slots",
+            f"{run['slots']} to {local_time_text(run['last_slot'])}" if run["last_slot"] else "",
+        ),
         ("lead", run["lead"]),
         ("displaced by", run["displaced_by"]),
     )
-    lines += ["", pairs(particulars, indent="  "), *_parts(run)]
+    lines += ["", pairs_text(particulars, indent="  "), *_parts(run)]
     return "\n".join(lines)
 
 
-def _tool(run: Record) -> str:
+def _tool_text(run: Record) -> str:
     """Return the tool with its version: ``iperf3 3.12``, or ``ping a 1, b 2`` if they differ."""
     circumstances = {part["name"]: part["circumstances"] for part in run["parts"] or ()}
     versions = {
@@ -343,14 +352,13 @@ def _tool(run: Record) -> str:
         text = ", ".join(f"{name} {version}" for name, version in versions.items())
     else:
         text = next(iter(versions.values()), "")
-    return f"{run['tool'] or ''} {printable(text)}".strip()
+    return f"{run['tool'] or ''} {printable_text(text)}".strip()
 
 
 def _doubts(run: Record) -> list[str]:
-    """Return the reasons why the result is not clean; none if it is."""
     if run["verdict"] in {None, "clean"}:
         return []
-    return [f"{run['verdict']}: {readable(reason)}" for reason in run["verdict_reasons"]]
+    return [f"{run['verdict']}: {readable_text(reason)}" for reason in run["verdict_reasons"]]
 
 
 def _print_raw(session: ReadingSession, run: Record, only: str | None) -> int:
@@ -363,14 +371,14 @@ def _print_raw(session: ReadingSession, run: Record, only: str | None) -> int:
     if only is not None:
         outputs = [part["output"] or "" for part in printed if part["name"] == only]
         if not outputs:
-            names = ", ".join(printable(part["name"]) for part in printed) or "nobody yet"
+            names = ", ".join(printable_text(part["name"]) for part in printed) or "nobody yet"
             raise NotFound(f"run {short(run['id'])} has no part of {only}, only of {names}")
-        session.output.verbatim(outputs[0])
+        session.output.print_verbatim(outputs[0])
         return 0
     if session.output.format != "table":
-        session.output.raw(printed)
+        session.output.print_document(printed)
     elif printed:
-        session.output.text("\n".join(line for part in printed for line in _raw_lines(part)))
+        session.output.print_text("\n".join(line for part in printed for line in _raw_lines(part)))
     else:
         print_error_lines(
             f"✗ run {short(run['id'])} is {run['state']} and no participant has reported yet"
@@ -379,10 +387,10 @@ def _print_raw(session: ReadingSession, run: Record, only: str | None) -> int:
 
 
 def _raw_lines(part: Record) -> list[str]:
-    command = flat(part["command"]) if part["command"] else "started no program"
+    command = cell_text(part["command"]) if part["command"] else "started no program"
     output = part["output"] or ""
     return [
-        f"{printable(part['name'])}: {printable(command)}",
+        f"{printable_text(part['name'])}: {printable_text(command)}",
         *(f"  {sanitise_text(line)}" for line in output.splitlines()),
     ]
 
@@ -393,20 +401,18 @@ def _class_and_priority(run: Record) -> str:
 
 
 def _parts(run: Record) -> list[str]:
-    """Describe what each participant did: its reason, command, and circumstances."""
     lines = []
     for part in run["parts"] or ():
         outcome = "delivered its part" if part["reason"] is None else part["reason"]
-        lines.append(f"  {printable(part['name'])}: {readable(outcome)}")
+        lines.append(f"  {printable_text(part['name'])}: {readable_text(outcome)}")
         if part["command"]:
-            lines.append(f"    {printable(flat(part['command']))}")
+            lines.append(f"    {printable_text(cell_text(part['command']))}")
         if part["circumstances"]:
-            lines.append(f"    {printable(_circumstances(part['circumstances']))}")
+            lines.append(f"    {printable_text(_circumstances(part['circumstances']))}")
     return ["", *lines] if lines else []
 
 
 def _circumstances(host: Record) -> str:
-    """Describe in one line what a host was doing during the run."""
     clock, load, wire = host["clock"], host["processors"], host["interface"]
     words = [f"from {host['context']}"] if host["context"] else []
     if load["busy"] is not None:

@@ -10,13 +10,13 @@ import click
 
 from node.cli.groups import CommandGroup
 from node.cli.invocation import global_options
-from node.cli.lanes import LEGEND, Bar, Frame, lanes
+from node.cli.lanes import LEGEND, Bar, Frame, timeline_lines
 from node.cli.listing import expected_members
 from node.cli.options import AnyCommand, apply_options
 from node.cli.output import Column, OutputWriter, Record, RecordLayout
 from node.cli.references import short
-from node.cli.session import ReadingSession, look, reads_node
-from node.cli.times import MOMENT, PAST_MOMENT, Moment, local
+from node.cli.session import ReadingSession, reads_node, run_reading
+from node.cli.times import MOMENT, PAST_MOMENT, Moment, local_time_text
 from node.model import times
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ ENTRY = RecordLayout(
         Column("state", lambda entry: entry["state"], whole=True),
         Column("class", lambda entry: entry["scheduling_class"], whole=True, optional=True),
         Column("what", lambda entry: entry["headline"]),
-        Column("start", lambda entry: local(entry["starts_at"]), whole=True),
-        Column("end", lambda entry: local(entry["ends_at"])[11:], whole=True),
+        Column("start", lambda entry: local_time_text(entry["starts_at"]), whole=True),
+        Column("end", lambda entry: local_time_text(entry["ends_at"])[11:], whole=True),
         Column("result or reason", lambda entry: entry["summary"] or entry["reason"] or ""),
     ),
     fields=(
@@ -64,7 +64,7 @@ class ScheduleSpan:
     reserved: tuple[Members, ...] = ()
 
 
-def _why(change: Record) -> str:
+def _change_reason(change: Record) -> str:
     winner = f" (run {short(change['displaced_by'])})" if change["displaced_by"] else ""
     return f"{change['reason'] or ''}{winner}"
 
@@ -75,10 +75,10 @@ CHANGE = RecordLayout(
         Column("change", lambda change: change["change"], whole=True),
         Column("run", lambda change: short(change["run"]), whole=True),
         Column("what", lambda change: change["headline"]),
-        Column("start", lambda change: local(change["starts_at"]), whole=True),
-        Column("was", lambda change: local(change["was_starts_at"])[11:], whole=True),
-        Column("at", lambda change: local(change["changed_at"]), whole=True),
-        Column("why", _why),
+        Column("start", lambda change: local_time_text(change["starts_at"]), whole=True),
+        Column("was", lambda change: local_time_text(change["was_starts_at"])[11:], whole=True),
+        Column("at", lambda change: local_time_text(change["changed_at"]), whole=True),
+        Column("why", _change_reason),
     ),
     fields=(
         "change", "run", "task", "headline", "test", "scheduling_class", "priority", "starts_at",
@@ -120,7 +120,7 @@ def schedule(
         if starts or ends or as_of:
             raise click.UsageError(f"give options behind {context.invoked_subcommand}")
     else:
-        context.exit(look(context, lambda session: _show(session, starts, ends, as_of)))
+        context.exit(run_reading(context, lambda session: _show(session, starts, ends, as_of)))
 
 
 async def _show(
@@ -138,12 +138,12 @@ async def _show(
 def _print(output: OutputWriter, span: ScheduleSpan) -> None:
     shown = span.entries or span.reserved
     if output.terminal and output.format == "table" and shown:
-        output.text("\n".join(picture(span, shutil.get_terminal_size().columns)) + "\n")
+        output.print_text("\n".join(picture(span, shutil.get_terminal_size().columns)) + "\n")
     records: list[Record] = list(span.entries)
     if output.format != "ids":
-        records += [_reserved(each) for each in span.reserved]
+        records += [_reserved_entry(each) for each in span.reserved]
         records.sort(key=lambda entry: times.parse_instant(entry["starts_at"]))
-    output.many(records, ENTRY)
+    output.print_list(records, ENTRY)
 
 
 async def read_span(
@@ -199,17 +199,17 @@ async def diff(
     query = {name: _instant(each.at(now)) for name, each in given.items() if each}
     told = await session.reader.document("/schedule/changes", query)
     with expected_members():
-        session.output.many(told["items"] or (), CHANGE)
+        session.output.print_list(told["items"] or (), CHANGE)
     if not told["complete"]:
         session.progress.note("There are more; choose a shorter time with --from and --to.")
     if times.parse_instant(told["since"]) < times.parse_instant(told["kept_since"]):
         session.progress.note(
-            f"! Runs that ended before {local(told['kept_since'])} may have been deleted."
+            f"! Runs that ended before {local_time_text(told['kept_since'])} may have been deleted."
         )
 
 
-def _reserved(span: Record) -> dict[str, Any]:
-    """Return reserved time as an entry among the runs: without a run, with a reservation."""
+def _reserved_entry(span: Record) -> dict[str, Any]:
+    """Return a reserved span in the form of an entry of the schedule, without a run."""
     from node.model.reservations import in_words  # slow to load
 
     ends_at = times.parse_instant(span["ends_at"])
@@ -229,11 +229,11 @@ def _reserved(span: Record) -> dict[str, Any]:
 
 
 def picture(span: ScheduleSpan, columns: int) -> list[str]:
-    """Draw the lanes of a time span, as wide as the terminal."""
+    """Return the lines of a drawing of the timeline, one lane for each class, as wide as asked."""
     bars = [_bar(entry, entry["scheduling_class"], entry["state"]) for entry in span.entries]
     bars += [_bar(each, "reserved", "reserved") for each in span.reserved]
     frame = Frame(span.starts_at, span.ends_at, max(_NARROWEST, columns - _MARGIN))
-    return [*lanes(bars, frame, span.now), LEGEND]
+    return [*timeline_lines(bars, frame, span.now), LEGEND]
 
 
 def _bar(entry: Record, lane: str, state: str) -> Bar:

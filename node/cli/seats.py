@@ -9,9 +9,9 @@ import click
 
 from node.cli.attributes import MATCH_HELP, predicate, value_of
 from node.cli.options import AnyCommand, apply_options
-from node.cli.output import Record, aligned, flat, printable
+from node.cli.output import Record, aligned_text, cell_text, printable_text
 from node.cli.references import short
-from node.cli.times import local
+from node.cli.times import local_time_text
 from node.model import times
 
 _PLAIN = ("pool", "k", "min_k", "choice", "field")
@@ -19,7 +19,7 @@ _TERMS_SHOWN = 4
 
 
 def seat_options(command: AnyCommand) -> AnyCommand:
-    """Add the options that request nodes of a pool."""
+    """Add ``--pool`` and the options of a request for seats to a command."""
     return apply_options(
         command,
         click.option("--pool", metavar="NAME", help="Nodes of this pool instead of named ones."),
@@ -45,7 +45,7 @@ def seat_options(command: AnyCommand) -> AnyCommand:
 
 
 def seat_request(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the request that the options make of a pool, with only the fields given."""
+    """Return the seats part of a task document, with only the options that were given."""
     request = {name: given[name] for name in _PLAIN if given[name] is not None}
     if given["match"]:
         request["match"] = predicate(given["match"])
@@ -80,12 +80,12 @@ def request_text(request: Record) -> str:
 
 
 def request_rows(request: Record | None) -> list[tuple[str, str]]:
-    """Return names and values of the rest of a request, for the view of one task."""
+    """Return names and values of a seat request besides number and pool, for the view of a task."""
     if request is None:
         return []
     from node.model.predicates import parse
 
-    prefer = "; ".join(f"{name} {flat(values)}" for name, values in request["prefer"].items())
+    prefer = "; ".join(f"{name} {cell_text(values)}" for name, values in request["prefer"].items())
     spread = ", ".join(f"at most {most} alike in {n}" for n, most in request["spread"].items())
     return [
         ("match", parse(request["match"]).in_words() if request["match"] else ""),
@@ -103,31 +103,34 @@ def seats_view(seats: Sequence[Record], wanted: int) -> str:
     for term, until in list(terms)[:_TERMS_SHOWN]:
         in_term = [seat for seat in seats if seat["term"] == term]
         taken = sum(seat["state"] in {"taken", "over"} for seat in in_term)
-        lines.append(f"  {taken} of {wanted} seats {_when(term, until)}:")
-        rows = [(str(seat["number"]), _holder(seat), printable(_news(seat))) for seat in in_term]
-        lines.append(aligned(rows, "    "))
+        lines.append(f"  {taken} of {wanted} seats {_term_text(term, until)}:")
+        rows = [
+            (str(seat["number"]), _holder_text(seat), printable_text(_seat_news(seat)))
+            for seat in in_term
+        ]
+        lines.append(aligned_text(rows, "    "))
     if len(terms) > _TERMS_SHOWN:
         lines.append(f"  and {len(terms) - _TERMS_SHOWN} more terms")
     return "\n".join(lines)
 
 
-def _holder(seat: Record) -> str:
+def _holder_text(seat: Record) -> str:
     if seat["node"] is None:
         return "nobody"
     return f"{seat['node']} (lost)" if seat["state"] == "lost" else str(seat["node"])
 
 
-def _news(seat: Record) -> str:
+def _seat_news(seat: Record) -> str:
     counts = ", ".join(f"{count} {state}" for state, count in seat["runs"].items() if count)
     task = f"task {short(seat['task'])}" if seat["task"] else ""
     return "; ".join(filter(None, (task, counts, seat["reason"])))
 
 
-def _when(term: str, until: str) -> str:
+def _term_text(term: str, until: str) -> str:
     """Describe a term: ``from … to …``, or ``at …`` if it has a single slot."""
     begin, end = times.parse_instant(term), times.parse_instant(until)
     return (
-        f"at {local(begin)}"
+        f"at {local_time_text(begin)}"
         if end - begin < times.SECOND
-        else f"from {local(begin)} to {local(end)}"
+        else f"from {local_time_text(begin)} to {local_time_text(end)}"
     )

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import click
 
 from node.cli.failures import print_error_lines
-from node.cli.output import printable
+from node.cli.output import printable_text
 from node.model.errors import HostError, NotAllowed
 from node.model.loopback import is_exposed
 
@@ -30,7 +30,7 @@ _FILE = "servers.json"
 
 def is_checked(invocation: Invocation, server: str) -> bool:
     """Return whether a server has to show its key or its certificate."""
-    strays = invocation.borrowed and invocation.allows_plain_http and is_exposed(server)
+    strays = invocation.is_token_borrowed and invocation.allows_plain_http and is_exposed(server)
     return invocation.expected_identity is not None or server.startswith("https:") or strays
 
 
@@ -39,11 +39,11 @@ def known_tls(invocation: Invocation, server: str) -> TlsOptions | None:
 
     Return None if more has to be checked, by :func:`tls_of`.
     """
-    if invocation.borrowed:
+    if invocation.is_token_borrowed:
         return None
     if not is_checked(invocation, server):
         return {}
-    identity, given = pinned(server), invocation.expected_identity
+    identity, given = pinned_identity(server), invocation.expected_identity
     if identity is None or given not in {None, identity} or not server.startswith("https:"):
         return None
     from node.trust import tls  # loads cryptography
@@ -68,13 +68,13 @@ async def tls_of(invocation: Invocation, server: str) -> TlsOptions:
     from node.client.first_contact import find, verify  # loads aiohttp, which --help does not need
 
     _require_identity(given)
-    if (identity := given or pinned(server)) is not None:
+    if (identity := given or pinned_identity(server)) is not None:
         contact = await verify(server, identity)
         if given is not None and secured:
             pin(server, given)
         return contact.tls
     contact = await find(server)
-    if not contact.certified or invocation.borrowed:
+    if not contact.certified or invocation.is_token_borrowed:
         confirm(contact, server, f"--server {server} --server-identity ed25519:KEY")
         pin(server, contact.identity)
     return contact.tls
@@ -88,7 +88,7 @@ def confirm(contact: Contact, url: str, hint: str) -> None:
     """
     require_terminal(url, hint)
     print_error_lines(
-        f"The node at {url} calls itself {printable(contact.name)} and has the key\n"
+        f"The node at {url} calls itself {printable_text(contact.name)} and has the key\n"
         f"  {contact.identity}\n"
         "Its owner sees its key with 'parley node show'; compare all of it."
     )
@@ -98,7 +98,7 @@ def confirm(contact: Contact, url: str, hint: str) -> None:
 
 
 def require_terminal(url: str, hint: str) -> None:
-    """Return if a person can be asked about the key of the node at a URL.
+    """Check that a person can be asked about the key of the node at a URL.
 
     :raises click.UsageError: nobody can; ``hint`` says what to give.
     """
@@ -111,9 +111,9 @@ def require_terminal(url: str, hint: str) -> None:
         raise click.UsageError(msg)
 
 
-def pinned(server: str) -> str | None:
-    """Return the key of a server that was kept, or None."""
-    return _read().get(server)
+def pinned_identity(server: str) -> str | None:
+    """Return the key under which this user has confirmed a server; None if never."""
+    return _pinned_identities().get(server)
 
 
 def pin(server: str, identity: str) -> None:
@@ -123,7 +123,7 @@ def pin(server: str, identity: str) -> None:
     """
     from node.trust.private_files import replace_private
 
-    known = _read()
+    known = _pinned_identities()
     if known.get(server) == identity:
         return
     path = _path()
@@ -136,7 +136,7 @@ def pin(server: str, identity: str) -> None:
 
 
 def _require_identity(given: str | None) -> None:
-    from node.trust.keys import public_of
+    from node.trust.identities import public_of
 
     if given is None:
         return
@@ -146,7 +146,7 @@ def _require_identity(given: str | None) -> None:
         raise click.BadParameter(str(error), param_hint="--server-identity") from None
 
 
-def _read() -> dict[str, str]:
+def _pinned_identities() -> dict[str, str]:
     path = _path()
     try:
         known = json.loads(path.read_bytes())

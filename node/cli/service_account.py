@@ -22,11 +22,12 @@ import structlog
 
 from node.execution import confinement, process
 from node.execution.tool_runner import OwnRunner, program_places, start_runner
-from node.execution.tool_runner_program import Account, as_account, obstacle_to
+from node.execution.tool_runner_program import as_account, obstacle_to
+from node.execution.tool_terms import Account
 from node.model.contexts import ContextKind
 from node.model.errors import HostError
-from node.settings import ACCOUNT, TOOL_ACCOUNT, Settings
-from node.trust.private_files import prepare_directory
+from node.runtime.settings import ACCOUNT, TOOL_ACCOUNT, Settings
+from node.trust.private_files import open_own, prepare_directory
 
 log = structlog.get_logger()
 
@@ -53,9 +54,9 @@ def give_up_root(settings: Settings) -> tuple[Settings, OwnRunner | None]:
     settings = _with_absolute_paths(settings)
     try:
         account = _account(settings)
-        _check(settings, account)
+        _check_permissions(settings, account)
         hand_over(settings.state_dir, account)
-        runner = start_runner()
+        runner = start_runner(settings)
     except HostError as fault:
         if demanded:
             raise
@@ -69,17 +70,23 @@ def give_up_root(settings: Settings) -> tuple[Settings, OwnRunner | None]:
 def acting_for(settings: Settings) -> Iterator[str | None]:
     """Have the permissions and the home of the services' account meanwhile, and yield its name.
 
-    Yield None, and change nothing, if this process is not root, the node has a private Postgres,
-    or its state directory is root's: Postgres knows the account by its name.
+    Yield None, and change nothing, if this process is not root, or the state directory is root's.
+    In a directory of another account root would follow whatever links that account has put there.
     """
-    if os.geteuid() != 0 or settings.dsn is None or not settings.state_dir.is_dir():
+    if os.geteuid() != 0 or not settings.state_dir.is_dir():
         yield None
         return
     owner = settings.state_dir.stat()
     if owner.st_uid == 0:
         yield None
         return
-    name = pwd.getpwuid(owner.st_uid).pw_name
+    try:
+        name = pwd.getpwuid(owner.st_uid).pw_name
+    except KeyError:
+        raise HostError(
+            f"{settings.state_dir} belongs to the user id {owner.st_uid}, which has no account "
+            "here; change its owner with chown, or make the account with useradd"
+        ) from None
     before = dict(os.environ)
     _take_environment(name, settings.state_dir.absolute())
     os.environ.setdefault("PGUSER", name)  # clients of Postgres would take the real user's name
@@ -100,8 +107,8 @@ def _with_absolute_paths(settings: Settings) -> Settings:
 def _account(settings: Settings) -> Account:
     """Return the account, after making it and that of the tools if they do not exist."""
     for name in (settings.tool_account, settings.account):
-        if name in _MADE_HERE and not _exists(name):
-            _make(name, settings.state_dir if name == settings.account else Path("/"))
+        if name in _MADE_HERE and not _account_exists(name):
+            _make_account(name, settings.state_dir if name == settings.account else Path("/"))
     try:
         entry = pwd.getpwnam(settings.account)
     except KeyError:
@@ -113,27 +120,27 @@ def _account(settings: Settings) -> Account:
     return entry.pw_uid, entry.pw_gid
 
 
-def _exists(name: str) -> bool:
+def _account_exists(name: str) -> bool:
     with contextlib.suppress(KeyError):
         pwd.getpwnam(name)
         return True
     return False
 
 
-def _make(name: str, home: Path) -> None:
+def _make_account(name: str, home: Path) -> None:
     argv = ["useradd", "--system", "--user-group", "--no-create-home", "--home-dir", str(home)]
     argv += ["--shell", shutil.which("nologin") or "/usr/sbin/nologin", "--", name]
     finished = process.run(argv, timeout_s=_USERADD_S, cwd=Path("/"))
     if finished.exit_code == 0:
         log.info("made a system account", account=name)
-    elif not _exists(name):
+    elif not _account_exists(name):
         raise HostError(
             f"the account {name} could not be made: {process.tail(finished.stderr, 1)}; make it: "
             f"useradd --system {name}"
         )
 
 
-def _check(settings: Settings, account: Account) -> None:
+def _check_permissions(settings: Settings, account: Account) -> None:
     """Check that an account can do what a node does.
 
     :raises HostError: it cannot; the message says what is in the way, and what to do.
@@ -141,7 +148,7 @@ def _check(settings: Settings, account: Account) -> None:
     prepare_directory(settings.state_dir)
     _check_own(settings.state_dir)
     readable = [it for it in (settings.limits, settings.tls_cert, settings.tls_key) if it]
-    refused = _refused(
+    refused = _first_refused_path(
         account,
         [
             (settings.state_dir, os.X_OK),
@@ -158,7 +165,7 @@ def _check(settings: Settings, account: Account) -> None:
     if obstacle_to(account, programs, (), mounts=False) is None:
         return
     places = [it for it in program_places() if Path(it).is_dir()]
-    mounts = confinement.own_mounts()
+    mounts = confinement.separate_mounts()
     if (obstacle := obstacle_to(account, programs, places, mounts=mounts)) is not None:
         raise HostError(
             f"the account {settings.account} cannot read {obstacle}; install Parley where "
@@ -166,7 +173,7 @@ def _check(settings: Settings, account: Account) -> None:
         )
 
 
-def _refused(account: Account, wanted: Sequence[tuple[Path, int]]) -> Path | None:
+def _first_refused_path(account: Account, wanted: Sequence[tuple[Path, int]]) -> Path | None:
     """Return the first path that an account may not use in this way; None if it may use all."""
     with as_account(account):
         for path, mode in wanted:
@@ -194,7 +201,7 @@ def hand_over(state_dir: Path, account: Account) -> None:
     :raises HostError: the files are in use by another service, or cannot be given.
     """
     try:
-        with _unused(state_dir / _POSTGRES / "lock"):
+        with _locked_database(state_dir / _POSTGRES / "lock"):
             for _, folders, files, at in os.fwalk(state_dir, topdown=False):
                 for name in (*folders, *files):
                     _give(name, at, account)
@@ -205,12 +212,12 @@ def hand_over(state_dir: Path, account: Account) -> None:
 
 
 @contextlib.contextmanager
-def _unused(lock: Path) -> Iterator[None]:
-    """Hold the lock of a private Postgres, if there is one, so that no other service has it."""
-    if not lock.exists():
+def _locked_database(lock: Path) -> Iterator[None]:
+    """Hold the lock of a private Postgres meanwhile, if there is one, so that no service has it."""
+    if not os.path.lexists(lock):
         yield
         return
-    with lock.open("a") as file:
+    with open_own(lock, os.O_RDONLY, "rb") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -222,11 +229,17 @@ def _give(name: str, at: int, account: Account) -> None:
     """Give an account what has this name in the directory with the descriptor ``at``.
 
     Nothing is followed, and a file that has a name elsewhere as well is left alone: the account
-    may have put it there to get what is not its own.
+    may have put it there to get what is not its own. What was looked at is what is given, even if
+    the name leads elsewhere by then.
     """
-    status = os.lstat(name, dir_fd=at)
-    if status.st_uid != account[0] and (status.st_nlink == 1 or not stat.S_ISREG(status.st_mode)):
-        os.chown(name, *account, dir_fd=at, follow_symlinks=False)
+    place = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
+    try:
+        status = os.fstat(place)
+        is_single = status.st_nlink == 1 or not stat.S_ISREG(status.st_mode)
+        if status.st_uid != account[0] and is_single:
+            os.chown(f"/proc/self/fd/{place}", *account)
+    finally:
+        os.close(place)
 
 
 def _needs_port_of_root(settings: Settings) -> bool:
@@ -240,9 +253,15 @@ def _become(settings: Settings, account: Account) -> None:
     kept = {confinement.NET_BIND_SERVICE} if _needs_port_of_root(settings) else set()
     if any(it.kind is ContextKind.NAMESPACE for it in settings.allowed_contexts):
         kept |= {confinement.SYS_ADMIN, confinement.NET_RAW}
+        log.warning(
+            "this node keeps a capability by which it could become root again",
+            capability="CAP_SYS_ADMIN",
+            reason="PARLEY_CONTEXTS names network namespaces, which only this capability enters",
+        )
     os.chdir("/")
     confinement.change_rights(account, kept)
     confinement.forbid_new_privileges()
+    confinement.forbid_typing()
     _take_environment(settings.account, settings.state_dir)
 
 

@@ -1,7 +1,12 @@
 """The services: ``parley up``, ``parley-node``, ``parley-lead``, and ``parley-api``.
 
 ``parley up`` is node and lead in one process; ``parley-api`` is one more process of a node's API.
-``lead/assembly.py`` composes node and lead.
+``lead/assembly.py`` composes node and lead; here they are started, announced to the service
+manager, and stopped. Root gives up its rights before the first thread starts. A signal during the
+start breaks it off, one later ends the services in the reverse order. Each part is a context that
+runs meanwhile (serving, leading, sending traces), so that whatever fails, what was started before
+it is stopped. A hang-up makes the node read limits and certificates again. The watchdog waits for
+nobody: a database that hangs is no reason to end measurements.
 """
 
 from __future__ import annotations
@@ -13,7 +18,15 @@ import random
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -23,13 +36,11 @@ import structlog
 from pydantic import ValidationError
 
 from node.api import app
-from node.api.openapi import describe
-from node.capability.catalog import program_version
+from node.api.openapi import openapi_document
 from node.cli import logs
 from node.cli.service_account import give_up_root
-from node.clock import Clock, SystemClock
+from node.execution.catalog import agent_of, program_version
 from node.execution.descriptors import allow_many
-from node.housekeeping import Housekeeper, process_jobs
 from node.model import times
 from node.model.errors import HostError, ParleyError
 from node.model.loopback import is_exposed, is_loopback
@@ -37,14 +48,19 @@ from node.peers.announcer import Announcer
 from node.postgres.access import served_database
 from node.pscheduler import archived, listener
 from node.results.traces import SpanExporter, lacking
-from node.service import NodeService, assemble
-from node.settings import Settings, unknown_settings
+from node.runtime.clock import Clock, SystemClock
+from node.runtime.housekeeping import Housekeeper, process_jobs
+from node.runtime.resolver import ResolvingLoop
+from node.runtime.settings import Settings, unknown_settings
+from node.service import NodeService, assemble, require_key_of_service
 from node.store import readiness
+from node.store.mark import HostMarks
 from node.store.readiness import LeadProgram
 from node.trust.private_files import prepare_directory
 from node.web.routes import routes as page_routes
 
 if TYPE_CHECKING:
+    from lead.service import Lead
     from node.execution.contexts import Contexts
     from node.model.contexts import Context
 
@@ -66,12 +82,12 @@ def settings_of(options: dict[str, Any]) -> Settings:
     except ValidationError as error:
         first = error.errors()[0]
         sentence = str(first["msg"]).removeprefix("Value error, ")
-        msg = f"{_where(first['loc'], given)}: {sentence}" if first["loc"] else sentence
+        msg = f"{_setting_source(first['loc'], given)}: {sentence}" if first["loc"] else sentence
         raise click.UsageError(msg) from None
 
 
-def _where(place: Sequence[int | str], given: Mapping[str, Any]) -> str:
-    """Return the option or the environment variable that had the wrong value."""
+def _setting_source(place: Sequence[int | str], given: Mapping[str, Any]) -> str:
+    """Return the option or environment variable that had the wrong value."""
     name, *inside = map(str, place)
     if name in given:
         return "--" + "-".join((name, *inside)).replace("_", "-")
@@ -173,14 +189,16 @@ def _run(settings: Settings, *, node: bool, lead: bool, api: Settings | None = N
         wrapper_class=structlog.make_filtering_bound_logger(settings.log_level),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
-    logs.route()
+    logs.route_library_logs()
     allow_many()
     try:
         runner = None
         if node and lead:  # as services of their own, they have a unit that says what they may do
             settings, runner = give_up_root(settings)
         tools = runner.control if runner else None
-        asyncio.run(_serve(settings, with_node=node, with_lead=lead, api=api, tools=tools))
+        serving = _serve(settings, with_node=node, with_lead=lead, api=api, tools=tools)
+        with asyncio.Runner(loop_factory=ResolvingLoop) as loop:
+            loop.run(serving)
     except ParleyError as error:
         click.echo(f"✗ {error.detail}", err=True)
         sys.exit(error.exit_code)
@@ -248,11 +266,11 @@ async def _work(
     clock = SystemClock()
     async with (
         served_database(settings, clock) as (dsn, keeping),
-        aiohttp.ClientSession(connector=_connections(), auto_decompress=False) as session,
+        aiohttp.ClientSession(connector=_connector(), auto_decompress=False) as session,
     ):
-        async with _given_time(clock):
+        async with _startup_grace(clock):
             roles = {"serving": with_node, "beside": api is not None}
-            node = await _assembled(settings, clock, dsn, session, tools, **roles)
+            node = await _assemble(settings, clock, dsn, session, tools, **roles)
         try:
             async with contextlib.AsyncExitStack() as stack:
                 await stack.enter_async_context(_traced(node))
@@ -266,7 +284,7 @@ async def _work(
                 if with_node or api:
                     reading = asyncio.create_task(_reread(node, reread), name="reread")
                     stack.callback(reading.cancel)
-                _ready(node, with_node=with_node)
+                _announce_ready(node, with_node=with_node)
                 ready.set()
                 housekeeper = Housekeeper(clock)
                 housekeeper.start(
@@ -277,8 +295,9 @@ async def _work(
                         show_lead=partial(_show_lead, node, owner) if with_lead else None,
                     )
                 )
+                naming = None if with_node else require_key_of_service(node.core)
                 try:
-                    await _told_to_stop(stop, keeping, node.announcer)
+                    await _await_stop(stop, keeping, naming, node.announcer)
                 finally:
                     await housekeeper.stop()
                     _notify("STOPPING=1")
@@ -286,7 +305,7 @@ async def _work(
             await node.database.close()
 
 
-async def _assembled(
+async def _assemble(
     settings: Settings,
     clock: Clock,
     dsn: str,
@@ -314,7 +333,7 @@ async def _assembled(
     )
 
 
-def _connections() -> aiohttp.TCPConnector:
+def _connector() -> aiohttp.TCPConnector:
     """Limit connections per node, not in total: a silent node must not use up those of others.
 
     They are closed here before another node closes them, which a request might cross.
@@ -322,25 +341,38 @@ def _connections() -> aiohttp.TCPConnector:
     return aiohttp.TCPConnector(limit=0, limit_per_host=16, keepalive_timeout=_IDLE_S)
 
 
-async def _told_to_stop(
-    stop: asyncio.Event, keeping: asyncio.Task[None] | None, announcer: Announcer
+async def _await_stop(
+    stop: asyncio.Event,
+    keeping: asyncio.Task[None] | None,
+    naming: Coroutine[Any, Any, None] | None,
+    announcer: Announcer,
 ) -> None:
-    """Return when a signal asks this service to stop.
+    """Wait until a signal asks this service to stop.
+
+    ``naming`` returns once the key of secrets is known to be that of the node's service.
 
     :raises DatabaseUnavailable: its private Postgres ended and could not be started again.
     :raises MovedAway: the node goes on at another host.
+    :raises HostError: the node's service has another key of secrets.
     """
-    stopping = asyncio.create_task(stop.wait(), name="stop")
-    moving = asyncio.create_task(announcer.ended.wait(), name="moved away")
-    reasons = {stopping, moving, keeping} if keeping else {stopping, moving}
+    ends: set[asyncio.Task[Any]] = {
+        asyncio.create_task(stop.wait(), name="stop"),
+        asyncio.create_task(announcer.ended.wait(), name="moved away"),
+    }
+    named = {asyncio.create_task(naming, name="key of secrets")} if naming else set()
+    kept = {keeping} if keeping else set()
     try:
-        await asyncio.wait(reasons, return_when=asyncio.FIRST_COMPLETED)
-        if keeping is not None and keeping.done():
-            await keeping
+        while True:
+            done, _ = await asyncio.wait(ends | named | kept, return_when=asyncio.FIRST_COMPLETED)
+            for each in done - ends:
+                await each
+            named -= done
+            if done & (ends | kept):
+                break
         announcer.require_here()
     finally:
-        stopping.cancel()
-        moving.cancel()
+        for each in (*ends, *named):
+            each.cancel()
 
 
 def _check_listen(settings: Settings) -> None:
@@ -361,7 +393,7 @@ def _check_listen(settings: Settings) -> None:
 
 @contextlib.asynccontextmanager
 async def _serving(node: NodeService) -> AsyncIterator[None]:
-    """Be the node's service meanwhile."""
+    """Run everything of the node's service meanwhile."""
     async with _answering(node, node.settings, node.start):
         node.result_delivery.add_form(archived.FORM, archived.ArchivedForm(node))
         async with listener.listening(node):
@@ -385,7 +417,7 @@ async def _answering(
 
     :raises HostError: the place is taken, or not this host's.
     """
-    node.openapi = describe(app.ROUTES, program_version(), node.capabilities.tests)
+    node.openapi = openapi_document(app.ROUTES, program_version(), node.capabilities.tests)
     runner = app.runner(app.application(node, page_routes()))
     await runner.setup()
     await node.prepare_tools()
@@ -407,7 +439,6 @@ async def _answering(
 
 @contextlib.asynccontextmanager
 async def _traced(node: NodeService) -> AsyncIterator[None]:
-    """Send traces meanwhile, if the owner wants that."""
     if (endpoint := node.settings.traces_endpoint) is None:
         yield
         return
@@ -420,7 +451,7 @@ async def _traced(node: NodeService) -> AsyncIterator[None]:
         "service.version": program_version(),
         "host.name": node.card.name,
     }
-    exporter = SpanExporter(endpoint, node.clock, resource)
+    exporter = SpanExporter(endpoint, node.clock, resource, agent_of(node.settings))
     sending = asyncio.create_task(exporter.run(), name="traces")
     try:
         yield
@@ -432,7 +463,7 @@ async def _traced(node: NodeService) -> AsyncIterator[None]:
 
 @contextlib.asynccontextmanager
 async def _leading(node: NodeService, owner: str, *, alone: bool) -> AsyncIterator[None]:
-    """Plan meanwhile; ``alone``: in a process without the node's service."""
+    """Plan meanwhile; ``alone``: the node's service is another process."""
     from lead.assembly import lead_of
 
     lead = lead_of(node, owner=owner, rng=random.Random())
@@ -440,14 +471,17 @@ async def _leading(node: NodeService, owner: str, *, alone: bool) -> AsyncIterat
     node.add_notification_listener(lead.on_notice)
     if alone:
         await _await_node(node)
-        await node.repair_instants()
+        await node.begin_clock()
+        await node.wait_until_in_use(HostMarks.of(node.settings.state_dir))
         await node.ask_others()
         listening = asyncio.create_task(node.listen(lead.on_notice))
     await _show_lead(node, owner)
-    await lead.start()
+    starting = asyncio.create_task(_plan_once_believed(node, lead), name="start the lead")
     try:
         yield
     finally:
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
         await lead.stop()
         with contextlib.suppress(ParleyError):  # then it is missed, as if it had been killed
             async with node.database.connection() as connection:
@@ -455,6 +489,11 @@ async def _leading(node: NodeService, owner: str, *, alone: bool) -> AsyncIterat
         if listening is not None:
             listening.cancel()
             await asyncio.gather(listening, return_exceptions=True)
+
+
+async def _plan_once_believed(node: NodeService, lead: Lead) -> None:
+    await node.clock_steps.wait_until_believed()
+    await lead.start()
 
 
 async def _show_lead(node: NodeService, owner: str) -> None:
@@ -478,7 +517,7 @@ async def _await_node(node: NodeService) -> None:
         await node.clock.sleep(0.2)
 
 
-def _ready(node: NodeService, *, with_node: bool) -> None:
+def _announce_ready(node: NodeService, *, with_node: bool) -> None:
     settings = node.settings
     _notify("READY=1")
     for sentence in unknown_settings(os.environ):
@@ -512,8 +551,8 @@ def warn_of_contexts(contexts: Contexts, allowed: Iterable[Context]) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _given_time(clock: Clock) -> AsyncIterator[None]:
-    """Let the service manager wait meanwhile: migrating a large database takes minutes."""
+async def _startup_grace(clock: Clock) -> AsyncIterator[None]:
+    """Extend the service manager's start timeout meanwhile: large migrations take minutes."""
 
     async def ask() -> None:
         while True:

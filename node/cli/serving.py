@@ -36,12 +36,12 @@ class LabNodeHandle(Protocol):
 
     @property
     def token(self) -> str:
-        """Its users' token."""
+        """The token of its users."""
         ...
 
     @property
     def dsn(self) -> str:
-        """Its database."""
+        """The connection string of its Postgres database."""
         ...
 
     @property
@@ -56,7 +56,7 @@ class LabNodeHandle(Protocol):
 
     @property
     def identity(self) -> str:
-        """Its key."""
+        """The node's public key, as ``ed25519:…``."""
         ...
 
 
@@ -81,8 +81,8 @@ class LabHandle(Protocol):
         ...
 
 
-def protection(node: LabNodeHandle) -> str:
-    """Return the variables by which commands trust a node over TLS, or do without."""
+def tls_variables(node: LabNodeHandle) -> str:
+    """Return the shell variables by which commands trust a node's TLS; empty without TLS."""
     if node.url.startswith("https:"):
         return f" PARLEY_IDENTITY={node.identity}"
     return " PARLEY_PLAIN_HTTP=1" if is_exposed(node.url) else ""
@@ -93,23 +93,23 @@ def usage_lines(node: LabNodeHandle) -> list[str]:
     return [
         f"The page of {node.name}: {node.url}/#token={node.token}",
         "In another terminal:",
-        f"  export PARLEY_SERVER={node.url} PARLEY_TOKEN={node.token}{protection(node)}",
+        f"  export PARLEY_SERVER={node.url} PARLEY_TOKEN={node.token}{tls_variables(node)}",
     ]
 
 
-def lab_of(
+def new_lab(
     count: int, progress: Progress, wan: WanSettings | None = None, *, tls: bool = False
 ) -> LabHandle:
     """Return a lab that reports its start, and nodes that die."""
     from node.lab.supervisor import Lab as RealLab  # loads the whole service
 
-    def died(name: str, why: str) -> None:
+    def note_death(name: str, why: str) -> None:
         progress.clear()
         print_error_lines(
             f"! {death_reason(name, why, {node.name for node in lab.nodes})}"
         )  # even with --quiet
 
-    lab = RealLab(count, wan, tls=tls, progress=progress.note, died=died)
+    lab = RealLab(count, wan, tls=tls, progress=progress.note, died=note_death)
     return lab
 
 
@@ -127,7 +127,7 @@ Done = TypeVar("Done")
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-async def with_lab(
+async def run_with_lab(
     lab: LabHandle, progress: Progress, work: Callable[[], Coroutine[Any, Any, int]]
 ) -> int:
     """Start the lab, work until the work is done or a signal comes, and return the exit code.
@@ -150,12 +150,12 @@ async def with_lab(
         loop.add_signal_handler(number, ending.set)
     try:
         progress.status("starting the nodes", "starting")
-        started = await _unless(ending, lab.start())
+        started = await _run_until(ending, lab.start())
         if started.cancelled():
             return INTERRUPTED
         started.result()
         progress.clear()
-        worked = await _unless(ending, work())
+        worked = await _run_until(ending, work())
         return 0 if worked.cancelled() else worked.result()
     finally:
         if progress.terminal:  # in a pipe the last line must be that of the work
@@ -174,8 +174,8 @@ async def _restart_ended(lab: LabHandle) -> None:
         print_error_lines(f"✗ {error.detail}")
 
 
-async def _unless(ending: asyncio.Event, work: Coroutine[Any, Any, Done]) -> asyncio.Task[Done]:
-    """Return the work's task: done, or cancelled because a signal came."""
+async def _run_until(ending: asyncio.Event, work: Coroutine[Any, Any, Done]) -> asyncio.Task[Done]:
+    """Run ``work`` until it is done, or the event is set, which cancels it; return its task."""
     working = asyncio.create_task(work)
     waiting = asyncio.create_task(ending.wait())
     try:

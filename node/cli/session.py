@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 import click
 
 from node.cli.failures import INTERRUPTED, TIMED_OUT, print_error_lines, report, report_timeout
-from node.cli.giving_up import Followed, KnownReason, known_by_now
+from node.cli.giving_up import Followed, KnownReason, find_known_reason
 from node.cli.invocation import Invocation, global_options
 from node.cli.output import OutputWriter
 from node.cli.progress import Progress
@@ -23,13 +23,13 @@ from node.model.errors import ParleyError
 if TYPE_CHECKING:
     from node.client.reader import Reader
     from node.client.users import UserClient
-    from node.clock import Clock
+    from node.runtime.clock import Clock
     from node.trust.tls import TlsOptions
 
 CommandParameters = ParamSpec("CommandParameters")
 
 
-_NAMES = ("SERVER", "TOKEN", "IDENTITY", "PLAIN_HTTP", "STATE_DIR", "PROFILE")
+_NAMES = ("SERVER", "TOKEN", "TOKEN_FILE", "IDENTITY", "PLAIN_HTTP", "STATE_DIR", "PROFILE")
 _VARIABLES = frozenset(f"PARLEY_{name}" for name in _NAMES)
 """The variables of the environment that commands read."""
 
@@ -54,7 +54,7 @@ class Session(ReadingSession):
 
     @property
     def client(self) -> UserClient:
-        """The client that can do everything."""
+        """The client with all calls; a :class:`ReadingSession` has only those that read."""
         return self.reader
 
 
@@ -70,7 +70,7 @@ def asks_node(
     @functools.wraps(command)
     def callback(*args: CommandParameters.args, **kwargs: CommandParameters.kwargs) -> None:
         context = click.get_current_context()
-        context.exit(ask(context, lambda session: command(session, *args, **kwargs)))
+        context.exit(run_command(context, lambda session: command(session, *args, **kwargs)))
 
     return callback
 
@@ -89,12 +89,12 @@ def reads_node(
     @functools.wraps(command)
     def callback(*args: CommandParameters.args, **kwargs: CommandParameters.kwargs) -> None:
         context = click.get_current_context()
-        context.exit(look(context, lambda session: command(session, *args, **kwargs)))
+        context.exit(run_reading(context, lambda session: command(session, *args, **kwargs)))
 
     return callback
 
 
-def look(
+def run_reading(
     context: click.Context,
     command: Callable[[ReadingSession], Coroutine[Any, Any, int | None]],
 ) -> int:
@@ -110,7 +110,7 @@ def look(
     except ParleyError as error:
         return report(error, invocation)
     code = None if tls is None else _read(invocation, server, tls, command)
-    return ask(context, command) if code is None else code
+    return run_command(context, command) if code is None else code
 
 
 def _read(
@@ -123,8 +123,8 @@ def _read(
 
     Return None if the server has another certificate than ``tls`` trusts.
     """
-    from node.client.reader import QuickReader, UntrustedError, finished  # loads http
-    from node.clock import SystemClock
+    from node.client.reader import QuickReader, UntrustedError, run_without_loop  # loads http
+    from node.runtime.clock import SystemClock
 
     clock = SystemClock()
     if not invocation.quiet:
@@ -144,11 +144,11 @@ def _read(
             output=invocation.writer(),
             progress=Progress(quiet=invocation.quiet),
         )
-        return finished(command(session)) or 0
+        return run_without_loop(command(session)) or 0
     except UntrustedError:
         return None
     except TimeoutError:
-        return report_timeout(_too_late(invocation), "", invocation, TIMED_OUT)
+        return report_timeout(_timeout_text(invocation), "", invocation, TIMED_OUT)
     except ParleyError as error:
         return report(error, invocation)
     except KeyboardInterrupt:
@@ -156,11 +156,11 @@ def _read(
         return INTERRUPTED
 
 
-def _too_late(invocation: Invocation) -> str:
+def _timeout_text(invocation: Invocation) -> str:
     return f"not finished within {duration_in_words(invocation.timeout or 0)}"
 
 
-def ask(
+def run_command(
     context: click.Context, command: Callable[[Session], Coroutine[Any, Any, int | None]]
 ) -> int:
     """Run a coroutine with a session of the node of the global options; return its exit code."""
@@ -178,7 +178,7 @@ def _converse(
     import asyncio
 
     from node.client.users import UserClient  # loads aiohttp, which --help does not need
-    from node.clock import SystemClock
+    from node.runtime.clock import SystemClock
 
     clock = SystemClock()
     if not invocation.quiet:
@@ -194,7 +194,7 @@ def _converse(
         server,
         token,
         clock,
-        wary=invocation.borrowed,
+        wary=invocation.is_token_borrowed,
         tls=tls,
         plain_http=invocation.allows_plain_http,
     )
@@ -206,19 +206,19 @@ def _converse(
     )
     seconds = None if invocation.timeout is None else invocation.timeout / times.SECOND
     try:
-        return asyncio.run(_limited(session, seconds, command)) or 0
+        return asyncio.run(_run_with_timeout(session, seconds, command)) or 0
     except _TimedOutError as error:
         session.progress.clear()
         known = error.known or KnownReason("")
         reason = f": {known.sentence}" if known.sentence else ""
-        detail = f"{_too_late(invocation)}{reason}"
+        detail = f"{_timeout_text(invocation)}{reason}"
         return report_timeout(detail, _how_to_resume(session), invocation, known.exit_code)
     except ParleyError as error:
         session.progress.clear()
         return report(error, invocation)
     except KeyboardInterrupt:
         session.progress.clear()
-        print_error_lines(_interruption(session))
+        print_error_lines(_interruption_text(session))
         return INTERRUPTED
 
 
@@ -226,7 +226,7 @@ def _warn_of_settings() -> None:
     """Warn of variables of the environment that look like settings and are none."""
     if all(name in _VARIABLES for name in os.environ if name.startswith("PARLEY_")):
         return
-    from node.settings import unknown_settings  # loads much, and hardly any command has others
+    from node.runtime.settings import unknown_settings
 
     for sentence in unknown_settings(os.environ):
         print_error_lines(f"! {sentence}")
@@ -240,7 +240,7 @@ class _TimedOutError(Exception):
         self.known = known
 
 
-async def _limited(
+async def _run_with_timeout(
     session: Session,
     seconds: float | None,
     command: Callable[[Session], Coroutine[Any, Any, int | None]],
@@ -254,11 +254,13 @@ async def _limited(
                 return await command(session)
         except TimeoutError:
             if limit.expired():
-                raise _TimedOutError(await known_by_now(session.client, session.followed)) from None
+                raise _TimedOutError(
+                    await find_known_reason(session.client, session.followed)
+                ) from None
             raise
 
 
-def _interruption(session: Session) -> str:
+def _interruption_text(session: Session) -> str:
     if session.followed is None:
         return "interrupted"
     return f"{session.followed} continues in the background" + _how_to_resume(session)

@@ -14,16 +14,16 @@ import click
 
 from node.cli.documents import (
     context_option,
-    counted,
     dependency_options,
     label_options,
+    require_seat_count,
     schedule_options,
     with_plan,
 )
 from node.cli.follow import follow_task
 from node.cli.options import AnyCommand, apply_options
 from node.cli.references import short
-from node.cli.runs import RUN, conclude
+from node.cli.runs import RUN, show_outcome
 from node.cli.seats import seat_options
 from node.cli.session import Session, asks_node
 from node.cli.tasks import TASK, announce, schedule_text, task_view
@@ -104,7 +104,7 @@ _EXAMPLES = {
 
 
 def _examples(name: str) -> str:
-    """Return the end of the help of a shortcut: its examples, each on its line."""
+    """Return the example lines that end the help of a shortcut."""
     return "\n".join(("\b", "Examples:", *(f"  parley {name} {a}" for a in _EXAMPLES[name])))
 
 
@@ -303,7 +303,7 @@ async def mtu(session: Session, /, **given: Any) -> int:
     return await _measure(session, "mtu", given)
 
 
-def _patience(what: str, default: str) -> Callable[[AnyCommand], AnyCommand]:
+def _timeout_option(what: str, default: str) -> Callable[[AnyCommand], AnyCommand]:
     """Add ``--within``, the timeout of the test; ``--timeout`` already limits the command."""
     return click.option("--within", "packet_timeout", type=DURATION, help=f"{what} [{default}].")
 
@@ -319,7 +319,7 @@ def _patience(what: str, default: str) -> Callable[[AnyCommand], AnyCommand]:
 @click.option("--tcp", "protocol", flag_value="tcp", help="Use TCP instead of UDP.")
 @click.option("--dnssec", is_flag=True, default=None, help="Request signatures.")
 @click.option("--tries", type=click.IntRange(1, 10), help="Maximum number of tries [3].")
-@_patience("Timeout of each try", "2s")
+@_timeout_option("Timeout of each try", "2s")
 @click.option(
     "--expect", "expected", metavar="VALUE", help="An address or text that the answer must have."
 )
@@ -352,7 +352,7 @@ async def dns(session: Session, /, **given: Any) -> int:
 @click.option(
     "--bytes-max", type=click.IntRange(1), help="Maximum bytes to read of the body [1000000]."
 )
-@_patience("Timeout of the whole request", "10s")
+@_timeout_option("Timeout of the whole request", "10s")
 @_address_options
 @_task_options()
 async def http(session: Session, /, **given: Any) -> int:
@@ -361,7 +361,7 @@ async def http(session: Session, /, **given: Any) -> int:
 
 
 def _headers(lines: tuple[str, ...]) -> dict[str, str] | None:
-    """Parse headers written as ``NAME: VALUE``."""
+    """Return the values of headers written as ``NAME: VALUE``, by name; None if none is given."""
     headers = {}
     for line in lines:
         name, colon, value = line.partition(":")
@@ -378,7 +378,7 @@ def _headers(lines: tuple[str, ...]) -> dict[str, str] | None:
 @_source_option
 @click.option("--count", type=click.IntRange(1, 1000), help="Number of connections [3].")
 @click.option("--interval", type=DURATION, help="Time from one to the next [500ms].")
-@_patience("Timeout of each connection", "3s")
+@_timeout_option("Timeout of each connection", "3s")
 @click.option("--banner", is_flag=True, default=None, help="Wait for what HOST sends first.")
 @_address_options
 @_task_options()
@@ -395,7 +395,7 @@ async def tcp(session: Session, /, **given: Any) -> int:
 @click.option("--days", "days_min", type=click.IntRange(0), help="Days it must have left [0].")
 @_insecure_option
 @click.option("--alpn", multiple=True, help="Offer this protocol, such as h2.")
-@_patience("Timeout of the whole request", "10s")
+@_timeout_option("Timeout of the whole request", "10s")
 @_address_options
 @_task_options()
 async def tls(session: Session, /, **given: Any) -> int:
@@ -452,7 +452,7 @@ _FIELDS = {
 
 
 def _ends(hosts: tuple[str, ...]) -> dict[str, str | None]:
-    """Return source and dest of ``[A] B``."""
+    """Return source and dest of ``[A] B``; source is None (this node) if only B is given."""
     if len(hosts) > len(("source", "dest")):
         msg = f"at most two hosts can be given, not {len(hosts)}"
         raise click.UsageError(msg)
@@ -488,15 +488,15 @@ async def _measure(session: Session, test: str, given: Mapping[str, Any]) -> int
     given = continuous_options(given)
     session.output.require_fields(RUN if given["wait"] else TASK)
     body = {"test": {"type": test, "spec": spec_of(test, given)}}
-    document = counted(await with_plan(session, body, given))
+    document = require_seat_count(await with_plan(session, body, given))
     task = await session.client.create_task(document)
     if not given["wait"]:
-        session.output.one(task, TASK, task_view)
+        session.output.print_one(task, TASK, task_view)
         return 0
     announce(session, task)
     if task.after is not None:
         return 0  # nobody knows when the first run that it follows ends
-    exit_code = await conclude(session, await follow_task(session, task))
+    exit_code = await show_outcome(session, await follow_task(session, task))
     if given["repeat"] is not None or given["cron"]:
         session.progress.note(
             f"It continues, {schedule_text(task.model_dump(mode='json'))}:\n"

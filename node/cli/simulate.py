@@ -17,20 +17,20 @@ import click
 from node.cli import fleet
 from node.cli.failures import INTERRUPTED, report
 from node.cli.invocation import Invocation, global_options
-from node.cli.output import Column, Record, RecordLayout, aligned, pairs
+from node.cli.output import Column, Record, RecordLayout, aligned_text, pairs_text
 from node.cli.progress import Progress
-from node.cli.simulation_result import SimulationResult, tell
+from node.cli.simulation_result import SimulationResult, print_result
 from node.model import times
 
 if TYPE_CHECKING:
     from lead.simulation.world import World
-    from node.clock import Clock
+    from node.runtime.clock import Clock
 
 _ON_A_TERMINAL = times.SECOND // 5
 _IN_A_FILE = 30 * times.SECOND
 
 
-def _days(days: float | None) -> str:
+def _days_text(days: float | None) -> str:
     return "" if days is None else f"{days:g}"
 
 
@@ -38,7 +38,7 @@ SCENARIO = RecordLayout(
     columns=(
         Column("name", lambda scenario: scenario["name"], whole=True),
         Column("nodes", lambda scenario: str(scenario["nodes"])),
-        Column("days", lambda scenario: _days(scenario["days"])),
+        Column("days", lambda scenario: _days_text(scenario["days"])),
         Column("what", lambda scenario: scenario["title"]),
     ),
     fields=("name", "nodes", "days", "title"),
@@ -99,7 +99,12 @@ def simulate(  # one parameter for each option
     listing: bool,
     show: bool,
 ) -> None:
-    """Simulate SCENARIO, a name or a TOML or JSON file: what would be promised and delivered."""
+    """Simulate SCENARIO, a name or a TOML or JSON file: what would be promised and delivered.
+
+    A world of nodes runs over a Postgres of its own, which must be installed as for a node. It
+    takes some seconds to start; an hour of four nodes then takes about ten seconds, and a pair of
+    nodes more than a minute for each thousand runs. A fleet needs no Postgres.
+    """
     from node.model.errors import ParleyError
 
     invocation = context.ensure_object(Invocation)
@@ -116,7 +121,7 @@ def simulate(  # one parameter for each option
             if svg is not None and not svg.parent.is_dir():
                 raise click.UsageError(f"--svg: there is no folder {svg.parent}")
             given = {"seed": seed, "days": days, "runs": runs, "sets": sets or None}
-            context.exit(_play(scenario, given, svg, invocation))
+            context.exit(_simulate_by_name(scenario, given, svg, invocation))
     except ParleyError as error:
         context.exit(report(error, invocation))
     except KeyboardInterrupt:
@@ -133,7 +138,7 @@ def _list(invocation: Invocation) -> None:
     ]
     one = checked(FleetScenario, read(FLEET))
     records.append({"name": FLEET, "nodes": one.nodes, "days": None, "title": one.title})
-    invocation.writer().many(records, SCENARIO)
+    invocation.writer().print_list(records, SCENARIO)
 
 
 def _show(name: str) -> None:
@@ -143,8 +148,9 @@ def _show(name: str) -> None:
     click.echo(built_in_text(name), nl=False)
 
 
-def _play(name: str, options: Mapping[str, Any], svg: Path | None, invocation: Invocation) -> int:
-    """Simulate a world or a fleet; each has its own options."""
+def _simulate_by_name(
+    name: str, options: Mapping[str, Any], svg: Path | None, invocation: Invocation
+) -> int:
     from lead.simulation.scenario import read
 
     document = read(name)
@@ -154,15 +160,17 @@ def _play(name: str, options: Mapping[str, Any], svg: Path | None, invocation: I
     if wrong:
         raise click.UsageError("--set and --runs are for fleets, --days is for worlds of nodes")
     if of_fleets:
-        return tell(fleet.play(name, {**document, **given}, invocation), svg, invocation)
-    return tell(_simulate(name, given, invocation), svg, invocation)
+        return print_result(
+            fleet.simulate_fleet(name, {**document, **given}, invocation), svg, invocation
+        )
+    return print_result(_simulate(name, given, invocation), svg, invocation)
 
 
 def _simulate(name: str, given: Mapping[str, Any], invocation: Invocation) -> SimulationResult:
     from lead.simulation.drawing import draw_report
     from lead.simulation.scenario import named
     from lead.simulation.world import simulate
-    from node.clock import SystemClock
+    from node.runtime.clock import SystemClock
 
     scenario = named(name).model_copy(update=dict(given))
     progress = Progress(quiet=invocation.quiet)
@@ -196,14 +204,14 @@ class _Watch:
         if now - self._reported_at < (_ON_A_TERMINAL if self._progress.terminal else _IN_A_FILE):
             return
         self._reported_at = now
-        text = _how_far(share, world, self._days, now - self._began)
+        text = _progress_text(share, world, self._days, now - self._began)
         if self._progress.terminal:
             self._progress.status(text, "simulating")
         else:
             self._progress.note(text)
 
 
-def _how_far(share: float, world: World, days: float, took: int) -> str:
+def _progress_text(share: float, world: World, days: float, took: int) -> str:
     passed = world.loop.now / times.DAY
     messages = sum(world.network.sent.values())
     parts = (
@@ -217,72 +225,72 @@ def _how_far(share: float, world: World, days: float, took: int) -> str:
 
 
 def report_view(done: Record) -> str:
-    """Format the report for a person."""
+    """Return the report of a simulated world as text."""
     promised, delivered = done["promised"], done["delivered"]
     share = f" ({delivered / promised:.2%})" if promised else ""
     lines = [
         done["title"],
         "",
-        pairs(
+        pairs_text(
             [
                 ("seed", str(done["seed"])),
                 ("simulated", f"{done['days']:g} days, {done['nodes']} nodes"),
-                ("tasks", _tasks(done)),
+                ("tasks", _tasks_text(done)),
                 ("promised", f"{promised:,} runs"),
                 ("delivered", f"{delivered:,}{share}"),
-                ("displaced", _displaced(done)),
-                ("messages", _messages(done)),
+                ("displaced", _displaced_text(done)),
+                ("messages", _messages_text(done)),
                 ("faults", ", ".join(f"{n} {kind}" for kind, n in done["faults"].items())),
-                ("repaired", _repaired(done)),
+                ("repaired", _repaired_text(done)),
             ]
         ),
     ]
     if done["not_delivered"]:
-        lines += ["", "Not delivered", _not_delivered(done)]
+        lines += ["", "Not delivered", _undelivered_text(done)]
     if done["occupancy"]:
-        lines += ["", "Share of the time that the nodes measured", _occupancy(done)]
+        lines += ["", "Share of the time that the nodes measured", _occupancy_text(done)]
     if done["shares"]:
         lines += ["", *fleet.trial_view(done["shares"])]
-    return "\n".join([*lines, "", _verdict(done)])
+    return "\n".join([*lines, "", _verdict_text(done)])
 
 
-def _tasks(done: Record) -> str:
+def _tasks_text(done: Record) -> str:
     refused = f", {done['refused_tasks']:,} refused" if done["refused_tasks"] else ""
     return f"{done['tasks']:,}{refused}"
 
 
-def _displaced(done: Record) -> str:
+def _displaced_text(done: Record) -> str:
     if not done["displaced"]:
         return "0"
     return f"{done['displaced']:,}, {done['displaced_and_delivered']:,} of them delivered later"
 
 
-def _messages(done: Record) -> str:
+def _messages_text(done: Record) -> str:
     total = sum(done["messages"].values())
     return f"{total:,}, {done['messages_per_run']:g} for each delivered run"
 
 
-def _repaired(done: Record) -> str:
+def _repaired_text(done: Record) -> str:
     count = done["repaired_differences"]
     return f"{count} differences between a lead and a participant" if count else ""
 
 
-def _not_delivered(done: Record) -> str:
+def _undelivered_text(done: Record) -> str:
     rows = [[f"{r['slots']:,}", r["state"], r["reason"]] for r in done["not_delivered"]]
-    return aligned(rows, "  ")
+    return aligned_text(rows, "  ")
 
 
-def _occupancy(done: Record) -> str:
+def _occupancy_text(done: Record) -> str:
     head = ["class", "least", "median", "most"]
     rows = [
         [o["scheduling_class"], f"{o['least']:.1%}", f"{o['median']:.1%}", f"{o['most']:.1%}"]
         for o in done["occupancy"]
     ]
     fullest = ", ".join(f"{f['node']} {f['share']:.1%}" for f in done["fullest"])
-    return f"{aligned([head, *rows], '  ')}\n  fullest: {fullest}"
+    return f"{aligned_text([head, *rows], '  ')}\n  fullest: {fullest}"
 
 
-def _verdict(done: Record) -> str:
+def _verdict_text(done: Record) -> str:
     if done["violations"]:
         broken = [f"  ✗ {violation}" for violation in done["violations"]]
         return "\n".join(["Broken promises", *broken])

@@ -26,12 +26,12 @@ class SimulationResult:
     again: Sequence[str]
 
 
-def tell(simulated: SimulationResult, svg: Path | None, invocation: Invocation) -> int:
+def print_result(simulated: SimulationResult, svg: Path | None, invocation: Invocation) -> int:
     """Print the report, draw it into ``svg`` if given, and return the exit code."""
     if svg is not None:
         svg.write_text(simulated.drawn(), "utf-8")
     report = simulated.report
-    invocation.writer().one(report, simulated.kind, simulated.view)
+    invocation.writer().print_one(report, simulated.kind, simulated.view)
     if not report["violations"]:
         return 0
     count = len(report["violations"])

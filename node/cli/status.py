@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from typing import Any
 
 import click
 
 from node.cli.listing import expected_members
-from node.cli.output import Record, RecordLayout, aligned, plural, readable
+from node.cli.output import Record, RecordLayout, aligned_text, plural, readable_text
 from node.cli.session import ReadingSession, reads_node
-from node.cli.times import duration_in_words, local
+from node.cli.times import duration_in_words, local_time_text
 from node.model import times
 from node.model.leads import LeadState
 
 NEEDS_ATTENTION = 1
 _FULL = 0.1
 """Share of a disk's bytes below which it is called nearly full."""
+_UNREAD = "cannot be read"
 
 STATUS = RecordLayout(
     model="node.model.wire.status:NodeStatus",
@@ -42,23 +44,23 @@ async def status(session: ReadingSession) -> int:
     """  # noqa: D301 - click's mark for lines to keep
     found = await session.reader.document("/status")
     with expected_members():
-        session.output.one(found, STATUS, status_view)
+        session.output.print_one(found, STATUS, status_view)
     return NEEDS_ATTENTION if found["attention"] else 0
 
 
 def status_view(status: Record) -> str:
-    """Format a status for a person."""
-    rows = [(name, readable(text)) for name, text in _rows(status)]
-    return "\n".join([aligned(rows), "", *attention_lines(status["attention"])])
+    """Return the status as aligned lines, then what needs attention."""
+    rows = [(name, readable_text(text)) for name, text in _rows(status)]
+    return "\n".join([aligned_text(rows), "", *attention_lines(status["attention"])])
 
 
 def attention_lines(attention: Sequence[Record] | None) -> list[str]:
-    """Return what needs attention, each thing with the next command on a line of its own."""
+    """Return a line for each thing that needs attention, and below it the next command."""
     if not attention:
         return ["✓ Nothing needs attention."]
     lines = [f"{plural(len(attention), 'thing needs', 'things need')} attention:"]
     for each in attention:
-        lines += [f"  ! {readable(each['what'])}", f"    → {readable(each['command'])}"]
+        lines += [f"  ! {readable_text(each['what'])}", f"    → {readable_text(each['command'])}"]
     return lines
 
 
@@ -67,45 +69,47 @@ def _rows(status: Record) -> Iterator[tuple[str, str]]:
     up = duration_in_words(now - times.parse_instant(status["started_at"]))
     yield "node", f"{status['name']}, version {status['version']}, up {up}"
     yield "reached at", status["url"] or "nowhere: it fetches its work itself"
-    yield "clock", _clock(status["clock"])
-    yield "database", _database(status["database"])
-    yield "schema", _schema(status["database"])
-    yield "disk", _disk(status["disk"])
+    yield "clock", _clock_text(status["clock"])
+    yield "database", _database_text(status["database"])
+    yield "schema", _schema_text(status["database"])
+    yield "disk", _disk_text(status["disk"])
     yield "load", "{one_minute:g} on {processors} processors".format(**status["load"])
-    yield "backup", _backup(status["backup"], now)
-    heads = ["leads", *[""] * (len(status["leads"]) - 1)]
-    leads = [_lead(lead) for lead in status["leads"]] or ["none: no task is planned here"]
-    yield from zip(heads, leads, strict=True)
-    yield "planning", _planning(status["planning"])
-    yield "runs", _runs(status["runs"], now)
-    yield "nodes", _peers(status)
-    yield "backlog", _backlog(status["backlog"])
+    yield "backup", _backup_text(status["backup"], now)
+    yield from zip_longest(("leads",), _lead_lines(status["leads"]), fillvalue="")
+    yield "planning", _planning_text(status["planning"])
+    yield "runs", _runs_text(status["runs"], now)
+    yield "nodes", _peers_text(status)
+    yield "backlog", _backlog_text(status["backlog"])
 
 
-def _clock(clock: Record) -> str:
+def _clock_text(clock: Record) -> str:
     bound = "" if clock["error_bound_ms"] is None else f", within {clock['error_bound_ms']:.3g} ms"
     kept = {True: f"synchronised{bound}", False: "not synchronised", None: "state unknown"}
-    return f"{local(clock['now'])}, {kept[clock['synchronised']]}"
+    return f"{local_time_text(clock['now'])}, {kept[clock['synchronised']]}"
 
 
-def _database(database: Record) -> str:
+def _database_text(database: Record) -> str:
+    if database["server_version"] is None:
+        return _UNREAD
     where = f" at {database['place']}" if database["place"] else ""
     size, took = size_in_words(database["size_bytes"]), database["answer_ms"]
     return f"Postgres {database['server_version']}{where}, {size}, answers in {took:g} ms"
 
 
-def _schema(database: Record) -> str:
+def _schema_text(database: Record) -> str:
     there, own = database["schema_version"], database["program_schema_version"]
+    if there is None:
+        return f"{_UNREAD}; this program's is {own}"
     return f"version {there}" + ("" if there == own else f"; this program's is {own}")
 
 
-def _disk(disk: Record) -> str:
+def _disk_text(disk: Record) -> str:
     free, total = disk["free_bytes"], disk["total_bytes"]
     full = ", nearly full" if free < _FULL * total else ""
     return f"{size_in_words(free)} of {size_in_words(total)} free{full} ({disk['directory']})"
 
 
-def _backup(backup: Record, now: int) -> str:
+def _backup_text(backup: Record, now: int) -> str:
     if not backup["wanted"]:
         return "none by itself; PARLEY_BACKUP_DIRECTORY says where to"
     if backup["latest_at"] is None:
@@ -113,32 +117,44 @@ def _backup(backup: Record, now: int) -> str:
     return f"made {duration_in_words(now - times.parse_instant(backup['latest_at']))} ago"
 
 
-def _lead(lead: Record) -> str:
-    heard = _age(lead["heartbeat_age"])
+def _lead_lines(leads: Sequence[Record] | None) -> list[str]:
+    if leads is None:
+        return [_UNREAD]
+    return [_lead_text(lead) for lead in leads] or ["none: no task is planned here"]
+
+
+def _lead_text(lead: Record) -> str:
+    heard = _age_text(lead["heartbeat_age"])
     words = [f"{lead['owner']} {lead['state']}", f"heard {heard} ago"]
     if lead["state"] == LeadState.PLANNING:
         of = "" if lead["workers"] is None else f" of {lead['workers']} workers"
         words.append(f"{lead['leases']}{of} busy")
     if lead["oldest_lease_age"] is not None:
-        words.append(f"oldest lease {_age(lead['oldest_lease_age'])} old")
+        words.append(f"oldest lease {_age_text(lead['oldest_lease_age'])} old")
     if lead["takeovers"]:
-        at = local(lead["took_over_at"])
+        at = local_time_text(lead["took_over_at"])
         words.append(f"took over {plural(lead['takeovers'], 'task')}, last {at}")
     return ", ".join(words)
 
 
-def _planning(planning: Record) -> str:
+def _planning_text(planning: Record | None) -> str:
+    if planning is None:
+        return _UNREAD
     words = [f"{plural(planning['due_tasks'], 'task')} due"]
     if planning["due_tasks"]:
-        words.append(f"the first for {_age(planning['oldest_due'])}")
+        words.append(f"the first for {_age_text(planning['oldest_due'])}")
     if planning["waiting_for_nodes"]:
         words.append(f"{planning['waiting_for_nodes']} wait for a node")
     age = planning["plan_age"]
-    words.append("none was planned yet" if age is None else f"the last was planned {_age(age)} ago")
+    words.append(
+        "none was planned yet" if age is None else f"the last was planned {_age_text(age)} ago"
+    )
     return ", ".join(words)
 
 
-def _runs(runs: Record, now: int) -> str:
+def _runs_text(runs: Record | None, now: int) -> str:
+    if runs is None:
+        return _UNREAD
     following = runs["next_start"]
     if following is None:
         return f"{runs['running']} now, none booked"
@@ -146,13 +162,15 @@ def _runs(runs: Record, now: int) -> str:
     return f"{runs['running']} now, the next in {ahead}"
 
 
-def _peers(status: Record) -> str:
+def _peers_text(status: Record) -> str:
     away = [peer["name"] for peer in status["peers_away"]]
     known = f"{plural(status['peers'], 'other')} known"
     return f"{known}, {len(away)} away: {', '.join(away)}" if away else f"{known}, none away"
 
 
-def _backlog(backlog: Record) -> str:
+def _backlog_text(backlog: Record | None) -> str:
+    if backlog is None:
+        return _UNREAD
     messages, waiting = backlog["messages"], backlog["results_waiting"]
     parked = backlog["results_parked"]
     return (
@@ -161,7 +179,7 @@ def _backlog(backlog: Record) -> str:
     )
 
 
-def _age(duration: Any) -> str:
+def _age_text(duration: Any) -> str:
     return duration_in_words(times.parse_duration(duration))
 
 

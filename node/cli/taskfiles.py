@@ -14,7 +14,7 @@ from node.cli.bulk import choice_of, chosen_tasks, listed_tasks
 from node.cli.meshapply import MeshWorker
 from node.cli.output import Column, RecordLayout
 from node.cli.session import Session, asks_node
-from node.cli.transfer import create_tasks, exported_task, read_export
+from node.cli.transfer import create_tasks, exported_task, parse_export
 from node.model.errors import HostError, reason_of
 from node.model.times import format_instant
 
@@ -53,7 +53,7 @@ async def export(
       parley task import tasks.yaml
 
     Names of --where: mesh, campaign, reference, participant, test, requester. Tasks that other
-    nodes lead, and secrets of archives, are left out.
+    nodes lead are left out, and secrets: "(secret)" stands for them.
     """  # noqa: D301 - click's mark for lines to keep
     choice = choice_of(where)
     if every and not tasks and not choice.is_given:
@@ -76,7 +76,7 @@ async def export(
         "exported_at": format_instant(session.clock.now()),
         "tasks": [exported_task(whole[task.id]) for task in led],
     }
-    session.output.raw(document)
+    session.output.print_document(document)
 
 
 @click.command("import")
@@ -92,7 +92,7 @@ async def import_(session: Session, /, file: str, dry_run: bool) -> int:
 
     The file has JSON or YAML. The same file imported again within a day creates nothing twice.
     """  # noqa: D301 - click's mark for lines to keep
-    tasks = read_export(await asyncio.to_thread(_text, file), file)["tasks"]
+    tasks = parse_export(await asyncio.to_thread(_text, file), file)["tasks"]
     work = MeshWorker(session.progress, session.clock, _AT_ONCE)
     made: Mapping[str, UUID] = {}
     if not dry_run:
@@ -105,7 +105,7 @@ async def import_(session: Session, /, file: str, dry_run: bool) -> int:
         }
         for task in tasks
     ]
-    session.output.many(records, IMPORTED)
+    session.output.print_list(records, IMPORTED)
     for failure in work.failures():
         session.progress.note(f"not created: {failure['detail']} ({failure['count']} tasks)")
     return work.exit_code

@@ -32,17 +32,17 @@ from node.cli.output import (
     Column,
     Record,
     RecordLayout,
-    flat,
-    pairs,
-    printable,
-    readable,
+    cell_text,
+    pairs_text,
+    printable_text,
+    readable_text,
     records_of,
 )
 from node.cli.references import find_task, read_task, short
-from node.cli.runs import RUN, conclude
+from node.cli.runs import RUN, show_outcome
 from node.cli.seats import request_rows, request_text, seats_view
 from node.cli.session import ReadingSession, Session, asks_node, reads_node
-from node.cli.times import local, spell
+from node.cli.times import duration_text, local_time_text
 from node.model import times
 from node.model.errors import RefusedByParticipant
 from node.model.taskstate import OPEN, TaskState
@@ -54,17 +54,18 @@ if TYPE_CHECKING:
 def schedule_text(task: Record) -> str:
     """Describe when a task runs: ``every PT5M until …``, ``after 1f2e3d4c``."""
     if after := task["after"]:
-        return f"after {short(after['task'])} {after['outcome']}, within {spell(after['within'])}"
+        within = duration_text(after["within"])
+        return f"after {short(after['task'])} {after['outcome']}, within {within}"
     schedule = task["schedule"]
     words = ["once"]
     if schedule["repeat"]:
-        words = [f"every {spell(schedule['repeat'])}"]
+        words = [f"every {duration_text(schedule['repeat'])}"]
     elif schedule["cron"]:
         words = [f"cron {schedule['cron']} ({schedule['timezone'] or 'UTC'})"]
     if schedule["start"] and _is_later(schedule["start"], task["created_at"]):
-        words.append(f"from {local(schedule['start'])}")
+        words.append(f"from {local_time_text(schedule['start'])}")
     if schedule["until"]:
-        words.append(f"until {local(schedule['until'])}")
+        words.append(f"until {local_time_text(schedule['until'])}")
     if schedule["max_runs"]:
         words.append(f"at most {schedule['max_runs']} runs")
     return " ".join(words)
@@ -75,31 +76,31 @@ def _is_later(start: str, created_at: str) -> bool:
     return times.parse_instant(start) > times.parse_instant(created_at)
 
 
-def _reference(task: Record) -> str:
+def _reference_text(task: Record) -> str:
     """Return the mesh of a task, or else its reference as JSON."""
     reference = task["reference"]
     if task["reference_left_out"]:
         return "(long)"
     if isinstance(reference, Mapping) and isinstance(reference.get("mesh"), str):
         return f"mesh {reference['mesh']}"
-    text = flat(reference)
+    text = cell_text(reference)
     return text if len(text) <= _REFERENCE_SHOWN else f"{text[: _REFERENCE_SHOWN - 1]}…"
 
 
-def _counts(task: Record) -> str:
+def _counts_text(task: Record) -> str:
     return ", ".join(f"{count} {state}" for state, count in task["runs"].items() if count)
 
 
-def _news(task: Record) -> str:
+def _state_text(task: Record) -> str:
     """Describe the state of a task for a list: counts, and why a run or a participant waits."""
     if task["reason"]:
         return str(task["reason"])
-    since = f"paused since {local(task['paused_at'])}" if task["paused_at"] else ""
-    waits = task["waiting"] or ("" if task["planned"] else _unanswered(task))
-    return "; ".join(filter(None, (since, _seats(task), _counts(task), waits)))
+    since = f"paused since {local_time_text(task['paused_at'])}" if task["paused_at"] else ""
+    waits = task["waiting"] or ("" if task["planned"] else _unanswered_text(task))
+    return "; ".join(filter(None, (since, _seats_text(task), _counts_text(task), waits)))
 
 
-def _unanswered(task: Record) -> str:
+def _unanswered_text(task: Record) -> str:
     """Return why participants have not accepted a task yet."""
     return "; ".join(
         f"{participant['name']}: {participant['reason']}"
@@ -108,7 +109,7 @@ def _unanswered(task: Record) -> str:
     )
 
 
-def _seats(task: Record) -> str:
+def _seats_text(task: Record) -> str:
     """Describe how many seats of a pool task are taken: ``19 of 20 seats (…)``."""
     seats = task["seats"]
     if not seats:
@@ -126,10 +127,10 @@ TASK = RecordLayout(
         Column("state", lambda task: task["state"], whole=True),
         Column("what", lambda task: task["headline"]),
         Column("when", schedule_text),
-        Column("reference", _reference, optional=True),
+        Column("reference", _reference_text, optional=True),
         Column("requester", lambda task: task["requester"] or "", optional=True),
-        Column("next run", lambda task: local(task["next_run_at"]), whole=True),
-        Column("runs or reason", _news),
+        Column("next run", lambda task: local_time_text(task["next_run_at"]), whole=True),
+        Column("runs or reason", _state_text),
     ),
     fields=(
         "id", "headline", "state", "test.type", "tool", "schedule.repeat", "schedule.cron",
@@ -183,15 +184,15 @@ async def create(session: Session, /, wait: bool | None, if_time: bool, **given:
     task = await session.client.create_task(document, if_time=if_time)
     if wait:
         announce(session, task)
-        return await conclude(session, await follow_task(session, task))
+        return await show_outcome(session, await follow_task(session, task))
     if wait is None and not task.planned:
         session.followed = Followed("task", task.id)
         session.progress.status("asking the participants for a time", "planning")
         task = await session.client.until_planned(task.id)
         session.progress.clear()
-    session.output.one(task, TASK, task_view)
+    session.output.print_one(task, TASK, task_view)
     if task.state == TaskState.REFUSED:
-        print_error_lines(f"✗ {readable(task.reason)}")
+        print_error_lines(f"✗ {readable_text(task.reason)}")
         return RefusedByParticipant.exit_code
     if task.planned and task.next_run_at is None:
         await _say_why_waiting(session, task)
@@ -201,7 +202,7 @@ async def create(session: Session, /, wait: bool | None, if_time: bool, **given:
 async def _say_why_waiting(session: Session, task: Task) -> None:
     waiting = await session.client.runs(task=task.id, states=("waiting",), limit=1)
     for run in waiting.items:
-        session.progress.note(f"no time yet, will be retried: {readable(run.reason)}")
+        session.progress.note(f"no time yet, will be retried: {readable_text(run.reason)}")
 
 
 @task_group.command("list")
@@ -230,7 +231,9 @@ async def show(session: ReadingSession, task: str) -> None:
     print_record(session, TASK, record, task_view)
 
 
-async def _change(session: Session, verb: str, given: Mapping[str, Any], states: set[str]) -> int:
+async def _change_tasks(
+    session: Session, verb: str, given: Mapping[str, Any], states: set[str]
+) -> int:
     """Change the tasks that are named, or those in these states that a filter chooses."""
     given = dict(given)
     written, dry_run, yes = given.pop("tasks"), given.pop("dry_run"), given.pop("yes")
@@ -243,7 +246,9 @@ async def _change(session: Session, verb: str, given: Mapping[str, Any], states:
             "pause": client.pause_task,
             "resume": client.resume_task,
         }
-        session.output.many(records_of([await changes[verb](task.id) for task in tasks]), TASK)
+        session.output.print_list(
+            records_of([await changes[verb](task.id) for task in tasks]), TASK
+        )
         return 0
     return await change_chosen(session, verb, tasks, dry_run=dry_run, yes=yes)
 
@@ -259,7 +264,7 @@ async def pause(session: Session, /, **given: Any) -> int:
       parley task pause @-1
       parley task pause --mesh backbone --participant b --dry-run
     """  # noqa: D301 - click's mark for lines to keep
-    return await _change(session, "pause", given, {TaskState.ACTIVE})
+    return await _change_tasks(session, "pause", given, {TaskState.ACTIVE})
 
 
 @task_group.command("resume")
@@ -273,7 +278,7 @@ async def resume(session: Session, /, **given: Any) -> int:
       parley task resume @-1
       parley task resume --campaign sc26 --test rtt
     """  # noqa: D301 - click's mark for lines to keep
-    return await _change(session, "resume", given, {TaskState.PAUSED})
+    return await _change_tasks(session, "resume", given, {TaskState.PAUSED})
 
 
 @task_group.command("release")
@@ -322,11 +327,11 @@ async def edit(
     require_change(patch, "task", "--repeat 30m")
     patch.setdefault("revision", before.revision)
     after = await session.client.edit_task(before.id, patch, dry_run=dry_run)
-    changes = differences(_editable(before), _editable(after))
+    changes = differences(_editable_fields(before), _editable_fields(after))
     verb = "would change" if dry_run else "changed"
-    text = f"{verb}: {'; '.join(map(readable, changes))}" if changes else "no change"
+    text = f"{verb}: {'; '.join(map(readable_text, changes))}" if changes else "no change"
     session.progress.note(text)
-    session.output.one(after, TASK, task_view)
+    session.output.print_one(after, TASK, task_view)
     return 0
 
 
@@ -350,8 +355,7 @@ async def _edit_many(
     return await change_chosen(session, "edit", tasks, patch, dry_run=dry_run, yes=yes)
 
 
-def _editable(task: Task) -> dict[str, Any]:
-    """Return the fields of a task that can be edited."""
+def _editable_fields(task: Task) -> dict[str, Any]:
     fields = {"test", "tools", "schedule", "after", "priority", "campaign", "reference", "pool"}
     return task.model_dump(mode="json", include=fields)
 
@@ -368,35 +372,35 @@ async def cancel(session: Session, /, **given: Any) -> int:
       parley task cancel --requester ada --test throughput --dry-run
       parley task cancel --reference ticket=4711 --yes
     """  # noqa: D301 - click's mark for lines to keep
-    return await _change(session, "cancel", given, set(OPEN))
+    return await _change_tasks(session, "cancel", given, set(OPEN))
 
 
 def announce(session: Session, task: Task) -> None:
-    """Note which task was created, before its run is followed."""
+    """Note the id of a new task, before its run is followed."""
     when = schedule_text(task.model_dump(mode="json"))
     session.progress.note(f"task {short(task.id)}: {task.headline}, {when}")
 
 
 def task_view(task: Record) -> str:
     """Describe a task for a person."""
-    head = f"{printable(task['headline'])}: {task['state']}"
-    reason = f", {readable(task['reason'])}" if task["reason"] else ""
+    head = f"{printable_text(task['headline'])}: {task['state']}"
+    reason = f", {readable_text(task['reason'])}" if task["reason"] else ""
     spec = [(f"  {name}", value) for name, value in task["test"]["spec"].items()]
     particulars = (
         ("task", task["id"]),
         ("when", schedule_text(task)),
         ("after", task["after"] and task["after"]["task"]),
         ("nodes", request_text(task["pool"]) if task["pool"] else ""),
-        *((name, printable(value)) for name, value in request_rows(task["pool"])),
-        ("seats", _seats(task)),
+        *((name, printable_text(value)) for name, value in request_rows(task["pool"])),
+        ("seats", _seats_text(task)),
         ("seat of", task["parent"]),
-        ("slip", _slip(task["schedule"])),
-        ("paused since", local(task["paused_at"])),
-        ("next run", local(task["next_run_at"])),
-        ("planned next", "" if task["next_run_at"] else local(task["plan_at"])),
-        ("runs", _counts(task)),
+        ("slip", _slip_text(task["schedule"])),
+        ("paused since", local_time_text(task["paused_at"])),
+        ("next run", local_time_text(task["next_run_at"])),
+        ("planned next", "" if task["next_run_at"] else local_time_text(task["plan_at"])),
+        ("runs", _counts_text(task)),
         ("waits", task["waiting"]),
-        ("tool", _tool(task)),
+        ("tool", _tool_text(task)),
         ("class", task["scheduling_class"]),
         ("takes", task["duration"]),
         ("priority", task["priority"] or ""),
@@ -405,14 +409,14 @@ def task_view(task: Record) -> str:
         ("reference", task["reference"]),
         ("lead", task["lead"]),
         ("revision", task["revision"] if (task["revision"] or 1) > 1 else ""),
-        ("created", local(task["created_at"])),
-        ("ended", local(task["ended_at"])),
-        *(("archive", _archive(each)) for each in task["archives"] or ()),
+        ("created", local_time_text(task["created_at"])),
+        ("ended", local_time_text(task["ended_at"])),
+        *(("archive", _archive_text(each)) for each in task["archives"] or ()),
         *spec,
     )
-    lines = [head + reason, pairs(particulars, indent="  ")]
+    lines = [head + reason, pairs_text(particulars, indent="  ")]
     lines += [
-        f"  {printable(participant['name'])}: {readable(participant['reason'])}"
+        f"  {printable_text(participant['name'])}: {readable_text(participant['reason'])}"
         for participant in task["participants"]
         if participant["reason"]
     ]
@@ -426,19 +430,19 @@ def task_view(task: Record) -> str:
     return "\n".join(lines)
 
 
-def _tool(task: Record) -> str:
+def _tool_text(task: Record) -> str:
     reason = task.get("tool_reason")
     return f"{task['tool'] or ''}{f': {reason}' if reason else ''}"
 
 
-def _archive(archive: Record) -> str:
-    """Describe an archive: its archiver, the fields of its spec that are set, and which runs."""
+def _archive_text(archive: Record) -> str:
+    """Return archiver, fields of the spec that are set, and which runs it receives."""
     fields = {name: v for name, v in archive["spec"].items() if v not in (None, {}, [])}
-    spec = ", ".join(f"{name} {flat(value)}" for name, value in fields.items())
-    return printable(f"{archive['archiver']} ({spec}), {archive['runs']}")
+    spec = ", ".join(f"{name} {cell_text(value)}" for name, value in fields.items())
+    return printable_text(f"{archive['archiver']} ({spec}), {archive['runs']}")
 
 
-def _slip(schedule: Record) -> str:
+def _slip_text(schedule: Record) -> str:
     if not schedule["slip"]:
         return ""
-    return f"{spell(schedule['slip'])}{', at random' if schedule['slip_random'] else ''}"
+    return f"{duration_text(schedule['slip'])}{', at random' if schedule['slip_random'] else ''}"

@@ -65,7 +65,7 @@ class Moment:
     every: int | None = None
 
     def at(self, now: int) -> int:
-        """Return the instant, given the current time."""
+        """Return the instant (µs) that was meant, if it is ``now``."""
         if self.every is not None:
             return times.moment_after(f"@{times.format_duration(self.every)}", now)
         return now + self.offset if self.instant is None else self.instant
@@ -150,8 +150,8 @@ MOMENT = _Moment()
 PAST_MOMENT = _PastMoment()
 
 
-def local(instant: int | str | None) -> str:
-    """Format an instant in the terminal's zone, such as ``2026-12-01 01:00:00+01:00``."""
+def local_time_text(instant: int | str | None) -> str:
+    """Return an instant in the terminal's zone, such as ``2026-12-01 01:00:00+01:00``."""
     if instant is None:
         return ""
     if isinstance(instant, str):
@@ -160,8 +160,8 @@ def local(instant: int | str | None) -> str:
     return moment.isoformat(" ").replace("+00:00", "Z")
 
 
-def spell(duration: int | str) -> str:
-    """Format a duration completely: ``5 min``, ``1 h 30 min``, ``11.7 s``, ``200 ms``.
+def duration_text(duration: int | str) -> str:
+    """Return a duration in full: ``5 min``, ``1 h 30 min``, ``11.7 s``, ``200 ms``.
 
     A text is a duration of the API. What is printed can be typed again.
     """
@@ -190,12 +190,12 @@ def with_local_times(sentence: str) -> str:
     >>> with_local_times("no PT16.25S free, asked again in PT5M")
     'no 16.25 s free, asked again in 5 min'
     """
-    with_instants = _INSTANT.sub(lambda match: _kept(local, match[0]), sentence)
-    return _ISO_DURATION.sub(lambda match: _kept(spell, match[0]), with_instants)
+    with_instants = _INSTANT.sub(lambda match: _formatted_time(local_time_text, match[0]), sentence)
+    return _ISO_DURATION.sub(lambda match: _formatted_time(duration_text, match[0]), with_instants)
 
 
-def _kept(form: Callable[[str], str], text: str) -> str:
-    """Return a time in this form; unchanged if it only looks like one."""
+def _formatted_time(form: Callable[[str], str], text: str) -> str:
+    """Return a text as ``form`` formats it; unchanged if it is no time after all."""
     try:
         return form(text)
     except ValueError:

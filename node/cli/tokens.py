@@ -9,14 +9,14 @@ from node.cli.listing import limit_option, print_documents
 from node.cli.output import Column, Record, RecordLayout, records_of
 from node.cli.references import find_token, short
 from node.cli.session import ReadingSession, Session, asks_node, reads_node
-from node.cli.times import DURATION, local
+from node.cli.times import DURATION, local_time_text
 from node.model.principals import Role
 
 
-def _valid(token: Record) -> str:
+def _validity_text(token: Record) -> str:
     if token["revoked_at"]:
-        return f"revoked {local(token['revoked_at'])}"
-    return f"until {local(token['expires_at'])}" if token["expires_at"] else "yes"
+        return f"revoked {local_time_text(token['revoked_at'])}"
+    return f"until {local_time_text(token['expires_at'])}" if token["expires_at"] else "yes"
 
 
 TOKEN = RecordLayout(
@@ -24,9 +24,11 @@ TOKEN = RecordLayout(
         Column("token", lambda token: short(token["id"]), whole=True),
         Column("label", lambda token: token["label"]),
         Column("role", lambda token: token["role"]),
-        Column("valid", _valid),
-        Column("last used", lambda token: local(token["used_at"]) or "never"),
-        Column("made", lambda token: f"{local(token['created_at'])} by {token['created_by']}"),
+        Column("valid", _validity_text),
+        Column("last used", lambda token: local_time_text(token["used_at"]) or "never"),
+        Column(
+            "made", lambda token: f"{local_time_text(token['created_at'])} by {token['created_by']}"
+        ),
     ),
     fields=(
         "id",
@@ -82,7 +84,7 @@ async def add(session: Session, label: str, role: str, expires: int | None) -> N
     except ValidationError as error:
         raise InvalidDocument(faults_of(error, TokenRequest)) from error
     made = await session.client.add_token(request)
-    session.output.one(made, TOKEN, lambda token: str(token["token"]))
+    session.output.print_one(made, TOKEN, lambda token: str(token["token"]))
     session.progress.note(
         f"This is the token of {made.label}, role {made.role}; it is shown this once. "
         f"To revoke it: parley token revoke {short(made.id)}"
@@ -104,4 +106,4 @@ async def revoke(session: Session, identifiers: tuple[str, ...]) -> None:
     """Revoke tokens: they are refused from now on, and their event streams end."""
     found = [await find_token(session, each) for each in identifiers]
     revoked = [await session.client.revoke_token(token) for token in found]
-    session.output.many(records_of(revoked), TOKEN)
+    session.output.print_list(records_of(revoked), TOKEN)

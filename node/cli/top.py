@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from node.cli.output import RecordLayout, aligned, percent, plural, printable, records_of
+from node.cli.output import RecordLayout, aligned_text, percent, plural, printable_text, records_of
 from node.cli.references import short
 from node.cli.retrying import retry_while_silent
 from node.cli.session import Session, asks_node
@@ -59,26 +59,28 @@ async def top(session: Session, once: bool, every: int) -> None:
       parley top --once -o json | jq '.takers'
     """  # noqa: D301 - click's mark for lines to keep
     if once or not session.output.terminal or session.output.format != "table":
-        session.output.one(await _document(session), TOP, lambda record: top_view(dict(record)))
+        session.output.print_one(
+            await _fetch_document(session), TOP, lambda record: top_view(dict(record))
+        )
         return
-    await _live(session, max(every, times.SECOND // 2))
+    await _show_live(session, max(every, times.SECOND // 2))
 
 
-async def _live(session: Session, every: int) -> None:
+async def _show_live(session: Session, every: int) -> None:
     from rich.live import Live  # slow to load, needed on terminals only
     from rich.text import Text
 
-    document = await _document(session)
+    document = await _fetch_document(session)
     with Live(Text(top_view(document)), screen=True, auto_refresh=False) as shown:
         while True:
             shown.update(Text(top_view(document)), refresh=True)
             await session.clock.sleep(every / times.SECOND)
             document = await retry_while_silent(
-                session.progress, session.clock, lambda: _document(session)
+                session.progress, session.clock, lambda: _fetch_document(session)
             )
 
 
-async def _document(session: Session) -> Document:
+async def _fetch_document(session: Session) -> Document:
     status = await session.client.status()
     now = status.clock.now
     past = await session.client.runs(starts=now - _SPAN, ends=now, limit=_RUNS_MAX)
@@ -142,22 +144,25 @@ def takers(runs: Iterable[Run], now: int) -> list[Document]:
 
 
 def top_view(document: Document) -> str:
-    """Format it for a person."""
+    """Return the screen: what runs, what comes, and who takes the time."""
     now = times.parse_instant(document["now"])
     load, planning = document["load"], document["planning"]
-    leases = sum(lead["leases"] for lead in document["leads"])
+    leases = sum(lead["leases"] for lead in document["leads"] or ())
+    due = "?" if planning is None else plural(planning["due_tasks"], "task")
     head = (
         f"{document['name']}  {clock_time(now)}   load {load['one_minute']:g} on "
-        f"{plural(load['processors'], 'processor')}   {plural(planning['due_tasks'], 'task')} due, "
+        f"{plural(load['processors'], 'processor')}   {due} due, "
         f"{leases} being planned"
     )
-    lines = [printable(head), "", "now"]
-    lines += _table([_running(run, now) for run in document["running"]], "nothing")
+    lines = [printable_text(head), "", "now"]
+    lines += _table([_running_cells(run, now) for run in document["running"]], "nothing")
     more = document["following"] - len(document["next"])
     lines += ["", "next" + (f" (and {more} more within the hour)" if more > 0 else "")]
-    lines += _table([_coming(run, now) for run in document["next"]], "nothing within the hour")
+    lines += _table(
+        [_coming_cells(run, now) for run in document["next"]], "nothing within the hour"
+    )
     lines += ["", "who takes the node, an hour before and after now"]
-    lines += _table([_taker(taker) for taker in document["takers"]], "nobody")
+    lines += _table([_taker_cells(taker) for taker in document["takers"]], "nobody")
     if not document["complete"]:
         lines.append(f"  (of the first {_RUNS_MAX} runs; there are more)")
     if document["attention"]:
@@ -166,25 +171,30 @@ def top_view(document: Document) -> str:
 
 
 def _table(rows: Sequence[Sequence[str]], nothing: str) -> list[str]:
-    return aligned(rows, "  ").splitlines() if rows else [f"  {nothing}"]
+    return aligned_text(rows, "  ").splitlines() if rows else [f"  {nothing}"]
 
 
-def _running(run: Document, now: int) -> list[str]:
+def _running_cells(run: Document, now: int) -> list[str]:
     left = times.parse_instant(run["ends_at"]) - now
     ends = f"{duration_in_words(left)} left" if left > 0 else run["state"]
-    return [short(run["id"]), *_what(run), ends]
+    return [short(run["id"]), *_measurement_cells(run), ends]
 
 
-def _coming(run: Document, now: int) -> list[str]:
+def _coming_cells(run: Document, now: int) -> list[str]:
     begins = times.parse_instant(run["starts_at"])
-    return [short(run["id"]), *_what(run), f"in {duration_in_words(begins - now)}"]
+    return [short(run["id"]), *_measurement_cells(run), f"in {duration_in_words(begins - now)}"]
 
 
-def _what(run: Document) -> list[str]:
+def _measurement_cells(run: Document) -> list[str]:
     who = run["requester"] or run["lead"]
-    return [printable(run["headline"]), run["scheduling_class"], printable(who)]
+    return [printable_text(run["headline"]), run["scheduling_class"], printable_text(who)]
 
 
-def _taker(taker: Document) -> list[str]:
+def _taker_cells(taker: Document) -> list[str]:
     took = duration_in_words(times.parse_duration(taker["time"]))
-    return [printable(taker["who"]), plural(taker["runs"], "run"), took, percent(taker["share"])]
+    return [
+        printable_text(taker["who"]),
+        plural(taker["runs"], "run"),
+        took,
+        percent(taker["share"]),
+    ]

@@ -22,7 +22,7 @@ from node.cli.jsontext import value_in
 from node.cli.listing import collect_all
 from node.cli.meshapply import MeshWorker, unfinished_lines
 from node.cli.output import Record, RecordLayout
-from node.cli.posting import LIST, posting
+from node.cli.posting import LIST, task_poster
 from node.cli.session import Session, asks_node
 from node.model.errors import (
     Conflict,
@@ -104,7 +104,7 @@ async def export(session: Session, file: Path) -> None:
             for each in pools
         ],
         "tasks": [exported_task(tasks[task.id]) for task in led],
-        **await _owners_state(session),
+        **await _fetch_owner_state(session),
     }
     limits = (await client.limits()).model_dump(mode="json", include={"text", "digest"})
     head = {"parley_export": FORMAT, "exported_at": format_instant(session.clock.now())}
@@ -114,10 +114,10 @@ async def export(session: Session, file: Path) -> None:
     except OSError as error:
         raise HostError(f"{file} cannot be written: {reason_of(error)}") from error
     counts = {what: len(items) for what, items in content.items()}
-    session.output.one({"file": str(file), **counts}, EXPORTED, _counted_view)
+    session.output.print_one({"file": str(file), **counts}, EXPORTED, _counted_view)
 
 
-async def _owners_state(session: Session) -> dict[str, list[dict[str, Any]]]:
+async def _fetch_owner_state(session: Session) -> dict[str, list[dict[str, Any]]]:
     """Return the archives, the reservations that are not over, and the other nodes."""
     client = session.client
     archives = await collect_all(session, partial(_page, client.archives), "reading archives")
@@ -151,7 +151,7 @@ def _counted_view(done: Record) -> str:
 
 
 def _parents_first(campaigns: Iterable[Any]) -> list[Any]:
-    """Return campaigns so that each comes after its parent."""
+    """Return campaigns in an order in which each comes after its parent."""
     by_name = {each.name: each for each in campaigns}
 
     def depth(name: str | None) -> int:
@@ -161,7 +161,7 @@ def _parents_first(campaigns: Iterable[Any]) -> list[Any]:
 
 
 def exported_task(task: Task) -> dict[str, Any]:
-    """Return a task as the file has it: its document, and what an import does with it. Pure."""
+    """Return id and document of a task, and whether it is paused, as the file has them. Pure."""
     shown = task.model_dump(mode="json")
     document = {
         name: shown[name]
@@ -183,8 +183,8 @@ def exported_task(task: Task) -> dict[str, Any]:
     return {"id": shown["id"], "paused": task.state == TaskState.PAUSED, "document": document}
 
 
-def one_off(task: Task) -> dict[str, Any]:
-    """Return the document of a task that measures once, now, what another one measures. Pure."""
+def one_off_document(task: Task) -> dict[str, Any]:
+    """Return the task document that measures once, now, what a task measures. Pure."""
     document: dict[str, Any] = exported_task(task)["document"]
     document.pop("after", None)
     slip = (document.get("schedule") or {}).get("slip")
@@ -210,14 +210,14 @@ async def import_(session: Session, file: Path, *, dry_run: bool) -> int:
     task with max_runs has all of these runs before it. Limits are a file of the host: the command
     says where they differ. Other nodes have to add this one, too.
     """  # noqa: D301 - click's mark for lines to keep
-    content = _read(file)
+    content = _read_content(file)
     work = MeshWorker(session.progress, session.clock, _AT_ONCE)
     if dry_run:
-        counts = await _missing(session, content)
+        counts = await _missing_counts(session, content)
     else:
         await _create_all(session, content, work)
         counts = {what: work.done[what] for what in KINDS}
-    await _tell_limits(session, file, content["limits"])
+    await _report_limit_differences(session, file, content["limits"])
     record = {
         "file": str(file),
         **counts,
@@ -225,7 +225,7 @@ async def import_(session: Session, file: Path, *, dry_run: bool) -> int:
         "failed": work.failures(),
         "dry_run": dry_run,
     }
-    session.output.one(record, IMPORTED, _imported_view)
+    session.output.print_one(record, IMPORTED, _imported_view)
     return work.exit_code
 
 
@@ -264,7 +264,9 @@ async def _create_all(
     await work.each("reservations", content["reservations"], lambda it: str(it["id"]), reserve, 1)
 
 
-async def _missing(session: Session, content: Mapping[str, list[dict[str, Any]]]) -> dict[str, int]:
+async def _missing_counts(
+    session: Session, content: Mapping[str, list[dict[str, Any]]]
+) -> dict[str, int]:
     """Return how many of each kind would be created; tasks and reservations have no names."""
     client = session.client
     there = {
@@ -281,8 +283,10 @@ async def _missing(session: Session, content: Mapping[str, list[dict[str, Any]]]
     return counts
 
 
-async def _tell_limits(session: Session, file: Path, limits: Sequence[Mapping[str, Any]]) -> None:
-    """Say where the limits of the host differ from those in the file."""
+async def _report_limit_differences(
+    session: Session, file: Path, limits: Sequence[Mapping[str, Any]]
+) -> None:
+    """Note where the host limits of this host differ from those in the file."""
     for each in limits:
         if each.get("digest") != (await session.client.limits()).digest:
             session.progress.note(
@@ -291,8 +295,8 @@ async def _tell_limits(session: Session, file: Path, limits: Sequence[Mapping[st
             )
 
 
-def _read(file: Path) -> dict[str, list[dict[str, Any]]]:
-    """Return what a file has.
+def _read_content(file: Path) -> dict[str, list[dict[str, Any]]]:
+    """Return the lists of documents in a file, by kind.
 
     :raises InvalidDocument: it was not written by an export of a version that is understood.
     """
@@ -301,11 +305,11 @@ def _read(file: Path) -> dict[str, list[dict[str, Any]]]:
     except (OSError, ValueError) as error:
         msg = f"{file} cannot be read as an export: {reason_of(error)}"
         raise HostError(msg) from error
-    return read_export(text, str(file))
+    return parse_export(text, str(file))
 
 
-def read_export(text: str, file: str) -> dict[str, list[dict[str, Any]]]:
-    """Return what the text of an export has, or of a list of task documents, in JSON or YAML.
+def parse_export(text: str, file: str) -> dict[str, list[dict[str, Any]]]:
+    """Return the lists of documents in the text of an export, or in a list of task documents.
 
     :raises InvalidDocument: it is none, or of a version that is not understood.
     """
@@ -341,7 +345,7 @@ async def create_tasks(
     """
     client, made = session.client, dict[str, UUID]()
 
-    posts = posting(client, _AT_ONCE)
+    posts = task_poster(client, _AT_ONCE)
 
     async def create(task: dict[str, Any]) -> None:
         document = dict(task["document"])

@@ -8,7 +8,7 @@ from node.cli.groups import CommandGroup
 from node.cli.listing import limit_option, print_documents
 from node.cli.output import Column, RecordLayout
 from node.cli.session import ReadingSession, Session, asks_node, reads_node
-from node.cli.times import DURATION, local
+from node.cli.times import DURATION, local_time_text
 from node.model import times
 
 WEBHOOK = RecordLayout(
@@ -17,7 +17,7 @@ WEBHOOK = RecordLayout(
         Column("url", lambda webhook: webhook["url"]),
         Column("events", lambda webhook: ", ".join(webhook["events"])),
         Column("waiting", lambda webhook: str(webhook["waiting"])),
-        Column("delivered", lambda webhook: local(webhook["delivered_at"]) or "never"),
+        Column("delivered", lambda webhook: local_time_text(webhook["delivered_at"]) or "never"),
         Column("last error", lambda webhook: webhook["last_error"] or ""),
     ),
     fields=(
@@ -84,7 +84,7 @@ async def add(
     }
     given = {field: value for field, value in document.items() if value is not None}
     added = await session.client.add_webhook(given)
-    session.output.one(added, WEBHOOK, lambda webhook: str(webhook["secret"]))
+    session.output.print_one(added, WEBHOOK, lambda webhook: str(webhook["secret"]))
     session.progress.note(
         f"This is the secret of {name}; it is shown this once. Try: parley webhook test {name}"
     )

@@ -58,12 +58,12 @@ def document_of(answer: Answer) -> Any:
     try:
         document = json.loads(answer.raw) if answer.raw else None
     except ValueError:
-        raise not_ours(answer) from None
+        raise foreign_answer_error(answer) from None
     if answer.status < _REDIRECTED:
         return document
     if answer.status < _REFUSED or not isinstance(document, dict):
-        raise not_ours(answer)
-    raise _problem(answer, document)
+        raise foreign_answer_error(answer)
+    raise _error_of_problem(answer, document)
 
 
 def records_in(document: object) -> Page[Members]:
@@ -94,8 +94,7 @@ def _with_members(value: Any) -> Any:
     return [_with_members(inner) for inner in value] if isinstance(value, list) else value
 
 
-def _problem(answer: Answer, document: dict[str, Any]) -> ParleyError:
-    """Return the error of a problem document."""
+def _error_of_problem(answer: Answer, document: dict[str, Any]) -> ParleyError:
     from pydantic import ValidationError  # slow to load, and needed for problems only
 
     from node.model.wire.problems import Problem, error_of
@@ -104,11 +103,11 @@ def _problem(answer: Answer, document: dict[str, Any]) -> ParleyError:
     try:
         return error_of(Problem.model_validate(known))
     except ValidationError:
-        return not_ours(answer)
+        return foreign_answer_error(answer)
 
 
-def not_ours(answer: Answer) -> ParleyError:
-    """Return the error for an answer of a proxy, a crash, or another service."""
+def foreign_answer_error(answer: Answer) -> ParleyError:
+    """Return the error for an answer that no node has given: of a proxy, or another service."""
     shown = " ".join(answer.raw.decode(errors="replace").split())[:_SHOWN_CHARACTERS]
     told = f"{answer.status} {answer.reason} ({answer.content_type}): {shown or 'nothing'}"
     if answer.status >= _SERVER_FAULT:
@@ -118,16 +117,16 @@ def not_ours(answer: Answer) -> ParleyError:
     )
 
 
-def unreachable(server: str, cause: str) -> PeerUnreachable:
-    """Return the error for a server that does not answer."""
+def unreachable_error(server: str, cause: str) -> PeerUnreachable:
+    """Return the error for a server that does not answer; ``cause`` is the system's reason."""
     return PeerUnreachable(
         f"no node answers at {server}: {cause}; "
         "start one with 'parley up' or name another with --server"
     )
 
 
-def readable_on_the_way(server: str) -> str:
-    """Return why a token was not sent over plain HTTP."""
+def plain_http_refusal(server: str) -> str:
+    """Return the sentence that says why no token is sent to a server over plain HTTP."""
     return (
         f"the token was not sent to {server}, because everybody on the way could read it; use "
         f"https{server.removeprefix('http')}, or allow it with --plain-http (PARLEY_PLAIN_HTTP=1), "

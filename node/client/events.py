@@ -19,7 +19,7 @@ class ServerEvent:
     body: dict[str, Any]
 
 
-async def parsed(lines: AsyncIterable[bytes]) -> AsyncIterator[ServerEvent]:
+async def parse_events(lines: AsyncIterable[bytes]) -> AsyncIterator[ServerEvent]:
     """Yield the events of a stream, given its lines.
 
     :raises PeerAnswered: it has something else.

@@ -14,8 +14,9 @@ import aiohttp
 
 from node.client.causes import cause_of
 from node.model.errors import NotAuthenticated, PeerAnswered, PeerUnreachable
-from node.trust.keys import fingerprint, public_of
-from node.trust.signatures import NONCE_HEADER, check_answer, new_nonce
+from node.model.features import Feature, has_feature
+from node.trust.identities import fingerprint, public_of
+from node.trust.signatures import NONCE_HEADER, WANTS_BOUND, Asked, check_answer, new_nonce
 from node.trust.tls import TlsOptions, pinned, public, unchecked
 
 _PATIENCE_S = 10.0
@@ -41,11 +42,11 @@ async def find(url: str) -> Contact:
     :raises PeerAnswered: the answer is not the card of a node.
     """
     if not url.startswith("https:"):
-        return await _ask(url, {}, certified=False)
+        return await _request_contact(url, {}, certified=False)
     try:
-        return await _ask(url, public(), certified=True)
+        return await _request_contact(url, public(), certified=True)
     except aiohttp.ClientSSLError:
-        claimed = await _reached(url, unchecked())
+        claimed = await _fetch_contact(url, unchecked())
     return await verify(url, claimed.identity)
 
 
@@ -56,13 +57,17 @@ async def verify(url: str, identity: str) -> Contact:
     :raises PeerAnswered: the answer is not the card of this node.
     """
     if not url.startswith("https:"):
-        return _same(await _ask(url, {}, certified=False), url, identity)
+        return _require_identity(await _request_contact(url, {}, certified=False), url, identity)
     try:
-        return _same(await _ask(url, pinned(identity), certified=False), url, identity)
+        return _require_identity(
+            await _request_contact(url, pinned(identity), certified=False), url, identity
+        )
     except aiohttp.ClientSSLError as error:
         cause = cause_of(error)
     try:
-        return _same(await _ask(url, public(), certified=True), url, identity)
+        return _require_identity(
+            await _request_contact(url, public(), certified=True), url, identity
+        )
     except aiohttp.ClientConnectorCertificateError as error:
         msg = (
             f"whoever answers at {url} is not the node with the key {fingerprint(identity)}: its "
@@ -72,10 +77,10 @@ async def verify(url: str, identity: str) -> Contact:
         )
         raise PeerUnreachable(msg) from error
     except aiohttp.ClientSSLError as error:
-        raise _no_tls(url, error) from error
+        raise _tls_error(url, error) from error
 
 
-def _same(contact: Contact, url: str, identity: str) -> Contact:
+def _require_identity(contact: Contact, url: str, identity: str) -> Contact:
     if contact.identity != identity:
         msg = (
             f"the node at {url} has the key {contact.identity}, not {identity}; if its owner "
@@ -85,18 +90,18 @@ def _same(contact: Contact, url: str, identity: str) -> Contact:
     return contact
 
 
-async def _reached(url: str, tls: TlsOptions, *, certified: bool = False) -> Contact:
+async def _fetch_contact(url: str, tls: TlsOptions, *, certified: bool = False) -> Contact:
     try:
-        return await _ask(url, tls, certified=certified)
+        return await _request_contact(url, tls, certified=certified)
     except aiohttp.ClientSSLError as error:
-        raise _no_tls(url, error) from error
+        raise _tls_error(url, error) from error
 
 
-def _no_tls(url: str, error: aiohttp.ClientSSLError) -> PeerUnreachable:
+def _tls_error(url: str, error: aiohttp.ClientSSLError) -> PeerUnreachable:
     return PeerUnreachable(f"{url} cannot be reached: {cause_of(error)}")
 
 
-async def _ask(url: str, tls: TlsOptions, *, certified: bool) -> Contact:
+async def _request_contact(url: str, tls: TlsOptions, *, certified: bool) -> Contact:
     """Fetch the card of the node at a URL.
 
     :raises aiohttp.ClientSSLError: the other side is not trusted.
@@ -108,7 +113,7 @@ async def _ask(url: str, tls: TlsOptions, *, certified: bool) -> Contact:
             aiohttp.ClientSession(timeout=timeout, auto_decompress=False) as session,
             session.get(
                 f"{url}/v1/nodes/self",
-                headers={NONCE_HEADER: nonce, "Accept-Encoding": "identity"},
+                headers={NONCE_HEADER: nonce, "Accept-Encoding": "identity", **WANTS_BOUND},
                 allow_redirects=False,
                 **tls,
             ) as response,
@@ -121,9 +126,10 @@ async def _ask(url: str, tls: TlsOptions, *, certified: bool) -> Contact:
         cause = "no answer in time" if isinstance(error, TimeoutError) else cause_of(error)
         msg = f"no node answers at {url}: {cause}"
         raise PeerUnreachable(msg) from error
-    name, identity = _card(status, body, url)
+    name, identity, binds = _identity_in_card(status, body, url)
+    asked = Asked.of("GET", f"{url}/v1/nodes/self")
     try:
-        check_answer(identity, nonce, status, headers, body)
+        check_answer(identity, nonce, status, headers, body, asked=asked, binds=binds)
     except NotAuthenticated as error:
         msg = f"{url} gave an answer that cannot be trusted: {error.detail}"
         raise PeerAnswered(msg) from error
@@ -140,13 +146,15 @@ async def _read(response: aiohttp.ClientResponse, url: str) -> bytes:
     return bytes(body)
 
 
-def _card(status: int, body: bytes, url: str) -> tuple[str, str]:
-    """Return name and identity of the node, of whatever version it is."""
+def _identity_in_card(status: int, body: bytes, url: str) -> tuple[str, str, bool]:
+    """Return name and identity of a node, and whether its version binds answers to requests."""
     try:
         card = json.loads(body) if status == _OK else {}
         name, identity = str(card["name"]), str(card["identity"])
         public_of(identity)
+        attributes = card.get("attributes", {})
+        binds = isinstance(attributes, dict) and has_feature(attributes, Feature.BOUND_ANSWERS)
     except (ValueError, KeyError, TypeError) as error:
         msg = f"{url} does not answer like a node; name a node with --server"
         raise PeerAnswered(msg) from error
-    return name, identity
+    return name, identity, binds

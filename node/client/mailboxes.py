@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID, uuid4
 
-from node.clock import Clock
 from node.model import times
 from node.model.errors import PeerUnreachable, TooLarge
 from node.model.shortfall import Shortfall
 from node.model.times import to_the_second
 from node.model.wire.work import QUESTIONS_MAX, AssignedQuestion, Question, Reply, WorkRequest
+from node.runtime.clock import Clock
 
 QUESTIONS_WAITING_MAX = 256
 """Maximum number of questions that wait for one node."""
@@ -83,7 +83,7 @@ class Mailbox:
         self.figures: Shortfall | None = None
 
     @property
-    def attended(self) -> bool:
+    def is_attended(self) -> bool:
         """Return whether the node is polling, or has polled a moment ago."""
         away = self._clock.monotonic() - self.heard
         return not self._closed and (self._polls_open > 0 or away < PRESENCE_TIMEOUT)
@@ -101,7 +101,7 @@ class Mailbox:
         :raises PeerUnreachable: the node is away, its mailbox is full, or it did not answer.
         :raises TooLarge: the question is larger than a node can fetch.
         """
-        if not self.attended:
+        if not self.is_attended:
             raise PeerUnreachable(self.absence_reason(name))
         if len(self._waiting) >= QUESTIONS_WAITING_MAX:
             msg = f"{name} cannot be reached: {QUESTIONS_WAITING_MAX} requests wait for it already"
@@ -140,7 +140,7 @@ class Mailbox:
         self._polls_open += 1
         self._wake()
         try:
-            return await self._give(self._polls, frozenset(request.working), request.wait)
+            return await self._hand_out(self._polls, frozenset(request.working), request.wait)
         finally:
             self._polls_open -= 1
             self._note_heard()
@@ -148,12 +148,12 @@ class Mailbox:
     def _note_heard(self) -> None:
         self.heard_at, self.heard = self._clock.now(), self._clock.monotonic()
 
-    async def _give(self, poll: int, working: frozenset[UUID], wait: int) -> list[bytes]:
+    async def _hand_out(self, poll: int, working: frozenset[UUID], wait: int) -> list[bytes]:
         questions: Sequence[_Waiting] = ()
         try:
             async with asyncio.timeout(wait / times.SECOND):
                 while poll == self._polls and not self._closed:
-                    if questions := self._next(poll, working):
+                    if questions := self._next_questions(poll, working):
                         break
                     await self._changed.wait()
         except TimeoutError:
@@ -162,7 +162,7 @@ class Mailbox:
             waiting.given = poll
         return [waiting.sent for waiting in questions]
 
-    def _next(self, poll: int, working: frozenset[UUID]) -> list[_Waiting]:
+    def _next_questions(self, poll: int, working: frozenset[UUID]) -> list[_Waiting]:
         """Return the oldest questions that are not on their way, as many as fit into one answer."""
         questions: list[_Waiting] = []
         room = BYTES_MAX
@@ -197,7 +197,7 @@ class Mailboxes:
         self._boxes: dict[str, Mailbox] = {}
         self._started = clock.now(), clock.monotonic()
 
-    def of(self, identity: str) -> Mailbox:
+    def mailbox_of(self, identity: str) -> Mailbox:
         """Return the mailbox of the node with this key."""
         if identity not in self._boxes:
             self._boxes[identity] = Mailbox(self._clock, self._timeout_s, self._new_id)
@@ -207,7 +207,7 @@ class Mailboxes:
 
     async def carry(self, peer: MailboxOwner, question: Question) -> Reply:
         """Leave a question for a node and wait for the answer."""
-        return await self.of(peer.identity).ask(peer.name, question)
+        return await self.mailbox_of(peer.identity).ask(peer.name, question)
 
     def close(self) -> None:
         """Close all mailboxes."""

@@ -11,23 +11,24 @@ are parsed like anything from outside: an invalid answer is :class:`PeerAnswered
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 from urllib.parse import urlsplit
 from uuid import UUID
 
 import aiohttp
 from pydantic import ValidationError
 
-from node import tracing
-from node.batching import Batcher
 from node.client.causes import cause_of
 from node.client.mailboxes import Carry, MailboxOwner
 from node.model import times
 from node.model.errors import (
+    HostError,
     NotAuthenticated,
     NotFound,
     ParleyError,
@@ -38,7 +39,8 @@ from node.model.errors import (
     UnknownToPeer,
 )
 from node.model.exchangestate import NegotiationState
-from node.model.features import Feature, has
+from node.model.features import Feature, has_feature
+from node.model.secrets import sealed_texts
 from node.model.wire.checks import (
     Diagnosis,
     PeerCheckRequest,
@@ -50,6 +52,7 @@ from node.model.wire.comparisons import NodeComparison
 from node.model.wire.fields import Document
 from node.model.wire.host_limits import GrantedLimits
 from node.model.wire.impacts import Impact, ImpactRequest
+from node.model.wire.keys import RevokedKeys
 from node.model.wire.nodes import NodeCard
 from node.model.wire.participants import (
     BATCH_ITEMS_MAX,
@@ -80,8 +83,12 @@ from node.model.wire.participants import (
 )
 from node.model.wire.problems import MEDIA_TYPE, Problem, peer_error_of
 from node.model.wire.work import ForwardedQuestion, Question, Reply, WorkRequest, WorkResponse
-from node.trust.keys import fingerprint
-from node.trust.signatures import NONCE_HEADER, check_answer
+from node.runtime import tracing
+from node.runtime.batching import Batcher
+from node.trust.identities import fingerprint
+from node.trust.lineage import Lineage
+from node.trust.sealing import SPEC, SealingKey
+from node.trust.signatures import NONCE_HEADER, WANTS_BOUND, Asked, check_answer, signed_at
 from node.trust.signer import Signer
 from node.trust.tls import TlsOptions, pinned, public
 
@@ -98,6 +105,8 @@ _COMPARISON_S = 15.0
 """Extra time in seconds in which the other node compares: it asks this one in its turn."""
 _CHECK_S = 18.0
 """Extra time in seconds in which the other node checks the way to a third one."""
+SAME_TIME = 30 * times.SECOND
+"""Difference up to which another node's clock confirms this one's; wrong ones are off by hours."""
 _ERRAND_S = 2.0
 """Extra time in seconds for a forwarded question to travel through this node's own API."""
 
@@ -112,16 +121,30 @@ class _RawAnswer:
     body: bytes
 
 
-def _check(answer: _RawAnswer, identity: str, nonce: str, name: str) -> None:
-    """Check that a node gave this answer to the request with this nonce.
+class KnownKeys(Protocol):
+    """The keys of other nodes, as far as they are known here."""
 
-    :raises PeerAnswered: it did not.
-    """
-    try:
-        check_answer(identity, nonce, answer.status, answer.headers, answer.body)
-    except NotAuthenticated as error:
-        msg = f"{name} gave an answer that cannot be trusted: {error.detail}"
-        raise PeerAnswered(msg) from error
+    def keys(self, identity: str) -> tuple[str, ...]:
+        """Return the keys of a node that count now."""
+        ...
+
+    async def admit(self, lineage: Lineage) -> None:
+        """Check that a node with the last key of this lineage is believed.
+
+        :raises NotAuthenticated: it is not.
+        """
+        ...
+
+
+class NoKnownKeys:
+    """Knows nothing but the identities, and believes what leads on from them."""
+
+    def keys(self, identity: str) -> tuple[str, ...]:
+        """Return the only key that is known without a database: the first one of an identity."""
+        return (identity,)
+
+    async def admit(self, lineage: Lineage) -> None:
+        """Accept every lineage."""
 
 
 class Peers:
@@ -133,15 +156,27 @@ class Peers:
         signer: Signer,
         timeout_s: float,
         added_as: str = "URL",
+        sealing: SealingKey | None = None,
     ) -> None:
-        """Use this session, which the caller closes; others add this node as ``added_as``."""
+        """Use this session, which the caller closes; others add this node as ``added_as``.
+
+        ``sealing`` is the key of the secrets that participants are told.
+        """
+        self._sealing = sealing
         self._session = session
         self.signer = signer
         self._timeout_s = timeout_s
         self._added_as = added_as
         self._batches: dict[str, PeerBatches] = {}
         self._by_name: set[str] = set()
-        self.carry: Carry = _no_way
+        self.carry: Carry = _refuse_to_carry
+        self.known_keys: KnownKeys = NoKnownKeys()
+
+    def with_session(self, session: aiohttp.ClientSession) -> Peers:
+        """Return a client of the same node that sends by another session."""
+        other = Peers(session, self.signer, self._timeout_s, self._added_as, self._sealing)
+        other.known_keys = self.known_keys
+        return other
 
     def batches_of(self, peer: Peer) -> PeerBatches:
         """Return the batches of requests to this node."""
@@ -151,13 +186,48 @@ class Peers:
         return batches
 
     async def card(self, url: str, identity: str | None = None) -> NodeCard:
-        """Return the card of the node at this URL, which is signed with the key that it shows.
+        """Return the card of the node at this URL, which is signed with its key."""
+        return (await self.card_and_lineage(url, identity))[0]
+
+    async def card_and_lineage(
+        self, url: str, identity: str | None = None
+    ) -> tuple[NodeCard, Lineage]:
+        """Return the card of the node at this URL, and how its identity leads to its key.
 
         Over https without an ``identity``, the name in the URL has to be proven.
 
         :raises PeerUnreachable: there is no answer.
         :raises PeerAnswered: the answer is not from a node, or not signed with the card's key.
         """
+        card, lineage, _ = await self._card(url, identity)
+        return card, lineage
+
+    async def lives_at(self, url: str, identity: str) -> bool | None:
+        """Return whether a node answers at a URL with its key; None if that cannot be told.
+
+        False: nothing listens there, or another node. Whoever is only slow may live.
+        """
+        try:
+            return (await self.card(url, identity)).identity == identity
+        except PeerUnreachable as error:
+            cause = error.__cause__
+            refused = isinstance(cause, aiohttp.ClientConnectorError) and isinstance(
+                cause.os_error, ConnectionRefusedError
+            )
+            return False if refused else None
+        except ParleyError:
+            return None
+
+    async def has_time(self, url: str, identity: str, now: Callable[[], int]) -> bool:
+        """Return whether a node answers with its key, and has the time of this clock."""
+        try:
+            card, _, answer = await self._card(url, identity)
+        except ParleyError:
+            return False
+        off = now() - signed_at(answer.headers)
+        return card.identity == identity and abs(off) <= SAME_TIME
+
+    async def _card(self, url: str, identity: str | None) -> tuple[NodeCard, Lineage, _RawAnswer]:
         address, nonce = f"{url.rstrip('/')}/v1/nodes/self", self.signer.nonce()
         try:
             answer = await self._request(
@@ -165,14 +235,65 @@ class Peers:
             )
         except TooLarge as error:
             raise PeerAnswered(error.detail) from error
-        card = _parsed(NodeCard, self._content_of(answer, url), url)
-        _check(answer, card.identity, nonce, url)
-        return card
+        card = _parsed_answer(NodeCard, self._content_of(answer, url), url)
+        asked, binds = Asked.of("GET", address), has_feature(card.attributes, Feature.BOUND_ANSWERS)
+        lineage = await self._check(answer, card.identity, nonce, url, asked=asked, binds=binds)
+        return card, lineage, answer
 
-    def to(
+    async def _check(
+        self,
+        answer: _RawAnswer,
+        identity: str,
+        nonce: str,
+        name: str,
+        *,
+        asked: Asked,
+        binds: bool,
+    ) -> Lineage:
+        """Check that a node gave this answer to the request with this nonce.
+
+        :raises PeerAnswered: it did not.
+        """
+        try:
+            lineage = check_answer(
+                identity,
+                nonce,
+                answer.status,
+                answer.headers,
+                answer.body,
+                asked=asked,
+                binds=binds,
+            )
+            await self.known_keys.admit(lineage)
+        except NotAuthenticated as error:
+            msg = f"{name} gave an answer that cannot be trusted: {error.detail}"
+            raise PeerAnswered(msg) from error
+        return lineage
+
+    def with_secrets(self, peer: Peer, introduction: Introduction) -> Introduction:
+        """Return an introduction with the secrets of its spec, which this participant's tool needs.
+
+        One that cannot be opened here is left out; the participant says so when it measures. They
+        are not sent in clear to another host.
+        """
+        sealed = sorted(set(sealed_texts(introduction.spec)))
+        if not sealed or self._sealing is None:
+            return introduction
+        if peer.url is not None and peer.url.startswith("http:") and not _is_here(peer.url):
+            raise PeerFailed(
+                f"{peer.name} is reached by http, and the task has secrets, which are sent over "
+                f"TLS only; add it by https, or name a secret that the owner of {peer.name} stored"
+            )
+        texts = {}
+        for text in sealed:
+            with suppress(HostError):
+                texts[text] = self._sealing.open(text, SPEC)
+        return introduction.model_copy(update={"secrets": texts})
+
+    def client_of(
         self, identity: str, name: str, url: str | None, attributes: Mapping[str, Any] | None = None
     ) -> Peer:
-        """Return a client of one other node; a node without a URL fetches its requests.
+        """Return the client of another node; with ``url`` None its requests wait for it to fetch.
 
         The ``attributes`` of its card say what its version understands.
         """
@@ -187,33 +308,33 @@ class Peers:
         long the other node may take beyond the timeout.
         """
         body = b"" if document is None else document.model_dump_json().encode()
-        return await self._signed(peer, method, path, body, wait_s)
+        return await self._send_signed(peer, method, path, body, wait_s)
 
     async def post(self, peer: Peer, path: str, body: bytes) -> bytes:
         """Send a signed POST with a serialised body, and return the body of the answer."""
-        return await self._signed(peer, "POST", path, body)
+        return await self._send_signed(peer, "POST", path, body)
 
-    async def _signed(
+    async def _send_signed(
         self, peer: Peer, method: str, path: str, body: bytes, wait_s: float = 0.0
     ) -> bytes:
         url = f"{peer.url or _NOWHERE}/v1/participant/{path}"
 
-        async def once() -> bytes:
+        async def send_once() -> bytes:
             nonce = self.signer.nonce()
             headers = self.signer.request(method, url, body, nonce=nonce, to=peer.identity)
             if peer.url is None:
-                return await self._leave(peer, method, url, body, headers)
+                return await self._leave_in_mailbox(peer, method, url, body, headers)
             answer = await self._request(
                 method, url, body, headers, name=peer.name, wait_s=wait_s, identity=peer.identity
             )
-            return self._trusted(answer, peer, nonce)
+            return await self._trusted_body(answer, peer, nonce, Asked.of(method, url))
 
         try:
-            return await once()
+            return await send_once()
         except NotAuthenticated:
-            return await once()
+            return await send_once()
 
-    async def _leave(
+    async def _leave_in_mailbox(
         self, peer: Peer, method: str, url: str, body: bytes, headers: dict[str, str]
     ) -> bytes:
         question = Question.model_validate(
@@ -228,12 +349,12 @@ class Peers:
         body_of_reply = reply.body.encode()
         if reply.status < 300:  # noqa: PLR2004 - HTTP's own border
             return body_of_reply
-        raise self._error_of(_parsed(Problem, body_of_reply, peer.name), peer.name)
+        raise self._error_of(_parsed_answer(Problem, body_of_reply, peer.name), peer.name)
 
     async def fetch(self, peer: Peer, request: WorkRequest) -> WorkResponse:
         """Fetch the requests that wait there for this node, and deliver answers to earlier ones."""
         wait_s = request.wait / times.SECOND
-        return _parsed(
+        return _parsed_answer(
             WorkResponse, await self.send(peer, "POST", "work", request, wait_s), peer.name
         )
 
@@ -246,14 +367,18 @@ class Peers:
         answer = await self._request(question.method, f"{url}{question.path}", body, headers)
         return Reply(status=answer.status, body=answer.body.decode("utf-8", "replace"))
 
-    def _trusted(self, answer: _RawAnswer, peer: Peer, nonce: str) -> bytes:
-        """Return the body of an answer that the node signed, or raise the error that it is.
+    async def _trusted_body(
+        self, answer: _RawAnswer, peer: Peer, nonce: str, asked: Asked
+    ) -> bytes:
+        """Return the body of an answer that the node signed, or raise the error that it describes.
 
         Only what hinders the question itself may come unsigned: the node does not know this one or
         its request, or something in between answers.
         """
         try:
-            _check(answer, peer.identity, nonce, peer.name)
+            await self._check(
+                answer, peer.identity, nonce, peer.name, asked=asked, binds=peer.binds_answers
+            )
         except PeerAnswered as unsigned:
             try:
                 self._content_of(answer, peer.name)
@@ -266,11 +391,11 @@ class Peers:
         return self._content_of(answer, peer.name)
 
     def _content_of(self, answer: _RawAnswer, name: str) -> bytes:
-        """Return the body of an answer, or raise the error that it is."""
+        """Return the body of a successful answer, or raise the error that the answer describes."""
         if answer.status < 300:  # noqa: PLR2004 - HTTP's own border
             return answer.body
         if answer.media_type == MEDIA_TYPE:
-            raise self._error_of(_parsed(Problem, answer.body, name), name)
+            raise self._error_of(_parsed_answer(Problem, answer.body, name), name)
         msg = f"{name} answered {answer.status} without a reason; is it a node?"
         raise PeerAnswered(msg)
 
@@ -296,6 +421,7 @@ class Peers:
         """Send a request; over https only to who is proven to be the node, or to have its name."""
         # No proxy is to compress the answer: its digest is that of the bytes as the node sent them.
         headers = {"Content-Type": "application/json", "Accept-Encoding": "identity", **headers}
+        headers |= WANTS_BOUND
         limit = aiohttp.ClientTimeout(total=self._timeout_s + wait_s, sock_connect=self._timeout_s)
 
         async def send(tls: TlsOptions) -> _RawAnswer:
@@ -319,14 +445,14 @@ class Peers:
             ):
                 if not url.startswith("https:"):
                     return await send({})
-                return await self._secured(send, name or url, identity)
+                return await self._send_secured(send, name or url, identity)
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             late = isinstance(error, TimeoutError)
             cause = f"no answer within {self._timeout_s:g} s" if late else cause_of(error)
             msg = f"{name or url} cannot be reached: {cause}"
             raise PeerUnreachable(msg) from error
 
-    async def _secured(
+    async def _send_secured(
         self, send: Callable[[TlsOptions], Awaitable[_RawAnswer]], name: str, identity: str | None
     ) -> _RawAnswer:
         """Send to who has the key of the node, or else its name; first as it was the last time.
@@ -346,17 +472,18 @@ class Peers:
                 )
                 raise PeerUnreachable(msg) from error
         by_name = identity in self._by_name
-        ways = [public(), pinned(identity)] if by_name else [pinned(identity), public()]
+        by_key = pinned(*self.known_keys.keys(identity))
+        ways = [public(), by_key] if by_name else [by_key, public()]
         try:
             return await send(ways[0])
         except aiohttp.ClientSSLError as first:
             try:
                 answer = await send(ways[1])
             except aiohttp.ClientConnectorCertificateError as second:
-                by_key, of_name = (second, first) if by_name else (first, second)
+                of_key, of_name = (second, first) if by_name else (first, second)
                 msg = (
                     f"{name} cannot be reached: its certificate is not signed with the key "
-                    f"{fingerprint(identity)} that is known of it ({cause_of(by_key)}), and its "
+                    f"{fingerprint(identity)} that is known of it ({cause_of(of_key)}), and its "
                     f"name is not publicly certified ({cause_of(of_name)})"
                 )
                 raise PeerUnreachable(msg) from second
@@ -413,9 +540,11 @@ class Peer:
         url: str | None,
         attributes: Mapping[str, Any] | None = None,
     ) -> None:
-        """Use :meth:`Peers.to` instead."""
-        self._introduces_together = has(attributes or {}, Feature.INTRODUCTIONS)
-        self._leaves_out = has(attributes or {}, Feature.LEAVING_OUT)
+        """Use :meth:`Peers.client_of` instead."""
+        self._introduces_together = has_feature(attributes or {}, Feature.INTRODUCTIONS)
+        self._leaves_out = has_feature(attributes or {}, Feature.LEAVING_OUT)
+        self._tells_quotas = has_feature(attributes or {}, Feature.QUOTAS)
+        self.binds_answers = has_feature(attributes or {}, Feature.BOUND_ANSWERS)
         self.identity = identity
         self.name = name
         self.url = url
@@ -424,10 +553,11 @@ class Peer:
     async def _ask(
         self, kind: type[Answer], method: str, path: str, document: Document | None = None
     ) -> Answer:
-        return _parsed(kind, await self._peers.send(self, method, path, document), self.name)
+        return _parsed_answer(kind, await self._peers.send(self, method, path, document), self.name)
 
     async def introduce(self, introduction: Introduction) -> IntroductionAnswer:
         """Introduce a task."""
+        introduction = self._peers.with_secrets(self, introduction)
         if self._introduces_together:
             return await self._peers.batches_of(self).introductions.ask(introduction)
         return await self._ask(
@@ -436,17 +566,23 @@ class Peer:
 
     async def consider(self, introduction: Introduction) -> IntroductionAnswer:
         """Ask whether it would accept a task."""
+        introduction = self._peers.with_secrets(self, introduction)
         return await self._ask(IntroductionAnswer, "POST", "considerations", introduction)
 
     async def limits(self) -> GrantedLimits:
         """Ask what its limits allow this node, and what is left."""
         return await self._ask(GrantedLimits, "GET", "limits")
 
+    async def revoke(self, statements: Sequence[str]) -> None:
+        """Tell it which keys are revoked."""
+        message = RevokedKeys(statements=tuple(statements))
+        await self._peers.send(self, "POST", "revocations", message)
+
     async def check(self, towards: str) -> Diagnosis:
         """Have the way from there to a node checked."""
         request = PeerCheckRequest(towards=towards)
         answer = await self._peers.send(self, "POST", "checks", request, _CHECK_S)
-        return _parsed(Diagnosis, answer, self.name)
+        return _parsed_answer(Diagnosis, answer, self.name)
 
     async def facts(self) -> PeerFacts:
         """Ask for the state of its host, and for its clock."""
@@ -457,15 +593,20 @@ class Peer:
         return await self._ask(ProbeOffer, "POST", "probes", request)
 
     async def impact(self, request: ImpactRequest) -> Impact:
-        """Ask for the impact of runs."""
+        """Ask which runs would give way to these, and how full the node would be."""
         if not self._leaves_out:
             request = request.model_copy(update={"leaving_out": None})
+        if not self._tells_quotas:
+            request = request.model_copy(update={"introduction": None})
         return await self._ask(Impact, "POST", "outlooks", request)
 
     async def propose(self, request: ProposalRequest) -> Proposal:
-        """Ask for free ranges."""
+        """Ask for the free ranges inside the windows of a request."""
         if not self._leaves_out and request.leaving_out is not None:
             request = request.model_copy(update={"leaving_out": None})
+        if not self._tells_quotas:
+            unknown = dict.fromkeys(("quotas", "introduction", "preview"))
+            request = request.model_copy(update=unknown)
         return await self._peers.batches_of(self).proposals.ask(request)
 
     async def hold(self, exchange: UUID, request: HoldRequest) -> HoldAnswer:
@@ -474,7 +615,7 @@ class Peer:
         return await self._peers.batches_of(self).holds.ask(item)
 
     async def commit(self, exchange: UUID, request: CommitRequest) -> CommitAnswer:
-        """Commit these runs."""
+        """Commit these runs of an exchange, and release its others."""
         ruling = Ruling(exchange=exchange, commit=request)
         return await self._peers.batches_of(self).rulings.ask(ruling)
 
@@ -488,12 +629,12 @@ class Peer:
     ) -> list[Answer | ParleyError]:
         """Send several questions in one message; return the answer or the error of each."""
         body = b'{"items":[' + b",".join(i.model_dump_json().encode() for i in items) + b"]}"
-        replies = _parsed(answered, await self._peers.post(self, path, body), self.name)
+        replies = _parsed_answer(answered, await self._peers.post(self, path, body), self.name)
         if len(replies.items) != len(items):
             msg = f"{self.name} answered {len(replies.items)} of {len(items)} questions"
             raise PeerAnswered(msg)
         return [
-            reply.answer if reply.answer is not None else _refused(reply.problem, self.name)
+            reply.answer if reply.answer is not None else _refusal(reply.problem, self.name)
             for reply in replies.items
         ]
 
@@ -509,7 +650,7 @@ class Peer:
         return await self._ask(BookedRun, "GET", f"runs/{run}")
 
     async def end_run(self, end: RunEnd) -> None:
-        """Report that a run is over."""
+        """Report to the other participants or the lead that a run is over."""
         await self._peers.send(self, "POST", "runs/ends", end)
 
     async def end_task(self, end: TaskEnd) -> None:
@@ -539,21 +680,24 @@ class Peer:
     async def compare_with_sender(self) -> NodeComparison:
         """Have the other node compare what it leads, and what it has of this node's tasks."""
         answer = await self._peers.send(self, "POST", "comparisons", None, _COMPARISON_S)
-        return _parsed(NodeComparison, answer, self.name)
+        return _parsed_answer(NodeComparison, answer, self.name)
 
 
 def via_own_node(peers: Peers, own: Peer) -> Carry:
-    """Return a carrier for a process beside the one that serves the API and has the mailboxes."""
+    """Return a function that hands questions for nodes in pull mode to the own node's service.
+
+    Only that process has the mailboxes from which such nodes fetch.
+    """
 
     async def carry(peer: MailboxOwner, question: Question) -> Reply:
         errand = ForwardedQuestion(node=peer.identity, name=peer.name, question=question)
         reply = await peers.send(own, "POST", "errands", errand, _ERRAND_S)
-        return _parsed(Reply, reply, own.name)
+        return _parsed_answer(Reply, reply, own.name)
 
     return carry
 
 
-async def _no_way(peer: MailboxOwner, _: Question) -> Reply:
+async def _refuse_to_carry(peer: MailboxOwner, _: Question) -> Reply:
     msg = f"{peer.name} cannot be reached: it has no URL"
     raise PeerUnreachable(msg)
 
@@ -572,18 +716,25 @@ async def _read(response: aiohttp.ClientResponse) -> bytes:
     return bytes(body)
 
 
-def _refused(problem: Problem | None, name: str) -> ParleyError:
+def _refusal(problem: Problem | None, name: str) -> ParleyError:
     if problem is None:
         return PeerAnswered(f"{name} sent neither an answer nor a reason")
     return peer_error_of(problem, name)
 
 
-def _parsed(kind: type[Answer], body: bytes, name: str) -> Answer:
+def _parsed_answer(kind: type[Answer], body: bytes, name: str) -> Answer:
     try:
         return kind.model_validate_json(body)
     except ValidationError as error:
         msg = f"{name} sent an answer that cannot be parsed: {str(error).splitlines()[0]}"
         raise PeerAnswered(msg) from error
+
+
+def _is_here(url: str) -> bool:
+    host = urlsplit(url).hostname or ""
+    with suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return host == "localhost"
 
 
 def _route_of(url: str) -> str:

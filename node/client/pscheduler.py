@@ -77,7 +77,7 @@ class PschedulerHosts:
         """Use this session, which the caller closes."""
         self._session = session
 
-    def at(self, url: str, name: str | None = None) -> PschedulerHost:
+    def client_at(self, url: str, name: str | None = None) -> PschedulerHost:
         """Return the client of the host at ``https://HOST[:PORT]/pscheduler``."""
         return PschedulerHost(self._session, url.rstrip("/"), name or urlsplit(url).netloc)
 
@@ -90,7 +90,7 @@ class PschedulerHost:
     """
 
     def __init__(self, session: aiohttp.ClientSession, url: str, name: str) -> None:
-        """Use :meth:`PschedulerHosts.at` instead."""
+        """Use :meth:`PschedulerHosts.client_at` instead."""
         self.url = url
         self.name = name
         self._session = session
@@ -107,7 +107,7 @@ class PschedulerHost:
         return HostDescription(name, await self.level())
 
     async def look(self) -> None:
-        """Return if it answers like pScheduler.
+        """Check that it answers like pScheduler.
 
         :raises PeerAnswered: it does not run pScheduler.
         """
@@ -119,11 +119,11 @@ class PschedulerHost:
             raise PeerAnswered(f"{self.name} does not answer like pScheduler at {self.url}")
 
     async def level(self) -> int:
-        """Return the level of its API."""
-        return self._checked(await self._json("GET", "/api"), int, "the level of its API")
+        """Return the level of its API, a whole number that grows with each extension."""
+        return self._checked_type(await self._json("GET", "/api"), int, "the level of its API")
 
     async def clock(self) -> HostClock:
-        """Return its clock."""
+        """Return the time of its clock (µs), and whether it is synchronised."""
         answered = await self._document("GET", "/clock", "its clock")
         now = self._instant(answered.get("time"))
         return HostClock(now, answered.get("synchronized") is True)
@@ -135,16 +135,16 @@ class PschedulerHost:
     async def tools(self, test: JsonObject) -> list[OfferedTool]:
         """Return its tools for ``{"type": …, "spec": …}``, best first, and why others cannot."""
         query = {"test": json.dumps(test), "api": str(API_LEVEL)}
-        listed = self._checked(await self._json("GET", "/tools", query), list, "its tools")
-        return [self._offered(each) for each in listed]
+        listed = self._checked_type(await self._json("GET", "/tools", query), list, "its tools")
+        return [self._offered_tool(each) for each in listed]
 
-    def _offered(self, listed: Any) -> OfferedTool:
-        """Read an entry of the list of tools: an enumeration, or one with whether it can run."""
-        entry: JsonObject = self._checked(listed, dict, "a tool")
+    def _offered_tool(self, listed: Any) -> OfferedTool:
+        """Read an entry of the list of tools: the tool itself, or one with whether it can run."""
+        entry: JsonObject = self._checked_type(listed, dict, "a tool")
         verdict = entry.get("can-run")
-        tool = entry if verdict is None else self._checked(entry.get("tool"), dict, "a tool")
-        name = self._checked(tool.get("name"), str, "the name of a tool")
-        if verdict is None or self._checked(verdict, dict, "a tool").get("can-run") is True:
+        tool = entry if verdict is None else self._checked_type(entry.get("tool"), dict, "a tool")
+        name = self._checked_type(tool.get("name"), str, "the name of a tool")
+        if verdict is None or self._checked_type(verdict, dict, "a tool").get("can-run") is True:
             return OfferedTool(name)
         reasons = verdict.get("reasons")
         words = [str(each) for each in reasons] if isinstance(reasons, list) else []
@@ -188,7 +188,7 @@ class PschedulerHost:
         listed = await self._json("GET", f"/tasks/{task}/runtimes", query)
         return [
             (self._instant(each.get("lower")), self._instant(each.get("upper")))
-            for each in self._checked(listed, list, "free ranges")
+            for each in self._checked_type(listed, list, "free ranges")
             if isinstance(each, dict)
         ]
 
@@ -212,7 +212,7 @@ class PschedulerHost:
         if wait_s:
             query |= {"wait-local": "true", "wait": str(wait_s)}
         path = f"/tasks/{task}/runs/{run}"
-        return self._run(await self._json("GET", path, query, _PROMPT_S + wait_s))
+        return self._checked_run(await self._json("GET", path, query, _PROMPT_S + wait_s))
 
     async def first_run(self, task: UUID, key: str, wait_s: int = 0) -> JsonObject:
         """Return the first run of a task that it leads; with ``wait_s``, once it is merged.
@@ -223,11 +223,11 @@ class PschedulerHost:
         if wait_s:
             query |= {"wait-merged": "true"}
         path = f"/tasks/{task}/runs/first"
-        return self._run(await self._json("GET", path, query, _PROMPT_S + 2 * wait_s))
+        return self._checked_run(await self._json("GET", path, query, _PROMPT_S + 2 * wait_s))
 
-    def _run(self, answered: Any) -> JsonObject:
+    def _checked_run(self, answered: Any) -> JsonObject:
         """Return a run whose members are of the types that the callers rely on, or absent."""
-        run: JsonObject = self._checked(answered, dict, "a run")
+        run: JsonObject = self._checked_type(answered, dict, "a run")
         kinds = {
             "state": str,
             "errors": str,
@@ -245,7 +245,7 @@ class PschedulerHost:
         """Return the tasks that have this in their reference and were not deleted."""
         wanted = {"detail": {"enabled": True}, "reference": reference}
         listed = await self._json("GET", "/tasks", {"json": json.dumps(wanted)})
-        return [self._id_in(each) for each in self._checked(listed, list, "its tasks")]
+        return [self._id_in(each) for each in self._checked_type(listed, list, "its tasks")]
 
     async def tell_data(self, task: UUID, run: UUID, key: str, data: Sequence[JsonObject]) -> None:
         """Give a run what all participants say, by their places; it needs this to begin.
@@ -267,10 +267,16 @@ class PschedulerHost:
     async def schedule(self, task: UUID, since: int, until: int) -> dict[UUID, JsonObject]:
         """Return the entries of its schedule that are runs of a task, by run."""
         query = {"task": str(task), "start": instant_text(since), "end": instant_text(until)}
-        listed = self._checked(await self._json("GET", "/schedule", query), list, "its schedule")
-        return {self._run_of(each): self._run(each) for each in listed if isinstance(each, dict)}
+        listed = self._checked_type(
+            await self._json("GET", "/schedule", query), list, "its schedule"
+        )
+        return {
+            self._run_of_entry(each): self._checked_run(each)
+            for each in listed
+            if isinstance(each, dict)
+        }
 
-    def _run_of(self, entry: JsonObject) -> UUID:
+    def _run_of_entry(self, entry: JsonObject) -> UUID:
         href = str(entry.get("href", ""))
         try:
             return UUID(href.rstrip("/").rpartition("/")[2])
@@ -283,7 +289,7 @@ class PschedulerHost:
 
     def duration_of(self, task: JsonObject) -> int:
         """Return how long it books for a run of a task that was read with its details (µs)."""
-        detail = self._checked(task.get("detail"), dict, "the details of a task")
+        detail = self._checked_type(task.get("detail"), dict, "the details of a task")
         return self._duration(detail.get("duration"))
 
     async def post(self, document: JsonObject) -> UUID:
@@ -296,7 +302,7 @@ class PschedulerHost:
 
     def _id_in(self, answered: Any) -> UUID:
         """Return the id at the end of the URL of a task."""
-        url = self._checked(answered, str, "the URL of a task")
+        url = self._checked_type(answered, str, "the URL of a task")
         try:
             return UUID(url.rstrip("/").rpartition("/")[2])
         except ValueError as error:
@@ -311,7 +317,7 @@ class PschedulerHost:
         patience_s: float = _PROMPT_S,
     ) -> JsonObject:
         answered = await self._json(method, path, query, patience_s)
-        return self._checked(answered, dict, what)
+        return self._checked_type(answered, dict, what)
 
     async def _json(
         self,
@@ -337,7 +343,6 @@ class PschedulerHost:
         document: JsonObject | None = None,
         patience_s: float = _PROMPT_S,
     ) -> bytes:
-        """Send a request and return the body of a success."""
         limit = aiohttp.ClientTimeout(total=patience_s, sock_connect=_PROMPT_S)
         body = None if document is None else json.dumps(document).encode("ascii")
         headers = {} if body is None else {"Content-Type": "application/json"}
@@ -372,7 +377,7 @@ class PschedulerHost:
         return bytes(body)
 
     def _error_of(self, status: int, body: bytes) -> ParleyError:
-        """Return the error that an answer is; its text is the message."""
+        """Return the error for an answer that is no success; its message is the answer's text."""
         text = " ".join(body.decode("utf-8", "replace").split())[:_TEXT_MAX]
         sentence = text.rstrip(".") or f"it answered {status} without a reason"
         match status:
@@ -389,7 +394,7 @@ class PschedulerHost:
             case _:
                 return PeerAnswered(f"{self.name} answered {status}; is it pScheduler?")
 
-    def _checked(self, value: Any, kind: type[Kind], what: str) -> Kind:
+    def _checked_type(self, value: Any, kind: type[Kind], what: str) -> Kind:
         if not isinstance(value, kind) or isinstance(value, bool):
             raise PeerAnswered(f"{self.name} does not tell {what} as pScheduler does")
         return value

@@ -20,14 +20,14 @@ from node.client.answers import (
     Page,
     document_of,
     object_of,
-    readable_on_the_way,
+    plain_http_refusal,
     records_in,
-    unreachable,
+    unreachable_error,
 )
-from node.clock import Clock
 from node.model import times
 from node.model.errors import NotAllowed
 from node.model.loopback import is_exposed
+from node.runtime.clock import Clock
 
 if TYPE_CHECKING:
     from node.trust.tls import TlsOptions
@@ -56,8 +56,8 @@ class Reader(Protocol):
         ...
 
 
-def finished(work: Coroutine[Any, Any, Result]) -> Result:
-    """Run a coroutine that waits for nothing but a :class:`QuickReader`, without a loop."""
+def run_without_loop(work: Coroutine[Any, Any, Result]) -> Result:
+    """Run a coroutine without an event loop; it may await only a :class:`QuickReader`."""
     try:
         work.send(None)
     except StopIteration as end:
@@ -71,7 +71,7 @@ class QuickReader:
     """Reads over plain HTTP, or from a node whose key is known, one request at a time.
 
     Its methods are coroutines that never wait for a loop, so that commands are written once for
-    this and for :class:`~node.client.users.UserClient`; :func:`finished` runs them.
+    this and for :class:`~node.client.users.UserClient`; :func:`run_without_loop` runs them.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class QuickReader:
         :raises NotAllowed: the token would be sent so that others could read it on the way.
         """
         if token and not plain_http and is_exposed(server):
-            raise NotAllowed(readable_on_the_way(server))
+            raise NotAllowed(plain_http_refusal(server))
         self.server = server
         self._tls = tls or {}
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
@@ -116,31 +116,31 @@ class QuickReader:
         target = f"/v1{path}?{urlencode(given)}" if given else f"/v1{path}"
         try:
             try:
-                answer = self._once(target)
+                answer = self._request_once(target)
             except (ConnectionResetError, BrokenPipeError, http.client.IncompleteRead):
-                answer = self._once(target)
+                answer = self._request_once(target)
         except TimeoutError:
-            if self._ends is not None and self._left() <= 0:
+            if self._ends is not None and self._seconds_left() <= 0:
                 raise
-            raise unreachable(self.server, f"no answer within {_PATIENCE_S:g} s") from None
+            raise unreachable_error(self.server, f"no answer within {_PATIENCE_S:g} s") from None
         except ssl.SSLError as error:
             raise UntrustedError(str(error)) from error
         except socket.gaierror as error:
-            raise unreachable(self.server, "its name cannot be resolved") from error
+            raise unreachable_error(self.server, "its name cannot be resolved") from error
         except OSError as error:
             cause = os.strerror(error.errno).lower() if error.errno else str(error)
-            raise unreachable(self.server, cause) from error
+            raise unreachable_error(self.server, cause) from error
         except http.client.HTTPException as error:
-            raise unreachable(self.server, str(error) or type(error).__name__) from error
+            raise unreachable_error(self.server, str(error) or type(error).__name__) from error
         return document_of(answer)
 
-    def _once(self, target: str) -> Answer:
+    def _request_once(self, target: str) -> Answer:
         ends = self._clock.monotonic() + round(_PATIENCE_S * times.SECOND)
         parts = urlsplit(self.server)
         connection = http.client.HTTPConnection(
             parts.hostname or "",
             parts.port or (_HTTPS if self._tls else None),
-            timeout=min(_CONNECT_S, self._left(ends)),
+            timeout=min(_CONNECT_S, self._seconds_left(ends)),
         )
         try:
             connection.connect()
@@ -151,12 +151,12 @@ class QuickReader:
                 )
             connection.request("GET", target, headers=self._headers)
             wire = connection.sock
-            wire.settimeout(self._left(ends))
+            wire.settimeout(self._seconds_left(ends))
             response = connection.getresponse()
             raw = bytearray()
             while chunk := response.read1(_CHUNK):
                 raw += chunk
-                wire.settimeout(self._left(ends))
+                wire.settimeout(self._seconds_left(ends))
             return Answer(
                 server=self.server,
                 status=response.status,
@@ -167,7 +167,7 @@ class QuickReader:
         finally:
             connection.close()
 
-    def _left(self, ends: int | None = None) -> float:
+    def _seconds_left(self, ends: int | None = None) -> float:
         """Return the seconds that are left, at most until ``ends``.
 
         :raises TimeoutError: there are none, and ``ends`` is given.

@@ -68,7 +68,7 @@ def page(model: type[Model], document: object) -> Page[Model]:
     return Page(items, document.get("next"))
 
 
-def not_finite(document: Any, pointer: str = "") -> list[FieldFault]:
+def non_finite_faults(document: Any, pointer: str = "") -> list[FieldFault]:
     """Return a fault for each number in a document that JSON cannot represent: nan and infinity."""
     if isinstance(document, float) and not math.isfinite(document):
         return [FieldFault(pointer, f"is {document}; give a finite number")]
@@ -80,7 +80,7 @@ def not_finite(document: Any, pointer: str = "") -> list[FieldFault]:
     return [
         fault
         for step, value in steps
-        for fault in not_finite(
+        for fault in non_finite_faults(
             value, f"{pointer}/{str(step).replace('~', '~0').replace('/', '~1')}"
         )
     ]

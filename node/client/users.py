@@ -20,20 +20,21 @@ from node.client.answers import (
     Answer,
     Members,
     document_of,
-    not_ours,
+    foreign_answer_error,
     object_of,
-    readable_on_the_way,
+    plain_http_refusal,
     records_in,
-    unreachable,
+    unreachable_error,
 )
 from node.client.answers import Page as Page  # noqa: PLC0414 - the client's callers name it
 from node.client.archives import ArchivesApi
 from node.client.audit import AuditApi
 from node.client.causes import cause_of
 from node.client.diagnosis import DiagnosisApi
-from node.client.events import ServerEvent, parsed
+from node.client.events import ServerEvent, parse_events
 from node.client.meshes import MeshesApi
-from node.client.responses import not_finite, page, read
+from node.client.responses import non_finite_faults, page, read
+from node.client.secrets import SecretsApi
 from node.client.tokens import TokensApi
 from node.client.webhooks import WebhooksApi
 from node.model import times
@@ -51,6 +52,7 @@ from node.model.wire.bundles import RunBundle
 from node.model.wire.comparisons import NodeComparison
 from node.model.wire.directories import IntroductionReport, NodeDirectory
 from node.model.wire.host_limits import GrantedLimits, LimitTrial, ShownLimits
+from node.model.wire.keys import Rekeying, RevocationReport
 from node.model.wire.nodes import (
     ClockState,
     Node,
@@ -60,7 +62,7 @@ from node.model.wire.nodes import (
     TestDescription,
     ToolDescription,
 )
-from node.model.wire.plans import Plan
+from node.model.wire.plans import ListedPlan, Plan
 from node.model.wire.problems import error_of
 from node.model.wire.reservations import Reservation, ReservedSpan
 from node.model.wire.runs import (
@@ -80,7 +82,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from uuid import UUID
 
-    from node.clock import Clock
+    from node.runtime.clock import Clock
     from node.trust.tls import TlsOptions
 
 _CARD = "/nodes/self"
@@ -110,7 +112,9 @@ class TimeSpan:
     reserved: tuple[ReservedSpan, ...] = ()
 
 
-class UserClient(MeshesApi, ArchivesApi, AuditApi, DiagnosisApi, TokensApi, WebhooksApi):
+class UserClient(
+    MeshesApi, ArchivesApi, AuditApi, DiagnosisApi, TokensApi, WebhooksApi, SecretsApi
+):
     """A session with one node; use it as an asynchronous context manager."""
 
     def __init__(  # noqa: PLR0913 - the last four have defaults
@@ -146,7 +150,7 @@ class UserClient(MeshesApi, ArchivesApi, AuditApi, DiagnosisApi, TokensApi, Webh
         :raises PeerError: ``wary``, and the server is not a node.
         """
         if self._token and not self._plain_http and is_exposed(self.server):
-            raise NotAllowed(readable_on_the_way(self.server))
+            raise NotAllowed(plain_http_refusal(self.server))
         if self._wary and self._token:
             async with UserClient(
                 self.server, None, self._clock, patience_s=self._patience_s, tls=self._tls
@@ -193,11 +197,24 @@ class UserClient(MeshesApi, ArchivesApi, AuditApi, DiagnosisApi, TokensApi, Webh
         if len(answers) != len(body):
             msg = f"{self.server} answered {len(answers)} of {len(body)} tasks"
             raise PeerAnswered(msg)
-        return [_created(answer, self.server) for answer in answers]
+        return [_id_or_error(answer, self.server) for answer in answers]
 
     async def plan(self, document: Mapping[str, Any]) -> Plan:
         """Preview a task document; nothing is booked or stored."""
         return read(Plan, await self._ask("POST", "/plans", body=document))
+
+    async def plan_together(
+        self, documents: Sequence[Mapping[str, Any]]
+    ) -> list[Plan | ParleyError]:
+        """Preview the documents of at most PLANS_MAX tasks, as if they were created together.
+
+        Return the plan of each, or why there is none.
+        """
+        answers = page(ListedPlan, await self._ask("POST", "/plans", body=list(documents))).items
+        if len(answers) != len(documents):
+            msg = f"{self.server} answered {len(answers)} of {len(documents)} plans"
+            raise PeerAnswered(msg)
+        return [_plan_or_error(answer, self.server) for answer in answers]
 
     async def tasks(  # noqa: PLR0913 - the API's filters, each by name
         self,
@@ -303,8 +320,8 @@ class UserClient(MeshesApi, ArchivesApi, AuditApi, DiagnosisApi, TokensApi, Webh
             "test": test,
             "task": task,
             "prefix": prefix,
-            "from": _instant(starts),
-            "to": _instant(ends),
+            "from": _instant_text(starts),
+            "to": _instant_text(ends),
             "order": "asc" if oldest_first else None,
             "requester": requester,
             "participant": participant,
@@ -336,7 +353,7 @@ class UserClient(MeshesApi, ArchivesApi, AuditApi, DiagnosisApi, TokensApi, Webh
         """Return a page of a long run's intervals; with ``wait_s``, when there are some."""
         query = {
             "after": after,
-            "since": _instant(since),
+            "since": _instant_text(since),
             "order": "desc" if latest_first else None,
             "limit": limit,
             "cursor": cursor,
@@ -368,7 +385,7 @@ class UserClient(MeshesApi, ArchivesApi, AuditApi, DiagnosisApi, TokensApi, Webh
     ) -> ScheduleDifference:
         """Return what has changed in a span of the node's timeline between two instants."""
         instants = {"since": since, "until": until, "from": starts, "to": ends}
-        query = {name: _instant(instant) for name, instant in instants.items()}
+        query = {name: _instant_text(instant) for name, instant in instants.items()}
         return read(ScheduleDifference, await self._ask("GET", "/schedule/changes", query=query))
 
     async def schedule(
@@ -378,8 +395,8 @@ class UserClient(MeshesApi, ArchivesApi, AuditApi, DiagnosisApi, TokensApi, Webh
 
         With ``as_of``, as it stood then.
         """
-        then = {"as_of": _instant(as_of)}
-        query = {"from": _instant(starts), "to": _instant(ends), **then}
+        then = {"as_of": _instant_text(as_of)}
+        query = {"from": _instant_text(starts), "to": _instant_text(ends), **then}
         body = await self._ask("GET", "/schedule", query=query)
         try:
             span = TimeSpan(
@@ -393,7 +410,11 @@ class UserClient(MeshesApi, ArchivesApi, AuditApi, DiagnosisApi, TokensApi, Webh
             read_page = page(ScheduleEntry, body)
             entries = list(read_page.items)
             # Without these two, later pages would be those of a span that begins later.
-            query = {"from": _instant(span.starts_at), "to": _instant(span.ends_at), **then}
+            query = {
+                "from": _instant_text(span.starts_at),
+                "to": _instant_text(span.ends_at),
+                **then,
+            }
             while read_page.next is not None and len(entries) < _ENTRIES_MAX:
                 asked = {**query, "cursor": read_page.next}
                 read_page = page(ScheduleEntry, await self._ask("GET", "/schedule", query=asked))
@@ -472,6 +493,28 @@ class UserClient(MeshesApi, ArchivesApi, AuditApi, DiagnosisApi, TokensApi, Webh
     async def remove_node(self, name: str) -> NodeRemoval:
         """Remove a node, and end all open tasks with it; return what ended."""
         return read(NodeRemoval, await self._ask("DELETE", f"/nodes/{quote(name, safe='')}"))
+
+    async def rekey(self) -> Rekeying:
+        """Replace the key of the node."""
+        return read(Rekeying, await self._ask("POST", "/nodes/self/rekey"))
+
+    async def revoke_own_key(
+        self, key: str | None = None, *, prepare: bool = False
+    ) -> RevocationReport:
+        """Revoke a key of the node; with ``prepare`` only sign that it is revoked."""
+        body = {"key": key, "prepare": prepare}
+        answer = await self._ask("POST", "/nodes/self/revocation", body=body)
+        return read(RevocationReport, answer)
+
+    async def revoke_key(self, statement: str) -> RevocationReport:
+        """Have the node take in, and pass on, that a key is revoked."""
+        answer = await self._ask("POST", "/revocations", body={"statement": statement})
+        return read(RevocationReport, answer)
+
+    async def revoke_node(self, name: str) -> RevocationReport:
+        """Let the keys of another node count for nothing at this one any more."""
+        answer = await self._ask("POST", "/revocations", body={"node": name})
+        return read(RevocationReport, answer)
 
     async def pardon_node(self, name: str) -> Node:
         """Forget the failed runs and the refusals that policies hold against a node."""
@@ -574,8 +617,8 @@ class UserClient(MeshesApi, ArchivesApi, AuditApi, DiagnosisApi, TokensApi, Webh
             ) as response:
                 if response.content_type != "text/event-stream":
                     self._answer(response, await response.read())
-                    raise not_ours(self._received(response, b""))
-                async for event in parsed(response.content):
+                    raise foreign_answer_error(self._whole_answer(response, b""))
+                async for event in parse_events(response.content):
                     yield event
         except TimeoutError as error:
             raise self._unreachable(f"it sent nothing for {_SILENT_S} s") from error
@@ -608,7 +651,7 @@ class UserClient(MeshesApi, ArchivesApi, AuditApi, DiagnosisApi, TokensApi, Webh
 
         :raises AnswerLost: the node may have carried out the request.
         """
-        if faults := not_finite(body):
+        if faults := non_finite_faults(body):
             raise InvalidDocument(faults)
         parameters = {**(query or {}), "wait": wait_s or None}
         url = URL(f"{self.server}/v1{path}", encoded=True).with_query(
@@ -629,7 +672,7 @@ class UserClient(MeshesApi, ArchivesApi, AuditApi, DiagnosisApi, TokensApi, Webh
             )
 
         try:
-            return await _twice(send)
+            return await _send_twice_if_lost(send)
         except TimeoutError as error:
             cause = f"no answer within {timeout.total:g} s"
             if method == "GET" or isinstance(error, aiohttp.ClientError):
@@ -649,19 +692,18 @@ class UserClient(MeshesApi, ArchivesApi, AuditApi, DiagnosisApi, TokensApi, Webh
             return self._answer(response, await response.read())
 
     def _answer(self, response: aiohttp.ClientResponse, raw: bytes) -> Any:
-        """Return the document of an answer, or raise the error of its problem document."""
-        return document_of(self._received(response, raw))
+        return document_of(self._whole_answer(response, raw))
 
-    def _received(self, response: aiohttp.ClientResponse, raw: bytes) -> Answer:
+    def _whole_answer(self, response: aiohttp.ClientResponse, raw: bytes) -> Answer:
         reason = response.reason or ""
         return Answer(self.server, response.status, reason, response.content_type, raw)
 
     def _unreachable(self, cause: str) -> PeerUnreachable:
-        return unreachable(self.server, cause)
+        return unreachable_error(self.server, cause)
 
 
-async def _twice(send: Callable[[], Awaitable[Any]]) -> Any:
-    """Send again if the connection was lost, but not if it could not be established."""
+async def _send_twice_if_lost(send: Callable[[], Awaitable[Any]]) -> Any:
+    """Return the answer; send again if the connection was lost after it had been established."""
     try:
         return await send()
     except aiohttp.ClientConnectorError:
@@ -670,11 +712,19 @@ async def _twice(send: Callable[[], Awaitable[Any]]) -> Any:
         return await send()
 
 
-def _instant(instant: int | None) -> str | None:
+def _instant_text(instant: int | None) -> str | None:
     return None if instant is None else times.format_instant(instant)
 
 
-def _created(answer: TaskCreation, server: str) -> UUID | ParleyError:
+def _plan_or_error(answer: ListedPlan, server: str) -> Plan | ParleyError:
+    if answer.plan is not None:
+        return answer.plan
+    if answer.problem is not None:
+        return error_of(answer.problem)
+    return PeerAnswered(f"{server} gave neither a plan nor a reason")
+
+
+def _id_or_error(answer: TaskCreation, server: str) -> UUID | ParleyError:
     if answer.task is not None:
         return answer.task
     if answer.problem is not None:

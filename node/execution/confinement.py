@@ -6,7 +6,7 @@ the standard library is imported here: a program that forks for each tool has to
 
 Landlock (since Linux 5.13) names what a process may read and write; all else is denied, and with
 it looking into processes outside (``ptrace``, ``/proc/PID/environ``), since 6.12 also signals to
-them. Connecting to a socket in the file system is not covered: there only permissions help.
+them. Connecting to a socket in the file system is not covered: a filter of system calls refuses it.
 """
 
 from __future__ import annotations
@@ -17,15 +17,17 @@ import errno
 import os
 import resource
 import signal
+import socket
 import stat
 import struct
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-SETGID, SETUID, NET_BIND_SERVICE, NET_ADMIN, NET_RAW = 6, 7, 10, 12, 13  # linux/capability.h
-SYS_CHROOT, SYS_ADMIN = 18, 21
+CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, KILL = 0, 1, 2, 3, 5  # linux/capability.h
+SETGID, SETUID, SETPCAP, NET_BIND_SERVICE, NET_ADMIN, NET_RAW = 6, 7, 8, 10, 12, 13
+SYS_CHROOT, SYS_PTRACE, SYS_ADMIN, SYS_NICE, SYS_RESOURCE = 18, 19, 21, 23, 24
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_KEEPCAPS = 1, 4, 8
 _PR_SET_NAME, _PR_SET_TIMERSLACK = 15, 29
@@ -56,22 +58,55 @@ SCOPED_SIGNALS_ABI = _ABI_SCOPES
 
 _PTRACE_TRACEME, _PTRACE_DETACH = 0, 17
 
-# linux/audit.h; then shmget, semget, msgget, memfd_create, ptrace
-_FORBIDDEN = {
-    "x86_64": (0xC000_003E, (29, 64, 68, 319, 101)),
-    "aarch64": (0xC000_00B7, (194, 190, 186, 279, 117)),
+_AUDIT = {"x86_64": 0xC000_003E, "aarch64": 0xC000_00B7}  # linux/audit.h
+_CALLS = {
+    "shmget": (29, 194),
+    "semget": (64, 190),
+    "msgget": (68, 186),
+    "memfd_create": (319, 279),
+    "memfd_secret": (447, 447),
+    "ptrace": (101, 117),
+    "setns": (308, 268),
+    "io_uring_setup": (425, 425),
+    "bpf": (321, 280),
+    "perf_event_open": (298, 241),
+    "userfaultfd": (323, 282),
+    "add_key": (248, 217),
+    "request_key": (249, 218),
+    "keyctl": (250, 219),
+    "socket": (41, 198),
+    "unshare": (272, 97),
+    "clone": (56, 220),
+    "clone3": (435, 435),
+    "ioctl": (16, 29),
 }
-"""By machine, its number and those of the calls that :func:`forbid_calls` forbids."""
+"""System calls that are refused to tools, or restricted, with their numbers on these machines."""
+_WHOLLY = (
+    *("shmget", "semget", "msgget", "memfd_create", "memfd_secret", "ptrace", "setns", "bpf"),
+    *("perf_event_open", "userfaultfd", "add_key", "request_key", "keyctl"),
+)
+_UNKNOWN = ("clone3", "io_uring_setup")
+"""Calls that the filter cannot look into; programs use others if the kernel has none of these."""
+_FAMILIES = (socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK)
+_WITHOUT_CONNECTION = (socket.SOCK_DGRAM, socket.SOCK_RAW)
+_KIND = 0xF
+"""The part of a socket's type that is not flags."""
+_NAMESPACES = 0x7E02_0000
+"""All flags that make a namespace (``CLONE_NEWNS`` and its like), but that of time."""
+_TYPING = (0x5412, 0x541C)
+"""TIOCSTI and TIOCLINUX, by which a program types on the terminal that it was started from."""
 _FOREIGN_CALLS = 0x4000_0000
 """On x86_64, the first number of calls of another kind (x32)."""
-_LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
-_NUMBER_AT, _MACHINE_AT = 0, 4
-_ALLOW, _REFUSE = 0x7FFF_0000, 0x0005_0000 | errno.EPERM
+_LOAD, _AND, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x54, 0x15, 0x35, 0x45, 0x06
+_NUMBER_AT, _MACHINE_AT, _ARGUMENTS_AT, _ARGUMENT_BYTES = 0, 4, 16, 8
+_ALLOW, _REFUSE = 0x7FFF_0000, 0x0005_0000
+
+_Program = list[tuple[int, int, int, int]]
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def _checked(outcome: int) -> int:
+def _check_outcome(outcome: int) -> int:
     if outcome < 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
@@ -80,7 +115,7 @@ def _checked(outcome: int) -> int:
 
 def _prctl(option: int, *arguments: int) -> None:
     words = [*arguments, 0, 0, 0, 0][:4]
-    _checked(_libc.prctl(option, *map(ctypes.c_ulong, words)))
+    _check_outcome(_libc.prctl(option, *map(ctypes.c_ulong, words)))
 
 
 def adopt_orphans() -> None:
@@ -138,27 +173,27 @@ def stop_loaded(pid: int) -> None:
 
 def close_at_exec() -> None:
     """Let no descriptor but the three streams reach the program that this process becomes."""
-    _checked(_libc.syscall(_CLOSE_RANGE, 3, ctypes.c_uint(0xFFFF_FFFF), _CLOSE_RANGE_CLOEXEC))
+    _check_outcome(_libc.syscall(_CLOSE_RANGE, 3, ctypes.c_uint(0xFFFF_FFFF), _CLOSE_RANGE_CLOEXEC))
 
 
 def enter_network(namespace: Path) -> None:
     """Enter a network namespace; needs CAP_SYS_ADMIN."""
     descriptor = os.open(namespace, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        _checked(_libc.setns(descriptor, _CLONE_NEWNET))
+        _check_outcome(_libc.setns(descriptor, _CLONE_NEWNET))
     finally:
         os.close(descriptor)
 
 
-def own_mounts() -> bool:
+def separate_mounts() -> bool:
     """Let only this process and its children see what they mount from now on.
 
     Return whether that was allowed; it needs CAP_SYS_ADMIN. Mounts made later elsewhere, such as
     those of new network namespaces, still appear.
     """
     try:
-        _checked(_libc.unshare(_CLONE_NEWNS))
-        _checked(_libc.mount(b"none", b"/", None, ctypes.c_ulong(_MS_REC | _MS_SLAVE), None))
+        _check_outcome(_libc.unshare(_CLONE_NEWNS))
+        _check_outcome(_libc.mount(b"none", b"/", None, ctypes.c_ulong(_MS_REC | _MS_SLAVE), None))
     except OSError:
         return False
     return True
@@ -167,15 +202,15 @@ def own_mounts() -> bool:
 def mount_bounded(directory: Path, size: int) -> bool:
     """Mount a file system of ``size`` bytes that only this process and its children see.
 
-    Return whether that was allowed, as of :func:`own_mounts`.
+    Return whether that was allowed, as of :func:`separate_mounts`.
     """
     options = f"size={size},nr_inodes={_INODES_MAX},mode=0700".encode()
     path = os.fsencode(directory)
-    if not own_mounts():
+    if not separate_mounts():
         return False
     try:
         flags = ctypes.c_ulong(_MS_NOSUID | _MS_NODEV)
-        _checked(_libc.mount(b"tmpfs", path, b"tmpfs", flags, options))
+        _check_outcome(_libc.mount(b"tmpfs", path, b"tmpfs", flags, options))
     except OSError:
         return False
     return True
@@ -184,17 +219,19 @@ def mount_bounded(directory: Path, size: int) -> bool:
 def open_way(places: Iterable[str], blocked: str) -> bool:
     """Show ``places`` beneath a directory that others may not enter, and hide the rest of it.
 
-    In the mounts of :func:`own_mounts`, and with the same permissions. Return whether it worked.
+    In the mounts of :func:`separate_mounts`, with the same permissions. Return whether it worked.
     """
     opened = {place: os.open(place, os.O_PATH | os.O_CLOEXEC) for place in places}
     try:
         flags = ctypes.c_ulong(_MS_NOSUID | _MS_NODEV)
         options = f"size={_WAY_BYTES},mode=0755".encode()
-        _checked(_libc.mount(b"tmpfs", os.fsencode(blocked), b"tmpfs", flags, options))
+        _check_outcome(_libc.mount(b"tmpfs", os.fsencode(blocked), b"tmpfs", flags, options))
         for place, descriptor in opened.items():
             Path(place).mkdir(parents=True, exist_ok=True)
             source = f"/proc/self/fd/{descriptor}".encode()
-            _checked(_libc.mount(source, os.fsencode(place), None, ctypes.c_ulong(_MS_BIND), None))
+            _check_outcome(
+                _libc.mount(source, os.fsencode(place), None, ctypes.c_ulong(_MS_BIND), None)
+            )
     except OSError:
         return False
     finally:
@@ -206,7 +243,7 @@ def open_way(places: Iterable[str], blocked: str) -> bool:
 def unmount(directory: Path) -> None:
     """Undo :func:`mount_bounded`, even if something still uses it."""
     with contextlib.suppress(OSError):
-        _checked(_libc.umount2(os.fsencode(directory), _MNT_DETACH))
+        _check_outcome(_libc.umount2(os.fsencode(directory), _MNT_DETACH))
 
 
 def limit(limits: Mapping[str, int]) -> None:
@@ -247,29 +284,94 @@ def forbid_new_privileges() -> None:
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
 
 
-def forbid_calls() -> None:
-    """Refuse tracing, and memory that belongs to no process: System V's, and files without a name.
+def can_forbid_calls() -> bool:
+    """Return whether the calls of this machine are known."""
+    return os.uname().machine in _AUDIT and sys.maxsize > 2**32
 
-    Such memory would not count where memory is looked at, and System V's would outlive the tool.
-    Programs for another machine, whose calls have other numbers, cannot run then. Needs
-    :func:`forbid_new_privileges` before it; does nothing on machines that are not listed.
+
+def forbid_calls(more_families: Sequence[int] = (), *, connects: bool = True) -> None:
+    """Refuse what a tool does not need, and what would get around its other limits.
+
+    Tracing; memory that belongs to no process (System V's, files without a name), which would not
+    count where memory is looked at; namespaces of its own; sockets but those of networks, so that
+    no socket in the file system is reached (``more_families`` are allowed as well), and without
+    ``connects`` those of TCP and its like neither; and what opens
+    much of the kernel for no measurement. Programs for another machine, whose calls have other
+    numbers, cannot run then. Needs :func:`forbid_new_privileges` before it; does nothing on
+    machines that are not listed.
     """
-    machine, calls = _FORBIDDEN.get(os.uname().machine, (0, ()))
-    if not machine or sys.maxsize < 2**32:
+    lines = [line for name in _WHOLLY for line in _refusal_of_call(name, errno.EPERM)]
+    lines += [line for name in _UNKNOWN for line in _refusal_of_call(name, errno.ENOSYS)]
+    for name in ("unshare", "clone"):
+        lines += _refusal_if(name, 0, [(_ANY_BIT, _NAMESPACES)])
+    kinds = (*_WITHOUT_CONNECTION, *((socket.SOCK_STREAM,) if connects else ()))
+    lines += _socket_filter((*_FAMILIES, *more_families), kinds)
+    _install_filter([*lines, *_typing_filter()])
+
+
+def forbid_typing() -> None:
+    """Refuse to type on the terminal of whoever started this process, for it and its children.
+
+    Does nothing on machines that are not listed; needs :func:`forbid_new_privileges` before it.
+    """
+    _install_filter(_typing_filter())
+
+
+def _typing_filter() -> _Program:
+    return _refusal_if("ioctl", 1, [(_EQUAL, request) for request in _TYPING])
+
+
+def _call_number(call: str) -> int:
+    return _CALLS[call][list(_AUDIT).index(os.uname().machine)] if can_forbid_calls() else 0
+
+
+def _refusal_of_call(call: str, error: int) -> _Program:
+    return [(_EQUAL, 0, 1, _call_number(call)), (_RETURN, 0, 0, _REFUSE | error)]
+
+
+def _refusal_if(call: str, argument: int, tests: Sequence[tuple[int, int]]) -> _Program:
+    """Return what refuses a call if one of the tests holds for the lower half of its argument."""
+    count = len(tests)
+    return [
+        (_EQUAL, 0, count + 3, _call_number(call)),
+        (_LOAD, 0, 0, _ARGUMENTS_AT + argument * _ARGUMENT_BYTES),
+        *((test, count - at, 0, value) for at, (test, value) in enumerate(tests)),
+        (_RETURN, 0, 0, _ALLOW),
+        (_RETURN, 0, 0, _REFUSE | errno.EPERM),
+    ]
+
+
+def _socket_filter(families: Sequence[int], kinds: Sequence[int]) -> _Program:
+    """Return what refuses sockets of other families and kinds."""
+    lines = [
+        (_LOAD, 0, 0, _ARGUMENTS_AT + _ARGUMENT_BYTES),
+        (_AND, 0, 0, _KIND),
+        *((_EQUAL, len(kinds) - at, 0, kind) for at, kind in enumerate(kinds)),
+        (_RETURN, 0, 0, _REFUSE | errno.EPERM),
+        (_LOAD, 0, 0, _ARGUMENTS_AT),
+        *((_EQUAL, len(families) - at, 0, family) for at, family in enumerate(families)),
+        (_RETURN, 0, 0, _REFUSE | errno.EPERM),
+        (_RETURN, 0, 0, _ALLOW),
+    ]
+    return [(_EQUAL, 0, len(lines), _call_number("socket")), *lines]
+
+
+def _install_filter(lines: _Program) -> None:
+    if not can_forbid_calls():
         return
-    to_refuse = len(calls) + 2  # from the first comparison of a number
     program = [
         (_LOAD, 0, 0, _MACHINE_AT),
-        (_EQUAL, 0, to_refuse + 1, machine),
+        (_EQUAL, 1, 0, _AUDIT[os.uname().machine]),
+        (_RETURN, 0, 0, _REFUSE | errno.EPERM),
         (_LOAD, 0, 0, _NUMBER_AT),
-        (_AT_LEAST, to_refuse - 1, 0, _FOREIGN_CALLS),
-        *((_EQUAL, to_refuse - 2 - at, 0, call) for at, call in enumerate(calls)),
+        (_AT_LEAST, 0, 1, _FOREIGN_CALLS),
+        (_RETURN, 0, 0, _REFUSE | errno.EPERM),
+        *lines,
         (_RETURN, 0, 0, _ALLOW),
-        (_RETURN, 0, 0, _REFUSE),
     ]
     code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *line) for line in program))
     filter_ = struct.pack("@HP", len(program), ctypes.addressof(code))
-    _checked(_libc.prctl(_PR_SET_SECCOMP, ctypes.c_ulong(_SECCOMP_FILTER), filter_))
+    _check_outcome(_libc.prctl(_PR_SET_SECCOMP, ctypes.c_ulong(_SECCOMP_FILTER), filter_))
 
 
 def capabilities() -> frozenset[int]:
@@ -285,7 +387,7 @@ def _set_capabilities(kept: Iterable[int]) -> None:
     mask = sum(1 << number for number in kept)
     header = struct.pack("=Ii", _CAPABILITY_VERSION, 0)
     low, high = mask & 0xFFFF_FFFF, mask >> 32
-    _checked(_libc.capset(header, struct.pack("=6I", low, low, low, high, high, high)))
+    _check_outcome(_libc.capset(header, struct.pack("=6I", low, low, low, high, high, high)))
 
 
 @cache
@@ -311,13 +413,13 @@ def restrict_files(readable: Iterable[str], writable: Iterable[str]) -> None:
     if version >= _ABI_SCOPES:
         attributes += struct.pack("=QQ", 0, _ABSTRACT_SOCKETS | _SIGNALS)
     size = ctypes.c_size_t(len(attributes))
-    rules = _checked(_libc.syscall(_LANDLOCK_CREATE, attributes, size, 0))
+    rules = _check_outcome(_libc.syscall(_LANDLOCK_CREATE, attributes, size, 0))
     try:
         for path in readable:
             _allow(rules, path, _READ)
         for path in writable:
             _allow(rules, path, handled)
-        _checked(_libc.syscall(_LANDLOCK_RESTRICT, rules, 0))
+        _check_outcome(_libc.syscall(_LANDLOCK_RESTRICT, rules, 0))
     finally:
         os.close(rules)
 
@@ -331,6 +433,6 @@ def _allow(rules: int, path: str, rights: int) -> None:
         if not stat.S_ISDIR(os.fstat(place).st_mode):
             rights &= _OF_FILES
         rule = struct.pack("=Qi", rights, place)
-        _checked(_libc.syscall(_LANDLOCK_ADD, rules, _PATH_BENEATH, rule, 0))
+        _check_outcome(_libc.syscall(_LANDLOCK_ADD, rules, _PATH_BENEATH, rule, 0))
     finally:
         os.close(place)

@@ -12,7 +12,7 @@ import socket
 from collections.abc import Mapping
 
 from node.execution import host_sampling, netlink
-from node.execution.process import NAMESPACES
+from node.execution.tool_terms import NAMESPACES
 from node.model.contexts import Context, ContextKind
 from node.model.errors import HostError
 

@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import structlog
 
-from node.clock import Clock, LatchedEvent
 from node.execution.process import RunningProcess
 from node.model.errors import DatabaseUnavailable, ToolOutputError
 from node.model.intervals import Interval
+from node.runtime.clock import Clock, LatchedEvent
 
 BATCH_MAX = 16
 PAUSE_S = 5.0
@@ -56,7 +56,7 @@ class IntervalForwarder:
             while not self._ended.is_set or self._waiting:
                 await self._grew.wait(self._pause_s)
                 self._grew.clear()
-                await self._hand_on()
+                await self._store_waiting()
                 await self._ended.wait(self._pause_s)
         finally:
             reading.cancel()
@@ -86,7 +86,7 @@ class IntervalForwarder:
             return Interval(self._next, None, reason)
         return interval
 
-    async def _hand_on(self) -> None:
+    async def _store_waiting(self) -> None:
         while self._waiting:
             batch = [self._waiting[at] for at in range(min(BATCH_MAX, len(self._waiting)))]
             try:

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from node import clock
 from node.execution import netlink, proctable
-from node.execution.process import NAMESPACES
+from node.execution.tool_terms import NAMESPACES
 from node.model.errors import HostError
 from node.model.wire.circumstances import ClockCondition, InterfaceLoad, ProcessorLoad
+from node.runtime import clock
 
 _NANOSECONDS_PER_MS = 1e6
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -101,7 +101,7 @@ class HostObserver:
             processors=processors,
             busy_ticks=busy,
             all_ticks=total,
-            waiting_us=_waiting(),
+            waiting_us=_waiting_us(),
             interface=self._interface(),
         )
 
@@ -131,7 +131,7 @@ class HostSamplePair:
         stepped_ns = self.after.set_off_ns - self.before.set_off_ns
         return ClockCondition(
             synchronised=state.synchronised,
-            source=_source(),
+            source=_clock_source(),
             error_bound_ms=None if bound is None else bound / 1000,
             stepped_ms=round(stepped_ns / _NANOSECONDS_PER_MS, 3),
             identity=clock.identity(),
@@ -227,14 +227,14 @@ def _enter(path: Path) -> None:
         os.close(descriptor)
 
 
-def _text(path: str) -> bytes:
+def _read_file(path: str) -> bytes:
     """Read a small file of /proc; return nothing if it does not exist."""
     return proctable.read_small_file(path, _FILE_BYTES)
 
 
 def _processors() -> tuple[int, int, int]:
     """Return the number of processors, the ticks in which they were busy, and all ticks."""
-    head = _text("/proc/stat").partition(b"intr")[0].splitlines()
+    head = _read_file("/proc/stat").partition(b"intr")[0].splitlines()
     if not head:
         return 0, 0, 0
     ticks = [int(word) for word in head[0].split()[1 : 1 + _TIMED]]
@@ -242,9 +242,9 @@ def _processors() -> tuple[int, int, int]:
     return len(head) - 1, sum(ticks) - idle, sum(ticks)
 
 
-def _waiting() -> int | None:
+def _waiting_us() -> int | None:
     """Return the microseconds since boot in which a task waited for a processor."""
-    line = _text("/proc/pressure/cpu").partition(b"\n")[0]
+    line = _read_file("/proc/pressure/cpu").partition(b"\n")[0]
     _, equals, total = line.partition(b"total=")
     return int(total) if equals else None
 
@@ -272,13 +272,13 @@ def _speed(name: str) -> int | None:
     if not Path(f"/sys/class/net/{name}/device").exists():
         return None
     try:
-        speed = int(_text(f"/sys/class/net/{name}/speed"))
+        speed = int(_read_file(f"/sys/class/net/{name}/speed"))
     except ValueError:
         return None
     return speed if speed > 0 else None
 
 
-def _source() -> str | None:
+def _clock_source() -> str | None:
     return next(
         (name for name, files in _SOURCES if any(os.path.exists(file) for file in files)),  # noqa: PTH110 - three times faster
         None,

@@ -11,14 +11,15 @@ from uuid import UUID
 
 import structlog
 
-from node.capability.catalog import Capabilities
 from node.core import Core
+from node.execution.catalog import Capabilities
 from node.execution.merging import merge_interval, streaming_of
 from node.execution.part_signing import PartSigner
 from node.model import times
 from node.model.errors import FieldFault, InvalidDocument
 from node.model.intervals import Interval, Rhythm
 from node.model.wire.participants import IntervalsMessage
+from node.plugins.part_limits import fault_of_share
 from node.store import bookings, intervals, outbox, runs
 from node.store.database import Connection
 from node.store.intervals import MergedInterval, SignedInterval
@@ -49,7 +50,8 @@ class Intervals:
         locked = await runs.lock(connection, run)
         if locked is None or locked.participant is None:
             return
-        signed = self._signer.intervals(locked, locked.participant, batch)
+        kept = [self._gap(locked, locked.participant, each) or each for each in batch]
+        signed = self._signer.intervals(locked, locked.participant, kept)
         if locked.lead == self._identity:
             await self.keep(connection, locked, locked.participant, signed)
             return
@@ -68,6 +70,8 @@ class Intervals:
     ) -> None:
         """At the lead: store a participant's part of some intervals, and merge complete ones.
 
+        One that is too large, or not one of its test, is a gap with that reason.
+
         :raises InvalidDocument: the run has no such intervals.
         """
         rhythm = self._rhythm(run)
@@ -76,8 +80,20 @@ class Intervals:
             count = rhythm.count if rhythm else 0
             detail = f"the run has {count} intervals, counted from 0; not {max(numbers)}"
             raise InvalidDocument([FieldFault("/intervals", detail)])
+        batch = [self._gap(run, participant, each) or each for each in batch]
         await intervals.keep(connection, run.id, run.starts_at, rhythm, participant, batch)
         await self._merge(connection, run, numbers, await runs.parts(connection, run.id))
+
+    def _gap(self, run: LockedRun, participant: int, share: Interval) -> SignedInterval | None:
+        """Return the gap that is kept instead of a share that is too large, or none of its test."""
+        test = self._capabilities.tests.get(run.test)
+        if share.result is None or test is None:
+            return None
+        fault = fault_of_share(test, participant, share.result)
+        if fault is None:
+            return None
+        log.warning("share refused", run=str(run.id), interval=share.number, reason=fault)
+        return SignedInterval(share.number, None, fault)
 
     async def is_complete(
         self, connection: Connection, run: LockedRun, parts: Sequence[KeptPart]
@@ -89,7 +105,7 @@ class Intervals:
         for part in parts:
             announced = (part.result or {}).get("intervals", 0)
             count = min(announced, rhythm.count) if isinstance(announced, int) else 0
-            if await intervals.told(connection, run.id, part.participant, count) < count:
+            if await intervals.count_sent(connection, run.id, part.participant, count) < count:
                 return False
         return True
 
@@ -103,14 +119,14 @@ class Intervals:
         rhythm = self._rhythm(run)
         if rhythm is None:
             return []
-        await intervals.fill(connection, run.id, run.starts_at, rhythm, rhythm.count)
+        await intervals.create_first(connection, run.id, run.starts_at, rhythm, rhythm.count)
         await self._merge(connection, run, None, parts, over=True)
-        return await intervals.measured(connection, run.id)
+        return await intervals.merged_intervals(connection, run.id)
 
     async def merge_overdue(self) -> None:
         """Merge the intervals whose missing parts did not arrive in time."""
         async with self._database.connection() as connection:
-            overdue = await intervals.overdue(connection, self._clock.now() - GRACE)
+            overdue = await intervals.overdue_intervals(connection, self._clock.now() - GRACE)
         for run, numbers in overdue:
             async with self._database.transaction() as connection:
                 locked = await runs.lock(connection, run)
@@ -135,7 +151,7 @@ class Intervals:
         streaming = streaming_of(self._capabilities, run)
         reasons = {part.participant: part.reason for part in parts if part.reason is not None}
         merged = []
-        for each in await intervals.incomplete(connection, run.id, numbers):
+        for each in await intervals.incomplete_intervals(connection, run.id, numbers):
             missing = [at for at, _ in enumerate(run.participants) if str(at) not in each.parts]
             if over or each.merged or all(at in reasons for at in missing):
                 interval, summary = merge_interval(streaming, run, each, reasons)

@@ -70,7 +70,7 @@ def _error(text: str) -> bytes:
     return b"e" + " ".join(text.split())[:MESSAGE_LENGTH_MAX].encode(errors="replace")
 
 
-def _too_slow(*_: object) -> None:
+def _raise_too_slow(*_: object) -> None:
     raise TooSlowError
 
 
@@ -80,7 +80,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (int(memory), int(memory)))
     resource.setrlimit(resource.RLIMIT_CPU, (int(seconds), int(seconds)))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    signal.signal(signal.SIGVTALRM, _too_slow)
+    signal.signal(signal.SIGVTALRM, _raise_too_slow)
     compiled = jmespath.compile(expression)
     for line in sys.stdin.buffer:
         sys.stdout.buffer.write(answer(compiled, line, float(seconds_each), int(memory)) + b"\n")

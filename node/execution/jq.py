@@ -23,6 +23,8 @@ _DOES_NOT_COMPILE = 3
 _FAULT = re.compile(
     r"error: (?P<what>.*?)(?: \(Unix shell quoting issues\?\))? at <top-level>, line (?P<line>\d+):"
 )
+_AT_END = re.compile(r"\$end|end of file")
+"""The end of a program in the words of jq 1.6, and of jq from 1.7 on."""
 
 
 async def fault_of(program: str, runner: Confining) -> str | None:
@@ -81,6 +83,6 @@ def _in_words(line: str, program: str) -> str:
     if fault is None:
         return line
     lines = program.count("\n") + 1
-    if int(fault["line"]) > lines or "$end" in fault["what"]:
+    if int(fault["line"]) > lines or _AT_END.search(fault["what"]):
         return "syntax error at its end: something is left open, or closed twice"
     return fault["what"] if lines == 1 else f"{fault['what']} in line {fault['line']}"

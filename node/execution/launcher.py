@@ -10,31 +10,32 @@ announce new and cancelled runs; a regular look at the table is the safety net.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 from uuid import UUID
 
 import structlog
 
-from node import tracing
-from node.capability.catalog import Capabilities
-from node.clock import LatchedEvent, StepWatcher
 from node.core import Core
 from node.execution import leftovers, process
-from node.execution.agreement import ParticipantAgreement
+from node.execution.agreement import AGREEMENT_TIME, Agreement, ParticipantAgreement
+from node.execution.catalog import Capabilities, agent_of
 from node.execution.forwarder import IntervalForwarder
 from node.execution.observer import PartObservation, PartObserver
 from node.execution.output_text import output_text, storable_text
 from node.execution.parts import PartCollector
 from node.execution.process import Confinement, Needs
 from node.execution.restores import RestoreWatcher
+from node.execution.spec_secrets import SpecSecrets
 from node.execution.staggering import StartStaggerer
-from node.execution.targets import ForeignTargets
+from node.execution.targets import ForeignTargets, mere_targets
 from node.execution.tool_runner import ToolRunner
 from node.model import contexts, late_runs, times
 from node.model.errors import DatabaseUnavailable, HostError, ParleyError, reason_of
-from node.model.late_runs import UnmeasuredEnd
+from node.model.late_runs import LAUNCH_HORIZON, UnmeasuredEnd
+from node.model.named_secrets import SecretUse
 from node.model.outside_leads import is_outside
 from node.model.runstate import RunState
 from node.model.wire.circumstances import Circumstances
@@ -47,20 +48,20 @@ from node.plugins.contracts import (
     Result,
     StreamingTest,
     StreamingTool,
+    Targeting,
+    Test,
     Tool,
 )
 from node.plugins.reading import BYTES_MAX
+from node.runtime import tracing
+from node.runtime.clock import LatchedEvent
 from node.store import bookings, runs
 from node.store.database import Notice
 from node.store.runs import DueRun, KeptPart
 
-LAUNCH_HORIZON = 20 * times.SECOND
-"""Time ahead of a run's start at which the launcher creates its task.
-
-At that time it also checks whether a participant has dropped a run that is led here: early enough
-for the others to hear of it before they begin. This is far more than ``PREPARATION_TIME`` needs.
-"""
 REFRESH_S = 5.0
+LOOK_S_MIN = 1.0
+"""Least time between two looks for runs that come into view, which is long before they start."""
 PREPARATION_TIME = 1200 * times.MILLISECOND
 """Time before its start at which a run becomes ``running`` and its program is started and held.
 
@@ -132,19 +133,26 @@ class Launcher:
         """
         self._context_refusal = context_refusal
         self._targets = targets
+        self._agent = agent_of(core.settings)
         self._agreement = agreement
         self._restores = restores
         self._identity = core.identity
         self._poll_s = poll_s
         self._database = core.database
         self._clock = core.clock
-        self._steps = StepWatcher(core.clock)
+        self._steps = core.steps
         self._capabilities = capabilities
+        self._secrets = SpecSecrets(core, capabilities)
         self._collector = collector
         self._lose_run = lose_run
         self._tasks: dict[UUID, asyncio.Task[None]] = {}
         self._cancelled: dict[UUID, LatchedEvent] = {}
+        self._asking: dict[UUID, asyncio.Task[Agreement]] = {}
         self._ended: set[UUID] = set()
+        self._starts: dict[UUID, int] = {}
+        self._early: set[UUID] = set()
+        self._measuring: set[UUID] = set()
+        self._began_at = core.clock.monotonic()
         self._turns = StartStaggerer[UUID]()
         self._starting = asyncio.Lock()
         self._woken = LatchedEvent()
@@ -188,38 +196,84 @@ class Launcher:
 
         Return the seconds until the next look is due.
         """
+        if doubt := self._steps.doubt:
+            # What seems due, late, or lost may be yet to come.
+            return min(self._poll_s, doubt / times.SECOND)
         now = self._clock.now()
         async with self._database.connection() as connection:
-            due = await runs.due_runs(connection, now + LAUNCH_HORIZON)
-        new = [run for run in due if run.id not in self._tasks]
-        if any(late_runs.late_start(run.starts_at, now) for run in new):
-            # They may have been measured, if the data were put back under this process.
-            await self._restores.look()
-        async with self._database.connection() as connection:
+            span = late_runs.last_missed_start(now), now + LAUNCH_HORIZON
+            new = await runs.due_runs(connection, *span, list(self._tasks))
             # Checked this early so that the other participants, too, hear of it before they begin.
-            dropped = await runs.unconfirmed(connection, [it.id for it in new], now) if new else {}
+            dropped = (
+                await runs.unconfirmed_runs(connection, [it.id for it in new], now) if new else {}
+            )
             for run in new:
                 self._launch(run, dropped.get(run.id, []))
-            taken_back = await runs.taken_back(connection, list(self._tasks))
+            taken_back = await runs.taken_back_runs(connection, list(self._tasks))
             ended = self._ended.copy()
-            lost = await runs.lost(connection, late_runs.last_lost_end(now), list(ended))
+            lost = await runs.lost_runs(connection, late_runs.last_lost_end(now), list(ended))
             following = await runs.next_start(connection, now + LAUNCH_HORIZON)
         for gone in taken_back:
             self._stop(gone)
         for run_id in lost:
             if run_id not in self._tasks:
-                await self._mark(run_id, late_runs.LOST, self._restores.noticed_at)
+                await self._end_unmeasured(run_id, late_runs.LOST, self._restores.noticed_at)
         self._ended -= ended
+        if await self._mark_overslept(now):
+            return 0.0
         if following is None:
             return self._poll_s
-        return min(self._poll_s, (following - LAUNCH_HORIZON + 1 - now) / times.SECOND)
+        in_view_s = (following - LAUNCH_HORIZON + 1 - now) / times.SECOND
+        return min(self._poll_s, max(LOOK_S_MIN, in_view_s))
+
+    async def _mark_overslept(self, now: int) -> bool:
+        """End some of the runs whose start has passed without a task; return whether more may be.
+
+        There may be thousands after an absence, and those that are due meanwhile have to begin.
+        """
+        late = late_runs.last_missed_start(now)
+        async with self._database.connection() as connection:
+            overslept = await runs.overslept_runs(connection, late, list(self._tasks))
+        if not overslept:
+            return False
+        # They may have been measured, if the data were put back under this process.
+        await self._restores.look()
+        noticed_at, began = self._restores.noticed_at, self._process_start(now)
+        for run, starts_at in overslept:
+            if starts_at < began:
+                end = late_runs.overslept_end(began)
+            elif noticed_at is not None and starts_at < noticed_at:
+                end = late_runs.passed_over_end(noticed_at)
+            else:
+                end = late_runs.late_start(starts_at, now) or late_runs.overslept_end(now)
+            await self._end_unmeasured(run, end, noticed_at)
+        return True
+
+    def _process_start(self, now: int) -> int:
+        """Return when this process began, by the clock as it is now."""
+        return now - (self._clock.monotonic() - self._began_at)
+
+    def on_set_back(self) -> None:
+        """Stop what a right clock would not have begun, or not have launched yet.
+
+        What else waits for its start reads the clock again, and may have no time for another start.
+        """
+        now = self._clock.now()
+        for run, starts_at in self._starts.items():
+            if starts_at > (now if run in self._measuring else now + LAUNCH_HORIZON):
+                self._early.add(run)
+                self._stop(run)
 
     def _launch(self, run: DueRun, dropped_by: Sequence[str]) -> None:
         # Registered before the task exists, so that a notification can already cancel the run.
         self._cancelled[run.id] = LatchedEvent()
+        if self._is_led_elsewhere(run):
+            asking = asyncio.create_task(self._ask(run), name=f"ask {run.id}")
+            self._asking[run.id] = asking
+        self._starts[run.id] = run.starts_at
         # What has begun is not placed again, and who did not confirm may be measuring it.
         if dropped_by and self._clock.now() < run.starts_at:
-            work = self._lose(run, dropped_by)
+            work = self._take_back(run, dropped_by)
         elif run.participant is not None:
             work = self._execute(run)
         else:
@@ -237,7 +291,15 @@ class Launcher:
         self._tasks.pop(run, None)
         self._ended.add(run)
         self._cancelled.pop(run, None)
+        self._starts.pop(run, None)
+        self._measuring.discard(run)
+        if run in self._early:
+            self._early.remove(run)
+            self._woken.set()  # it may begin again at once
         self._turns.give_back(run)
+        asking = self._asking.pop(run, None)
+        if asking is not None and not asking.cancel() and not asking.cancelled():
+            asking.exception()  # it was reported, or the run began to no use
         if not task.cancelled() and (error := task.exception()) is not None:
             log.warning("not begun", run=str(run), error=reason_of(error))
 
@@ -252,63 +314,83 @@ class Launcher:
     async def _await_parts(self, run: DueRun) -> None:
         """Serve a run that is led here without a part of this node: open it for others' parts."""
         cancelled = self._cancelled[run.id]
-        if not await self._until(run.starts_at - PREPARATION_TIME, cancelled):
+        if not await self._wait_until(run.starts_at - PREPARATION_TIME, cancelled):
             return
-        if self._clock.now() < run.starts_at and await self._lost(run):
+        if self._clock.now() < run.starts_at and await self._take_back_if_dropped(run):
             return
-        if await self._until(run.starts_at, cancelled):
+        if await self._wait_until(run.starts_at, cancelled) and not self._steps.doubtful:
             async with self._database.transaction() as connection:
                 now = self._clock.now()
-                if await runs.move(connection, [run.id], RunState.MERGING, None, now):
+                if await runs.set_state(connection, [run.id], RunState.MERGING, None, now):
                     await bookings.notify(connection, "run", run.id, run.task, RunState.MERGING)
 
     async def _execute(self, run: DueRun) -> None:
         cancelled = self._cancelled[run.id]
         turn = self._turns.take(run.id, run.starts_at - PREPARATION_TIME)
-        if not await self._until(turn, cancelled):
+        if not await self._wait_until(turn, cancelled):
             return
+        if self._steps.doubtful:
+            return  # the clock may be set right again: a later look sees the run again
         if (late := late_runs.late_start(run.starts_at, self._clock.now())) is not None:
-            if self._steps.doubtful:
-                return  # the clock may be set right again: the next look sees the run again
-            await self._keep(run, self._late(run, late))
+            await self._keep(run, self._late_outcome(run, late))
             return
-        if await self._lost(run):
+        if await self._take_back_if_dropped(run):
             return
         async with self._database.transaction() as connection:
             begun = await runs.begin(connection, run.id, self._clock.now())
             if begun is None:
                 return
             await bookings.notify(connection, "run", run.id, run.task, RunState.RUNNING)
+        outcome = await self._measure_unless_doubtful(run, cancelled, doubtful=begun.doubtful)
+        if run.id in self._early:
+            async with self._database.transaction() as connection:
+                await runs.set_state(connection, [run.id], RunState.BOOKED, None, self._clock.now())
+        else:
+            await self._keep(run, outcome)
+
+    async def _measure_unless_doubtful(
+        self, run: DueRun, cancelled: LatchedEvent, *, doubtful: bool
+    ) -> LaunchOutcome:
+        """Measure a run that is ``running``; if the database may be wrong, ask others before."""
         try:
-            refusal = await self._agreement.restore_refusal(run) if begun.doubtful else None
-            outcome = (
-                LaunchOutcome(None, refusal, None)
-                if refusal is not None
-                else await self._traced(run, cancelled)
-            )
+            refusal = await self._agreement.restore_refusal(run) if doubtful else None
+            if refusal is not None:
+                return LaunchOutcome(None, refusal, None)
+            return await self._measure_traced(run, cancelled)
         except ParleyError as error:
-            outcome = LaunchOutcome(None, error.detail, None)
+            return LaunchOutcome(None, error.detail, None)
         except Exception as error:
             log.exception("a plugin failed", run=str(run.id))
-            outcome = LaunchOutcome(None, f"the {run.tool} plugin failed: {error!r}", None)
-        await self._keep(run, outcome)
+            return LaunchOutcome(None, f"the {run.tool} plugin failed: {error!r}", None)
 
-    def _late(self, run: DueRun, late: UnmeasuredEnd) -> LaunchOutcome:
+    def _is_led_elsewhere(self, run: DueRun) -> bool:
+        """Return whether another node of Parley leads a run; one from outside is only answered."""
+        return run.lead != self._identity and not is_outside(run.lead)
+
+    async def _ask(self, run: DueRun) -> Agreement:
+        """Ask those to whom a run sends that another node leads, shortly before it is prepared."""
+        cancelled = self._cancelled[run.id]
+        await self._wait_until(run.starts_at - AGREEMENT_TIME, cancelled)
+        return await self._agreement.agreed(run, run.starts_at - PREPARATION_TIME)
+
+    def _late_outcome(self, run: DueRun, late: UnmeasuredEnd) -> LaunchOutcome:
         """Return the outcome of a part that is too late, and was never prepared by this process."""
         noticed_at = self._restores.noticed_at
         if noticed_at is not None and run.starts_at < noticed_at:
-            late = self._doubted(late_runs.passed_over(noticed_at), run.lead, run.participants)
+            late = self._end_in_doubt(
+                late_runs.passed_over_end(noticed_at), run.lead, run.participants
+            )
         return LaunchOutcome(None, late.reason, None, state=late.state)
 
-    def _doubted(
+    def _end_in_doubt(
         self, end: UnmeasuredEnd, lead: str, participants: Sequence[Participant]
     ) -> UnmeasuredEnd:
-        """Return the end of a part in data that may have forgotten that it was measured."""
+        """Return the end of a part where the data may have forgotten that it was measured."""
         others = {each.node for each in participants} - {self._identity}
         others_tell = lead == self._identity and bool(others)
-        return late_runs.doubted(end, others_tell=others_tell)
+        return late_runs.end_in_doubt(end, others_tell=others_tell)
 
-    async def _lost(self, run: DueRun) -> bool:
+    async def _take_back_if_dropped(self, run: DueRun) -> bool:
         """Return whether a participant dropped this run before its start; if so, take it back.
 
         A participant that missed the commit drops the run, and the lead may be unable to say so in
@@ -316,23 +398,23 @@ class Launcher:
         is taken back and its slot is planned again.
         """
         async with self._database.connection() as connection:
-            dropped = await runs.unconfirmed(connection, [run.id], run.starts_at)
+            dropped = await runs.unconfirmed_runs(connection, [run.id], run.starts_at)
         if dropped:
-            await self._lose(run, dropped[run.id])
+            await self._take_back(run, dropped[run.id])
         return bool(dropped)
 
-    async def _lose(self, run: DueRun, dropped_by: Sequence[str]) -> None:
+    async def _take_back(self, run: DueRun, dropped_by: Sequence[str]) -> None:
         reason = f"{' and '.join(dropped_by)} did not confirm in time that it has this run"
         await self._lose_run(run.id, reason)
 
-    async def _until(self, instant: int, cancelled: LatchedEvent) -> bool:
+    async def _wait_until(self, instant: int, cancelled: LatchedEvent) -> bool:
         """Wait for an instant; return False if the run was cancelled before it."""
         while (remaining := (instant - self._clock.now()) / times.SECOND) > 0:
             if await cancelled.wait(min(remaining, STEP_NOTICED_S)):
                 return False
         return not cancelled.is_set
 
-    async def _traced(self, run: DueRun, cancelled: LatchedEvent) -> LaunchOutcome:
+    async def _measure_traced(self, run: DueRun, cancelled: LatchedEvent) -> LaunchOutcome:
         with tracing.span("measure", trace=tracing.run_trace(run.id), run=str(run.id)) as noted:
             noted |= {"task": str(run.task), "test": run.test}
             outcome = await self._measure(run, cancelled)
@@ -342,27 +424,69 @@ class Launcher:
     async def _measure(self, run: DueRun, cancelled: LatchedEvent) -> LaunchOutcome:
         tool = self._capabilities.tools[run.tool or ""]
         outside = is_outside(run.lead)  # then this host only answers the other participants
-        parties = run.participants if outside else self._targets.located(run.participants)
+        parties = (
+            run.participants if outside else self._targets.with_card_addresses(run.participants)
+        )
         context = self._context(run, parties)
-        refusal = self._capabilities.refused(tool, context.spec) or self._context_refused(
+        refusal = self._capabilities.refused(tool, context.spec) or self._binding_refusal(
             tool, context.context
         )
         if refusal is not None:
             return LaunchOutcome(None, refusal, None)
         test = self._capabilities.tests[run.test]
-        if run.lead != self._identity and not outside:
-            agreeing = self._agreement.to_ask(run)
-            if (refusal := await self._agreement.refusal(run, agreeing)) is not None:
-                return LaunchOutcome(None, refusal, None)
+        written = context.addresses if run.lead == self._identity else run.addresses
+        if self._is_led_elsewhere(run):
+            agreement = await self._asking[run.id]
+            if agreement.refusal is not None:
+                return LaunchOutcome(None, agreement.refusal, None)
+            context = replace(context, parties=_with_own_data(context.parties, agreement.data))
             patience = max(run.starts_at - self._clock.now(), 0) + LOOK_UP_TIME
-            context = await self._targets.checked(test, tool, context, patience / times.SECOND)
+            strangers = self._targets.strangers(run.participants)
+            context = await self._targets.checked(
+                test, tool, context, strangers, patience / times.SECOND
+            )
+        elif run.bound:
+            patience = max(run.starts_at - self._clock.now(), 0) + LOOK_UP_TIME
+            context = await self._targets.checked_for_user(
+                test, tool, context, run.rule, patience / times.SECOND
+            )
+        context = replace(context, spec=await self._opened_spec(run, test, context.spec, written))
+        if not outside and (reason := await self._objection(run, test, context)) is not None:
+            return LaunchOutcome(None, reason, None)
         observation = self._observer.observe(run.id, run.task, test, context)
         try:
-            return await self._measured(run, tool, context, observation, cancelled)
+            return await self._run_tool(run, tool, context, observation, cancelled)
         finally:
             observation.end()
 
-    def _context_refused(self, tool: Tool, context: contexts.Context | None) -> str | None:
+    async def _opened_spec(
+        self, run: DueRun, test: Test, spec: Any, addresses: Mapping[str, str]
+    ) -> Any:
+        """Return the spec with its secrets, which nobody but the tool is told.
+
+        ``addresses`` are those of its hosts, before names were looked up.
+
+        :raises HostError: one cannot be had, or is not for this run.
+        """
+        hosts = mere_targets(test, spec)
+        use = SecretUse(
+            lead=None if run.lead == self._identity else run.lead,
+            targets=[(host, addresses.get(host, host)) for host in hosts],
+            port=test.target_port(spec) if isinstance(test, Targeting) else None,
+            user=run.user,
+        )
+        opened = await self._secrets.opened(test, run.spec, use)
+        return self._capabilities.spec(test, opened)
+
+    async def _objection(self, run: DueRun, test: Test, context: PartContext) -> str | None:
+        """Return why a target is not measured that has said no by DNS; None if none has."""
+        if self._targets.opt_outs is None:
+            return None
+        hosts = self._targets.hosts_to_ask(test, context.spec, context.addresses, run.participants)
+        left_s = (run.starts_at - self._clock.now()) / times.SECOND / 2
+        return await self._targets.opt_outs.refusal(hosts, left_s)
+
+    def _binding_refusal(self, tool: Tool, context: contexts.Context | None) -> str | None:
         """Return why this tool must not measure from this context; None if it may.
 
         The owner may have withdrawn the context since the introduction, and the lead, which chose
@@ -373,7 +497,7 @@ class Launcher:
         unbound = self._capabilities.unbound(tool, context)
         return f"{tool.name} {unbound}" if unbound else self._context_refusal(context)
 
-    async def _measured(
+    async def _run_tool(
         self,
         run: DueRun,
         tool: Tool,
@@ -388,16 +512,17 @@ class Launcher:
         forwarding = asyncio.create_task(self._forward(run, tool, context, running))
         try:
             if command.waits_itself:
-                unbegun = _unbegun(begins, running.started_at)
+                unbegun = _too_late_outcome(begins, running.started_at)
             else:
                 unbegun = await self._release(running, begins, observation, cancelled)
             if unbegun is not None:
                 return unbegun
+            self._measuring.add(run.id)
             started_at = max(running.started_at - command.delay, run.starts_at)
             if not command.waits_itself:
                 self._instruments.start(run.test, running.started_at - begins)
             await self._record(run, running, started_at)
-            if command.waits_itself and await self._until(
+            if command.waits_itself and await self._wait_until(
                 begins - HOST_SAMPLE_LEAD_TIME, cancelled
             ):
                 observation.begin()
@@ -410,7 +535,7 @@ class Launcher:
             forwarding.cancel()
         observation.end()
         if ended_by == "cancel":
-            return self._stopped(started_at)
+            return self._stopped_outcome(started_at)
         output = Output(finished.exit_code, finished.stdout, finished.stderr, ended_by)
         outcome = await _read_aside(tool, context, command, output, started_at)
         if finished.killed is not None:
@@ -434,13 +559,13 @@ class Launcher:
         A program is too late if its own preparation took too long, on an overloaded host.
         """
         running.release(self._clock.now, begins, late_runs.latest_start(begins))
-        await self._until(begins - HOST_SAMPLE_LEAD_TIME, cancelled)
+        await self._wait_until(begins - HOST_SAMPLE_LEAD_TIME, cancelled)
         observation.begin()
-        if not await self._until(begins, cancelled):
-            return self._stopped(None)
+        if not await self._wait_until(begins, cancelled):
+            return self._stopped_outcome(None)
         if await running.begun(self._clock.now, BEGUN_TIMEOUT_S):
             return None
-        if (unbegun := _unbegun(begins, self._clock.now())) is None:
+        if (unbegun := _too_late_outcome(begins, self._clock.now())) is None:
             await running.end(0)  # tells what is known of its end
         return unbegun or LaunchOutcome(None, "its program could not be begun", None)
 
@@ -450,7 +575,12 @@ class Launcher:
         needs = Needs(duration_s)
         if (requirement := tool.requirement) is not None:
             spec = context.spec
-            needs = Needs(duration_s, requirement.privilege(spec), requirement.congestion(spec))
+            needs = Needs(
+                duration_s,
+                requirement.privilege(spec),
+                requirement.congestion(spec),
+                requirement.connects(spec),
+            )
         async with self._starting:  # one start per loop iteration, so that releases come between
             await self._clock.sleep(0)
         return await process.start(
@@ -489,6 +619,8 @@ class Launcher:
                 host: own_addresses.get(host, address) for host, address in run.addresses.items()
             },
             context=requested[run.participant or 0],
+            not_asked=self._targets.not_asked,
+            agent=self._agent,
         )
 
     async def _record(self, run: DueRun, running: process.RunningProcess, started_at: int) -> None:
@@ -528,7 +660,7 @@ class Launcher:
         await waiting
         return "cancel" if cut else "end"
 
-    def _stopped(self, started_at: int | None) -> LaunchOutcome:
+    def _stopped_outcome(self, started_at: int | None) -> LaunchOutcome:
         reason = "the node was stopped during the run" if self._stopping else "cancelled"
         return LaunchOutcome(None, reason, started_at)
 
@@ -568,34 +700,39 @@ class Launcher:
                 return
 
     async def recover(self) -> None:
-        """After a restart, end leftover programs and mark runs that were interrupted or missed."""
-        now, noticed_at = self._clock.now(), self._restores.noticed_at
+        """After a restart, end leftover programs and the runs that were interrupted."""
+        noticed_at = self._restores.noticed_at
         async with self._database.connection() as connection:
-            interrupted = await runs.interrupted(connection)
-            overslept = await runs.overslept(connection, late_runs.last_missed_start(now))
+            interrupted = await runs.interrupted_runs(connection)
         for run, pid, ticks in interrupted:
             if pid is not None and ticks is not None:
-                leftovers.kill_recorded(pid, ticks)
-            await self._mark(run, late_runs.INTERRUPTED, noticed_at)
+                self._end_recorded(pid, ticks)
+            await self._end_unmeasured(run, late_runs.INTERRUPTED, noticed_at)
+        self._end_orphans()
+
+    def _end_recorded(self, pid: int, ticks: int) -> None:
+        """End the program of an interrupted run, if it lives."""
+        leftovers.kill_recorded(pid, ticks)
+
+    def _end_orphans(self) -> None:
+        """End programs that no run tells of."""
         if orphans := leftovers.kill_orphans():
             log.warning("ended programs that a dead service had left running", processes=orphans)
-        for run in overslept:
-            await self._mark(run, late_runs.overslept(now), noticed_at)
 
-    async def _mark(self, run: UUID, end: UnmeasuredEnd, noticed_at: int | None) -> None:
+    async def _end_unmeasured(self, run: UUID, end: UnmeasuredEnd, noticed_at: int | None) -> None:
         """End a run that nothing here measures; ``noticed_at`` is when a restore was noticed."""
         async with self._database.transaction() as connection:
             locked = await runs.lock(connection, run)
         if locked is None or locked.participant is None:
             return
         if noticed_at is not None and locked.starts_at < noticed_at:
-            end = self._doubted(end, locked.lead, locked.participants)
+            end = self._end_in_doubt(end, locked.lead, locked.participants)
         name = locked.participants[locked.participant].name
         part = KeptPart(locked.participant, name, None, end.reason, None, None)
         await self._collector.keep_own(run, part, end.state)
 
 
-def _unbegun(begins: int, now: int) -> LaunchOutcome | None:
+def _too_late_outcome(begins: int, now: int) -> LaunchOutcome | None:
     """Return the outcome of a part that begins now, if that is too late; None if it may begin."""
     late = late_runs.late_start(begins, now)
     return None if late is None else LaunchOutcome(None, late.reason, None, state=late.state)
@@ -619,6 +756,13 @@ def _read(
     except HostError as error:
         return LaunchOutcome(None, error.detail, started_at, command.argv, text)
     return LaunchOutcome(result, None, started_at, command.argv, text)
+
+
+def _with_own_data(
+    parties: Sequence[Party], data: Mapping[int, Mapping[str, Any]]
+) -> tuple[Party, ...]:
+    """Return the parties with what each node told in its own hold, and nothing that a lead said."""
+    return tuple(replace(each, data=data.get(place, {})) for place, each in enumerate(parties))
 
 
 def _context_of(participant: Participant) -> contexts.Context | None:

@@ -12,7 +12,7 @@ from uuid import UUID
 
 import structlog
 
-from node.capability.catalog import Capabilities
+from node.execution.catalog import Capabilities
 from node.model import times
 from node.model.errors import InvalidDocument
 from node.model.intervals import Interval
@@ -100,7 +100,7 @@ def _conclusion(
         parts.append(Part(place, participant.name, result, reason))
     test = capabilities.test(run.test)
     spec = capabilities.spec(test, run.spec)
-    merged = over_all(test, spec, test.merge(spec, parts), measured)
+    merged = merged_over_intervals(test, spec, test.merge(spec, parts), measured)
     verdict = _verdict(run, test, spec, merged.result, stored)
     judgement = (None, ()) if verdict is None else (verdict.level, verdict.reasons)
     if not merged.succeeded:
@@ -143,7 +143,9 @@ def circumstances_of(part: KeptPart) -> Circumstances | None:
     return None if stored is None else Circumstances.model_validate(stored)
 
 
-def over_all(test: Test, spec: Any, ended: Merged, measured: Sequence[Interval]) -> Merged:
+def merged_over_intervals(
+    test: Test, spec: Any, ended: Merged, measured: Sequence[Interval]
+) -> Merged:
     """Return the outcome of a run: how its parts ended, and the result over all its intervals."""
     if not isinstance(test, StreamingTest):
         return ended
@@ -172,7 +174,10 @@ def merge_interval(
     reasons: Mapping[int, str],
 ) -> tuple[Interval, str | None]:
     """Merge an interval; return it with its line for lists."""
-    parts = [_share(at, party.name, interval, reasons) for at, party in enumerate(run.participants)]
+    parts = [
+        _share_as_part(at, party.name, interval, reasons)
+        for at, party in enumerate(run.participants)
+    ]
     if streaming is None:
         reason = f"this version has no test {run.test} with intervals, or refuses its spec"
         return Interval(interval.number, None, reason), None
@@ -191,7 +196,7 @@ def merge_interval(
     return Interval(interval.number, merged.result, merged.reason), summary
 
 
-def _share(at: int, name: str, interval: OpenInterval, reasons: Mapping[int, str]) -> Part:
+def _share_as_part(at: int, name: str, interval: OpenInterval, reasons: Mapping[int, str]) -> Part:
     stored = interval.parts.get(str(at))
     if stored is None:
         return Part(at, name, None, reasons.get(at, NO_SHARE))

@@ -6,7 +6,6 @@ from uuid import UUID
 
 import structlog
 
-from node.clock import Clock
 from node.execution.concurrent_runs import ConcurrentRun, NeighbourTracker
 from node.execution.host_sampling import HostObserver, HostSamplePair
 from node.execution.tool_runner import ToolRunner
@@ -14,6 +13,7 @@ from node.execution.versions import Versions
 from node.model import times
 from node.model.wire.circumstances import Circumstances, Neighbour, Traffic
 from node.plugins.contracts import PartContext, Result, Test, Tool, TrafficReporting
+from node.runtime.clock import Clock
 
 _BITS_PER_MEGABIT = 1_000_000
 

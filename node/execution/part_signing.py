@@ -10,6 +10,7 @@ import structlog
 
 from node.core import Core
 from node.model.intervals import Interval
+from node.model.secrets import without_sealed
 from node.model.times import format_instant
 from node.store.intervals import SignedInterval
 from node.store.runs import KeptPart, LockedRun
@@ -108,7 +109,7 @@ def _facts(run: LockedRun) -> SignedRun:
         test=run.test,
         tool=run.tool,
         span=(run.starts_at, run.ends_at),
-        spec=run.spec,
+        spec=without_sealed(run.spec),
         participants=[[each.node, each.context] for each in run.participants],
     )
 

@@ -1,30 +1,50 @@
-"""Collection of the parts of a run, which its lead merges once all of them have arrived."""
+"""Collection of the parts of a run, which its lead merges once all of them have arrived.
+
+A participant stores its own part and posts it to the lead in one transaction; the outbox repeats
+the message until it is acknowledged, so that neither a restart nor an absent lead loses a part. The
+lead locks the row of the run before it stores a part: of two parts that arrive at once, the second
+one sees the first, and the run is merged once.
+
+* The first part of a participant stays; a repeated message changes nothing.
+* No part is taken before the run can have begun, so that a false one cannot take the place of
+  the true one.
+* A part that is too large, or not of its test, or wrongly signed, is kept as its reason, so that
+  the run still ends.
+* A run whose parts do not all arrive is merged without them (:meth:`PartCollector.give_up`); a run
+  that failed is merged again when a late part arrives.
+
+What the parts mean is left to the test (:mod:`.merging`); intervals of long runs are merged before
+the run ends (:mod:`.intervals`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from uuid import UUID
 
 import structlog
 
-from node import tracing
-from node.capability.catalog import Capabilities
 from node.core import Core
+from node.execution.catalog import Capabilities
 from node.execution.intervals import Intervals
 from node.execution.latest_results import LatestResults
 from node.execution.merging import circumstances_of, conclude
 from node.execution.part_signing import PartSigner
-from node.model import times
-from node.model.errors import FieldFault, InvalidDocument, NotAllowed
+from node.model import late_runs, times
+from node.model.errors import Conflict, FieldFault, InvalidDocument, NotAllowed
 from node.model.intervals import Interval
 from node.model.runstate import OVER, RunState
 from node.model.samples import samples_of
+from node.model.secrets import without_sealed
 from node.model.wire.participants import IntervalsMessage, PartMessage, RunEnd
 from node.model.wire.tasks import PARTICIPANTS
 from node.plugins.contracts import (
     Metric,
     TrafficReporting,
 )
+from node.plugins.part_limits import fault_of_part, short_command
+from node.runtime import tracing
 from node.store import bookings, dependencies, outbox, runs
 from node.store.database import Connection
 from node.store.intervals import SignedInterval
@@ -46,6 +66,7 @@ class PartCollector:
         self._clock = core.clock
         self._capabilities = capabilities
         self._identity = core.identity
+        self._clock_limit = core.settings.clock_limit
         self._signer = PartSigner(core)
         self._intervals = Intervals(core, capabilities)
         self.latest = LatestResults()
@@ -63,7 +84,7 @@ class PartCollector:
         locked = await runs.lock(connection, run)
         if locked is None:
             return
-        part = self._signer.part(locked, part)
+        part = self._signer.part(locked, self._as_kept(locked, part))
         moved = self._moved_bytes(locked, part) if locked.lead == self._identity else None
         if not await runs.keep_part(connection, run, part, moved):
             if locked.state is not RunState.RUNNING:
@@ -74,22 +95,22 @@ class PartCollector:
             state = RunState.FAILED
         if locked.lead == self._identity:
             if state is RunState.MISSED:
-                await self._miss(connection, locked, part)
+                await self._end_missed(connection, locked, part)
             else:
                 await self._merge_if_complete(connection, locked)
         else:
             await self._conclude_own(connection, locked, part, state)
             await self._send(connection, locked, part)
 
-    async def _miss(self, connection: Connection, run: LockedRun, part: KeptPart) -> None:
+    async def _end_missed(self, connection: Connection, run: LockedRun, part: KeptPart) -> None:
         """End a run led here whose own part was missed, on all participants.
 
         The others may be measuring, alone and for nothing: a missed run is not merged.
         """
         now = self._clock.now()
-        if not await runs.move(connection, [run.id], RunState.MISSED, part.reason, now):
+        if not await runs.set_state(connection, [run.id], RunState.MISSED, part.reason, now):
             return
-        await dependencies.follow(connection, [run.id], now)
+        await dependencies.create_followers(connection, [run.id], now)
         await self._notify(connection, run, RunState.MISSED)
         reason = f"{part.name}: {part.reason}"
         end = RunEnd(run=run.id, state=RunState.CANCELLED, reason=reason).model_dump(mode="json")
@@ -110,22 +131,25 @@ class PartCollector:
     async def receive(self, sender: str, message: PartMessage) -> None:
         """Store a participant's part; unknown runs are ignored, other senders refused.
 
-        :raises InvalidDocument: its signature is wrong; what is stored instead is this reason.
+        :raises Conflict: the run has not begun.
+        :raises InvalidDocument: its signature is wrong, or it is too large or no part of its test;
+            what is stored instead is this reason.
         """
         fault = await self._database.settle(
             lambda connection: self._receive(connection, sender, message)
         )
         if fault is not None:
-            raise InvalidDocument([FieldFault("/signature", fault)])
+            raise InvalidDocument([fault])
 
     async def _receive(
         self, connection: Connection, sender: str, message: PartMessage
-    ) -> str | None:
+    ) -> FieldFault | None:
         """Store a part, or the reason why it is refused; return the reason."""
         locked = await runs.lock(connection, message.run)
         if locked is None or locked.lead != self._identity:
             return None
         place, circumstances = _place_of(locked, sender), None
+        self._refuse_premature(locked, measured=message.reason is None)
         if message.circumstances is not None:
             circumstances = message.circumstances.model_dump(mode="json")
         part = KeptPart(
@@ -140,14 +164,33 @@ class PartCollector:
             circumstances,
             message.signature,
         )
-        fault = self._signer.fault_of(locked, sender, part)
-        if fault is not None:
-            log.warning("part refused", run=str(locked.id), sender=sender, reason=fault)
-            reason = f"its part was refused: {fault}"
+        fault = None
+        if (unsigned := self._signer.fault_of(locked, sender, part)) is not None:
+            fault = FieldFault("/signature", unsigned)
+            reason = f"its part was refused: {unsigned}"
             part = KeptPart(place, part.name, None, reason, part.started_at, part.finished_at)
+        elif (bounded := self._as_kept(locked, part)) != part:
+            if bounded.reason != part.reason:
+                fault = FieldFault("/result", bounded.reason or "")
+            part = bounded
+        if fault is not None:
+            log.warning("part refused", run=str(locked.id), sender=sender, reason=fault.detail)
         if await runs.keep_part(connection, message.run, part, self._moved_bytes(locked, part)):
             await self._merge_if_complete(connection, locked)
         return fault
+
+    def _refuse_premature(self, run: LockedRun, *, measured: bool) -> None:
+        """Refuse what no participant can have yet, so that the true part finds no other.
+
+        :raises Conflict: the run has not begun, by the clock and by its state.
+        """
+        if run.state in {RunState.RUNNING, RunState.MERGING}:
+            return
+        now = self._clock.now()
+        early = late_runs.premature_reason(run.starts_at, now, self._clock_limit, measured=measured)
+        if early is not None:
+            msg = f"run {run.id}: {early}"
+            raise Conflict(msg)
 
     async def keep_own_intervals(self, run: UUID, batch: Sequence[Interval]) -> None:
         """Store this node's part of some intervals of a run in progress, or send it to the lead.
@@ -161,6 +204,7 @@ class PartCollector:
     async def receive_intervals(self, sender: str, message: IntervalsMessage) -> None:
         """Store a participant's part of some intervals; it may be the last that a run waits for.
 
+        :raises Conflict: the run has not begun.
         :raises InvalidDocument: the run has no such intervals, or a signature is wrong.
         """
         await self._database.settle(
@@ -174,6 +218,7 @@ class PartCollector:
         if locked is None or locked.lead != self._identity:
             return
         place = _place_of(locked, sender)
+        self._refuse_premature(locked, measured=True)
         batch = [SignedInterval(**vars(each)) for each in message.intervals]
         for at, each in enumerate(batch):
             if (fault := self._signer.interval_fault_of(locked, sender, place, each)) is not None:
@@ -190,12 +235,22 @@ class PartCollector:
         """
         await self._intervals.merge_overdue()
         async with self._database.connection() as connection:
-            overdue = await runs.without_parts(connection, ended_before, ended_after)
+            overdue = await runs.runs_without_parts(connection, ended_before, ended_after)
         for run in overdue:
             async with self._database.transaction() as connection:
                 locked = await runs.lock(connection, run)
                 if locked is not None:
                     await self._merge(connection, locked, await runs.parts(connection, run))
+
+    def _as_kept(self, run: LockedRun, part: KeptPart) -> KeptPart:
+        """Return a part as it is kept; if that is not as its sender signed it, it is unsigned."""
+        bounded = replace(part, command=short_command(part.command))
+        test, count = self._capabilities.tests.get(run.test), len(run.participants)
+        if part.result is not None and test is not None:
+            fault = fault_of_part(test, part.participant, count, part.result)
+            if fault is not None:
+                bounded = replace(bounded, result=None, reason=fault)
+        return part if bounded == part else replace(bounded, signature=None)
 
     def _moved_bytes(self, run: LockedRun, part: KeptPart) -> int | None:
         """Return what a part moved as measured; None if its test does not measure it.
@@ -225,7 +280,7 @@ class PartCollector:
         if whole and await self._intervals.is_complete(connection, run, parts):
             await self._merge(connection, run, parts)
         elif run.participant is None or any(p.participant == run.participant for p in parts):
-            await runs.move(connection, [run.id], RunState.MERGING, None, self._clock.now())
+            await runs.set_state(connection, [run.id], RunState.MERGING, None, self._clock.now())
             await self._notify(connection, run, RunState.MERGING)
 
     async def _merge(
@@ -233,11 +288,11 @@ class PartCollector:
     ) -> None:
         now = self._clock.now()
         if run.state is RunState.BOOKED:
-            await runs.move(connection, [run.id], RunState.MERGING, None, now)
+            await runs.set_state(connection, [run.id], RunState.MERGING, None, now)
         measured = await self._intervals.close(connection, run, parts)
         outcome = conclude(self._capabilities, run, parts, measured)
         if await runs.conclude(connection, run.id, outcome, now):
-            await dependencies.follow(connection, [run.id], now)
+            await dependencies.create_followers(connection, [run.id], now)
         self._keep_latest(run, outcome, now)
         about = {"task": str(run.task), "test": run.test, "state": str(outcome.state)}
         fault = None if outcome.state is RunState.FINISHED else outcome.reason
@@ -253,7 +308,7 @@ class PartCollector:
             "task": str(run.task),
             "campaign": run.campaign,
             "reference": run.reference,
-            "test": {"type": run.test, "spec": run.spec},
+            "test": {"type": run.test, "spec": without_sealed(run.spec)},
             "participants": PARTICIPANTS.dump_python(run.participants, mode="json"),
             "succeeded": succeeded,
             "metrics": [vars(figure) for figure in figures],
@@ -270,7 +325,7 @@ class PartCollector:
         if run.state is RunState.BOOKED and part.started_at is not None:
             # This process had begun it before older data were put back under it.
             await runs.begin(connection, run.id, part.started_at)
-        await runs.move(connection, [run.id], state, part.reason, now)
+        await runs.set_state(connection, [run.id], state, part.reason, now)
         await self._notify(connection, run, state)
 
     async def _send(self, connection: Connection, run: LockedRun, part: KeptPart) -> None:

@@ -51,7 +51,7 @@ async def find(address: str, runner: ToolRunner, timeout_s: float) -> PathMtu:
         "first_ns": 0,
     }
     command = own_program("mtu_search.py", arguments)
-    confinement = Confinement(runner, Needs(timeout_s, Privilege.ECHO))
+    confinement = Confinement(runner, Needs(timeout_s, Privilege.ECHO, connects=False))
     try:
         ended = await process.finish(command.argv, timeout_s=timeout_s, confinement=confinement)
     except HostError as error:

@@ -49,7 +49,7 @@ class _Probe:
         self.over_both = asyncio.Event()
         self._came: set[str] = set()
 
-    def came(self, protocol: str) -> None:
+    def note_arrival(self, protocol: str) -> None:
         """Note that the number has come."""
         self._came.add(protocol)
         if len(self._came) == len(_PROTOCOLS):
@@ -60,7 +60,7 @@ class _Probe:
         with contextlib.suppress(OSError, asyncio.IncompleteReadError, TimeoutError):
             async with asyncio.timeout(LASTS / times.SECOND):
                 if await reader.readexactly(_NONCE_BYTES) == self.nonce:
-                    self.came("TCP")
+                    self.note_arrival("TCP")
                     writer.write(self.nonce)
                     await writer.drain()
         writer.close()
@@ -124,11 +124,7 @@ class PortProbes:
             used = await bookings.ports_in_use(connection)
         settings = self._settings
         # A tool of one port may use the next one, too.
-        free = [
-            port
-            for port in range(settings.port_first, settings.port_last + 1)
-            if used.isdisjoint({port, port - 1})
-        ]
+        free = [port for port in settings.tool_ports if used.isdisjoint({port, port - 1})]
         why = "runs have all of them"
         for port in self._rng.sample(free, min(_TRIES, len(free))):
             try:
@@ -181,7 +177,7 @@ class _UdpAnswerer(asyncio.DatagramProtocol):
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
         """Answer."""
         if data == self._probe.nonce and self._transport is not None:
-            self._probe.came("UDP")
+            self._probe.note_arrival("UDP")
             self._transport.sendto(data, addr)
 
 
@@ -206,13 +202,15 @@ class _UdpWaiter(asyncio.DatagramProtocol):
 async def reach(address: str, port: int, nonce: str, timeout_s: float) -> PortReach:
     """Try to reach a port that answers this number, over TCP and UDP at once."""
     tcp, udp = await asyncio.gather(
-        _why(_tcp(address, port, nonce.encode()), timeout_s),
-        _why(_udp(address, port, nonce.encode(), timeout_s / _DATAGRAMS), timeout_s),
+        _fault_of_attempt(_try_tcp(address, port, nonce.encode()), timeout_s),
+        _fault_of_attempt(
+            _try_udp(address, port, nonce.encode(), timeout_s / _DATAGRAMS), timeout_s
+        ),
     )
     return PortReach(port, tcp, udp)
 
 
-async def _why(attempt: Awaitable[None], timeout_s: float) -> str | None:
+async def _fault_of_attempt(attempt: Awaitable[None], timeout_s: float) -> str | None:
     try:
         async with asyncio.timeout(timeout_s):
             await attempt
@@ -223,7 +221,7 @@ async def _why(attempt: Awaitable[None], timeout_s: float) -> str | None:
     return None
 
 
-async def _tcp(address: str, port: int, nonce: bytes) -> None:
+async def _try_tcp(address: str, port: int, nonce: bytes) -> None:
     reader, writer = await asyncio.open_connection(address, port)
     try:
         writer.write(nonce)
@@ -234,7 +232,7 @@ async def _tcp(address: str, port: int, nonce: bytes) -> None:
         writer.close()
 
 
-async def _udp(address: str, port: int, nonce: bytes, pause_s: float) -> None:
+async def _try_udp(address: str, port: int, nonce: bytes, pause_s: float) -> None:
     """Send datagrams until one is answered; one may be lost."""
     loop = asyncio.get_running_loop()
     transport, waiter = await loop.create_datagram_endpoint(

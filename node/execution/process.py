@@ -43,19 +43,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-from node.clock import SystemClock
 from node.execution import process_marks, proctable
 from node.execution.descriptors import check_spare, explain_exhaustion
 from node.execution.leftovers import KILL_TIMEOUT_S, kill_group
 from node.execution.streams import CHUNK, OutputStream, RecordStream
+from node.execution.tool_terms import NAMESPACES
 from node.model.errors import HostError
 from node.plugins.contracts import Privilege
+from node.runtime.clock import SystemClock
 
 OUTPUT_BYTES_MAX = 10_000_000
 PATH_DEFAULT = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-
-NAMESPACES = Path("/run/netns")
-"""The directory in which ``ip netns`` keeps named network namespaces."""
 
 _POPEN_DESCRIPTORS = 8
 """More than Popen opens at a time: three pipes, and /dev/null."""
@@ -147,7 +145,6 @@ class Program:
     """A program to start: what it is called with, and the network namespace to start it in."""
 
     argv: tuple[str, ...]
-    env: Mapping[str, str]
     namespace: str | None = None
 
     @property
@@ -160,12 +157,14 @@ class Program:
 class Needs:
     """The needs of a program beyond what every tool has, and its duration (s).
 
-    ``congestion``: the congestion control that it sets for TCP.
+    ``congestion``: the congestion control that it sets for TCP. ``connects``: it makes or takes
+    connections.
     """
 
     duration_s: float
     privilege: Privilege | None = None
     congestion: str | None = None
+    connects: bool = True
 
 
 class Confining(Protocol):
@@ -454,7 +453,7 @@ async def start(  # noqa: PLR0913 - independent facts about the program, all but
     begun = _Begun()
     with contextlib.ExitStack() as failing, contextlib.ExitStack() as stack:
         if confinement is not None:
-            program = Program(tuple(argv), _environment(env, None), namespace)
+            program = Program(tuple(argv), namespace)
             streams_of_it = _open_streams(begun, stdin, failing, stack)
             child = await confinement.runner.start(
                 program, streams_of_it, confinement.needs, held=held
@@ -465,7 +464,7 @@ async def start(  # noqa: PLR0913 - independent facts about the program, all but
             mark_entry = {} if mark is None else {process_marks.VARIABLE: mark}
             options = _options(argv, {**(env or {}), **mark_entry}, cwd, user)
             output = subprocess.PIPE if log is None else stack.enter_context(_open_log(log))
-            given = _input(stdin, stack) if channel is None else channel
+            given = _memory_file(stdin, stack) if channel is None else channel
             options |= {"stdin": given, "stdout": output, "stderr": output}
             popen = _spawn([*_setpriv(user, owner_death), *_nsenter(namespace), *argv], options)
             begun.outputs = [pipe for pipe in (popen.stdout, popen.stderr) if pipe is not None]
@@ -480,7 +479,7 @@ def _open_streams(
 ) -> list[int]:
     """Return the descriptors for a runner to pass on, which ``stack`` closes here."""
     check_spare(_POPEN_DESCRIPTORS, "the pipes of a program")
-    given = _input(stdin, stack)
+    given = _memory_file(stdin, stack)
     if given == subprocess.DEVNULL:
         given = os.open(os.devnull, os.O_RDONLY)
         stack.callback(os.close, given)
@@ -511,7 +510,7 @@ async def finish(
         async with asyncio.timeout(timeout_s):
             return await running.wait()
     except TimeoutError:
-        raise _too_long(argv, timeout_s) from None
+        raise _timeout_error(argv, timeout_s) from None
     finally:
         await running.end(0)
 
@@ -539,7 +538,7 @@ def run(
             kill_group(popen.pid)
             if not isinstance(fault, subprocess.TimeoutExpired):
                 raise
-            raise _too_long(argv, timeout_s) from None
+            raise _timeout_error(argv, timeout_s) from None
     return FinishedProcess(popen.returncode, stdout, stderr)
 
 
@@ -558,7 +557,7 @@ def tail_of(log: Path, lines: int = 5) -> str:
         return ""
 
 
-def _too_long(argv: Sequence[str], timeout_s: float) -> HostError:
+def _timeout_error(argv: Sequence[str], timeout_s: float) -> HostError:
     return HostError(
         f"{Path(argv[0]).name} was killed because it did not finish within {timeout_s:g} s"
     )
@@ -575,6 +574,8 @@ def _options(
             "install it, or add its directory to PATH"
         )
     options: dict[str, Any] = {"env": environment, "cwd": cwd, "start_new_session": True}
+    if account is None and _is_acting_for_another() and _setpriv_path() is None:
+        options |= {"user": os.geteuid(), "group": os.getegid()}
     if account is not None and _setpriv_path() is None:
         groups = os.getgrouplist(account.pw_name, account.pw_gid)
         options |= {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": groups}
@@ -595,15 +596,22 @@ def _setpriv(user: str | None, death: signal.Signals | None) -> list[str]:
     It is also faster than Popen's own ``user=``, which rules out ``vfork``.
     """
     setpriv = _setpriv_path()
-    if setpriv is None or (user is None and death is None):
+    if setpriv is None or (user is None and death is None and not _is_acting_for_another()):
         return []
     words = [setpriv]
+    if user is None and _is_acting_for_another():
+        words += ["--reuid", str(os.geteuid()), "--regid", str(os.getegid()), "--keep-groups"]
     if user is not None:
         gid = pwd.getpwnam(user).pw_gid
         words += ["--reuid", user, "--regid", str(gid), "--init-groups"]
     if death is not None:
         words += ["--pdeathsig", death.name.removeprefix("SIG")]
     return [*words, "--"]
+
+
+def _is_acting_for_another() -> bool:
+    """Return whether root acts for another account: a program must not find root in its own ids."""
+    return os.getuid() != os.geteuid()
 
 
 def _nsenter(namespace: str | None) -> list[str]:
@@ -633,7 +641,7 @@ def _spawn(argv: Sequence[str], options: Mapping[str, Any]) -> subprocess.Popen[
         raise HostError(f"{argv[0]} cannot be started: {fault.strerror or fault}") from fault
 
 
-def _input(content: bytes, stack: contextlib.ExitStack) -> int:
+def _memory_file(content: bytes, stack: contextlib.ExitStack) -> int:
     """Return a descriptor of an in-memory file with ``content``, so that neither side blocks."""
     if not content:
         return subprocess.DEVNULL
@@ -647,5 +655,6 @@ def _input(content: bytes, stack: contextlib.ExitStack) -> int:
 
 
 def _open_log(log: Path) -> IO[bytes]:
-    log.touch(mode=0o600)
-    return log.open("ab", buffering=0)
+    # By no link: root may write into the directory of another account.
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    return os.fdopen(os.open(log, flags, 0o600), "ab", buffering=0)

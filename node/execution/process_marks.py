@@ -8,18 +8,19 @@ only a cgroup helps (the systemd unit has one).
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import re
 import signal
 from collections.abc import Iterator
+from functools import partial
 from itertools import count
 from pathlib import Path
 
-from node.execution import proctable
+from node.execution import proctable, tool_terms
+from node.runtime.threads import aside
 
-VARIABLE = "PARLEY_PART"
+VARIABLE = tool_terms.MARK
 _ENVIRONMENT_BYTES = 131_072
 _LOOKS = 2
 """Looks that must find nothing: one that became a zombie may have forked during the first one."""
@@ -67,7 +68,9 @@ async def kill_marked(mark: str) -> None:
     """
     clean = 0
     while clean < _LOOKS:
-        strays, certain = _strays(mark) if clean else await asyncio.to_thread(_strays, mark)
+        strays, certain = (
+            _strays(mark) if clean else await aside(partial(_strays, mark), "look at processes")
+        )
         clean = 0 if strays or not certain else clean + 1
         await proctable.wait_for_exits([pid for pid in strays if kill(pid, mark)])
 

@@ -22,13 +22,13 @@ def identity(pid: int) -> int:
 
     :raises ProcessLookupError: there is no such process.
     """
-    return int(_stat(pid)[_STARTED])
+    return int(_stat_fields(pid)[_STARTED])
 
 
 def is_alive(pid: int, ticks: int) -> bool:
     """Return whether the process ``pid`` that started at this tick runs; a zombie does not."""
     try:
-        fields = _stat(pid)
+        fields = _stat_fields(pid)
     except ProcessLookupError:
         return False
     return int(fields[_STARTED]) == ticks and fields[0] not in "ZX"
@@ -39,7 +39,7 @@ def processor_ticks(pid: int) -> int:
 
     :raises ProcessLookupError: there is no such process; a zombie still counts.
     """
-    return sum(int(ticks) for ticks in _stat(pid)[11:15])
+    return sum(int(ticks) for ticks in _stat_fields(pid)[11:15])
 
 
 def living_members(group: int) -> list[int]:
@@ -51,9 +51,9 @@ def living_members(group: int) -> list[int]:
     except PermissionError:
         pass
     members = []
-    for pid in _all():
+    for pid in _process_ids():
         with contextlib.suppress(ProcessLookupError):
-            state, _, process_group, *_ = _stat(pid)
+            state, _, process_group, *_ = _stat_fields(pid)
             if int(process_group) == group and state not in "ZX":
                 members.append(pid)
     return members
@@ -62,7 +62,7 @@ def living_members(group: int) -> list[int]:
 def working_in(directory: Path) -> list[int]:
     """Return the processes with this working directory that we may inspect."""
     pids = []
-    for pid in _all():
+    for pid in _process_ids():
         with contextlib.suppress(OSError):
             if Path(f"/proc/{pid}/cwd").readlink() == directory:
                 pids.append(pid)
@@ -90,7 +90,7 @@ def is_settled(pid: int, since: int) -> bool:
     that started before the tick ``since`` counts as settled, since it may hide its arguments.
     """
     try:
-        fields = _stat(pid)
+        fields = _stat_fields(pid)
     except ProcessLookupError:
         return False
     is_executing = int(fields[_MEMORY]) > 0 and int(fields[_ARGUMENTS]) == 0
@@ -102,10 +102,10 @@ async def wait_for_exits(pids: Sequence[int]) -> None:
 
     :raises HostError: no file descriptor is left.
     """
-    await asyncio.gather(*(_exit_of(pid) for pid in pids))
+    await asyncio.gather(*(_wait_for_exit(pid) for pid in pids))
 
 
-async def _exit_of(pid: int) -> None:
+async def _wait_for_exit(pid: int) -> None:
     """Return when the process has exited; it may be a zombie."""
     try:
         with explain_exhaustion(f"the exit of process {pid}"):
@@ -122,11 +122,11 @@ async def _exit_of(pid: int) -> None:
         os.close(pidfd)
 
 
-def _all() -> Iterator[int]:
+def _process_ids() -> Iterator[int]:
     return (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal())
 
 
-def _stat(pid: int) -> list[str]:
+def _stat_fields(pid: int) -> list[str]:
     """Return the fields of ``/proc/PID/stat`` from the third on (state, parent, …)."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(errors="replace")

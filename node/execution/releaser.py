@@ -73,7 +73,7 @@ class Handover:
         self._node = node
         self._over = False
         self._channel = channel
-        if channel is not None and not _handed_over(channel, release, [tool, node.fileno()]):
+        if channel is not None and not _hand_over(channel, release, [tool, node.fileno()]):
             self._channel = None
 
     def pause(self, longest_s: float) -> float:
@@ -107,7 +107,7 @@ class Handover:
         return self._release.at + (0 if self._is_alone else _GRACE)
 
 
-def _handed_over(channel: socket.socket, release: Release, descriptors: Sequence[int]) -> bool:
+def _hand_over(channel: socket.socket, release: Release, descriptors: Sequence[int]) -> bool:
     packet = json.dumps([release.at, release.latest]).encode()
     try:
         socket.send_fds(channel, [packet], descriptors, socket.MSG_DONTWAIT)
@@ -163,10 +163,10 @@ class Releaser:
                 self._begin(heapq.heappop(self._waiting))
             elif self._untold:  # later than what is due: nobody waits for being told
                 self._tell(self._untold.popleft())
-            elif self._comes(now) and not self._take():
+            elif self._wait_for_next(now) and not self._take():
                 return
 
-    def _comes(self, now: int) -> bool:
+    def _wait_for_next(self, now: int) -> bool:
         """Wait for the next instant; return whether something comes before it."""
         pause = _STEP_NOTICED_S
         if self._waiting:

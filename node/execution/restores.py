@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from node.clock import Clock
 from node.model import times
 from node.model.ids import Generation
+from node.runtime.clock import Clock
 from node.store.database import Database
 
 PARTS_SENT_AGAIN_WITHIN = 6 * times.MINUTE
@@ -39,5 +39,5 @@ class RestoreWatcher:
 
         :raises DatabaseUnavailable: the server does not answer.
         """
-        await self._database.look()
+        await self._database.check_mark()
         return self.noticed_at

@@ -1,36 +1,42 @@
 """Targets that tasks of other nodes may measure from this host.
 
-The decision is in :mod:`node.model.targets`; here are the facts: the addresses of this host, what
+The decision is in :mod:`node.model.ways_out`; here are the facts: the addresses of this host, what
 its owner allows, and look-ups. It is made when a task is introduced, as far as targets are written
 as addresses, and again before each run, after the look-up.
 
 The address of a participant that is known here is that of its card, whoever leads the task
-(:mod:`node.model.participant_addresses`).
+(:mod:`node.model.participant_addresses`). One that is not known here may be an invention of the
+lead: it is a mere target, and since nobody can be asked for the port at which it listens, nothing
+is sent to it at one.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import ipaddress
 import socket
-import threading
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
+import aiohttp
+
 from node.execution import host_sampling, netlink
-from node.model import participant_addresses, targets
+from node.execution.ways_out import judging_session
+from node.model import participant_addresses, ports, targets, ways_out
 from node.model.contexts import offered
 from node.model.errors import HostError
+from node.model.features import Feature, has_feature
 from node.model.host_limits.quotas import RunAmounts
 from node.model.loopback import is_loopback
-from node.model.naming import normal
+from node.model.naming import host_of, normalised_word
 from node.model.spans import Span
 from node.model.targets import IpAddress, Network, TargetRules, literal
+from node.model.ways_out import Asker, Role
 from node.model.wire.tasks import Participant
+from node.plugins import registry
 from node.plugins.contracts import (
     PartContext,
     TargetChecking,
@@ -40,7 +46,10 @@ from node.plugins.contracts import (
     Unprompted,
     unchecked,
 )
-from node.settings import Settings
+from node.plugins.listening import listening_places, receiving_places, stated_port
+from node.runtime.opt_outs import OptOuts
+from node.runtime.settings import Settings
+from node.runtime.threads import aside
 from node.store.nodes import KnownNode
 
 _FAMILIES = {None: socket.AF_UNSPEC, 4: socket.AF_INET, 6: socket.AF_INET6}
@@ -48,6 +57,11 @@ _FAMILIES = {None: socket.AF_UNSPEC, 4: socket.AF_INET, 6: socket.AF_INET6}
 STRANGERS_MBPS_MAX = 1
 """Maximum rate to a host that has not agreed to take part, for tasks of other nodes, in Mb/s."""
 _RATE = "mbps"
+
+Way = tuple[Asker, Role]
+_FOREIGN_TARGET: Way = (Asker.NODE, Role.TARGET)
+_MOVED: Way = (Asker.NODE, Role.PEER)
+_OF_USERS = "tasks of users with the role run"
 
 LOOK_UPS_MAX = 64
 """Maximum number of look-ups under way; each that does not end keeps a thread for half a minute."""
@@ -57,14 +71,37 @@ class NamedTargetCounter(Protocol):
     """Counts runs to targets whose address was not known when the runs were booked."""
 
     @property
-    def counts_named(self) -> bool:
+    def counts_named_targets(self) -> bool:
         """Return whether anything is counted."""
         ...
 
-    async def count_named(
+    def excepted_networks(self, rule: str | None) -> tuple[Network, ...]:
+        """Return the networks that a rule of this name lets users measure."""
+        ...
+
+    async def count_named_targets(
         self, addresses: Sequence[str], span: Span, amounts: RunAmounts, mbps: int
     ) -> str | None:
         """Count a run to these addresses, and return None; or return why it is refused."""
+        ...
+
+
+class Introduced(Protocol):
+    """A task with its participants, as its lead introduces it to the one at ``participant``."""
+
+    @property
+    def participants(self) -> Sequence[Participant]:
+        """All participants, in their order."""
+        ...
+
+    @property
+    def participant(self) -> int | None:
+        """The place of this node."""
+        ...
+
+    @property
+    def addresses(self) -> Mapping[str, str]:
+        """The addresses of the hosts that the spec names."""
         ...
 
 
@@ -77,6 +114,7 @@ class ForeignTargets:
         known: Callable[[], Sequence[KnownNode]],
         contexts: Callable[[], Mapping[str, str]],
         counter: Callable[[], NamedTargetCounter],
+        opt_outs: OptOuts | None = None,
     ) -> None:
         """``known()`` returns all known nodes, ``contexts()`` the contexts with their addresses.
 
@@ -86,32 +124,95 @@ class ForeignTargets:
         self._settings = settings
         self._known = known
         self._contexts = contexts
+        self.opt_outs = opt_outs
+        """The objections of targets, whoever wants to measure them; None where nobody is asked."""
         self._look_ups = 0
 
     def refusal(
-        self,
-        lead: str,
-        test: Test,
-        spec: Any,
-        others: Sequence[Participant],
-        addresses: Mapping[str, str],
+        self, lead: str, test: Test, spec: Any, tools: Sequence[Tool], introduced: Introduced
     ) -> str | None:
         """Return why an introduced task is refused, as far as its addresses are known; or None.
 
-        ``others`` are the other participants, ``addresses`` those of the hosts that the spec names.
+        ``tools`` are those with which it may be measured.
         """
+        addresses, place = introduced.addresses, introduced.participant
+        parties = {at: each for at, each in enumerate(introduced.participants) if at != place}
         mere = [addresses.get(host, host) for host in mere_targets(test, spec)]
-        parties = [each.address for each in others]
-        if (refusal := self._excess(lead, test, spec, mere, others)) is not None:
+        if (refusal := self._excess(lead, test, spec, mere, list(parties.values()))) is not None:
             return refusal
-        if not mere and not any(map(literal, parties)):
-            return None
-        rules = self._rules(None)
-        rules_of_spec = self._of_mere_targets(rules, test, spec) if mere else rules
-        port = _port(test, spec)
-        refusals = (targets.host_refusal(host, port, rules_of_spec) for host in mere)
-        refusals_of_parties = (targets.host_refusal(host, None, rules) for host in parties)
-        return next(filter(None, (*refusals, *refusals_of_parties)), None)
+        rules, port = self._rules(None), _port(test, spec)
+        rules_of_spec = replace(rules, content=reported_content(test, spec))
+        strangers = self.strangers(introduced.participants)
+        refusals = (_refusal(_FOREIGN_TARGET, host, rules_of_spec, port) for host in mere)
+        refusals_of_parties = (
+            _refusal(_way(at, strangers), each.address, rules) for at, each in parties.items()
+        )
+        refused = next(filter(None, (*refusals, *refusals_of_parties)), None)
+        return refused or self._port_refusal(test, spec, tools, introduced)
+
+    def _port_refusal(
+        self, test: Test, spec: Any, tools: Sequence[Tool], introduced: Introduced
+    ) -> str | None:
+        """Return why no port is known at which something may be sent, with any of these tools."""
+        own, participants = introduced.participant or 0, introduced.participants
+        refusals = []
+        for tool in tools:
+            places = listening_places(tool, spec, len(participants))
+            receiving = receiving_places(test, tool, spec, len(participants), own)
+            unknown = [participants[at] for at in sorted(receiving & self.strangers(participants))]
+            stated = stated_port(spec)
+            if unknown:
+                refusals.append(_unknown_participant(unknown[0]))
+            elif own in places and stated is not None and stated not in self._settings.tool_ports:
+                refusals.append(_foreign_port_stated(stated, self._settings.tool_ports))
+            else:
+                return None
+        return next(iter(refusals), None)
+
+    def strangers(self, participants: Sequence[Participant]) -> frozenset[int]:
+        """Return the places of the participants that are not known here."""
+        cards = self._cards()
+        return frozenset(at for at, each in enumerate(participants) if each.node not in cards)
+
+    def hosts_to_ask(
+        self,
+        test: Test,
+        spec: Any,
+        addresses: Mapping[str, str],
+        participants: Sequence[Participant],
+    ) -> list[str]:
+        """Return the hosts that may object to being measured, as named and by their addresses.
+
+        They take no part, or a lead says that they do and nobody knows them here.
+        """
+        strangers = self.strangers(participants)
+        invented = [participants[at].address for at in sorted(strangers)]
+        return [*targets_of(test, spec, addresses), *invented]
+
+    @property
+    def not_asked(self) -> tuple[Network, ...] | None:
+        """The networks that are not asked by DNS whether they object; None if nobody is asked."""
+        return None if self.opt_outs is None else tuple(self.opt_outs.allowed())
+
+    def node_has(self, node: str, feature: Feature) -> bool:
+        """Return whether a node that is known here has a feature, by its card."""
+        card = self._cards().get(node)
+        return card is not None and has_feature(card.attributes, feature)
+
+    def port_refusal(self, participant: Participant, told: range, *, by_itself: bool) -> str | None:
+        """Return why nothing is sent to the ports of a participant; None if it is.
+
+        ``by_itself``: it has told them itself.
+        """
+        card, address = self._cards().get(participant.node), participant.address
+        if card is not None:
+            address = participant_addresses.current_address(participant, card) or address
+        host = None if card is None else host_of(card.url)
+        at_home = (
+            by_itself and host is not None and normalised_word(host) == normalised_word(address)
+        )
+        every = self._settings.tool_ports
+        return ports.foreign_port_refusal(participant.name, told, every, at_home=at_home)
 
     def _excess(
         self,
@@ -131,8 +232,8 @@ class ForeignTargets:
             return None
         rate = test.needs(spec)[_RATE]
         cards = self._cards()
-        agreed = {normal(word) for word in _words(cards[lead])} if lead in cards else set()
-        strangers = [host for host in mere if normal(host) not in agreed]
+        agreed = {normalised_word(word) for word in _words(cards[lead])} if lead in cards else set()
+        strangers = [host for host in mere if normalised_word(host) not in agreed]
         if isinstance(test, Unprompted) and test.unprompted:
             strangers += [each.address for each in others if each.node not in cards]
         if not strangers:
@@ -149,7 +250,7 @@ class ForeignTargets:
         """Return whether a test sends more than strangers get, and before anybody answers."""
         return isinstance(test, Unprompted) and test.unprompted and _is_much(test, spec)
 
-    def misaddressed(self, participants: Sequence[Participant]) -> tuple[str, str] | None:
+    def find_misaddressed(self, participants: Sequence[Participant]) -> tuple[str, str] | None:
         """Return the first participant whose address is not that of its card, and why; or None.
 
         Participants that are not known here are as the lead says; their addresses are targets.
@@ -162,13 +263,13 @@ class ForeignTargets:
                 return each.node, fault
         return None
 
-    def located(self, participants: Sequence[Participant]) -> tuple[Participant, ...]:
+    def with_card_addresses(self, participants: Sequence[Participant]) -> tuple[Participant, ...]:
         """Return the participants with the addresses of their cards as they are now.
 
         :raises HostError: one measures in a context that its card does not offer any more.
         """
         cards = self._cards()
-        return tuple(_located(each, cards.get(each.node)) for each in participants)
+        return tuple(_at_card_address(each, cards.get(each.node)) for each in participants)
 
     def _cards(self) -> dict[str, KnownNode]:
         return {node.identity: node for node in self._known()}
@@ -178,22 +279,122 @@ class ForeignTargets:
 
         ``host`` is what they were looked up from. None if it is made.
         """
-        return targets.addresses_refusal(host, addresses, None, self._rules(None))
+        return _refusal((Asker.NODE, Role.PARTICIPANT), host, self._rules(None), None, addresses)
+
+    def moved_refusal(self, url: str) -> str | None:
+        """Return why another node that says it has moved is not asked at this URL; None if it is.
+
+        Its key is asked for over TLS, but a connection alone may tell something. A name is judged
+        once :meth:`session_to_moved` looks it up.
+        """
+        return ways_out.url_refusal(*_MOVED, url, self._rules_of_moves())
+
+    def session_to_moved(self) -> aiohttp.ClientSession:
+        """Return the session by which a node is asked that says it has moved."""
+        return judging_session(*_MOVED, self._rules_of_moves())
+
+    def _rules_of_moves(self) -> TargetRules:
+        """Return the rules; where all nodes are on loopback, as in a lab, one may move there."""
+        rules = self._rules(None)
+        if self._is_in_a_lab():
+            rules = replace(rules, allowed=(*rules.allowed, *targets.LOOPBACK))
+        return rules
 
     async def checked(
-        self, test: Test, tool: Tool, context: PartContext, patience_s: float
+        self,
+        test: Test,
+        tool: Tool,
+        context: PartContext,
+        strangers: Container[int],
+        patience_s: float,
     ) -> PartContext:
         """Return the part with checked addresses instead of names, and with the rules.
 
         A tool that checks targets itself keeps names; looking them up is part of what it measures.
+        ``strangers`` are the places of the participants that are not known here.
 
         :raises HostError: a target is refused, or has no address.
         """
+        rules = self._rules(_namespace(context))
+        checked = await self._with_targets(Asker.NODE, test, tool, context, rules, patience_s)
+        await self._count_named(test, context, checked.addresses, patience_s)
+        parties = list(context.parties)
+        for place, party in enumerate(parties):
+            if place != context.participant:
+                way = _way(place, strangers)
+                address = await self._address(way, party.address, None, context, rules, patience_s)
+                parties[place] = replace(party, address=address)
+        return replace(checked, parties=tuple(parties))
+
+    async def checked_for_user(
+        self, test: Test, tool: Tool, context: PartContext, rule: str | None, patience_s: float
+    ) -> PartContext:
+        """Return the part of a user's own task like :meth:`checked`; ``rule`` admits the task.
+
+        Its participants are nodes that are known here.
+
+        :raises HostError: a target is refused, or has no address.
+        """
+        rules = self._rules_of_user(_namespace(context), rule)
+        return await self._with_targets(Asker.USER, test, tool, context, rules, patience_s)
+
+    async def probed_for_user(self, host: str, patience_s: float) -> str:
+        """Return the address of a host to which a user has single packets sent.
+
+        This host itself may be asked about.
+
+        :raises HostError: it is refused, or has no address.
+        """
+        rules, address = self._rules_of_user(None, None), literal(host)
+        found = [address] if address else await self._look_up(host, None, None, patience_s)
+        if not all(ipaddress.ip_address(each) in rules.own for each in found):
+            refusal = _refusal((Asker.USER, Role.TARGET), host, rules, None, found)
+            if refusal is None and self.opt_outs is not None:
+                refusal = await self.opt_outs.refusal([host], patience_s)
+            if refusal is not None:
+                raise HostError(refusal)
+        return found[0]
+
+    def refusal_of_user(
+        self,
+        test: Test,
+        spec: Any,
+        tools: Sequence[str],
+        addresses: Mapping[str, str],
+        rule: str | None,
+    ) -> str | None:
+        """Return why a user's task is refused, as far as its addresses are known; or None.
+
+        ``tools`` are those that the user asks for, ``rule`` admits the task.
+        """
+        mere = [addresses.get(host, host) for host in mere_targets(test, spec)]
+        if not mere:
+            return None
+        asked = [each for each in registry.tools_for(test.name) if each.name in tools]
+        if asked and None not in (reasons := [unchecked(each, spec) for each in asked]):
+            return reasons[0]
+        rules = replace(self._rules_of_user(None, rule), content=reported_content(test, spec))
+        port = _port(test, spec)
+        refusals = (_refusal((Asker.USER, Role.TARGET), host, rules, port) for host in mere)
+        return next(filter(None, refusals), None)
+
+    def _rules_of_user(self, namespace: str | None, rule: str | None) -> TargetRules:
+        rules, excepted = self._rules(namespace), self._counter().excepted_networks(rule)
+        return replace(rules, allowed=(*rules.allowed, *excepted), whose=_OF_USERS)
+
+    async def _with_targets(
+        self,
+        asker: Asker,
+        test: Test,
+        tool: Tool,
+        context: PartContext,
+        rules_of_host: TargetRules,
+        patience_s: float,
+    ) -> PartContext:
+        """Return the part with checked addresses of its mere targets, and with the rules."""
         if (reason := unchecked(tool, context.spec)) is not None:
             raise HostError(reason)
-        namespace = None if context.context is None else context.context.namespace
-        rules_of_parties = self._rules(namespace)
-        rules = self._of_mere_targets(rules_of_parties, test, context.spec)
+        rules = replace(rules_of_host, content=reported_content(test, context.spec))
         itself = isinstance(tool, TargetChecking) and tool.checks_targets
         addresses = dict(context.addresses)
         for host in mere_targets(test, context.spec):
@@ -201,16 +402,9 @@ class ForeignTargets:
             if itself and literal(at) is None:
                 continue
             port = _port(test, context.spec)
-            addresses[host] = await self._address(at, port, context, rules, patience_s)
-        await self._count_named(test, context, addresses, patience_s)
-        parties = list(context.parties)
-        for place, party in enumerate(parties):
-            if place != context.participant:
-                address = await self._address(
-                    party.address, None, context, rules_of_parties, patience_s
-                )
-                parties[place] = replace(party, address=address)
-        return replace(context, addresses=addresses, parties=tuple(parties), rules=rules)
+            way = (asker, Role.TARGET)
+            addresses[host] = await self._address(way, at, port, context, rules, patience_s)
+        return replace(context, addresses=addresses, rules=rules)
 
     async def _count_named(
         self, test: Test, context: PartContext, addresses: Mapping[str, str], patience_s: float
@@ -225,21 +419,24 @@ class ForeignTargets:
             for host in mere_targets(test, context.spec)
             if literal(context.addresses.get(host, host)) is None
         ]
-        if not named or not counter.counts_named:
+        if not named or not counter.counts_named_targets:
             return
         found: list[str] = []
         for host in named:
             at = addresses.get(host, host)
             address = literal(at)
-            found += [address] if address else await self._looked_up(at, context, patience_s)
+            found += (
+                [address] if address else await self._addresses_of_name(at, context, patience_s)
+            )
         moved = test.expected_bytes(context.spec, None) or 0
         amounts = RunAmounts(context.ends - context.starts, moved)
         span, mbps = (context.starts, context.ends), test.needs(context.spec).get(_RATE) or 0
-        if (refusal := await counter.count_named(found, span, amounts, mbps)) is not None:
+        if (refusal := await counter.count_named_targets(found, span, amounts, mbps)) is not None:
             raise HostError(refusal)
 
     async def _address(
         self,
+        way: Way,
         host: str,
         port: int | None,
         context: PartContext,
@@ -251,21 +448,28 @@ class ForeignTargets:
         :raises HostError: one is refused, or there is none.
         """
         address = literal(host)
-        found = [address] if address else await self._looked_up(host, context, patience_s)
-        if (refusal := targets.addresses_refusal(host, found, port, rules)) is not None:
+        found = [address] if address else await self._addresses_of_name(host, context, patience_s)
+        if (refusal := _refusal(way, host, rules, port, found)) is not None:
             raise HostError(refusal)
         return found[0]
 
-    async def _looked_up(self, host: str, context: PartContext, patience_s: float) -> list[str]:
+    async def _addresses_of_name(
+        self, host: str, context: PartContext, patience_s: float
+    ) -> list[str]:
         """Return the addresses of a name, looked up from where the part measures.
 
         :raises HostError: there is none, or it was not found in time.
         """
+        return await self._look_up(host, _namespace(context), _version(context), patience_s)
+
+    async def _look_up(
+        self, host: str, namespace: str | None, version: int | None, patience_s: float
+    ) -> list[str]:
         if self._look_ups >= LOOK_UPS_MAX:
             raise HostError(f"no address was found for {host}: {LOOK_UPS_MAX} names are looked up")
-        namespace = None if context.context is None else context.context.namespace
-        resolve = partial(_resolved, host, _FAMILIES[_version(context)])
-        answer = aside(partial(host_sampling.in_namespace, namespace, resolve), host)
+        resolve = partial(_resolve, host, _FAMILIES[version])
+        look_up = partial(host_sampling.in_namespace, namespace, resolve)
+        answer = asyncio.ensure_future(aside(look_up, f"look up {host}"))
         self._look_ups += 1
         answer.add_done_callback(self._ended)
         try:
@@ -282,21 +486,19 @@ class ForeignTargets:
 
     def _rules(self, namespace: str | None) -> TargetRules:
         settings = self._settings
-        own = frozenset(self._own(namespace))
+        own = frozenset(self._own_addresses(namespace))
+        known = {literal(word) for node in self._known() for word in _words(node)}
         return TargetRules(
             own=own,
             own_port=settings.listen_port,
             api=targets.api_networks(settings.listen_host),
-            allowed=(*settings.allowed_targets, *self._on_loopback(own)),
+            allowed=(*settings.allowed_targets, *self._loopback_networks(own)),
+            private=tuple(ipaddress.ip_network(each) for each in known if each is not None),
+            tool_ports=settings.tool_ports,
+            known_apis=frozenset(filter(None, map(_api_address, self._known()))),
         )
 
-    def _of_mere_targets(self, rules: TargetRules, test: Test, spec: Any) -> TargetRules:
-        """Return the rules for hosts that take no part: only known nodes may be private."""
-        addresses = {literal(word) for node in self._known() for word in _words(node)}
-        private = tuple(ipaddress.ip_network(each) for each in addresses if each is not None)
-        return replace(rules, content=_reported_content(test, spec), private=private)
-
-    def _own(self, namespace: str | None) -> Iterator[IpAddress]:
+    def _own_addresses(self, namespace: str | None) -> Iterator[IpAddress]:
         """Yield the addresses of this host, also those by which others reach it."""
         yield from netlink.addresses()
         if namespace is not None:
@@ -308,42 +510,66 @@ class ForeignTargets:
             if (address := literal(word)) is not None:
                 yield ipaddress.ip_address(address)
 
-    def _on_loopback(self, own: Container[IpAddress]) -> Iterator[Network]:
-        """Yield the known nodes' addresses on this host, if this node is set up on loopback itself.
+    def _other_nodes(self) -> list[KnownNode]:
+        return [node for node in self._known() if not node.is_self]
 
-        It is, if it measures from loopback and reaches all nodes that it knows there, as in a lab
-        on one host. Then the other nodes are measured on this host, and nothing else here is.
+    def _is_in_a_lab(self) -> bool:
+        """Return whether this node measures from loopback and reaches all that it knows there."""
+        urls = [
+            urlsplit(node.url).hostname or ""
+            for node in self._other_nodes()
+            if node.url is not None
+        ]
+        return all(map(_is_loopback, (self._settings.measurement_address, *urls)))
+
+    def _loopback_networks(self, own: Container[IpAddress]) -> Iterator[Network]:
+        """Yield the known nodes' addresses on this host, if this node is in a lab on one host.
+
+        Then the other nodes are measured on this host, and nothing else here is.
         """
-        known = [node for node in self._known() if not node.is_self]
-        urls = [urlsplit(node.url).hostname or "" for node in known if node.url is not None]
-        if not all(map(_is_loopback, (self._settings.measurement_address, *urls))):
+        if not self._is_in_a_lab():
             return
-        for node in known:
+        for node in self._other_nodes():
             for word in (node.address, *offered(node.attributes).values()):
                 address = literal(word)
                 if _is_loopback(word) or (address and ipaddress.ip_address(address) in own):
                     yield ipaddress.ip_network(address or "")
 
 
-def aside(look_up: Callable[[], list[str]], name: str) -> asyncio.Future[list[str]]:
-    """Call ``look_up`` in a thread of its own, and return the future of its result.
+def _refusal(
+    way: Way,
+    host: str,
+    rules: TargetRules,
+    port: int | None = None,
+    addresses: Sequence[str] | None = None,
+) -> str | None:
+    asker, role = way
+    return ways_out.refusal(asker, role, host, rules, port=port, addresses=addresses)
 
-    The library's own timeout is half a minute: one thread can be abandoned, a pool would fill.
-    """
-    loop = asyncio.get_running_loop()
-    answer: asyncio.Future[list[str]] = loop.create_future()
 
-    def call() -> None:
-        settle: Callable[[], None]
-        try:
-            settle = partial(answer.set_result, look_up())
-        except Exception as fault:  # noqa: BLE001 - whoever waits gets it
-            settle = partial(answer.set_exception, fault)
-        with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
-            loop.call_soon_threadsafe(settle)
+def _way(place: int, strangers: Container[int]) -> Way:
+    """Return the way to a participant: one that is not known here is a mere target."""
+    return _FOREIGN_TARGET if place in strangers else (Asker.NODE, Role.PARTICIPANT)
 
-    threading.Thread(target=call, name=f"look up {name}", daemon=True).start()
-    return answer
+
+def _namespace(context: PartContext) -> str | None:
+    return None if context.context is None else context.context.namespace
+
+
+def _unknown_participant(participant: Participant) -> str:
+    return (
+        f"{participant.name} ({participant.node}) is not known here, so it cannot be asked whether "
+        "it takes part and at which port, and a task of another node sends nothing to it; let the "
+        "owners of both hosts add each other's nodes (parley node add)"
+    )
+
+
+def _foreign_port_stated(port: int, every: range) -> str:
+    return (
+        f"the port {port} is not among those of tools here, {every.start} to {every.stop - 1} "
+        "(PARLEY_PORT_FIRST, PARLEY_PORT_LAST); a task of another node states none but these, or "
+        "none at all, and has one assigned"
+    )
 
 
 def _is_much(test: Test, spec: Any) -> bool:
@@ -352,11 +578,19 @@ def _is_much(test: Test, spec: Any) -> bool:
     return rate is None or rate > STRANGERS_MBPS_MAX
 
 
+def _api_address(card: KnownNode) -> tuple[IpAddress, int] | None:
+    """Return the address and the port of a node's API, if its URL has an address."""
+    address, port = literal(host_of(card.url or "") or ""), ways_out.port_of(card.url or "")
+    if address is None or port is None:
+        return None
+    return ipaddress.ip_address(address), port
+
+
 def _words(card: KnownNode) -> tuple[str, ...]:
     return (card.name, card.address, *offered(card.attributes).values())
 
 
-def _located(participant: Participant, card: KnownNode | None) -> Participant:
+def _at_card_address(participant: Participant, card: KnownNode | None) -> Participant:
     if card is None:
         return participant
     address = participant_addresses.current_address(participant, card)
@@ -372,6 +606,12 @@ def _located(participant: Participant, card: KnownNode | None) -> Participant:
 
 def _is_loopback(host: str) -> bool:
     return is_loopback(literal(host) or "")
+
+
+def targets_of(test: Test, spec: Any, addresses: Mapping[str, str]) -> list[str]:
+    """Return the hosts that take no part, as they are named and by their addresses if known."""
+    mere = mere_targets(test, spec)
+    return [*mere, *(addresses[host] for host in mere if host in addresses)]
 
 
 def mere_targets(test: Test, spec: Any) -> list[str]:
@@ -390,7 +630,8 @@ def _port(test: Test, spec: Any) -> int | None:
     return test.target_port(spec) if isinstance(test, Targeting) else None
 
 
-def _reported_content(test: Test, spec: Any) -> str | None:
+def reported_content(test: Test, spec: Any) -> str | None:
+    """Return what results tell of what is answered, by the field that says so; or None."""
     return test.telling(spec) if isinstance(test, Targeting) else None
 
 
@@ -401,6 +642,6 @@ def _version(context: PartContext) -> int | None:
     return version if version or own is None else ipaddress.ip_address(own).version
 
 
-def _resolved(host: str, family: int) -> list[str]:
+def _resolve(host: str, family: int) -> list[str]:
     entries = socket.getaddrinfo(host, None, family, socket.SOCK_DGRAM)
     return [str(entry[4][0]) for entry in entries]

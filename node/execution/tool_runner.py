@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import json
 import os
 import signal
@@ -19,15 +18,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from node.capability.privileges import ProcessPrivileges, needs_network_rights, privileges_in
 from node.execution import confinement, process, process_marks
 from node.execution.descriptors import explain_exhaustion
+from node.execution.privileges import ProcessPrivileges, needs_network_rights, privileges_in
 from node.execution.process import ChildEnd, HeldChild, Needs, Program
 from node.execution.tool_runner_program import KILL_TIMEOUT_S, MESSAGE_BYTES_MAX
+from node.execution.tool_terms import ToolTerms
+from node.model.contexts import ContextKind
 from node.model.errors import HostError
-from node.model.tool_limits import ToolLimits
+from node.model.tool_limits import MEBIBYTE, ToolLimits
 from node.plugins.contracts import Privilege
-from node.settings import Settings
+from node.runtime.settings import Settings
 
 FALLBACK_ACCOUNT = "nobody"
 """The account of tools of a root without the right one; other services have it as well."""
@@ -39,7 +40,6 @@ BOOTSTRAP = (
     f"import sys; sys.path.insert(0, {str(_ROOT)!r}); "
     "from node.execution.tool_runner_program import main; main()"
 )
-_ARGV = [sys.executable, "-I", "-S", "-c", BOOTSTRAP]
 _GONE = "the program that runs the tools has ended"
 
 
@@ -48,6 +48,7 @@ class ToolRights:
     """The rights of the tools of this node.
 
     ``separate``: as another account than the node. ``landlock``: the kernel's version of Landlock.
+    ``filtered``: they have only the system calls that they need.
     ``bounded``: each has a directory of limited size. ``weaker``: reasons for less.
     """
 
@@ -55,6 +56,7 @@ class ToolRights:
     separate: bool
     gid: int
     landlock: int
+    filtered: bool
     bounded: bool
     standing: ProcessPrivileges
     weaker: tuple[str, ...] = ()
@@ -66,17 +68,19 @@ class ToolRights:
             gaps.append(
                 "this node itself is root; a unit, or an ordinary user, would have fewer rights"
             )
-        if not self.separate:
-            gaps.append(
-                "they have this node's own account, so what that may reach by a socket, such as "
-                "the database, they reach"
-            )
+        if not self.filtered:
+            gaps.append("their system calls are not filtered on this machine")
+            if not self.separate:
+                gaps.append("they have this node's own account, and reach its database")
         if not self.landlock:
             gaps.append("the kernel has no Landlock, so they read what their account may read")
         elif self.landlock < confinement.SCOPED_SIGNALS_ABI and not self.separate:
             gaps.append("the kernel does not keep them from ending this node")
         if not self.separate and not self.standing.no_new:
-            gaps.append("programs with file capabilities keep these, and see this account's files")
+            gaps.append(
+                "programs with file capabilities keep these, and reach this account's files and "
+                "database"
+            )
         return gaps
 
 
@@ -138,13 +142,13 @@ class _RunnerChild:
         for event in (self.started, self.has_begun, self.has_exited, self.has_ended):
             event.set()
 
-    def _tell(self, message: dict[str, Any]) -> None:
+    def _send_message(self, message: dict[str, Any]) -> None:
         with contextlib.suppress(OSError):  # it is gone, which is noticed on the connection
             self.connection.send(json.dumps(message).encode())
 
     def release(self, at: int, latest: int) -> None:
         self.released = True
-        self._tell({"release": {"at": at, "latest": latest}})
+        self._send_message({"release": {"at": at, "latest": latest}})
 
     async def begun(self) -> int | None:
         await self.has_begun.wait()
@@ -155,11 +159,11 @@ class _RunnerChild:
 
     def send_signal(self, number: signal.Signals, *, group: bool) -> None:
         if not self.reaped:
-            self._tell({"signal": {"number": int(number), "group": group}})
+            self._send_message({"signal": {"number": int(number), "group": group}})
 
     async def reap(self) -> ChildEnd:
         self.reaped = True
-        self._tell({"reap": None})
+        self._send_message({"reap": None})
         try:
             async with asyncio.timeout(2 * KILL_TIMEOUT_S):
                 await self.has_ended.wait()
@@ -184,13 +188,6 @@ class ToolRunner:
 
     def __init__(self, settings: Settings, control: socket.socket | None = None) -> None:
         """Start nothing yet; ``control`` leads to a runner that runs already."""
-        self.limits = ToolLimits(
-            memory=settings.tool_memory * 2**20,
-            processes=settings.tool_processes,
-            file_size=settings.tool_file_size * 2**20,
-            disk=settings.tool_disk * 2**20,
-            open_files=settings.tool_open_files,
-        )
         self._settings = settings
         self._given = control is not None
         self._control = control
@@ -218,14 +215,15 @@ class ToolRunner:
         standing, mark = (await self.rights()).standing, process_marks.new_mark()
         content = {
             "argv": list(program.argv),
-            "env": dict(program.env) | {process_marks.VARIABLE: mark},
+            "mark": mark,
             "namespace": program.namespace,
             "held": held,
             "privilege": needs.privilege,
             "network": needs_network_rights(needs.congestion, standing),
+            "connects": needs.connects,
             "by_file": not (needs.privilege is Privilege.ECHO and standing.echo),
-            "limits": self.limits.as_words() | {"seconds": needs.duration_s + _SLACK_S},
-            **self._place(program.env["PATH"]),
+            "seconds": needs.duration_s + _SLACK_S,
+            **self._terms_to_send(),
         }
         connection = await self._connection()
         child = _RunnerChild(connection, mark)
@@ -248,28 +246,22 @@ class ToolRunner:
 
     async def close(self) -> None:
         """End the runner."""
-        self._drop()
+        self._close_control()
         if self._server is not None:
             await self._server.end(KILL_TIMEOUT_S)
             self._server = None
 
-    def _place(self, path: str) -> dict[str, Any]:
-        """Return the accounts of tools, the preferred one first, and what these have to read."""
-        programs = [sys.executable, str(_ROOT / "node" / "plugins" / "tools" / "programs")]
-        accounts = [self._settings.tool_account, FALLBACK_ACCOUNT]
-        return {
-            "accounts": accounts,
-            "programs": programs,
-            "readable": self._readable,
-            "hidden": str(self._settings.state_dir.resolve()),
-            "path": path,
-        }
+    def _terms_to_send(self) -> dict[str, Any]:
+        """Return the terms of tools for a runner that systemd has started; others have them."""
+        if self._settings.tool_socket is None:
+            return {}
+        return {"terms": terms_of(self._settings, lent=False).as_words()}
 
     async def _ask_rights(self) -> ToolRights:
         connection = await self._connection()
         try:
-            place = self._place(os.environ.get("PATH", process.PATH_DEFAULT))
-            _send(connection, {"describe": {"uid": os.geteuid(), **place}}, ())
+            content = {"uid": os.geteuid(), **self._terms_to_send()}
+            _send(connection, {"describe": content}, ())
             async with asyncio.timeout(_ANSWER_S):
                 packet = await asyncio.get_running_loop().sock_recv(connection, MESSAGE_BYTES_MAX)
         except TimeoutError:
@@ -288,7 +280,7 @@ class ToolRunner:
         if self._settings.tool_socket is not None:
             return await self._connect(self._settings.tool_socket)
         with explain_exhaustion("the connection to the program that runs the tools"):
-            ours, theirs = _pair()
+            ours, theirs = _connected_pair()
         with theirs:
             try:
                 await self._pass(theirs)
@@ -308,7 +300,7 @@ class ToolRunner:
                 with contextlib.suppress(OSError):
                     socket.send_fds(self._control, [b"t"], [connection.fileno()])
                     return
-                self._drop()
+                self._close_control()
             raise HostError(_GONE)
 
     async def _connect(self, path: Path) -> socket.socket:
@@ -325,23 +317,20 @@ class ToolRunner:
         return connection
 
     async def _spawn(self) -> socket.socket:
-        ours, theirs = _pair()
+        ours, theirs = _connected_pair()
         try:
             with theirs:
-                self._server = await process.start(_ARGV, channel=theirs.fileno(), cwd=Path("/"))
+                argv = _argv(terms_of(self._settings, lent=False))
+                self._server = await process.start(argv, channel=theirs.fileno(), cwd=Path("/"))
         except BaseException:
             ours.close()
             raise
         return ours
 
-    def _drop(self) -> None:
+    def _close_control(self) -> None:
         control, self._control = self._control, None
         if control is not None:
             control.close()
-
-    @functools.cached_property
-    def _readable(self) -> list[str]:
-        return program_places()
 
 
 @dataclass(frozen=True)
@@ -352,14 +341,41 @@ class OwnRunner:
     program: process.Companion
 
 
-def start_runner() -> OwnRunner:
-    """Start a runner with the rights that this process has now.
+def start_runner(settings: Settings) -> OwnRunner:
+    """Start a runner with root's rights, for a node that gives them up.
 
     :raises HostError: it cannot be started.
     """
-    ours, theirs = _pair()
+    ours, theirs = _connected_pair()
+    argv = _argv(terms_of(settings, lent=True))
     with theirs:
-        return OwnRunner(ours, process.start_companion(_ARGV, theirs.fileno()))
+        return OwnRunner(ours, process.start_companion(argv, theirs.fileno()))
+
+
+def _argv(terms: ToolTerms) -> list[str]:
+    return [sys.executable, "-I", "-S", "-c", BOOTSTRAP, terms.as_argument()]
+
+
+def terms_of(settings: Settings, *, lent: bool) -> ToolTerms:
+    """Return the terms of a node's tools; ``lent``: by a runner of root, for a node that is not."""
+    limits = ToolLimits(
+        memory=settings.tool_memory * MEBIBYTE,
+        processes=settings.tool_processes,
+        file_size=settings.tool_file_size * MEBIBYTE,
+        disk=settings.tool_disk * MEBIBYTE,
+        open_files=settings.tool_open_files,
+    )
+    contexts = settings.allowed_contexts
+    return ToolTerms(
+        accounts=[settings.tool_account, FALLBACK_ACCOUNT],
+        programs=[sys.executable, str(_ROOT / "node" / "plugins" / "tools" / "programs")],
+        readable=program_places(),
+        hidden=str(settings.state_dir.resolve()),
+        path=os.environ.get("PATH", process.PATH_DEFAULT),
+        namespaces=[it.name for it in contexts if it.kind is ContextKind.NAMESPACE],
+        limits=limits.as_words(),
+        lent=lent,
+    )
 
 
 def program_places() -> list[str]:
@@ -369,7 +385,7 @@ def program_places() -> list[str]:
     return sorted(map(str, places))
 
 
-def _pair() -> tuple[socket.socket, socket.socket]:
+def _connected_pair() -> tuple[socket.socket, socket.socket]:
     """Return both ends of a connection; the first one does not block."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.settimeout(0)

@@ -4,7 +4,8 @@ It is a program of its own so that tools never share a process with the node's k
 code between ``fork`` and ``exec`` runs where there are no threads and little memory. It has one of
 three places:
 
-* started by root, before the node itself gives up being root: tools become another account;
+* started by root, before the node itself gives up being root: tools become another account, and
+  nothing that the node sends makes one root;
 * started by systemd as the account ``parley-tool``, where a node of another account reaches it by
   a socket (``parley-tools.socket``);
 * started by a node of an ordinary user: tools keep that account, with what Landlock and the limits
@@ -18,7 +19,8 @@ So the runner itself only forks, and no two tools have anything in common but th
 
 Messages are JSON, one a packet. The node sends ``start`` (with the tool's descriptors), then
 ``release`` if the tool is held, ``signal`` and ``reap``; it gets ``started`` or ``failed``,
-``begun``, ``exited``, ``ended``. For ``describe`` it gets ``described``.
+``begun``, ``exited``, ``ended``. For ``describe`` it gets ``described``. What holds for all tools
+is in no message but that of a runner that systemd has started (:mod:`.tool_terms`).
 """
 
 from __future__ import annotations
@@ -37,16 +39,16 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from node.execution import confinement, releaser
 from node.execution.releaser import Handover, Release
+from node.execution.tool_terms import MARK, Account, ToolTerms
 
 MESSAGE_BYTES_MAX = 150_000
 """Longest message; a socket takes 200 kB by default."""
-NAMESPACES = Path("/run/netns")
-"""The directory in which ``ip netns`` keeps named network namespaces."""
 KILL_TIMEOUT_S = 10.0
 CANNOT_START = 126
 """Exit code of a tool that could not be started, as of a shell."""
@@ -69,9 +71,12 @@ _WAIT = 'kill -STOP $$ && exec "$@"'
 """Shell code: stop, and become the program after SIGCONT."""
 
 _READABLE = (
-    *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix", "/proc"),
-    *("/sys", "/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager", "/run/netns"),
+    *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix", "/sys"),
+    *("/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager"),
+    *("/proc/self", "/proc/sys", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/loadavg"),
+    *("/proc/uptime", "/proc/version", "/proc/filesystems"),
 )
+"""Places that every tool may read; in ``/proc`` its own process, and nothing of another one."""
 _ETC = ("/etc",)
 _ETC_OF_ROOT = (
     *("/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d"),
@@ -92,15 +97,32 @@ _KEPT: Mapping[str | None, tuple[int, ...]] = {
 }
 """The capabilities of tools, by the privilege that they declare."""
 
-Account = tuple[int, int]
+_FAMILIES: Mapping[str | None, tuple[int, ...]] = {
+    **dict.fromkeys(_KEPT, ()),
+    "root": (socket.AF_PACKET,),
+}
+"""The sockets of tools beside those of IP and routes, by the privilege that they declare."""
+_LENT = (
+    *(confinement.CHOWN, confinement.DAC_OVERRIDE, confinement.DAC_READ_SEARCH, confinement.FOWNER),
+    *(confinement.KILL, confinement.SETGID, confinement.SETUID, confinement.SETPCAP),
+    *(confinement.NET_RAW, confinement.SYS_PTRACE, confinement.SYS_ADMIN),
+    *(confinement.SYS_NICE, confinement.SYS_RESOURCE),
+)
+"""The capabilities that root's runner keeps for a node of another account, to confine tools."""
 
 
 class Keeper:
     """The keeper of one tool."""
 
-    def __init__(self, connection: socket.socket, channel: socket.socket | None) -> None:
-        """Take over a connection, whose first message is to come, and the channel to a releaser."""
+    def __init__(
+        self, connection: socket.socket, channel: socket.socket | None, terms: ToolTerms | None
+    ) -> None:
+        """Take over a connection, whose first message is to come, and the channel to a releaser.
+
+        Without ``terms`` the first message has them.
+        """
         self._connection = connection
+        self._terms = terms
         self._channel = channel
         self._handover: Handover | None = None
         self._pid = os.getpid()
@@ -108,7 +130,8 @@ class Keeper:
         self._bounded = False
         self._exited = False
         self._killed: str | None = None
-        self._limits: dict[str, int] = {}
+        self._limits: Mapping[str, int] = {}
+        self._seconds = 0.0
         os.setsid()  # what ends the runner, and all of its group, leaves the tools alone
         confinement.adopt_orphans()
 
@@ -116,12 +139,16 @@ class Keeper:
         """Do what the first message asks for."""
         message, descriptors = self._receive()
         if "describe" in message:
-            self._send("described", _described(message["describe"]))
+            content = message["describe"]
+            self._send("described", _description(content["uid"], self._terms_in(content)))
         elif "start" in message:
             try:
                 self._keep(message["start"], descriptors)
             finally:
                 self._remove_directory()
+
+    def _terms_in(self, content: dict[str, Any]) -> ToolTerms:
+        return self._terms or ToolTerms(**content["terms"])
 
     def _receive(self) -> tuple[dict[str, Any], list[int]]:
         """Return a message with its descriptors; nothing once the node is gone."""
@@ -140,12 +167,12 @@ class Keeper:
 
     def _keep(self, content: dict[str, Any], descriptors: Sequence[int]) -> None:
         """Start the tool, and end it."""
-        self._limits = content["limits"]
+        terms = self._terms_in(content)
+        self._limits, self._seconds = terms.limits, content["seconds"]
         try:
-            path = shutil.which(content["argv"][0], path=content["path"])
-            if path is None:
-                raise FileNotFoundError(2, "it is not on the PATH")
-            account = self._prepare(content, path)
+            path = terms.program(content["argv"][0])
+            network = terms.network(content["namespace"])
+            account = self._prepare(terms, content["privilege"], path)
             others = _threads_of(os.geteuid()) if account is None else 0
             told, telling = os.pipe()
             pid = os.fork()
@@ -154,17 +181,20 @@ class Keeper:
             return
         if pid == 0:
             os.write(telling, str(_own_start_ticks()).encode())
-            self._become(content, path, account, descriptors, others)
+            tool = _Tool(terms, content, path, network, account)
+            self._become(tool, descriptors, others)
         for descriptor in (*descriptors, telling):
             os.close(descriptor)
         if content["held"]:
             confinement.stop_loaded(pid)
         self._send("started", {"pid": pid, "ticks": int(os.read(told, 32) or 0)})
         os.close(told)
+        shown = os.open(f"/proc/{pid}", os.O_PATH | os.O_CLOEXEC)  # it stays what Landlock allows
         try:
-            self._watch(pid, time.monotonic() + self._limits["seconds"])
+            self._watch(pid, time.monotonic() + self._seconds)
         finally:
             self._end(pid)
+            os.close(shown)
 
     def _watch(self, pid: int, deadline: float) -> None:
         """Return when the tool is to be reaped, or the node is gone."""
@@ -205,7 +235,7 @@ class Keeper:
             self._handover.look(pid)
         if self._killed is None and (excess := self._excess(deadline)) is not None:
             self._killed = excess
-            _kill_all(lambda: _below(self._pid))
+            _kill_all(lambda: _descendants(self._pid))
 
     def _note_exit(self) -> None:
         self._exited = True
@@ -216,15 +246,15 @@ class Keeper:
     def _excess(self, deadline: float) -> str | None:
         """Return the limit that a tool and its descendants exceed together, if any."""
         limits = self._limits
-        processes = list(_below(self._pid))
+        processes = list(_descendants(self._pid))
         if len(processes) > limits["processes"]:
             return f"had more than {limits['processes']} processes"
-        if sum(map(_memory, processes)) > limits["memory"]:
-            return _too_much_memory(limits)
-        if self._directory and not self._bounded and _size(self._directory) > limits["disk"]:
+        if sum(map(_memory_bytes, processes)) > limits["memory"]:
+            return _memory_excess(limits)
+        if self._directory and not self._bounded and _size_bytes(self._directory) > limits["disk"]:
             return f"kept more than {limits['disk'] >> 20} MiB of files"
         if not self._exited and time.monotonic() > deadline:
-            return f"ran longer than {limits['seconds']:g} s"
+            return f"ran longer than {self._seconds:g} s"
         return None
 
     def _end(self, pid: int) -> None:
@@ -232,35 +262,39 @@ class Keeper:
         deadline = time.monotonic() + KILL_TIMEOUT_S
         _signal(pid, signal.SIGKILL, group=True)
         _, status, usage = os.wait4(pid, 0)
-        while (left := _reaped(self._pid)) and time.monotonic() < deadline:
-            _kill_all(lambda: _below(self._pid))
+        while (left := _reap(self._pid)) and time.monotonic() < deadline:
+            _kill_all(lambda: _descendants(self._pid))
             time.sleep(_PAUSE_S)
         exit_code = os.waitstatus_to_exitcode(status)
         if self._killed is None and exit_code == -signal.SIGXFSZ:
             self._killed = f"wrote a file of more than {self._limits['file_size'] >> 20} MiB"
         elif self._killed is None and exit_code and usage.ru_maxrss << 10 > self._limits["memory"]:
-            self._killed = _too_much_memory(self._limits)
+            self._killed = _memory_excess(self._limits)
         worked = usage.ru_utime + usage.ru_stime
         end = {"exit_code": exit_code, "worked_ticks": round(worked * os.sysconf("SC_CLK_TCK"))}
         self._send("ended", end | {"left": left, "killed": self._killed})
 
-    def _prepare(self, content: dict[str, Any], path: str) -> Account | None:
+    def _prepare(self, terms: ToolTerms, privilege: str | None, path: str) -> Account | None:
         """Make the tool's own directory, and return its account; None if it keeps this one.
 
         The directory is of limited size and seen by no other program, if that can be.
         """
         self._directory = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{self._pid}-"))
         self._bounded = confinement.mount_bounded(self._directory, self._limits["disk"])
-        found = None if content["privilege"] == "root" else _account(content["accounts"])
+        if privilege == "root":
+            terms.refuse_root("it needs to be root")
+        found = None if privilege == "root" else terms.account()
         if found is None:
             return None
         own = os.path.realpath(path) == os.path.realpath(sys.executable)
-        programs = [path, *(content["programs"] if own else ())]
-        obstacle = obstacle_to(found[1], programs, _needed(content), mounts=self._bounded)
-        if obstacle is not None and not own:
-            raise PermissionError(1, f"the account {found[0]} cannot execute {obstacle}")
-        if obstacle is not None:  # said at the start of the node
-            return None
+        programs = [path, *(terms.programs if own else ())]
+        obstacle = obstacle_to(found[1], programs, terms.places(), mounts=self._bounded)
+        if obstacle is not None:
+            why = f"the account {found[0]} cannot execute {obstacle}"
+            if not own:
+                raise PermissionError(1, why)
+            terms.refuse_root(why)
+            return None  # said at the start of the node
         os.chown(self._directory, *found[1])
         return found[1]
 
@@ -270,79 +304,86 @@ class Keeper:
                 confinement.unmount(self._directory)
             shutil.rmtree(self._directory, ignore_errors=True)
 
-    def _become(
-        self,
-        content: dict[str, Any],
-        path: str,
-        account: Account | None,
-        descriptors: Sequence[int],
-        others: int,
-    ) -> None:
+    def _become(self, tool: _Tool, descriptors: Sequence[int], others: int) -> None:
         """Become a tool, in a child of this process; never returns."""
+        path, argv = tool.path, tool.content["argv"]
         try:
             os.setsid()
             for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM):
                 signal.signal(number, signal.SIG_DFL)
-            stops = self._confine(content, account, others)
-            argv = content["argv"]
+            stops = self._confine(tool, others)
             if (
-                content["held"] and not stops
+                tool.content["held"] and not stops
             ):  # from a shell it becomes the tool faster than from here
                 path, argv = "/bin/sh", ["sh", "-c", _WAIT, "sh", *argv]
-            _place(descriptors)
+            _arrange(descriptors)
             own = dict.fromkeys(("HOME", "TMPDIR"), str(self._directory))
-            os.execve(path, argv, content["env"] | own)
+            given = {"PATH": tool.terms.path, "LANG": "C.UTF-8", MARK: tool.content["mark"]}
+            os.execve(path, argv, given | own)
         except BaseException as fault:  # noqa: BLE001 - nothing may get out of the child
             why = fault.strerror if isinstance(fault, OSError) else repr(fault)
             os.write(descriptors[2], f"{path} cannot be started: {why}\n".encode())
         finally:
             os._exit(CANNOT_START)
 
-    def _confine(self, content: dict[str, Any], account: Account | None, others: int) -> bool:
+    def _confine(self, tool: _Tool, others: int) -> bool:
         """Give up all that the tool does not need.
 
         Return whether a tool that is held will stop once it is loaded.
         """
         stops = False
+        terms, content = tool.terms, tool.content
         confinement.close_at_exec()
         kept, mine = _KEPT[content["privilege"]], confinement.capabilities()
         kept += (confinement.NET_ADMIN,) if content["network"] else ()
-        stays_root = account is None and os.geteuid() == 0
-        readable = [*_READABLE, *(_ETC_OF_ROOT if stays_root else _ETC), *content["readable"]]
-        readable += content["path"].split(":")
-        if content["namespace"] is not None:
-            confinement.enter_network(NAMESPACES / content["namespace"])
+        stays_root = tool.account is None and os.geteuid() == 0
+        readable = [*_READABLE, *(_ETC_OF_ROOT if stays_root else _ETC), *terms.readable]
+        readable += terms.path.split(":")
+        if tool.network is not None:
+            confinement.enter_network(tool.network)
         confinement.show()
         with contextlib.suppress(OSError):
             Path("/proc/self/oom_score_adj").write_text("1000")
         os.umask(0o077)
         os.chdir(self._directory or "/")
         confinement.limit(_kernel_limits(self._limits, others))
-        confinement.change_rights(account, kept)
+        confinement.change_rights(tool.account, kept)
         # Without the capability the program's file has to give it, as to an ordinary user's ping.
-        if mine >= set(kept) or not content["by_file"]:
+        if terms.lent or mine >= set(kept) or not content["by_file"]:
             confinement.forbid_new_privileges()
-            shown = _without(readable, Path(content["hidden"]))
+            shown = _places_without(readable, Path(terms.hidden))
             confinement.restrict_files(shown, [".", *_DEVICES])
             stops = bool(content["held"]) and confinement.trace_me()
-            confinement.forbid_calls()
+            families = _FAMILIES[content["privilege"]]
+            confinement.forbid_calls(families, connects=content["connects"])
         confinement.die_with_parent(self._pid, signal.SIGKILL)
         return stops
 
 
-def _without(places: Sequence[str], hidden: Path) -> Iterator[str]:
+@dataclass(frozen=True)
+class _Tool:
+    """A tool to become: what the node asked for, and what it got of that."""
+
+    terms: ToolTerms
+    content: dict[str, Any]
+    path: str
+    network: Path | None
+    account: Account | None
+
+
+def _places_without(places: Sequence[str], hidden: Path) -> Iterator[str]:
     """Yield places, and of one that contains the hidden one what lies beside the way to it."""
     for place in places:
         real = Path(place).resolve()
         if real in hidden.parents:
             with contextlib.suppress(OSError), os.scandir(real) as entries:
                 beside = [entry.path for entry in entries if not entry.is_symlink()]
-                yield from _without(beside, hidden)
+                yield from _places_without(beside, hidden)
         elif not real.is_relative_to(hidden):
             yield place
 
 
-def _place(descriptors: Sequence[int]) -> None:
+def _arrange(descriptors: Sequence[int]) -> None:
     """Put the descriptors where the program expects them."""
     spare = [os.dup(descriptor) for descriptor in descriptors]  # none is overwritten unread
     for at, descriptor in enumerate(spare):
@@ -363,56 +404,50 @@ def _kernel_limits(limits: Mapping[str, int], others: int) -> dict[str, int]:
     }
 
 
-def _too_much_memory(limits: Mapping[str, int]) -> str:
+def _memory_excess(limits: Mapping[str, int]) -> str:
     return f"used more than {limits['memory'] >> 20} MiB of memory"
 
 
-def _account(names: Sequence[str]) -> tuple[str, Account] | None:
-    """Return the first of these accounts that exists; None if this process cannot change its."""
-    for name in names if os.geteuid() == 0 else ():
-        with contextlib.suppress(KeyError):
-            entry = pwd.getpwnam(name)
-            return name, (entry.pw_uid, entry.pw_gid)
-    return None
-
-
-def _described(content: dict[str, Any]) -> dict[str, Any]:
-    """Return what a node has to know of the rights of its tools."""
-    weaker: list[str] = []
-    found = _account(content["accounts"])
+def _description(asking: int, terms: ToolTerms) -> dict[str, Any]:
+    """Return what a node of the account ``asking`` has to know of the rights of its tools."""
     with tempfile.TemporaryDirectory(prefix=f"{_PREFIX}{os.getpid()}-") as trial:
         bounded = confinement.mount_bounded(Path(trial), 2**20)
         if bounded:
             confinement.unmount(Path(trial))
-    if found is not None:
-        name, account = found
-        if name != content["accounts"][0]:
-            missing = content["accounts"][0]
-            weaker.append(f"there is no account {missing} (useradd --system {missing}), but {name}")
-        unreadable = obstacle_to(account, content["programs"], _needed(content), mounts=bounded)
-        if unreadable is not None:
-            weaker.append(
-                f"{name} cannot read {unreadable}, so Parley's own programs stay root, without "
-                "its capabilities"
-            )
-    elif os.geteuid() == 0:
-        weaker.append("there is no account for tools, so they stay root")
-    uid = os.geteuid() if found is None else found[1][0]
+    found, weaker = _account_and_weaknesses(terms, bounded=bounded)
+    uid = os.geteuid() if found is None else found[0]
     return {
         "account": _account_name(uid),
-        "separate": uid != content["uid"],
-        "gid": os.getegid() if found is None else found[1][1],
+        "separate": uid != asking,
+        "gid": os.getegid() if found is None else found[1],
         "status": Path("/proc/self/status").read_text(),
         "landlock": confinement.landlock_version(),
+        "filtered": confinement.can_forbid_calls(),
         "bounded": bounded,
         "weaker": weaker,
     }
 
 
-def _needed(content: dict[str, Any]) -> list[str]:
-    """Return the directories that a node's programs are read from."""
-    places = {*content["readable"], *content["path"].split(":")}
-    return sorted(place for place in places if os.path.isdir(place))  # noqa: PTH112 - a string
+def _account_and_weaknesses(terms: ToolTerms, *, bounded: bool) -> tuple[Account | None, list[str]]:
+    """Return the account of tools, if it is another one than this, and what is weaker."""
+    weaker: list[str] = []
+    try:
+        found = terms.account()
+    except PermissionError as fault:
+        return None, [str(fault.strerror)]
+    if found is None:
+        if os.geteuid() == 0:
+            weaker.append("there is no account for tools, so they stay root")
+        return None, weaker
+    name, account = found
+    if name != terms.accounts[0]:
+        missing = terms.accounts[0]
+        weaker.append(f"there is no account {missing} (useradd --system {missing}), but {name}")
+    unreadable = obstacle_to(account, terms.programs, terms.places(), mounts=bounded)
+    if unreadable is not None:
+        own = "run not at all" if terms.lent else "stay root, without its capabilities"
+        weaker.append(f"{name} cannot read {unreadable}, so Parley's own programs {own}")
+    return account, weaker
 
 
 def obstacle_to(
@@ -428,13 +463,13 @@ def obstacle_to(
         with as_account(account):
             for place in needed:
                 above = [str(it) for it in reversed(Path(place).parents)]
-                first = next((it for it in above if not _may(it, os.X_OK)), None)
+                first = next((it for it in above if not _is_accessible(it, os.X_OK)), None)
                 if first is not None:
                     blocked.setdefault(first, []).append(place)
     for directory, places in blocked.items():
         confinement.open_way(places, directory)
     with as_account(account):
-        return next((it for it in programs if not _may(it, os.R_OK | os.X_OK)), None)
+        return next((it for it in programs if not _is_accessible(it, os.R_OK | os.X_OK)), None)
 
 
 @contextlib.contextmanager
@@ -452,7 +487,7 @@ def as_account(account: Account) -> Iterator[None]:
         os.setgroups(groups)
 
 
-def _may(path: str, mode: int) -> bool:
+def _is_accessible(path: str, mode: int) -> bool:
     return os.access(path, mode, effective_ids=True)
 
 
@@ -491,16 +526,15 @@ def _kill_all(processes: Any) -> None:
         _signal(pid, signal.SIGKILL, group=False)
 
 
-def _reaped(parent: int) -> list[int]:
+def _reap(parent: int) -> list[int]:
     """Reap the children that have ended, and return the descendants that are left."""
     with contextlib.suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
-    return list(_below(parent))
+    return list(_descendants(parent))
 
 
-def _below(parent: int) -> Iterator[int]:
-    """Yield the descendants of a process."""
+def _descendants(parent: int) -> Iterator[int]:
     pending = [parent]
     while pending:
         for pid in _children(pending.pop()):
@@ -517,7 +551,7 @@ def _children(pid: int) -> list[int]:
     return children
 
 
-def _memory(pid: int) -> int:
+def _memory_bytes(pid: int) -> int:
     """Return the bytes that a process has in memory, except those of files."""
     kibibytes = 0
     with contextlib.suppress(OSError), open(f"/proc/{pid}/status") as file:  # noqa: PTH123 - faster
@@ -527,8 +561,7 @@ def _memory(pid: int) -> int:
     return kibibytes << 10
 
 
-def _size(directory: Path) -> int:
-    """Return the bytes that the files in a directory take."""
+def _size_bytes(directory: Path) -> int:
     size, pending = 0, [os.fspath(directory)]
     while pending:
         with contextlib.suppress(OSError), os.scandir(pending.pop()) as entries:
@@ -576,22 +609,35 @@ def _connections(source: socket.socket) -> Iterator[socket.socket]:
         yield from (socket.socket(fileno=descriptor) for descriptor in descriptors)
 
 
-def serve(source: socket.socket) -> None:
+def _refuse(connection: socket.socket, why: str) -> None:
+    with connection, contextlib.suppress(OSError):
+        connection.send(json.dumps({"failed": why}).encode(), socket.MSG_DONTWAIT)
+
+
+def serve(source: socket.socket, terms: ToolTerms | None) -> None:
     """Fork a keeper for each connection, until the node is gone."""
     confinement.hide()
+    if terms is not None and terms.lent:
+        confinement.change_rights(None, _LENT)
     _remove_abandoned()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers need not be reaped
     gc.disable()
     gc.freeze()  # keepers share the memory of this process
-    channel = None
+    channel, keepers = None, 0
     for connection in _connections(source):
+        if terms is not None and keepers >= terms.at_once:
+            keepers = len(_children(os.getpid()))
+            if keepers >= terms.at_once:
+                _refuse(connection, f"{keepers} programs run already")
+                continue
+        keepers += 1
         if channel is None or releaser.is_lost(channel):
             channel = releaser.start(source, connection)
         if os.fork() == 0:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             source.close()
             try:
-                Keeper(connection, channel).serve()
+                Keeper(connection, channel, terms).serve()
             except BaseException as fault:  # noqa: BLE001 - this is the end of a process
                 os.write(2, f"a tool's keeper failed: {fault!r}\n".encode())
             finally:
@@ -600,13 +646,16 @@ def serve(source: socket.socket) -> None:
 
 
 def main() -> None:
-    """Serve the node at the other end of standard input, or those that connect (systemd)."""
+    """Serve the node at the other end of standard input, or those that connect (systemd).
+
+    The terms of the tools are an argument; those that connect bring theirs.
+    """
     if os.environ.pop("LISTEN_FDS", None) == "1":
-        serve(socket.socket(fileno=_LISTENING))
-    elif stat.S_ISSOCK(os.fstat(0).st_mode):
+        serve(socket.socket(fileno=_LISTENING), None)
+    elif len(sys.argv) > 1 and stat.S_ISSOCK(os.fstat(0).st_mode):
         source = socket.socket(fileno=os.dup(0))
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        serve(source)
+        serve(source, ToolTerms(**json.loads(sys.argv[1])))
     else:
         sys.exit("this program is started by systemd (parley-tools.socket) or by a node")
 

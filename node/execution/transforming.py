@@ -67,7 +67,9 @@ async def ended(
         argv,
         stdin=documents,
         output_bytes_max=OUTPUT_MAX,
-        confinement=None if runner is None else Confinement(runner, Needs(TIMEOUT_S)),
+        confinement=None
+        if runner is None
+        else Confinement(runner, Needs(TIMEOUT_S, connects=False)),
     )
     try:
         async with asyncio.timeout(TIMEOUT_S):

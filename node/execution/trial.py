@@ -16,10 +16,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from node.clock import Clock
 from node.execution import process
 from node.execution.forwarder import IntervalForwarder
-from node.execution.merging import over_all
+from node.execution.merging import merged_over_intervals
 from node.execution.process import RunningProcess
 from node.model import times
 from node.model.errors import HostError, ToolOutputError
@@ -35,6 +34,7 @@ from node.plugins.contracts import (
     Test,
     Tool,
 )
+from node.runtime.clock import Clock
 
 LOOPBACK = "127.0.0.1"
 _EXAMPLES = tuple(
@@ -91,13 +91,13 @@ async def run_trial(
     count = test.rhythm(spec).count if isinstance(test, StreamingTest) else 0
     trials = await asyncio.gather(
         *(
-            _part(tool, PartContext(spec, at, parties, starts, ends, addresses), count, clock)
+            _try_part(tool, PartContext(spec, at, parties, starts, ends, addresses), count, clock)
             for at in range(len(parties))
         )
     )
     intervals = list(_merged_intervals(test, spec, count, trials))
     ended = test.merge(spec, [each.part for each in trials])
-    return Trial(trials, over_all(test, spec, ended, intervals), intervals)
+    return Trial(trials, merged_over_intervals(test, spec, ended, intervals), intervals)
 
 
 def _merged_intervals(
@@ -116,7 +116,7 @@ def _merged_intervals(
         yield Interval(number, merged.result, merged.reason)
 
 
-async def _part(tool: Tool, context: PartContext, count: int, clock: Clock) -> PartTrial:
+async def _try_part(tool: Tool, context: PartContext, count: int, clock: Clock) -> PartTrial:
     command = tool.command(context)
     if not command.waits_itself:
         await clock.sleep_until(context.starts + command.delay)

@@ -7,8 +7,8 @@ import re
 import shutil
 from pathlib import Path
 
-from node.capability.catalog import program_version
 from node.execution import process
+from node.execution.catalog import program_version
 from node.execution.process import Confinement, Confining, Needs
 from node.model.errors import HostError
 from node.plugins.contracts import Requirement, Tool
@@ -32,7 +32,7 @@ class Versions:
         """Return the version of a tool's program; None if unknown. Our own have Parley's."""
         if tool.requirement is None:
             return program_version()
-        file = _file(tool.requirement.program)
+        file = _file_state(tool.requirement.program)
         if file is None or not tool.requirement.version_argv:
             return None
         entry = self._cache.get(tool.requirement.program)
@@ -59,7 +59,7 @@ class Versions:
         return match.group(1)[:_LENGTH_MAX] if match else None
 
 
-def _file(program: str) -> _File | None:
+def _file_state(program: str) -> _File | None:
     path = shutil.which(program)
     if path is None:
         return None

@@ -41,11 +41,11 @@ def claim(count: int) -> LoopbackClaim:
     if not 0 < count <= NODES_MAX:
         raise HostError(f"a lab has 1 to {NODES_MAX} nodes, not {count}")
     for port, lab in itertools.product(PORTS, LABS):
-        guard = _bound(f"127.1.{lab}.254", port)
+        guard = _bind(f"127.1.{lab}.254", port)
         if guard is None:
             continue
         addresses = tuple(f"127.1.{lab}.{index + 1}" for index in range(count))
-        if _all_free(addresses, port):
+        if _are_all_free(addresses, port):
             return LoopbackClaim(addresses, port, guard)
         guard.close()
     raise HostError(
@@ -54,17 +54,17 @@ def claim(count: int) -> LoopbackClaim:
     )
 
 
-def _all_free(addresses: Sequence[str], port: int) -> bool:
+def _are_all_free(addresses: Sequence[str], port: int) -> bool:
     with contextlib.ExitStack() as stack:
         for address in addresses:
-            probe = _bound(address, port, reuse=True)
+            probe = _bind(address, port, reuse=True)
             if probe is None:
                 return False
             stack.enter_context(probe)
     return True
 
 
-def _bound(address: str, port: int, *, reuse: bool = False) -> socket.socket | None:
+def _bind(address: str, port: int, *, reuse: bool = False) -> socket.socket | None:
     """Bind a socket; return ``None`` if the address is taken; ``reuse`` ignores closed ones."""
     endpoint = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:

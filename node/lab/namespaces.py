@@ -75,8 +75,8 @@ class Namespaces:
             number, subnet = self._claim()
             hosts = list(itertools.islice(subnet.hosts(), len(self._names) + 1))
             gateway = f"{hosts[0]}/{subnet.prefixlen}"
-            _ip("addr", "add", gateway, "dev", self._bridge)
-            _ip("link", "set", self._bridge, "up")
+            _run_ip("addr", "add", gateway, "dev", self._bridge)
+            _run_ip("link", "set", self._bridge, "up")
             for index, name in enumerate(self._names):
                 self._create_site(number, index, name, f"{hosts[index + 1]}")
         except BaseException:
@@ -88,7 +88,7 @@ class Namespaces:
         """Remove all of it; repeatable."""
         for site in self.sites:
             with contextlib.suppress(HostError):  # not created yet, or already removed
-                _ip("netns", "del", site.namespace)
+                _run_ip("netns", "del", site.namespace)
         self.sites = []
         if self._bridge is not None:
             _remove_bridge(self._bridge)
@@ -96,7 +96,7 @@ class Namespaces:
 
     def _claim(self) -> tuple[int, ipaddress.IPv4Network]:
         """Create a bridge with an unused number, and return its number and an unrouted subnet."""
-        taken = _routed()
+        taken = _routed_networks()
         ranges = [ipaddress.IPv4Network(text) for text in MANAGEMENT_RANGES]
         subnets = itertools.chain.from_iterable(net.subnets(new_prefix=24) for net in ranges)
         for number, subnet in enumerate(subnets):
@@ -104,13 +104,13 @@ class Namespaces:
             if bridge in _links() or any(subnet.overlaps(net) for net in taken):
                 continue
             try:
-                _ip("link", "add", bridge, "type", "bridge")
+                _run_ip("link", "add", bridge, "type", "bridge")
             except HostError:
                 if bridge in _links():
                     continue  # another lab was faster
                 raise
             self._bridge = bridge
-            _ip("link", "set", bridge, "alias", f"parley-{os.getpid()}")
+            _run_ip("link", "set", bridge, "alias", f"parley-{os.getpid()}")
             return number, subnet
         raise HostError(
             f"every subnet of {', '.join(MANAGEMENT_RANGES)} is routed already, so the lab's "
@@ -127,10 +127,10 @@ class Namespaces:
         self.sites.append(site)
         port = f"{self._bridge}-{index}"
         there = ("netns", site.namespace)
-        _ip("netns", "add", site.namespace)
-        _ip("link", "add", port, "type", "veth", "peer", "name", "mgmt0", *there)
-        _ip("link", "set", port, "master", self._bridge, "up")
-        _ip_inside(
+        _run_ip("netns", "add", site.namespace)
+        _run_ip("link", "add", port, "type", "veth", "peer", "name", "mgmt0", *there)
+        _run_ip("link", "set", port, "master", self._bridge, "up")
+        _run_ip_inside(
             site.namespace,
             "link set lo up",
             f"addr add {management}/24 dev mgmt0",
@@ -163,16 +163,16 @@ def check_possible() -> None:
 
 def remove_abandoned() -> None:
     """Remove the leftovers of labs whose process is gone (killed outright)."""
-    for line in _ip("netns", "list").splitlines():
+    for line in _run_ip("netns", "list").splitlines():
         name = line.split()[0]
-        if _abandoned(name):
-            _ip("netns", "del", name)
+        if _is_abandoned(name):
+            _run_ip("netns", "del", name)
     for bridge, alias in _links().items():
-        if bridge.startswith("parley") and _abandoned(alias):
+        if bridge.startswith("parley") and _is_abandoned(alias):
             _remove_bridge(bridge)
 
 
-def _abandoned(name: str) -> bool:
+def _is_abandoned(name: str) -> bool:
     """Return whether ``parley-PID…`` names a process that is gone."""
     prefix, _, rest = name.partition("-")
     pid = rest.partition("-")[0]
@@ -184,12 +184,12 @@ def _remove_bridge(bridge: str) -> None:
     for link in _links():
         if link == bridge or link.startswith(f"{bridge}-"):
             with contextlib.suppress(HostError):  # removed with its namespace a moment ago
-                _ip("link", "del", link)
+                _run_ip("link", "del", link)
 
 
-def _routed() -> list[ipaddress.IPv4Network]:
+def _routed_networks() -> list[ipaddress.IPv4Network]:
     """Return the destinations of this host's routes, without the default route."""
-    routes = json.loads(_ip("-json", "-4", "route", "show", "table", "all"))
+    routes = json.loads(_run_ip("-json", "-4", "route", "show", "table", "all"))
     return list(_networks(str(route["dst"]) for route in routes))
 
 
@@ -201,11 +201,11 @@ def _networks(texts: Iterable[str]) -> Iterator[ipaddress.IPv4Network]:
 
 def _links() -> dict[str, str]:
     """Return the names of this host's links, with their aliases."""
-    links = json.loads(_ip("-json", "link", "show"))
+    links = json.loads(_run_ip("-json", "link", "show"))
     return {str(link["ifname"]): str(link.get("ifalias", "")) for link in links}
 
 
-def _ip(*words: str | None) -> str:
+def _run_ip(*words: str | None) -> str:
     """Run ``ip`` and return its output; raise :class:`HostError` with its message if it fails."""
     argv = ["ip", *(word for word in words if word is not None)]
     finished = process.run(argv, timeout_s=_IP_S)
@@ -214,7 +214,7 @@ def _ip(*words: str | None) -> str:
     return finished.stdout.decode()
 
 
-def _ip_inside(namespace: str, *lines: str) -> None:
+def _run_ip_inside(namespace: str, *lines: str) -> None:
     """Run several ``ip`` commands in one namespace, by one process."""
     argv = ["ip", "-n", namespace, "-batch", "-"]
     finished = process.run(argv, timeout_s=_IP_S, stdin="\n".join(lines).encode())

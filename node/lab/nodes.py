@@ -19,13 +19,28 @@ from node.execution.process import RunningProcess
 from node.model.errors import HostError
 from node.model.host_limits.document import EVERYTHING
 from node.model.loopback import is_exposed
-from node.settings import Settings
+from node.runtime.settings import Settings
 from node.trust.keys import NodeKey
 from node.trust.tls import TlsOptions, pinned
 
 _POLL_S = 0.05
 _REQUEST_S = 30.0
-_LIMITS = f'{EVERYTHING}rank = "own"\n'
+_LIMITS = f"""{EVERYTHING}rank = "own"
+
+[who.people]
+users = true
+
+[who.clients]
+clients = true
+
+[targets.lab]
+networks = ["127.0.0.0/8"]
+
+[[rule]]                               # the lab itself may be on loopback
+name = "people"
+who = ["people", "clients"]
+to = ["participants", "public", "private", "lab"]
+"""
 """The limits of each node: all of them have one owner, so priorities alone decide between tasks."""
 
 

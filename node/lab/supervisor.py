@@ -121,10 +121,10 @@ class Lab:
         self._undo.push_async_callback(self._end_nodes)
         for plan in plans:
             await cluster.create_database(plan.name)
-            self._plans[plan.name] = _with_dsn(plan, cluster.dsn(plan.name))
-        self.nodes = await _all(self._start_node(plan) for plan in self._plans.values())
+            self._plans[plan.name] = _plan_with_dsn(plan, cluster.dsn(plan.name))
+        self.nodes = await _gather(self._start_node(plan) for plan in self._plans.values())
         pairs = itertools.permutations(self.nodes, 2)
-        await _all(nodes.introduce(one, other, self._session) for one, other in pairs)
+        await _gather(nodes.introduce(one, other, self._session) for one, other in pairs)
         self._progress("every node knows every other")
 
     async def stop(self) -> None:
@@ -161,7 +161,7 @@ class Lab:
         :raises HostError: one did not become ready.
         """
         ended = [name for name, running in self._running.items() if running.ended]
-        await _all(self.restart(name) for name in ended)
+        await _gather(self.restart(name) for name in ended)
 
     async def _addresses(self, work: Path) -> list[NodePlan]:
         if self._wan_settings is None:
@@ -234,7 +234,7 @@ class Lab:
         return node
 
     async def _end_nodes(self) -> None:
-        await _all(running.end(GRACE_S) for running in self._running.values())
+        await _gather(running.end(GRACE_S) for running in self._running.values())
 
     def _forget(self, name: str) -> RunningProcess:
         """Return the node's process, and stop reporting its end."""
@@ -268,7 +268,7 @@ async def serve(lab: Lab, ready: Callable[[Lab], None]) -> None:
     for number in signals:
         loop.add_signal_handler(number, stop_requested.set)
     try:
-        async with _until(stop_requested) as stop:
+        async with _task_until(stop_requested) as stop:
             starting = asyncio.create_task(lab.start(), name="start lab")
             await asyncio.wait({starting, stop}, return_when=asyncio.FIRST_COMPLETED)
             if starting.done():
@@ -285,7 +285,7 @@ async def serve(lab: Lab, ready: Callable[[Lab], None]) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _until(event: asyncio.Event) -> AsyncIterator[asyncio.Task[bool]]:
+async def _task_until(event: asyncio.Event) -> AsyncIterator[asyncio.Task[bool]]:
     """Yield a task that ends with the event, or with the block."""
     task = asyncio.create_task(event.wait())
     try:
@@ -301,11 +301,11 @@ def _work_directory() -> Path:
     return work
 
 
-def _with_dsn(plan: NodePlan, dsn: str) -> NodePlan:
+def _plan_with_dsn(plan: NodePlan, dsn: str) -> NodePlan:
     return dataclasses.replace(plan, dsn=dsn)
 
 
-async def _all(coroutines: Iterable[Coroutine[Any, Any, _Outcome]]) -> list[_Outcome]:
+async def _gather(coroutines: Iterable[Coroutine[Any, Any, _Outcome]]) -> list[_Outcome]:
     """Run coroutines concurrently and return their outcomes; the first fault cancels the others."""
     try:
         async with asyncio.TaskGroup() as group:

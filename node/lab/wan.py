@@ -252,12 +252,12 @@ def _open_in(namespace: str) -> int:
         name = DEVICE.encode()
         fcntl.ioctl(device, _TUNSETIFF, struct.pack("16sH22x", name, _IFF_TUN | _IFF_NO_PI))
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
-            while not _carries(control, name):
+            while not _is_carrying(control, name):
                 time.sleep(_CARRIER_POLL_S)
     return device
 
 
-def _carries(control: socket.socket, name: bytes) -> bool:
+def _is_carrying(control: socket.socket, name: bytes) -> bool:
     """Return whether the device accepts packets, or is down, which is not ours to change.
 
     The kernel marks an opened device as running a little later, and drops packets until then.

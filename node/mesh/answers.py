@@ -43,11 +43,11 @@ def forecast_findings(answers: Iterable[TaskForecast]) -> list[Finding]:
         finding
         for measure, plans in sorted(by_entry.items())
         for outcome in _CAUSES
-        for finding in _judged(measure, outcome, plans)
+        for finding in _entry_findings(measure, outcome, plans)
     ]
 
 
-def _judged(measure: int, outcome: Outcome, plans: Sequence[Plan]) -> list[Finding]:
+def _entry_findings(measure: int, outcome: Outcome, plans: Sequence[Plan]) -> list[Finding]:
     bad = [plan for plan in plans if plan.outcome is outcome]
     if not bad:
         return []

@@ -10,6 +10,7 @@ from uuid import UUID
 from node.mesh.expansion import MeasurementPair
 from node.mesh.terms import MeshEntryTerms
 from node.model.changes import differences
+from node.model.secrets import REDACTED
 from node.model.taskstate import OPEN, TaskState
 from node.model.wire.meshes import MeshTask
 
@@ -89,13 +90,13 @@ def compare(
     for task in order:
         pair = pairs.get(task.key)
         wanted = None if pair is None else terms[pair.measure]
-        why = _why_not(task, pair, wanted, present)
+        why = _mismatch(task, pair, wanted, present)
         after = None if pair is None or wanted is None else _dependency(pair, wanted, present)
         same = (
             pair is not None
             and wanted is not None
             and not why
-            and _same(task, pair, wanted, spread=spread)
+            and _is_same(task, pair, wanted, spread=spread)
             and _kept_dependency(task) == after
         )
         if task.state not in OPEN:
@@ -112,7 +113,7 @@ def compare(
             present[task.key] = task.id
             paused += task.state == TaskState.PAUSED
             unchanged += same
-            together += _starts_with_others(task, wanted) and not spread
+            together += _is_unspread(task, wanted) and not spread
             if not same:
                 edit.append(_edit(task, pair, wanted, after, spread=spread))
     create = tuple(
@@ -121,7 +122,7 @@ def compare(
     return Comparison(create, tuple(edit), tuple(end), unchanged, paused, present, together)
 
 
-def _why_not(
+def _mismatch(
     task: MeshTask,
     pair: MeasurementPair | None,
     wanted: MeshEntryTerms | None,
@@ -152,15 +153,15 @@ def _kept_dependency(task: MeshTask) -> dict[str, Any] | None:
     return None if task.after is None else task.after.model_dump(mode="json")
 
 
-def _starts_with_others(task: MeshTask, wanted: MeshEntryTerms) -> bool:
+def _is_unspread(task: MeshTask, wanted: MeshEntryTerms) -> bool:
     """Return whether a task of an entry whose tasks are spread was created when none were."""
     return wanted.spread_over is not None and task.schedule.start is None
 
 
-def _other_times(task: MeshTask, wanted: MeshEntryTerms, *, spread: bool) -> list[str]:
+def _differing_times(task: MeshTask, wanted: MeshEntryTerms, *, spread: bool) -> list[str]:
     """Return the fields of the schedule that differ, except for moments."""
     schedule = task.schedule_kept
-    stays = {"start"} if _starts_with_others(task, wanted) and not spread else set()
+    stays = {"start"} if _is_unspread(task, wanted) and not spread else set()
     return [
         name
         for name, value in wanted.kept_schedule(task.key).items()
@@ -168,25 +169,68 @@ def _other_times(task: MeshTask, wanted: MeshEntryTerms, *, spread: bool) -> lis
     ]
 
 
-def _same(task: MeshTask, pair: MeasurementPair, wanted: MeshEntryTerms, *, spread: bool) -> bool:
+def _is_same(
+    task: MeshTask, pair: MeasurementPair, wanted: MeshEntryTerms, *, spread: bool
+) -> bool:
     return (
         task.priority == wanted.priority
         and task.tools == wanted.tools
         and task.campaign == wanted.kept_campaign
         and task.reference == wanted.reference(task.key)
-        and not _other_times(task, wanted, spread=spread)
-        and not _other_fields(task, pair, wanted)
+        and not _differing_times(task, wanted, spread=spread)
+        and not _differing_fields(task, pair, wanted)
     )
 
 
-def _other_fields(task: MeshTask, pair: MeasurementPair, wanted: MeshEntryTerms) -> list[str]:
+def _differing_fields(task: MeshTask, pair: MeasurementPair, wanted: MeshEntryTerms) -> list[str]:
     """Return the fields of the spec that differ; a field without a known default, if written.
 
     The node of an earlier version does not store a field that came later: it has its default.
     """
     spec = {**wanted.filled, **wanted.named(pair.source, pair.dest)}
     kept = {**wanted.defaults, **task.spec}
-    return [name for name, value in spec.items() if kept.get(name) != value]
+    return [name for name, value in spec.items() if not _is_shown_by_node(kept.get(name), value)]
+
+
+def _is_shown_by_node(kept: Any, written: Any) -> bool:
+    """Return whether a value of the file is one that a node stores, and tells so."""
+    if isinstance(kept, Mapping) and isinstance(written, Mapping):
+        return kept.keys() == written.keys() and all(
+            _is_shown_by_node(kept[n], written[n]) for n in kept
+        )
+    return bool(kept == written or (kept == REDACTED and isinstance(written, str)))
+
+
+def _redact(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _redact(each) for name, each in value.items()}
+    return REDACTED if isinstance(value, str) else value
+
+
+def _add_spec_edit(
+    task: MeshTask,
+    pair: MeasurementPair,
+    wanted: MeshEntryTerms,
+    edit: tuple[dict[str, Any], dict[str, Any], dict[str, Any]],
+) -> None:
+    """Add the fields of the spec that differ to a patch, and to what was before and is after."""
+    patch, before, after = edit
+    secrets = (task.reference or {}).get("secrets")
+    anew = secrets != wanted.reference(task.key).get("secrets")
+    if anew:
+        before["secrets"], after["secrets"] = secrets and "others", "as in the file"
+    fields = _differing_fields(task, pair, wanted)
+    if fields or anew:
+        # A node keeps no secret for a spec that is otherwise another one.
+        fields = list(dict.fromkeys([*fields, *wanted.literals]))
+    if fields:
+        spec = {**wanted.spec, **wanted.named(pair.source, pair.dest)}
+        patch["test"] = {"spec": {name: spec.get(name) for name in fields}}
+        full = {**wanted.filled, **wanted.named(pair.source, pair.dest)}
+        before["spec"] = {name: task.spec.get(name) for name in fields}
+        after["spec"] = {
+            name: _redact(full[name]) if name in wanted.literals else full[name] for name in fields
+        }
 
 
 def _edit(
@@ -200,14 +244,9 @@ def _edit(
     patch: dict[str, Any] = {}
     before: dict[str, Any] = {}
     after: dict[str, Any] = {}
-    if fields := _other_fields(task, pair, wanted):
-        spec = {**wanted.spec, **wanted.named(pair.source, pair.dest)}
-        patch["test"] = {"spec": {name: spec.get(name) for name in fields}}
-        full = {**wanted.filled, **wanted.named(pair.source, pair.dest)}
-        before["spec"] = {name: task.spec.get(name) for name in fields}
-        after["spec"] = {name: full[name] for name in fields}
+    _add_spec_edit(task, pair, wanted, (patch, before, after))
     schedule, kept = task.schedule_kept, wanted.kept_schedule(task.key)
-    fields = _other_times(task, wanted, spread=spread)
+    fields = _differing_times(task, wanted, spread=spread)
     written = (task.reference or {}).get("moments", {})
     fields += [name for name, value in wanted.moments.items() if written.get(name) != value]
     if fields:
@@ -231,18 +270,20 @@ def _edit(
         after["archives"] = [archive["archiver"] for archive in wanted.archives]
     thresholds = (task.reference or {}).get("thresholds", {})
     if thresholds != wanted.thresholds:
-        before["thresholds"], after["thresholds"] = map(_told, (thresholds, wanted.thresholds))
+        before["thresholds"], after["thresholds"] = map(
+            _thresholds_text, (thresholds, wanted.thresholds)
+        )
     if task.reference != wanted.reference(task.key):
-        patch["reference"] = _replaced(task.reference, wanted.reference(task.key))
+        patch["reference"] = _replacing_patch(task.reference, wanted.reference(task.key))
     return Edit(task, pair, {**patch, "revision": task.revision}, tuple(differences(before, after)))
 
 
-def _told(thresholds: Mapping[str, Mapping[str, float]]) -> list[str]:
+def _thresholds_text(thresholds: Mapping[str, Mapping[str, float]]) -> list[str]:
     """Return thresholds in words: ``loss 0.001 / 0.01``."""
     return [f"{name} {each['fair']:g} / {each['bad']:g}" for name, each in thresholds.items()]
 
 
-def _replaced(old: Any, new: Mapping[str, Any]) -> dict[str, Any]:
+def _replacing_patch(old: Any, new: Mapping[str, Any]) -> dict[str, Any]:
     """Return the merge patch that replaces the old object completely."""
     removed = dict.fromkeys(set(old) - set(new))
     nested = {

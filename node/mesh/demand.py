@@ -140,16 +140,18 @@ def overbooked(
             most = max(load.by_measure, key=lambda measure: load.by_measure[measure])
             worst[most].append((load.booked, node))
     return [
-        _overbooked(measure, sorted(nodes, key=_fullest), loads_by_node, intervals, labels)
+        _overbooked_finding(
+            measure, sorted(nodes, key=_fullness_key), loads_by_node, intervals, labels
+        )
         for measure, nodes in sorted(worst.items())
     ]
 
 
-def _fullest(node: tuple[float, str]) -> tuple[float, str]:
+def _fullness_key(node: tuple[float, str]) -> tuple[float, str]:
     return -node[0], node[1]
 
 
-def _overbooked(
+def _overbooked_finding(
     measure: int,
     nodes: Sequence[tuple[float, str]],
     loads_by_node: Mapping[str, Load],
@@ -171,11 +173,11 @@ def _overbooked(
         FindingKind.NO_TIME,
         f"/measure/{measure}/schedule",
         detail,
-        _what_fits(measure, load, intervals),
+        _fitting_interval_text(measure, load, intervals),
     )
 
 
-def _what_fits(measure: int, load: Load, intervals: Mapping[int, int | None]) -> str:
+def _fitting_interval_text(measure: int, load: Load, intervals: Mapping[int, int | None]) -> str:
     """Return the interval at which the node would be full but not overbooked."""
     own = load.by_measure[measure]
     rest = load.booked - own
@@ -216,7 +218,9 @@ def short_slips(
             needed = sum(count * each for count, each in runs) - longest
             worst[name] = max(worst.get(name, (0, "", 0, 0)), (needed, node, number, longest))
     documents = dict(schedules.values())
-    findings = (_short_slip(name, documents[name], *of, now) for name, of in sorted(worst.items()))
+    findings = (
+        _short_slip_finding(name, documents[name], *of, now) for name, of in sorted(worst.items())
+    )
     return [finding for finding in findings if finding is not None]
 
 
@@ -249,13 +253,13 @@ def meeting_starts(
         if sum(duration for _, duration in runs) <= interval:
             worst[name] = max(worst.get(name, (0, "")), (longest_wait(runs, interval), node))
     return [
-        _meeting(name, documents[name], wait, node)
+        _meeting_finding(name, documents[name], wait, node)
         for name, (wait, node) in sorted(worst.items())
         if wait > (default_slip(documents[name].at(0)))
     ]
 
 
-def _meeting(name: str, schedule: ScheduleDocument, wait: int, node: str) -> Finding:
+def _meeting_finding(name: str, schedule: ScheduleDocument, wait: int, node: str) -> Finding:
     slip = times.format_duration(default_slip(schedule.at(0)))
     return Finding(
         FindingKind.NO_TIME,
@@ -266,7 +270,7 @@ def _meeting(name: str, schedule: ScheduleDocument, wait: int, node: str) -> Fin
     )
 
 
-def _short_slip(  # noqa: PLR0913, PLR0917 - one row of figures
+def _short_slip_finding(  # noqa: PLR0913, PLR0917 - one row of figures
     name: str,
     schedule: ScheduleDocument,
     needed: int,

@@ -69,11 +69,11 @@ Group = Annotated[
 """Names of nodes, or nodes that match, or nodes of a pool, or hosts that are not nodes."""
 
 
-def _several(value: object) -> object:
+def _as_list(value: object) -> object:
     return (value,) if isinstance(value, str) else value
 
 
-Words = Annotated[tuple[Host, ...], BeforeValidator(_several)]
+Words = Annotated[tuple[Host, ...], BeforeValidator(_as_list)]
 """One name of a group or a node, or a list of them."""
 
 
@@ -173,7 +173,7 @@ def parse(text: str, *, toml: bool) -> ParsedMeshFile:
     :raises InvalidDocument: it is not TOML or JSON.
     """
     try:
-        raw = _plain(tomllib.loads(text)) if toml else json.loads(text)
+        raw = _as_json(tomllib.loads(text)) if toml else json.loads(text)
     except ValueError as error:
         raise InvalidDocument(
             [FieldFault("", f"is not {'TOML' if toml else 'JSON'}: {error}")]
@@ -188,7 +188,7 @@ def parse(text: str, *, toml: bool) -> ParsedMeshFile:
     document, remaining = _read(raw)
     parts = {tuple(fault.pointer.split("/")[1:3]) for fault in remaining}
     unread = frozenset(name for part, *named in parts if part == "groups" for name in named)
-    entries = _without(raw, parts)
+    entries = _empty_parts(raw, parts)
     if document is None:
         document, _ = _read(raw)
     return ParsedMeshFile(document, tuple(faults), entries, unread)
@@ -215,7 +215,7 @@ def _leave_out(raw: Any, steps: Sequence[str]) -> None:
         raw.pop(last, None)
 
 
-def _without(raw: dict[str, Any], parts: Collection[tuple[str, ...]]) -> tuple[int, ...]:
+def _empty_parts(raw: dict[str, Any], parts: Collection[tuple[str, ...]]) -> tuple[int, ...]:
     """Replace these parts by empty ones; return the numbers of the remaining entries."""
     raw.setdefault("name", "unnamed")
     empty: tuple[tuple[str, Any], ...] = (
@@ -256,13 +256,13 @@ def depths_of(document: MeshDocument) -> dict[str, int]:
     return depths
 
 
-def _plain(value: Any) -> Any:
+def _as_json(value: Any) -> Any:
     """Convert TOML's instants into the texts of JSON."""
     match value:
         case dict():
-            return {name: _plain(child) for name, child in value.items()}
+            return {name: _as_json(child) for name, child in value.items()}
         case list():
-            return [_plain(child) for child in value]
+            return [_as_json(child) for child in value]
         case datetime(tzinfo=zone) if zone is not None:
             return times.format_instant(times.from_datetime(value))
         case date() | time():

@@ -108,11 +108,14 @@ def expand(document: MeshDocument, groups: Mapping[str, Sequence[str]]) -> Expan
             existing = pairs.setdefault(key, MeasurementPair(number, source, dest))
             if existing.measure != number:
                 duplicates.setdefault(existing.measure, f"{source} to {dest}")
-        findings += [_twice(document, number, other, ends) for other, ends in duplicates.items()]
+        findings += [
+            _repeated_key_finding(document, number, other, ends)
+            for other, ends in duplicates.items()
+        ]
     return Expansion(pairs, tuple(findings))
 
 
-def _twice(document: MeshDocument, number: int, other: int, ends: str) -> Finding:
+def _repeated_key_finding(document: MeshDocument, number: int, other: int, ends: str) -> Finding:
     label = document.measure[number].label
     return Finding(
         FindingKind.INVALID,

@@ -1,4 +1,14 @@
-"""Find faults in a mesh file without asking other nodes. Pure."""
+"""Find faults in a mesh file without asking other nodes. Pure.
+
+Each function ``_…_findings`` looks at one part of the file (groups, tests, schedules, entries,
+dependencies) and yields what is wrong with it, at its pointer; :func:`lint` runs all of them in the
+order of the file, and none of them stops the others, so that one look shows every fault.
+
+A finding here either stops the file from being applied (``INVALID``), or tells of a part without
+effect (``IDLE``). Fields of a wrong type were removed by :mod:`.document` before; what only seems
+unused because of them is left out by :func:`findings_elsewhere`. Whether nodes accept the tasks,
+and have time, is asked elsewhere (:mod:`.answers`, :mod:`.demand`).
+"""
 
 from __future__ import annotations
 
@@ -31,7 +41,7 @@ from node.mesh.expansion import (
 from node.mesh.findings import Finding, FindingKind, join_names, similar_names
 from node.mesh.terms import end_fields
 from node.model.errors import FieldFault
-from node.model.recurrence import validate
+from node.model.recurrence import recurrence_faults
 from node.model.scheduling import first_slot, recurrence_of
 from node.model.wire.tasks import ScheduleDocument
 
@@ -74,34 +84,34 @@ def lint(document: MeshDocument, fleet: MeshInventory, now: int) -> tuple[Expans
     groups = members_of(document, fleet)
     expansion = expand(document, groups)
     findings = [
-        *_campaign(document, fleet),
-        *_groups(document, fleet, groups),
-        *_tests(document, fleet),
-        *_schedules(document, now),
-        *_archives(document),
-        *_measures(document, fleet, groups),
+        *_campaign_findings(document, fleet),
+        *_group_findings(document, fleet, groups),
+        *_test_findings(document, fleet),
+        *_schedule_findings(document, now),
+        *_archive_findings(document),
+        *_entry_findings(document, fleet, groups),
         *expansion.findings,
-        *_dependencies(document, expansion),
+        *_dependency_findings(document, expansion),
     ]
     return expansion, findings
 
 
-def _invalid(pointer: str, detail: str, remedy: str) -> Finding:
+def _error_finding(pointer: str, detail: str, remedy: str) -> Finding:
     return Finding(FindingKind.INVALID, pointer, detail, remedy)
 
 
-def _idle(pointer: str, detail: str, remedy: str) -> Finding:
+def _idle_finding(pointer: str, detail: str, remedy: str) -> Finding:
     return Finding(FindingKind.IDLE, pointer, detail, remedy)
 
 
-def _campaign(document: MeshDocument, fleet: MeshInventory) -> Iterator[Finding]:
+def _campaign_findings(document: MeshDocument, fleet: MeshInventory) -> Iterator[Finding]:
     name = document.campaign
     if name is not None and name not in fleet.campaigns:
         remedy = f"{similar_names(name, fleet.campaigns)} Or add it: parley campaign add {name}"
-        yield _invalid("/campaign", f"there is no campaign {name}", remedy)
+        yield _error_finding("/campaign", f"there is no campaign {name}", remedy)
 
 
-def _groups(
+def _group_findings(
     document: MeshDocument, fleet: MeshInventory, groups: Mapping[str, Sequence[str]]
 ) -> Iterator[Finding]:
     used = {word for measure in document.measure for word in _words(measure)}
@@ -109,27 +119,27 @@ def _groups(
         at = f"/groups/{name}"
         if name in fleet.nodes:
             detail = f"{name} is the name of a group and of a node"
-            yield _invalid(at, detail, "give the group another name")
+            yield _error_finding(at, detail, "give the group another name")
         empty = not groups[name] and name not in fleet.unresolved
         if empty and name in used:
-            yield _invalid(at, "is empty", _remedy_for_empty(group))
+            yield _error_finding(at, "is empty", _remedy_for_empty(group))
         if name not in used:
             detail = "is not used, and empty" if empty else "is not used"
-            yield _idle(at, detail, "remove it, or name it in a [[measure]]")
-        yield from _written(at, group, fleet)
+            yield _idle_finding(at, detail, "remove it, or name it in a [[measure]]")
+        yield from _name_list_findings(at, group, fleet)
 
 
-def _written(at: str, group: Group, fleet: MeshInventory) -> Iterator[Finding]:
+def _name_list_findings(at: str, group: Group, fleet: MeshInventory) -> Iterator[Finding]:
     """Find faults in the names of a list, which no predicate or pool has resolved."""
     if isinstance(group, MatchingGroup | PoolGroup):
         return
     names = group.hosts if isinstance(group, HostGroup) else group
     for name, count in Counter(names).items():
         if count > 1:
-            yield _idle(at, f"names {name} {count} times", "name it once")
+            yield _idle_finding(at, f"names {name} {count} times", "name it once")
     for index, word in enumerate(() if isinstance(group, HostGroup) else names):
         if word not in fleet.nodes:
-            yield _unknown_node(f"{at}/{index}", word, fleet)
+            yield _unknown_node_finding(f"{at}/{index}", word, fleet)
 
 
 def _remedy_for_empty(group: object) -> str:
@@ -140,7 +150,7 @@ def _remedy_for_empty(group: object) -> str:
     return "name the nodes in it"
 
 
-def _unknown_node(
+def _unknown_node_finding(
     pointer: str, word: str, fleet: MeshInventory, groups: Sequence[str] = ()
 ) -> Finding:
     remedy = (
@@ -148,63 +158,65 @@ def _unknown_node(
         "a far end that is not a node goes into a group of its own: { hosts = [ … ] }"
     )
     kind = "a node known here" if not groups else "a group of this file or a node known here"
-    return _invalid(pointer, f"{word} is not {kind}", remedy)
+    return _error_finding(pointer, f"{word} is not {kind}", remedy)
 
 
-def _tests(document: MeshDocument, fleet: MeshInventory) -> Iterator[Finding]:
+def _test_findings(document: MeshDocument, fleet: MeshInventory) -> Iterator[Finding]:
     used = {measure.test for measure in document.measure}
     for name, test in document.tests.items():
         at = f"/tests/{name}"
         if name not in used:
-            yield _idle(at, "is not used", "remove it, or name it in a [[measure]]")
+            yield _idle_finding(at, "is not used", "remove it, or name it in a [[measure]]")
         if test.type not in fleet.tests:
             detail = f"there is no test {test.type}"
-            yield _invalid(f"{at}/type", detail, similar_names(test.type, fleet.tests))
+            yield _error_finding(f"{at}/type", detail, similar_names(test.type, fleet.tests))
             similar = get_close_matches(test.type, fleet.tests, n=1)
             for alike in similar:
-                yield from _spec(at, test, fleet.tests[alike].get("properties", {}))
+                yield from _spec_findings(at, test, fleet.tests[alike].get("properties", {}))
             continue
-        yield from _spec(at, test, fleet.tests[test.type].get("properties", {}))
+        yield from _spec_findings(at, test, fleet.tests[test.type].get("properties", {}))
         for index, tool in enumerate(test.tools):
             able = [each for each, tests in fleet.tools.items() if test.type in tests]
             if tool not in able:
                 detail = f"there is no tool {tool} for {test.type}"
-                yield _invalid(f"{at}/tools/{index}", detail, similar_names(tool, able))
+                yield _error_finding(f"{at}/tools/{index}", detail, similar_names(tool, able))
 
 
-def _spec(at: str, test: TestEntry, fields: Mapping[str, object]) -> Iterator[Finding]:
+def _spec_findings(at: str, test: TestEntry, fields: Mapping[str, object]) -> Iterator[Finding]:
     for field in test.spec:
         if field in _ENDS & set(fields):
             detail = "names an end, but the ends come from the shape"
-            yield _invalid(f"{at}/spec/{field}", detail, "remove it")
+            yield _error_finding(f"{at}/spec/{field}", detail, "remove it")
         elif field not in fields:
             detail = f"{test.type} has no field {field}"
-            yield _invalid(f"{at}/spec/{field}", detail, similar_names(field, set(fields) - _ENDS))
+            yield _error_finding(
+                f"{at}/spec/{field}", detail, similar_names(field, set(fields) - _ENDS)
+            )
 
 
-def _schedules(document: MeshDocument, now: int) -> Iterator[Finding]:
+def _schedule_findings(document: MeshDocument, now: int) -> Iterator[Finding]:
     used = {measure.schedule for measure in document.measure}
     for name, schedule in document.schedules.items():
         at = f"/schedules/{name}"
         if name not in used:
-            yield _idle(at, "is not used", "remove it, or name it in a [[measure]]")
+            yield _idle_finding(at, "is not used", "remove it, or name it in a [[measure]]")
         for fault in schedule_faults(schedule, now, 0):
             place = at + fault.pointer.removeprefix("/schedule")
-            yield _invalid(place, fault.detail, "correct it so that there is a future run")
+            yield _error_finding(place, fault.detail, "correct it so that there is a future run")
 
 
-def _archives(document: MeshDocument) -> Iterator[Finding]:
+def _archive_findings(document: MeshDocument) -> Iterator[Finding]:
     used = {name for measure in document.measure for name in measure.archives}
     for name in document.archives:
         if name not in used:
             remedy = "remove it, or name it in the archives of a [[measure]]"
-            yield _idle(f"/archives/{name}", "is not used", remedy)
+            yield _idle_finding(f"/archives/{name}", "is not used", remedy)
 
 
 def schedule_faults(schedule: ScheduleDocument, now: int, duration: int) -> list[FieldFault]:
     """Return the faults of a schedule of runs of this duration; pointers are as in a task."""
     recurrence = recurrence_of(schedule.at(now), now)
-    faults = validate(recurrence, duration)
+    faults = recurrence_faults(recurrence, duration)
     if faults:
         return faults
     slot = first_slot(recurrence, now)
@@ -220,11 +232,11 @@ def _words(measure: Measure) -> tuple[str, ...]:
     return (*measure.members, *measure.centre, *pairs)
 
 
-def _measures(
+def _entry_findings(
     document: MeshDocument, fleet: MeshInventory, groups: Mapping[str, Sequence[str]]
 ) -> Iterator[Finding]:
     if not document.measure:
-        yield _invalid("/measure", "is empty", "add a [[measure]] with a shape and a test")
+        yield _error_finding("/measure", "is empty", "add a [[measure]] with a shape and a test")
     hosts = {
         host
         for name, group in document.groups.items()
@@ -234,32 +246,32 @@ def _measures(
     }
     for number, measure in enumerate(document.measure):
         at = f"/measure/{number}"
-        yield from _names(document, measure, at)
-        unknown = list(_unknown_words(measure, fleet, groups, at))
-        shape = list(_shape(measure, at))
+        yield from _entry_name_findings(document, measure, at)
+        unknown = list(_unknown_word_findings(measure, fleet, groups, at))
+        shape = list(_shape_findings(measure, at))
         yield from (*unknown, *shape)
         nobody = any(word in groups and not groups[word] for word in _words(measure))
         if not unknown and not shape and not nobody:
-            yield from _ends(document, measure, fleet, groups, hosts, at)
+            yield from _end_findings(document, measure, fleet, groups, hosts, at)
 
 
-def _names(document: MeshDocument, measure: Measure, at: str) -> Iterator[Finding]:
+def _entry_name_findings(document: MeshDocument, measure: Measure, at: str) -> Iterator[Finding]:
     if measure.test not in document.tests:
         remedy = (
             f"{similar_names(measure.test, document.tests)} Or add a section [tests.{measure.test}]"
         )
-        yield _invalid(f"{at}/test", f"there is no [tests.{measure.test}]", remedy)
+        yield _error_finding(f"{at}/test", f"there is no [tests.{measure.test}]", remedy)
     if measure.schedule is not None and measure.schedule not in document.schedules:
         name = measure.schedule
         remedy = f"{similar_names(name, document.schedules)} Or add a section [schedules.{name}]"
-        yield _invalid(f"{at}/schedule", f"there is no [schedules.{name}]", remedy)
+        yield _error_finding(f"{at}/schedule", f"there is no [schedules.{name}]", remedy)
     for index, name in enumerate(measure.archives):
         if name not in document.archives:
             remedy = f"{similar_names(name, document.archives)} Or add a section [archives.{name}]"
-            yield _invalid(f"{at}/archives/{index}", f"there is no [archives.{name}]", remedy)
+            yield _error_finding(f"{at}/archives/{index}", f"there is no [archives.{name}]", remedy)
 
 
-def _dependencies(document: MeshDocument, expansion: Expansion) -> Iterator[Finding]:
+def _dependency_findings(document: MeshDocument, expansion: Expansion) -> Iterator[Finding]:
     """Find entries that follow nothing, or themselves, or have a schedule besides."""
     labels = {measure.label for measure in document.measure}
     depths = depths_of(document)
@@ -269,55 +281,57 @@ def _dependencies(document: MeshDocument, expansion: Expansion) -> Iterator[Find
         at = f"/measure/{number}/after/key"
         if measure.schedule is not None:
             detail = "is not for an entry that follows another one"
-            yield _invalid(f"/measure/{number}/schedule", detail, "remove it, or after")
+            yield _error_finding(f"/measure/{number}/schedule", detail, "remove it, or after")
         if measure.after.label not in labels:
             detail = f"there is no entry {measure.after.label}"
-            yield _invalid(at, detail, similar_names(measure.after.label, labels))
+            yield _error_finding(at, detail, similar_names(measure.after.label, labels))
         elif depths[measure.label] >= len(document.measure):
-            yield _invalid(at, f"{measure.label} would follow itself", "follow another entry")
+            yield _error_finding(at, f"{measure.label} would follow itself", "follow another entry")
         else:
-            yield from _followed(number, measure.after, expansion)
+            yield from _followed_task_findings(number, measure.after, expansion)
 
 
-def _followed(number: int, after: MeshDependency, expansion: Expansion) -> Iterator[Finding]:
+def _followed_task_findings(
+    number: int, after: MeshDependency, expansion: Expansion
+) -> Iterator[Finding]:
     """Find pairs of an entry whose followed task the mesh does not have."""
     own = [pair for pair in expansion.pairs.values() if pair.measure == number]
     keys = [after.of_pair(pair.source, pair.dest) for pair in own]
     if lacking := [key for key in keys if key not in expansion.pairs]:
         detail = f"{len(lacking)} of {len(keys)} pairs would follow a task that is not in the mesh"
         remedy = f"measure {lacking[0]} too, or follow one task of the mesh by its whole key"
-        yield _invalid(f"/measure/{number}/after/key", detail, remedy)
+        yield _error_finding(f"/measure/{number}/after/key", detail, remedy)
 
 
-def _unknown_words(
+def _unknown_word_findings(
     measure: Measure, fleet: MeshInventory, groups: Mapping[str, Sequence[str]], at: str
 ) -> Iterator[Finding]:
     for field in ("members", "centre"):
         for index, word in enumerate(getattr(measure, field)):
             if word not in groups and word not in fleet.nodes:
-                yield _unknown_node(f"{at}/{field}/{index}", word, fleet, tuple(groups))
+                yield _unknown_node_finding(f"{at}/{field}/{index}", word, fleet, tuple(groups))
     for index, pair in enumerate(measure.pairs):
         for end, word in enumerate(pair):
             if word not in groups and word not in fleet.nodes:
-                yield _unknown_node(f"{at}/pairs/{index}/{end}", word, fleet, tuple(groups))
+                yield _unknown_node_finding(f"{at}/pairs/{index}/{end}", word, fleet, tuple(groups))
 
 
-def _shape(measure: Measure, at: str) -> Iterator[Finding]:
+def _shape_findings(measure: Measure, at: str) -> Iterator[Finding]:
     needed, foreign, ways = _FIELDS[measure.shape]
     for field in needed:
         if not getattr(measure, field):
             detail = f"a {measure.shape} needs {field}"
-            yield _invalid(f"{at}/{field}", detail, "name a group, or nodes in a list")
+            yield _error_finding(f"{at}/{field}", detail, "name a group, or nodes in a list")
     for field in foreign:
         if getattr(measure, field):
             detail = f"a {measure.shape} has no {field}"
-            yield _invalid(f"{at}/{field}", detail, "remove it, or choose another shape")
+            yield _error_finding(f"{at}/{field}", detail, "remove it, or choose another shape")
     if direction_of(measure) not in ways:
         detail = f"a {measure.shape} has no direction {measure.direction}"
-        yield _invalid(f"{at}/direction", detail, f"possible are: {', '.join(ways)}")
+        yield _error_finding(f"{at}/direction", detail, f"possible are: {', '.join(ways)}")
 
 
-def _ends(
+def _end_findings(
     document: MeshDocument,
     measure: Measure,
     fleet: MeshInventory,
@@ -329,12 +343,12 @@ def _ends(
     members = spread(measure.members, groups)
     if measure.shape == "full-mesh" and len(members) == 1:
         detail = f"a full mesh of {members[0]} alone measures nothing"
-        yield _invalid(f"{at}/members", detail, "name another node, or remove the entry")
+        yield _error_finding(f"{at}/members", detail, "name another node, or remove the entry")
         return
     ends = _both_ends(measure, groups)
     if not ends[0]:
         detail = "has no pair of different ends, so it measures nothing"
-        yield _invalid(at, detail, "name different nodes at the two ends")
+        yield _error_finding(at, detail, "name different nodes at the two ends")
         return
     test = document.tests.get(measure.test)
     schema = {} if test is None else fleet.tests.get(test.type, {})
@@ -342,14 +356,16 @@ def _ends(
     both = "dest" not in fields
     if measure.shape != "each" and fields == ("source",):
         detail = f"{measure.test} has no far end"
-        yield _invalid(at, detail, 'choose shape = "each", with members')
+        yield _error_finding(at, detail, 'choose shape = "each", with members')
     if measure.shape == "each" and not both:
         detail = f"{measure.test} measures to a far end, and each has none"
-        yield _invalid(at, detail, "choose the shape star, pairs or full-mesh")
+        yield _error_finding(at, detail, "choose the shape star, pairs or full-mesh")
     for what, names in (("source", ends[0]), ("dest", ends[1] if both else ())):
         if wrong := [name for name in names if name in hosts]:
             detail = f"{join_names(wrong)} cannot be the {what}: no node has this name"
-            yield _invalid(at, detail, 'put such hosts at the far end, with direction = "out"')
+            yield _error_finding(
+                at, detail, 'put such hosts at the far end, with direction = "out"'
+            )
 
 
 def _both_ends(

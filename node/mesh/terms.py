@@ -59,6 +59,8 @@ class MeshEntryTerms:
     """The places on their hosts from which nodes measure, by name, if not as usual."""
     thresholds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """From which values on results are fair or bad, by the name of the figure."""
+    literals: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of the spec with secrets as the file has them, which no node tells again."""
     far_takes_part: bool = True
     """True if the dest takes part: a far end that must be named in the spec is only a target."""
     depth: int = 0
@@ -75,9 +77,9 @@ class MeshEntryTerms:
             return {"source": source, "dest": dest}
         if self.ends == _SOURCE:
             return {"source": source}
-        return {_BOTH: _each_once(source, dest)} if self.ends else {}
+        return {_BOTH: _distinct_ends(source, dest)} if self.ends else {}
 
-    def _spread(self, schedule: Mapping[str, Any], key: str) -> dict[str, Any]:
+    def _with_phase(self, schedule: Mapping[str, Any], key: str) -> dict[str, Any]:
         """Return a schedule with the start that the task of a key gets, if it is spread."""
         if self.spread_over is None:
             return dict(schedule)
@@ -85,17 +87,19 @@ class MeshEntryTerms:
 
     def posted_schedule(self, key: str) -> dict[str, Any]:
         """Return the schedule of the task of a key as posted."""
-        return self._spread(self.schedule, key)
+        return self._with_phase(self.schedule, key)
 
     def kept_schedule(self, key: str) -> dict[str, Any]:
         """Return the schedule of the task of a key as a node stores it, without moments."""
-        return self._spread(self.kept, key)
+        return self._with_phase(self.kept, key)
 
     def reference(self, key: str) -> dict[str, Any]:
         """Return the reference by which a task of this key is found again."""
         reference: dict[str, Any] = {"mesh": self.mesh, "key": key}
         if self.archives:
             reference["archives"] = checksum(self.archives)
+        if self.literals:
+            reference["secrets"] = checksum([self.literals])
         if contexts := self.contexts_of(*key.split("/")[1:]):
             reference["contexts"] = contexts
         if self.thresholds:
@@ -127,7 +131,7 @@ class MeshEntryTerms:
             "reference": self.reference(key),
         }
         if not self.ends:
-            document[_BOTH] = _each_once(source, dest)
+            document[_BOTH] = _distinct_ends(source, dest)
         if (after := self.dependency(followed)) is not None:
             document["after"] = after
         if schedule := self.posted_schedule(key):
@@ -142,13 +146,13 @@ class MeshEntryTerms:
         return document | {name: value for name, value in others.items() if value}
 
 
-def checksum(archives: Sequence[Mapping[str, Any]]) -> str:
-    """Return what shows that archives were changed, and is too short to find a password by."""
-    content = json.dumps(list(archives), sort_keys=True)
+def checksum(written: Sequence[Mapping[str, Any]]) -> str:
+    """Return what shows that archives or secrets were changed, too short to find a password by."""
+    content = json.dumps(list(written), sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()[:_CHECKSUM_DIGITS]
 
 
-def _each_once(source: str, dest: str) -> list[str]:
+def _distinct_ends(source: str, dest: str) -> list[str]:
     return [source] if source == dest else [source, dest]
 
 
@@ -203,9 +207,19 @@ def _terms_of(
         ),
         contexts=measure.contexts,
         thresholds={name: dict(each) for name, each in measure.thresholds.items()},
+        literals={
+            name: value
+            for name, value in test.spec.items()
+            if fields.get(name, {}).get("secret") and _has_literal(value)
+        },
         far_takes_part="dest" not in schemas[test.type].get("required", ()),
         depth=depth,
     )
+
+
+def _has_literal(value: Any) -> bool:
+    values = value.values() if isinstance(value, Mapping) else (value,)
+    return any(isinstance(each, str) for each in values)
 
 
 def end_fields(fields: Mapping[str, Any]) -> tuple[str, ...]:

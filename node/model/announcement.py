@@ -32,7 +32,7 @@ class Announcement:
 
     @property
     def claims(self) -> Mapping[str, Any]:
-        """Return what is signed."""
+        """The claims that the node signs, as JSON values."""
         return {
             "generation": str(self.generation),
             "generation_at": self.generation_at,
@@ -42,7 +42,7 @@ class Announcement:
 
     @property
     def order(self) -> tuple[int, str, int]:
-        """Return what is greater for a later announcement of the same node."""
+        """The sort key of announcements of one node: the later one has the greater key."""
         return self.generation_at, str(self.generation), self.announced_at
 
     def is_by_another(self, other: Announcement) -> bool:

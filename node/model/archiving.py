@@ -1,4 +1,4 @@
-"""Archived results: the document, the retry schedule, and the redaction of secrets. Pure.
+"""Archived results: the document, and the retry schedule. Pure.
 
 Instants and durations are microseconds.
 """
@@ -12,17 +12,13 @@ from uuid import UUID
 
 from pydantic import ValidationError
 
-from node.model import times
+from node.model import secrets, times
 from node.model.clocks import combined_bound_ms
 from node.model.wire.circumstances import ClockCondition
-from node.model.wire.fields import Document
 
 SCHEMA = "parley-result"
 VERSION = 1
 """Version of the document. New fields may appear under the same version; readers ignore them."""
-
-REDACTED = "(secret)"
-"""Replaces a secret value wherever it is shown; in an edit it keeps the stored value."""
 
 PAUSES = (times.MINUTE, 5 * times.MINUTE, 30 * times.MINUTE)
 HOURLY = times.HOUR
@@ -96,9 +92,9 @@ def document_of(
         "lead": row["lead"],
         "campaign": row["campaign"],
         "reference": row["reference"],
-        "test": {"type": row["test"], "spec": row["spec"]},
+        "test": {"type": row["test"], "spec": secrets.without_sealed(row["spec"])},
         "tool": row["tool"],
-        "tool_version": _only({each.get("tool_version") for each in circumstances}),
+        "tool_version": _single_value({each.get("tool_version") for each in circumstances}),
         "scheduling_class": row["scheduling_class"],
         "priority": row["priority"],
         "participants": [
@@ -122,7 +118,7 @@ def document_of(
     }
 
 
-def _only(values: set[Any]) -> Any:
+def _single_value(values: set[Any]) -> Any:
     """Return the only element; None if there are several or none."""
     return next(iter(values)) if len(values) == 1 else None
 
@@ -165,41 +161,3 @@ def _participant(listed: Mapping[str, Any], part: Mapping[str, Any] | None) -> d
 
 def _instant(instant: int | None) -> str | None:
     return None if instant is None else times.format_instant(instant)
-
-
-def secret_fields(model: type[Document]) -> frozenset[str]:
-    """Return the names of the fields that are never shown."""
-    return frozenset(
-        name
-        for name, field in model.model_fields.items()
-        if isinstance(field.json_schema_extra, dict) and field.json_schema_extra.get("secret")
-    )
-
-
-def redacted(model: type[Document], spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the spec without secrets: keep the keys of secret maps, hide all secret values."""
-    secret = secret_fields(model)
-    return {name: _hidden(value) if name in secret else value for name, value in spec.items()}
-
-
-def _hidden(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return dict.fromkeys(value, REDACTED)
-    return None if value is None else REDACTED
-
-
-def restored(
-    model: type[Document], spec: Mapping[str, Any], before: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return the spec with each redacted value replaced by the one in ``before``."""
-    restored_spec = dict(spec)
-    for name in secret_fields(model):
-        value, old = spec.get(name), before.get(name)
-        if value == REDACTED:
-            restored_spec[name] = old
-        elif isinstance(value, Mapping):
-            old_values = old if isinstance(old, Mapping) else {}
-            restored_spec[name] = {
-                key: old_values.get(key) if new == REDACTED else new for key, new in value.items()
-            }
-    return restored_spec

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from node.model import times
 from node.model.leads import LeadState
@@ -21,13 +21,17 @@ from node.model.wire.status import (
 SEE_LEAD = "journalctl -u parley-lead -n 50"
 SEE_NODE = "journalctl -u parley-node -n 50"
 
+OLD_ID = 1_500_000_000
+"""Postgres vacuums at 0.2 billion, hurries at 1.6, and takes no change any more before 2.15."""
+
 
 @dataclass(frozen=True)
 class Condition:
     """The facts of which some may need attention.
 
     ``lease`` is how long a lease lasts, ``error_limit`` the difference between clocks with which
-    nodes still plan together, both in microseconds.
+    nodes still plan together, both in microseconds. ``unread`` has why the database did not answer
+    for a part of the status, by the name of the part.
     """
 
     readiness: Readiness
@@ -35,20 +39,22 @@ class Condition:
     database: DatabaseStatus
     leads: Sequence[LeadStatus]
     peers_away: Sequence[PeerAway]
-    backlog: BacklogStatus
+    backlog: BacklogStatus | None
     lease: int
     error_limit: int
+    unread: Mapping[str, str] = field(default_factory=dict)
 
 
 def attention(condition: Condition) -> list[Attention]:
     """Return what needs attention, the most urgent first."""
     return [
-        *_of_readiness(condition.readiness),
-        *_of_database(condition.database),
-        *_of_leads(condition.leads, condition.lease, condition.readiness.leads),
-        *_of_clock(condition.clock, condition.error_limit),
-        *(_of_peer(peer) for peer in condition.peers_away),
-        *_of_backlog(condition.backlog),
+        *_unread_attention(condition.unread, condition.readiness.damage),
+        *_readiness_attention(condition.readiness),
+        *_database_attention(condition.database),
+        *_lead_attention(condition.leads, condition.lease, condition.readiness.leads),
+        *_clock_attention(condition.clock, condition.error_limit),
+        *(_peer_attention(peer) for peer in condition.peers_away),
+        *_backlog_attention(condition.backlog),
         *(
             Attention(subject="node", what=text, command=SEE_NODE)
             for text in condition.readiness.warnings
@@ -56,8 +62,18 @@ def attention(condition: Condition) -> list[Attention]:
     ]
 
 
-def _of_readiness(facts: Readiness) -> Iterator[Attention]:
+def _unread_attention(unread: Mapping[str, str], damage: str | None) -> Iterator[Attention]:
+    """Yield each reason once, with the parts that cannot be read for it."""
+    reasons = dict.fromkeys([*unread.values(), *([] if damage is None else [damage])])
+    for reason in reasons:
+        parts = ", ".join(part for part, why in unread.items() if why == reason)
+        what = f"{reason} (not read: {parts})" if parts else reason
+        yield Attention(subject="database", what=what, command=SEE_NODE)
+
+
+def _readiness_attention(facts: Readiness) -> Iterator[Attention]:
     for subject, what, command in (
+        ("clock", facts.clock_fault, "timedatectl"),
         ("lead", facts.lead_fault, "systemctl start parley-lead"),
         ("planning", facts.due_fault, SEE_LEAD),
         ("database", facts.write_fault, f"df -h {facts.directory}"),
@@ -67,9 +83,18 @@ def _of_readiness(facts: Readiness) -> Iterator[Attention]:
             yield Attention(subject=subject, what=what, command=command)
 
 
-def _of_database(database: DatabaseStatus) -> Iterator[Attention]:
+def _database_attention(database: DatabaseStatus) -> Iterator[Attention]:
     own, there = database.program_schema_version, database.schema_version
-    if there > own:
+    if (database.oldest_id_age or 0) > OLD_ID:
+        yield Attention(
+            subject="database",
+            what=f"the oldest transaction id of the database's server is {database.oldest_id_age} "
+            "transactions old: its autovacuum does not keep up, and before 2147483648 it takes no "
+            "change any more. See what keeps old ids (prepared transactions, replication slots, "
+            "sessions that are open for days), then vacuum every database of the server",
+            command="vacuumdb --all --freeze",
+        )
+    if there is not None and there > own:
         yield Attention(
             subject="schema",
             what=f"the database has schema version {there}, and this program's is {own}: it is "
@@ -78,14 +103,14 @@ def _of_database(database: DatabaseStatus) -> Iterator[Attention]:
         )
 
 
-def _of_leads(leads: Sequence[LeadStatus], lease: int, planning: int) -> Iterator[Attention]:
+def _lead_attention(leads: Sequence[LeadStatus], lease: int, planning: int) -> Iterator[Attention]:
     """Yield what is wrong with leads, unless none of them plans, which is told already."""
     for lead in leads if planning else ():
         if lead.oldest_lease_age is not None and lead.oldest_lease_age > 2 * lease:
             yield Attention(
                 subject="lead",
-                what=f"nobody takes over {_tasks(lead.leases)} of the lead {lead.owner}, whose "
-                "leases have run out",
+                what=f"nobody takes over {_count_of_tasks(lead.leases)} of the lead {lead.owner}, "
+                "whose leases have run out",
                 command=SEE_LEAD,
             )
         if lead.state is LeadState.SILENT:
@@ -98,11 +123,11 @@ def _of_leads(leads: Sequence[LeadStatus], lease: int, planning: int) -> Iterato
             )
 
 
-def _tasks(count: int) -> str:
+def _count_of_tasks(count: int) -> str:
     return f"{count} task{'' if count == 1 else 's'}"
 
 
-def _of_clock(clock: ClockState, limit: int) -> Iterator[Attention]:
+def _clock_attention(clock: ClockState, limit: int) -> Iterator[Attention]:
     if clock.synchronised is False:
         yield Attention(
             subject="clock",
@@ -118,7 +143,7 @@ def _of_clock(clock: ClockState, limit: int) -> Iterator[Attention]:
         )
 
 
-def _of_peer(peer: PeerAway) -> Attention:
+def _peer_attention(peer: PeerAway) -> Attention:
     command = f"parley doctor {peer.name}"
     if (peer.reason or "").startswith(unknown_to(peer.name)):
         return Attention(subject="nodes", what=str(peer.reason), command=command)
@@ -129,8 +154,8 @@ def _of_peer(peer: PeerAway) -> Attention:
     )
 
 
-def _of_backlog(backlog: BacklogStatus) -> Iterator[Attention]:
-    if backlog.results_parked:
+def _backlog_attention(backlog: BacklogStatus | None) -> Iterator[Attention]:
+    if backlog is not None and backlog.results_parked:
         yield Attention(
             subject="archives",
             what=f"{backlog.results_parked} results could not be delivered, and are not tried "

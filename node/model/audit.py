@@ -114,7 +114,7 @@ class AuditBudget:
     """The rate at which rows are written that callers can cause without changing anything."""
 
     def __init__(self) -> None:
-        """Have left out nothing."""
+        """Begin with the whole budget, and no request left out."""
         self._known = RateLimit(_KNOWN_INTERVAL, _KNOWN_BURST)
         self._strangers = RateLimit(_STRANGERS_INTERVAL, _STRANGERS_BURST)
         self._left_out: Counter[Principal] = Counter()

@@ -15,6 +15,6 @@ def pause(failures: int, first: int, most: int) -> int:
     return min(most, first << min(failures - 1, _DOUBLINGS_MAX))
 
 
-def drawn(failures: int, first: int, most: int, rng: random.Random) -> int:
+def jittered_pause(failures: int, first: int, most: int, rng: random.Random) -> int:
     """Return :func:`pause` with jitter: a random value between 0.5 and 1.5 times the pause."""
     return round(pause(failures, first, most) * rng.uniform(_LEAST, _MOST))

@@ -49,7 +49,7 @@ class Calendar:
         """
         self._forget_old(now)
         self._reading = True
-        pieces = _pieces(spans)
+        pieces = _piece_numbers(spans)
         return normalise(
             (number * CACHE_CHUNK, (number + 1) * CACHE_CHUNK)
             for number in pieces
@@ -69,7 +69,7 @@ class Calendar:
 
     def read(self, spans: Sequence[Span], occupied: Iterable[OccupiedSpan], now: int) -> None:
         """Store what was read for ``spans``, which :meth:`missing` returned."""
-        for number in _pieces(spans):
+        for number in _piece_numbers(spans):
             self._pieces[number] = now, {}
         spans_by_kind: dict[OccupancyKey, list[Span]] = defaultdict(list)
         for each in occupied:
@@ -113,7 +113,7 @@ class Calendar:
     def occupied(self, spans: Iterable[Span]) -> list[OccupiedSpan]:
         """Return what occupies these spans, and possibly time near them; nothing is ``fixed``."""
         spans_by_kind: dict[OccupancyKey, list[Span]] = defaultdict(list)
-        for number in _pieces(spans):
+        for number in _piece_numbers(spans):
             _, kinds = self._pieces.get(number, _NOTHING)
             for kind, piece_spans in kinds.items():
                 spans_by_kind[kind] += piece_spans
@@ -145,7 +145,7 @@ class Calendar:
                 self._pieces.pop(number, None)
 
 
-def _pieces(spans: Iterable[Span]) -> list[int]:
+def _piece_numbers(spans: Iterable[Span]) -> list[int]:
     """Return the numbers of the pieces that these spans touch, in order."""
     ranges = normalise(
         (start // CACHE_CHUNK, -(-end // CACHE_CHUNK)) for start, end in spans if start < end

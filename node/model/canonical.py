@@ -67,12 +67,13 @@ def _text(value: Any) -> str:
     if isinstance(value, list | tuple):
         return f"[{','.join(map(_text, value))}]"
     if isinstance(value, Mapping):
-        return f"{{{','.join(f'{_text(name)}:{_text(value[name])}' for name in _names(value))}}}"
+        members = (f"{_text(name)}:{_text(value[name])}" for name in _sorted_names(value))
+        return f"{{{','.join(members)}}}"
     msg = f"JSON has no {type(value).__name__}"
     raise ValueError(msg)
 
 
-def _names(value: Mapping[str, Any]) -> list[str]:
+def _sorted_names(value: Mapping[str, Any]) -> list[str]:
     """Return the names of members in the order of their UTF-16."""
     try:
         plain = "".join(value).isascii()
@@ -97,10 +98,10 @@ def _number(value: float) -> str:
     whole, _, fraction = mantissa.partition(".")
     digits = (whole + fraction).rstrip("0") if fraction else whole
     point = len(whole) + int(exponent)
-    return sign + _placed(digits, point)
+    return sign + _with_decimal_point(digits, point)
 
 
-def _placed(digits: str, point: int) -> str:
+def _with_decimal_point(digits: str, point: int) -> str:
     """Return significant digits with the decimal point after the first ``point`` of them."""
     if len(digits) <= point <= _PLAIN_MAX:
         return digits + "0" * (point - len(digits))

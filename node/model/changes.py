@@ -14,6 +14,7 @@ from node.model import times
 from node.model.errors import ChangedSince
 from node.model.recurrence import Recurrence, next_nominal, nominal_starts, slip_of
 from node.model.scheduling import first_slot
+from node.model.secrets import REDACTED, is_kept, name_of
 
 EVERY_SLOT = 0
 NO_SLOT = times.LATEST - 1
@@ -36,7 +37,7 @@ def require_revision(thing: str, read: int | None, current: int) -> None:
         raise ChangedSince(msg)
 
 
-def merged(document: Any, patch: Any) -> Any:
+def patched_document(document: Any, patch: Any) -> Any:
     """Return the document with a JSON merge patch applied (RFC 7396).
 
     A null removes a member, and a list replaces the old one.
@@ -48,7 +49,7 @@ def merged(document: Any, patch: Any) -> Any:
         if value is None:
             result.pop(name, None)
         else:
-            result[name] = merged(result.get(name), value)
+            result[name] = patched_document(result.get(name), value)
     return result
 
 
@@ -57,7 +58,9 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str
     old, new = dict(_leaves(before)), dict(_leaves(after))
     names = [*old, *(name for name in new if name not in old)]
     return [
-        f"{name} changed" if name in _WHOLE else f"{name} {_word(old, name)} → {_word(new, name)}"
+        f"{name} changed"
+        if name in _WHOLE
+        else f"{name} {_value_text(old, name)} → {_value_text(new, name)}"
         for name in names
         if old.get(name) != new.get(name)
     ]
@@ -66,14 +69,17 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str
 def _leaves(document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield each field under its own name, without its parents; the reference is one field."""
     for name, value in document.items():
-        if isinstance(value, Mapping) and name not in _WHOLE:
+        if isinstance(value, Mapping) and name not in _WHOLE and not is_kept(value):
             yield from _leaves(value)
         else:
             yield name, value
 
 
-def _word(document: Mapping[str, Any], name: str) -> str:
+def _value_text(document: Mapping[str, Any], name: str) -> str:
     value = document.get(name)
+    if is_kept(value):
+        named = name_of(value)
+        return REDACTED if named is None else f"the secret {named}"
     if value is None or value in ([], ()):
         return "none"
     text = ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
@@ -90,20 +96,20 @@ class PlacementTerms:
     slip_random: bool
 
 
-def given_up_from(old: PlacementTerms, new: PlacementTerms, surplus: int | None) -> int:
+def first_given_up_slot(old: PlacementTerms, new: PlacementTerms, surplus: int | None) -> int:
     """Return the first slot whose runs are given up because of the new terms.
 
     It is :data:`EVERY_SLOT` if the measurement or its times change. Otherwise it is the first slot
     after an earlier end, or ``surplus``, the first slot beyond the task's number of runs. It is
     :data:`NO_SLOT` if nothing is given up.
     """
-    if old.measured != new.measured or _grid(old) != _grid(new):
+    if old.measured != new.measured or _nominal_grid(old) != _nominal_grid(new):
         return EVERY_SLOT
     ends = [new.recurrence.until, surplus]
     return min((end for end in ends if end is not None), default=NO_SLOT)
 
 
-def _grid(terms: PlacementTerms) -> tuple[Recurrence, bool]:
+def _nominal_grid(terms: PlacementTerms) -> tuple[Recurrence, bool]:
     return replace(terms.recurrence, until=None), terms.slip_random
 
 

@@ -115,7 +115,6 @@ def firings(cron: Cron, zone: tzinfo, after: int) -> Iterator[int]:
 
 
 def _local_day(zone: tzinfo, instant: int) -> date:
-    """Return the local day of an instant."""
     return times.to_datetime(instant).astimezone(zone).date()
 
 
@@ -162,11 +161,11 @@ def _firings_of(cron: Cron, zone: tzinfo, day: date) -> tuple[int, ...]:
         minutes = cron.minutes if day in matching else ()
         return tuple(start + minute * times.MINUTE for minute in minutes)
     # Clocks change: times of the day before, skipped or shown again, may fall into this stretch.
-    instants = {instant for each in matching for instant in _slowly(cron, zone, each)}
+    instants = {instant for each in matching for instant in _firings_time_by_time(cron, zone, each)}
     return tuple(sorted(instant for instant in instants if start <= instant < end))
 
 
-def _slowly(cron: Cron, zone: tzinfo, day: date) -> Iterator[int]:
+def _firings_time_by_time(cron: Cron, zone: tzinfo, day: date) -> Iterator[int]:
     """Yield the firings of the times named for this local day, in any order."""
     midnight = datetime.combine(day, time(), tzinfo=zone)
     for minute in cron.minutes:

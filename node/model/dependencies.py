@@ -76,11 +76,11 @@ def following_run(ended: EndedRun, follower: Follower) -> FollowingRun | None:
         slot=ended.slot,
         attempt=attempt,
         state=RunState.WAITING if wanted else RunState.CANCELLED,
-        reason=_reason(ended, follower),
+        reason=_skip_reason(ended, follower),
     )
 
 
-def _reason(ended: EndedRun, follower: Follower) -> str:
+def _skip_reason(ended: EndedRun, follower: Follower) -> str:
     run = f"run {ended.id} of task {ended.task}"
     if ended.state in _WANTED[follower.after.outcome]:
         if follower.paused:
@@ -95,7 +95,7 @@ def outcome_text(after: Dependency) -> str:
     return _IN_WORDS[after.outcome]
 
 
-def cycle(task: UUID, chain: Sequence[UUID]) -> list[UUID] | None:
+def find_cycle(task: UUID, chain: Sequence[UUID]) -> list[UUID] | None:
     """Return the path on which a task would follow itself, from itself to itself; None if none.
 
     ``chain`` is the task that it is to follow, the one that this one follows, and so on.

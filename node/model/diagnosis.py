@@ -34,12 +34,12 @@ _SMALLEST_USUAL = 1280
 """Packets of this size pass every link that carries IPv6; less breaks much."""
 
 
-def ok(subject: str, what: str) -> Check:
+def passed_check(subject: str, what: str) -> Check:
     """Return a check without a finding."""
     return Check(subject=subject, state=CheckState.OK, what=what)
 
 
-def skipped(subject: str, why: str) -> Check:
+def skipped_check(subject: str, why: str) -> Check:
     """Return a check that could not be made."""
     return Check(subject=subject, state=CheckState.SKIPPED, what=why)
 
@@ -71,7 +71,7 @@ def clock_check(name: str, reading: ClockReading, limit: int) -> Check:
         f"{_ms(reading.uncertain)} more or less"
     )
     if size - reading.uncertain <= limit:
-        return ok("clock", what)
+        return passed_check("clock", what)
     return Check(
         subject="clock",
         state=CheckState.FAULT,
@@ -120,7 +120,7 @@ def load_check(load: float, processors: int, name: str | None = None) -> Check:
     host = "this host" if name is None else name
     what = f"{load:.3g} processes run or wait on the {processors} processors of {host}"
     if load <= _BUSY * processors:
-        return ok("load", what)
+        return passed_check("load", what)
     return Check(
         subject="load",
         state=CheckState.WARNING,
@@ -166,7 +166,7 @@ def tool_check(
             )
         )
     if common:
-        checks.insert(0, ok("tools", f"both have tools for {', '.join(common)}"))
+        checks.insert(0, passed_check("tools", f"both have tools for {', '.join(common)}"))
     return checks
 
 
@@ -192,7 +192,7 @@ def limit_check(granted: GrantedLimits, node: str) -> list[Check]:
     ]
     if not used_up:
         rules = ", ".join(rule.rule for rule in granted.rules)
-        return [ok("limits", f"{name} admits tasks of this node ({rules})")]
+        return [passed_check("limits", f"{name} admits tasks of this node ({rules})")]
     return [
         Check(
             subject="limits",
@@ -220,7 +220,9 @@ def mtu_check(name: str, address: str, found: MtuFinding) -> Check:
     """Judge the largest packet that gets to another node."""
     if found.mtu is None:
         known = "" if found.link is None else f"; as far as this host knows, {found.link} bytes"
-        return skipped("mtu", f"the largest packet to {name} was not found: {found.fault}{known}")
+        return skipped_check(
+            "mtu", f"the largest packet to {name} was not found: {found.fault}{known}"
+        )
     what = f"packets of up to {found.mtu} bytes get to {name} and back in one piece"
     if found.vanished is not None:
         return Check(
@@ -240,7 +242,7 @@ def mtu_check(name: str, address: str, found: MtuFinding) -> Check:
             command=f"parley mtu {address}",
         )
     limit = "" if found.told_by is None else f"; {found.told_by} tells that more is too large"
-    return ok("mtu", what + limit)
+    return passed_check("mtu", what + limit)
 
 
 def port_check(
@@ -254,7 +256,7 @@ def port_check(
     for protocol, why in reasons.items():
         if why is None:
             what = f"{name} answers over {protocol} at a port of its tools ({port})"
-            checks.append(ok("ports", what))
+            checks.append(passed_check("ports", what))
             continue
         checks.append(
             Check(
@@ -276,10 +278,10 @@ def checks_of_peer(checks: Iterable[Check], sender: str, known_by: str) -> tuple
     Nobody shall type on a third host what a second one has made up. ``known_by`` is what is typed
     to add the sender.
     """
-    return tuple(_of_peer(check, sender, known_by) for check in checks)
+    return tuple(_peer_check(check, sender, known_by) for check in checks)
 
 
-def _of_peer(check: Check, sender: str, known_by: str) -> Check:
+def _peer_check(check: Check, sender: str, known_by: str) -> Check:
     if check.where in {None, sender}:
         return check.model_copy(update={"where": sender})
     command = check.command or ""

@@ -6,8 +6,10 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
+from node.model.secrets import as_introduced
 from node.model.task_terms import TaskTerms
 
 
@@ -25,7 +27,7 @@ def terms_fingerprint(terms: TaskTerms) -> str:
     """
     fields = {
         "test": terms.test,
-        "spec": terms.spec,
+        "spec": as_introduced(terms.spec),
         "tools": terms.tools,
         "class": terms.scheduling_class,
         "priority": terms.priority,
@@ -36,6 +38,12 @@ def terms_fingerprint(terms: TaskTerms) -> str:
         "reference": terms.reference,
     }
     written = json.dumps(fields, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(written.encode()).hexdigest()
+
+
+def measured_fingerprint(test: str, spec: Mapping[str, Any]) -> str:
+    """Return the SHA-256 over what a run measures, which is the same on each of its hosts."""
+    written = json.dumps([test, as_introduced(spec)], sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(written.encode()).hexdigest()
 
 

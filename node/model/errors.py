@@ -36,9 +36,11 @@
         ├── DatabaseUnavailable   503
         │   ├── ClusterInUse      503  another process of this host has started it
         │   ├── DatabaseInUse     503  others use it, and have to be stopped first
+        │   ├── DatabaseDamaged   503  or worn: its owner has to repair it
         │   └── NoRoom            507  a disk is full
         ├── NotReady              503
         ├── MovedAway             500  another host has this node
+        │   └── CopyOfNode        500  this host has a copy of a node that goes on
         ├── SchemaMismatch        500  program and database differ in version
         ├── ToolUnavailable       422
         ├── ToolOutputError       500  the tool's output is not a result
@@ -196,12 +198,20 @@ class UnsupportedMedia(RequestError):
 
 
 class Conflict(RequestError):
-    """The request conflicts with the current state."""
+    """The request conflicts with the current state.
+
+    ``epoch`` is the lease epoch of the task that is known here, if that of the request is older.
+    """
 
     code = "conflict"
     title = "Conflict with the current state"
     status = 409
     exit_code = 3
+
+    def __init__(self, *message: str, epoch: int | None = None) -> None:
+        """Most conflicts have no epoch."""
+        super().__init__(*message)
+        self.epoch = epoch
 
 
 class ChangedSince(Conflict):
@@ -398,6 +408,13 @@ class DatabaseInUse(DatabaseUnavailable):
     title = "The database is in use"
 
 
+class DatabaseDamaged(DatabaseUnavailable):
+    """The database answers that its files are damaged, or that it takes no change any more."""
+
+    code = "database-damaged"
+    title = "The database is damaged or worn out"
+
+
 class NoRoom(DatabaseUnavailable):
     """A disk of this host is full, so that nothing can be stored; later the request may succeed."""
 
@@ -420,6 +437,13 @@ class MovedAway(HostError):
     code = "moved-away"
     title = "This node goes on at another host"
     exit_code = 9
+
+
+class CopyOfNode(MovedAway):
+    """This host has a copy of a node's data and key, and that node goes on where it was."""
+
+    code = "copy-of-node"
+    title = "This is a copy of a node that goes on"
 
 
 class SchemaMismatch(HostError):

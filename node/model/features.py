@@ -15,20 +15,37 @@ ATTRIBUTE = "feature:"
 
 
 class Feature(StrEnum):
-    """One that version 0.1 did not have."""
+    """A feature that version 0.1 of the program did not have."""
 
     INTRODUCTIONS = "introductions"
     """Several introductions in one message."""
     ANNOUNCEMENTS = "announcements"
     """It follows a node that was restored on another host."""
 
+    PROCESSES = "processes"
+    """It tells a node whether another process with the same key asks it, too."""
     LEAVING_OUT = "leaving-out"
     """Questions that leave out the runs of a task, as if it was edited."""
+
+    TOLD_PORTS = "told-ports"
+    """Asked by another participant for a run, it tells the ports of its own hold."""
+
+    BOUND_ANSWERS = "bound-answers"
+    """It signs an answer as the one to a request of this method, path and query, if asked to."""
 
     CHECKS = "checks"
     """Checks of the way to another node: facts of the host, probes of ports, and the other view."""
 
+    SUCCESSIONS = "successions"
+    """It follows a node whose key was replaced, and hears which keys are revoked."""
 
-def has(attributes: Mapping[str, Any], feature: Feature) -> bool:
+    EPOCHS = "epochs"
+    """It hears, as a lead, which epoch of a task a participant knows that refuses an older one."""
+
+    QUOTAS = "quotas"
+    """Asked for time, it tells its quotas, also for a task that was not introduced yet."""
+
+
+def has_feature(attributes: Mapping[str, Any], feature: Feature) -> bool:
     """Return whether a node with these attributes has a feature."""
     return attributes.get(f"{ATTRIBUTE}{feature}") is True

@@ -1,8 +1,9 @@
 """Limits of a hold: what the introduction of its task allows.
 
 A participant accepted a task by its introduction. A hold that asks for more than that is refused:
-for longer runs, a higher priority, other times, or more runs. Ids are derived, so that a node can
-neither use up the ids of another one's exchanges nor book one slot under two ids.
+for longer runs, a higher priority, other times, or more runs, of one slot as well. Ids are derived,
+so that a node can neither use up the ids of another one's exchanges nor book one slot under two
+ids.
 """
 
 from __future__ import annotations
@@ -78,12 +79,13 @@ def contradiction(request: HoldRequest, introduced: IntroducedTask) -> FieldFaul
                 else ""
             ),
         )
-    return next(_wrong_runs(request, introduced), None)
+    return next(_run_faults(request, introduced), None)
 
 
-def _wrong_runs(request: HoldRequest, introduced: IntroducedTask) -> Iterator[FieldFault]:
+def _run_faults(request: HoldRequest, introduced: IntroducedTask) -> Iterator[FieldFault]:
     """Yield the faults of the runs, most of them in the order of the runs."""
     task, longest = TaskId(request.task), introduced.duration
+    first_of_slot: dict[int, int] = {}
     schedule = Schedule.model_validate(introduced.schedule)
     recurrence = recurrence_of(schedule, introduced.created_at)
     for number, run in enumerate(request.runs):
@@ -94,6 +96,12 @@ def _wrong_runs(request: HoldRequest, introduced: IntroducedTask) -> Iterator[Fi
                 f"the run lasts {format_duration(length)}, but the task was introduced with "
                 f"{format_duration(longest)}",
             )
+        if (first := first_of_slot.setdefault(run.slot, run.attempt)) != run.attempt:
+            yield FieldFault(
+                f"/runs/{number}/attempt",
+                f"attempts {first} and {run.attempt} at the slot {format_instant(run.slot)} are in "
+                "one hold; ask for another attempt once the earlier one is over",
+            )
         if introduced.any_time:
             continue
         if run.run != run_id(task, run.slot, run.attempt):
@@ -102,13 +110,13 @@ def _wrong_runs(request: HoldRequest, introduced: IntroducedTask) -> Iterator[Fi
                 f"{run.run} is not the id of attempt {run.attempt} at the slot "
                 f"{format_instant(run.slot)} of task {task}; derive it from these",
             )
-        if (fault := _wrong_time(recurrence, run)) is not None:
+        if (fault := _time_fault(recurrence, run)) is not None:
             yield FieldFault(f"/runs/{number}/{fault.pointer}", fault.detail)
     if introduced.counted is not None and schedule.max_runs is not None:
-        yield from _too_many(request.runs, introduced.counted, schedule.max_runs)
+        yield from _count_faults(request.runs, introduced.counted, schedule.max_runs)
 
 
-def _wrong_time(recurrence: Recurrence, run: RunRequest) -> FieldFault | None:
+def _time_fault(recurrence: Recurrence, run: RunRequest) -> FieldFault | None:
     nominal = recurrence.follows or nominal_starts(recurrence, run.slot - 1, run.slot + 1, 1)
     if not nominal:
         return FieldFault(
@@ -141,7 +149,7 @@ def _in_words(recurrence: Recurrence) -> str:
     return words
 
 
-def _too_many(runs: Sequence[RunRequest], counted: int, max_runs: int) -> Iterator[FieldFault]:
+def _count_faults(runs: Sequence[RunRequest], counted: int, max_runs: int) -> Iterator[FieldFault]:
     """Yield a fault if these runs are too many; a further attempt takes the place of an earlier."""
     first_attempts = sum(run.attempt == 1 for run in runs)
     if counted + first_attempts > max_runs:

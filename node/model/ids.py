@@ -38,7 +38,7 @@ def exchange_id(task: TaskId, lease_epoch: int) -> ExchangeId:
     return ExchangeId(uuid5(task, f"exchange {lease_epoch} 1"))
 
 
-def again(exchange: UUID) -> ExchangeId:
+def repeated_exchange_id(exchange: UUID) -> ExchangeId:
     """Return the id under which the runs of an exchange are held again after a late commit."""
     return ExchangeId(uuid5(exchange, "again"))
 
@@ -50,4 +50,4 @@ def is_exchange_of(exchange: UUID, task: UUID, lease_epoch: int) -> bool:
     another one's exchanges.
     """
     first = exchange_id(TaskId(task), lease_epoch)
-    return exchange in (first, again(first))
+    return exchange in (first, repeated_exchange_id(first))

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from node.model import times
 from node.model.errors import FieldFault
-from node.model.recurrence import validate
+from node.model.recurrence import recurrence_faults
 from node.model.scheduling import recurrence_of
 from node.model.times import format_duration
 from node.model.wire.participants import Introduction
@@ -23,7 +23,7 @@ _ALLOWANCE_SHARE = 10
 def schedule_faults(introduction: Introduction) -> list[FieldFault]:
     """Return what is wrong with the schedule; such as a cron expression that nobody can read."""
     recurrence = recurrence_of(introduction.schedule, introduction.created_at)
-    return validate(recurrence, introduction.duration)
+    return recurrence_faults(recurrence, introduction.duration)
 
 
 def duration_refusal(introduction: Introduction, durations: Mapping[str, int]) -> str | None:

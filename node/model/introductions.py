@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from node.model.naming import Described, normal
+from node.model.naming import Described, normalised_word
 from node.model.wire.directories import DirectoryEntry, IntroducedNode, IntroductionState
 
 
@@ -16,16 +16,16 @@ def compare(
     ``own`` is the identity of this node.
     """
     by_identity = {node.identity: node for node in known}
-    by_name = {normal(node.name): node for node in known}
+    by_name = {normalised_word(node.name): node for node in known}
     compared = []
     for entry in entries:
         state, reason = IntroductionState.ADDED, None
-        here, namesake = by_identity.get(entry.identity), by_name.get(normal(entry.name))
+        here, namesake = by_identity.get(entry.identity), by_name.get(normalised_word(entry.name))
         if entry.identity == own:
             state = IntroductionState.SELF
         elif namesake is not None and namesake.identity != entry.identity:
             state = IntroductionState.REFUSED
-            reason = _other_key(namesake, own)
+            reason = _other_key_message(namesake, own)
         elif here is not None:
             reason = _change(here, entry)
             state = IntroductionState.KNOWN if reason is None else IntroductionState.CHANGED
@@ -33,7 +33,7 @@ def compare(
     return compared
 
 
-def _other_key(namesake: Described, own: str) -> str:
+def _other_key_message(namesake: Described, own: str) -> str:
     if namesake.identity == own:
         return "this node itself has this name, and another key"
     return (

@@ -1,4 +1,4 @@
-"""Decides what becomes of a run whose part here was not begun, or not ended, in time. Pure.
+"""Decides what becomes of a run whose part was not begun, or not ended, in time. Pure.
 
 A service can be late for any reason and by any time: an overloaded host, a virtual machine that is
 moved, a suspended laptop, a restart. Whatever the launcher had done for the run until then, the
@@ -13,6 +13,12 @@ from node.model import times
 from node.model.runstate import RunState
 from node.model.times import to_the_second
 
+LAUNCH_HORIZON = 20 * times.SECOND
+"""Time ahead of a run's start at which its participants begin to prepare it.
+
+At that time the lead also checks whether a participant has dropped the run: early enough for the
+others to hear of it before they begin.
+"""
 START_LATENESS_MAX = 2 * times.SECOND
 """A part that could not start by then is missed: the other participants started without it."""
 LOST_RUN_TIMEOUT = 30 * times.SECOND
@@ -61,19 +67,34 @@ def late_start(begins: int, now: int) -> UnmeasuredEnd | None:
     return UnmeasuredEnd(RunState.MISSED, f"could not be started in time: {late:.1f} s late")
 
 
-def overslept(now: int) -> UnmeasuredEnd:
+def premature_reason(starts_at: int, now: int, clock_limit: int, *, measured: bool) -> str | None:
+    """Return why no part of a run can come yet; None if it can.
+
+    A run is not measured before its start. A reason why it will not be can come as soon as others
+    prepare it. Clocks may differ by ``clock_limit`` (all in µs).
+    """
+    preparation = 0 if measured else LAUNCH_HORIZON
+    if now >= starts_at - preparation - clock_limit:
+        return None
+    return (
+        f"it begins at {to_the_second(starts_at)}, and here it is {to_the_second(now)}; no part of "
+        "it is taken yet: compare the clocks"
+    )
+
+
+def overslept_end(now: int) -> UnmeasuredEnd:
     """Return the end of a part whose start passed while this node was down."""
     reason = f"the node was down at its start and came back at {to_the_second(now)}"
     return UnmeasuredEnd(RunState.MISSED, reason)
 
 
-def passed_over(noticed_at: int) -> UnmeasuredEnd:
+def passed_over_end(noticed_at: int) -> UnmeasuredEnd:
     """Return the end of a part that was due before the data under a running process went back."""
     reason = f"the node had not begun it at {to_the_second(noticed_at)}"
     return UnmeasuredEnd(RunState.MISSED, reason)
 
 
-def doubted(end: UnmeasuredEnd, *, others_tell: bool) -> UnmeasuredEnd:
+def end_in_doubt(end: UnmeasuredEnd, *, others_tell: bool) -> UnmeasuredEnd:
     """Return this end for a node that may have measured the part as well, and forgotten that.
 
     ``others_tell`` says that the node leads the run and others have parts of it. Then the run is

@@ -175,14 +175,14 @@ class ShareJudge:
     def kept(self, lead: str, amount: float, first: int, end: int) -> list[KeptTime]:
         """Return the hours in ``[first, end)`` that are kept from a run of this seat-time."""
         account = self._shares.account(lead)
-        hours = (self._judge(account, amount, hour) for hour in range(first, end))
+        hours = (self._judge_hour(account, amount, hour) for hour in range(first, end))
         return [kept for kept in hours if kept is not None]
 
     def admits(self, lead: str, amount: float, starts_at: int) -> KeptTime | None:
         """Return the kept time in which a run would begin; None if it may begin there."""
         if starts_at < self._now + RELEASE:
             return None
-        return self._judge(self._shares.account(lead), amount, starts_at // times.HOUR)
+        return self._judge_hour(self._shares.account(lead), amount, starts_at // times.HOUR)
 
     def period_shares(self, account: str, amount: float, hour: int) -> dict[str, PeriodShare]:
         """Return the shares of an account and of those that claim time in an hour.
@@ -217,7 +217,7 @@ class ShareJudge:
             if hours.get(hour, since) > since and self._shares.of(account) > 0
         ]
 
-    def _judge(self, account: str, amount: float, hour: int) -> KeptTime | None:
+    def _judge_hour(self, account: str, amount: float, hour: int) -> KeptTime | None:
         others = [each for each in self._claimants(hour) if each != account]
         if not others:
             return None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ipaddress
-from urllib.parse import urlsplit
+
+from node.model.urls import split_url
 
 _V6_PREFIX = 64  # one customer's network
 
@@ -30,5 +31,5 @@ def is_loopback(host: str) -> bool:
 
 def is_exposed(url: str) -> bool:
     """Return whether what is sent to a URL can be read or changed on the way to another host."""
-    parts = urlsplit(url)
-    return parts.scheme == "http" and not is_loopback(parts.hostname or "")
+    parts = split_url(url)
+    return parts is None or (parts.scheme == "http" and not is_loopback(parts.hostname or ""))

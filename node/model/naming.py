@@ -43,7 +43,7 @@ class Described(Protocol):
 AnyNode = TypeVar("AnyNode", bound=Described)
 
 
-def normal(word: str) -> str:
+def normalised_word(word: str) -> str:
     """Return a word as it is compared: an address in its shortest form, a name in small letters."""
     return literal(word) or word.removesuffix(".").lower()
 
@@ -56,9 +56,9 @@ def host_of(url: str | None) -> str | None:
         return None
 
 
-def clash(card: Described, known: Iterable[Described]) -> str | None:
+def find_clash(card: Described, known: Iterable[Described]) -> str | None:
     """Return why a card's words cannot be told from another node's, and what to do; or None."""
-    name, words = normal(card.name), _words(card)
+    name, words = normalised_word(card.name), _words(card)
     for other in known:
         if other.identity == card.identity:
             continue
@@ -66,14 +66,14 @@ def clash(card: Described, known: Iterable[Described]) -> str | None:
         whose = "this node" if is_self else f"the node {other.name}"
         or_else = "give this node another name (PARLEY_NAME)" if is_self else f"remove {other.name}"
         renamed = f"let its owner give it another name (PARLEY_NAME), or {or_else}"
-        if name == normal(other.name):
+        if name == normalised_word(other.name):
             return (
                 f"another node named {card.name} is known here already: {whose}, with the key "
                 f"{other.identity}; {renamed}"
             )
         if (kind := _words(other).get(name)) is not None:
             return f"its name {card.name} is {kind} of {whose}; {renamed}"
-        if (kind := words.get(normal(other.name))) is not None:
+        if (kind := words.get(normalised_word(other.name))) is not None:
             return (
                 f"{kind} of {card.name} is {other.name}, the name of {whose}; let its "
                 f"owner set another one, or {or_else}"
@@ -89,33 +89,37 @@ class NodeIndex(Generic[AnyNode]):
         self._by_name: dict[str, AnyNode] = {}
         self._by_host: defaultdict[str, dict[str, AnyNode]] = defaultdict(dict)
         for node in known:
-            self._by_name[normal(node.name)] = node
+            self._by_name[normalised_word(node.name)] = node
             port_too = (node.url or "").partition("://")[2].lower()
-            for word in (normal(node.address), normal(host_of(node.url) or ""), port_too):
+            for word in (
+                normalised_word(node.address),
+                normalised_word(host_of(node.url) or ""),
+                port_too,
+            ):
                 if word:
                     self._by_host[word][node.identity] = node
 
     def find(self, word: str) -> AnyNode | None:
         """Return the node that a word stands for; None if there is none, or several share it."""
-        if (named := self._by_name.get(normal(word))) is not None:
+        if (named := self._by_name.get(normalised_word(word))) is not None:
             return named
-        hosts = self._sharing(word)
+        hosts = self._nodes_with_word(word)
         return hosts[0] if len(hosts) == 1 else None
 
     def sharing(self, word: str) -> list[AnyNode]:
         """Return the nodes that share a word, because of which it stands for none of them."""
-        if normal(word) in self._by_name:
+        if normalised_word(word) in self._by_name:
             return []
-        hosts = self._sharing(word)
+        hosts = self._nodes_with_word(word)
         return hosts if len(hosts) > 1 else []
 
-    def _sharing(self, word: str) -> list[AnyNode]:
-        return list(self._by_host.get(normal(word), {}).values())
+    def _nodes_with_word(self, word: str) -> list[AnyNode]:
+        return list(self._by_host.get(normalised_word(word), {}).values())
 
 
 def _words(card: Described) -> dict[str, str]:
     """Return the words that a card uses beside its name, each with what it is."""
-    return {normal(word): kind for word, kind in _hosts(card) if word}
+    return {normalised_word(word): kind for word, kind in _hosts(card) if word}
 
 
 def _hosts(card: Described) -> Iterator[tuple[str, str]]:

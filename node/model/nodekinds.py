@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from enum import StrEnum
 
+from node.model.urls import split_url
+
 _PSCHEDULER = "pscheduler://"
 _PSCHEDULER_URL = re.compile(
     r"https://((?:[a-z0-9.-]+|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?)/pscheduler/?",
@@ -36,7 +38,7 @@ def pscheduler_identity(url: str) -> str | None:
     'pscheduler://ps.example.org'
     """
     match = _PSCHEDULER_URL.fullmatch(url)
-    if match is None:
+    if match is None or split_url(url) is None:
         return None
     place = match[1].lower()
     return f"{_PSCHEDULER}{place.removesuffix(':443')}"

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
 
 from node.model import times
 from node.model.errors import NotAuthenticated
 from node.model.loopback import is_loopback
 from node.model.principals import LABEL, Principal, PrincipalKind, Role
+from node.model.urls import split_url
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "Ed25519")
 """The signature algorithms that may be allowed: none with a shared secret, and not ``none``."""
@@ -19,6 +21,9 @@ LEEWAY_S = 30
 """Maximum difference between the clocks of issuer and node, in seconds."""
 
 KEY_MAX = 255
+
+RESERVED = frozenset({"owner", "follower"})
+"""Labels of tokens that a node makes by itself: whose label one has, their tasks one has."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +40,53 @@ class OidcTerms:
     role_claim: str
     label_claim: str
     life_max: int
+
+
+_OF_ID_TOKENS = ("nonce", "at_hash", "c_hash")
+"""Claims that an ID token has, which tells a client who has logged in, and gives access nowhere."""
+
+
+def fault_of_token(token: str) -> str | None:
+    """Return why a token is read differently by different programs; None if it is not.
+
+    Of two members of one name some take the first and others the last: the audience that an issuer
+    has checked would not be the one that counts here.
+    """
+
+    def unique_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        names = [name for name, _ in pairs]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise _RepeatedError(twice[0][:60])
+        return dict(pairs)
+
+    for part in token.split(".")[:2]:
+        try:
+            text = base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))
+            json.loads(text, object_pairs_hook=unique_members)
+        except _RepeatedError as error:
+            return f"it has two members {str(error)!r}"
+        except (ValueError, RecursionError):
+            return "its parts are not JSON"
+    return None
+
+
+class _RepeatedError(Exception):
+    """The name of a member that is there twice."""
+
+
+def fault_of_claims(claims: Mapping[str, Any], typ: str) -> str | None:
+    """Return why a token does not give access; None if it does.
+
+    One of the type ``at+jwt`` does by its type (RFC 9068); of others an ID token is known by what
+    only it has.
+    """
+    if typ.lower() not in {"jwt", ""}:
+        return None
+    marks = [name for name in _OF_ID_TOKENS if name in claims]
+    if marks or claims.get("typ") == "ID":
+        mark = marks[0] if marks else "typ"
+        return f"it is an ID token (it has the claim {mark!r}); send the access token instead"
+    return None
 
 
 def principal_of(claims: Mapping[str, Any], terms: OidcTerms) -> Principal:
@@ -57,6 +109,12 @@ def principal_of(claims: Mapping[str, Any], terms: OidcTerms) -> Principal:
         msg = (
             f"the claim {terms.label_claim!r} of the token has no label: 1 to 63 letters, digits, "
             "'.', '_', '@' and '-'; the owner names another claim with PARLEY_OIDC_LABEL_CLAIM"
+        )
+        raise NotAuthenticated(msg)
+    if label.lower() in RESERVED:
+        msg = (
+            f"the label {label!r} is the node's own, and none of a user of {terms.issuer}; the "
+            "owner names another claim with PARLEY_OIDC_LABEL_CLAIM"
         )
         raise NotAuthenticated(msg)
     until = int(expires_at + LEEWAY_S) * times.SECOND
@@ -86,12 +144,22 @@ def _claim(claims: Mapping[str, Any], path: str) -> Any:
 
 def fault_of_issuer(url: str) -> str | None:
     """Return why keys may not come from a URL; None if they may. Only this host needs no TLS."""
-    parts = urlsplit(url)
-    if parts.scheme == "https" and parts.hostname:
+    parts = split_url(url)
+    if parts is None:
+        return "is not a URL"
+    if parts.scheme == "https":
         return None
     if parts.scheme == "http" and is_loopback(parts.hostname or ""):
         return None
     return "is not an https URL"
+
+
+def is_at_issuer(url: str, issuer: str) -> bool:
+    """Return whether a URL is at the place that the owner has named: scheme, host, and port."""
+    there, own = split_url(url), split_url(issuer)
+    if there is None or own is None:
+        return False
+    return (there.scheme, there.hostname, there.port) == (own.scheme, own.hostname, own.port)
 
 
 def is_jwt(token: str) -> bool:

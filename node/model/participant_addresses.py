@@ -8,14 +8,14 @@ no traffic to an address that it has invented in the name of a node known here.
 from __future__ import annotations
 
 from node.model.contexts import offered
-from node.model.naming import Described, normal
+from node.model.naming import Described, normalised_word
 from node.model.wire.tasks import Participant
 
 
 def address_fault(participant: Participant, card: Described) -> str | None:
     """Return why an introduced address is not the participant's; None if its card has it."""
     contexts = offered(card.attributes).values()
-    if normal(participant.address) in map(normal, (card.address, *contexts)):
+    if normalised_word(participant.address) in map(normalised_word, (card.address, *contexts)):
         return None
     return (
         f"{participant.address} is not an address of {card.name}: its card here says "

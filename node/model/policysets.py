@@ -30,124 +30,128 @@ class PolicySetTraits:
     targets: bool = False
 
 
-def _plain(good_for: str) -> PolicySetTraits:
+def _plain_traits(good_for: str) -> PolicySetTraits:
     return PolicySetTraits(good_for)
 
 
-def _by_weight(good_for: str) -> PolicySetTraits:
+def _weighted_traits(good_for: str) -> PolicySetTraits:
     return PolicySetTraits(good_for, divides=True)
 
 
-def _by_target(good_for: str) -> PolicySetTraits:
+def _target_traits(good_for: str) -> PolicySetTraits:
     return PolicySetTraits(good_for, targets=True)
 
 
-def _long_term(good_for: str) -> PolicySetTraits:
+def _long_term_traits(good_for: str) -> PolicySetTraits:
     return PolicySetTraits(good_for, zero_weight=True)
 
 
 SETS: Final[dict[str, PolicySetTraits]] = {
-    DEFAULT: _by_weight(
+    DEFAULT: _weighted_traits(
         "several campaigns on one fleet: shares by weight, urgent runs within a budget, "
         "quotas and limits, nobody passed over forever"
     ),
-    "pscheduler": _plain(
+    "pscheduler": _plain_traits(
         "a predictable schedule: what is due first goes first, a higher priority "
         "displaces a lower one; no shares"
     ),
-    "gridserver-usage": _by_weight(
+    "gridserver-usage": _weighted_traits(
         "shares by weight: campaigns that had too little in the last 24 h are served first; the "
         "same node measures the same target"
     ),
-    "gridserver-usage-aggregated": _by_weight(
+    "gridserver-usage-aggregated": _weighted_traits(
         "like gridserver-usage where one project has many campaigns: those of one level share "
         "together, so splitting up gains nothing"
     ),
-    "gridserver-time": _plain(
+    "gridserver-time": _plain_traits(
         "one campaign after the other, the oldest first: a debugging session is over before "
         "the next one begins"
     ),
-    "gridserver-serial-usage": _by_weight(
+    "gridserver-serial-usage": _weighted_traits(
         "incidents before routine: all of a higher level first, by weight within a level"
     ),
-    "gridserver-serial-time": _plain(
+    "gridserver-serial-time": _plain_traits(
         "incidents before routine, and within a level one campaign after the other, the "
         "oldest first"
     ),
-    "gridserver-urgent": _by_weight(
+    "gridserver-urgent": _weighted_traits(
         "shares by weight, and outages: urgent campaigns displace others within a small part "
         "of the pool"
     ),
-    "gridserver-sla": _by_target(
+    "gridserver-sla": _target_traits(
         "promised seats (targets), lent out while they are not used; serves only campaigns "
         "with a promise"
     ),
-    "gridserver-sla-preempt": _by_target(
+    "gridserver-sla-preempt": _target_traits(
         "like gridserver-sla where a promise must be kept again at the next run: what was "
         "lent is taken back, and what campaigns without a promise hold by tasks that name their "
         "nodes"
     ),
-    "gridserver-blacklist": _by_weight(
+    "gridserver-blacklist": _weighted_traits(
         "shares by weight with unreliable nodes: a node that failed a campaign gets no more of "
         "its runs"
     ),
-    "fbsng-dynamic": _plain(
+    "fbsng-dynamic": _plain_traits(
         "runs that cost about the same: turns by number of starts, without an account of time"
     ),
-    "fbsng-quota": _plain(
+    "fbsng-quota": _plain_traits(
         "like fbsng-dynamic; a name for pools whose campaigns have quotas of counted resources "
         "(such as Mb/s)"
     ),
-    "fbsng-partition": _plain(
+    "fbsng-partition": _plain_traits(
         "like fbsng-dynamic with nodes that belong to somebody: the attribute `campaigns` "
         "lists the only campaigns that they serve"
     ),
-    "fbsng-placement": _plain("like fbsng-dynamic, with the nodes of the pool taking turns"),
-    "maui-fifo": _plain(
+    "fbsng-placement": _plain_traits("like fbsng-dynamic, with the nodes of the pool taking turns"),
+    "maui-fifo": _plain_traits(
         "what waits longest goes first; limits, preemption flags, a reserved slot for blocked "
         "runs, pauses for tasks that find no time"
     ),
-    "maui-priority": _plain(
+    "maui-priority": _plain_traits(
         "like maui-fifo, ordered by several criteria at once: waiting time, size, credentials, "
         "lateness"
     ),
-    "maui-fairshare": _plain(
+    "maui-fairshare": _plain_traits(
         "like maui-priority, with shares of the week between institutions as one of "
         "the criteria, no guarantee"
     ),
-    "maui-throttle": _plain(
+    "maui-throttle": _plain_traits(
         "what waits longest goes first, within the limits per campaign, tight when busy and "
         "generous when not"
     ),
-    "maui-backfill": _plain(
+    "maui-backfill": _plain_traits(
         "long runs beside short ones: the blocked run keeps its slot, and what fits goes before it"
     ),
-    "maui-nodes": _plain(
+    "maui-nodes": _plain_traits(
         "your own formula for which node is best, linear in the nodes' attributes"
     ),
-    "maui-availability": _plain("nodes with counted resources: a node that is full is not asked"),
-    "maui-preempt": _plain(
+    "maui-availability": _plain_traits(
+        "nodes with counted resources: a node that is full is not asked"
+    ),
+    "maui-preempt": _plain_traits(
         "preemption decided by campaign: preemptors displace preemptees of lower priority"
     ),
-    "maui-defer": _plain(
+    "maui-defer": _plain_traits(
         "many tasks that may never fit: what repeatedly finds no time is deferred, and says so"
     ),
-    "maui-reservations": _plain(
+    "maui-reservations": _plain_traits(
         "several wide runs at once: the first four that are blocked keep their slots"
     ),
-    "boinc-rrsim": _long_term(
+    "boinc-rrsim": _long_term_traits(
         "long-term shares (half-life a day), with runs that would miss their start found by "
         "simulation and served first"
     ),
-    "boinc-wrr": _long_term(
+    "boinc-wrr": _long_term_traits(
         "long-term shares with one number per campaign, in turns, and nothing else; weight 0 "
         "uses idle capacity"
     ),
-    "boinc-edf": _long_term("like boinc-wrr, with runs that would start too late going first"),
-    "boinc-fetch": _long_term(
+    "boinc-edf": _long_term_traits(
+        "like boinc-wrr, with runs that would start too late going first"
+    ),
+    "boinc-fetch": _long_term_traits(
         "nodes that fetch their work: those with the least work are asked first"
     ),
-    "boinc-backoff": _long_term(
+    "boinc-backoff": _long_term_traits(
         "nodes that often refuse or are away: they are left alone for growing pauses"
     ),
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from typing import Any
 from uuid import UUID
 
 _RANDOM_TRIES = 8
@@ -21,7 +22,7 @@ def consecutive_ports(
     """
     in_use, bases = set(used), dict[UUID, int | None]()
     for run, count in needing.items():
-        base = _free(range(every.start, every.stop + 1 - count, 2), count, in_use, rng)
+        base = _find_free(range(every.start, every.stop + 1 - count, 2), count, in_use, rng)
         bases[run] = base
         if base is not None:
             in_use.update(range(base, base + count))
@@ -39,7 +40,7 @@ def single_ports(
     in_use, ports = set(used), dict[UUID, int]()
     bases = range(every.start, every.stop - 1, 2) or every
     for run in needing:
-        free = _free(bases, 1, in_use, rng)
+        free = _find_free(bases, 1, in_use, rng)
         ports[run] = rng.choice(bases) if free is None else free
         in_use.add(ports[run])
     return ports
@@ -53,7 +54,32 @@ def no_free_ports_reason(count: int, every: range) -> str:
     )
 
 
-def _free(
+def announced_ports(data: Mapping[str, Any]) -> range:
+    """Return the ports that a node has told in its hold; empty if it has told none."""
+    port, count = data.get("port"), data.get("ports", 1)
+    if not isinstance(port, int) or not isinstance(count, int):
+        return range(0)
+    return range(port, port + count)
+
+
+def foreign_port_refusal(name: str, told: range, every: range, *, at_home: bool) -> str | None:
+    """Return why a task of another node sends nothing to these ports of a node; None if it may.
+
+    ``every`` are the ports of this host's tools. A card may have an address that is not the node's,
+    so ports beyond those are for nodes that are ``at_home``: their API answers at that address.
+    """
+    if not told:
+        return f"{name} has told no port at which it listens"
+    if at_home or (told.start in every and told.stop - 1 in every):
+        return None
+    return (
+        f"{name} listens at port {told.start}, which is not among the ports of tools here, "
+        f"{every.start} to {every.stop - 1} (PARLEY_PORT_FIRST, PARLEY_PORT_LAST); a task of "
+        "another node sends to other ports only if that node's API answers at the same address"
+    )
+
+
+def _find_free(
     bases: Sequence[int], count: int, used: AbstractSet[int], rng: random.Random
 ) -> int | None:
     """Return a random base with ``count`` free ports from there on; None if there is none."""

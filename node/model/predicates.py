@@ -107,7 +107,7 @@ class AllOf:
 
     def in_words(self) -> str:
         """Describe the conjunction: ``a = 1 and b = 2``."""
-        return " and ".join(_enclosed(part) for part in self.parts) or "anything"
+        return " and ".join(_parenthesised(part) for part in self.parts) or "anything"
 
     def faults(self, attributes: Attributes) -> list[UnmetCondition]:
         """Return the conditions that these attributes do not meet."""
@@ -127,7 +127,7 @@ class AnyOf:
 
     def in_words(self) -> str:
         """Describe the disjunction: ``a = 1 or b = 2``."""
-        return " or ".join(_enclosed(part) for part in self.parts)
+        return " or ".join(_parenthesised(part) for part in self.parts)
 
     def faults(self, attributes: Attributes) -> list[UnmetCondition]:
         """Return why these attributes meet no part; an empty list if they meet one."""
@@ -179,7 +179,7 @@ def parse(document: object, pointer: str = "") -> Predicate:
     :raises InvalidDocument: with a pointer to each fault.
     """
     faults: list[FieldFault] = []
-    predicate = _every(document, pointer, 0, faults)
+    predicate = _conjunction(document, pointer, 0, faults)
     if not faults and sum(1 for _ in conditions(predicate)) > SIZE_MAX:
         faults.append(FieldFault(pointer, f"has more than {SIZE_MAX} conditions"))
     if faults:
@@ -199,7 +199,7 @@ def conditions(predicate: Predicate) -> Iterator[Condition]:
             yield from conditions(part)
 
 
-def _every(document: object, pointer: str, depth: int, faults: list[FieldFault]) -> Predicate:
+def _conjunction(document: object, pointer: str, depth: int, faults: list[FieldFault]) -> Predicate:
     if not isinstance(document, Mapping):
         faults.append(FieldFault(pointer, 'must be an object, such as {"country": "DE"}'))
         return AllOf(())
@@ -208,32 +208,33 @@ def _every(document: object, pointer: str, depth: int, faults: list[FieldFault])
         return AllOf(())
     parts: list[Predicate] = []
     for name, value in document.items():
-        at = f"{pointer}/{_escaped(name)}"
+        at = f"{pointer}/{_pointer_part(name)}"
         if name == "not":
-            parts.append(Not(at, _every(value, at, depth + 1, faults)))
+            parts.append(Not(at, _conjunction(value, at, depth + 1, faults)))
         elif name in WORDS:
-            parts.append(_several(name, value, at, depth, faults))
+            parts.append(_part_list(name, value, at, depth, faults))
         elif NAME.fullmatch(name) is None:
             fault = "is not a valid attribute name; use small letters, digits, '_', '.', ':', '-'"
             faults.append(FieldFault(at, fault))
         else:
-            parts += _compared(name, value, at, faults)
+            parts += _comparisons(name, value, at, faults)
     return parts[0] if len(parts) == 1 else AllOf(tuple(parts))
 
 
-def _several(
+def _part_list(
     word: str, document: object, pointer: str, depth: int, faults: list[FieldFault]
 ) -> Predicate:
     if not isinstance(document, list) or not document:
         faults.append(FieldFault(pointer, "must be a list of at least one predicate"))
         return AllOf(())
     parts = tuple(
-        _every(each, f"{pointer}/{index}", depth + 1, faults) for index, each in enumerate(document)
+        _conjunction(each, f"{pointer}/{index}", depth + 1, faults)
+        for index, each in enumerate(document)
     )
     return AnyOf(pointer, parts) if word == "any" else AllOf(parts)
 
 
-def _compared(
+def _comparisons(
     name: str, comparison: object, pointer: str, faults: list[FieldFault]
 ) -> list[Condition]:
     if isinstance(comparison, list):
@@ -247,8 +248,8 @@ def _compared(
         faults.append(FieldFault(pointer, f"must compare with one of {' '.join(_OPERATORS)}"))
     comparisons = []
     for word, operand in comparison.items():
-        at = pointer if single else f"{pointer}/{_escaped(word)}"
-        fault = _fault(word, operand)
+        at = pointer if single else f"{pointer}/{_pointer_part(word)}"
+        fault = _operand_fault(word, operand)
         if fault is not None:
             faults.append(FieldFault(at, fault))
         if fault is None and word in {"in", _NETWORK}:
@@ -257,27 +258,27 @@ def _compared(
     return comparisons
 
 
-def _fault(word: str, operand: object) -> str | None:
+def _operand_fault(word: str, operand: object) -> str | None:
     if word not in _OPERATORS:
         return f"is not a comparison; use one of: {' '.join(_OPERATORS)}"
     fits, fault = _OPERANDS.get(word, _VALUES)
     return None if fits(operand) else fault
 
 
-def _is_some(operand: object, fits: Callable[[object], bool]) -> bool:
+def _is_non_empty_list(operand: object, fits: Callable[[object], bool]) -> bool:
     """Return whether it is a list of at least one fitting value."""
     return isinstance(operand, list) and bool(operand) and all(map(fits, operand))
 
 
-def _in_order(word: str, value: Value, operand: Value) -> bool:
+def _is_in_order(word: str, value: Value, operand: Value) -> bool:
     """Return whether two numbers, or two durations, are in this order."""
-    one, other = _ordered(value), _ordered(operand)
+    one, other = _order_of(value), _order_of(operand)
     if one is None or other is None or one[0] != other[0]:
         return False
     return _ORDERS[word](one[1], other[1])
 
 
-def _ordered(value: object) -> tuple[bool, int | float] | None:
+def _order_of(value: object) -> tuple[bool, int | float] | None:
     """Return whether a value is a duration, and its place in the order; None if it has none."""
     if isinstance(value, str):
         try:
@@ -300,7 +301,7 @@ def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
         return None
 
 
-def _lies_in(value: Value, network: str) -> bool:
+def _is_in_network(value: Value, network: str) -> bool:
     """Return whether a value is an address in a network."""
     try:
         address = ipaddress.ip_address(value) if isinstance(value, str) else None
@@ -320,13 +321,13 @@ def equal_values(one: Value, other: Value) -> bool:
     return one == other and all(isinstance(one, k) is isinstance(other, k) for k in kinds)
 
 
-def _enclosed(predicate: Predicate) -> str:
+def _parenthesised(predicate: Predicate) -> str:
     words = predicate.in_words()
     many = isinstance(predicate, AllOf | AnyOf) and len(predicate.parts) != 1
     return f"({words})" if many else words
 
 
-def _escaped(name: object) -> str:
+def _pointer_part(name: object) -> str:
     return str(name).replace("~", "~0").replace("/", "~1")
 
 
@@ -352,32 +353,32 @@ def explain_no_match(
     if not nodes_by_condition:
         return FieldFault(pointer, f"matches no node: {count}")
     (where, condition), names = max(nodes_by_condition.items(), key=lambda item: len(item[1]))
-    reason = f"matches none of the {count}: {condition} fails {_listed(names)}"
+    reason = f"matches none of the {count}: {condition} fails {_joined_names(names)}"
     compared = dict.fromkeys(c.attribute for c in conditions(predicate))
-    there = "; ".join(_known(each, nodes) for each in compared)
+    there = "; ".join(_known_values_text(each, nodes) for each in compared)
     return FieldFault(where, f"{reason}; {there}" if there else reason)
 
 
-def _listed(names: Sequence[str]) -> str:
+def _joined_names(names: Sequence[str]) -> str:
     more = len(names) - _SHOWN
     return ", ".join(sorted(names)[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
-def _known(attribute: str, nodes: Mapping[str, Attributes]) -> str:
+def _known_values_text(attribute: str, nodes: Mapping[str, Attributes]) -> str:
     """Describe which values of an attribute exist."""
     values = sorted({format_value(each[attribute]) for each in nodes.values() if attribute in each})
     if values:
-        return f"{attribute} is {_listed(values)}"
+        return f"{attribute} is {_joined_names(values)}"
     names = dict.fromkeys(name for each in nodes.values() for name in each)
-    return f"no node has {attribute}, they have {_listed(list(names)) or 'no attributes'}"
+    return f"no node has {attribute}, they have {_joined_names(list(names)) or 'no attributes'}"
 
 
 _COMPARISONS: Final[Mapping[str, Callable[[Value, Any], bool]]] = {
     "=": equal_values,
     "!=": lambda value, operand: not equal_values(value, operand),
     "in": lambda value, operand: any(equal_values(value, each) for each in operand),
-    _NETWORK: lambda value, operand: any(_lies_in(value, each) for each in operand),
-    **{word: partial(_in_order, word) for word in _ORDERS},
+    _NETWORK: lambda value, operand: any(_is_in_network(value, each) for each in operand),
+    **{word: partial(_is_in_order, word) for word in _ORDERS},
 }
 _VALUES: Final[tuple[Callable[[object], bool], str]] = (
     _is_value,
@@ -386,17 +387,17 @@ _VALUES: Final[tuple[Callable[[object], bool], str]] = (
 _OPERANDS: Final[Mapping[str, tuple[Callable[[object], bool], str]]] = {
     "exists": (lambda operand: isinstance(operand, bool), "must be true or false"),
     "in": (
-        lambda operand: _is_some(operand, _is_value),
+        lambda operand: _is_non_empty_list(operand, _is_value),
         "must be a list of at least one text, number, true or false",
     ),
     _NETWORK: (
-        lambda operand: _is_network(operand) or _is_some(operand, _is_network),
+        lambda operand: _is_network(operand) or _is_non_empty_list(operand, _is_network),
         "must be a network, such as 192.0.2.0/24 or 2001:db8::/32, or a list of networks",
     ),
     **dict.fromkeys(
         _ORDERS,
         (
-            lambda operand: _ordered(operand) is not None,
+            lambda operand: _order_of(operand) is not None,
             "must be a number, or a duration such as PT60S: only these have an order",
         ),
     ),

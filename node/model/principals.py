@@ -66,6 +66,11 @@ class Principal:
         return self.name if self.role is Role.RUN else None
 
     @property
+    def is_client(self) -> bool:
+        """Return whether this is a user who is known by address alone."""
+        return self.kind is PrincipalKind.TOKEN and self.name.startswith(OUTSIDE)
+
+    @property
     def label(self) -> str | None:
         """The user as whose request a new task is kept; None if the caller is no user."""
         return self.name if self.kind is PrincipalKind.TOKEN else None

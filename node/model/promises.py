@@ -49,15 +49,15 @@ def campaign_warnings(
     if not keeping:
         warning = "its target has no effect: no pool here has policies that keep promises"
         return (f"{warning}; parley pool set-policy POOL gridserver-sla",)
-    return tuple(warning for pool in keeping for warning in _of_both(own, promised, pool))
+    return tuple(warning for pool in keeping for warning in _all_warnings(own, promised, pool))
 
 
-def excess(
+def promise_refusal(
     own: CampaignPromise, promised: Sequence[CampaignPromise], pools: Sequence[PoolSize]
 ) -> str | None:
     """Return why a promise cannot be kept, with the remedy; None if it can, or if none is kept."""
     keeping = [pool for pool in pools if pool.keeps_promises]
-    return next((why for pool in keeping for why in _of_both(own, promised, pool)), None)
+    return next((why for pool in keeping for why in _all_warnings(own, promised, pool)), None)
 
 
 def pool_warnings(pool: PoolSize, promised: Sequence[CampaignPromise]) -> tuple[str, ...]:
@@ -65,8 +65,8 @@ def pool_warnings(pool: PoolSize, promised: Sequence[CampaignPromise]) -> tuple[
     if not pool.nodes:
         warning = f"no node known here belongs to {pool.name} now: its tasks wait"
         return (f"{warning}; parley pool edit {pool.name} --match …, or parley node set there",)
-    brief = (_brief(pool),) if pool.short_term else ()
-    return brief + (_of_promises(pool, promised) if pool.keeps_promises else ())
+    brief = (_short_term_warnings(pool),) if pool.short_term else ()
+    return brief + (_promise_warnings(pool, promised) if pool.keeps_promises else ())
 
 
 def short_term(choice: str, term: int) -> str | None:
@@ -74,29 +74,29 @@ def short_term(choice: str, term: int) -> str | None:
     return times.format_duration(term) if choice == "sticky" and term < times.MINUTE else None
 
 
-def _brief(pool: PoolSize) -> str:
+def _short_term_warnings(pool: PoolSize) -> str:
     warning = f"its nodes are chosen anew every {pool.short_term}, with a new task for each seat"
     return f"{warning}; parley pool edit {pool.name} --term 6h"
 
 
-def _of_promises(pool: PoolSize, promised: Sequence[CampaignPromise]) -> tuple[str, ...]:
+def _promise_warnings(pool: PoolSize, promised: Sequence[CampaignPromise]) -> tuple[str, ...]:
     if not promised:
         warning = (
             "its policies serve campaigns with a target only, and none has one: its tasks wait"
         )
         other = f"or parley pool set-policy {pool.name} {DEFAULT}"
         return (f"{warning}; parley campaign edit NAME --target 20, {other}",)
-    warnings = [warning for each in promised for warning in _alone(each, pool)]
-    return tuple(warnings or _together(promised, pool))
+    warnings = [warning for each in promised for warning in _own_warnings(each, pool)]
+    return tuple(warnings or _sum_warnings(promised, pool))
 
 
-def _of_both(
+def _all_warnings(
     own: CampaignPromise, promised: Sequence[CampaignPromise], pool: PoolSize
 ) -> list[str]:
-    return _alone(own, pool) or _together(promised, pool)
+    return _own_warnings(own, pool) or _sum_warnings(promised, pool)
 
 
-def _alone(own: CampaignPromise, pool: PoolSize) -> list[str]:
+def _own_warnings(own: CampaignPromise, pool: PoolSize) -> list[str]:
     if own.seats is None or own.seats <= pool.nodes:
         return []
     seats = f"{own.seats} seat{'' if own.seats == 1 else 's'}"
@@ -104,7 +104,7 @@ def _alone(own: CampaignPromise, pool: PoolSize) -> list[str]:
     return [f"{warning}; lower its target, or widen the pool"]
 
 
-def _together(promised: Sequence[CampaignPromise], pool: PoolSize) -> list[str]:
+def _sum_warnings(promised: Sequence[CampaignPromise], pool: PoolSize) -> list[str]:
     """Return a warning if all promises together exceed the pool, which then divides its seats."""
     names = ", ".join(each.campaign for each in promised)
     seats = sum(each.seats or 0 for each in promised)

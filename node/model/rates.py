@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+CALLERS_MAX = 10_000
+"""Maximum number of callers that are remembered: whoever has many addresses takes no memory."""
+
 
 class RateLimit:
     """One event per interval of each caller; more at once, if fewer came before."""
@@ -12,16 +15,25 @@ class RateLimit:
         self._slack = (burst - 1) * self._interval
         self._due: dict[str, int] = {}
 
-    def wait(self, caller: str, now: int) -> int:
+    def wait(self, caller: str, now: int, count: int = 1) -> int:
         """Count an event and return 0; or return how long the caller must wait, and count nothing.
 
-        ``now`` is monotonic time; both are in microseconds.
+        ``now`` is monotonic time; both are in microseconds. What counts as several events
+        (``count``) is in order where one would be: the caller waits the longer afterwards.
         """
+        if caller not in self._due and len(self._due) >= CALLERS_MAX:
+            self._forget(now)
         due = max(now, self._due.get(caller, now))
         if due - now > self._slack:
             return due - now - self._slack
-        self._due[caller] = due + self._interval
+        self._due[caller] = due + count * self._interval
         return 0
+
+    def _forget(self, now: int) -> None:
+        """Forget callers that may have everything again; of too many others the longest known."""
+        self._due = {caller: due for caller, due in self._due.items() if due > now}
+        while len(self._due) > CALLERS_MAX * 3 // 4:
+            del self._due[next(iter(self._due))]
 
     def left(self, caller: str, now: int) -> int:
         """Return how many events the caller may have at once now."""

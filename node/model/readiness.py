@@ -21,7 +21,7 @@ class Readiness:
 
     ``lead_seen_at`` is when a lead was last heard, ``leads`` how many are, ``due_at`` since when
     the oldest due task has waited. ``free_bytes`` are left in ``directory``. ``refused_write`` is
-    what the database said lately when it had no room.
+    what the database said lately when it had no room, and ``damage`` when it was damaged or worn.
     """
 
     now: int
@@ -31,8 +31,11 @@ class Readiness:
     directory: str
     free_bytes: int
     refused_write: str | None
+    damage: str | None = None
     warnings: tuple[str, ...] = ()
     """Sentences on what the owner ought to look at although the node works."""
+    clock_fault: str | None = None
+    """The reason why nothing is begun yet: the host's clock is in doubt."""
 
     @property
     def due_for(self) -> int:
@@ -42,13 +45,20 @@ class Readiness:
     @property
     def faults(self) -> list[str]:
         """The sentences on what keeps the node from working; none if it is ready."""
-        faults = [self.lead_fault, self.due_fault, self.write_fault, self.room_fault]
+        faults = [
+            self.damage,
+            self.clock_fault,
+            self.lead_fault,
+            self.due_fault,
+            self.write_fault,
+            self.room_fault,
+        ]
         return [fault for fault in faults if fault is not None]
 
     @property
     def lead_fault(self) -> str | None:
         """The reason why nobody plans; None if somebody does, or nobody needs to."""
-        if self.leads:
+        if self.leads or self.clock_fault is not None:
             return None
         if self.lead_seen_at is not None:
             since = f"none has reported since {times.to_the_second(self.lead_seen_at)}"
@@ -61,7 +71,7 @@ class Readiness:
     @property
     def due_fault(self) -> str | None:
         """The sentence on a task that nobody plans; None if there is none."""
-        if self.due_for <= DUE_MAX:
+        if self.due_for <= DUE_MAX or self.clock_fault is not None:
             return None
         waited = times.format_duration(self.due_for // times.SECOND * times.SECOND)
         return f"the oldest due task has waited {waited} to be planned; see the log of the lead"

@@ -33,7 +33,7 @@ class Recurrence:
     creation. At most one of ``repeat`` (a duration) and ``cron`` is set; ``timezone`` belongs to
     ``cron`` and is UTC if absent. ``until`` is an instant, ``slip`` a duration. With ``follows``,
     nominal starts are where runs of another task end, and the schedule has only a slip.
-    :func:`validate`
+    :func:`recurrence_faults`
     checks all this; the other functions rely on it, and raise :class:`ValueError` for an
     expression or a zone that cannot be parsed.
     """
@@ -124,7 +124,7 @@ def slip_of(recurrence: Recurrence, duration: int, nominal: int) -> int:
     return min(recurrence.slip, max(0, interval - duration))
 
 
-def validate(recurrence: Recurrence, duration: int, what: str = "run") -> list[FieldFault]:
+def recurrence_faults(recurrence: Recurrence, duration: int, what: str = "run") -> list[FieldFault]:
     """Return the faults of a schedule whose ``what`` (run, reservation) takes ``duration``.
 
     Pointers are those of the task document (``/schedule/…``). Two combinations are refused that

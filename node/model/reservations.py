@@ -114,11 +114,11 @@ def admits(access: AccessList, applicant: Applicant) -> bool:
         or applicant.lead in access.leads
         or applicant.test in access.tests
         or applicant.scheduling_class in access.classes
-        or (applicant.own and _word_counts(access, applicant))
+        or (applicant.own and _is_admitted_by_claim(access, applicant))
     )
 
 
-def _word_counts(access: AccessList, applicant: Applicant) -> bool:
+def _is_admitted_by_claim(access: AccessList, applicant: Applicant) -> bool:
     """Return whether it meets a criterion that a lead could claim for any run."""
     in_campaign = (applicant.campaign or NO_CAMPAIGN) in access.campaigns
     return in_campaign or (access.priority is not None and applicant.priority >= access.priority)

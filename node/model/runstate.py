@@ -43,8 +43,10 @@ _NEXT: dict[RunState, frozenset[RunState]] = {
     RunState.SET_ASIDE: frozenset({RunState.BOOKED, RunState.DISPLACED, RunState.CANCELLED}),
     # A run may be missed although it is running: its program was prepared, but not released in time
     # (:mod:`.late_runs`).
+    # And booked again: a clock that was ahead had begun it, and was set right.
     RunState.RUNNING: frozenset(
         {
+            RunState.BOOKED,
             RunState.MERGING,
             RunState.FINISHED,
             RunState.FAILED,
@@ -64,9 +66,10 @@ _NEXT: dict[RunState, frozenset[RunState]] = {
         }
     ),
     # A part that was cut off may arrive after the lead gave the run up. A participant may notice
-    # that the other end was cancelled before the lead notifies it.
-    RunState.FAILED: frozenset({RunState.FINISHED, RunState.CANCELLED}),
-    RunState.MISSED: frozenset(),
+    # that the other end was cancelled before the lead notifies it. What a clock that was ahead took
+    # for over is booked again once it is right (``clock_steps.sql``).
+    RunState.FAILED: frozenset({RunState.BOOKED, RunState.FINISHED, RunState.CANCELLED}),
+    RunState.MISSED: frozenset({RunState.BOOKED}),
     RunState.FINISHED: frozenset(),
     RunState.CANCELLED: frozenset(),
     RunState.DISPLACED: frozenset(),

@@ -47,9 +47,9 @@ def samples_of(document: object) -> list[Sample]:
     """Return the samples of an archived document; none if it is not a valid one."""
     if not isinstance(document, Mapping) or not isinstance(document.get("succeeded"), bool):
         return []
-    common = _common(document)
+    common = _common_labels(document)
     samples = [
-        Sample("parley_result_succeeded", _sorted(common), float(document["succeeded"]), "1")
+        Sample("parley_result_succeeded", _sorted_labels(common), float(document["succeeded"]), "1")
     ]
     metrics = document.get("metrics")
     for metric in metrics if isinstance(metrics, list) else ():
@@ -59,7 +59,7 @@ def samples_of(document: object) -> list[Sample]:
     return _first_of_each(samples)
 
 
-def _common(document: Mapping[str, Any]) -> dict[str, str]:
+def _common_labels(document: Mapping[str, Any]) -> dict[str, str]:
     test = document.get("test")
     test = test if isinstance(test, Mapping) else {}
     spec = test.get("spec")
@@ -99,7 +99,7 @@ def _sample(metric: object, common: Mapping[str, str]) -> Sample | None:
     }
     given = name_of(name), float(value or 0), str(metric.get("unit") or "1")
     base, amount, unit = _in_base_unit(*given)
-    return Sample(f"parley_result_{base}", _sorted({**own_labels, **common}), amount, unit)
+    return Sample(f"parley_result_{base}", _sorted_labels({**own_labels, **common}), amount, unit)
 
 
 def _in_base_unit(name: str, value: float, unit: str) -> tuple[str, float, str]:
@@ -118,7 +118,7 @@ def name_of(text: str) -> str:
     return f"_{name}" if name[0].isdecimal() or name.startswith("__") else name
 
 
-def _sorted(labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+def _sorted_labels(labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     """Return the labels by name; one without a value equals an absent one, and is left out."""
     return tuple(sorted((name, value[:_VALUE_MAX]) for name, value in labels.items() if value))
 

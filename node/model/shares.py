@@ -27,8 +27,8 @@ class Member:
 def promised_shares(members: Sequence[Member]) -> dict[int, Fraction | None]:
     """Return each campaign's part of the whole; None for urgent ones and their descendants."""
     shares: dict[int, Fraction | None] = {member.id: Fraction(0) for member in members}
-    below = _below(members)
-    wanting = {member.id for member in members if _wants(member, below)}
+    below = _children_by_parent(members)
+    wanting = {member.id for member in members if _has_demand(member, below)}
     pending: list[tuple[int | None, Fraction | None]] = [(None, Fraction(1))]
     while pending:
         parent, whole = pending.pop()
@@ -55,14 +55,14 @@ def with_descendants(members: Sequence[Member], used: Mapping[int, int]) -> dict
     return sums
 
 
-def _below(members: Sequence[Member]) -> dict[int | None, list[Member]]:
+def _children_by_parent(members: Sequence[Member]) -> dict[int | None, list[Member]]:
     below: dict[int | None, list[Member]] = {}
     for member in members:
         below.setdefault(member.parent, []).append(member)
     return below
 
 
-def _wants(member: Member, below: Mapping[int | None, Sequence[Member]]) -> bool:
+def _has_demand(member: Member, below: Mapping[int | None, Sequence[Member]]) -> bool:
     if member.suspended:
         return False
-    return member.wants or any(_wants(child, below) for child in below.get(member.id, ()))
+    return member.wants or any(_has_demand(child, below) for child in below.get(member.id, ()))

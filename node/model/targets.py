@@ -47,7 +47,7 @@ _NEVER: tuple[tuple[Network, str], ...] = tuple(
         ("64:ff9b:1::/48", "an address of a local translator"),
     )
 )
-_PRIVATE: tuple[Network, ...] = tuple(
+PRIVATE: tuple[Network, ...] = tuple(
     ipaddress.ip_network(network)
     for network in (
         "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7", "fec0::/10",
@@ -61,7 +61,7 @@ _LOW_32_BITS = 0xFFFF_FFFF
 _PARTS_MAX = 4
 _PART = re.compile(r"0[xX][0-9a-fA-F]*|[0-9]+", re.ASCII)
 
-_LOOPBACK = tuple(map(ipaddress.ip_network, ("127.0.0.0/8", "::1/128")))
+LOOPBACK = tuple(map(ipaddress.ip_network, ("127.0.0.0/8", "::1/128")))
 _UNSPECIFIED = tuple(map(ipaddress.ip_network, ("0.0.0.0/8", "::/128")))
 
 
@@ -73,8 +73,11 @@ class TargetRules:
     ``own_port``. ``allowed`` are networks that are excepted: those that the owner allows, and known
     nodes of a host that is itself on loopback.
     ``private`` are the private addresses that are targets: those of known nodes, for hosts that
-    take no part; None is all of them, for participants. ``content`` is the field of the spec
-    because of which the result tells what a target sends, if there is one: then none of them is.
+    take no part; None is all of them, for participants. Of their ports, known ones are targets
+    only in ``tool_ports``, or where ``known_apis`` has the address and the port of the API that a
+    node answers at. ``content`` is the field of the spec because of which the result tells what a
+    target sends, if there is one: then none of them is. ``whose`` says in words whom the rules
+    bind.
     """
 
     own: frozenset[IpAddress]
@@ -83,6 +86,9 @@ class TargetRules:
     allowed: tuple[Network, ...] = ()
     content: str | None = None
     private: tuple[Network, ...] | None = None
+    whose: str = "tasks of other nodes"
+    tool_ports: range = range(0)
+    known_apis: frozenset[tuple[IpAddress, int]] = frozenset()
 
     def as_document(self) -> dict[str, Any]:
         """Return the rules as JSON, for a program."""
@@ -93,6 +99,9 @@ class TargetRules:
             "allowed": [str(network) for network in self.allowed],
             "content": self.content,
             "private": None if self.private is None else [str(each) for each in self.private],
+            "whose": self.whose,
+            "tool_ports": [self.tool_ports.start, self.tool_ports.stop],
+            "known_apis": sorted([str(address), port] for address, port in self.known_apis),
         }
 
     @classmethod
@@ -107,6 +116,9 @@ class TargetRules:
             None
             if document["private"] is None
             else tuple(ipaddress.ip_network(network) for network in document["private"]),
+            document["whose"],
+            range(*document["tool_ports"]),
+            frozenset((ipaddress.ip_address(at), port) for at, port in document["known_apis"]),
         )
 
 
@@ -116,24 +128,22 @@ def target_refusal(address: str, port: int | None, rules: TargetRules) -> str | 
     ``address`` is an IP address; ``port`` is None if the measurement has none, or none that is
     known. An IPv4 address inside an IPv6 address is judged as well.
     """
-    outer, *inner = reached(address)
-    for each in (outer, *inner):
-        kind = _kind_refused(each, port, rules)
-        if kind is not None:
-            text = address if each == outer else f"{address}, which leads to {each},"
-            return f"{text} is {kind}"
+    outer = reached(address)[0]
+    for each, kind in _refused_addresses(address, port, rules):
+        text = address if each == outer else f"{address}, which leads to {each},"
+        return f"{text} is {kind}"
     return None
 
 
 def reached(address: str) -> tuple[IpAddress, ...]:
     """Return an address, and the IPv4 addresses to which packets for it may be sent."""
     outer = ipaddress.ip_address(address.partition("%")[0])
-    return outer, *_inside(outer)
+    return outer, *_embedded_addresses(outer)
 
 
 def is_private(address: IpAddress) -> bool:
     """Return whether an address is of a private network."""
-    return any(address in network for network in _PRIVATE)
+    return any(address in network for network in PRIVATE)
 
 
 def api_networks(listen_host: str) -> tuple[Network, ...]:
@@ -143,7 +153,7 @@ def api_networks(listen_host: str) -> tuple[Network, ...]:
     """
     address = literal(listen_host)
     if address is None or ipaddress.ip_address(address).is_unspecified:
-        return (*_UNSPECIFIED, *_LOOPBACK)
+        return (*_UNSPECIFIED, *LOOPBACK)
     return (*_UNSPECIFIED, ipaddress.ip_network(address))
 
 
@@ -167,7 +177,7 @@ def host_refusal(host: str, port: int | None, rules: TargetRules) -> str | None:
         return target_refusal(address, port, rules)
     last = host.removesuffix(".").lower().rpartition(".")[2]
     if last == "localhost" and target_refusal("127.0.0.1", port, rules):
-        return f"{host} is this host itself{_remedy()}"
+        return f"{host} is this host itself{_remedy(rules)}"
     return None
 
 
@@ -176,16 +186,39 @@ def addresses_refusal(
 ) -> str | None:
     """Return why a host with these addresses is no target, with its name; None if it is one.
 
-    One refused address refuses the host: whoever gave it that address chose it.
+    One refused address refuses the host: whoever gave it that address chose it. The address of a
+    name is not told, because that may be known to the resolvers of this host alone.
     """
     for address in addresses:
-        refusal = target_refusal(address, port, rules)
-        if refusal is not None:
-            return refusal if literal(host) else f"{host}: {refusal}"
+        if literal(host) and (refusal := target_refusal(address, port, rules)) is not None:
+            return refusal
+        for _, kind in _refused_addresses(address, port, rules):
+            return f"{host} leads to {kind}"
     return None
 
 
-def _inside(address: IpAddress) -> Iterator[IpAddress]:
+def redirect_refusal(named: str, host: str, rules: TargetRules | None) -> str | None:
+    """Return why a redirect to a host is not followed; None if it is.
+
+    ``named`` is the host that the task names, without ``rules`` on the owner's word. Anybody else
+    answers for the hosts of a task by naming them: these were judged, and counted for the limits.
+    """
+    if rules is None or host == named:
+        return None
+    return f"redirected to {host}, which is not followed: {rules.whose} measure what they name"
+
+
+def _refused_addresses(
+    address: str, port: int | None, rules: TargetRules
+) -> Iterator[tuple[IpAddress, str]]:
+    """Yield the addresses that an address reaches and that are no targets, each with its kind."""
+    for each in reached(address):
+        kind = _refused_kind(each, port, rules)
+        if kind is not None:
+            yield each, kind
+
+
+def _embedded_addresses(address: IpAddress) -> Iterator[IpAddress]:
     """Yield the IPv4 addresses to which packets for an IPv6 address may be sent."""
     if address.version == 4:  # noqa: PLR2004 - the version of IP
         return
@@ -201,10 +234,10 @@ def _inside(address: IpAddress) -> Iterator[IpAddress]:
     yield from (each for each in embedded if each is not None)
 
 
-def _kind_refused(address: IpAddress, port: int | None, rules: TargetRules) -> str | None:
+def _refused_kind(address: IpAddress, port: int | None, rules: TargetRules) -> str | None:
     api = address in rules.own or any(address in network for network in rules.api)
     if api and port == rules.own_port:
-        return "this node itself: another node's task never reaches its API"
+        return f"this node itself, whose API {rules.whose} must never reach"
     if any(address in network for network in rules.allowed):
         return None
     kind = _METADATA.get(address)
@@ -213,20 +246,28 @@ def _kind_refused(address: IpAddress, port: int | None, rules: TargetRules) -> s
     if kind is None:
         kind = next((kind for network, kind in _NEVER if address in network), None)
     if kind is not None:
-        return f"{kind}{_remedy()}"
-    if not is_private(address):
-        return None
+        return f"{kind}{_remedy(rules)}"
+    return _refused_private_kind(address, port, rules) if is_private(address) else None
+
+
+def _refused_private_kind(address: IpAddress, port: int | None, rules: TargetRules) -> str | None:
     if rules.content is not None:
         return (
-            f"a private address, and {rules.content} would tell another node what is sent there; "
-            f"leave {rules.content} out, or {_ALLOWING}"
+            f"a private address, and {rules.content} would tell others what is sent there; do "
+            f"without {rules.content}, or {_ALLOWING}"
         )
-    known = rules.private is None or any(address in network for network in rules.private)
-    return None if known else f"a private address{_remedy()}"
+    if rules.private is None:
+        return None
+    if not any(address in network for network in rules.private):
+        return f"a private address{_remedy(rules)}"
+    if port is None or port in rules.tool_ports or (address, port) in rules.known_apis:
+        return None
+    which = f"whose port {port} is neither a node's API nor for tools"
+    return f"a private address, {which}{_remedy(rules)}"
 
 
-def _remedy() -> str:
-    return f", which tasks of other nodes must not reach; {_ALLOWING}"
+def _remedy(rules: TargetRules) -> str:
+    return f", which {rules.whose} must not reach; {_ALLOWING}"
 
 
 def _number(text: str) -> int | None:

@@ -24,7 +24,7 @@ UNKNOWN = "unknown"
 """State that a participant reports for a task it does not know."""
 
 
-def why_over(
+def end_reason(
     state: TaskState, reason: str | None, participant: str, participants: Collection[str]
 ) -> str | None:
     """Return why a task of this state at its lead is over for a participant; None if it is not."""

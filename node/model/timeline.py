@@ -148,7 +148,7 @@ class Occupation:
 
 def answer_question(question: TimelineQuestion, bookings: Sequence[Booking]) -> TimelineAnswer:
     """Answer a question, given the bookings that touch any window (in any order)."""
-    ranges = free_among(question, bookings)
+    ranges = free_ranges_beside(question, bookings)
     return TimelineAnswer(
         ranges.free, ranges.free_displacing, obstacles(question, ranges.without, bookings)
     )
@@ -192,7 +192,7 @@ def free_ranges(
     return _ranges(question, every, lasting, ranges_max)
 
 
-def free_among(
+def free_ranges_beside(
     question: TimelineQuestion, bookings: Sequence[Booking], ranges_max: int = sys.maxsize
 ) -> FreeRanges:
     """Return the free ranges as :func:`free_ranges`, given the bookings that touch any window."""
@@ -211,10 +211,12 @@ def _ranges(
     question: TimelineQuestion, every: list[Span], lasting: list[Span], ranges_max: int
 ) -> FreeRanges:
     closed = spans_of(question.closed)
-    free = _free(question, union([every, closed]) if closed else every, ranges_max)
+    free = _free_by_window(question, union([every, closed]) if closed else every, ranges_max)
     displacing = free
     if lasting is not every:
-        displacing = _free(question, union([lasting, closed]) if closed else lasting, ranges_max)
+        displacing = _free_by_window(
+            question, union([lasting, closed]) if closed else lasting, ranges_max
+        )
     return FreeRanges(
         list(chain.from_iterable(free)),
         list(chain.from_iterable(displacing)),
@@ -238,7 +240,9 @@ def trim_window(question: TimelineQuestion, window: Span) -> Span:
     return max(window[0], question.earliest), min(window[1], question.latest)
 
 
-def _free(question: TimelineQuestion, busy: list[Span], ranges_max: int) -> list[list[Span]]:
+def _free_by_window(
+    question: TimelineQuestion, busy: list[Span], ranges_max: int
+) -> list[list[Span]]:
     """Return by window the gaps of at least ``duration``; ``busy`` is sorted and disjoint."""
     duration, room = question.duration, ranges_max
     starts = [span[0] for span in busy]
@@ -279,7 +283,7 @@ def obstacles(
         if booking.scheduling_class in conflicting and not gives_way(booking, question)
     ]
     blocking: list[Booking | ClosedTime] = [*question.closed, *lasting]
-    ordered = sorted(blocking, key=_in_order)
+    ordered = sorted(blocking, key=_start_order)
     starts = [each.starts_at for each in ordered]
     reach = list(accumulate((each.ends_at for each in ordered), max))
     longest = []
@@ -292,7 +296,7 @@ def obstacles(
     return longest
 
 
-def _in_order(each: Booking | ClosedTime) -> tuple[int, bool, UUID]:
+def _start_order(each: Booking | ClosedTime) -> tuple[int, bool, UUID]:
     if isinstance(each, KeptTime | LimitedTime):
         return each.starts_at, False, _NOBODY
     if isinstance(each, ReservationSpan):

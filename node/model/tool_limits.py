@@ -23,7 +23,7 @@ class ToolLimits:
     disk: int = 64 * MEBIBYTE
     open_files: int = 256
 
-    def as_words(self) -> dict[str, float]:
+    def as_words(self) -> dict[str, int]:
         """Return the limits by name.
 
         >>> ToolLimits(processes=3).as_words()["processes"]

@@ -111,22 +111,22 @@ def judge(
     """Judge a result. ``doubts`` are the test's own, one sentence each; they make it suspicious."""
     findings: list[Finding] = [(Level.SUSPICIOUS, doubt) for doubt in doubts]
     for part in parts:
-        findings += _start(part, alone=len(parts) == 1)
+        findings += _start_findings(part, alone=len(parts) == 1)
         if part.circumstances is None:
             findings.append((Level.SUSPICIOUS, f"{part.name} did not report its circumstances"))
             continue
-        findings += _clock(part.name, part.circumstances, measured)
-        findings += _processors(part.name, part.circumstances)
-        findings += _traffic(part.name, part.circumstances, measured.scheduling_class)
-        findings += _neighbours(part.name, part.circumstances, measured.scheduling_class)
+        findings += _clock_findings(part.name, part.circumstances, measured)
+        findings += _processor_findings(part.name, part.circumstances)
+        findings += _traffic_findings(part.name, part.circumstances, measured.scheduling_class)
+        findings += _neighbour_findings(part.name, part.circumstances, measured.scheduling_class)
     if measured.one_way:
-        findings += _clocks(parts)
+        findings += _clock_pair_findings(parts)
     worst = sorted(dict.fromkeys(findings), key=lambda finding: -finding[0].rank)
     level = worst[0][0] if worst else Level.CLEAN
     return Verdict(level, tuple(sentence for _, sentence in worst[:REASONS_MAX]))
 
 
-def _start(part: PartEvidence, *, alone: bool) -> Iterator[Finding]:
+def _start_findings(part: PartEvidence, *, alone: bool) -> Iterator[Finding]:
     late_ms = part.late_ms
     if alone or late_ms is None or late_ms < LATE_MS:
         return
@@ -134,7 +134,7 @@ def _start(part: PartEvidence, *, alone: bool) -> Iterator[Finding]:
     yield level, f"started {late_ms:.0f} ms late at {part.name}"
 
 
-def _clock(
+def _clock_findings(
     name: str, circumstances: Circumstances, measured: MeasurementTraits
 ) -> Iterator[Finding]:
     stepped_ms = circumstances.clock.stepped_ms
@@ -143,7 +143,7 @@ def _clock(
         yield level, f"clock of {name} stepped by {stepped_ms:.3g} ms"
 
 
-def _clocks(parts: Sequence[PartEvidence]) -> Iterator[Finding]:
+def _clock_pair_findings(parts: Sequence[PartEvidence]) -> Iterator[Finding]:
     """Yield a finding for each pair of clocks between which one-way values are meaningless."""
     clocks = [(it.name, it.circumstances.clock) for it in parts if it.circumstances is not None]
     for (name, clock), (other_name, other) in combinations(clocks, 2):
@@ -154,7 +154,7 @@ def _clocks(parts: Sequence[PartEvidence]) -> Iterator[Finding]:
             yield Level.SUSPICIOUS, f"{whose} {verb} not synchronised"
 
 
-def _processors(name: str, circumstances: Circumstances) -> Iterator[Finding]:
+def _processor_findings(name: str, circumstances: Circumstances) -> Iterator[Finding]:
     load = circumstances.processors
     if load.busy is None or load.busy < BUSY or circumstances.observed_ms < PROCESSORS_OBSERVED_MS:
         return
@@ -166,13 +166,13 @@ def _processors(name: str, circumstances: Circumstances) -> Iterator[Finding]:
     yield level, sentence
 
 
-def _traffic(
+def _traffic_findings(
     name: str, circumstances: Circumstances, of_class: SchedulingClass
 ) -> Iterator[Finding]:
     load, own_traffic = circumstances.interface, circumstances.own_traffic
     if load is None or own_traffic is None or circumstances.observed_ms < 1:
         return  # no rate can be computed, or the run's own part of it is unknown
-    own_sent, own_received = _own(own_traffic, load)
+    own_sent, own_received = _own_bits(own_traffic, load)
     ways = [("sent", load.sent_bytes, load.sent_packets, own_sent)]
     if not load.loopback:  # on loopback, every packet sent is also received
         ways.append(("received", load.received_bytes, load.received_packets, own_received))
@@ -182,45 +182,48 @@ def _traffic(
         if bps < FOREIGN_LEAST_BPS:
             continue
         if of_class is SchedulingClass.EXCLUSIVE and own > 0:
-            level = _graded(foreign / own, FOREIGN_SHARE, FOREIGN_SHARE_MOST)
+            level = _graded_level(foreign / own, FOREIGN_SHARE, FOREIGN_SHARE_MOST)
         else:
-            level = _crowded(bps, load.speed_mbps)
+            level = _crowding_level(bps, load.speed_mbps)
         if level is not Level.CLEAN:
-            yield level, f"{name} {verb} {_rate(bps)} over {load.name} that were not this test's"
+            yield (
+                level,
+                f"{name} {verb} {_rate_text(bps)} over {load.name} that were not this test's",
+            )
 
 
-def _own(own: Traffic, load: InterfaceLoad) -> tuple[int, int]:
+def _own_bits(own: Traffic, load: InterfaceLoad) -> tuple[int, int]:
     if load.loopback:
         both = own.sent_bytes + own.received_bytes
         return both, both
     return own.sent_bytes, own.received_bytes
 
 
-def _graded(share: float, least: float, most: float) -> Level:
+def _graded_level(share: float, least: float, most: float) -> Level:
     if share >= most:
         return Level.CONTAMINATED
     return Level.SUSPICIOUS if share >= least else Level.CLEAN
 
 
-def _crowded(bps: float, speed_mbps: int | None) -> Level:
+def _crowding_level(bps: float, speed_mbps: int | None) -> Level:
     utilisation = bps / 1e6 / (speed_mbps or SPEED_ASSUMED_MBPS)
-    level = _graded(utilisation, UTILISATION, UTILISATION_MOST)
+    level = _graded_level(utilisation, UTILISATION, UTILISATION_MOST)
     if speed_mbps is None and level is Level.CONTAMINATED:
         return Level.SUSPICIOUS
     return level
 
 
-def _neighbours(
+def _neighbour_findings(
     name: str, circumstances: Circumstances, of_class: SchedulingClass
 ) -> Iterator[Finding]:
     for neighbour in circumstances.neighbours:
-        level = _beside(of_class, neighbour)
+        level = _neighbour_level(of_class, neighbour)
         if level is not Level.CLEAN:
             what = f"run {str(neighbour.run)[:8]} ({neighbour.test}) of {name}"
-            yield level, f"{what} overlapped by {_span(neighbour.overlap_ms)}"
+            yield level, f"{what} overlapped by {_span_text(neighbour.overlap_ms)}"
 
 
-def _beside(of_class: SchedulingClass, neighbour: Neighbour) -> Level:
+def _neighbour_level(of_class: SchedulingClass, neighbour: Neighbour) -> Level:
     if neighbour.scheduling_class in blockers(of_class):
         return Level.CONTAMINATED
     if of_class in _BACKGROUND and neighbour.scheduling_class is SchedulingClass.EXCLUSIVE:
@@ -228,12 +231,12 @@ def _beside(of_class: SchedulingClass, neighbour: Neighbour) -> Level:
     return Level.CLEAN
 
 
-def _rate(bps: float) -> str:
+def _rate_text(bps: float) -> str:
     for size, unit in ((1e9, "Gb/s"), (1e6, "Mb/s")):
         if bps >= size:
             return f"{bps / size:.3g} {unit}"
     return f"{bps / 1e3:.3g} kb/s"
 
 
-def _span(milliseconds: float) -> str:
+def _span_text(milliseconds: float) -> str:
     return f"{milliseconds / 1000:.1f} s" if milliseconds >= 1000 else f"{milliseconds:.0f} ms"  # noqa: PLR2004 - to the next unit

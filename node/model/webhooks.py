@@ -65,7 +65,7 @@ def secret_of(key: bytes) -> str:
     return PREFIX + base64.b64encode(key).decode()
 
 
-def signed(secret: str, message: str, seconds: int, body: bytes) -> Mapping[str, str]:
+def signature_headers(secret: str, message: str, seconds: int, body: bytes) -> Mapping[str, str]:
     """Return the headers of a delivery: id, time, and HMAC-SHA256 (standardwebhooks.com)."""
     content = f"{message}.{seconds}.".encode() + body
     digest = hmac.new(key_of(secret), content, sha256).digest()

@@ -9,29 +9,45 @@ A backup may be restored while the host that it was made on still runs. Then two
 and the announcement of the restored one is the later: its database has a newer generation. Others
 answer the old host with it. That is a proof, because nobody else has the key, and the old host
 ends: two nodes of one key would book and cancel each other's runs.
+
+That is for a host to which the owner has brought the node. A clone of its machine, or of its disk,
+is nobody's decision: it announces nothing, and ends, as long as the original answers
+(``rivals.py``).
 """
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
 from node.client.peers import Peers
 from node.core import Core
 from node.model.announcement import Announcement, announcement_of, next_announcement
-from node.model.errors import MovedAway, NotAllowed, ParleyError
-from node.model.naming import clash
+from node.model.errors import (
+    CopyOfNode,
+    HostError,
+    MovedAway,
+    NotAllowed,
+    ParleyError,
+    PeerAnswered,
+)
+from node.model.naming import find_clash
 from node.model.times import to_the_second
 from node.model.wire.participants import ConfirmationAnswer
 from node.peers.directory import Directory
+from node.peers.rivals import OwnProcess, ServingProcess
 from node.store import nodes
 from node.store.nodes import KnownNode
 from node.trust.statements import InvalidStatementError, StatementKind, read_statement
 
 _STARTING_S = 3.0
 """A node announces itself before it begins anything, and its API answers a little later."""
+
+if TYPE_CHECKING:
+    import aiohttp
 
 log = structlog.get_logger()
 
@@ -44,11 +60,33 @@ class Heard:
     not_followed: str | None = None
 
 
+class MoveRules(Protocol):
+    """Judges where a node is asked that says it has moved."""
+
+    def moved_refusal(self, url: str) -> str | None:
+        """Return why nothing is asked there on another node's word; None if it is."""
+        ...
+
+    def session_to_moved(self) -> aiohttp.ClientSession:
+        """Return a session that connects to nothing but what is good for that word."""
+        ...
+
+
 class Announcer:
     """Tells other nodes where this one is, and follows them."""
 
-    def __init__(self, core: Core, directory: Directory, peers: Peers) -> None:
-        """Tell nothing yet; ``peers`` fetches the cards of nodes that have moved."""
+    def __init__(
+        self,
+        core: Core,
+        directory: Directory,
+        peers: Peers,
+        moves: MoveRules,
+    ) -> None:
+        """Tell nothing yet; ``peers`` fetches the cards of nodes that have moved.
+
+        ``moves`` judges where they are asked for.
+        """
+        self._moves = moves
         self._database = core.database
         self._clock = core.clock
         self._identity = core.identity
@@ -57,17 +95,19 @@ class Announcer:
         self._directory = directory
         self._peers = peers
         self._own: tuple[Announcement, str] | None = None
+        self._own_key: str | None = None
         self._following: dict[str, asyncio.Task[None]] = {}
         self._obstacles: dict[str, str] = {}
         self._told: dict[str, str] = {}
-        self._moved_away: MovedAway | None = None
+        self._moved_away: HostError | None = None
         self.ended = asyncio.Event()
-        """Set once another host has this node."""
+        """Set once another host has this node, or its key is revoked."""
 
     def require_here(self) -> None:
-        """Return if no other host has this node.
+        """Return if no other host has this node, and its key is not revoked.
 
-        :raises MovedAway: one has.
+        :raises MovedAway: another host has it.
+        :raises HostError: its key is revoked.
         """
         if self._moved_away is not None:
             raise self._moved_away
@@ -75,25 +115,55 @@ class Announcer:
     async def look(self) -> None:
         """Read whether another host has this node, by what a process of this one has heard."""
         async with self._database.connection() as connection:
-            text = await nodes.successor(connection)
-        if text is not None and (later := _read(text, self._identity)) is not None:
+            text, copy_of = await nodes.successor(connection)
+            revoked = await nodes.revoked_keys(connection)
+        if self._signer and any(each.forbids(self._signer.lineage) for each in revoked):
+            self._end_revoked()
+        if text is not None and (later := _announcement_in(text, self._identity)) is not None:
             self._end(later)
+        if copy_of:
+            self._end_as_copy(copy_of)
+        self._database.copy_of = copy_of
+
+    async def note_original(self, of: str | None) -> None:
+        """Note where the node goes on of which this is a copy; None: it goes on here.
+
+        :raises CopyOfNode: this is a copy.
+        """
+        async with self._database.transaction() as connection:
+            await nodes.keep_copy(connection, of)
+        self._database.copy_of = of
+        if of is not None:
+            self._end_as_copy(of)
+        self.require_here()
+
+    async def previous_url(self) -> str | None:
+        """Return where this node was, by what it announced last; None if nobody could reach it."""
+        async with self._database.transaction() as connection:
+            stored = await nodes.lock_announcement(connection, self._identity)
+        before = None if stored is None else _announcement_in(stored, self._identity)
+        return None if before is None else before.url
+
+    async def answers_at(self, url: str) -> bool | None:
+        """Return whether a process with this node's key answers at a URL; None if it may."""
+        return await self._peers.lives_at(url, self._identity)
 
     async def own(self) -> str | None:
-        """Return this node's announcement; None where nothing is signed."""
-        if self._signer is None:
+        """Return this node's announcement; None where nothing is signed, or it may be a copy."""
+        if self._signer is None or self._database.copy_of is not None:
             return None
         generation = self._database.generation
-        if self._own is not None and self._own[0].generation == generation:
+        key = self._signer.lineage.key
+        if self._own is not None and self._own[0].generation == generation and self._own_key == key:
             return self._own[1]
         async with self._database.transaction() as connection:
-            stored = await nodes.announcement(connection, self._identity)
-            before = None if stored is None else _read(stored, self._identity)
+            stored = await nodes.lock_announcement(connection, self._identity)
+            before = None if stored is None else _announcement_in(stored, self._identity)
             current = next_announcement(before, generation, self._url, self._clock.now())
-            if stored is None or current != before:
+            if stored is None or current != before or self._own_key != key:
                 stored = self._signer.statement(StatementKind.ANNOUNCEMENT, current.claims)
                 await nodes.keep_announcement(connection, self._identity, stored)
-        self._own = current, stored
+        self._own, self._own_key = (current, stored), key
         return stored
 
     async def hear(self, sender: str, text: str) -> Heard:
@@ -101,20 +171,21 @@ class Announcer:
 
         :raises NotAllowed: it is not the announcement of this node.
         """
-        announced = _read(text, sender)
-        if announced is None:
+        announced = _announcement_in(text, sender)
+        if announced is None or not self._is_by_key_that_counts(text, sender):
             msg = "the announcement is not one that the sender has signed"
             raise NotAllowed(msg)
         async with self._database.transaction() as connection:
-            stored = await nodes.announcement(connection, sender)
-            before = None if stored is None else _read(stored, sender)
+            stored = await nodes.lock_announcement(connection, sender)
+            before = None if stored is None else _announcement_in(stored, sender)
             if before is not None and before.order > announced.order:
-                return Heard(stored if before.is_by_another(announced) else None)
+                successor = stored if before.is_by_another(announced) else None
+                return Heard(successor)
             if before != announced:
                 await nodes.keep_announcement(connection, sender, text)
-        return self._followed(self._directory.by_identity(sender), announced.url)
+        return self._begin_following(self._directory.by_identity(sender), announced.url)
 
-    def _followed(self, known: KnownNode, url: str | None) -> Heard:
+    def _begin_following(self, known: KnownNode, url: str | None) -> Heard:
         """Begin to follow a node, unless it is where it is known to be, or fetches its work."""
         if url is None or known.url is None or known.url == url:
             self._obstacles.pop(known.identity, None)
@@ -128,33 +199,37 @@ class Announcer:
     async def _follow(self, known: KnownNode, url: str) -> None:
         try:
             await self._clock.sleep(_STARTING_S)
-            obstacle = await self._move(known, url)
+            obstacle = cause = await self._try_move(known, url)
         except ParleyError as error:
-            obstacle = error.detail
+            obstacle, cause = f"no node with its key is reached at {url}", error.detail
         if obstacle is None:
             self._obstacles.pop(known.identity, None)
             log.info("a node has moved", node=known.name, before=known.url, url=url)
         elif self._obstacles.get(known.identity) != obstacle:
             self._obstacles[known.identity] = obstacle
-            log.warning("a node says that it has moved", node=known.name, url=url, error=obstacle)
+            log.warning("a node says that it has moved", node=known.name, url=url, error=cause)
 
-    async def _move(self, known: KnownNode, url: str) -> str | None:
+    async def _try_move(self, known: KnownNode, url: str) -> str | None:
         """Look whether a node is at this URL, and know it there; return why not.
 
-        :raises ParleyError: it is not reached there.
+        :raises ParleyError: it is not reached there; the sender is not told why, since that may be
+            about the network of this host.
         """
         if (known.url or "").startswith("https:") and not url.startswith("https:"):
             return f"{url} is not https, by which it is known here; add it again there"
-        card = await self._peers.card(url, known.identity)
+        if (refusal := self._moves.moved_refusal(url)) is not None:
+            return refusal
+        async with self._moves.session_to_moved() as session:
+            card = await self._peers.with_session(session).card(url, known.identity)
         if card.identity != known.identity:
-            return f"another key answers at {url}: {card.identity}"
+            raise PeerAnswered(f"another key answers at {url}: {card.identity}")
         if card.url != url:
             return f"the node at {url} calls itself {card.url or 'a node in pull mode'}"
         believed = card.model_copy(update={"name": known.name})
-        if (reason := clash(believed, await self._directory.known())) is not None:
+        if (reason := find_clash(believed, await self._directory.known())) is not None:
             return reason
         async with self._database.transaction() as connection:
-            await nodes.move(connection, believed, self._clock.now())
+            await nodes.keep_new_address(connection, believed, self._clock.now())
             await nodes.notify(connection, known.name, "moved")
             await nodes.notify(connection, known.name, "reached")
         await self._directory.refresh()
@@ -170,15 +245,70 @@ class Announcer:
         self._told[node] = answered.not_followed or ""
         if answered.successor is None:
             return
-        later = _read(answered.successor, self._identity)
+        later = _announcement_in(answered.successor, self._identity)
+        if later and not self._is_by_key_that_counts(answered.successor, self._identity):
+            later = None
         own = self._own[0] if self._own else None
         if later is None or own is None or later.order < own.order or not own.is_by_another(later):
             log.warning("no announcement of this node, or no later one", node=node)
             return
         async with self._database.connection() as connection:
-            await nodes.give_up(connection, own.generation, answered.successor)
+            await nodes.note_moved_away(connection, own.generation, answered.successor)
         self._end(later)
         self.require_here()
+
+    def _is_by_key_that_counts(self, text: str, identity: str) -> bool:
+        """Return whether the key of an announcement is none that was replaced long ago."""
+        return self._key_counts(read_statement(text, StatementKind.ANNOUNCEMENT).key, identity)
+
+    def _key_counts(self, key: str, identity: str) -> bool:
+        lineage = self._directory.lineage(identity)
+        if self._directory.is_revoked(key):
+            return False
+        return lineage is None or lineage.counts(key, self._clock.now())
+
+    def process_statement(self, process: OwnProcess) -> str | None:
+        """Return what this process tells of itself now; None where nothing is signed."""
+        if self._signer is None:
+            return None
+        told = self._serving_process(process)
+        return self._signer.statement(StatementKind.PROCESS, told.claims)
+
+    def _serving_process(self, process: OwnProcess) -> ServingProcess:
+        database = self._database
+        generation = database.generation if database.copy_of is None else None
+        return process.told(self._clock, generation)
+
+    def read_process(self, text: str, identity: str) -> ServingProcess | None:
+        """Return the process of a node; None if no key of it that counts has signed that."""
+        try:
+            statement = read_statement(text, StatementKind.PROCESS)
+            if statement.identity != identity or not self._key_counts(statement.key, identity):
+                return None
+            return ServingProcess.of(statement.claims)
+        except (InvalidStatementError, ValueError):
+            return None
+
+    async def meet(self, own: OwnProcess, text: str, node: str) -> None:
+        """Take in what a node (by its name) answers as the statement of a rival of this process.
+
+        :raises CopyOfNode: the rival is the node, and this process serves a copy.
+        """
+        rival = self.read_process(text, self._identity)
+        if rival is None:
+            log.warning("no statement of another process of this node", node=node)
+        elif self._serving_process(own).is_copy_beside(rival):
+            await self.note_original(f"a place that {node} reaches")
+
+    def _end_revoked(self) -> None:
+        if self._moved_away is None:
+            self._moved_away = HostError(
+                "the key of this node was revoked, and no other node speaks with it any more. To "
+                "measure again, begin another node: with an empty state directory and database, "
+                "which the others add anew"
+            )
+            log.error("the key of this node was revoked")
+            self.ended.set()
 
     def _end(self, later: Announcement) -> None:
         if self._moved_away is not None:
@@ -193,6 +323,18 @@ class Announcer:
         log.error("this node goes on at another host", url=later.url, since=since)
         self.ended.set()
 
+    def _end_as_copy(self, of: str) -> None:
+        if self._moved_away is not None:
+            return
+        self._moved_away = CopyOfNode(
+            f"this is a copy of a node that goes on at {of}: a process there has the same key, and "
+            "the data here were on another host, or in an earlier state. It begins nothing. Remove "
+            "it; or, if the node is to be here, stop the other one, then here: parley admin "
+            "take-over"
+        )
+        log.error("this is a copy of a node that goes on", url=of)
+        self.ended.set()
+
     async def stop(self) -> None:
         """Follow nobody any more."""
         following = list(self._following.values())
@@ -201,7 +343,7 @@ class Announcer:
         await asyncio.gather(*following, return_exceptions=True)
 
 
-def _read(text: str, identity: str) -> Announcement | None:
+def _announcement_in(text: str, identity: str) -> Announcement | None:
     """Return the announcement of a node; None if it is none, or of another one."""
     try:
         statement = read_statement(text, StatementKind.ANNOUNCEMENT)

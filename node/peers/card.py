@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from node.capability.catalog import Capabilities, program_version
 from node.core import Core
+from node.execution.catalog import Capabilities, program_version
 from node.model.contexts import ATTRIBUTE
 from node.model.errors import FieldFault, InvalidDocument
 from node.model.features import ATTRIBUTE as FEATURE
@@ -55,14 +55,14 @@ class OwnCard:
 
     async def write(self, connection: Connection) -> bool:
         """Write the current card to the database; return whether it changed."""
-        by_hand = await nodes.set_attributes(connection)
-        attributes = {**self._settings.attributes, **by_hand, **self._shown()}
+        by_hand = await nodes.attributes_set_by_hand(connection)
+        attributes = {**self._settings.attributes, **by_hand, **self._host_attributes()}
         card = self.current.model_copy(update={"attributes": attributes})
         changed, self.current = card != self.current, card
         await nodes.keep_self(connection, card, self._clock.now())
         return changed
 
-    def _shown(self) -> dict[str, bool | str]:
+    def _host_attributes(self) -> dict[str, bool | str]:
         """Return the attributes that follow from the host itself."""
         tools = self._capabilities.tools
         there = {name: self._capabilities.missing(tools[name]) is None for name in sorted(tools)}
@@ -76,7 +76,9 @@ class OwnCard:
     async def look_again(self) -> None:
         """Rewrite the card if tools, contexts, or addresses of the host have changed."""
         attributes = self.current.attributes.items()
-        if {name: value for name, value in attributes if name.startswith(_SHOWN)} != self._shown():
+        if {
+            name: value for name, value in attributes if name.startswith(_SHOWN)
+        } != self._host_attributes():
             async with self._database.transaction() as connection:
                 await self._rewrite(connection)
 
@@ -93,14 +95,14 @@ class OwnCard:
         if faults:
             raise InvalidDocument(faults)
         async with self._database.transaction() as connection:
-            there = await nodes.set_attributes(connection)
+            there = await nodes.attributes_set_by_hand(connection)
             wanted = {**there, **attributes}
             remaining = {name: value for name, value in wanted.items() if value is not None}
-            if len(remaining) > ATTRIBUTES_MAX - len(self._shown()) - len(
+            if len(remaining) > ATTRIBUTES_MAX - len(self._host_attributes()) - len(
                 self._settings.attributes
             ):
                 raise InvalidDocument([FieldFault("/attributes", "are too many; take some back")])
-            await nodes.keep_set_attributes(connection, remaining)
+            await nodes.keep_attributes_set_by_hand(connection, remaining)
             await self._rewrite(connection)
 
     async def _rewrite(self, connection: Connection) -> None:

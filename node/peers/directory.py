@@ -7,12 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from node.model.errors import NotFound
+from node.model.errors import NotAuthenticated, NotFound
 from node.model.naming import NodeIndex
 from node.model.nodekinds import NodeKind
+from node.model.times import to_the_second
 from node.store import nodes
 from node.store.database import Database
 from node.store.nodes import KnownNode
+from node.trust.identities import fingerprint
+from node.trust.lineage import Lineage, lineage_of
+from node.trust.revocations import RevokedKey
 
 
 class Directory:
@@ -22,12 +26,17 @@ class Directory:
         """Empty until :meth:`refresh`."""
         self._database = database
         self._nodes: dict[str, KnownNode] = {}
+        self._lineages: dict[str, Lineage] = {}
+        self._owners: dict[str, str] = {}
+        self._revoked: dict[str, RevokedKey] = {}
         self._index: NodeIndex[KnownNode] = NodeIndex(())
 
     async def refresh(self) -> None:
         """Read the table."""
         async with self._database.connection() as connection:
-            self.fill(await nodes.listed(connection))
+            known, revoked = await nodes.find_all(connection), await nodes.revoked_keys(connection)
+        self._revoked = {each.key: each for each in revoked}
+        self.fill(known)
 
     async def known(self) -> Sequence[KnownNode]:
         """Read the table and return all nodes."""
@@ -37,6 +46,14 @@ class Directory:
     def fill(self, known: Sequence[KnownNode]) -> None:
         """Replace the cached nodes."""
         self._nodes = {node.identity: node for node in known}
+        self._lineages = {
+            node.identity: lineage_of(node.identity, node.lineage)
+            for node in known
+            if node.kind is NodeKind.PARLEY
+        }
+        self._owners = {
+            key: identity for identity, lineage in self._lineages.items() for key in lineage.keys
+        }
         self._index = NodeIndex(known)
 
     @property
@@ -63,6 +80,47 @@ class Directory:
         """Return whether this key is pinned."""
         return identity in self._nodes
 
+    def lineage(self, identity: str) -> Lineage | None:
+        """Return the keys of a node, as far as they are known; None if the node is not."""
+        return self._lineages.get(identity)
+
+    def owner(self, key: str) -> str | None:
+        """Return the identity of the node that has or had this key; None if no known one has."""
+        return self._owners.get(key)
+
+    def signer(self, key: str, now: int) -> str | None:
+        """Return the identity of the node for which this key signs; None if it is unknown.
+
+        :raises NotAuthenticated: the key is revoked, or was replaced, and its time is over.
+        """
+        if key in self._revoked:
+            raise NotAuthenticated(_revoked_message(key))
+        identity = self._owners.get(key)
+        if identity is None:
+            return None
+        lineage = self._lineages[identity]
+        if lineage.counts(key, now):
+            return identity
+        at = to_the_second(lineage.replaced_at(key) or 0)
+        msg = (
+            f"the key {fingerprint(key)} of {self._nodes[identity].name} was replaced at {at}, and "
+            f"does not count any more; its key is {fingerprint(lineage.key)}"
+        )
+        raise NotAuthenticated(msg)
+
+    def is_revoked(self, key: str) -> bool:
+        """Return whether a key was revoked."""
+        return key in self._revoked
+
+    def require_unrevoked(self, lineage: Lineage) -> None:
+        """Return if no revocation ends what this lineage leads to.
+
+        :raises NotAuthenticated: one does.
+        """
+        for key in lineage.keys:
+            if key in self._revoked and self._revoked[key].forbids(lineage):
+                raise NotAuthenticated(_revoked_message(key))
+
     def by_identity(self, identity: str) -> KnownNode:
         """Return the node with this key.
 
@@ -88,3 +146,10 @@ class Directory:
     def sharing(self, word: str) -> list[KnownNode]:
         """Return the nodes that share an address or a host, which so stands for none of them."""
         return self._index.sharing(word)
+
+
+def _revoked_message(key: str) -> str:
+    return (
+        f"the key {fingerprint(key)} was revoked, for good, with what follows it if that was not "
+        "known before; its owner has to begin another node, with another key"
+    )

@@ -81,7 +81,7 @@ class DirectoryFiles:
         )
         if self._core.signer is None:
             raise HostError("this node has no key to sign with")
-        claims = {"sha256": digests(_signed(unsigned))}
+        claims = {"sha256": digests(_signed_values(unsigned))}
         signature = self._core.signer.statement(StatementKind.DIRECTORY, claims)
         return unsigned.model_copy(update={"signature": signature})
 
@@ -132,12 +132,12 @@ def check_directory(directory: NodeDirectory) -> None:
     if statement.identity != made.node:
         fault = f"is made with the key {statement.identity}, not with that of {made.name}"
         raise InvalidDocument([FieldFault("/signature", fault)])
-    if changed := statement.changed(_signed(directory)):
+    if changed := statement.changed(_signed_values(directory)):
         fault = f"is not what {made.name} signed: the file was altered or damaged"
         raise InvalidDocument([FieldFault(f"/{name}", fault) for name in changed])
 
 
-def _signed(directory: NodeDirectory) -> dict[str, object]:
+def _signed_values(directory: NodeDirectory) -> dict[str, object]:
     return directory.model_dump(mode="json", exclude={"signature"})
 
 

@@ -91,7 +91,7 @@ class ForeignPeer(Protocol):
         ...
 
     async def confirm(self, request: ConfirmationRequest) -> ConfirmationAnswer:
-        """Return nothing: it has nothing to say about tasks that it leads here."""
+        """Return an empty answer: it has nothing to say about tasks that it leads here."""
         ...
 
     async def compare(self, request: DigestRequest) -> Differences:
@@ -99,7 +99,7 @@ class ForeignPeer(Protocol):
         ...
 
     async def compare_with_sender(self) -> NodeComparison:
-        """Return nothing: it leads nothing here by this way."""
+        """Return an empty comparison: it leads nothing here by this way."""
         ...
 
     async def booked_run(self, run: UUID) -> BookedRun:
@@ -151,19 +151,19 @@ class ForeignNodes(Protocol):
     """All that a node needs of the nodes of another kind."""
 
     def peer(self, known: KnownNode) -> ForeignPeer:
-        """Return the client of one."""
+        """Return the client of a node of another kind."""
         ...
 
     async def describe(self, url: str) -> ForeignDescription:
-        """Return what the one at a URL tells of itself; raises ``PeerError`` if there is none."""
+        """Return what the node at a URL tells of itself; raises ``PeerError`` if there is none."""
         ...
 
     async def look(self, known: KnownNode) -> None:
-        """Return if one answers; raises ``PeerError`` if not."""
+        """Check that a node answers; raises ``PeerError`` if it does not."""
         ...
 
     async def clock(self, known: KnownNode) -> int:
-        """Return what the clock of one says (µs)."""
+        """Return the instant that a node's clock shows (µs)."""
         ...
 
     async def run(self) -> None:

@@ -16,7 +16,7 @@ class FreeTimeReader:
     """Computes from the run table how much of the horizon is free, and until when it is not."""
 
     def __init__(self, core: Core) -> None:
-        """Read nothing yet."""
+        """Begin with an empty cache: the first :meth:`read` asks the database."""
         self._database = core.database
         self._clock = core.clock
         self._horizon = core.settings.horizon
@@ -30,7 +30,7 @@ class FreeTimeReader:
             now = self._clock.now()
             until = now + self._horizon
             async with self._database.connection() as connection:
-                occupied = await bookings.occupied(connection, [(now, until)], now)
+                occupied = await bookings.occupied_spans(connection, [(now, until)], now)
             busy = Occupation(occupied).blocking(SchedulingClass.EXCLUSIVE, None)
             self._shortfall = shortfall(busy, now, until)
             self._read_at = elapsed

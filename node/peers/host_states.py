@@ -10,13 +10,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from node.clock import Clock
 from node.model import times
 from node.model.diagnosis import clock_reading
 from node.model.errors import ParleyError
-from node.model.features import Feature, has
+from node.model.features import Feature, has_feature
 from node.model.wire.checks import CheckState, Diagnosis, PeerFacts
 from node.model.wire.nodes import HostState, LastCheck
+from node.runtime.clock import Clock
 from node.store.nodes import KnownNode
 
 ASKED_EVERY = 5 * times.MINUTE
@@ -35,7 +35,7 @@ class HostStates:
     """The last known states of other hosts, and the last checks."""
 
     def __init__(self, clock: Clock, source_of: Callable[[str], FactsSource]) -> None:
-        """Know nothing yet; ``source_of(identity)`` is the client of a node."""
+        """Begin without any state; ``source_of(identity)`` is the client of a node."""
         self._clock = clock
         self._source_of = source_of
         self._asked: dict[str, int] = {}
@@ -54,7 +54,7 @@ class HostStates:
         """Ask a node for the state of its host, unless that was done a moment ago."""
         now = self._clock.monotonic()
         asked = self._asked.get(known.identity)
-        if not has(known.attributes, Feature.CHECKS) or (
+        if not has_feature(known.attributes, Feature.CHECKS) or (
             asked is not None and now < asked + ASKED_EVERY
         ):
             return

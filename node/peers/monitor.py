@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import structlog
@@ -20,7 +21,7 @@ from node.client.mailboxes import Mailboxes
 from node.client.peers import Peers
 from node.core import Core
 from node.model.errors import Conflict, NotAllowed, PeerError, RequestError
-from node.model.naming import clash
+from node.model.naming import find_clash
 from node.model.nodekinds import NodeKind
 from node.model.shortfall import Shortfall
 from node.model.wire.nodes import NodeCard
@@ -79,7 +80,7 @@ class PeerMonitor:
         """Ask all nodes at once, and store which ones answered."""
         await self._directory.refresh()
         await self._look_at(
-            [known for known in self._directory.all if not known.is_self and not _unseen(known)]
+            [known for known in self._directory.all if not known.is_self and not _is_unseen(known)]
         )
 
     async def look_at(self, identity: str) -> None:
@@ -93,22 +94,28 @@ class PeerMonitor:
         looks = await asyncio.gather(*(self._look_and_greet(known) for known in others))
         faults = [look.fault for look in looks]
         now = self._clock.now()
-        async with self._database.transaction() as connection:
-            answered = [
-                known.identity for known, fault in zip(others, faults, strict=True) if fault is None
-            ]
-            await nodes.reached(connection, answered, now)
-            await outbox.hasten(connection, answered, now)
-            for known, fault in zip(others, faults, strict=True):
-                if fault is not None:
-                    await nodes.not_reached(connection, known.identity, now, fault)
-                if (fault is None) is (known.unreachable_since is not None):
-                    await notify(connection, "node", known.name, "lost" if fault else "reached")
-                    _log_change(known, fault)
-            for known, look in zip(others, looks, strict=True):
-                if look.free_time is not None:
-                    await nodes.keep_figures(connection, known.identity, look.free_time)
-                await self._learn(connection, known, look.card)
+        # Others note at the same time, in another order, which nodes have spoken.
+        await self._database.settle(partial(self._keep_looks, others, looks, now))
+        for known, fault in zip(others, faults, strict=True):
+            if _is_news(known, fault):
+                _log_change(known, fault)
+
+    async def _keep_looks(
+        self, others: Sequence[KnownNode], looks: Sequence[_Look], now: int, connection: Connection
+    ) -> None:
+        answered = [
+            known.identity for known, look in zip(others, looks, strict=True) if look.fault is None
+        ]
+        await nodes.note_answered(connection, answered, now)
+        await outbox.hasten(connection, answered, now)
+        for known, look in zip(others, looks, strict=True):
+            if look.fault is not None:
+                await nodes.note_unanswered(connection, known.identity, now, look.fault)
+            if _is_news(known, look.fault):
+                await notify(connection, "node", known.name, "lost" if look.fault else "reached")
+            if look.free_time is not None:
+                await nodes.keep_figures(connection, known.identity, look.free_time)
+            await self._learn(connection, known, look.card)
 
     async def read_card(self, identity: str) -> None:
         """Read the card of a node now, if it can be reached; this node's own is always current."""
@@ -122,7 +129,7 @@ class PeerMonitor:
             await self._learn(connection, known, card)
         await self._directory.refresh()
 
-    async def came(self, identity: str, card: NodeCard) -> None:
+    async def record_poll(self, identity: str, card: NodeCard) -> None:
         """Record that a node in pull mode polls, and at its first poll its name.
 
         :raises NotAllowed: the node was added with a URL, or the card is of another node.
@@ -136,13 +143,13 @@ class PeerMonitor:
             )
             raise NotAllowed(msg)
         new = _description(card) != _description(known)
-        if self._mailboxes.of(identity).attended and not _unseen(known) and not new:
+        if self._mailboxes.mailbox_of(identity).is_attended and not _is_unseen(known) and not new:
             return
         now = self._clock.now()
         async with self._database.transaction() as connection:
-            if _unseen(known):
+            if _is_unseen(known):
                 await self._keep(connection, card)
-            await nodes.reached(connection, [identity], now)
+            await nodes.note_answered(connection, [identity], now)
             await self._learn(connection, known, card)
             await outbox.hasten(connection, [identity], now)
             await notify(connection, "node", card.name, "reached")
@@ -151,7 +158,7 @@ class PeerMonitor:
         await self._directory.refresh()
 
     async def _keep(self, connection: Connection, card: NodeCard) -> None:
-        if (reason := clash(card, self._directory.all)) is not None:
+        if (reason := find_clash(card, self._directory.all)) is not None:
             raise Conflict(reason)
         await nodes.keep(connection, card.model_copy(update={"url": None}), self._clock.now())
 
@@ -163,12 +170,12 @@ class PeerMonitor:
         if card is None or _description(card) == _description(known):
             return
         believed = card.model_copy(update={"name": known.name, "url": known.url})
-        if (reason := clash(believed, self._directory.all)) is not None:
+        if (reason := find_clash(believed, self._directory.all)) is not None:
             if known.last_error != reason:
                 log.warning("a changed card is not believed", node=known.name, reason=reason)
-            await nodes.doubt(connection, known.identity, reason)
+            await nodes.note_doubt(connection, known.identity, reason)
             return
-        await nodes.learn(connection, known.identity, *_description(card))
+        await nodes.keep_changed_card(connection, known.identity, *_description(card))
         await notify(connection, "node", known.name, "changed")
 
     async def _look_and_greet(self, known: KnownNode) -> _Look:
@@ -180,7 +187,7 @@ class PeerMonitor:
             return _Look(await self._fault_of_foreign(known), None)
         fault, card = await self._look(known)
         if known.url is None:
-            return _Look(fault, card, self._mailboxes.of(known.identity).figures)
+            return _Look(fault, card, self._mailboxes.mailbox_of(known.identity).figures)
         if card is None or fault is not None:
             return _Look(fault, card)
         fault, free_time = await self._greet(known.identity)
@@ -201,8 +208,8 @@ class PeerMonitor:
     async def _look(self, known: KnownNode) -> tuple[str | None, NodeCard | None]:
         """Return what is wrong with a node (None if nothing is), and its card if it answered."""
         if known.url is None:
-            box = self._mailboxes.of(known.identity)
-            return None if box.attended else box.absence_reason(known.name), None
+            box = self._mailboxes.mailbox_of(known.identity)
+            return None if box.is_attended else box.absence_reason(known.name), None
         try:
             card = await self._peers.card(known.url, known.identity)
         except (PeerError, RequestError) as error:
@@ -211,14 +218,14 @@ class PeerMonitor:
             return f"another key answers at {known.url}: {card.identity}", None
         return self._fetch_fault(known.identity), card
 
-    async def heard_from(self, identity: str) -> None:
+    async def record_request(self, identity: str) -> None:
         """Record that a node has sent a request; messages to it are due, if it was away."""
         known = self._directory.by_identity(identity)
         if known.unreachable_since is None:
             return
         now = self._clock.now()
         async with self._database.transaction() as connection:
-            await nodes.reached(connection, [identity], now)
+            await nodes.note_answered(connection, [identity], now)
             await outbox.hasten(connection, [identity], now)
             await notify(connection, "node", known.name, "reached")
         _log_change(known, None)
@@ -229,14 +236,18 @@ def _description(node: KnownNode | NodeCard) -> tuple[dict[str, Any], int, str]:
     return node.attributes, node.lanes, node.address
 
 
+def _is_news(known: KnownNode, fault: str | None) -> bool:
+    """Return whether a node has been lost, or found again, by this look."""
+    return (fault is None) is (known.unreachable_since is not None)
+
+
 def _log_change(known: KnownNode, fault: str | None) -> None:
-    """Log that a node has become unreachable, with the reason, or answers again."""
     if fault is None:
         log.info("a node answers again", node=known.name)
     else:
         log.warning("a node does not answer", node=known.name, error=fault)
 
 
-def _unseen(known: KnownNode) -> bool:
+def _is_unseen(known: KnownNode) -> bool:
     """Return whether a node in pull mode has not polled yet: only its key is known until then."""
     return known.url is None and known.seen_at is None

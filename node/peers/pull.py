@@ -27,7 +27,7 @@ import structlog
 from node.client.peers import Peer, Peers
 from node.core import Core
 from node.model import times
-from node.model.backoff import drawn
+from node.model.backoff import jittered_pause
 from node.model.errors import ParleyError, PeerAnswered, TooLarge
 from node.model.shortfall import Shortfall
 from node.model.wire.nodes import NodeCard
@@ -82,7 +82,7 @@ class PullSession:
         else:
             self.answers[number] = answered, length
 
-    def received(self, answers: tuple[AnsweredQuestion, ...]) -> None:
+    def drop_acknowledged(self, answers: tuple[AnsweredQuestion, ...]) -> None:
         """Remove answers that were acknowledged."""
         for answered in answers:
             self.answers.pop(answered.id, None)
@@ -152,7 +152,7 @@ class WorkPuller:
         await self._end([at for at in self._polling if at not in known])
         for at, node in known.items():
             if at not in self._polling:
-                peer = self._peers.to(node.identity, node.name, node.url)
+                peer = self._peers.client_of(node.identity, node.name, node.url, node.attributes)
                 self._polling[at] = asyncio.create_task(self._poll(peer), name=f"fetch {node.name}")
 
     async def _end(self, left: list[tuple[str, str]]) -> None:
@@ -169,7 +169,7 @@ class WorkPuller:
         try:
             while True:
                 # After a failure the next poll does not wait, so that recovery is noticed at once.
-                fault = await self._tried(peer, between, WAIT if well else 0)
+                fault = await self._try_fetch(peer, between, WAIT if well else 0)
                 if fault is None:
                     failures = 0 if well else failures
                     well = True
@@ -180,13 +180,13 @@ class WorkPuller:
                     log.info("no work fetched", node=peer.name, error=fault)
                 failures += 1
                 self._faults[peer.identity] = fault
-                pause = drawn(failures, PAUSE_FIRST, self._pause_max, self._rng)
+                pause = jittered_pause(failures, PAUSE_FIRST, self._pause_max, self._rng)
                 await self._clock.sleep(pause / times.SECOND)
         finally:
             for working in between.working.values():
                 working.cancel()
 
-    async def _tried(self, peer: Peer, between: PullSession, wait: int) -> str | None:
+    async def _try_fetch(self, peer: Peer, between: PullSession, wait: int) -> str | None:
         try:
             await self._fetch(peer, between, wait)
         except ParleyError as error:
@@ -207,7 +207,7 @@ class WorkPuller:
         request = await self._request(answers, tuple(between.working), wait)
         asked_at = self._clock.monotonic()
         work = await self._peers.fetch(peer, request)
-        between.received(answers)
+        between.drop_acknowledged(answers)
         if not work.questions and self._clock.monotonic() - asked_at < wait // 2:
             msg = f"{peer.name} returned no question and did not wait for one"
             raise PeerAnswered(msg)

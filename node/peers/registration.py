@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from node.client.peers import Peers
 from node.core import Core
-from node.model.errors import Conflict, FieldFault, InvalidDocument, PeerFailed
-from node.model.naming import clash, host_of
+from node.model.errors import (
+    Conflict,
+    FieldFault,
+    InvalidDocument,
+    NotAuthenticated,
+    PeerFailed,
+)
+from node.model.naming import find_clash, host_of
 from node.model.nodekinds import pscheduler_identity, pscheduler_url
 from node.model.wire.nodes import NodeAddition
 from node.peers.directory import Directory
 from node.peers.foreign import ForeignNodes
 from node.store import nodes
 from node.store.nodes import ForeignNode, KnownNode
-from node.trust.keys import fingerprint
+from node.trust.identities import fingerprint
+from node.trust.lineage import Lineage
 
 
 class PeerRegistrar:
@@ -43,8 +50,8 @@ class PeerRegistrar:
             return await self._add_fetching(addition.identity or "")
         if (identity := pscheduler_identity(addition.url)) is not None:
             return await self._add_foreign(identity)
-        card = await self._peers.card(addition.url, addition.identity)
-        if addition.identity not in (None, card.identity):
+        card, lineage = await self._peers.card_and_lineage(addition.url, addition.identity)
+        if addition.identity not in (None, card.identity, lineage.key):
             msg = f"the node at {addition.url} has the key {card.identity}, not the one expected"
             raise Conflict(msg)
         if name not in (None, card.name):
@@ -52,13 +59,24 @@ class PeerRegistrar:
         if card.identity == self._own:
             fault = FieldFault("/url", "is this node itself")
             raise InvalidDocument([fault])
-        if (reason := clash(card, await self._directory.known())) is not None:
+        if (reason := find_clash(card, await self._directory.known())) is not None:
             raise Conflict(reason)
+        self._require_unrevoked(lineage)
         async with self._database.transaction() as connection:
-            await nodes.keep(connection, card, self._clock.now())
+            now = self._clock.now()
+            await nodes.keep(connection, card, now)
+            if lineage.successions:
+                heard_at = [min(each.at, now) for each in lineage.successions]
+                await nodes.keep_lineage(connection, card.identity, None, str(lineage), heard_at)
             await nodes.notify(connection, card.name, "added")
         await self._directory.refresh()
         return self._directory.by_identity(card.identity)
+
+    def _require_unrevoked(self, lineage: Lineage) -> None:
+        try:
+            self._directory.require_unrevoked(lineage)
+        except NotAuthenticated as error:
+            raise Conflict(error.detail) from None
 
     async def _add_foreign(self, identity: str) -> KnownNode:
         """Make a host of pScheduler known: it has no key, and its certificate proves nothing.
@@ -72,7 +90,7 @@ class PeerRegistrar:
         described = await self._foreign.describe(url)
         host = host_of(url) or ""
         new = ForeignNode(identity, described.name, url, host, described.attributes)
-        if (reason := clash(new, await self._directory.known())) is not None:
+        if (reason := find_clash(new, await self._directory.known())) is not None:
             raise Conflict(reason)
         async with self._database.transaction() as connection:
             await nodes.keep_foreign(connection, new, self._clock.now())
@@ -84,6 +102,8 @@ class PeerRegistrar:
         if identity == self._own:
             fault = FieldFault("/identity", "is this node itself")
             raise InvalidDocument([fault])
+        await self._directory.refresh()
+        self._require_unrevoked(Lineage(identity))
         name = f"unseen-{fingerprint(identity)}"
         async with self._database.transaction() as connection:
             await nodes.pin(connection, identity, name, self._clock.now())

@@ -40,14 +40,14 @@ def explain_choice(
         return "was chosen when other tools were known or requested"
     better = candidates[: names.index(chosen)]
     if not better:
-        return _first_of(names, test, requested=bool(requested))
+        return _first_choice_text(names, test, requested=bool(requested))
     rank = "requested before it" if requested else "better"
     return "; ".join(
         f"{tool.name} is {rank}, but {_objection(tool, spec, participants)}" for tool in better
     )
 
 
-def _first_of(names: Sequence[str], test: str, *, requested: bool) -> str:
+def _first_choice_text(names: Sequence[str], test: str, *, requested: bool) -> str:
     if requested:
         return "requested" if len(names) == 1 else "the first of those requested"
     return f"the only tool for {test}" if len(names) == 1 else f"the best tool for {test}"

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from node.model.archiving import REDACTED, redacted, secret_fields
 from node.model.classes import SchedulingClass
 from node.model.errors import ToolOutputError
+from node.model.secrets import REDACTED, redacted, secret_fields
 from node.model.times import DAY
 from node.model.wire.fields import Document
 from node.plugins import series
@@ -23,6 +23,7 @@ from node.plugins.contracts import (
     Output,
     Part,
     PartContext,
+    PartModelling,
     Party,
     Result,
     StreamingTest,
@@ -78,32 +79,34 @@ Look = Callable[[], Iterator[str]]
 def checks_of_test(test: Test) -> list[ConformityCheck]:
     """Return all checks of a test that need no tool."""
     looks: list[tuple[str, Look]] = [
-        ("its example is a spec", lambda: _example(test)),
-        ("every field of spec and result has a description", lambda: _described(test)),
-        ("a spec is the same after it was stored", lambda: _stored(test)),
-        ("unknown fields are refused", lambda: _refusing(test)),
-        ("participants, class and needs follow from the spec", lambda: _derived(test)),
+        ("its example is a spec", lambda: _example_faults(test)),
+        ("every field of spec and result has a description", lambda: _description_faults(test)),
+        ("a spec is the same after it was stored", lambda: _storing_faults(test)),
+        ("unknown fields are refused", lambda: _refusal_faults(test)),
+        ("participants, class and needs follow from the spec", lambda: _derivation_faults(test)),
         (
             "parts that are missing or nonsense make a failed run with a reason",
-            lambda: _merged(test),
+            lambda: _merging_faults(test),
         ),
     ]
     if likely := results_of(test.result_model):
         sentence = "results that its model allows have a summary in one line, and figures"
-        looks.append((sentence, lambda: _all_shown(test.summary, test.metrics, likely)))
+        looks.append((sentence, lambda: _display_faults(test.summary, test.metrics, likely)))
     if isinstance(test, StreamingTest) and (intervals := results_of(test.interval_model)):
         summary, figures = test.interval_summary, test.interval_metrics
-        looks.append(("so have its intervals", lambda: _all_shown(summary, figures, intervals)))
+        looks.append(
+            ("so have its intervals", lambda: _display_faults(summary, figures, intervals))
+        )
     return [_check(sentence, look) for sentence, look in looks]
 
 
 def checks_of_result(test: Test, result: Result) -> list[ConformityCheck]:
     """Return the checks of a measured result."""
     looks: list[tuple[str, Look]] = [
-        ("the result matches its model", lambda: _modelled(test, result)),
+        ("the result matches its model", lambda: _part_model_faults(test, result)),
         (
             "it has a summary in one line, and figures",
-            lambda: _all_shown(test.summary, test.metrics, [result]),
+            lambda: _display_faults(test.summary, test.metrics, [result]),
         ),
     ]
     return [_check(sentence, look) for sentence, look in looks]
@@ -112,7 +115,7 @@ def checks_of_result(test: Test, result: Result) -> list[ConformityCheck]:
 def checks_of_tool(tool: Tool, tests: Mapping[str, Test]) -> list[ConformityCheck]:
     """Return all checks of a tool that need not start it, for each test that it measures."""
     sentence = "it names its program, and the versions it was tested with"
-    checks = [_check(sentence, lambda: _requirement(tool))]
+    checks = [_check(sentence, lambda: _requirement_faults(tool))]
     for name in tool.tests:
         test = tests.get(name)
         if test is None:
@@ -123,10 +126,16 @@ def checks_of_tool(tool: Tool, tests: Mapping[str, Test]) -> list[ConformityChec
         looks: list[tuple[str, Look]] = [
             (
                 f"{name}: it books time, and makes a command for each participant",
-                _commands(tool, test),
+                _command_faults(tool, test),
             ),
-            (f"{name}: output without a result is refused with a reason", _reading(tool, test)),
-            (f"{name}: test and tool agree on whether they use intervals", _streaming(tool, test)),
+            (
+                f"{name}: output without a result is refused with a reason",
+                _reading_faults(tool, test),
+            ),
+            (
+                f"{name}: test and tool agree on whether they use intervals",
+                _streaming_faults(tool, test),
+            ),
         ]
         checks += [_check(sentence, look) for sentence, look in looks]
     return checks
@@ -137,14 +146,17 @@ def checks_of_archiver(
 ) -> list[ConformityCheck]:
     """Return all checks of an archiver that need no connection; more if a spec is passed."""
     looks: list[tuple[str, Look]] = [
-        ("it has a title, and says whether order matters", lambda: _titled(archiver)),
-        ("every field has a description", lambda: _fields(archiver.spec_model)),
-        ("unknown fields are refused", lambda: _closed(archiver)),
-        ("fields with the name of a secret are marked as secret", lambda: _hushed(archiver)),
+        ("it has a title, and says whether order matters", lambda: _title_faults(archiver)),
+        ("every field has a description", lambda: _field_faults(archiver.spec_model)),
+        ("unknown fields are refused", lambda: _openness_faults(archiver)),
+        (
+            "fields with the name of a secret are marked as secret",
+            lambda: _secrecy_faults(archiver),
+        ),
     ]
     if spec_document is not None:
         sentence = "label, limits and the stored form follow from the spec"
-        looks.append((sentence, _kept(archiver, spec_document)))
+        looks.append((sentence, _spec_faults(archiver, spec_document)))
     return [_check(sentence, look) for sentence, look in looks]
 
 
@@ -174,19 +186,19 @@ def _check(sentence: str, look: Look) -> ConformityCheck:
     return ConformityCheck(sentence, "; ".join(faults) or None)
 
 
-def _example(test: Test) -> Iterator[str]:
+def _example_faults(test: Test) -> Iterator[str]:
     test.spec_model.model_validate(dict(test.example))
     if not test.title.strip():
         yield "its title is empty"
 
 
-def _described(test: Test) -> Iterator[str]:
+def _description_faults(test: Test) -> Iterator[str]:
     streamed = (test.interval_model,) if isinstance(test, StreamingTest) else ()
     for model in (test.spec_model, test.result_model, *streamed):
-        yield from _fields(model)
+        yield from _field_faults(model)
 
 
-def _fields(model: type[Document]) -> Iterator[str]:
+def _field_faults(model: type[Document]) -> Iterator[str]:
     schema = model.model_json_schema()
     kinds = schema.get("$defs", {})
     for part in (schema, *kinds.values()):
@@ -196,14 +208,14 @@ def _fields(model: type[Document]) -> Iterator[str]:
                 yield f"{part.get('title', model.__name__)}.{field} has no description"
 
 
-def _stored(test: Test) -> Iterator[str]:
+def _storing_faults(test: Test) -> Iterator[str]:
     spec = test.spec_model.model_validate(dict(test.example))
     document = json.loads(json.dumps(spec.model_dump(mode="json")))
     if test.spec_model.model_validate(document) != spec:
         yield f"{document} is read as another spec"
 
 
-def _refusing(test: Test) -> Iterator[str]:
+def _refusal_faults(test: Test) -> Iterator[str]:
     try:
         test.spec_model.model_validate({**test.example, "no-such-field": 1})
     except ValueError:
@@ -211,7 +223,7 @@ def _refusing(test: Test) -> Iterator[str]:
     yield "a field 'no-such-field' was accepted; derive the models from Document"
 
 
-def _derived(test: Test) -> Iterator[str]:
+def _derivation_faults(test: Test) -> Iterator[str]:
     spec = test.spec_model.model_validate(dict(test.example))
     if not test.participants(spec):
         yield "it has no participants; None stands for the lead itself"
@@ -225,7 +237,7 @@ def _derived(test: Test) -> Iterator[str]:
             yield f"it expects to move {moved!r}; give a whole number of bytes, or None"
 
 
-def _merged(test: Test) -> Iterator[str]:
+def _merging_faults(test: Test) -> Iterator[str]:
     spec = test.spec_model.model_validate(dict(test.example))
     for parts in _PARTS:
         merged = test.merge(spec, parts)
@@ -235,26 +247,26 @@ def _merged(test: Test) -> Iterator[str]:
         yield "the reason of a part is not in the reason of the run"
 
 
-def _titled(archiver: Archiver) -> Iterator[str]:
+def _title_faults(archiver: Archiver) -> Iterator[str]:
     if not archiver.title.strip():
         yield "its title is empty"
     if not isinstance(archiver.ordered, bool):
         yield f"ordered is {archiver.ordered!r}, neither True nor False"
 
 
-def _closed(archiver: Archiver) -> Iterator[str]:
+def _openness_faults(archiver: Archiver) -> Iterator[str]:
     if archiver.spec_model.model_json_schema().get("additionalProperties") is not False:
         yield "an unknown field is accepted; derive the model from Document"
 
 
-def _hushed(archiver: Archiver) -> Iterator[str]:
+def _secrecy_faults(archiver: Archiver) -> Iterator[str]:
     marked = secret_fields(archiver.spec_model)
     for name in archiver.spec_model.model_fields:
         if name not in marked and _SECRET_NAME.search(name):
             yield f"{name} is shown to everybody; mark it with SECRET of node.plugins.fields"
 
 
-def _kept(archiver: Archiver, spec_document: Mapping[str, Any]) -> Look:
+def _spec_faults(archiver: Archiver, spec_document: Mapping[str, Any]) -> Look:
     def look() -> Iterator[str]:
         spec = archiver.spec_model.model_validate(dict(spec_document))
         document = json.loads(json.dumps(spec.model_dump(mode="json")))
@@ -279,7 +291,7 @@ def _kept(archiver: Archiver, spec_document: Mapping[str, Any]) -> Look:
     return look
 
 
-def _requirement(tool: Tool) -> Iterator[str]:
+def _requirement_faults(tool: Tool) -> Iterator[str]:
     requirement = tool.requirement
     if requirement is None:
         return
@@ -293,7 +305,7 @@ def _requirement(tool: Tool) -> Iterator[str]:
         yield f"tried names no version, and its preference is above {UNTESTED_PREFERENCE}"
 
 
-def _commands(tool: Tool, test: Test) -> Look:
+def _command_faults(tool: Tool, test: Test) -> Look:
     def look() -> Iterator[str]:
         part = example_part(test, tool)
         unable = tool.can(part.spec)
@@ -309,7 +321,7 @@ def _commands(tool: Tool, test: Test) -> Look:
     return look
 
 
-def _reading(tool: Tool, test: Test) -> Look:
+def _reading_faults(tool: Tool, test: Test) -> Look:
     def look() -> Iterator[str]:
         part = example_part(test, tool)
         for printed in _NONSENSE:
@@ -319,12 +331,12 @@ def _reading(tool: Tool, test: Test) -> Look:
                 if not error.detail.strip():
                     yield f"{printed.stdout[:20]!r} is refused without a reason"
                 continue
-            yield from _usable(test, part, result)
+            yield from _result_faults(test, part, result)
 
     return look
 
 
-def _streaming(tool: Tool, test: Test) -> Look:
+def _streaming_faults(tool: Tool, test: Test) -> Look:
     def look() -> Iterator[str]:
         streams = tool.command(part := example_part(test, tool)).streams
         if not isinstance(test, StreamingTest) or not isinstance(tool, StreamingTool):
@@ -348,33 +360,39 @@ def _streaming(tool: Tool, test: Test) -> Look:
     return look
 
 
-def _usable(test: Test, part: PartContext, result: dict[str, Any]) -> Iterator[str]:
+def _result_faults(test: Test, part: PartContext, result: dict[str, Any]) -> Iterator[str]:
     """Check that a parsed result is JSON, and fit for merging, summaries and series."""
     json.dumps(result, allow_nan=False)
+    if isinstance(test, PartModelling):
+        test.part_models[min(part.participant, len(test.part_models) - 1)].model_validate(result)
     parts = [Part(at, party.name, result) for at, party in enumerate(part.parties)]
     merged = test.merge(part.spec, parts)
     if merged.result is None:
         return
-    yield from _all_shown(test.summary, test.metrics, [merged.result])
+    yield from _display_faults(test.summary, test.metrics, [merged.result])
 
 
-def _modelled(test: Test, result: Result) -> Iterator[str]:
+def _part_model_faults(test: Test, result: Result) -> Iterator[str]:
     json.dumps(result, allow_nan=False)
     test.result_model.model_validate(result)
     yield from ()
 
 
-def _all_shown(
+def _display_faults(
     summary: Callable[[Result], object],
     metrics: Callable[[Result], Iterable[Metric]],
     results: Sequence[Result],
 ) -> Iterator[str]:
     """Yield the faults in summary and metrics of all results, each fault once."""
-    faults = (fault for result in results for fault in _shown(summary(result), metrics(result)))
+    faults = (
+        fault
+        for result in results
+        for fault in _display_faults_of_one(summary(result), metrics(result))
+    )
     yield from dict.fromkeys(faults)
 
 
-def _shown(summary: object, metrics: Iterable[Metric]) -> Iterator[str]:
+def _display_faults_of_one(summary: object, metrics: Iterable[Metric]) -> Iterator[str]:
     if not isinstance(summary, str) or not summary.strip() or "\n" in summary:
         yield f"its summary is {summary!r}, not one line"
     figures = tuple(metrics)

@@ -34,7 +34,8 @@ from typing import Any, Protocol, runtime_checkable
 from node.model.classes import SchedulingClass
 from node.model.contexts import Context
 from node.model.intervals import Interval, Rhythm
-from node.model.targets import TargetRules
+from node.model.targets import Network, TargetRules
+from node.model.useragent import AGENT
 from node.model.wire.circumstances import Traffic
 from node.model.wire.fields import Document
 
@@ -67,6 +68,7 @@ class Requirement:
     whose file carries that privilege (a set-user-ID bit, a file capability), if it is another
     program. ``congestion(spec)`` is the congestion control of its TCP connections; hosts that lack
     it are not chosen. ``others`` are further programs that are needed, with their packages.
+    ``connects(spec)`` is whether it makes or takes connections (TCP); others may not.
     """
 
     program: str
@@ -77,6 +79,7 @@ class Requirement:
     privileged: str | None = None
     congestion: Callable[[Any], str | None] = field(default=_none)
     others: tuple[tuple[str, str], ...] = ()
+    connects: Callable[[Any], bool] = field(default=lambda _: True)
 
 
 @dataclass(frozen=True)
@@ -118,7 +121,9 @@ class PartContext:
     (a node's measurement address; otherwise the host as written); ``context`` is the place on the
     host to measure from, if the task names one: the launcher enters a namespace, the tool does the
     rest. ``rules`` are the rules for the targets of a task that another node leads, None for a task
-    of this node; only a :class:`TargetChecking` tool needs them.
+    of this node; only a :class:`TargetChecking` tool needs them. ``not_asked`` are the networks
+    that are not asked by DNS whether they object, None if nobody is. ``agent`` is the name for a
+    tool that tells targets one, with whom they can ask.
     """
 
     spec: Any
@@ -129,6 +134,8 @@ class PartContext:
     addresses: Mapping[str, str] = field(default_factory=dict)
     context: Context | None = None
     rules: TargetRules | None = None
+    not_asked: tuple[Network, ...] | None = None
+    agent: str = AGENT
 
 
 @dataclass(frozen=True)
@@ -326,6 +333,15 @@ class Targeting(Protocol):
 
 
 @runtime_checkable
+class Inward(Protocol):
+    """A test whose results may tell what only its host sees: its resolvers, its interfaces."""
+
+    def inward(self, spec: Any) -> str | None:
+        """Return what of the host results tell, in words; None if nothing."""
+        ...
+
+
+@runtime_checkable
 class Unprompted(Protocol):
     """A test of several participants whose sender sends whether or not the receiver answers."""
 
@@ -365,6 +381,33 @@ class TrafficReporting(Protocol):
     def moved(self, spec: Any, participant: int, result: Result) -> Traffic | None:
         """Return all payload a participant sent and received; None if its part lacks it."""
         ...
+
+
+@runtime_checkable
+class PartModelling(Protocol):
+    """A test that says what a part is: other nodes keep little of what is none.
+
+    ``part_models`` are in participant order; the last one is that of all further participants.
+    """
+
+    part_models: tuple[type[Document], ...]
+
+
+@runtime_checkable
+class LargeParts(Protocol):
+    """A test whose parts may be larger than others: ``part_bytes_max``, as JSON."""
+
+    part_bytes_max: int
+
+
+@runtime_checkable
+class ShareModelling(Protocol):
+    """A test that says what a participant's share of an interval is: no others are kept.
+
+    ``share_models`` are in participant order; the last one is that of all further participants.
+    """
+
+    share_models: tuple[type[Document], ...]
 
 
 @runtime_checkable
@@ -425,12 +468,14 @@ class ArchivingHost:
     """The properties of its host that an archiver may use.
 
     ``directories`` are those in which the host's owner allows files to be written. ``now`` is the
-    clock, in microseconds.
+    clock, in microseconds. ``agent`` is the name of this program with a contact, for servers of
+    HTTP.
     """
 
     name: str
     directories: tuple[Path, ...]
     now: Callable[[], int]
+    agent: str = AGENT
 
 
 class Destination(Protocol):
@@ -509,7 +554,7 @@ class StreamingTest(Test, Protocol):
     interval_model: type[Document]
 
     def rhythm(self, spec: Any) -> Rhythm:
-        """Return the intervals of a run."""
+        """Return the number of a run's intervals, and their length (µs)."""
         ...
 
     def merge_interval(self, spec: Any, parts: Sequence[Part]) -> Merged:

@@ -48,10 +48,10 @@ class DiscoveredPlugin:
 def find_plugins(group: str) -> tuple[DiscoveredPlugin, ...]:
     """Return the entry points of a group, by name; they are searched and imported once."""
     points = sorted(metadata.entry_points(group=group), key=lambda point: (point.name, point.value))
-    return tuple(_load(group, point) for point in points)
+    return tuple(_load_plugin(group, point) for point in points)
 
 
-def _load(group: str, point: metadata.EntryPoint) -> DiscoveredPlugin:
+def _load_plugin(group: str, point: metadata.EntryPoint) -> DiscoveredPlugin:
     distribution = point.dist.name if point.dist else "?"
     version = point.dist.version if point.dist else "?"
     try:

@@ -5,12 +5,15 @@ Limits on durations are here because pydantic's own messages would show bare mic
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
+from pydantic.json_schema import SkipJsonSchema
 
 from node.model import times
-from node.model.wire.fields import Duration
+from node.model.errors import HostError
+from node.model.wire.fields import KIND, Document, Duration, Name
 
 IpVersion = Literal[4, 6]
 """The version of the Internet Protocol."""
@@ -50,6 +53,49 @@ ForeignText = Annotated[str, BeforeValidator(_plain), Field(max_length=_FOREIGN_
 
 SECRET: dict[str, Any] = {"secret": True}
 """Marks (as ``json_schema_extra``) a text, or a map's values, to be stored but never shown."""
+
+
+class NamedSecret(Document):
+    """A secret in the store of the owner of the host that sends it; its value is told to nobody."""
+
+    secret: Name = Field(description="Its name, as 'parley secret list' shows it there.")
+
+
+class SealedText(Document):
+    """A text as the node stores it (:mod:`node.model.secrets`)."""
+
+    sealed: str
+    here: str | None = Field(None, exclude_if=lambda value: value is None)
+
+
+def _form(value: object) -> str:
+    if isinstance(value, Mapping):
+        return f"{KIND}{'sealed' if 'sealed' in value else 'named'}"
+    return f"{KIND}{_FORMS.get(type(value), 'text')}"
+
+
+_FORMS: Mapping[type, str] = {NamedSecret: "named", SealedText: "sealed"}
+
+Text = TypeVar("Text")
+
+SecretText = Annotated[
+    Annotated[Text, Tag(f"{KIND}text")]
+    | Annotated[NamedSecret, Tag(f"{KIND}named")]
+    | SkipJsonSchema[Annotated[SealedText, Tag(f"{KIND}sealed")]],
+    Discriminator(_form),
+]
+"""A text of a spec's field that is marked with :data:`SECRET`, in any of its forms; the tool that
+sends it gets the text itself (:func:`texts`)."""
+
+
+def texts(values: Mapping[str, str | NamedSecret | SealedText]) -> dict[str, str]:
+    """Return the texts of a secret map, which the node has opened for the tool.
+
+    :raises HostError: it has not.
+    """
+    if closed := [name for name, value in values.items() if not isinstance(value, str)]:
+        raise HostError(f"{', '.join(closed)}: a secret was not opened for the tool")
+    return {name: str(value) for name, value in values.items()}
 
 
 def between(least: int, most: int) -> AfterValidator:

@@ -91,7 +91,7 @@ def assemble_path(
         paris=paris,
         hops=hops,
         hops_tried=max((each.ttl for each in seen), default=0),
-        path=tuple(_most(hop) for hop in hops),
+        path=tuple(_most_frequent_address(hop) for hop in hops),
     ).model_dump(mode="json")
 
 
@@ -101,14 +101,14 @@ def _hop(ttl: int, seen: list[Probe], answered: list[Probe]) -> Hop:
     return Hop(
         ttl=ttl,
         addresses=tuple(
-            _answering(address, [each for each in here if each.address == address])
+            _answers_of_address(address, [each for each in here if each.address == address])
             for address in addresses
         ),
         lost=sum(each.ttl == ttl for each in seen) - len(here),
     )
 
 
-def _answering(address: str, answers: list[Probe]) -> HopAddress:
+def _answers_of_address(address: str, answers: list[Probe]) -> HopAddress:
     name = next((each.name for each in answers if each.name), None)
     return HopAddress(
         address=address,
@@ -119,7 +119,7 @@ def _answering(address: str, answers: list[Probe]) -> HopAddress:
     )
 
 
-def _most(hop: Hop) -> str | None:
+def _most_frequent_address(hop: Hop) -> str | None:
     """Return the address that answered most often; of equals, the one that answered first."""
     if not hop.addresses:
         return None

@@ -9,5 +9,10 @@ VERSION = r"iputils[ -](?:s?)(\d+)"
 TRIED: tuple[str, ...] = ("20221126",)
 
 PING = Requirement(
-    "ping", "iputils-ping", ("ping", "-V"), VERSION, privilege=lambda _: Privilege.ECHO
+    "ping",
+    "iputils-ping",
+    ("ping", "-V"),
+    VERSION,
+    privilege=lambda _: Privilege.ECHO,
+    connects=lambda _: False,
 )

@@ -32,9 +32,9 @@ class _Packets(Protocol):
     def ip_version(self) -> int | None: ...
 
 
-def server(dest: _Party, port: int, spec: _Packets, idle: int = 0) -> list[str]:
+def server_command(dest: _Party, port: int, spec: _Packets, idle: int = 0) -> list[str]:
     """Return ``irtt server -b ADDRESS:PORT …``; clients silent for ``idle`` µs are forgotten."""
-    own = f"{_own(dest)}:{port}"
+    own = f"{_own_address(dest)}:{port}"
     # No minimum interval: packets that were delayed somewhere arrive closer than they were sent.
     return [
         "irtt",
@@ -45,11 +45,11 @@ def server(dest: _Party, port: int, spec: _Packets, idle: int = 0) -> list[str]:
         "0",
         "-l",
         str(spec.length),
-        f"--timeout={_idle(idle)}",
+        f"--timeout={_idle_option(idle)}",
     ]
 
 
-def client(
+def client_command(
     source: _Party, dest: _Party, port: int, spec: _Packets, openings_ms: Sequence[int]
 ) -> list[str]:
     """Return ``irtt client … ADDRESS:PORT`` without ``-d``, which sets for how long it sends.
@@ -61,22 +61,22 @@ def client(
     argv += ["-l", str(spec.length), "--stats=both", "--tstamp=both", "--clock=wall"]
     argv += [f"--wait={spec.timeout * _MICROSECOND_NS}ns"]
     argv += [f"--timeouts={','.join(f'{wait_ms}ms' for wait_ms in openings_ms)}"]
-    argv += [f"--local={_own(source)}"] if _own(source) else []
+    argv += [f"--local={_own_address(source)}"] if _own_address(source) else []
     argv += [f"-{spec.ip_version}"] if spec.ip_version else []
     return [*argv, "--", f"{_bracketed(dest.address)}:{port}"]
 
 
-def sending(argv: Sequence[str], lasts_ns: int) -> list[str]:
+def with_sending_time(argv: Sequence[str], lasts_ns: int) -> list[str]:
     """Return the client's command line with how long it sends."""
     after = len(_CLIENT) + 2
     return [*argv[:after], "-d", f"{lasts_ns}ns", *argv[after:]]
 
 
-def _idle(idle: int) -> str:
+def _idle_option(idle: int) -> str:
     return f"{idle * _MICROSECOND_NS}ns" if idle else "0"
 
 
-def _own(party: _Party) -> str:
+def _own_address(party: _Party) -> str:
     """Return the party's address; empty for a name, which may resolve differently on its host."""
     try:
         ipaddress.ip_address(party.address)

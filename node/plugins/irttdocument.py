@@ -70,22 +70,22 @@ def parse_irtt_document(document: object, interval_ns: int, length: int) -> Irtt
     :raises ValueError: it is not such a document, or is impossible; begins with ``irtt``, or with
         the cause.
     """
-    params = _part(document, "config", "params")
-    every, long = _number(params, "interval"), _number(params, "length")
+    params = _object_in(document, "config", "params")
+    every, long = _number_in(params, "interval"), _number_in(params, "length")
     if (every, long) != (interval_ns, length):
         expected = f"{length} bytes each {interval_ns} ns"
         raise ValueError(f"irtt sent {long} bytes each {every} ns instead of {expected}")
-    stats = _part(document, "stats")
-    entries = _of(document, "round_trips")
+    stats = _object_in(document, "stats")
+    entries = _member_of(document, "round_trips")
     if not isinstance(entries, list):
-        raise _unlike("round_trips")
-    if [_number(entry, "seqno") for entry in entries] != list(range(len(entries))):
+        raise _unlike_error("round_trips")
+    if [_number_in(entry, "seqno") for entry in entries] != list(range(len(entries))):
         raise ValueError("irtt reports packets that are not numbered consecutively")
-    sent = _number(stats, "packets_sent")
+    sent = _number_in(stats, "packets_sent")
     if not entries or len(entries) != sent:
         raise ValueError(f"irtt reports {len(entries)} packets, but {sent} as sent")
     trips = [_trip(number, entry) for number, entry in enumerate(entries)]
-    return IrttDocument(trips, _number(stats, "duplicates"))
+    return IrttDocument(trips, _number_in(stats, "duplicates"))
 
 
 def observe_trips(trips: Trips, timeout_ns: int) -> IrttObservation:
@@ -101,11 +101,11 @@ def observe_trips(trips: Trips, timeout_ns: int) -> IrttObservation:
         in_time=in_time,
         at_dest=None if unknown else sum(trip.lost != "true_up" for trip in trips),
         late=len(answers) - len(in_time),
-        reordered=_reordered(answers.values()),
+        reordered=_reordered_count(answers.values()),
     )
 
 
-def _reordered(answers: Iterable[IrttReply]) -> int:
+def _reordered_count(answers: Iterable[IrttReply]) -> int:
     """Count the answers that came after one that dest sent later (RFC 4737)."""
     latest, count = -1, 0
     for answer in sorted(answers, key=lambda answer: answer.arrived_ns):
@@ -115,56 +115,59 @@ def _reordered(answers: Iterable[IrttReply]) -> int:
 
 
 def _trip(number: int, entry: object) -> IrttPacket:
-    lost = _of(entry, "lost")
+    lost = _member_of(entry, "lost")
     if not isinstance(lost, str) or lost not in _LOST:
-        raise _unlike("lost")
-    client, server = _part(entry, "timestamps", "client"), _part(entry, "timestamps", "server")
-    delay = _part(entry, "delay")
-    sent_ns = _instant(client, "send")
+        raise _unlike_error("lost")
+    client, server = (
+        _object_in(entry, "timestamps", "client"),
+        _object_in(entry, "timestamps", "server"),
+    )
+    delay = _object_in(entry, "delay")
+    sent_ns = _instant_in(client, "send")
     if lost != "false":
         return IrttPacket(sent_ns, lost, None)
     if not {"send", "receive", "rtt"} <= delay.keys():
         raise ValueError(f"irtt reports no delay of packet {number}")
-    there_ns, back_ns, around_ns = (_delay(delay, key) for key in ("send", "receive", "rtt"))
+    there_ns, back_ns, around_ns = (_delay_in(delay, key) for key in ("send", "receive", "rtt"))
     if around_ns < 0 or there_ns + back_ns < 0:
         raise ValueError("a round trip took less than zero time: a clock was set during the run")
-    reflected_ns = _instant(server, "send")
-    in_server_ns = max(0, reflected_ns - _instant(server, "receive"))
-    arrived_ns = _instant(client, "receive")
+    reflected_ns = _instant_in(server, "send")
+    in_server_ns = max(0, reflected_ns - _instant_in(server, "receive"))
+    arrived_ns = _instant_in(client, "receive")
     answer = IrttReply(there_ns, back_ns, around_ns, in_server_ns, reflected_ns, arrived_ns)
     return IrttPacket(sent_ns, "false", answer)
 
 
-def _of(whole: object, key: str) -> object:
+def _member_of(whole: object, key: str) -> object:
     if not isinstance(whole, dict) or key not in whole:
-        raise _unlike(key)
+        raise _unlike_error(key)
     return whole[key]
 
 
-def _part(whole: object, *keys: str) -> dict[str, Any]:
+def _object_in(whole: object, *keys: str) -> dict[str, Any]:
     for key in keys:
-        whole = _of(whole, key)
+        whole = _member_of(whole, key)
     if not isinstance(whole, dict):
-        raise _unlike(keys[-1])
+        raise _unlike_error(keys[-1])
     return whole
 
 
-def _number(whole: object, key: str, least: int = 0, most: int = _NUMBER_MAX) -> int:
-    value = _of(whole, key)
+def _number_in(whole: object, key: str, least: int = 0, most: int = _NUMBER_MAX) -> int:
+    value = _member_of(whole, key)
     if type(value) is not int or not least <= value <= most:
-        raise _unlike(key)
+        raise _unlike_error(key)
     return value
 
 
-def _delay(delay: object, key: str) -> int:
-    return _number(delay, key, -_DELAY_NS_MAX, _DELAY_NS_MAX)
+def _delay_in(delay: object, key: str) -> int:
+    return _number_in(delay, key, -_DELAY_NS_MAX, _DELAY_NS_MAX)
 
 
-def _instant(stamps: dict[str, Any], key: str) -> int:
+def _instant_in(stamps: dict[str, Any], key: str) -> int:
     """Return an instant of the wall clock; 0 if there is none."""
-    stamp = _part(stamps, key)
-    return _number(stamp, "wall") if "wall" in stamp else 0
+    stamp = _object_in(stamps, key)
+    return _number_in(stamp, "wall") if "wall" in stamp else 0
 
 
-def _unlike(key: str) -> ValueError:
+def _unlike_error(key: str) -> ValueError:
     return ValueError(f"irtt: {key} in its output is not as expected")

@@ -65,7 +65,7 @@ class _ServerRecord(Document):
     clock: ClockOutput
 
 
-def can(spec: LatencyBgSpec) -> str | None:
+def refusal(spec: LatencyBgSpec) -> str | None:
     """Refuse too many or too few packets per interval, short intervals and short runs."""
     if spec.each // spec.interval > PACKETS_MAX:
         return f"irtt prints more than can be read for more than {PACKETS_MAX} packets in each"
@@ -102,7 +102,7 @@ def command(part: PartContext) -> Command:
             "irttbg_client.py",
             shared
             | {
-                "argv": irttargv.client(source, dest, port, spec, _OPENINGS_MS),
+                "argv": irttargv.client_command(source, dest, port, spec, _OPENINGS_MS),
                 "packets": spec.each // spec.interval,
                 "extra": _extra(spec),
                 "interval_ns": spec.interval * _MICROSECOND_NS,
@@ -117,7 +117,7 @@ def command(part: PartContext) -> Command:
             "irttbg_server.py",
             shared
             | {
-                "argv": irttargv.server(dest, port, spec, spec.each + _FORGOTTEN),
+                "argv": irttargv.server_command(dest, port, spec, spec.each + _FORGOTTEN),
                 "at_ns": part.starts * _MICROSECOND_NS,
                 "until_ns": until * _MICROSECOND_NS,
                 "each_ns": spec.each * _MICROSECOND_NS,

@@ -316,11 +316,11 @@ def both_ways_metrics(figures: Figures) -> tuple[Metric, ...]:
     return metrics + metric("clock_error_ms", figures.clock_error_ms, "ms")
 
 
-def contradiction(source: SourcePart | None, dest: DestPart | None) -> str | None:
+def find_contradiction(source: SourcePart | None, dest: DestPart | None) -> str | None:
     """Return why two parts contradict each other; ``None`` if they do not, or one is missing."""
     if source is None or dest is None:
         return None
-    arrived = _arrived(source, dest)
+    arrived = _arrived_count(source, dest)
     if arrived is None:
         return None
     return contradicting_counts(source.sent, arrived, source.received_back) or explain_no_packets(
@@ -341,7 +341,7 @@ def explain_no_packets(unreachable: int | None, arrived: int) -> str | None:
     return _UNREACHABLE if unreachable and not arrived else None
 
 
-def _arrived(source: SourcePart, dest: DestPart | None) -> int | None:
+def _arrived_count(source: SourcePart, dest: DestPart | None) -> int | None:
     """Return how many different packets reached dest, as it counted or as it told source."""
     if dest is None or dest.received is None:
         return source.received_at_dest
@@ -350,7 +350,7 @@ def _arrived(source: SourcePart, dest: DestPart | None) -> int | None:
 
 def merge_ends(source: SourcePart, dest: DestPart | None) -> OneWayResult:
     """Merge what both ends saw, or the source alone if dest's part is missing."""
-    arrived = _arrived(source, dest)
+    arrived = _arrived_count(source, dest)
     error_ms = combined_bound_ms(source.clock, dest.clock) if dest else None
     return OneWayResult(
         sent=source.sent,
@@ -402,7 +402,11 @@ def parts_of(
     """Return the part of source, that of dest, and the reason against them."""
     source, source_reason = part_of(parts, 0, model)
     dest, dest_reason = part_of(parts, 1, DestPart)
-    return source, dest, joined(source_reason, dest_reason, contradiction(source, dest))
+    return (
+        source,
+        dest,
+        joined(source_reason, dest_reason, find_contradiction(source, dest)),
+    )
 
 
 def check_packets(spec: _Sending) -> None:

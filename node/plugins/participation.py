@@ -8,6 +8,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from node.model.wire.fields import Document
+from node.model.wire.validation import place_of
 from node.plugins.contracts import Part
 
 Spec = TypeVar("Spec", bound=Document)
@@ -46,9 +47,9 @@ def revalidated(spec: Spec, changes: dict[str, object]) -> Spec:
 
 def first_fault(fault: ValidationError) -> str:
     """Return a model's first objection to a document, in one sentence with the field's name."""
-    first = fault.errors(include_url=False, include_context=False, include_input=False)[0]
-    where = ".".join(str(step) for step in first["loc"])
-    sentence = first["msg"].removeprefix("Value error, ")
+    first = dict(fault.errors(include_url=False, include_context=False)[0])
+    where = ".".join(str(step) for step in place_of(first))
+    sentence = str(first["msg"]).removeprefix("Value error, ")
     return f"{where}: {sentence}" if where else sentence
 
 

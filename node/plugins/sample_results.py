@@ -103,10 +103,10 @@ def _number(schema: Schema) -> float | None:
     between = () if low is None or high is None else ((low + high) / 2,)
     beside = (*(() if low is None else (low, low + 1)), *(() if high is None else (high, high - 1)))
     candidates = (1, *beside, *between)
-    return next((number for number in candidates if _allowed(schema, number)), None)
+    return next((number for number in candidates if _is_allowed(schema, number)), None)
 
 
-def _allowed(schema: Schema, number: float) -> bool:
+def _is_allowed(schema: Schema, number: float) -> bool:
     least, most = schema.get("minimum", number), schema.get("maximum", number)
     above = schema.get("exclusiveMinimum", -math.inf)
     below = schema.get("exclusiveMaximum", math.inf)

@@ -6,12 +6,12 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
-from node.clock import Clock, SystemClock
 from node.model.errors import ClusterInUse, DatabaseInUse, DatabaseUnavailable
 from node.postgres.binaries import ExternalServer, locate
 from node.postgres.cluster import PrivateCluster, existing_major
 from node.postgres.keeper import keep_running
-from node.settings import Settings
+from node.runtime.clock import Clock, SystemClock
+from node.runtime.settings import Settings
 from node.store import restoring
 
 _NAME = "parley"

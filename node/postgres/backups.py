@@ -1,8 +1,9 @@
-"""Backups: the database of a node, and its key unless that is left out, in one file.
+"""Backups: the database of a node, and its keys unless they are left out, in one file.
 
-The file is a tar archive: ``database.dump`` (of ``pg_dump``, compressed), ``node.pem``, and
-``manifest.json``, which has the digest of each. What was written is read again before the file gets
-its name, so that a file of that name is whole.
+The file is a tar archive: ``database.dump`` (of ``pg_dump``, compressed), the keys ``node.pem`` and
+``secrets.key``, and ``manifest.json``, which has the digest of each. Without the keys it tells no
+secret: those in the database are sealed by the second one. What was written is read again before
+the file gets its name, so that a file of that name is whole.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from node.model.errors import DatabaseUnavailable, HostError, SchemaMismatch
 from node.postgres.binaries import CLIENTS, ServerBinaries, candidates, inspect
 from node.store import migrating, restoring
 from node.store.schema import schema_version
+from node.trust import sealing
 from node.trust.keys import NodeKey
 from node.trust.private_files import OWNER_ONLY, read_private, replace_private
 
@@ -67,7 +69,8 @@ class BackupDirectory:
         made = [
             instant
             for file in self._files(identity)
-            if (instant := _instant(file.name[len(_prefix(identity)) : -len(_SUFFIX)])) is not None
+            if (instant := _instant_in_name(file.name[len(_prefix(identity)) : -len(_SUFFIX)]))
+            is not None
         ]
         return max(made, default=None)
 
@@ -86,7 +89,7 @@ def _prefix(identity: str) -> str:
     return f"parley-{identity.removeprefix('ed25519:')[:12]}-"
 
 
-def _instant(text: str) -> int | None:
+def _instant_in_name(text: str) -> int | None:
     """Return the instant in the name of a file, such as ``2026-11-27T060000Z``."""
     with contextlib.suppress(ValueError):
         moment = datetime.strptime(text, "%Y-%m-%dT%H%M%SZ").replace(tzinfo=UTC)
@@ -105,21 +108,20 @@ async def back_up(
     :raises HostError: the file cannot be written, or the key cannot be read.
     :raises DatabaseUnavailable: there is no connection, or no ``pg_dump`` of that version.
     """
-    standing = await migrating.look(dsn)
+    standing = await migrating.find_standing(dsn)
     tools = await _tools(dsn)
     identity = identity_in(state_dir)
-    key = read_private(state_dir / _KEY) if with_key else None
-    with _writing(file) as work:
+    keys = _keys(state_dir) if with_key else {}
+    with _temporary_directory(file) as work:
         dump = work / _DUMP
         await _run(tools, "pg_dump", dsn, "--format=custom", f"--file={dump}")
         await _run(tools, "pg_restore", None, "--file=/dev/null", str(dump))
         with dump.open("rb") as written:
             digests = {_DUMP: _digest(written)}
-        if key is not None:
-            digests[_KEY] = hashlib.sha256(key).hexdigest()
+        digests |= {name: hashlib.sha256(key).hexdigest() for name, key in keys.items()}
         manifest = Manifest(FORMAT, program, standing.version, identity, now, with_key, digests)
         new = work / "new"
-        _write(new, manifest, dump, key)
+        _write(new, manifest, dump, keys)
         read(new)
         new.rename(file)
     return manifest
@@ -199,19 +201,28 @@ async def restore_database(dsn: str, file: Path, manifest: Manifest, *, replace:
                 raise HostError(msg)
             await restoring.clear(dsn)
         options = ["--no-owner", "--single-transaction", "--exit-on-error"]
-        if not await restoring.has_reader(dsn):
+        if not await restoring.ensure_reader(dsn):
             options.append("--no-privileges")
         await _run(tools, "pg_restore", dsn, *options, str(dump))
+        await restoring.note_placed_by_owner(dsn)
 
 
-def restore_key(file: Path, state_dir: Path) -> None:
-    """Put the key of a backup in its place; another one that is there is kept beside it."""
+def _keys(state_dir: Path) -> dict[str, bytes]:
+    """Return the keys of a node by the name of their file; before its first start it has one."""
+    found = {name: read_private(state_dir / name) for name in (_KEY, sealing.FILE)}
+    return {name: key for name, key in found.items() if key is not None}
+
+
+def restore_keys(file: Path, state_dir: Path) -> None:
+    """Put the keys of a backup in their place; others that are there are kept beside them."""
     with tarfile.open(file, "r:") as archive:
-        key = _member(archive, _KEY).read()
-    replaced = read_private(state_dir / _KEY)
-    if replaced not in {None, key}:
-        replace_private(state_dir / f"{_KEY}.replaced", replaced or b"")
-    replace_private(state_dir / _KEY, key)
+        members = {_KEY, sealing.FILE} & set(archive.getnames())
+        keys = {name: _member(archive, name).read() for name in sorted(members)}
+    for name, key in keys.items():
+        replaced = read_private(state_dir / name)
+        if replaced not in {None, key}:
+            replace_private(state_dir / f"{name}.replaced", replaced or b"")
+        replace_private(state_dir / name, key)
 
 
 async def _tools(dsn: str) -> ServerBinaries:
@@ -231,7 +242,10 @@ async def _run(tools: ServerBinaries, program: str, dsn: str | None, *options: s
     """Run a program of Postgres; the password goes by its environment, which only we can read."""
     argv, environment = [tools.program(program), *options], {}
     if dsn is not None:
-        password = urlsplit(dsn).password
+        try:
+            password = urlsplit(dsn).password
+        except ValueError as error:
+            raise HostError(f"PARLEY_DSN is no URL of a database: {error}") from None
         if password:
             environment["PGPASSWORD"] = unquote(password)
             dsn = dsn.replace(f":{password}@", "@", 1)
@@ -245,13 +259,13 @@ async def _run(tools: ServerBinaries, program: str, dsn: str | None, *options: s
         raise DatabaseUnavailable(f"{program} failed: {process.tail(finished.stderr, 3)}")
 
 
-def _write(new: Path, manifest: Manifest, dump: Path, key: bytes | None) -> None:
+def _write(new: Path, manifest: Manifest, dump: Path, keys: Mapping[str, bytes]) -> None:
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_ONLY)
     with os.fdopen(descriptor, "wb") as file:
         with tarfile.open(fileobj=file, mode="w") as archive:
             _add(archive, _MANIFEST, orjson.dumps(asdict(manifest)))
-            if key is not None:
-                _add(archive, _KEY, key)
+            for name, key in keys.items():
+                _add(archive, name, key)
             archive.add(dump, _DUMP)
         file.flush()
         os.fsync(file.fileno())
@@ -287,7 +301,7 @@ def _manifest(file: Path, document: bytes) -> Manifest:
 
 
 @contextlib.contextmanager
-def _writing(file: Path) -> Iterator[Path]:
+def _temporary_directory(file: Path) -> Iterator[Path]:
     """Yield a directory beside a file, which is on the same disk.
 
     :raises HostError: nothing can be written there.

@@ -102,8 +102,8 @@ def inspect(
     if missing:
         return f"{directory} lacks {', '.join(missing)}"
     try:
-        if account is not None and not _readable(directory, account):
-            directory = _copied(directory, account)
+        if account is not None and not _is_readable(directory, account):
+            directory = _readable_copy_of(directory, account)
         answer = process.run(
             [str(directory / programs[0]), "--version"], timeout_s=10, user=account, cwd=Path("/")
         )
@@ -119,7 +119,7 @@ def inspect(
     return ServerBinaries(directory, major)
 
 
-def _readable(directory: Path, account: str) -> bool:
+def _is_readable(directory: Path, account: str) -> bool:
     """Return whether an account may read the programs.
 
     Starting one is not a sufficient check: setpriv still has root's rights when it starts a
@@ -129,7 +129,7 @@ def _readable(directory: Path, account: str) -> bool:
     return process.run(argv, timeout_s=10, user=account, cwd=Path("/")).exit_code == 0
 
 
-def _copied(directory: Path, account: str) -> Path:
+def _readable_copy_of(directory: Path, account: str) -> Path:
     """Return the directory in a copy of the wheel's server that everyone can read.
 
     :raises HostError: the directory is not of the wheel, or the copy cannot be written.
@@ -151,10 +151,10 @@ def wheel_directories() -> list[Path]:
     """Return the program directories of the wheels, of each the newest version first."""
     specs = filter(None, map(importlib.util.find_spec, WHEELS))
     roots = [Path(place) for spec in specs for place in spec.submodule_search_locations or ()]
-    return [directory for root in roots for directory in _installations(root)]
+    return [directory for root in roots for directory in _installed_directories(root)]
 
 
-def _installations(root: Path) -> list[Path]:
+def _installed_directories(root: Path) -> list[Path]:
     directories = list(root.glob("pginstall*/bin"))
     return sorted(directories, key=lambda path: _number(path.parent.name), reverse=True)
 

@@ -19,6 +19,7 @@ import os
 import pwd
 import shutil
 import signal
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
 from urllib.parse import quote
@@ -28,6 +29,7 @@ from node.execution.process import RunningProcess
 from node.model.errors import ClusterInUse, DatabaseUnavailable
 from node.postgres.account import server_account
 from node.postgres.binaries import ServerBinaries
+from node.trust.private_files import refuse_foreign_link
 
 SUPERUSER = "parley"
 PORT = 5432  # only a part of the socket's name; no port is opened
@@ -36,7 +38,11 @@ INITDB_S = 120.0
 START_S = 120.0  # after a crash the server first replays its log
 STOP_S = 60.0
 _POLL_S = 0.01
+_READY = frozenset({"ready", "standby"})
+"""States of a server that accepts connections, by its pid file."""
 
+_LOCKING = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+"""The flags of the lock file, which may lie in the directory of another account than root's."""
 _SOCKET_NAME_BYTES = len(f"/.s.PGSQL.{PORT}")
 _SOCKET_PATH_BYTES_MAX = 107  # size of the kernel's sun_path, less the final zero
 
@@ -65,7 +71,8 @@ _NOT_DURABLE = {
 class PrivateCluster:
     """One Postgres cluster in ``directory``; use :meth:`create`, which keeps an existing one.
 
-    ``durable=False`` trades safety in a power failure for speed, for tests only.
+    ``durable=False`` trades safety in a power failure for speed, for data that nobody needs later.
+    ``settings`` are further ones of the server.
     """
 
     def __init__(
@@ -75,6 +82,7 @@ class PrivateCluster:
         *,
         connections_max: int = 300,
         durable: bool = True,
+        settings: Mapping[str, str] | None = None,
     ) -> None:
         """Set the paths of the cluster, without touching the disk."""
         self.directory = directory.absolute()
@@ -85,6 +93,7 @@ class PrivateCluster:
         self._binaries = binaries
         self._connections_max = connections_max
         self._durable = durable
+        self._settings = settings or {}
         self._server: RunningProcess | None = None
         self._lock: IO[str] | None = None
 
@@ -96,13 +105,20 @@ class PrivateCluster:
         *,
         connections_max: int = 300,
         durable: bool = True,
+        settings: Mapping[str, str] | None = None,
     ) -> PrivateCluster:
         """Create the cluster if it does not exist, without starting it.
 
         :raises DatabaseUnavailable: the directory cannot be used, or the cluster in it was created
             by another major version.
         """
-        cluster = cls(directory, binaries, connections_max=connections_max, durable=durable)
+        cluster = cls(
+            directory,
+            binaries,
+            connections_max=connections_max,
+            durable=durable,
+            settings=settings,
+        )
         cluster._make_directory()
         if existing_major(directory) is None:
             with cluster._take_lock():
@@ -129,9 +145,9 @@ class PrivateCluster:
         self._lock = self._take_lock()
         try:
             await self._end_leftovers()
-            self._own_directory(self.socket)
+            self._make_private_directory(self.socket)
             self._server = await self._spawn()
-            await self._ready(self._server)
+            await self._wait_ready(self._server)
         except BaseException:
             await self.stop()
             raise
@@ -148,6 +164,18 @@ class PrivateCluster:
                 await self._end_leftovers()
             if self.socket.parent != self.directory:
                 shutil.rmtree(self.socket, ignore_errors=True)
+
+    async def remove(self) -> None:
+        """End the server that a killed owner has left, and delete the cluster.
+
+        :raises ClusterInUse: its owner lives.
+        :raises DatabaseUnavailable: the server does not end, or the directory cannot be used.
+        """
+        with self._take_lock():
+            await self._end_leftovers()
+            if self.socket.parent != self.directory:
+                shutil.rmtree(self.socket, ignore_errors=True)
+            shutil.rmtree(self.directory, ignore_errors=True)
 
     async def wait(self) -> None:
         """Wait until the server has ended for any reason."""
@@ -184,7 +212,11 @@ class PrivateCluster:
         return Path("/tmp") / f"parley-{os.geteuid()}-{digest}"  # noqa: S108 - owner is checked
 
     def _make_directory(self) -> None:
-        """Create our directory, which the server's account may enter but not read."""
+        """Create our directory, which the server's account may enter but not read.
+
+        :raises HostError: it is a link of another account.
+        """
+        refuse_foreign_link(self.directory)
         try:
             if self.directory.exists() and not self.data.exists():
                 foreign = {path.name for path in self.directory.iterdir()}
@@ -205,22 +237,22 @@ class PrivateCluster:
     def _check_passable(self) -> None:
         if self.account is None:
             return
-        if self._may_enter(self.directory):
+        if self._can_enter(self.directory):
             return
         above = reversed(self.directory.parents)
-        closed = next((it for it in above if not self._may_enter(it)), self.directory)
+        closed = next((it for it in above if not self._can_enter(it)), self.directory)
         raise DatabaseUnavailable(
             f"Postgres does not run as root, and the account {self.account}, as which it would "
             f"run, may not enter {self.directory}, because {closed} belongs to {closed.owner()} "
             f"alone. Permit it (chmod o+x {closed}), or choose another directory with --state-dir"
         )
 
-    def _may_enter(self, directory: Path) -> bool:
+    def _can_enter(self, directory: Path) -> bool:
         """Return whether the server's account may enter a directory."""
         argv = ["test", "-x", str(directory)]
         return process.run(argv, timeout_s=10, user=self.account, cwd=Path("/")).exit_code == 0
 
-    def _own_directory(self, directory: Path) -> None:
+    def _make_private_directory(self, directory: Path) -> None:
         """Ensure that a directory exists, has mode 0700, and belongs to the server's account.
 
         Under ``/tmp`` somebody else may have created it first; then it is refused.
@@ -247,7 +279,7 @@ class PrivateCluster:
         shutil.rmtree(new, ignore_errors=True)
         finished = None
         for locale in ("C.UTF-8", "C"):  # the first does not exist everywhere
-            self._own_directory(new)
+            self._make_private_directory(new)
             argv = [self._binaries.program("initdb"), "-D", str(new), "-U", SUPERUSER]
             argv += ["--auth=trust", "--encoding=UTF8", f"--locale={locale}", "--no-instructions"]
             argv += [] if self._durable else ["--no-sync"]
@@ -273,7 +305,11 @@ class PrivateCluster:
 
     def _take_lock(self) -> IO[str]:
         """Lock the cluster's lock file and return it; whichever process has it owns the cluster."""
-        lock = (self.directory / "lock").open("a+")
+        path = self.directory / "lock"
+        try:
+            lock = os.fdopen(os.open(path, _LOCKING, 0o600), "r+")
+        except OSError as fault:
+            raise _unusable(path, fault) from fault
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -324,6 +360,7 @@ class PrivateCluster:
             "unix_socket_directories": '"' + str(self.socket).replace('"', '""') + '"',
             "max_connections": str(self._connections_max),
             **({} if self._durable else _NOT_DURABLE),
+            **self._settings,
         }
         argv = [self._binaries.program("postgres"), "-D", str(self.data)]
         argv += [f"--{name}={value}" for name, value in settings.items()]
@@ -335,7 +372,7 @@ class PrivateCluster:
             owner_death=signal.SIGINT,  # a fast shutdown: even then everything is written
         )
 
-    async def _ready(self, server: RunningProcess) -> None:
+    async def _wait_ready(self, server: RunningProcess) -> None:
         """Return when the server's pid file says that it accepts connections."""
         try:
             async with asyncio.timeout(START_S):
@@ -392,9 +429,9 @@ def _recorded_pid(pid_file: Path) -> int:
 
 
 def _says_ready(pid_file: Path, pid: int) -> bool:
-    """Return whether the eighth line is ``ready`` and the first is this server's pid."""
+    """Return whether the eighth line says so, also of a standby, and the first is this server's."""
     try:
         lines = pid_file.read_text().splitlines()
     except FileNotFoundError:
         return False
-    return len(lines) > 7 and lines[0] == str(pid) and lines[7].strip() == "ready"  # noqa: PLR2004
+    return len(lines) > 7 and lines[0] == str(pid) and lines[7].strip() in _READY  # noqa: PLR2004

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import structlog
 
-from node.clock import Clock
 from node.execution import process
 from node.model import times
 from node.model.errors import DatabaseUnavailable
 from node.postgres.cluster import PrivateCluster
+from node.runtime.clock import Clock
 
 PAUSES_S = (0.0, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0)
 """Pauses before one start after the other, if none succeeds for long; then the keeper gives up."""

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import fcntl
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import structlog
 
-from node.capability.catalog import program_version
 from node.core import Core
+from node.execution.catalog import program_version
 from node.model import times
 from node.model.errors import HostError, ParleyError
 from node.postgres import backups
 from node.postgres.backups import BackupDirectory
+from node.runtime.threads import aside
 from node.store.schema import place_of
 
 log = structlog.get_logger()
@@ -46,12 +47,12 @@ class ScheduledBackups:
 
     @property
     def place(self) -> str:
-        """Tell where the server of the database listens; empty if that is not known."""
+        """The address at which the database server listens; empty if that is not known."""
         return "" if self._dsn is None else place_of(self._dsn)
 
     @property
     def wanted(self) -> bool:
-        """Tell whether backups are made here."""
+        """True if the owner has set a directory for backups, and the database is known."""
         return self._directory is not None and self._dsn is not None
 
     @property
@@ -70,7 +71,7 @@ class ScheduledBackups:
         if now < self._not_before:
             return
         try:
-            with _alone(self._directory.path) as alone:
+            with _lock_directory(self._directory.path) as alone:
                 if alone:
                     await self._back_up_if_due(self._directory, self._dsn, now)
         except ParleyError as error:
@@ -81,7 +82,7 @@ class ScheduledBackups:
 
     async def _back_up_if_due(self, directory: BackupDirectory, dsn: str, now: int) -> None:
         settings, identity = self._core.settings, self._core.identity
-        self.latest = await asyncio.to_thread(directory.latest, identity)
+        self.latest = await aside(partial(directory.latest, identity), "look at backups")
         if self.latest is not None and now < self.latest + settings.backup_every:
             self.fault = None
             return
@@ -95,13 +96,13 @@ class ScheduledBackups:
             program=program_version(),
             now=made_at,
         )
-        await asyncio.to_thread(directory.delete_older, identity)
+        await aside(partial(directory.delete_older, identity), "delete backups")
         self.latest, self.fault = now, None
         log.info("made a backup", file=str(file), bytes=file.stat().st_size)
 
 
 @contextlib.contextmanager
-def _alone(directory: Path) -> Iterator[bool]:
+def _lock_directory(directory: Path) -> Iterator[bool]:
     """Yield whether no other process makes a backup there.
 
     :raises HostError: the directory cannot be opened.

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
+from node.api.tasks import require_may_post
 from node.model.errors import InvalidDocument, LimitRefused, NotAllowed, ParleyError
 from node.model.host_limits.rules import User
 from node.model.naming import NodeIndex
@@ -17,11 +18,12 @@ from node.pscheduler import archives, documents, hosts, posted
 from node.pscheduler.dialects.registry import DIALECTS
 from node.pscheduler.documents import Spoken
 from node.pscheduler.posted import PostedTask
+from node.pscheduler.private_members import stored_texts, told_spec
 from node.pscheduler.refusals import Refusal, impossible, invalid
 from node.pscheduler.requesters import Requester
 from node.pscheduler.tests.contract import Language, ParleyTest
 from node.pscheduler.tests.registry import LANGUAGES
-from node.pscheduler.tests.streams import fitted
+from node.pscheduler.tests.streams import fitted_to_interval
 from node.service import NodeService
 from node.store import pscheduler
 from node.store.database import Connection
@@ -40,6 +42,10 @@ def language_of(test: str) -> Language:
     return language
 
 
+_CLIENTS = "pscheduler:"
+"""All clients together, as one user in the queue of those who create tasks: addresses are many."""
+
+
 class TaskPoster:
     """Admits tasks that are posted in the form of pScheduler."""
 
@@ -54,16 +60,17 @@ class TaskPoster:
         :raises Refusal: it is no valid task, or this node cannot do it.
         """
         task = posted.read(parsed, self._node.clock.now())
-        language = self._language(task)
-        spoken = Spoken(task.test, task.spec, tuple(language.words(task.spec)), language)
-        document = self._document(task, language, host)
+        language = self._valid_language(task)
+        told = told_spec(task.test, task.spec)
+        spoken = Spoken(task.test, told, tuple(language.words(told)), language)
+        document = self._with_capped_priority(requester, self._task_document(task, language, host))
         own = self._node.card.name
         named = [word or own for word in language.participants(task.spec).names]
         await self._require_allowed(requester, document)
         along = partial(self._keep, task, spoken, named, requester)
-        async with self._node.creation_gate.place():
+        async with self._node.creation_gate.place(_CLIENTS):
             made, _ = await self._node.admission.create(
-                document, None, requester.label, requester.address, along
+                document, None, self._user(requester, document), along
             )
         return made
 
@@ -73,11 +80,12 @@ class TaskPoster:
         :raises Refusal: it could not.
         """
         task = posted.read(parsed, self._node.clock.now())
-        document = self._document(task, self._language(task), host)
+        document = self._task_document(task, self._valid_language(task), host)
+        document = self._with_capped_priority(requester, document)
         await self._require_allowed(requester, document)
         return document
 
-    def _language(self, task: PostedTask) -> Language:
+    def _valid_language(self, task: PostedTask) -> Language:
         """Return the language of a task whose spec it finds valid.
 
         :raises Refusal: 400, the test is unknown, or its spec is not valid.
@@ -92,19 +100,19 @@ class TaskPoster:
         language.check(task.spec)
         return language
 
-    def _document(self, task: PostedTask, language: Language, host: str) -> TaskDocument:
+    def _task_document(self, task: PostedTask, language: Language, host: str) -> TaskDocument:
         """Return the task in our form.
 
         :raises Refusal: this node has no honest counterpart.
         """
         directory = self._node.directory
         itself = directory.self
-        others = {self._hostname, self._node.settings.listen_host, hosts.host_part(host)}
+        others = {self._hostname, self._node.settings.listen_host, hosts.without_port(host)}
         own = hosts.own_words(itself, {*others, *self._node.contexts.addresses().values()})
         participants = language.participants(task.spec).names
         index = NodeIndex(directory.all)
-        names = hosts.resolve(participants, own, itself, index)
-        ours = fitted(language.to_parley(task.spec, names), task.schedule.repeat)
+        names = hosts.participant_names(participants, own, itself, index)
+        ours = fitted_to_interval(language.to_parley(task.spec, names), task.schedule.repeat)
         for name in ours.participants:  # also those that are none in pScheduler's view
             hosts.name_of(name, own, itself, index)
         contexts = posted.contexts_by_participant(task, names)
@@ -121,7 +129,11 @@ class TaskPoster:
                 campaign=self._node.settings.pscheduler_campaign,
                 reference=None
                 if task.reference is None
-                else {documents.WRAPPED: posted.storable(posted.sanitised(task.reference))},
+                else {
+                    documents.WRAPPED: posted.storable_document(
+                        posted.without_private_members(task.reference)
+                    )
+                },
                 archives=tuple(archives.to_parley(spec).choice for spec in task.archives),
             )
         except ValueError as error:
@@ -132,7 +144,7 @@ class TaskPoster:
         node = self._node.directory.find(address)
         if node is not None:
             return node.name == name
-        return name == self._node.directory.self.name and hosts.host_part(address).lower() in own
+        return name == self._node.directory.self.name and hosts.without_port(address).lower() in own
 
     def _tools(self, task: PostedTask, ours: ParleyTest) -> tuple[str, ...]:
         """Return the tools that a task names and this node knows for its test.
@@ -156,8 +168,21 @@ class TaskPoster:
         return wanted
 
     async def _require_allowed(self, requester: Requester, document: TaskDocument) -> None:
-        user = User(requester.label, document.campaign or DEFAULT, requester.address)
-        await self._node.user_limits.require(user, document)
+        await require_may_post(self._node, requester.principal, document)
+        await self._node.user_limits.require(self._user(requester, document), document)
+
+    def _with_capped_priority(self, requester: Requester, document: TaskDocument) -> TaskDocument:
+        """Return a task whose priority is no higher than of a user without a rule of their own."""
+        limits, user = self._node.limits.limits, self._user(requester, document)
+        if document.priority <= 0 or limits.groups_of_user(user):
+            return document
+        return document.model_copy(update={"priority": 0})
+
+    @staticmethod
+    def _user(requester: Requester, document: TaskDocument) -> User:
+        """Return the user whom the limits know, bound by the rules for targets."""
+        campaign = document.campaign or DEFAULT
+        return User(requester.label, campaign, requester.address, bound=True)
 
     async def _keep(
         self,
@@ -173,18 +198,22 @@ class TaskPoster:
         diags = "\n".join([documents.NO_LIMITS, *_notes(task)])
         detail = documents.static_detail(stored.terms, spoken, participants, hints, diags)
         detail["start"] = task.start
-        texts, address = posted.texts_of(task.document), requester.address
-        record = PostedRecord(stored.id, *texts, detail, 0, task.key, address)
+        texts = stored_texts(self._node.core.sealing, task.document, task.key)
+        record = PostedRecord(
+            stored.id, texts.document, texts.secret, detail, 0, texts.key, requester.address
+        )
         await pscheduler.keep(connection, record)
 
 
 def _notes(task: PostedTask) -> Iterator[str]:
-    """Yield what is done otherwise here than the document asks for."""
+    """Yield a sentence for each thing that is done otherwise here than the document asks for."""
     yield from LANGUAGES[task.test].notes(task.spec)
     if "max-runs" in task.document["schedule"]:
         yield "max-runs counts runs that took place; those that found no time do not count."
     if "keep-after-archive" in task.document:
         yield "keep-after-archive is not used: results are kept as long as this node's owner says."
+    if task.priority > 0:
+        yield "The priority is 0 unless the limits of this host have a rule for this client."
     if "lead-bind" in task.document:
         yield "lead-bind is not used: this node asks others from the address that its host chooses."
     if "debug" in task.document:
@@ -194,7 +223,7 @@ def _notes(task: PostedTask) -> Iterator[str]:
 
 
 def refusal_of(error: ParleyError) -> Refusal:
-    """Return how a client is told that a task is not admitted."""
+    """Return the refusal that tells a client of pScheduler why a task is not admitted."""
     if isinstance(error, LimitRefused | NotAllowed):
         return Refusal(403, f"Task forbidden by limits:\n{error.detail}")
     if isinstance(error, InvalidDocument):

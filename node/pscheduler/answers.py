@@ -12,13 +12,13 @@ HTML = "text/html"
 PLAIN = "text/plain"
 
 
-def of_json(value: Any, *, pretty: bool = False) -> web.Response:
-    """Answer with JSON and a newline."""
-    return web.Response(body=encoded(value, pretty=pretty), content_type="application/json")
+def json_response(value: Any, *, pretty: bool = False) -> web.Response:
+    """Return a response with a value as JSON, and a line break at its end."""
+    return web.Response(body=encoded_json(value, pretty=pretty), content_type="application/json")
 
 
-def encoded(value: Any, *, pretty: bool = False) -> bytes:
-    """Return a value as JSON with a newline at its end."""
+def encoded_json(value: Any, *, pretty: bool = False) -> bytes:
+    """Return a value as JSON in UTF-8 with a line break; ``pretty``: indented."""
     options = orjson.OPT_APPEND_NEWLINE | (orjson.OPT_INDENT_2 if pretty else 0)
     try:
         return orjson.dumps(value, option=options)
@@ -27,12 +27,12 @@ def encoded(value: Any, *, pretty: bool = False) -> bytes:
         return f"{text}\n".encode()
 
 
-def of_text(text: str, content_type: str = PLAIN, status: int = 200) -> web.Response:
-    """Answer with lines of text."""
+def text_response(text: str, content_type: str = PLAIN, status: int = 200) -> web.Response:
+    """Return a response with lines of text."""
     body = text if text.endswith("\n") else f"{text}\n"
     return web.Response(text=body, content_type=content_type, charset="utf-8", status=status)
 
 
-def ok() -> web.Response:
-    """Answer that it was done."""
-    return of_text("OK", HTML)
+def done_response() -> web.Response:
+    """Return the response to a change that has nothing to tell: pScheduler's ``OK``."""
+    return text_response("OK", HTML)

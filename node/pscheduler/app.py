@@ -50,7 +50,7 @@ log = structlog.get_logger()
 
 def application(facade: Facade) -> web.Application:
     """Return the application that serves a façade."""
-    layers = [keep_connection, audited, refusals]
+    layers = [keep_connection, record_request, answer_errors]
     app = web.Application(middlewares=layers, client_max_size=BODY_MAX)
     app[FACADE] = facade
     app[_BODIES] = Bodies()
@@ -64,20 +64,20 @@ async def serve(request: web.Request) -> web.StreamResponse:
     facade = request.app[FACADE]
     if not request.secure:
         raise Refusal(400, "This is plain HTTP, and this server speaks HTTPS only.")
-    route, words = request.app[_TABLE].find(request.method, _path(request))
+    route, words = request.app[_TABLE].find(request.method, _path_words(request))
     requester = facade.requester(request)
     request[_ROUTE], request[PRINCIPAL] = route, requester.principal
     request[THING] = words.get("task", "")
     facade.require(requester, route.need)
     facade.spend(requester)
-    query = Parameters(_query(request))
+    query = Parameters(_parameters_of(request))
     _require_level(query)
     async with request.app[_BODIES].received(request, BODY_MAX) as body:
         call = Call(facade, request, requester, words, query, body)
         return await route.handler(call)
 
 
-def _path(request: web.Request) -> list[str]:
+def _path_words(request: web.Request) -> list[str]:
     """Return the words of a path below the root.
 
     :raises Refusal: it is not below the root, or has what no name has.
@@ -89,7 +89,7 @@ def _path(request: web.Request) -> list[str]:
     return words[1:]
 
 
-def _query(request: web.Request) -> Mapping[str, str]:
+def _parameters_of(request: web.Request) -> Mapping[str, str]:
     """Return the parameters of a request.
 
     A lead that asks for time at a priority writes two lists of them, each behind a question mark:
@@ -106,8 +106,8 @@ def _require_level(query: Parameters) -> None:
 
 
 @web.middleware
-async def audited(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Record changes, and what a caller may not do; what was changed before the answer."""
+async def record_request(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Add changes and refused requests to the audit; a change before it is answered."""
     answer = await handler(request)
     route = request.get(_ROUTE)
     if route is None or not (route.changes or answer.status in _FORBIDDEN):
@@ -130,7 +130,7 @@ async def audited(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 
 @web.middleware
-async def refusals(request: web.Request, handler: Handler) -> web.StreamResponse:
+async def answer_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Answer every error with lines of text."""
     try:
         answer = await handler(request)
@@ -139,23 +139,25 @@ async def refusals(request: web.Request, handler: Handler) -> web.StreamResponse
     except web.HTTPException as error:
         if error.status < web.HTTPBadRequest.status_code:
             raise
-        answer = answers.of_text(error.reason, status=error.status)
+        answer = answers.text_response(error.reason, status=error.status)
     except Exception as error:  # noqa: BLE001 - it is logged, and told as what it is
-        answer = _refusal(request, error)
+        answer = _refusal_response(request, error)
     answer.force_close()  # clients open a connection for each request
     return answer
 
 
-def _refusal(request: web.Request, error: Exception) -> web.Response:
+def _refusal_response(request: web.Request, error: Exception) -> web.Response:
     if isinstance(error, Refusal):
         unable = error.status == _UNABLE and not error.text.startswith(_UNABLE_TEXT)
         text = f"{_UNABLE_TEXT}{error.text}" if unable else error.text
-        return answers.of_text(text, status=error.status)
+        return answers.text_response(text, status=error.status)
     explained = error if isinstance(error, ParleyError) else fault_of(error)
     if explained is None:
         log.error("request failed", method=request.method, path=request.path, exc_info=error)
-        return answers.of_text("This node has met a fault of its own; its log has it.", status=500)
+        return answers.text_response(
+            "This node has met a fault of its own; its log has it.", status=500
+        )
     if isinstance(explained, InvalidDocument):
         lines = "\n".join(f"{fault.pointer}: {fault.detail}" for fault in explained.faults)
-        return answers.of_text(lines, status=400)
-    return answers.of_text(explained.detail, status=explained.status)
+        return answers.text_response(lines, status=400)
+    return answers.text_response(explained.detail, status=explained.status)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from node.capability.catalog import program_version
+from node.execution.catalog import program_version
 from node.pscheduler import answers, documents, posted
 from node.pscheduler.documents import ToldRun
 from node.pscheduler.routing import ROOT
@@ -46,7 +46,7 @@ class ArchivedForm:
             if row["interval"] is None:
                 async with self._node.database.connection() as connection:
                     parts[row["run_id"]] = await runs.parts(connection, row["run_id"])
-        return await asyncio.to_thread(self._written, rows, tasks, shown, parts)
+        return await asyncio.to_thread(self._written_documents, rows, tasks, shown, parts)
 
     def _host(self, row: Record) -> str:
         host: str | None = row["form"].get("uri_host")
@@ -56,7 +56,7 @@ class ArchivedForm:
         written = f"[{own}]" if ":" in own else own
         return host or (written if port in {"", "443"} else f"{written}:{port}")
 
-    def _written(
+    def _written_documents(
         self,
         rows: Sequence[Record],
         tasks: Mapping[UUID, ToldTask],
@@ -69,13 +69,17 @@ class ArchivedForm:
             if task is None:
                 written.append(NoDocument("its task was deleted"))
                 continue
-            run = self._run(row, task, parts.get(row["run_id"], ()))
+            run = self._told_run(row, task, parts.get(row["run_id"], ()))
             host = self._host(row)
-            document = _document(run, task, shown[task.id, host], f"https://{host}/{ROOT}", host)
-            written.append(answers.encoded(posted.sanitised(document)).rstrip(b"\n"))
+            document = _delivery_document(
+                run, task, shown[task.id, host], f"https://{host}/{ROOT}", host
+            )
+            written.append(
+                answers.encoded_json(posted.without_private_members(document)).rstrip(b"\n")
+            )
         return written
 
-    def _run(self, row: Record, task: ToldTask, parts: Sequence[runs.KeptPart]) -> ToldRun:
+    def _told_run(self, row: Record, task: ToldTask, parts: Sequence[runs.KeptPart]) -> ToldRun:
         values: dict[str, Any] = dict(row)
         values |= {
             "id": row["run_id"],
@@ -91,7 +95,9 @@ class ArchivedForm:
         return told_run(values, task.task, self._node.clock.now(), parts)
 
 
-def _document(run: ToldRun, task: ToldTask, shown: Document, base: str, host: str) -> Document:
+def _delivery_document(
+    run: ToldRun, task: ToldTask, shown: Document, base: str, host: str
+) -> Document:
     whole = documents.run_document(run, task.spoken, task.participants(host), base)
     tool = run.outcome.tool if run.outcome is not None else None
     return {

@@ -18,6 +18,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 from pydantic import ValidationError
 
 from node.model import times
+from node.model.urls import split_url
 from node.model.wire.archives import TTL_MAX, ArchiveChoice
 from node.model.wire.fields import FROM_OUTSIDE
 from node.model.wire.validation import faults_of
@@ -108,18 +109,18 @@ def to_parley(spec: Any) -> ParleyArchive:
 
     :raises Refusal: 400 if it is no valid spec, 422 if nothing here does what it asks for.
     """
-    document = _checked(spec)
+    document = _checked_spec(spec)
     name = document["archiver"]
     data = _Data(name, {k: v for k, v in document["data"].items() if not k.startswith("#")})
     schema = data.take("schema", int, 1)
     if schema > ARCHIVERS[name]:
-        raise Refusal(BAD, _too_new(schema, ARCHIVERS[name]))
+        raise Refusal(BAD, _too_new_message(schema, ARCHIVERS[name]))
     own = _READERS[name](data)
     if data.members:
         unknown = ", ".join(sorted(data.members))
         raise Refusal(BAD, f"{name}: unknown members: {unknown}")
     choice = {
-        "archiver": own_name(name),
+        "archiver": own_archiver(name),
         "spec": own,
         "runs": document.get("runs", "succeeded"),
         "format": "pscheduler",
@@ -131,7 +132,7 @@ def to_parley(spec: Any) -> ParleyArchive:
     return ParleyArchive(_choice(choice), tuple(data.notes))
 
 
-def own_name(archiver: str) -> str:
+def own_archiver(archiver: str) -> str:
     """Return the archiver of ours that does the work of one of pScheduler."""
     return _OWN_NAMES.get(archiver, archiver)
 
@@ -144,11 +145,11 @@ def _choice(document: Document) -> ArchiveChoice:
         raise Refusal(BAD, f"Archive {fault.pointer}: {fault.detail}") from None
 
 
-def _too_new(schema: int, highest: int) -> str:
+def _too_new_message(schema: int, highest: int) -> str:
     return f"Schema version {schema} is not supported (highest is {highest})"
 
 
-def _checked(spec: Any) -> Document:
+def _checked_spec(spec: Any) -> Document:
     """Return the spec without comments.
 
     :raises Refusal: it is no archive spec, or the archiver is not offered here.
@@ -175,7 +176,7 @@ def _check_members(document: Document) -> None:
     if not isinstance(schema, int) or isinstance(schema, bool) or schema < 1:
         raise Refusal(BAD, "Archive: schema is not valid")
     if schema > SCHEMA_MAX:
-        raise Refusal(BAD, _too_new(schema, SCHEMA_MAX))
+        raise Refusal(BAD, _too_new_message(schema, SCHEMA_MAX))
     known = {name for number, names in _MEMBERS.items() if number <= schema for name in names}
     if unknown := sorted(set(document) - known):
         raise Refusal(BAD, f"Archive: unknown members: {', '.join(unknown)}")
@@ -226,13 +227,8 @@ def _connection_expires(data: _Data) -> None:
 
 
 def _url(data: _Data, schemes: Sequence[str]) -> SplitResult:
-    url = data.need("_url")
-    parts: SplitResult = urlsplit(url)
-    try:
-        valid = parts.scheme in schemes and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        valid = False
-    if not valid:
+    parts = split_url(data.need("_url"))
+    if parts is None or parts.scheme not in schemes:
         raise Refusal(BAD, f"{data.archiver}: _url is not valid; it begins with {schemes[0]}://")
     return parts
 

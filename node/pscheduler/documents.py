@@ -160,7 +160,6 @@ def generated_task(terms: TaskTerms, spoken: Spoken) -> Document:
 
 
 def _schedule(schedule: Schedule) -> Document:
-    """Return our schedule in pScheduler's words."""
     members: Document = {
         "slip": times.format_duration(schedule.slip or 0),
         "start": None if schedule.start is None else times.format_instant(schedule.start),

@@ -42,11 +42,7 @@ class Facade:
 
     def requester(self, request: web.Request) -> Requester:
         """Return the caller of a request."""
-        local = None
-        if request.transport is not None:
-            local = request.transport.get_extra_info("sockname")
-        own = {str(local[0])} if local else set()
-        return self.gate.requester(request.remote or "", own)
+        return self.gate.requester(request.remote or "")
 
     def spend(self, requester: Requester) -> None:
         """Count a request of a user, for which the owner has a limit.
@@ -62,7 +58,7 @@ class Facade:
             )
 
     def require(self, requester: Requester, need: Need) -> None:
-        """Return if a caller has the right that a route needs.
+        """Check that a caller has the right that a route needs.
 
         :raises Refusal: the owner does not let this address do it.
         """

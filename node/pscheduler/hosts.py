@@ -10,7 +10,7 @@ from node.pscheduler.refusals import Refusal, impossible, invalid
 from node.store.nodes import KnownNode
 
 
-def host_part(word: str) -> str:
+def without_port(word: str) -> str:
     """Return a host without its port: ``a.example:8443``, ``[::1]:8443`` and ``::1`` are read."""
     if word.startswith("["):
         return word[1:].partition("]")[0]
@@ -24,7 +24,7 @@ def own_words(itself: KnownNode, others: Collection[str]) -> frozenset[str]:
     return frozenset(word.lower() for word in words)
 
 
-def resolve(
+def participant_names(
     participants: Sequence[str | None],
     own: Collection[str],
     itself: KnownNode,
@@ -38,7 +38,11 @@ def resolve(
         another participant is not known here.
     """
     lead, *others = participants
-    node = None if lead is None or host_part(lead).lower() in own else known.find(host_part(lead))
+    node = (
+        None
+        if lead is None or without_port(lead).lower() in own
+        else known.find(without_port(lead))
+    )
     if node is not None and not node.is_self:
         raise invalid(f"{lead} leads this task, and this is {itself.name}: post the task there.")
     names = [itself.name]
@@ -55,7 +59,7 @@ def name_of(word: str, own: Collection[str], itself: KnownNode, known: NodeIndex
 
     :raises Refusal: 422, no node that is known here, or several of them.
     """
-    host = host_part(word)
+    host = without_port(word)
     if host.lower() in own:
         return itself.name
     node = known.find(host)

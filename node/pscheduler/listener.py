@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from typing import cast
 
 import structlog
 from aiohttp import web
 
 from node.api.app import runner, tls_of
 from node.api.connections import ConnectionLimits
+from node.api.heads import protocol_factory
 from node.model.errors import HostError
 from node.pscheduler.app import application
 from node.pscheduler.facade import Facade
@@ -38,8 +38,14 @@ async def listening(node: NodeService) -> AsyncIterator[None]:
             "clients of pScheduler are served, and known by their addresses alone",
             listen=node.settings.pscheduler_listen,
             certificate="proves nothing: these clients accept any",
-            may_write=node.settings.pscheduler_allow or "this host",
+            may_write=node.settings.pscheduler_allow or "nobody: set PARLEY_PSCHEDULER_ALLOW",
         )
+        if node.settings.pscheduler_allow and not node.limits.limits.bounds_clients:
+            log.warning(
+                "clients of pScheduler have no limits: add [who.clients] with clients = true, and "
+                "a rule for it",
+                file=str(node.settings.limits),
+            )
         try:
             yield
         finally:
@@ -53,7 +59,7 @@ async def _listen(
 ) -> asyncio.Server:
     settings = node.settings
     limits = ConnectionLimits(
-        cast(web.Server, serving.server),
+        protocol_factory(serving),
         settings.connections_max,
         settings.connections_per_address,
         tls_of(node),

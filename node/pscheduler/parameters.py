@@ -32,7 +32,7 @@ class Parameters:
         return name in self._query
 
     def flag(self, name: str) -> bool:
-        """Return whether a parameter is true: there and empty, or ``true``, ``yes``, ``1``."""
+        """Return whether a parameter is there and empty, or one of ``true``, ``yes``, ``1``."""
         value = self._query.get(name)
         return value is not None and value.strip().strip('"').lower() in _TRUE
 
@@ -57,7 +57,7 @@ class Parameters:
         value = self._query.get(name)
         if value is None:
             raise Refusal(400, f"Missing argument '{name}'")
-        return load(value, f"Argument '{name}'")
+        return parse_json(value, f"Argument '{name}'")
 
     def integer(self, name: str, default: int | None = None) -> int | None:
         """Return a whole number.
@@ -69,7 +69,7 @@ class Parameters:
             return default
         digits = value.strip().removeprefix("-")
         if not (digits.isascii() and digits.isdecimal() and len(digits) <= _DIGITS_MAX):
-            raise Refusal(400, f"Argument '{name}' is not an integer: {shown(value)}")
+            raise Refusal(400, f"Argument '{name}' is not an integer: {excerpt(value)}")
         return int(value)
 
     def seconds(self, name: str, default: float) -> float:
@@ -85,7 +85,7 @@ class Parameters:
         except ValueError:
             number = -1.0
         if not 0 <= number < float("inf"):
-            raise Refusal(400, f"Argument '{name}' is not a number of seconds: {shown(value)}")
+            raise Refusal(400, f"Argument '{name}' is not a number of seconds: {excerpt(value)}")
         return number
 
     def instant(self, name: str) -> int | None:
@@ -102,13 +102,13 @@ class Parameters:
             raise Refusal(400, f"Argument '{name}': {error}") from None
 
 
-def load(text: str | bytes, what: str) -> Any:
-    """Return what a text says in JSON, as exactly as it can be kept.
+def parse_json(text: str | bytes, what: str) -> Any:
+    """Parse JSON, numbers as exactly as they can be kept.
 
     :raises Refusal: it is not JSON, nests too deep, or has what no database can keep (NUL).
     """
     try:
-        parsed = json.loads(text, parse_constant=_no_number)
+        parsed = json.loads(text, parse_constant=_refuse_number)
     except RecursionError:
         raise Refusal(400, f"{what} nests too deep.") from None
     except ValueError as error:
@@ -117,7 +117,7 @@ def load(text: str | bytes, what: str) -> Any:
     return parsed
 
 
-def _no_number(word: str) -> Any:
+def _refuse_number(word: str) -> Any:
     msg = f"{word} is not a number of JSON"
     raise ValueError(msg)
 
@@ -165,7 +165,7 @@ def uuid_of(word: str, what: str) -> UUID:
         raise Refusal(404, f"{what} not found") from None
 
 
-def shown(value: str) -> str:
-    """Return a value as it stands in a line of text: short, and without control characters."""
+def excerpt(value: str) -> str:
+    """Return a value for a line of text: cut to a short length, without control characters."""
     clean = "".join(each if each.isprintable() else "?" for each in value)
     return clean if len(clean) <= 100 else f"{clean[:100]}…"  # noqa: PLR2004 - a line of a terminal

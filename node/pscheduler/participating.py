@@ -16,7 +16,6 @@ could not be told. Merging is the lead's; this node keeps its part as ever.
 from __future__ import annotations
 
 import asyncio
-import hmac
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -55,8 +54,9 @@ from node.pscheduler import documents, posted
 from node.pscheduler.dialects.contract import Dialect
 from node.pscheduler.dialects.registry import DIALECTS, dialects_of
 from node.pscheduler.documents import Spoken
-from node.pscheduler.hosts import host_part
+from node.pscheduler.hosts import without_port
 from node.pscheduler.posted import PostedTask
+from node.pscheduler.private_members import may_change, stored_texts, told_spec, whole_document
 from node.pscheduler.refusals import Refusal, impossible, invalid
 from node.pscheduler.tests.contract import Document, Language, ParleyTest, PartOutcome
 from node.pscheduler.tests.registry import LANGUAGES
@@ -96,8 +96,7 @@ class LedTask:
     stored: StoredTask
     posted: Document
     participants: tuple[str, ...]
-    key: str | None
-    requester: str
+    record: PostedRecord
 
     @property
     def dialect(self) -> Dialect:
@@ -131,7 +130,7 @@ class LedRun:
 
     @property
     def is_over(self) -> bool:
-        """Return whether nothing more comes of it."""
+        """Return whether the run has ended here, so that its part will not change."""
         return self.part is not None or self.run.state in OVER
 
 
@@ -176,7 +175,9 @@ class Participating:
         if not isinstance(spec, dict):
             raise invalid("Test has no specification.")
         dialects = dialects_of(language.name)
-        names = _distinct([host_part(name or "lead") for name in language.participants(spec).names])
+        names = _distinct_names(
+            [without_port(name or "lead") for name in language.participants(spec).names]
+        )
         try:
             ours = language.to_parley(spec, names)
         except Refusal as refusal:
@@ -184,17 +185,17 @@ class Participating:
         if dialects:
             return [self._offer(each, spec, ours) for each in dialects]
         return [
-            Offer(name, self._reasons(ours, name, ours.spec))
+            Offer(name, self._obstacles(ours, name, ours.spec))
             for name in self._node.capabilities.offered(ours.type)
         ]
 
     def _offer(self, dialect: Dialect, spec: Document, ours: ParleyTest) -> Offer:
-        if (reason := dialect.can(spec)) is not None:
+        if (reason := dialect.obstacle(spec)) is not None:
             return Offer(dialect.tool, (reason,))
-        adapted = dialect.adapted(ours.spec)
-        return Offer(dialect.tool, self._reasons(ours, dialect.own, adapted))
+        adapted = dialect.adapted_spec(ours.spec)
+        return Offer(dialect.tool, self._obstacles(ours, dialect.own, adapted))
 
-    def _reasons(self, ours: ParleyTest, tool: str, spec: Document) -> tuple[str, ...]:
+    def _obstacles(self, ours: ParleyTest, tool: str, spec: Document) -> tuple[str, ...]:
         """Return why this host does not measure a test with a tool of ours; empty if it does."""
         if ours.tools and tool not in ours.tools:
             return (f"{tool} is not used for such a spec",)
@@ -216,19 +217,15 @@ class Participating:
         lead = outside_identity(address)
         if not is_outside(lead):
             raise Refusal(_FORBIDDEN, f"{address} is no address of a lead.")
-        reading = self._read(place, document, address)
-        introduction = self._introduction(task, lead, reading)
+        reading = self._parse_posted(place, document, address)
+        introduction = self._introduction_of(task, lead, reading)
         async with self._database.connection() as connection:
             if await tasks.fetch(connection, task) is not None:
                 raise invalid(_HERE_ALREADY)
-        record = PostedRecord(
-            task,
-            *posted.texts_of(_without_participants(reading.terms.document)),
-            self._detail(introduction, reading, address),
-            place,
-            reading.terms.key,
-            address,
-        )
+        document, key = _without_participants(reading.terms.document), reading.terms.key
+        texts = stored_texts(self._node.core.sealing, document, key)
+        detail = self._told_detail(introduction, reading, address)
+        record = PostedRecord(task, texts.document, texts.secret, detail, place, texts.key, address)
 
         async def keep(connection: Connection, stored: StoredTask) -> None:
             if await pscheduler.fetch(connection, [stored.id]):  # it came twice at the same time
@@ -237,8 +234,9 @@ class Participating:
 
         await self._accept(lead, introduction, keep)
 
-    def _detail(self, introduction: Introduction, reading: _Reading, address: str) -> Document:
-        spec, language = reading.terms.spec, reading.language
+    def _told_detail(self, introduction: Introduction, reading: _Reading, address: str) -> Document:
+        language = reading.language
+        spec = told_spec(language.name, reading.terms.spec)
         spoken = Spoken(language.name, spec, tuple(language.words(spec)), language)
         written = [name or address for name in language.participants(spec).names]
         terms = terms_of(introduction)
@@ -261,7 +259,7 @@ class Participating:
             raise Refusal(_FORBIDDEN, f"Task forbidden by limits:\n{answer.reason}")
         raise impossible(f"{self._node.settings.name} does not take part: {answer.reason}")
 
-    def _read(self, place: int, document: Document, address: str) -> _Reading:
+    def _parse_posted(self, place: int, document: Document, address: str) -> _Reading:
         """Return what a posted task asks for.
 
         :raises Refusal: it is not valid, or this node cannot do it.
@@ -279,13 +277,13 @@ class Participating:
                 f"for that here: {spoken}."
             )
         language.check(terms.spec)
-        names = self._names(language, terms, place, address)
+        names = self._participant_names(language, terms, place, address)
         ours = language.to_parley(terms.spec, names)
-        if (reason := dialect.can(terms.spec)) is not None:
+        if (reason := dialect.obstacle(terms.spec)) is not None:
             raise impossible(f"{reason}.")
         return _Reading(terms, language, dialect, place, names, ours)
 
-    def _names(
+    def _participant_names(
         self, language: Language, terms: PostedTask, place: int, address: str
     ) -> tuple[str, ...]:
         """Return the participants by name: this node's own, and those of the others as written.
@@ -298,13 +296,13 @@ class Participating:
                 f"Task error: Participant {place} is not one of the {len(names)} of the test, of "
                 "which 0 is its lead."
             )
-        written = [host_part(name or address) for name in names]
+        written = [without_port(name or address) for name in names]
         written[place] = self._node.settings.name
-        return tuple(_distinct(written, keep=place))
+        return tuple(_distinct_names(written, keep=place))
 
-    def _introduction(self, task: UUID, lead: str, reading: _Reading) -> Introduction:
+    def _introduction_of(self, task: UUID, lead: str, reading: _Reading) -> Introduction:
         node, ours, dialect, terms = self._node, reading.ours, reading.dialect, reading.terms
-        spec = dialect.adapted(ours.spec)
+        spec = dialect.adapted_spec(ours.spec)
         test = node.capabilities.test(ours.type)
         parsed = node.capabilities.spec(test, spec)
         own_duration = node.capabilities.duration_with(ours.type, dialect.own, spec)
@@ -359,19 +357,15 @@ class Participating:
         )
         return tuple(listed)
 
-    async def task(self, task: UUID, *, key: str | None, here: bool, address: str) -> LedTask:
-        """Return a task that a caller may change: with its key, from its lead, or from this host.
+    async def task(self, task: UUID, *, key: str | None, address: str) -> LedTask:
+        """Return a task that a caller may change: with its key, or its lead if it has none.
 
         :raises Refusal: 404, it is not led from outside; or 403.
         """
         found = await self.find(task)
         if found is None:
             raise Refusal(_NOT_FOUND, "No such task.")
-        if found.key is None:
-            allowed = here or address == found.requester
-        else:
-            allowed = here if key is None else hmac.compare_digest(key, found.key)
-        if not allowed:
+        if not may_change(self._node.core.sealing, found.record, key, address):
             raise Refusal(_FORBIDDEN, "Task belongs to another lead, or the key is wrong.")
         return found
 
@@ -382,14 +376,14 @@ class Participating:
             record = (await pscheduler.fetch(connection, [task])).get(task)
         if stored is None or record is None or not is_outside(stored.lead):
             return None
-        if record.document is None:
+        document = whole_document(self._node.core.sealing, record)
+        if document is None:
             return None
         participants = tuple(record.detail["participants"])
-        document = json.loads(record.secret or record.document)
-        return LedTask(stored, document, participants, record.key, record.requester)
+        return LedTask(stored, document, participants, record)
 
     async def end(self, task: LedTask) -> None:
-        """End a task, its runs to come, and those under way."""
+        """End a task: its future runs, and those under way."""
         stored = task.stored
         reason = f"cancelled by its lead, {lead_in_words(stored.lead)}"
         end = TaskEnd(task=stored.id, state=TaskState.CANCELLED, reason=reason)
@@ -403,7 +397,7 @@ class Participating:
         :raises Refusal: 404, the task is over here.
         """
         terms = self._require_open(task).terms
-        if await self._suspended(task.stored) is not None:
+        if await self._suspension_reason(task.stored) is not None:
             return []
         first = max(asked[0], self._clock.now())
         window = (-(-first // times.SECOND) * times.SECOND, asked[1])
@@ -423,15 +417,15 @@ class Participating:
         free = proposal.free
         if displacing and proposal.free_displacing is not None:
             free = proposal.free_displacing
-        return [span for each in free if (span := _inwards(each, terms.duration)) is not None]
+        return [span for each in free if (span := _whole_seconds(each, terms.duration)) is not None]
 
-    async def _suspended(self, stored: StoredTask) -> str | None:
+    async def _suspension_reason(self, stored: StoredTask) -> str | None:
         """Return the suspended campaign because of which a task books nothing new, if there is one.
 
         Here the campaign is this node's own word, not that of the lead.
         """
         async with self._database.connection() as connection:
-            listed = await campaigns.listed(connection)
+            listed = await campaigns.find_all(connection)
         known = {each.settings.name: each.settings for each in listed}
         return suspended_in(stored.terms.campaign or DEFAULT, known)
 
@@ -448,13 +442,13 @@ class Participating:
         :raises Refusal: 409, there is no time for it.
         """
         stored = self._require_open(task)
-        if (suspended := await self._suspended(stored)) is not None:
+        if (suspended := await self._suspension_reason(stored)) is not None:
             text = f"Run would create a conflict: campaign {suspended} is suspended."
             raise Refusal(_CONFLICT, text)
-        async with self._alone(stored.id):
+        async with self._lock_of(stored.id):
             async with self._database.connection() as connection:
                 known = await outside.fetch(connection, stored.id, run)
-                count, busy = await outside.attempts(connection, stored.id, start)
+                count, busy = await outside.count_attempts(connection, stored.id, start)
                 standing = (await bookings.task_standings(connection, [stored.id]))[stored.id]
             if known is not None and known.starts_at == start and known.state not in OVER:
                 return
@@ -498,26 +492,26 @@ class Participating:
         reason = answer.refused[0].reason if answer.refused else "its time was just taken"
         raise Refusal(_CONFLICT, f"Run would create a scheduling conflict: {reason}")
 
-    def _alone(self, task: UUID) -> asyncio.Lock:
-        """Return the lock of a task: of its holds each needs a higher lease epoch than the last."""
+    def _lock_of(self, task: UUID) -> asyncio.Lock:
+        """Return the lock of a task; its holds are made in turn, each with a higher lease epoch."""
         lock = self._locks.get(task)
         if lock is None:
             lock = self._locks[task] = asyncio.Lock()
         return lock
 
     async def commit(self, task: LedTask, run: UUID, data: Sequence[Any]) -> None:
-        """Keep a run, with the data of all participants in their order.
+        """Commit a held run, with the data of all participants in their order.
 
         :raises Refusal: it is not held any more, or the data cannot be used.
         """
-        found = await self._require(task, run)
+        found = await self._require_run(task, run)
         participants = task.stored.terms.participants
         if len(data) != len(participants):
             raise invalid(
                 f"Participant data is of {len(data)} participants, not of {len(participants)}."
             )
         understood = {
-            str(place): task.dialect.understood(place, _object(each))
+            str(place): task.dialect.command_data(place, _object(each))
             for place, each in enumerate(data)
             if place != task.place
         }
@@ -527,7 +521,7 @@ class Participating:
         answer = await self._node.time_line.commit(found.exchange, request, lead)
         kept = None if answer.late else await self._fetch(task, run)
         if kept is None:
-            raise Refusal(_NOT_FOUND, await self._why_gone(task, run))
+            raise Refusal(_NOT_FOUND, await self._absence_reason(task, run))
         if kept.state in _LOST:
             # It gave way while it was held. Its lead is told now, while it can still choose.
             await self.release(task, run)
@@ -541,7 +535,7 @@ class Participating:
 
         :raises Refusal: 404, there is no such run.
         """
-        found = await self._require(task, run)
+        found = await self._require_run(task, run)
         lead = task.stored.lead
         if found.is_held:
             request = Release(task=task.stored.id, lease_epoch=found.lease_epoch)
@@ -556,7 +550,7 @@ class Participating:
 
         :raises Refusal: 404, it is not known, or not any more; says why.
         """
-        found = await self._require(task, run)
+        found = await self._require_run(task, run)
         async with self._database.connection() as connection:
             own = [
                 each
@@ -566,24 +560,24 @@ class Participating:
         held = found.held or {"port": task.spec.get("port", 0)}
         version = await self._versions.of(self._node.capabilities.tools[task.dialect.own])
         data = task.dialect.data(found.participant, held, version)
-        return LedRun(task, found, data, self._part(task, own[0]) if own else None)
+        return LedRun(task, found, data, self._part_document(task, own[0]) if own else None)
 
     @staticmethod
-    def _part(task: LedTask, part: KeptPart) -> Document:
+    def _part_document(task: LedTask, part: KeptPart) -> Document:
         outcome = PartOutcome(part.name, part.command, part.output, part.result, part.reason)
-        return task.dialect.told(part.participant, task.spec, outcome)
+        return task.dialect.told_part(part.participant, task.spec, outcome)
 
     async def _fetch(self, task: LedTask, run: UUID) -> OutsideRun | None:
         async with self._database.connection() as connection:
             return await outside.fetch(connection, task.stored.id, run)
 
-    async def _require(self, task: LedTask, run: UUID) -> OutsideRun:
+    async def _require_run(self, task: LedTask, run: UUID) -> OutsideRun:
         found = await self._fetch(task, run)
         if found is None:
-            raise Refusal(_NOT_FOUND, await self._why_gone(task, run))
+            raise Refusal(_NOT_FOUND, await self._absence_reason(task, run))
         return found
 
-    async def _why_gone(self, task: LedTask, run: UUID) -> str:
+    async def _absence_reason(self, task: LedTask, run: UUID) -> str:
         async with self._database.connection() as connection:
             dropped = await outside.dropped_hold(connection, task.stored.id, run)
         if dropped is None:
@@ -606,7 +600,7 @@ def _object(value: object) -> Document:
     return value if isinstance(value, dict) else {}
 
 
-def _inwards(span: Span, duration: int) -> Span | None:
+def _whole_seconds(span: Span, duration: int) -> Span | None:
     """Return the whole seconds inside a span; None if they leave no time for a run."""
     start = -(-span[0] // times.SECOND) * times.SECOND
     end = span[1] // times.SECOND * times.SECOND
@@ -621,7 +615,7 @@ def _is_own(address: str) -> bool:
     return is_loopback(found) or any(str(each) == found for each in netlink.addresses())
 
 
-def _distinct(names: Sequence[str], keep: int | None = None) -> list[str]:
+def _distinct_names(names: Sequence[str], keep: int | None = None) -> list[str]:
     """Return names that are all different: equal ones but the kept one are numbered."""
     taken: set[str] = set() if keep is None else {names[keep]}
     distinct = []

@@ -1,4 +1,11 @@
-"""A task as a client of pScheduler posts it: members, schedule, private values. Pure."""
+"""A task as a client of pScheduler posts it: members, schedule, private values. Pure.
+
+Clients get back what they have posted, member by member, so the document is kept beside what was
+understood of it, without comments (names that begin with ``#``). Private members (``_``) are null
+in what others read. The schedule becomes one of ours with every default of pScheduler written out,
+as ours differ: no start is now, no repetition is one run. Faults are told in pScheduler's manner,
+as a sentence with the status 400, since its command line prints them as they are.
+"""
 
 from __future__ import annotations
 
@@ -103,7 +110,7 @@ def read(parsed: Any, now: int) -> PostedTask:
     if not isinstance(parsed, dict):
         raise invalid("A task is a JSON object.")
     document = without_comments(parsed)
-    _check("Task", document, _MEMBERS)
+    _check_members("Task", document, _MEMBERS)
     require_schema(document, SCHEMA_MAX)
     for name in ("test", "schedule"):
         if name not in document:
@@ -112,7 +119,7 @@ def read(parsed: Any, now: int) -> PostedTask:
     if not isinstance(test.get("type"), str) or "spec" not in test:
         raise invalid("Task member 'test' needs a type, a string, and a spec.")
     terms = document["schedule"]
-    _check("Schedule", terms, _SCHEDULE)
+    _check_members("Schedule", terms, _SCHEDULE)
     require_schema(terms, SCHEDULE_SCHEMA_MAX)
     slip = _duration(terms, "slip") or 0
     return PostedTask(
@@ -121,7 +128,7 @@ def read(parsed: Any, now: int) -> PostedTask:
         spec=test["spec"],
         schedule=schedule_of(terms, slip, now),
         slip=slip,
-        tools=_words(document, "tools"),
+        tools=_text_members(document, "tools"),
         priority=_priority(document),
         reference=document.get("reference"),
         key=document.get("_key"),
@@ -141,30 +148,31 @@ def without_comments(value: Any) -> Any:
     return value
 
 
-def sanitised(value: Any) -> Any:
+def without_private_members(value: Any) -> Any:
     """Return a document with null for members whose names begin with ``_``, at any depth."""
     if isinstance(value, dict):
         return {
-            name: None if name.startswith("_") else sanitised(each) for name, each in value.items()
+            name: None if name.startswith("_") else without_private_members(each)
+            for name, each in value.items()
         }
     if isinstance(value, list):
-        return [sanitised(each) for each in value]
+        return [without_private_members(each) for each in value]
     return value
 
 
-def storable(value: Any) -> Any:
+def storable_document(value: Any) -> Any:
     """Return a document in which whole numbers of more than 64 bits are texts."""
     if isinstance(value, dict):
-        return {name: storable(each) for name, each in value.items()}
+        return {name: storable_document(each) for name, each in value.items()}
     if isinstance(value, list):
-        return [storable(each) for each in value]
+        return [storable_document(each) for each in value]
     if isinstance(value, int) and not -_WHOLE_MAX <= value <= _WHOLE_MAX:
         return str(value)
     return value
 
 
 def require_schema(document: Document, highest: int) -> None:
-    """Return if a document's schema is known here.
+    """Check that a document's schema is known here.
 
     :raises Refusal: 400, it is not.
     """
@@ -228,7 +236,9 @@ def schedule_of_runs(task: PostedTask, test: ParleyTest) -> ScheduleDocument:
     return schedule.model_copy(update=changes)
 
 
-def _check(what: str, document: Document, members: Mapping[str, type | tuple[type, ...]]) -> None:
+def _check_members(
+    what: str, document: Document, members: Mapping[str, type | tuple[type, ...]]
+) -> None:
     for name, value in document.items():
         expected = members.get(name)
         if expected is None and name.startswith("_"):
@@ -241,7 +251,7 @@ def _check(what: str, document: Document, members: Mapping[str, type | tuple[typ
             raise invalid(f"{what} member '{name}' must be {kind or 'an object'}.")
 
 
-def _words(document: Document, name: str) -> tuple[str, ...]:
+def _text_members(document: Document, name: str) -> tuple[str, ...]:
     words = document.get(name, [])
     if not all(isinstance(word, str) for word in words):
         raise invalid(f"Task member '{name}' must be an array of strings.")
@@ -327,5 +337,5 @@ def as_text(document: Document) -> str:
 
 def texts_of(document: Document) -> tuple[str, str | None]:
     """Return a document as anybody may read it, and with its private members if it has any."""
-    shown = sanitised(document)
+    shown = without_private_members(document)
     return as_text(shown), None if shown == document else as_text(document)

@@ -1,8 +1,10 @@
 """Callers of the façade, known by the address from which they ask, and what each may do. Pure.
 
 An address is a weak identity: anybody on the same host has it, and so has everybody behind one NAT.
-So these callers are a class of their own. They have no role, see and change what was posted through
-the façade only, and are users like others for the limits of this host.
+So these callers are a class of their own, and get no more than a token with the role ``run`` does.
+They see and change what they have posted, by their address or the key of the task, and are users
+like others for the limits of this host. Only where the owner lets a network read, it sees the tasks
+of all. This host itself is an address like any other: whatever runs on it has no token either.
 """
 
 from __future__ import annotations
@@ -12,7 +14,6 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 
-from node.model.loopback import is_loopback
 from node.model.principals import OUTSIDE, STRANGER, Principal, PrincipalKind, Role
 from node.model.targets import Network
 
@@ -30,13 +31,23 @@ class Need(StrEnum):
 class Requester:
     """The caller of one request.
 
-    ``here`` says that it is on this host. Whoever may write may read, too.
+    ``may_write`` is whether it may post tasks and take care of its own, ``reads_all`` whether it
+    sees those of all.
     """
 
     address: str
-    here: bool
     may_write: bool
-    may_read: bool
+    reads_all: bool
+
+    @property
+    def may_read(self) -> bool:
+        """Return whether there is anything that it may see."""
+        return self.may_write or self.reads_all
+
+    @property
+    def only(self) -> str | None:
+        """The address whose tasks alone the caller sees; None if it sees those of all."""
+        return None if self.reads_all else self.address
 
     @property
     def label(self) -> str:
@@ -53,24 +64,18 @@ class Requester:
 
 @dataclass(frozen=True)
 class Gate:
-    """The networks from which the owner lets others write and read.
+    """The networks from which the owner lets others write and read."""
 
-    ``write`` is None for this host alone.
-    """
-
-    write: tuple[Network, ...] | None
+    write: tuple[Network, ...]
     read: tuple[Network, ...]
 
-    def requester(self, remote: str, own: Collection[str]) -> Requester:
-        """Return the caller with this address; ``own`` are addresses of this host."""
-        address = plain(remote)
-        here = is_loopback(address) or address in own
-        may_write = here if self.write is None else _within(address, self.write)
-        may_read = may_write or here or _within(address, self.read)
-        return Requester(address, here, may_write, may_read)
+    def requester(self, remote: str) -> Requester:
+        """Return the caller with this address."""
+        address = plain_address(remote)
+        return Requester(address, _within(address, self.write), _within(address, self.read))
 
 
-def plain(remote: str) -> str:
+def plain_address(remote: str) -> str:
     """Return an address without its zone, and IPv4 inside IPv6 as IPv4."""
     text = remote.partition("%")[0]
     try:

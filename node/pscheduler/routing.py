@@ -41,7 +41,7 @@ class Call:
 
     def json(self, value: Any) -> web.Response:
         """Answer with JSON, in the way that the caller wants it written."""
-        return answers.of_json(value, pretty=self.query.flag("pretty"))
+        return answers.json_response(value, pretty=self.query.flag("pretty"))
 
 
 class Handler(Protocol):

@@ -1,4 +1,13 @@
-"""Tasks and runs of this node, read from its tables and told as documents of pScheduler."""
+"""Tasks and runs of this node, read from its tables and told as documents of pScheduler.
+
+A task that a client of pScheduler posted is told as it was posted, which is stored beside our task;
+any other one is generated from our terms, in the words of the language of its test, or as it is if
+pScheduler has no such test. Runs have states and times only here, and are translated each time. Two
+things of ours are no runs there: an interval of a long run, and the time in which a run has no time
+yet. Both are told as runs with ids of their own, derived from ours, so that a client finds them
+again without a table. Secret texts are told only to whom posted them; lists of thousands are put
+together as text, without parsing each document.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +17,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 from uuid import UUID, uuid5
 
+from node.model import secrets
+from node.model.named_archives import visible_error
 from node.model.recurrence import slip_of
 from node.model.taskstate import TaskState
 from node.model.times import SECOND, to_the_second
 from node.pscheduler import documents, posted, times
-from node.pscheduler.archives import own_name
+from node.pscheduler.archives import own_archiver
 from node.pscheduler.documents import Spoken, ToldRun
+from node.pscheduler.private_members import (
+    key_of,
+    opened_document,
+    sealed_document,
+    told_document,
+    whole_document,
+)
 from node.pscheduler.refusals import Refusal
+from node.pscheduler.requesters import Requester
 from node.pscheduler.tests.contract import Document, Outcome, PartOutcome
 from node.pscheduler.tests.registry import LANGUAGES
 from node.pscheduler.tools import archiver_enumeration, tool_enumeration
@@ -24,6 +43,7 @@ from node.store.database import Record
 from node.store.pscheduler import PostedFilter, PostedRecord, ToldFilter
 from node.store.runs import KeptPart
 from node.store.tasks import StoredTask
+from node.trust.sealing import SealingKey
 
 _INTERVALS_MAX = 2000
 """Maximum number of intervals of a task that are told at once."""
@@ -32,12 +52,11 @@ _INTERVALS_MAX = 2000
 class ToldTask:
     """A task of this node, with its document if a client of pScheduler posted it."""
 
-    def __init__(self, task: StoredTask, record: PostedRecord | None) -> None:
+    def __init__(self, task: StoredTask, record: PostedRecord | None, key: SealingKey) -> None:
         """``record`` is None for a task that was created by other means."""
         self.task, self.record = task, record
-        self.document: Document | None = None
-        if record is not None and record.document is not None:
-            self.document = json.loads(record.secret or record.document)
+        self.document = None if record is None else whole_document(key, record)
+        self.key = None if record is None else key_of(key, record)
         self.spoken = self._spoken()
 
     @property
@@ -47,12 +66,12 @@ class ToldTask:
 
     @property
     def streams(self) -> bool:
-        """Return whether each interval of its runs counts as a run."""
+        """Return whether each interval of its runs counts as a run of its own."""
         return self.task.terms.scheduling_class == "background-multi"
 
     def _spoken(self) -> Spoken:
         if self.document is not None:
-            test = self.document["test"]
+            test = told_document(self.document)["test"]
             language = LANGUAGES.get(test["type"])
             if language is not None:
                 words = tuple(language.words(test["spec"]))
@@ -66,12 +85,19 @@ class ToldTask:
             return [word or host for word in named]
         return [p.name for p in self.task.terms.participants] or [host]
 
-    def shown(self, *, whole: bool = False) -> Document:
-        """Return the document; private members are null unless the ``whole`` one is asked for."""
+    def shown(self, viewer: str | None = None, *, whole: bool = False) -> Document:
+        """Return the document; private members are null unless the ``whole`` one is asked for.
+
+        Secret texts are told only if the ``viewer`` asks from where it was posted, which
+        recognises it by them.
+        """
         if self.document is None:
             return documents.generated_task(self.task.terms, self.spoken)
         told = {k: v for k, v in self.document.items() if k != "participants"}
-        return told if whole else dict(posted.sanitised(told))
+        if whole:
+            return told
+        is_own = self.record is not None and viewer == self.record.requester
+        return dict(posted.without_private_members(told if is_own else told_document(told)))
 
     def static_detail(self, host: str) -> Document:
         """Return the facts that do not change."""
@@ -88,6 +114,7 @@ class ToldTask:
 
 def spoken_of(test: str, spec: Document) -> Spoken:
     """Return a test of ours in the words of pScheduler, as it is if there are none."""
+    spec = secrets.without_sealed(spec)
     for language in LANGUAGES.values():
         theirs = language.from_parley(test, spec)
         if theirs is not None:
@@ -127,16 +154,24 @@ class Teller:
         async with self._node.database.connection() as connection:
             stored = await tasks.fetch_all(connection, wanted)
             records = await pscheduler.fetch(connection, wanted)
-        return {task.id: ToldTask(task, records.get(task.id)) for task in stored}
+        key = self._node.core.sealing
+        return {task.id: ToldTask(task, records.get(task.id), key) for task in stored}
 
     async def document(
-        self, told: ToldTask, base: str, host: str, *, detail: bool, whole: bool = False
+        self,
+        told: ToldTask,
+        base: str,
+        host: str,
+        *,
+        detail: bool,
+        viewer: str | None = None,
+        whole: bool = False,
     ) -> Document:
-        """Return a task as it is answered."""
-        document = {**told.shown(whole=whole), **self._added(told, base)}
+        """Return a task as it is answered to a ``viewer``, an address."""
+        document = {**told.shown(viewer, whole=whole), **self._describe_details(told, base)}
         if detail:
             async with self._node.database.connection() as connection:
-                counted = await pscheduler.counts(connection, told.id)
+                counted = await pscheduler.count_runs(connection, told.id)
             document["detail"] = {
                 **told.static_detail(host),
                 **documents.changing_detail(
@@ -149,11 +184,13 @@ class Teller:
             }
         return document
 
-    def _added(self, told: ToldTask, base: str) -> Document:
+    def _describe_details(self, told: ToldTask, base: str) -> Document:
         return {"tool": told.task.terms.tool, "href": f"{base}/tasks/{told.id}"}
 
-    async def listed(self, wanted: Any, base: str, shown: Shown) -> bytes:
+    async def listed(self, wanted: Any, base: str, shown: Shown, requester: Requester) -> bytes:
         """Return the posted tasks that contain a document, as a JSON list.
+
+        Those that a requester sees; the secret texts of their own.
 
         :raises Refusal: 400, it is no object.
         """
@@ -164,14 +201,17 @@ class Teller:
         if not isinstance(about, dict):
             return b"[]\n"
         fixed = {name: each for name, each in about.items() if name not in _CHANGING}
-        enabled = about.get("enabled")
+        enabled, only, key = about.get("enabled"), requester.only, self._node.core.sealing
+        if only is not None:  # others find no task by a guess of its secrets
+            rest = sealed_document(key, rest)
         chosen = PostedFilter(
             document=posted.as_text(rest) if rest else None,
+            requester=only,
             detail=posted.as_text(fixed) if fixed else None,
             enabled=enabled if isinstance(enabled, bool) else None,
         )
         async with self._node.database.connection() as connection:
-            rows = await pscheduler.listed(connection, chosen)
+            rows = await pscheduler.find_page(connection, chosen)
         edited = await self.tasks(row["task"] for row in rows if row["document"] is None)
         generated = {
             task: posted.as_text(shown_now)
@@ -179,17 +219,18 @@ class Teller:
             if documents.contains(shown_now := told.shown(), rest)
         }
         rows = [row for row in rows if row["document"] is not None or row["task"] in generated]
-        compared = wanted if _is_deep(wanted, about) else None
+        compared = wanted if _needs_comparison_here(wanted, about) else None
+        seen = [_row_for_viewer(dict(row), key, requester.address) for row in rows]
         # Thousands of documents take a while; the loop serves others in the meantime.
-        return await asyncio.to_thread(_listed, rows, generated, base, compared, shown)
+        return await asyncio.to_thread(_listed, seen, generated, base, compared, shown)
 
     async def runs(self, told: ToldTask, wanted: ToldFilter) -> list[ToldRun]:
         """Return the runs of a task, by start; of long runs their intervals."""
         async with self._node.database.connection() as connection:
-            rows = await pscheduler.runs(connection, wanted)
+            rows = await pscheduler.find_runs(connection, wanted)
             pieces: Sequence[Record] = ()
             if told.streams:
-                pieces = await pscheduler.intervals(
+                pieces = await pscheduler.find_intervals(
                     connection,
                     told.id,
                     wanted.ends_after if wanted.starts_after is None else wanted.starts_after,
@@ -207,7 +248,7 @@ class Teller:
         :raises Refusal: 404, it has none with this id.
         """
         async with self._node.database.connection() as connection:
-            row = await pscheduler.run(connection, run, told.id)
+            row = await pscheduler.find_run(connection, run, told.id)
             parts = [] if row is None else await runs.parts(connection, run)
         if row is None:
             return await self._derived(told, run)
@@ -227,18 +268,20 @@ class Teller:
         left = sorted(rows, key=lambda row: row["number"])
         told_ones = []
         for spec in named:
-            own = own_name(spec["archiver"])
+            own = own_archiver(spec["archiver"])
             row = next((row for row in left if row["archiver"] == own), None)
             if row is not None:
                 left.remove(row)
-            told_ones.append(archiving(posted.sanitised(spec), row, base))
+            told_ones.append(archiving_document(posted.without_private_members(spec), row, base))
         return told_ones
 
     async def _derived(self, told: ToldTask, run: UUID) -> ToldRun:
         """Return an interval of a long run, or the time in which a run had no time yet."""
         async with self._node.database.connection() as connection:
-            rows = await pscheduler.runs(connection, ToldFilter(told.id, waiting=True))
-            pieces = await pscheduler.intervals(connection, told.id, None, None, _INTERVALS_MAX)
+            rows = await pscheduler.find_runs(connection, ToldFilter(told.id, waiting=True))
+            pieces = await pscheduler.find_intervals(
+                connection, told.id, None, None, _INTERVALS_MAX
+            )
         for piece in pieces:
             if interval_id(piece["run"], piece["number"]) == run:
                 return told_interval(told.id, dict(piece))
@@ -255,15 +298,15 @@ _CHANGING = frozenset(
 """Members of a task that no table has in the form of JSON."""
 
 
-def _is_deep(wanted: Mapping[str, Any], about: Mapping[str, Any]) -> bool:
-    """Return whether a filter names what the database cannot compare."""
+def _needs_comparison_here(wanted: Mapping[str, Any], about: Mapping[str, Any]) -> bool:
+    """Return whether a filter names members that the database cannot compare, only Python can."""
     enabled = about.get("enabled", True)
     others = (_CHANGING - {"enabled"}) & set(about)
     return bool(others or _ADDED & set(wanted) or not isinstance(enabled, bool))
 
 
 def _listed(
-    rows: Sequence[Record],
+    rows: Sequence[Mapping[str, Any]],
     generated: Mapping[UUID, str],
     base: str,
     wanted: Document | None,
@@ -285,8 +328,8 @@ def _listed(
             runs=row["runs"],
             started=row["started"],
         )
-        detail = f'"detail": {_joined(row["detail"], json.dumps(changing))}'
-        plain = _joined(document, added)
+        detail = f'"detail": {_joined_objects(row["detail"], json.dumps(changing))}'
+        plain = _joined_objects(document, added)
         whole = f"{plain[:-1]}, {detail}}}"
         if wanted is not None and not documents.contains(json.loads(whole), wanted):
             continue
@@ -297,7 +340,21 @@ def _listed(
     return f"[{', '.join(found)}]\n".encode()
 
 
-def _joined(one: str, other: str) -> str:
+def _row_for_viewer(row: dict[str, Any], key: SealingKey, viewer: str) -> dict[str, Any]:
+    """Return a row of ``list_posted`` with the secret texts of its document as a viewer sees them.
+
+    Other documents stay as they are, without being read.
+    """
+    text = row["document"]
+    if text is None or secrets.SEAL_PREFIX not in text:
+        return row
+    document = json.loads(text)
+    is_own = row["requester"] == viewer
+    told = opened_document(key, document) if is_own else told_document(document)
+    return {**row, "document": posted.as_text(told)}
+
+
+def _joined_objects(one: str, other: str) -> str:
     """Return the JSON object that has the members of two, neither of which is empty."""
     return f"{one[:-1]}, {other[1:]}"
 
@@ -386,10 +443,10 @@ def unplaced_id(run: UUID) -> UUID:
     return uuid5(run, "nonstart")
 
 
-def archiving(spec: Document, row: Record | None, base: str) -> Document:
+def archiving_document(spec: Document, row: Record | None, base: str) -> Document:
     """Return the delivery of a run's result to an archive; None is one that is not made."""
     delivered = row is not None and row["state"] == "delivered"
-    error = None if row is None else row["last_error"]
+    error = None if row is None else visible_error(None, row["last_error"])
     attempted = None if row is None or row["tried_at"] is None else row["tried_at"]
     at = None if attempted is None else times.format_instant(attempted)
     told: Document = {"succeeded": delivered} | ({} if delivered else {"error": error or ""})
@@ -405,7 +462,7 @@ def archiving(spec: Document, row: Record | None, base: str) -> Document:
     }
 
 
-def tool_of(told: ToldTask, base: str) -> Document | None:
-    """Return the description of the tool of a task; None if none was chosen yet."""
+def tool_document(told: ToldTask, base: str) -> Document | None:
+    """Return the description of the tool of a task; None while none is chosen."""
     tool = told.task.terms.tool
     return None if tool is None else tool_enumeration(tool, base)

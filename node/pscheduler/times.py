@@ -30,7 +30,7 @@ _LONGEST = 3660 * times.DAY
 
 
 def parse_duration(text: str) -> int:
-    """Return microseconds; weeks to seconds are read, each with decimals if need be.
+    """Return an ISO 8601 duration as microseconds: weeks to seconds, with decimals.
 
     :raises ValueError: the text is no such duration, or longer than ten years.
     """

@@ -34,31 +34,31 @@ CONTEXTS: Mapping[str, str] = {"linuxnns": "Measures from a network namespace of
 
 
 def tool_enumeration(name: str, base: str) -> Document:
-    """Return the description of a tool, one that is not installed as well."""
+    """Return the object that describes a tool, even one that is not installed."""
     tool = tools().get(name)
     return {
-        **_common(name, f"{name}, as it is installed on this host", f"{base}/tools/{name}"),
-        "tests": [] if tool is None else measured_by(tool),
+        **_common_members(name, f"{name}, as it is installed on this host", f"{base}/tools/{name}"),
+        "tests": [] if tool is None else measured_tests(tool),
         "preference": 0 if tool is None else tool.preference,
     }
 
 
-def measured_by(tool: Tool) -> list[str]:
+def measured_tests(tool: Tool) -> list[str]:
     """Return the tests of pScheduler that a tool of ours measures."""
     return [name for name in LANGUAGES if OTHER_NAMES.get(name, name) in tool.tests]
 
 
 def archiver_enumeration(name: str, base: str) -> Document:
-    """Return the description of an archiver."""
-    return _common(name, ARCHIVERS[name], f"{base}/archivers/{name}")
+    """Return the object that describes an archiver, with its name and ``href``."""
+    return _common_members(name, ARCHIVERS[name], f"{base}/archivers/{name}")
 
 
 def context_enumeration(name: str, base: str) -> Document:
-    """Return the description of a context."""
-    return _common(name, CONTEXTS[name], f"{base}/contexts/{name}")
+    """Return the object that describes a context, with its name and ``href``."""
+    return _common_members(name, CONTEXTS[name], f"{base}/contexts/{name}")
 
 
-def _common(name: str, description: str, href: str) -> Document:
+def _common_members(name: str, description: str, href: str) -> Document:
     return {
         "schema": 1,
         "name": name,

@@ -15,9 +15,8 @@ from uuid import UUID
 import orjson
 from pydantic import ValidationError
 
-from node.clock import Clock
-from node.model import archiving
-from node.model.changes import merged, require_revision
+from node.model import secrets
+from node.model.changes import patched_document, require_revision
 from node.model.errors import (
     ArchiverFailed,
     Conflict,
@@ -40,9 +39,12 @@ from node.model.wire.fields import FROM_OUTSIDE
 from node.model.wire.validation import faults_of
 from node.plugins.contracts import ArchivingHost
 from node.results.archivers import archivers, missing_requirement
+from node.results.sealing import opened_spec, readable_spec, sealed_spec
+from node.runtime.clock import Clock
 from node.store import archives
 from node.store.archives import DeliveryFilter, KeptArchive, StoredDestination
 from node.store.database import Connection, Database
+from node.trust.sealing import SealingKey
 
 FaultOf = Callable[[Mapping[str, Any]], Awaitable[str | None]]
 """Returns why a transform cannot be used; None if it can."""
@@ -67,8 +69,13 @@ class Archives:
         host: ArchivingHost,
         fault_of: FaultOf,
         new_id: Callable[[], UUID],
+        sealing: SealingKey,
     ) -> None:
-        """Store the dependencies; ``new_id`` returns ids for new archives."""
+        """Store the dependencies; ``new_id`` returns ids for new archives.
+
+        ``sealing`` is the key by which their secrets are stored.
+        """
+        self._sealing = sealing
         self._database = database
         self._clock = clock
         self._fault_of = fault_of
@@ -89,8 +96,8 @@ class Archives:
             raise InvalidDocument([FieldFault(f"{pointer}/archiver", fault)])
         if (missing := missing_requirement(archiver)) is not None:
             raise InvalidDocument([FieldFault(f"{pointer}/archiver", missing)])
-        known_spec = before.spec if before and before.archiver == choice.archiver else {}
-        document = archiving.restored(archiver.spec_model, choice.spec, known_spec)
+        known_spec = self._readable(before) if before and before.archiver == choice.archiver else {}
+        document = secrets.restored(archiver.spec_model, choice.spec, known_spec, f"{pointer}/spec")
         try:
             spec = archiver.spec_model.model_validate(document, context=FROM_OUTSIDE)
         except ValidationError as error:
@@ -131,7 +138,7 @@ class Archives:
     async def of_task(self, task: UUID) -> tuple[ArchiveChoice, ...]:
         """Return the archives of a task, in its order, without secrets."""
         async with self._database.connection() as connection:
-            kept = await archives.listed(connection, task)
+            kept = await archives.find_all(connection, task)
         return tuple(ArchiveChoice(**choice_of(one)) for one in kept)
 
     async def edited(self, task: UUID, choices: Sequence[ArchiveChoice]) -> ArchivesEdit | None:
@@ -140,12 +147,12 @@ class Archives:
         :raises InvalidDocument: a field is wrong.
         """
         async with self._database.connection() as connection:
-            before = await archives.listed(connection, task)
+            before = await archives.find_all(connection, task)
         checked = await self.checked_all(choices, before)
-        old = [ArchiveChoice(**{**choice_of(one), "spec": one.spec}) for one in before]
+        old = [ArchiveChoice(**{**choice_of(one), "spec": self._readable(one)}) for one in before]
         if list(checked) == old:
             return None
-        return ArchivesEdit(checked, _shown(old), _shown(checked))
+        return ArchivesEdit(checked, _without_secrets(old), _without_secrets(checked))
 
     async def keep_of_task(
         self, connection: Connection, task: UUID, choices: Sequence[ArchiveChoice]
@@ -155,21 +162,21 @@ class Archives:
         An archive stays if its place has the same archiver as before.
         """
         now = self._clock.now()
-        before = {one.place: one for one in await archives.listed(connection, task)}
+        before = {one.place: one for one in await archives.find_all(connection, task)}
         for place, archive in before.items():
             same = place is not None and place < len(choices)
             if not same or choices[place or 0].archiver != archive.archiver:
                 await archives.remove(connection, archive.id, now)
         for place, choice in enumerate(choices):
             old = before.get(place)
-            kept = await self._kept(connection, choice, name=None, place=place)
+            kept = await self._store_destination(connection, choice, name=None, place=place)
             if old is not None and old.archiver == choice.archiver:
                 await archives.change(connection, replace(kept, id=old.id), now)
                 await archives.notify(connection, [kept.destination])
             else:
                 await archives.add(connection, kept, task)
 
-    async def _kept(
+    async def _store_destination(
         self,
         connection: Connection,
         choice: ArchiveChoice,
@@ -180,9 +187,9 @@ class Archives:
         """Return a checked choice as it is stored; create its destination if there is none."""
         archiver = archivers()[choice.archiver]
         label = archiver.label(archiver.spec_model.model_validate(choice.spec))
-        identity = orjson.dumps([choice.archiver, choice.spec], option=orjson.OPT_SORT_KEYS)
-        digest = hashlib.sha256(identity).hexdigest()
-        where = StoredDestination(digest, choice.archiver, choice.spec, label, archiver.ordered)
+        spec = sealed_spec(self._sealing, choice.archiver, choice.spec)
+        digest = digest_of(choice.archiver, spec)
+        where = StoredDestination(digest, choice.archiver, spec, label, archiver.ordered)
         destination = await archives.keep_destination(connection, where)
         transform = None
         if choice.transform is not None:
@@ -194,7 +201,7 @@ class Archives:
             place,
             destination,
             choice.archiver,
-            choice.spec,
+            spec,
             label,
             choice.runs,
             transform,
@@ -214,9 +221,9 @@ class Archives:
         """
         checked = await self.checked(document)
         async with self._database.transaction() as connection:
-            kept = await self._kept(connection, checked, name=document.name)
+            kept = await self._store_destination(connection, checked, name=document.name)
             added = await archives.add(connection, kept, None)
-        stored = await self._own(document.name)
+        stored = await self._find_own(document.name)
         if not added and _content(stored) != _content(kept):
             msg = f"there is already an archive {document.name}; edit it, or use another name"
             raise Conflict(msg)
@@ -225,18 +232,18 @@ class Archives:
     async def own(self) -> list[Archive]:
         """Return the node's own archives, by name."""
         async with self._database.connection() as connection:
-            return [view(one) for one in await archives.listed(connection, None)]
+            return [view(one) for one in await archives.find_all(connection, None)]
 
     async def one(self, name: str) -> Archive:
         """Return one of the node's own archives.
 
         :raises NotFound: there is none of this name.
         """
-        return view(await self._own(name))
+        return view(await self._find_own(name))
 
-    async def _own(self, name: str) -> KeptArchive:
+    async def _find_own(self, name: str) -> KeptArchive:
         async with self._database.connection() as connection:
-            return await _named(connection, name)
+            return await _find_named(connection, name)
 
     async def edit(self, name: str, patch: ArchivePatch) -> Archive:
         """Change one of the node's own archives; waiting results go to its new destination.
@@ -245,13 +252,18 @@ class Archives:
         :raises Conflict: it was changed since the revision that was read.
         :raises InvalidDocument: a field is wrong.
         """
-        stored = await self._own(name)
+        stored = await self._find_own(name)
         _check_revision(stored, patch.revision)
-        changes = _with_secrets(patch.changes(), stored)
-        before: dict[str, Any] = {"spec": stored.spec, "runs": stored.runs, **stored.form}
+        changes, archiver = patch.changes(), archivers().get(stored.archiver)
+        spec = self._readable(stored)
+        before: dict[str, Any] = {
+            "spec": spec if archiver is None else secrets.redacted(archiver.spec_model, spec),
+            "runs": stored.runs,
+            **stored.form,
+        }
         if "transform" not in changes:
             before["transform"] = stored.transform
-        after = merged(before, changes)
+        after = patched_document(before, changes)
         try:
             choice = ArchiveChoice.model_validate(
                 {"archiver": stored.archiver, **after}, context=FROM_OUTSIDE
@@ -261,13 +273,16 @@ class Archives:
         checked = await self.checked(choice, "", stored)
         async with self._database.transaction() as connection:
             await archives.lock(connection, name)
-            _check_revision(await _named(connection, name), stored.revision)
-            kept = await self._kept(connection, checked, name=name)
+            _check_revision(await _find_named(connection, name), stored.revision)
+            kept = await self._store_destination(connection, checked, name=name)
             if _content(kept) != _content(stored):
                 changed = replace(kept, id=stored.id)
                 await archives.change(connection, changed, self._clock.now())
                 await archives.notify(connection, [kept.destination])
         return await self.one(name)
+
+    def _readable(self, kept: KeptArchive) -> dict[str, Any]:
+        return readable_spec(self._sealing, kept.spec)
 
     async def remove(self, name: str, revision: int | None = None) -> None:
         """Remove an archive; results that wait for it are not delivered any more.
@@ -279,7 +294,7 @@ class Archives:
         """
         async with self._database.transaction() as connection:
             await archives.lock(connection, name)
-            stored = await _named(connection, name)
+            stored = await _find_named(connection, name)
             _check_revision(stored, revision)
             await archives.remove(connection, stored.id, self._clock.now())
 
@@ -289,12 +304,16 @@ class Archives:
         :raises NotFound: there is none of this name.
         :raises ArchiverFailed: results cannot be delivered there.
         """
-        stored = await self._own(name)
+        stored = await self._find_own(name)
         archiver = archivers().get(stored.archiver)
         if archiver is None:
             msg = f"the archiver {stored.archiver!r} is no longer installed on this host"
             raise ArchiverFailed(msg)
-        destination = archiver.open(archiver.spec_model.model_validate(stored.spec), self.host)
+        try:
+            spec = opened_spec(self._sealing, stored.archiver, stored.spec)
+        except HostError as error:
+            raise ArchiverFailed(error.detail) from error
+        destination = archiver.open(archiver.spec_model.model_validate(spec), self.host)
         try:
             detail = await destination.test()
         finally:
@@ -307,7 +326,7 @@ class Archives:
         :raises NotFound: there is no such archive.
         """
         if request.archive is not None:
-            await self._own(request.archive)
+            await self._find_own(request.archive)
         selection = DeliveryFilter(
             archive=request.archive, destination=request.destination, run=request.run
         )
@@ -341,8 +360,7 @@ def choice_of(kept: KeptArchive) -> dict[str, Any]:
     }
 
 
-def _shown(choices: Sequence[ArchiveChoice]) -> tuple[ArchiveChoice, ...]:
-    """Return the choices without secrets."""
+def _without_secrets(choices: Sequence[ArchiveChoice]) -> tuple[ArchiveChoice, ...]:
     return tuple(
         choice.model_copy(update={"spec": _readable(choice.archiver, choice.spec)})
         for choice in choices
@@ -353,24 +371,22 @@ def _readable(name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
     """Return a spec without secrets; if the archiver is gone these are unknown: without values."""
     archiver = archivers().get(name)
     if archiver is None:
-        return dict.fromkeys(spec, archiving.REDACTED)
-    return archiving.redacted(archiver.spec_model, spec)
+        return dict.fromkeys(spec, secrets.REDACTED)
+    return secrets.redacted(archiver.spec_model, spec)
 
 
-def _with_secrets(patch: dict[str, Any], stored: KeptArchive) -> dict[str, Any]:
-    """Return the patch with redacted values replaced by the stored ones."""
-    spec, archiver = patch.get("spec"), archivers().get(stored.archiver)
-    if not isinstance(spec, Mapping) or archiver is None:
-        return patch
-    return {**patch, "spec": archiving.restored(archiver.spec_model, spec, stored.spec)}
+def digest_of(archiver: str, spec: Mapping[str, Any]) -> str:
+    """Return the digest of a destination by its archiver and its spec as it is stored."""
+    identity = orjson.dumps([archiver, spec], option=orjson.OPT_SORT_KEYS)
+    return hashlib.sha256(identity).hexdigest()
 
 
 def _content(archive: KeptArchive) -> tuple[Any, ...]:
     return archive.destination, archive.runs, archive.transform, archive.form
 
 
-async def _named(connection: Connection, name: str) -> KeptArchive:
-    for archive in await archives.listed(connection, None):
+async def _find_named(connection: Connection, name: str) -> KeptArchive:
+    for archive in await archives.find_all(connection, None):
         if archive.name == name:
             return archive
     msg = f"this node has no archive {name!r}; see: parley archive list"

@@ -18,11 +18,10 @@ from typing import Any, Protocol
 import orjson
 import structlog
 
-from node.clock import LatchedEvent
 from node.core import Core
 from node.execution.transforming import TransformResult
 from node.model import archiving, times
-from node.model.errors import ArchiverFailed, ParleyError, reason_of
+from node.model.errors import ArchiverFailed, HostError, ParleyError, reason_of
 from node.plugins.contracts import (
     ArchivingHost,
     Batches,
@@ -33,7 +32,9 @@ from node.plugins.contracts import (
     Metric,
 )
 from node.results.archivers import archivers
+from node.results.sealing import opened_spec
 from node.results.transforms import Transforms
+from node.runtime.clock import LatchedEvent
 from node.store import archives, bookings
 from node.store.archives import DeliverySettlement
 from node.store.database import Notice, Record
@@ -149,8 +150,10 @@ class ResultDeliverer:
         self._forms: dict[str, DocumentForm] = {}
         self._database = core.database
         self._clock = core.clock
+        self._steps = core.steps
         self._instruments = core.instruments
         self._host = host
+        self._sealing = core.sealing
         self._metrics_of = metrics_of
         self._transforms = transforms
         self._woken = LatchedEvent()
@@ -199,7 +202,7 @@ class ResultDeliverer:
             try:
                 if not released:
                     async with self._database.connection() as connection:
-                        await archives.release(connection, self._clock.now())
+                        await archives.release_claims(connection, self._clock.now())
                     released = True
                 pause = await self.start_due()
             except ParleyError as error:
@@ -218,24 +221,26 @@ class ResultDeliverer:
         """Start a worker for each destination with something due; return seconds until the next."""
         now, elapsed = self._clock.now(), self._clock.monotonic()
         async with self._database.connection() as connection:
-            due = await archives.next_due(connection, list(self._workers))
+            due = await archives.next_due_by_destination(connection, list(self._workers))
         pauses = []
         for destination, at in due.items():
             opened = self._open.get(destination)
             pause = max(at - now, opened.rests_until - elapsed if opened else 0)
             if pause <= 0:
-                self._begin(destination)
+                self._start_worker(destination)
             else:
                 pauses.append(pause)
         await self._close_unused(elapsed)
         return min([POLL_S, *(pause / times.SECOND for pause in pauses)])
 
-    def _begin(self, destination: int) -> None:
-        worker = asyncio.create_task(self._work(destination), name=f"archiving {destination}")
+    def _start_worker(self, destination: int) -> None:
+        worker = asyncio.create_task(
+            self._deliver_all(destination), name=f"archiving {destination}"
+        )
         self._workers[destination] = worker
-        worker.add_done_callback(partial(self._ended, destination))
+        worker.add_done_callback(partial(self._note_worker_end, destination))
 
-    def _ended(self, destination: int, worker: asyncio.Task[None]) -> None:
+    def _note_worker_end(self, destination: int, worker: asyncio.Task[None]) -> None:
         self._workers.pop(destination, None)
         self._woken.set()
         if not worker.cancelled() and (error := worker.exception()) is not None:
@@ -243,19 +248,21 @@ class ResultDeliverer:
                 opened.rests_until = self._clock.monotonic() + archiving.DESTINATION_PAUSE
             log.warning("results not delivered", destination=destination, error=reason_of(error))
 
-    async def _work(self, destination: int) -> None:
+    async def _deliver_all(self, destination: int) -> None:
         """Deliver what is due at one destination, batch by batch."""
         async with self._places:
-            opened = await self._get_open(destination)
+            opened = await self._find_or_open(destination)
             while opened.rests_until <= self._clock.monotonic():
-                if not await self._batch(destination, opened):
+                if not await self._deliver_batch(destination, opened):
                     return
 
-    async def _get_open(self, destination: int) -> _Open:
+    async def _find_or_open(self, destination: int) -> _Open:
         opened = self._open.get(destination)
         if opened is None:
             async with self._database.connection() as connection:
-                name, document, label, ordered = await archives.where(connection, destination)
+                name, document, label, ordered = await archives.find_destination(
+                    connection, destination
+                )
             limits, target = self._connect(name, document)
             opened = _Open(name, limits, target, label, ordered, self._clock.monotonic())
             self._open[destination] = opened
@@ -271,14 +278,16 @@ class ResultDeliverer:
         if archiver is None:
             return _NOTHING, _Unreachable(f"the archiver {name!r} is no longer installed here")
         try:
-            spec = archiver.spec_model.model_validate(document)
+            spec = archiver.spec_model.model_validate(opened_spec(self._sealing, name, document))
             return archiver.batches(spec), archiver.open(spec, self._host)
+        except HostError as error:
+            return _NOTHING, _Unreachable(error.detail)
         except Exception as error:
             log.exception("an archiver failed", archiver=name)
             reason = f"the archiver {name} cannot be opened: {type(error).__name__}"
             return _NOTHING, _Unreachable(reason)
 
-    async def _batch(self, destination: int, opened: _Open) -> bool:
+    async def _deliver_batch(self, destination: int, opened: _Open) -> bool:
         """Deliver one batch; return whether there may be more."""
         now = self._clock.now()
         limits = opened.limits
@@ -302,7 +311,7 @@ class ResultDeliverer:
     async def _items(self, numbers: Sequence[int], size_max: int) -> list[_Item]:
         """Return what to deliver, in order; release what exceeds the size of a batch."""
         async with self._database.connection() as connection:
-            rows = await archives.documents(connection, numbers)
+            rows = await archives.rows_of_deliveries(connection, numbers)
             parts = await archives.parts(connection, [row["run_id"] for row in rows])
         by_run: dict[Any, list[Record]] = defaultdict(list)
         for part in parts:
@@ -358,14 +367,16 @@ class ResultDeliverer:
             else:
                 others[form].append(row)
         for form, group in others.items():
-            results |= await self._in_form(form, group)
+            results |= await self._documents_in_form(form, group)
         return [results[row["number"]] for row in rows]
 
     def add_form(self, name: str, form: DocumentForm) -> None:
         """Let archives ask for another form of documents."""
         self._forms[name] = form
 
-    async def _in_form(self, name: str, rows: Sequence[Record]) -> dict[int, bytes | NoDocument]:
+    async def _documents_in_form(
+        self, name: str, rows: Sequence[Record]
+    ) -> dict[int, bytes | NoDocument]:
         form = self._forms.get(name)
         if form is None:
             lacking = NoDocument(f"this node has no documents of the form {name}")
@@ -392,7 +403,7 @@ class ResultDeliverer:
         batch = [item.delivery() for item in with_document]
         try:
             async with asyncio.timeout(opened.limits.timeout / times.SECOND):
-                outcomes = _checked(await opened.destination.deliver(batch), batch)
+                outcomes = _check_outcomes(await opened.destination.deliver(batch), batch)
         except TimeoutError:
             reason = f"did not take it within {times.format_duration(opened.limits.timeout)}"
             outcomes = [DeliveryOutcome(DeliveryStatus.AGAIN, reason)] * len(batch)
@@ -410,8 +421,8 @@ class ResultDeliverer:
         items: Sequence[_Item],
         outcomes: Mapping[int, DeliveryOutcome],
     ) -> None:
-        now = self._clock.now()
-        settled = [_settlement(item, outcomes.get(item.number), now) for item in items]
+        now, ahead = self._clock.now(), self._steps.ahead
+        settled = [_settlement(item, outcomes.get(item.number), now, ahead) for item in items]
         accepted = any(each.status is DeliveryStatus.ACCEPTED for each in outcomes.values())
         errors = [each.error for each in settled if each.failed and each.error is not None]
         parked = sum(each.state == "parked" for each in settled)
@@ -477,20 +488,26 @@ def _number(destination: str) -> int:
     return int(destination) if destination.isascii() and destination.isdecimal() else 0
 
 
-def _settlement(item: _Item, outcome: DeliveryOutcome | None, now: int) -> DeliverySettlement:
-    """Return the new state of a delivery."""
+def _settlement(
+    item: _Item, outcome: DeliveryOutcome | None, now: int, ahead: int
+) -> DeliverySettlement:
+    """Return the new state of a delivery; the clock may be ``ahead`` by microseconds."""
     if outcome is None:
-        return _not_sent(item)
+        return _unsent_settlement(item)
     if outcome.status is DeliveryStatus.ACCEPTED:
         return DeliverySettlement(item.number, "delivered", None, None)
-    reason = _clean(outcome.reason or "no reason was given")
+    reason = _clean_text(outcome.reason or "no reason was given")
     if outcome.status is DeliveryStatus.REFUSED:
         return DeliverySettlement(item.number, "parked", None, f"refused: {reason}")
     attempts = int(item.row["attempts"]) + 1
     first = item.row["first_tried_at"]
     expires_at = archiving.expiry_of(dict(item.row))
     next_at = archiving.next_try(
-        attempts, now if first is None else first, now, outcome.pause, expires_at
+        attempts,
+        now if first is None else first + ahead,
+        now,
+        outcome.pause,
+        None if expires_at is None else expires_at + ahead,
     )
     if next_at is None:
         after = "a day" if expires_at is None else f"its ttl, {item.row['form']['ttl']}"
@@ -498,18 +515,18 @@ def _settlement(item: _Item, outcome: DeliveryOutcome | None, now: int) -> Deliv
     return DeliverySettlement(item.number, "waiting", next_at, reason)
 
 
-def _not_sent(item: _Item) -> DeliverySettlement:
+def _unsent_settlement(item: _Item) -> DeliverySettlement:
     """Return the new state of a delivery without a document."""
     if isinstance(item.made, NoDocument):
-        return DeliverySettlement(item.number, "parked", None, _clean(item.made.reason))
+        return DeliverySettlement(item.number, "parked", None, _clean_text(item.made.reason))
     assert isinstance(item.made, TransformResult)  # noqa: S101 - all others have an outcome
     if item.made.error is None:
         return DeliverySettlement(item.number, "delivered", None, "left out by its transform")
     reason = f"the transform failed: {item.made.error}"
-    return DeliverySettlement(item.number, "parked", None, _clean(reason))
+    return DeliverySettlement(item.number, "parked", None, _clean_text(reason))
 
 
-def _checked(
+def _check_outcomes(
     outcomes: Sequence[DeliveryOutcome], batch: Sequence[DeliveryItem]
 ) -> Sequence[DeliveryOutcome]:
     if len(outcomes) != len(batch):
@@ -518,5 +535,5 @@ def _checked(
     return outcomes
 
 
-def _clean(reason: str) -> str:
+def _clean_text(reason: str) -> str:
     return reason.replace("\0", "")[:_REASON_MAX]

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from node import tracing
-from node.clock import Clock
 from node.model import times
+from node.model.useragent import AGENT
 from node.plugins.contracts import DeliveryStatus
 from node.plugins.transport import otlp
 from node.plugins.transport.posting import Poster
-from node.tracing import Span
+from node.runtime import tracing
+from node.runtime.clock import Clock
+from node.runtime.tracing import Span
 
 if TYPE_CHECKING:
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -36,11 +37,13 @@ log = structlog.get_logger()
 class SpanExporter:
     """Sends what this process records; while the collector is away, the latest spans are kept."""
 
-    def __init__(self, endpoint: str, clock: Clock, resource: Mapping[str, str]) -> None:
+    def __init__(
+        self, endpoint: str, clock: Clock, resource: Mapping[str, str], agent: str = AGENT
+    ) -> None:
         """Let spans be recorded from now on; ``endpoint`` is the whole URL."""
         self._clock = clock
         self._resource = resource
-        self._poster = Poster(endpoint, _TIMEOUT, clock.now)
+        self._poster = Poster(endpoint, _TIMEOUT, clock.now, agent=agent)
         self._fault: str | None = None
         tracing.RECORDER.begin(clock.now)
 
@@ -56,7 +59,7 @@ class SpanExporter:
         spans = tracing.RECORDER.take(AT_ONCE)
         if not spans:
             return 0
-        body = otlp.compressed(_request(spans, self._resource))
+        body = otlp.compressed_body(_request(spans, self._resource))
         outcome = (await self._poster.post(body, otlp.HEADERS)).outcome
         fault = None if outcome.status is DeliveryStatus.ACCEPTED else outcome.reason
         if fault is not None and self._fault is None:

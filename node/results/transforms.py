@@ -40,10 +40,10 @@ class Transforms:
         else:
             expression = str(transform["jmespath"])
             results = await jmespath_search.transform(expression, documents, self._runner)
-        return [_encoded(result, raw=bool(transform.get("raw"))) for result in results]
+        return [_encode(result, raw=bool(transform.get("raw"))) for result in results]
 
 
-def _encoded(result: TransformResult, *, raw: bool) -> bytes | TransformResult:
+def _encode(result: TransformResult, *, raw: bool) -> bytes | TransformResult:
     if result.error is not None or not result.found:
         return result
     if raw and isinstance(text := _text_of(result), str):

@@ -1,8 +1,16 @@
 """The campaigns of the tasks led here: checks of their names, creation, editing, and removal.
 
-Their names are cached in memory, like the directory of nodes, and read again when they change. The
-database enforces what it can (``campaign`` in ``schema.sql``); the checks here come first, to say
-which field is wrong and what to do.
+Their names are cached in memory, like the directory of nodes, and read again when they change. So a
+task is checked without a query, and a name that is not in the cache is looked up once more before
+it is refused.
+
+The database enforces what it can (``campaign`` in ``schema.sql``): unique names, depth, targets of
+one kind. The checks here come first, to say which field is wrong and what to do; a change that two
+users make at once is refused there. An edit is a patch, and its result is checked like a new
+campaign, except that quotas and promises which it has already may stay.
+
+A change wakes what it may help: tasks that waited for room in the campaign, and tasks of others if
+it now has to give way to them. What is booked stays booked.
 """
 
 from __future__ import annotations
@@ -17,10 +25,9 @@ from uuid import UUID
 
 from pydantic import ValidationError
 
-from node.clock import Clock
 from node.model import limits, policysets, promises
 from node.model.byte_quotas import BYTES
-from node.model.changes import merged, require_revision
+from node.model.changes import patched_document, require_revision
 from node.model.errors import ChangedSince, Conflict, FieldFault, InvalidDocument, NotFound
 from node.model.promises import CampaignPromise, PoolSize
 from node.model.wire.campaigns import (
@@ -33,6 +40,7 @@ from node.model.wire.campaigns import (
 )
 from node.model.wire.fields import FROM_OUTSIDE
 from node.model.wire.validation import faults_of
+from node.runtime.clock import Clock
 from node.store import campaigns, pools
 from node.store.campaigns import CampaignSettings, CampaignUses, StoredCampaign
 from node.store.database import Connection, Database
@@ -71,10 +79,10 @@ class Campaigns:
     async def refresh(self) -> None:
         """Read the names and states of all campaigns."""
         async with self._database.connection() as connection:
-            self._states = await campaigns.names(connection)
+            self._states = await campaigns.states(connection)
 
     async def look_up(self, name: str | None) -> None:
-        """Read the names again if a campaign is not known as active: it may be new."""
+        """Read all names again if this campaign is not known as active: it may be new."""
         if name is not None and self._states.get(name) != "active":
             await self.refresh()
 
@@ -89,7 +97,7 @@ class Campaigns:
         if state is not None:
             msg = f"{name} is closed and takes no new tasks; open it again: parley campaign edit"
             raise InvalidDocument([FieldFault("/campaign", f"{msg} {name} --state active")])
-        raise InvalidDocument([FieldFault("/campaign", no_such(name, self._states))])
+        raise InvalidDocument([FieldFault("/campaign", unknown_campaign(name, self._states))])
 
     async def check_exists(self, name: str) -> None:
         """Check that there is a campaign of this name.
@@ -98,12 +106,12 @@ class Campaigns:
         """
         async with self._database.connection() as connection:
             if not await campaigns.exists(connection, name):
-                raise NotFound(no_such(name, await campaigns.names(connection)))
+                raise NotFound(unknown_campaign(name, await campaigns.states(connection)))
 
     async def all(self) -> list[StoredCampaign]:
         """Return all campaigns, ordered by name."""
         async with self._database.connection() as connection:
-            return await campaigns.listed(connection)
+            return await campaigns.find_all(connection)
 
     async def create(self, document: CampaignDocument) -> bool:
         """Create a campaign; return False if an equal one exists.
@@ -113,15 +121,15 @@ class Campaigns:
         """
         new = settings_of(document)
         async with self._database.transaction() as connection:
-            there = await campaigns.listed(connection)
-            taken = _named(there, new.name)
+            there = await campaigns.find_all(connection)
+            taken = _find_named(there, new.name)
             if taken is not None:
                 if taken.settings == new:
                     return False
-                raise Conflict(_taken(new.name))
+                raise Conflict(_name_taken(new.name))
             await self._check(connection, new, there)
             if not await campaigns.keep(connection, new, self._clock.now()):
-                raise Conflict(_taken(new.name))
+                raise Conflict(_name_taken(new.name))
             await campaigns.notify(connection, new.name, "added")
         await self.refresh()
         return True
@@ -134,12 +142,12 @@ class Campaigns:
         :raises Conflict: it has been changed since the revision that was read.
         """
         async with self._database.transaction() as connection:
-            there = await campaigns.listed(connection)
-            known = _named(there, name)
+            there = await campaigns.find_all(connection)
+            known = _find_named(there, name)
             if known is None:
-                raise NotFound(no_such(name, [each.settings.name for each in there]))
+                raise NotFound(unknown_campaign(name, [each.settings.name for each in there]))
             require_revision(name, patch.revision, known.revision)
-            new = settings_of(_edited(known.settings, patch))
+            new = settings_of(_patched_document(known.settings, patch))
             if new == known.settings:
                 return
             await self._check(connection, new, there, known.settings)
@@ -147,12 +155,14 @@ class Campaigns:
             if not await campaigns.change(connection, new, now, known.revision):
                 msg = f"{name} has been changed since it was read; read it again"
                 raise ChangedSince(msg)
-            if new.level != SUSPENDED and _standing(known.settings) != _standing(new):
+            if new.level != SUSPENDED and _deciding_settings(known.settings) != _deciding_settings(
+                new
+            ):
                 await campaigns.plan_again(connection, name, now)
-            if _displaceable(known.settings) != _displaceable(new):
+            if _yielding_settings(known.settings) != _yielding_settings(new):
                 await campaigns.plan_others(connection, name, now, _OTHERS_MAX)
             if new.parent != known.settings.parent:
-                await campaigns.tell_room(connection, known.settings.parent or name)
+                await campaigns.notify_of_room(connection, known.settings.parent or name)
             await campaigns.notify(connection, name, "changed")
         await self.refresh()
 
@@ -170,13 +180,13 @@ class Campaigns:
         :raises InvalidDocument: something does not fit.
         """
         others = [each.settings for each in there if each.settings.name != new.name]
-        sets = {pool.name: pool.policy_set for pool in await pools.listed(connection)}
+        sets = {pool.name: pool.policy_set for pool in await pools.find_all(connection)}
         quotas = () if known is None else known.quotas
         promise = promise_of(new)
         if promise is not None and (known is None or promise_of(known) != promise):
             promised = [promise, *filter(None, map(promise_of, others))]
             sizes = await self._pool_sizes(connection)
-            excess = _excess_fault(promise, promises.excess(promise, promised, sizes))
+            excess = _excess_fault(promise, promises.promise_refusal(promise, promised, sizes))
         else:
             excess = None
         possible = (
@@ -200,8 +210,8 @@ class Campaigns:
         async with self._database.transaction() as connection:
             uses = await campaigns.uses(connection, name, self._clock.now())
             if uses is None:
-                raise NotFound(no_such(name, await campaigns.names(connection)))
-            if (reason := _why_kept(name, uses)) is not None:
+                raise NotFound(unknown_campaign(name, await campaigns.states(connection)))
+            if (reason := _removal_refusal(name, uses)) is not None:
                 raise Conflict(reason)
             removed = await campaigns.remove(connection, name)
             if removed is not None:
@@ -211,7 +221,7 @@ class Campaigns:
 
 
 def settings_of(document: CampaignDocument) -> CampaignSettings:
-    """Return the stored form of a campaign."""
+    """Return the settings to store for the campaign of a document."""
     target, fairshare, queue = document.target, document.fairshare, document.queue
     return CampaignSettings(
         name=document.name,
@@ -247,7 +257,7 @@ def document_of(settings: CampaignSettings) -> dict[str, Any]:
     return {**values, "level": level, "target": target, "limits": words}
 
 
-def _edited(known: CampaignSettings, patch: CampaignPatch) -> CampaignDocument:
+def _patched_document(known: CampaignSettings, patch: CampaignPatch) -> CampaignDocument:
     wanted = patch.changes()
     if wanted.get("name", known.name) != known.name:
         reason = "cannot be changed; add another campaign and give it the tasks"
@@ -256,7 +266,9 @@ def _edited(known: CampaignSettings, patch: CampaignPatch) -> CampaignDocument:
     if wanted.get("target"):  # one kind of promise takes the place of the other
         before["target"] = None
     try:
-        return CampaignDocument.model_validate(merged(before, wanted), context=FROM_OUTSIDE)
+        return CampaignDocument.model_validate(
+            patched_document(before, wanted), context=FROM_OUTSIDE
+        )
     except ValidationError as error:
         raise InvalidDocument(faults_of(error, CampaignDocument)) from None
 
@@ -266,7 +278,7 @@ def _parent_fault(new: CampaignSettings, others: Sequence[CampaignSettings]) -> 
     if new.parent is None:
         return None
     if new.parent != new.name and new.parent not in parents:
-        return FieldFault("/parent", no_such(new.parent, parents))
+        return FieldFault("/parent", unknown_campaign(new.parent, parents))
     line = [new.name]
     at: str | None = new.parent
     while at is not None and at != new.name:
@@ -275,21 +287,20 @@ def _parent_fault(new: CampaignSettings, others: Sequence[CampaignSettings]) -> 
     if at is not None:
         circle = " → ".join([*line, at])
         return FieldFault("/parent", f"would put it below itself: {circle}; choose another parent")
-    depth = len(line) - 1 + _height(new.name, parents)
+    depth = len(line) - 1 + _generations_below(new.name, parents)
     if depth > DEPTH_MAX:
         reason = f"would make {depth} generations, of at most {DEPTH_MAX}; choose one further up"
         return FieldFault("/parent", reason)
     return None
 
 
-def _height(name: str, parents: Mapping[str, str | None]) -> int:
-    """Return the number of generations from a campaign down to its last descendant."""
+def _generations_below(name: str, parents: Mapping[str, str | None]) -> int:
     children = [child for child, parent in parents.items() if parent == name]
-    return 1 + max((_height(child, parents) for child in children), default=0)
+    return 1 + max((_generations_below(child, parents) for child in children), default=0)
 
 
 def _weight_fault(weight: Decimal, sets: Mapping[str, str]) -> FieldFault | None:
-    """Return what is wrong with a weight.
+    """Return why a weight is refused, None if it is not.
 
     A weight of 0 gives no share at all, except with policies of BOINC's kind, where it means "only
     what no other campaign wants".
@@ -340,7 +351,10 @@ def _target_fault(new: CampaignSettings, others: Sequence[CampaignSettings]) -> 
     if len(mixed) == 1:
         promised, remedy = f"{mixed[0]} is promised {one}", f"remove that target: {clear}"
     else:
-        promised, remedy = f"{_all(mixed)} are promised {many}", f"remove those targets: {clear}, …"
+        promised, remedy = (
+            f"{_in_one_sentence(mixed)} are promised {many}",
+            f"remove those targets: {clear}, …",
+        )
     reason = f"cannot stand beside promises of another kind: {promised}"
     return FieldFault(f"/target/{field}", f"{reason}; promise {one} here too, or {remedy}")
 
@@ -359,7 +373,7 @@ def _excess_fault(promise: CampaignPromise, why: str | None) -> FieldFault | Non
 
 
 def _quota_fault(resource: str, resources: Collection[str]) -> FieldFault | None:
-    """Return what is wrong with a quota: without a test that needs it, it has no effect."""
+    """Return a fault for a quota that no test needs, as it would have no effect; None otherwise."""
     known = {*resources, BYTES}
     if resource in known:
         return None
@@ -377,14 +391,14 @@ def _default_fault(new: CampaignSettings) -> FieldFault | None:
     return FieldFault("/state", reason)
 
 
-def _still_below(name: str, children: Sequence[str]) -> str:
+def _children_sentence(name: str, children: Sequence[str]) -> str:
     if len(children) == 1:
         return f"{children[0]} is below {name}; give it another parent first"
-    return f"{_all(children)} are below {name}; give them another parent first"
+    return f"{_in_one_sentence(children)} are below {name}; give them another parent first"
 
 
-def _all(names: Sequence[str]) -> str:
-    """Return several names in a sentence."""
+def _in_one_sentence(names: Sequence[str]) -> str:
+    """Join names for a sentence; after ``_SHOWN`` of them only count the others."""
     *some, last = names[:_SHOWN]
     more = len(names) - _SHOWN
     if more > 0:
@@ -392,7 +406,7 @@ def _all(names: Sequence[str]) -> str:
     return f"{', '.join(some)} and {last}"
 
 
-def _still_admitted(name: str, reservations: Sequence[UUID]) -> str:
+def _reservations_sentence(name: str, reservations: Sequence[UUID]) -> str:
     first, *others = reservations
     some = f"{first} and {len(others)} more" if others else str(first)
     verb = "reservations" if others else "reservation"
@@ -403,15 +417,15 @@ def _still_admitted(name: str, reservations: Sequence[UUID]) -> str:
     )
 
 
-def _why_kept(name: str, uses: CampaignUses) -> str | None:
+def _removal_refusal(name: str, uses: CampaignUses) -> str | None:
     """Return why a campaign cannot be removed, and what to do; None if it can."""
     close = f"close it instead: parley campaign edit {name} --state closed"
     if name == DEFAULT:
         return f"{name} is always there: tasks that name no campaign belong to it"
     if uses.children:
-        return _still_below(name, uses.children)
+        return _children_sentence(name, uses.children)
     if uses.admitted_by:
-        return _still_admitted(name, uses.admitted_by)
+        return _reservations_sentence(name, uses.admitted_by)
     if uses.tasks:
         count = f"{uses.tasks} task{'' if uses.tasks == 1 else 's'}"
         return f"{count} of {name} are known here, ended ones among them; {close}"
@@ -420,12 +434,12 @@ def _why_kept(name: str, uses: CampaignUses) -> str | None:
     return None
 
 
-def _standing(settings: CampaignSettings) -> CampaignSettings:
+def _deciding_settings(settings: CampaignSettings) -> CampaignSettings:
     """Return the settings that decide what a campaign may have, without those for people."""
     return replace(settings, owner=None, contact=None, description=None, state="")
 
 
-def _displaceable(settings: CampaignSettings) -> tuple[bool, int, int, bool]:
+def _yielding_settings(settings: CampaignSettings) -> tuple[bool, int, int, bool]:
     """Return the settings that decide whether other campaigns have to give way to a campaign.
 
     One that is suspended wants no time, so that soft limits of others bind no longer.
@@ -434,23 +448,23 @@ def _displaceable(settings: CampaignSettings) -> tuple[bool, int, int, bool]:
     return suspended, settings.level, settings.priority, settings.preemptee
 
 
-def _named(there: Sequence[StoredCampaign], name: str) -> StoredCampaign | None:
+def _find_named(there: Sequence[StoredCampaign], name: str) -> StoredCampaign | None:
     return next((each for each in there if each.settings.name == name), None)
 
 
-def no_such(name: str, known: Mapping[str, Any] | Sequence[str]) -> str:
+def unknown_campaign(name: str, known: Mapping[str, Any] | Sequence[str]) -> str:
     """Say that there is no campaign of this name, which names are similar, and what to do."""
     near = get_close_matches(name, list(known), n=3, cutoff=0.5)
-    others = f"near: {', '.join(near)}" if near else f"there are: {_some(list(known))}"
+    others = f"near: {', '.join(near)}" if near else f"there are: {_first_names(list(known))}"
     return (
         f"there is no campaign {name} on this node; {others}; make it: parley campaign add {name}"
     )
 
 
-def _some(names: Sequence[str]) -> str:
+def _first_names(names: Sequence[str]) -> str:
     more = len(names) - _SHOWN
     return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
-def _taken(name: str) -> str:
+def _name_taken(name: str) -> str:
     return f"there is another campaign {name}; change it: parley campaign edit {name}"

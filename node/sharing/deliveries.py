@@ -33,13 +33,12 @@ class Deliveries:
     """Reads the figures, at most once a minute."""
 
     def __init__(self, core: Core, usage: UsageReader) -> None:
-        """Start with nothing read."""
         self._core = core
         self._usage = usage
         self._latest: DeliveryFigures | None = None
         self._reading = asyncio.Lock()
 
-    async def now(self) -> DeliveryFigures:
+    async def figures(self) -> DeliveryFigures:
         """Return the figures, at most a minute old.
 
         :raises DatabaseUnavailable: the database does not answer.
@@ -55,7 +54,7 @@ class Deliveries:
         since = (now - times.DAY) // times.HOUR * times.HOUR
         slots: dict[str, Counter[str]] = {}
         async with self._core.database.connection() as connection:
-            for mesh in await meshes.listed(connection):
+            for mesh in await meshes.find_all(connection):
                 counted = slots.setdefault(mesh.mesh, Counter())
                 for each in await meshes.outcomes(connection, mesh.mesh, since, now):
                     counted[each.outcome] += each.slots

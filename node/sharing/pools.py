@@ -1,7 +1,13 @@
 """The pools that this node plans: named sets of nodes, selected by a predicate on attributes.
 
-The members of a pool are never stored: they are the known nodes that meet its predicate now. A pool
-without any member is refused when it is created, with the attributes that nodes have instead.
+The members of a pool are never stored: they are the known nodes that meet its predicate now, so a
+node whose attributes change joins or leaves by itself, and nothing has to be kept in step. Only its
+settings are stored, with a revision, which an edit may name to be refused if it has changed since.
+
+A pool without any member is refused when it is created, with the attributes that nodes have
+instead, since that is hardly intended. Later it may become empty, as nodes can be removed. It is
+removed only while no open task asks for its nodes. Settings that are allowed and yet hardly
+intended (a promise that its campaigns cannot get, silent members) are warnings, not faults.
 """
 
 from __future__ import annotations
@@ -13,9 +19,8 @@ from uuid import UUID
 
 from pydantic import ValidationError
 
-from node.clock import Clock
 from node.model import predicates, promises, times
-from node.model.changes import merged, require_revision
+from node.model.changes import patched_document, require_revision
 from node.model.errors import ChangedSince, Conflict, FieldFault, InvalidDocument, NotFound
 from node.model.predicates import Attributes
 from node.model.promises import PoolSize
@@ -23,6 +28,7 @@ from node.model.wire.fields import FROM_OUTSIDE
 from node.model.wire.pools import PolicyChoice, PoolDocument, PoolPatch
 from node.model.wire.validation import faults_of
 from node.peers.directory import Directory
+from node.runtime.clock import Clock
 from node.sharing.campaigns import promise_of, weights_fault
 from node.store import campaigns, nodes, pools
 from node.store.database import Connection, Database
@@ -67,20 +73,20 @@ class Pools:
     async def all(self) -> list[StoredPool]:
         """Return all pools, ordered by name."""
         async with self._database.connection() as connection:
-            return await pools.listed(connection)
+            return await pools.find_all(connection)
 
-    async def one(self, name: str) -> StoredPool:
+    async def find(self, name: str) -> StoredPool:
         """Return a pool by its name.
 
         :raises NotFound: there is no pool of that name.
         """
-        return _named(await self.all(), name)
+        return _require_named(await self.all(), name)
 
     def membership(self, match: Mapping[str, Any]) -> PoolMembership:
         """Return which nodes meet the predicate of a pool now, and why the others do not."""
         predicate = predicates.parse(match)
         members, others = [], {}
-        for name, attributes in self._facts().items():
+        for name, attributes in self._attributes_by_node().items():
             failures = predicate.faults(attributes)
             if failures:
                 others[name] = "; ".join(f"{f.reason}, not {f.condition}" for f in failures)
@@ -91,12 +97,12 @@ class Pools:
     async def warnings(self) -> Warnings:
         """Return warnings about settings that are allowed but hardly intended, and about misses."""
         async with self._database.connection() as connection:
-            there = await pools.listed(connection)
-            listed = await campaigns.listed(connection)
+            there = await pools.find_all(connection)
+            listed = await campaigns.find_all(connection)
             misses: dict[str, list[PoolMisses]] = {pool.name: [] for pool in there}
             for missed in await pools.expected_misses(connection, self._clock.now()):
                 misses.setdefault(missed.pool, []).append(missed)
-        sized = self._sized(there)
+        sized = self._sizes_of(there)
         promised = [it for it in (promise_of(each.settings) for each in listed) if it is not None]
         return Warnings(
             {own.campaign: promises.campaign_warnings(own, promised, sized) for own in promised},
@@ -104,8 +110,8 @@ class Pools:
                 pool.name: (
                     *promises.pool_warnings(size, promised),
                     *([pool.unseen] if pool.unseen else ()),
-                    *self._silent(pool.match),
-                    *map(_misses_in_words, misses[pool.name]),
+                    *self._silent_members(pool.match),
+                    *map(_misses_sentence, misses[pool.name]),
                 )
                 for pool, size in zip(there, sized, strict=True)
             },
@@ -114,9 +120,9 @@ class Pools:
 
     async def sizes(self, connection: Connection) -> list[PoolSize]:
         """Return the sizes of all pools, by name."""
-        return self._sized(await pools.listed(connection))
+        return self._sizes_of(await pools.find_all(connection))
 
-    def _sized(self, listed: Sequence[StoredPool]) -> list[PoolSize]:
+    def _sizes_of(self, listed: Sequence[StoredPool]) -> list[PoolSize]:
         return [
             PoolSize(
                 pool.name,
@@ -127,7 +133,7 @@ class Pools:
             for pool in listed
         ]
 
-    def _silent(self, match: Mapping[str, Any]) -> list[str]:
+    def _silent_members(self, match: Mapping[str, Any]) -> list[str]:
         """List the nodes of a pool that do not answer."""
         members = self.membership(match).nodes
         silences = ((node.name, node.silence) for node in self._directory.all)
@@ -143,7 +149,7 @@ class Pools:
             msg = f"no node named {name} is known here"
             raise NotFound(msg)
         async with self._database.transaction() as connection:
-            await nodes.pardon(connection, known.name, self._clock.now())
+            await nodes.forget_refusals(connection, known.name, self._clock.now())
             await nodes.notify(connection, known.name, "pardoned")
         return known
 
@@ -155,15 +161,15 @@ class Pools:
         """
         new = stored_pool(document)
         async with self._database.transaction() as connection:
-            there = await pools.listed(connection)
+            there = await pools.find_all(connection)
             taken = next((pool for pool in there if pool.name == new.name), None)
             if taken is not None:
                 if _settings(taken) == _settings(new):
                     return False
-                raise Conflict(_taken(new.name))
+                raise Conflict(_name_taken(new.name))
             await self._check(connection, document)
             if not await pools.keep(connection, new, self._clock.now()):
-                raise Conflict(_taken(new.name))
+                raise Conflict(_name_taken(new.name))
             await pools.notify(connection, new.name, "added")
         return True
 
@@ -175,9 +181,9 @@ class Pools:
         :raises Conflict: it has been changed since the revision that was read.
         """
         async with self._database.transaction() as connection:
-            known = _named(await pools.listed(connection), name)
+            known = _require_named(await pools.find_all(connection), name)
             require_revision(name, patch.revision, known.revision)
-            document = _edited(known, patch)
+            document = _patched_document(known, patch)
             new = stored_pool(document)
             if _settings(new) == _settings(known):
                 return
@@ -195,17 +201,17 @@ class Pools:
             revision.
         """
         async with self._database.transaction() as connection:
-            asking, count = await pools.asking(connection, name, _NAMED)
+            asking, count = await pools.tasks_asking(connection, name, _NAMED)
             if asking:
-                raise Conflict(_why_kept(name, asking, count))
+                raise Conflict(_removal_refusal(name, asking, count))
             removed = await pools.remove(connection, name)
             if removed is None:
-                _named(await pools.listed(connection), name)
+                _require_named(await pools.find_all(connection), name)
             else:
                 require_revision(name, revision, removed)
             await pools.notify(connection, name, "removed")
 
-    def _facts(self) -> dict[str, Attributes]:
+    def _attributes_by_node(self) -> dict[str, Attributes]:
         return {known.name: known.facts for known in self._directory.nodes_of_parley}
 
     async def _check(
@@ -219,12 +225,12 @@ class Pools:
         """
         policy = document.policy
         unfit = self._judge_policy(policy)
-        nobody = self._nobody(document) if anew else None
+        nobody = self._empty_pool_fault(document) if anew else None
         possible = (self._lead_fault(document), *unfit, nobody)
         faults = [fault for fault in possible if fault is not None]
         if faults:
             raise InvalidDocument(faults)
-        there = await campaigns.listed(connection)
+        there = await campaigns.find_all(connection)
         weightless = weights_fault(document.name, policy.set, there)
         if weightless is not None:
             raise InvalidDocument([FieldFault("/policy/set", weightless)])
@@ -236,15 +242,15 @@ class Pools:
         msg = f"this is {own}, and a pool is made at the node that plans it; ask {document.lead}"
         return FieldFault("/lead", msg)
 
-    def _nobody(self, document: PoolDocument) -> FieldFault | None:
+    def _empty_pool_fault(self, document: PoolDocument) -> FieldFault | None:
         predicate = predicates.parse(document.match, "/match")
-        known = self._facts()
+        known = self._attributes_by_node()
         if any(predicate.met_by(attributes) for attributes in known.values()):
             return None
         return predicates.explain_no_match(predicate, known, "/match")
 
 
-def _misses_in_words(missed: PoolMisses) -> str:
+def _misses_sentence(missed: PoolMisses) -> str:
     runs = "1 run" if missed.runs == 1 else f"{missed.runs} runs"
     first = times.to_the_second(missed.first_at)
     at = f"at {first}" if missed.runs == 1 else f"the first at {first}"
@@ -282,7 +288,7 @@ def _settings(pool: StoredPool) -> dict[str, Any]:
     return document_of(pool)
 
 
-def _edited(known: StoredPool, patch: PoolPatch) -> PoolDocument:
+def _patched_document(known: StoredPool, patch: PoolPatch) -> PoolDocument:
     wanted = patch.changes()
     if wanted.get("name", known.name) != known.name:
         reason = "cannot be changed; add another pool and remove this one"
@@ -291,12 +297,12 @@ def _edited(known: StoredPool, patch: PoolPatch) -> PoolDocument:
     if wanted.get("match") is not None:
         before["match"] = {}
     try:
-        return PoolDocument.model_validate(merged(before, wanted), context=FROM_OUTSIDE)
+        return PoolDocument.model_validate(patched_document(before, wanted), context=FROM_OUTSIDE)
     except ValidationError as error:
         raise InvalidDocument(faults_of(error, PoolDocument)) from None
 
 
-def _named(there: list[StoredPool], name: str) -> StoredPool:
+def _require_named(there: list[StoredPool], name: str) -> StoredPool:
     match = next((pool for pool in there if pool.name == name), None)
     if match is None:
         known = ", ".join(pool.name for pool in there) or "none yet; make one: parley pool add"
@@ -305,7 +311,7 @@ def _named(there: list[StoredPool], name: str) -> StoredPool:
     return match
 
 
-def _why_kept(name: str, asking: Sequence[UUID], count: int) -> str:
+def _removal_refusal(name: str, asking: Sequence[UUID], count: int) -> str:
     """Return which tasks prevent the removal of a pool, and what to do."""
     named = ", ".join(str(task) for task in asking)
     more = f" and {count - len(asking)} more" if count > len(asking) else ""
@@ -315,5 +321,5 @@ def _why_kept(name: str, asking: Sequence[UUID], count: int) -> str:
     return f"{which}{named}{more}; end what is not wanted first: parley task cancel {asking[0]}"
 
 
-def _taken(name: str) -> str:
+def _name_taken(name: str) -> str:
     return f"there is another pool {name}; change it: parley pool edit {name}"

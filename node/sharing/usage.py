@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final
 
-from node.clock import Clock
 from node.model import times
 from node.model.shares import Member, promised_shares, with_descendants
 from node.model.taskstate import OPEN
 from node.model.wire.campaigns import SUSPENDED, Campaign, UsageHour, Used, Waiting
+from node.runtime.clock import Clock
 from node.sharing.campaigns import document_of
 from node.store import campaigns
 from node.store.campaigns import HourFilter, StoredCampaign
@@ -38,7 +38,6 @@ class UsageReader:
     """Reads the ledger for the API."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
-        """Cache nothing: every call reads the database."""
         self._database = database
         self._clock = clock
 
@@ -47,41 +46,40 @@ class UsageReader:
         now = self._clock.now()
         border = _next_hour(now)
         async with self._database.connection() as connection:
-            there = await campaigns.listed(connection)
+            there = await campaigns.find_all(connection)
             since = border - _HOURS * times.HOUR
-            ahead = await campaigns.charged_ahead(connection, now, border)
-            begun = await campaigns.used_between(connection, since, border)
-            later = await campaigns.used_between(connection, border, times.LATEST - 1)
+            ahead = await campaigns.charges_ahead(connection, now, border)
+            begun = await campaigns.charges_between(connection, since, border)
+            later = await campaigns.charges_between(connection, border, times.LATEST - 1)
             delivered = [Counter(b) - Counter(a) for b, a in zip(begun, ahead, strict=True)]
             booked = [Counter(b) + Counter(a) for b, a in zip(later, ahead, strict=True)]
             figures = _Figures(
-                await campaigns.tasks_of(connection),
-                await campaigns.waiting_of(connection, now),
+                await campaigns.task_counts(connection),
+                await campaigns.waiting_counts(connection, now),
                 delivered[0],
                 booked[0],
                 delivered[1],
                 booked[1],
             )
-        return _shown(there, figures)
+        return _campaigns_with_usage(there, figures)
 
     async def hours(self, wanted: HourFilter) -> list[UsageHour]:
         """Return the charges by hour and campaign."""
         async with self._database.connection() as connection:
-            rows = await campaigns.hours(connection, wanted)
+            rows = await campaigns.charged_hours(connection, wanted)
         return [UsageHour.model_validate(row) for row in rows]
 
-    def day_around(self) -> tuple[int, int]:
+    def default_interval(self) -> tuple[int, int]:
         """Return the last 24 hours and the default horizon as one interval, in whole hours (µs)."""
         border = _next_hour(self._clock.now())
         return border - _HOURS * times.HOUR, border + _HOURS * times.HOUR
 
 
 def _next_hour(now: int) -> int:
-    """Return the end of the current hour."""
     return now - now % times.HOUR + times.HOUR
 
 
-def _shown(there: Sequence[StoredCampaign], figures: _Figures) -> list[Campaign]:
+def _campaigns_with_usage(there: Sequence[StoredCampaign], figures: _Figures) -> list[Campaign]:
     members = [_member(each, figures) for each in there]
     promises = promised_shares(members)
     by_weight = promised_shares([replace(member, wants=True) for member in members])
@@ -97,12 +95,12 @@ def _shown(there: Sequence[StoredCampaign], figures: _Figures) -> list[Campaign]
             created_at=each.created_at,
             changed_at=each.changed_at,
             tasks=dict(figures.tasks.get(each.id, {})),
-            waiting=_waiting(figures.waiting.get(each.id)),
+            waiting=_waiting_of(figures.waiting.get(each.id)),
             used=Used(
-                promised=_share(promises[each.id]),
-                by_weight=_share(by_weight[each.id]),
-                delivered=_part(delivered[each.id], whole[0]),
-                booked=_part(booked[each.id], whole[1]),
+                promised=_as_float(promises[each.id]),
+                by_weight=_as_float(by_weight[each.id]),
+                delivered=_ratio(delivered[each.id], whole[0]),
+                booked=_ratio(booked[each.id], whole[1]),
                 delivered_seat_seconds=delivered[each.id] / _SEAT_SECOND,
                 booked_seat_seconds=booked[each.id] / _SEAT_SECOND,
                 delivered_bytes=delivered_bytes[each.id],
@@ -126,15 +124,15 @@ def _member(each: StoredCampaign, figures: _Figures) -> Member:
     )
 
 
-def _waiting(counts: campaigns.WaitingCounts | None) -> Waiting:
+def _waiting_of(counts: campaigns.WaitingCounts | None) -> Waiting:
     if counts is None:
         return Waiting(runs=0, tasks=0, reason=None)
     return Waiting(**vars(counts))
 
 
-def _share(part: Fraction | None) -> float | None:
+def _as_float(part: Fraction | None) -> float | None:
     return None if part is None else float(part)
 
 
-def _part(amount: int, whole: int) -> float | None:
+def _ratio(amount: int, whole: int) -> float | None:
     return amount / whole if whole > 0 else None

@@ -74,7 +74,7 @@ class DeliveryFilter:
 
 
 async def keep_destination(connection: Connection, where: StoredDestination) -> int:
-    """Return the number of this destination, which is created if there is none."""
+    """Return the number of the destination with this archiver and spec; store it if it is new."""
     return int(
         await connection.fetchval(
             _SQL["destination"],
@@ -104,7 +104,7 @@ async def add(connection: Connection, archive: KeptArchive, task: UUID | None) -
     return made is not None
 
 
-async def listed(connection: Connection, task: UUID | None) -> list[KeptArchive]:
+async def find_all(connection: Connection, task: UUID | None) -> list[KeptArchive]:
     """Return the archives of a task in their order, or without one the node's own by name."""
     return [KeptArchive(*row) for row in await connection.fetch(_SQL["archives"], task)]
 
@@ -135,14 +135,19 @@ async def remove(connection: Connection, archive: UUID, now: int) -> int:
     return len(await connection.fetch(_SQL["drop_waiting"], archive))
 
 
-async def next_due(connection: Connection, busy: Sequence[int]) -> dict[int, int]:
-    """Return by destination that is not busy when its first waiting delivery is due."""
+async def next_due_by_destination(connection: Connection, busy: Sequence[int]) -> dict[int, int]:
+    """Return, by destination that is not busy, when its first waiting delivery is due (µs)."""
     rows = await connection.fetch(_SQL["next_due"], list(busy))
     return {row[0]: row[1] for row in rows}
 
 
-async def where(connection: Connection, destination: int) -> tuple[str, dict[str, Any], str, bool]:
-    """Return archiver, spec, and label of a destination, and whether it is ordered."""
+async def find_destination(
+    connection: Connection, destination: int
+) -> tuple[str, dict[str, Any], str, bool]:
+    """Return archiver, spec, and label of a destination, and whether it is ordered.
+
+    :raises LookupError: there is no such destination.
+    """
     row = await connection.fetchrow(_SQL["destination_spec"], destination)
     if row is None:
         msg = f"there is no destination {destination}"
@@ -150,8 +155,8 @@ async def where(connection: Connection, destination: int) -> tuple[str, dict[str
     return row[0], row[1], row[2], row[3]
 
 
-async def release(connection: Connection, now: int) -> None:
-    """Make deliveries due that an earlier process had claimed."""
+async def release_claims(connection: Connection, now: int) -> None:
+    """Make deliveries due at once that an earlier process had claimed and not settled."""
     await connection.execute(_SQL["release"], now)
 
 
@@ -164,7 +169,7 @@ async def claim(
     return sorted(row[0] for row in rows)
 
 
-async def documents(connection: Connection, numbers: Sequence[int]) -> list[Record]:
+async def rows_of_deliveries(connection: Connection, numbers: Sequence[int]) -> list[Record]:
     """Return rows with the runs of these deliveries, in the order of their numbers."""
     return await connection.fetch(_SQL["documents"], list(numbers))
 
@@ -193,7 +198,7 @@ async def unclaim(connection: Connection, numbers: Sequence[int], now: int) -> N
 
 
 async def supersede(connection: Connection, numbers: Sequence[int]) -> None:
-    """Mark deliveries whose outcomes have been replaced by newer ones."""
+    """Delete deliveries whose outcome is not the latest of its run; the latest has its own."""
     await connection.execute(_SQL["supersede"], list(numbers))
 
 

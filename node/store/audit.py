@@ -53,7 +53,7 @@ def _row(entry: AuditEntry) -> tuple[object, ...]:
     )
 
 
-async def listed(
+async def find_page(
     connection: Connection,
     wanted: AuditFilter,
     beyond: int | None,

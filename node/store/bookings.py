@@ -1,5 +1,19 @@
 """Bookings of this node's time: occupied time, holds, commits, and releases.
 
+Two runs that exclude each other never overlap, whatever processes book at once: the constraint
+``run_no_overlap`` in ``schema.sql`` compares the lanes of booked and running runs. A normal run has
+a lane of its own number, an exclusive one has all lanes, a background run none. So ``book`` inserts
+what it can and returns it; whoever asks earlier whether time is free only explains, or saves a try.
+
+A run that gives way is first set aside for the one that displaces it, which takes it out of the
+constraint. With the commit of the winner it is displaced for good; a release books it again, if its
+time is still free.
+
+A hold names revision and lease epoch of its task. The row of the task is locked first, by every
+hold, so an older epoch, which belongs to a worker that lost its lease, books nothing after a newer
+one. Commits and releases may come twice, late, or before their hold: an exchange keeps its answer,
+and a release without a hold is stored, so that the hold which follows it is refused.
+
 Each function is one transaction or takes part in one. A statement that changes a state checks the
 present state again.
 """
@@ -115,7 +129,7 @@ class ExpiredHold:
     expires_at: int
 
 
-async def occupied(
+async def occupied_spans(
     connection: Connection, windows: Sequence[Span], fixed_before: int
 ) -> list[OccupiedSpan]:
     """Return what occupies time in these windows; runs before ``fixed_before`` cannot give way."""
@@ -273,7 +287,7 @@ async def give_up(connection: Connection, reasons: Mapping[UUID, str], now: int)
 
 
 async def forget(connection: Connection, runs: Sequence[UUID]) -> None:
-    """Delete runs that were never begun, so that their ids can be booked anew."""
+    """Delete runs that were never begun and that their lead does not know, to free their ids."""
     await connection.execute(_SQL["forget"], list(runs))
 
 
@@ -336,6 +350,19 @@ async def book(connection: Connection, wanted: Wanted, now: int) -> set[UUID]:
         [hold.rank for hold, _, _ in wanted],
     )
     return {row[0] for row in rows}
+
+
+async def other_attempts(
+    connection: Connection, task: UUID, runs: Sequence[RunRequest]
+) -> dict[UUID, tuple[UUID, int]]:
+    """Return by run the other attempt of its slot that is booked or has begun here, and its number.
+
+    While there is one, the run is not booked.
+    """
+    columns = [(run.run, task, run.slot, run.attempt) for run in runs]
+    given = (list(column) for column in zip(*columns, strict=True))
+    rows = await connection.fetch(_SQL["other_attempts"], *given)
+    return {row[0]: (row[1], row[2]) for row in rows}
 
 
 async def ports_in_use(connection: Connection) -> set[int]:
@@ -401,8 +428,10 @@ async def decide(
     return {row[0]: (row[1], row[2]) for row in rows}
 
 
-async def refuse(connection: Connection, releases: Sequence[ExchangeRuling], now: int) -> None:
-    """Store releases that arrived before their holds."""
+async def keep_early_releases(
+    connection: Connection, releases: Sequence[ExchangeRuling], now: int
+) -> None:
+    """Store releases that arrived before their holds, which are then refused."""
     await connection.execute(
         _SQL["refuse_exchanges"],
         [ruling.exchange for ruling in releases],

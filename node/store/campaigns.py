@@ -89,7 +89,7 @@ class HourFilter:
     limit: int
 
 
-async def names(connection: Connection) -> dict[str, str]:
+async def states(connection: Connection) -> dict[str, str]:
     """Return the state of every campaign, by name."""
     return {row[0]: row[1] for row in await connection.fetch(_SQL["names"])}
 
@@ -100,12 +100,12 @@ async def exists(connection: Connection, name: str) -> bool:
     return exists
 
 
-async def listed(connection: Connection) -> list[StoredCampaign]:
+async def find_all(connection: Connection) -> list[StoredCampaign]:
     """Return all campaigns, by name."""
-    return [_stored(dict(row)) for row in await connection.fetch(_SQL["campaigns"])]
+    return [_campaign_of_row(dict(row)) for row in await connection.fetch(_SQL["campaigns"])]
 
 
-def _stored(row: dict[str, Any]) -> StoredCampaign:
+def _campaign_of_row(row: dict[str, Any]) -> StoredCampaign:
     own = {word: row.pop(word) for word in ("id", "parent_id", "revision")}
     instants = {word: row.pop(word) for word in ("created_at", "changed_at")}
     return StoredCampaign(**own, **instants, settings=CampaignSettings(**row))
@@ -117,7 +117,7 @@ async def keep(connection: Connection, settings: CampaignSettings, now: int) -> 
     :raises Conflict: it is inconsistent with a campaign that was changed at the same time.
     """
     try:
-        kept = await connection.fetchval(_SQL["keep_campaign"], *_columns(settings), now)
+        kept = await connection.fetchval(_SQL["keep_campaign"], *_column_values(settings), now)
     except (BrokenCheck, BrokenOverlap) as error:
         raise Conflict(_MEANWHILE) from error
     return kept is not None
@@ -132,7 +132,7 @@ async def change(
     """
     try:
         kept = await connection.fetchval(
-            _SQL["change_campaign"], *_columns(settings), now, revision
+            _SQL["change_campaign"], *_column_values(settings), now, revision
         )
     except (BrokenCheck, BrokenOverlap) as error:
         raise Conflict(_MEANWHILE) from error
@@ -145,7 +145,7 @@ async def plan_again(connection: Connection, name: str, now: int) -> None:
 
 
 async def plan_others(connection: Connection, name: str, now: int, limit: int) -> None:
-    """Plan now what may profit in other campaigns if this one has to give way to them.
+    """Plan tasks of other campaigns now, because this one gives way more easily or wants no time.
 
     These are tasks that wait for a soft limit, and those that may displace runs of others; at most
     ``limit``, those whose runs come soonest.
@@ -153,7 +153,7 @@ async def plan_others(connection: Connection, name: str, now: int, limit: int) -
     await connection.execute(_SQL["plan_others"], name, now, limit)
 
 
-def _columns(settings: CampaignSettings) -> Iterator[Any]:
+def _column_values(settings: CampaignSettings) -> Iterator[Any]:
     """Return the values in the order of the columns."""
     return iter(vars(settings).values())
 
@@ -187,12 +187,12 @@ async def assign(connection: Connection, task: UUID, now: int) -> None:
         await connection.execute(_SQL["move_charges"], task, campaign, now)
 
 
-async def tell_room(connection: Connection, name: str) -> None:
+async def notify_of_room(connection: Connection, name: str) -> None:
     """Notify that there is room in a campaign, or rather in the highest limited one of its line.
 
     The database does so itself when a run ends; this is for runs that count elsewhere from now on.
     """
-    by_name = {each.settings.name: each.settings for each in await listed(connection)}
+    by_name = {each.settings.name: each.settings for each in await find_all(connection)}
     highest: str | None = None
     at: str | None = name
     while at is not None and at in by_name:
@@ -204,7 +204,7 @@ async def tell_room(connection: Connection, name: str) -> None:
         await bookings.notify(connection, "room", highest)
 
 
-async def tasks_of(connection: Connection) -> dict[int, dict[str, int]]:
+async def task_counts(connection: Connection) -> dict[int, dict[str, int]]:
     """Return by campaign how many tasks it has by state."""
     found: dict[int, dict[str, int]] = {}
     for campaign, state, count in await connection.fetch(_SQL["tasks_of"]):
@@ -212,31 +212,31 @@ async def tasks_of(connection: Connection) -> dict[int, dict[str, int]]:
     return found
 
 
-async def waiting_of(connection: Connection, now: int) -> dict[int, WaitingCounts]:
+async def waiting_counts(connection: Connection, now: int) -> dict[int, WaitingCounts]:
     """Return by campaign the counts of waiting runs and seats."""
     rows = await connection.fetch(_SQL["waiting_of"], now)
     return {row[0]: WaitingCounts(row[1], row[2], row[3], row[4]) for row in rows}
 
 
-async def used_between(
+async def charges_between(
     connection: Connection, since: int, until: int
 ) -> tuple[dict[int, int], dict[int, int]]:
     """Return by campaign the charges of these whole hours: seats (thousandths) times µs; bytes."""
-    return _charged(await connection.fetch(_SQL["used_between"], since, until))
+    return _charges_of_rows(await connection.fetch(_SQL["used_between"], since, until))
 
 
-async def charged_ahead(
+async def charges_ahead(
     connection: Connection, now: int, until: int
 ) -> tuple[dict[int, int], dict[int, int]]:
     """Return by campaign the charges for the time from ``now`` to the end of this hour."""
-    return _charged(await connection.fetch(_SQL["charged_ahead"], now, until))
+    return _charges_of_rows(await connection.fetch(_SQL["charged_ahead"], now, until))
 
 
-def _charged(rows: Sequence[Any]) -> tuple[dict[int, int], dict[int, int]]:
+def _charges_of_rows(rows: Sequence[Any]) -> tuple[dict[int, int], dict[int, int]]:
     return {row[0]: row[1] for row in rows}, {row[0]: row[2] for row in rows}
 
 
-async def hours(connection: Connection, wanted: HourFilter) -> list[dict[str, Any]]:
+async def charged_hours(connection: Connection, wanted: HourFilter) -> list[dict[str, Any]]:
     """Return rows of charges by hour and campaign."""
     rows = await connection.fetch(
         _SQL["hours"],

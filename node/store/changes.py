@@ -87,7 +87,7 @@ async def free_part(
     return {row[0]: row[1] for row in rows}
 
 
-async def keep_measured(connection: Connection, task: UUID) -> None:
+async def keep_booked_terms(connection: Connection, task: UUID) -> None:
     """Store with the runs of a task its spec and tool, before an edit changes these."""
     await connection.execute(_SQL["keep_measured"], task)
 
@@ -97,7 +97,7 @@ async def reprioritise(connection: Connection, task: UUID, priority: int, now: i
     await connection.execute(_SQL["reprioritise"], task, priority, now)
 
 
-async def stand(
+async def set_standing(
     connection: Connection, revisions: Mapping[UUID, int], paused_at: int | None
 ) -> bool:
     """Set tasks active, or paused since ``paused_at``, at these revisions.
@@ -108,13 +108,15 @@ async def stand(
     return await connection.fetchval(_SQL["stand"], *given, paused_at) is not None
 
 
-async def standings(connection: Connection, tasks: Sequence[UUID]) -> dict[UUID, PlanningPosition]:
-    """Return by task how far it has been planned."""
+async def planning_positions(
+    connection: Connection, tasks: Sequence[UUID]
+) -> dict[UUID, PlanningPosition]:
+    """Return by task how far it has been planned, and its next slot."""
     rows = await connection.fetch(_SQL["standing"], list(tasks))
     return {row[0]: PlanningPosition(row[1], row[2]) for row in rows}
 
 
-async def plan_on(
+async def set_planning(
     connection: Connection, standings: Mapping[UUID, PlanningPosition], plan_at: int
 ) -> None:
     """Set by task where planning continues, and for all of them when."""
@@ -127,14 +129,14 @@ async def plan_on(
     )
 
 
-async def surplus(connection: Connection, task: UUID, max_runs: int) -> int | None:
+async def first_surplus_slot(connection: Connection, task: UUID, max_runs: int) -> int | None:
     """Return the first slot beyond ``max_runs`` counted runs; None if there are no more."""
     not_counted = sorted(runstate.NOT_COUNTED)
     slot: int | None = await connection.fetchval(_SQL["surplus"], task, not_counted, max_runs)
     return slot
 
 
-async def kept_between(
+async def count_kept_slots(
     connection: Connection, spans: Mapping[UUID, tuple[int, int]]
 ) -> dict[UUID, int]:
     """Return by task how many slots in [since, until) have a run that was not freed, if any."""
@@ -161,14 +163,14 @@ async def keep_changes(
     )
 
 
-async def is_being_told(connection: Connection, task: UUID, node: str) -> bool:
+async def has_pending_change(connection: Connection, task: UUID, node: str) -> bool:
     """Return whether a message about a change of the task to this participant is pending."""
     return bool(
         await connection.fetchval(_SQL["pending_for"], MessageKind.TASK_CHANGE, str(task), node)
     )
 
 
-async def others_to_hear(connection: Connection, task: UUID, message_id: int) -> bool:
+async def has_other_pending_changes(connection: Connection, task: UUID, message_id: int) -> bool:
     """Return whether messages other than this one about changes of the task are pending."""
     return bool(
         await connection.fetchval(

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from node.model import archiving, times
+from node.model.runstate import RunState
+from node.runtime.clock import Uptime
+from node.store import bookings
 from node.store.database import Connection
 from node.store.queries import Queries
 
@@ -12,20 +15,56 @@ MESSAGE_PAUSE_MAX = 5 * times.MINUTE
 """Longest pause after which a message of the outbox is sent again."""
 
 
-async def note(connection: Connection, now: int) -> int | None:
+async def note_reading(
+    connection: Connection, now: int, uptime: Uptime | None, *, in_doubt: bool
+) -> int | None:
     """Write that the clock says ``now``; return what it said when it was written last."""
-    before: int | None = await connection.fetchval(_SQL["note_clock"], now)
+    boot, elapsed = _words_of(uptime)
+    before: int | None = await connection.fetchval(_SQL["note_clock"], now, in_doubt, boot, elapsed)
     return before
 
 
-async def repair(connection: Connection, now: int, lease: int) -> None:
+async def believed_at(connection: Connection) -> int | None:
+    """Return the last reading of the clock that was believed, by whatever process of this node."""
+    instant: int | None = await connection.fetchval(_SQL["believed_clock"])
+    return instant
+
+
+async def latest_known_reading(connection: Connection, uptime: Uptime | None) -> int | None:
+    """Return the last believed reading, later by the time since then if the host did not reboot."""
+    boot, elapsed = _words_of(uptime)
+    instant: int | None = await connection.fetchval(_SQL["latest_known_clock"], boot, elapsed)
+    return instant
+
+
+def _words_of(uptime: Uptime | None) -> tuple[str | None, int | None]:
+    return (None, None) if uptime is None else (uptime.boot, uptime.elapsed)
+
+
+async def age_judged_at(connection: Connection, now: int) -> int:
+    """Return the instant by which age is judged: at most ``now``, and a day after the last one.
+
+    However far a clock is ahead, it makes nothing more than a day older than it is.
+    """
+    return int(await connection.fetchval(_SQL["aged_clock"], now))
+
+
+async def judge_age(connection: Connection, now: int) -> int:
+    """Return :func:`age_judged_at`, and store it: the next result may be a day later."""
+    return int(await connection.fetchval(_SQL["age_clock"], now))
+
+
+async def repair(connection: Connection, now: int, lease: int) -> int:
     """Bring all instants that are too far in the future to where they belong by ``now``.
 
-    ``lease`` is the longest lease of a task that is being planned; both are in microseconds.
+    And what is over by the clock alone back. ``lease`` is the longest lease of a task that is being
+    planned; both are in microseconds. Return how many runs are booked again.
     """
     # Negotiations before the agenda, as decisions lock them: otherwise one waits for the other.
     await connection.execute(_SQL["begin_negotiations_now"], now)
-    await connection.execute(_SQL["plan_gaps_again"], now)
+    await connection.execute(_SQL["open_again"], now)
+    back = await connection.fetch(_SQL["book_again"], now)
+    await connection.execute(_SQL["plan_again"], now)
     await connection.execute(_SQL["plan_now"], now)
     await connection.execute(_SQL["shorten_leases"], now, now + lease)
     await connection.execute(_SQL["open_terms_now"], now)
@@ -35,3 +74,7 @@ async def repair(connection: Connection, now: int, lease: int) -> None:
     await connection.execute(_SQL["deliver_now"], now, now + archiving.HOURLY)
     await connection.execute(_SQL["see_nodes_now"], now)
     await connection.execute(_SQL["see_leads_now"], now)
+    await bookings.notify_all(
+        connection, [("run", row["id"], row["task_id"], RunState.BOOKED) for row in back]
+    )
+    return len(back)

@@ -3,6 +3,17 @@
 The port is the named query: a :class:`Database` executes all of them, and delivers notifications.
 Instants and durations are passed as ``int`` microseconds: that is Postgres' binary format of
 ``timestamptz`` and ``interval``, so no datetime is created on the way.
+
+Transactions that conflict are repeated as a whole (:meth:`Database.settle`), so what they do must
+have no effect outside of the database. Whatever fails because of the server leaves this module as
+:class:`DatabaseUnavailable` (``faults.py``); a server that hangs is left after a bounded time
+(``hangs.py``). Notifications are hints: they may be lost with their connection, and ``wake`` and
+``disconnected`` tell listeners when they have to look for themselves.
+
+A database may be put back to an earlier state under its node. It therefore has a mark, which rises
+while it is used and is kept outside of it, too (``mark.py``, and at other nodes). Data whose mark
+is behind, or that stand in another place, get a new generation, by which others know that this node
+may have forgotten something.
 """
 
 from __future__ import annotations
@@ -11,19 +22,22 @@ import asyncio
 import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import asyncpg
 import orjson
 import structlog
 
-from node.clock import Clock
 from node.model import times
-from node.model.errors import DatabaseUnavailable, NoRoom, reason_of
+from node.model.errors import DatabaseDamaged, DatabaseUnavailable, NoRoom, reason_of
 from node.model.ids import Generation
+from node.runtime.clock import Clock
+from node.runtime.threads import aside
 from node.store import migrating, schema
+from node.store.faults import FAULTS, fault_of
 from node.store.hangs import HangDetector, HangLimits
-from node.store.mark import MarkFile
+from node.store.mark import HostMarks, MarkFile
 from node.store.queries import PostgresConnection, Queries
 
 CHANNEL = "parley"
@@ -63,20 +77,6 @@ class Connection(Protocol):
         """Execute a statement whose rows are not needed."""
         ...
 
-
-_AWAY = (
-    OSError,
-    TimeoutError,
-    asyncpg.InterfaceError,
-    asyncpg.InternalClientError,  # the server ended the connection while nobody used it
-    asyncpg.PostgresConnectionError,
-    asyncpg.LockNotAvailableError,  # somebody has locked the table for longer than lock_timeout
-    asyncpg.OperatorInterventionError,  # being shut down, or not up yet
-    asyncpg.InsufficientResourcesError,  # disk full, too many connections
-    asyncpg.PostgresSystemError,
-    asyncpg.ReadOnlySQLTransactionError,  # after a fail-over: still the old one
-)
-"""Errors after which the server may succeed later."""
 
 RETRYABLE_DATABASE_ERRORS = (
     asyncpg.DeadlockDetectedError,
@@ -118,6 +118,8 @@ class Database(ABC):
     """True for a while after that, and for a new database: others may know more than it."""
     was_restored = False
     """True for a while after that: it may have forgotten what was done here."""
+    copy_of: str | None = None
+    """The place where the original of this copy goes on; empty: not known yet, None: no copy."""
     marked_at: int | None = None
     """The latest mark of this database (µs), to be told to other nodes; None if it has none."""
 
@@ -150,16 +152,27 @@ class Database(ABC):
         """
 
     def refused_write(self, _within_s: float) -> str | None:
-        """Return what the server said if it had no room for a write lately; None if it had."""
+        """Return the error of a write for which the server had no room lately, if any."""
         return None
 
-    async def look(self, seen: int | None = None, *, step: int = 0) -> bool:  # noqa: ARG002
+    def damage(self, _within_s: float) -> str | None:
+        """Return what the server said of damage lately, and what to do, if it said anything."""
+        return None
+
+    async def check_mark(self, seen: int | None = None, *, step: int = 0) -> bool:  # noqa: ARG002
         """Return whether the data went back to an earlier state; if not, raise the mark by a step.
 
         ``seen`` is a mark that another node has seen; both are in microseconds. A database without
         a mark never goes back.
         """
         return False
+
+    async def stored_marks(self) -> tuple[str | None, int | None]:
+        """Return the marks of the host on which the node was served, and the mark of the data.
+
+        None each where none is kept.
+        """
+        return None, None
 
     async def settle(self, action: Callable[[Connection], Awaitable[T]]) -> T:
         """Run ``action`` in a transaction, and retry if it conflicts with a concurrent one."""
@@ -181,31 +194,35 @@ class PostgresDatabase(Database):
         size: int = 10,
         hang_limits: HangLimits | None = None,
         mark: MarkFile | None = None,
+        host: HostMarks | None = None,
         migrate: bool = False,
     ) -> None:
         """Connect to ``dsn`` later, in :meth:`open`, with at most ``size`` connections.
 
-        ``mark`` is where the mark of the database is kept outside of it. With ``migrate`` a
+        ``mark`` is where the mark of the database is kept outside of it, ``host`` the marks of the
+        host, from which copied data are told that they are on another one. With ``migrate`` a
         database with an earlier schema is migrated when it is opened.
         """
         self._dsn = dsn
         self._migrate = migrate
         self._mark = mark
+        self._host = host
         self._size = size
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
         self._full: tuple[float, str] | None = None
+        self._damage: tuple[float, str] | None = None
         self._interrupted = False
         self._hang_limits = hang_limits or HangLimits()
         self._hangs = HangDetector(self._probe, self._hang_limits)
 
     async def open(self) -> None:
-        """Connect, and set up an empty database; refuse one with another schema."""
+        """Connect, and create the schema in an empty database; refuse one with another schema."""
         try:
             self._pool = await asyncpg.create_pool(
                 self._dsn,
                 min_size=1,
                 max_size=self._size,
-                init=_prepare,
+                init=prepare_connection,
                 reset=_nothing_to_reset,
                 command_timeout=60,
                 server_settings={
@@ -227,7 +244,9 @@ class PostgresDatabase(Database):
                 # Another database of this server was set up at the same time: the role that it
                 # made may be unknown to a transaction that began before, but not to the next one.
                 await self._set_up()
-            await self.look(await asyncio.to_thread(self._mark.read) if self._mark else None)
+            await self.check_mark(
+                await aside(self._mark.read, "read the mark") if self._mark else None
+            )
         except BaseException:
             await self.close()
             raise
@@ -238,8 +257,8 @@ class PostgresDatabase(Database):
         for step in done:
             log.info("schema migrated", version=step.version, step=step.title)
 
-    async def look(self, seen: int | None = None, *, step: int = 0) -> bool:
-        """Return whether the data went back, and copy the mark, raised by a step, to the file.
+    async def check_mark(self, seen: int | None = None, *, step: int = 0) -> bool:
+        """Return whether the data went back; write their mark, raised by a step, to the file.
 
         They went back if they are in another place, or if their mark is earlier than the latest one
         that this process has read or written, or than ``seen``, from the file or another node. Then
@@ -249,14 +268,24 @@ class PostgresDatabase(Database):
         late they answer, shall see that it is earlier than the one they know.
         """
         async with self.transaction() as connection:
-            standing = await _look(connection, self.marked_at, seen, step)
+            standing = await _check_or_begin_generation(
+                connection, self._host, self.marked_at, seen, step
+            )
             queries = Queries("node.store", "setup")
             fresh = await connection.fetchval(queries["is_fresh"])
             self.was_restored = await connection.fetchval(queries["was_restored"])
         self.generation, self.marked_at, self.fresh = standing.generation, standing.marked_at, fresh
+        self.copy_of = standing.copy_of
         if self._mark is not None:
-            await asyncio.to_thread(self._mark.write, standing.marked_at)
+            await aside(partial(self._mark.write, standing.marked_at), "write the mark")
         return standing.went_back
+
+    async def stored_marks(self) -> tuple[str | None, int | None]:
+        """Return the marks of the host on which the node was served, and the mark of the data."""
+        queries = Queries("node.store", "setup")
+        async with self.connection() as connection:
+            [(host, marked_at)] = await connection.fetch(queries["stored_marks"])
+        return host, marked_at
 
     async def close(self) -> None:
         """Close all connections."""
@@ -277,11 +306,11 @@ class PostgresDatabase(Database):
             raise DatabaseUnavailable(msg)
         use = _Use()
         with self._hangs.watch(use.break_off):
-            async with self._acquired(pool, use) as connection:
+            async with self._guarded_connection(pool, use) as connection:
                 yield connection
 
     @contextlib.asynccontextmanager
-    async def _acquired(
+    async def _guarded_connection(
         self, pool: asyncpg.Pool[asyncpg.Record], use: _Use
     ) -> AsyncIterator[PostgresConnection]:
         try:
@@ -304,30 +333,39 @@ class PostgresDatabase(Database):
                 # already, which then reports an internal error; its work was done.
                 with contextlib.suppress(asyncpg.InternalClientError):
                     await pool.release(connection, timeout=_RELEASE_S)
-        except _AWAY as error:
-            if isinstance(error, asyncpg.DiskFullError):
-                reason = reason_of(error).partition("\n")[0]
-                self._full = asyncio.get_running_loop().time(), reason
-                msg = (
-                    f"nothing was stored, because the disk of the database is full ({reason}); "
-                    "make room there, then send the request again"
-                )
-                raise NoRoom(msg) from error
-            reason = reason_of(error)
-            if isinstance(error, asyncpg.LockNotAvailableError):
-                held_s = self._hang_limits.lock_s
-                reason = f"other changes have kept locked for {held_s:g} s what it needs"
-            msg = f"the database does not answer: {reason}"
-            raise DatabaseUnavailable(msg) from error
+        except FAULTS as error:
+            fault = fault_of(error, self._hang_limits.lock_s)
+            if fault is None:
+                raise
+            if isinstance(fault, NoRoom):
+                self._full = self._now_s(), reason_of(error).partition("\n")[0]
+            if isinstance(fault, DatabaseDamaged):
+                self._note_damage(fault.detail)
+            raise fault from error
 
     def refused_write(self, within_s: float) -> str | None:
         """Return the error of the last write without room, if it came within these seconds."""
-        if self._full is None or asyncio.get_running_loop().time() - self._full[0] > within_s:
-            return None
-        return self._full[1]
+        return self._recent(self._full, within_s)
+
+    def damage(self, within_s: float) -> str | None:
+        """Return the last sentence on damage of the database, if it came within these seconds."""
+        return self._recent(self._damage, within_s)
+
+    def _note_damage(self, sentence: str) -> None:
+        """Remember a sentence on damage for :meth:`damage`; log it unless it was the last one."""
+        if self._damage is None or self._damage[1] != sentence:
+            log.error("the database is damaged", error=sentence)
+        self._damage = self._now_s(), sentence
+
+    def _recent(self, said: tuple[float, str] | None, within_s: float) -> str | None:
+        return None if said is None or self._now_s() - said[0] > within_s else said[1]
+
+    @staticmethod
+    def _now_s() -> float:
+        return asyncio.get_running_loop().time()
 
     async def _probe(self) -> None:
-        """Return as soon as the server has answered on a new connection, if only by refusing it."""
+        """Return once the server has answered on a new connection, even if it refuses it."""
         try:
             connection = await asyncpg.connect(
                 self._dsn, server_settings=schema.connection_settings()
@@ -375,7 +413,7 @@ class PostgresDatabase(Database):
             if self._interrupted:
                 self._interrupted = False
                 log.info("the database is back", database=schema.place_of(self._dsn))
-            with self._hangs.waiting(closed.set):
+            with self._hangs.break_off_if_hanging(closed.set):
                 await closed.wait()
         finally:
             on_notice(Notice("disconnected", "", ()))
@@ -412,14 +450,15 @@ async def _acquire(
     """
     try:
         return await pool.acquire()
-    except _AWAY:
+    except FAULTS:
         raise
     except asyncpg.PostgresError as error:
         msg = f"the database takes no connection: {reason_of(error)}"
         raise DatabaseUnavailable(msg) from error
 
 
-async def _prepare(connection: PostgresConnection) -> None:
+async def prepare_connection(connection: PostgresConnection) -> None:
+    """Set the types of a new connection: instants and durations are microseconds."""
     await connection.set_type_codec(
         "timestamptz",
         schema="pg_catalog",
@@ -446,36 +485,52 @@ async def _prepare(connection: PostgresConnection) -> None:
 class _Standing(NamedTuple):
     generation: Generation
     marked_at: int
+    copy_of: str | None
     went_back: bool
 
 
-async def _look(
-    connection: PostgresConnection, marked_at: int | None, seen: int | None, step: int
+async def _check_or_begin_generation(
+    connection: PostgresConnection,
+    host: HostMarks | None,
+    marked_at: int | None,
+    seen: int | None,
+    step: int,
 ) -> _Standing:
-    """Mark the data, with a new generation if they are new, in another place, or went back."""
+    """Mark the data, with a new generation if they are new, in another place, or went back.
+
+    Then it has to be asked whether the node goes on elsewhere, unless the owner has put them here.
+    """
     queries = Queries("node.store", "setup")
     place = await connection.fetchval(queries["place"])
     row = await connection.fetchrow(queries["generation"])
     if row is None:
-        await connection.execute(queries["first_generation"], place, _latest(marked_at, seen))
-        return _standing(await connection.fetchrow(queries["generation"]), went_back=False)
+        latest, own = _latest(marked_at, seen), host and str(host)
+        await connection.execute(queries["first_generation"], place, latest, own)
+        return _standing_of_row(await connection.fetchrow(queries["generation"]), went_back=False)
     # A mark from the future is not from this database, whoever has seen it.
     believed = seen if seen is not None and seen <= row["now"] + times.MINUTE else None
     known = _latest(marked_at, believed, row["marked_at"])
-    if (row["place"], row["marked_at"]) == (place, known):
+    here = host is None or host.are_those_of(row["host"])
+    if here and (row["place"], row["marked_at"]) == (place, known):
+        if host is not None:
+            await connection.execute(queries["keep_host"], str(host))
         if step:
             row = await connection.fetchrow(queries["mark"], step)
-        return _standing(row, went_back=False)
+        return _standing_of_row(row, went_back=False)
     log.warning("the database was restored; its node names what it asks for anew")
     await connection.execute(queries["raise_all_epochs"])
     await connection.execute(queries["doubt_all_nodes"])
-    made = await connection.fetchrow(queries["new_generation"], place, known)
-    return _standing(made, went_back=True)
+    # Whoever was found to be the node, or put here by its owner, hears of later marks after that.
+    settled = row["is_young"] and row["copy_of"] is None and here and row["place"] == place
+    copy_of = None if settled or not row["place"] else row["copy_of"] or ""
+    own = host and str(host)
+    made = await connection.fetchrow(queries["new_generation"], place, known, own, copy_of)
+    return _standing_of_row(made, went_back=True)
 
 
-def _standing(row: Record | None, *, went_back: bool) -> _Standing:
+def _standing_of_row(row: Record | None, *, went_back: bool) -> _Standing:
     assert row is not None  # noqa: S101 - the statements return the one row
-    return _Standing(Generation(row["id"]), row["marked_at"], went_back)
+    return _Standing(Generation(row["id"]), row["marked_at"], row["copy_of"], went_back)
 
 
 def _latest(*instants: int | None) -> int | None:

@@ -33,7 +33,7 @@ class FollowedTask:
     pooled: bool
 
 
-async def follow(connection: Connection, ended: Sequence[UUID], now: int) -> None:
+async def create_followers(connection: Connection, ended: Sequence[UUID], now: int) -> None:
     """Create what follows these runs, which are led here and have just ended for good.
 
     The runs of a task that ends with them need not be given: what follows it ends as well.
@@ -80,7 +80,7 @@ async def _keep(connection: Connection, every: Sequence[FollowingRun], now: int)
             await changes.keep_changes(connection, {run.task: skipped}, now)
 
 
-async def follow_again(connection: Connection, within: Mapping[UUID, int], now: int) -> None:
+async def replan_followers(connection: Connection, within: Mapping[UUID, int], now: int) -> None:
     """Plan the runs again that a change of their tasks gave up, if they can still start.
 
     ``within`` has by task how much later than its slot a run may start, for tasks that follow
@@ -99,7 +99,7 @@ async def follow_again(connection: Connection, within: Mapping[UUID, int], now: 
         )
         for row in rows
     ]
-    for task, slot in await runs.wait_again(connection, again, now):
+    for task, slot in await runs.create_waiting_attempts(connection, again, now):
         await tasks.wake_planning(connection, task, now, slot)
         await bookings.notify(connection, "task", task, "plan")
 
@@ -109,7 +109,7 @@ async def lock(connection: Connection) -> None:
     await connection.execute(_SQL["lock_dependencies"])
 
 
-async def chain(connection: Connection, task: UUID) -> list[FollowedTask]:
+async def dependency_chain(connection: Connection, task: UUID) -> list[FollowedTask]:
     """Return a task, the one that it follows, and so on; empty if the task is unknown here."""
     return [FollowedTask(**dict(row)) for row in await connection.fetch(_SQL["chain"], task)]
 

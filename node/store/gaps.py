@@ -28,7 +28,9 @@ class _Unplanned(NamedTuple):
     wanted: int | None
 
 
-async def told_slots(connection: Connection, behind: Mapping[UUID, int]) -> dict[UUID, set[int]]:
+async def reported_slots(
+    connection: Connection, behind: Mapping[UUID, int]
+) -> dict[UUID, set[int]]:
     """Return by task the slots after the given one that a run tells of, so they are in no gap."""
     rows = await connection.fetch(_SQL["told_slots"], list(behind), list(behind.values()))
     found: dict[UUID, set[int]] = {task: set() for task in behind}
@@ -59,7 +61,7 @@ async def keep_gaps(
     )
 
 
-async def tell_passed(
+async def record_passed_slots(
     connection: Connection,
     founds: Sequence[StoredTask],
     now: int,
@@ -67,7 +69,7 @@ async def tell_passed(
     restored: bool,
     patience: int = 0,
 ) -> None:
-    """Tell which slots of tasks led here have passed while nobody planned them.
+    """Record as gaps the slots of tasks led here that have passed while nobody planned them.
 
     That is done, in the same transaction, before locked tasks are edited, paused or ended: then
     their schedule is another one, or nobody plans them any more. Tasks whose first such slot was
@@ -76,7 +78,7 @@ async def tell_passed(
     active = {found.id: found for found in founds if found.state is TaskState.ACTIVE}
     ranges: dict[UUID, SlotRange] = {}
     behind: dict[UUID, int] = {}
-    for task, (after, wanted) in (await _unplanned(connection, active)).items():
+    for task, (after, wanted) in (await _planned_positions(connection, active)).items():
         terms = active[task].terms
         closed = closed_slots(terms.recurrence, terms.duration, after, now, now, least=1)
         if closed is not None and wanted is not None:
@@ -87,7 +89,7 @@ async def tell_passed(
             ranges[task], behind[task] = closed, after
     if not ranges:
         return
-    told = await told_slots(connection, behind)
+    told = await reported_slots(connection, behind)
     parts = {
         task: split(active[task].terms.recurrence, closed, told[task])
         for task, closed in ranges.items()
@@ -96,21 +98,23 @@ async def tell_passed(
     if gaps:
         await keep_gaps(connection, gaps, now, restored=restored)
         await changes.keep_changes(
-            connection, {task: _change(every) for task, every in parts.items() if every}, now
+            connection,
+            {task: _change_of_gaps(every) for task, every in parts.items() if every},
+            now,
         )
 
 
-def _change(parts: Sequence[SlotRange]) -> TaskChange:
+def _change_of_gaps(parts: Sequence[SlotRange]) -> TaskChange:
     sentence = given_up(sum(part.slots for part in parts), parts)
     return TaskChange(PlanningOutcome.GIVEN_UP, sentence, (parts[0].first, parts[-1].last))
 
 
-async def _unplanned(
+async def _planned_positions(
     connection: Connection, active: Mapping[UUID, StoredTask]
 ) -> dict[UUID, _Unplanned]:
-    """Return how far these tasks are planned, those of which further slots are wanted."""
+    """Return how far these tasks are planned, without those that want no further slots."""
     found: dict[UUID, _Unplanned] = {}
-    for task, position in (await changes.standings(connection, list(active))).items():
+    for task, position in (await changes.planning_positions(connection, list(active))).items():
         if position.next_slot is not None:
             first = position.next_slot - 1
             after = first if position.planned_to is None else position.planned_to
@@ -122,6 +126,8 @@ async def _unplanned(
 
 
 async def _has_all_runs(connection: Connection, found: StoredTask) -> bool:
-    """Return whether a task with a number of runs has had all of them."""
     most = found.terms.schedule.max_runs
-    return most is not None and await changes.surplus(connection, found.id, most - 1) is not None
+    return (
+        most is not None
+        and await changes.first_surplus_slot(connection, found.id, most - 1) is not None
+    )

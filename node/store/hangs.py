@@ -73,7 +73,7 @@ class HangDetector:
             self._uses.pop(key, None)
 
     @contextlib.contextmanager
-    def waiting(self, break_off: Callable[[], None]) -> Iterator[None]:
+    def break_off_if_hanging(self, break_off: Callable[[], None]) -> Iterator[None]:
         """Call ``break_off`` if the server hangs meanwhile, however long that takes."""
         key = object()
         self._uses[key] = break_off
@@ -101,10 +101,11 @@ class HangDetector:
             return
         asyncio.get_running_loop().call_later(self._limits.use_s, self._suspect, key)
         if self._examining is None or self._examining.done():
-            self._examining = asyncio.create_task(self._examine(), name="examine database")
+            self._examining = asyncio.create_task(
+                self._probe_until_answered(), name="examine database"
+            )
 
-    async def _examine(self) -> None:
-        """Ask until the server answers."""
+    async def _probe_until_answered(self) -> None:
         unanswered = 0
         while not await self._answers():
             unanswered += 1

@@ -16,7 +16,7 @@ from node.store.queries import Queries
 _SQL = Queries("node.store", "host_limits")
 
 
-async def judged_open(
+async def open_tasks_to_judge(
     connection: Connection, after: UUID, at_most: int, *, of_users: bool
 ) -> list[UUID]:
     """Return open tasks to which limits may apply, in the order of their ids, after this one.
@@ -44,12 +44,12 @@ async def keep_verdicts(
 
 
 async def standings(connection: Connection, tasks: Sequence[UUID]) -> dict[UUID, LimitStanding]:
-    """Return how the known ones among these tasks stand."""
+    """Return by task its standing with the limits; unknown tasks are left out."""
     rows = await connection.fetch(_SQL["limit_standings"], list(tasks))
     return {row[0]: LimitStanding.stored(*tuple(row)[1:]) for row in rows}
 
 
-async def refused_count(connection: Connection) -> int:
+async def count_refused(connection: Connection) -> int:
     """Return how many open tasks are refused by the present limits."""
     return int(await connection.fetchval(_SQL["refused_count"]))
 
@@ -65,7 +65,7 @@ async def quotas(connection: Connection) -> set[RuleQuota]:
 
 
 async def replace_quotas(connection: Connection, given: Collection[RuleQuota], now: int) -> None:
-    """Count by these quotas instead of the earlier ones, also what is booked already."""
+    """Count by these quotas instead of the earlier ones; recount what is booked already."""
     await connection.execute(_SQL["stop_counting"])
     await connection.execute(_SQL["drop_quotas"])
     await connection.execute(
@@ -78,8 +78,8 @@ async def replace_quotas(connection: Connection, given: Collection[RuleQuota], n
     await connection.execute(_SQL["recount"], now)
 
 
-async def claim_use(connection: Connection, keys: Collection[UseKey]) -> dict[UseKey, int]:
-    """Return what is used under these keys; nobody else changes it until the transaction ends."""
+async def lock_use(connection: Connection, keys: Collection[UseKey]) -> dict[UseKey, int]:
+    """Return the use under these keys, and lock it until the transaction ends."""
     if not keys:
         return {}
     columns = (list(column) for column in zip(*sorted(keys), strict=True))
@@ -106,7 +106,7 @@ async def use_now(connection: Connection, now: int) -> list[tuple[str, str, int,
     return [tuple(row) for row in await connection.fetch(_SQL["use_now"], now)]
 
 
-async def at_once(
+async def concurrent_spans(
     connection: Connection, rule: str, holder: str, since: int, until: int
 ) -> list[Span]:
     """Return the spans of the runs of a lead or a user under a rule that overlap this time."""
@@ -114,7 +114,7 @@ async def at_once(
     return [(row[0], row[1]) for row in rows]
 
 
-async def moving(connection: Connection, task: UUID) -> list[RunRequest]:
+async def countable_runs(connection: Connection, task: UUID) -> list[RunRequest]:
     """Return the runs of a task that count for whatever an edit brings it under."""
     return [
         RunRequest(run=row[0], slot=row[1], attempt=row[2], starts_at=row[3], ends_at=row[4])
@@ -122,7 +122,7 @@ async def moving(connection: Connection, task: UUID) -> list[RunRequest]:
     ]
 
 
-async def any_booked(connection: Connection, task: UUID, *, own_spec: bool) -> bool:
+async def has_booked_runs(connection: Connection, task: UUID, *, own_spec: bool) -> bool:
     """Return whether a task has runs to come, or only such with a spec of their own."""
     found: bool = await connection.fetchval(_SQL["any_booked"], task, own_spec)
     return found
@@ -156,7 +156,7 @@ async def count_use(
 
     A key whose quota would be exceeded is left out, and nothing is counted under it.
     """
-    await claim_use(connection, counted)
+    await lock_use(connection, counted)
     keys = sorted(counted)
     columns = (list(column) for column in zip(*keys, strict=True))
     amounts, most = zip(*(counted[key] for key in keys), strict=True)
@@ -168,7 +168,7 @@ ReachedPeriod = tuple[str, int, int]
 """The name of a rule or a cap, and the beginning and end of a period in which it refused."""
 
 
-async def reach(
+async def mark_reached(
     connection: Connection, periods: Collection[ReachedPeriod], now: int
 ) -> list[ReachedPeriod]:
     """Keep that limits were reached in these periods; return those of which this is news."""
@@ -177,7 +177,7 @@ async def reach(
     return [tuple(row) for row in rows]
 
 
-async def reached_now(connection: Connection, now: int) -> set[str]:
+async def reached_limits(connection: Connection, now: int) -> set[str]:
     """Return the rules and caps that have refused something in a present period."""
     return {row[0] for row in await connection.fetch(_SQL["reached_now"], now)}
 

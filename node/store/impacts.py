@@ -50,7 +50,7 @@ async def runs_giving_way(
     ]
 
 
-async def hours(
+async def occupied_hours(
     connection: Connection, request: ImpactRequest, gone: Sequence[UUID], lead: str
 ) -> list[Hour]:
     """Return by hour how long runs occupy the node: now, and with these but without ``gone``.

@@ -55,17 +55,17 @@ async def keep(
     numbers = [each.number for each in given]
     grid = (starts_at, rhythm.length)
     await connection.execute(_SQL["keep_intervals"], run, *grid, str(participant), numbers, parts)
-    await fill(connection, run, starts_at, rhythm, 1 + max(numbers))
+    await create_first(connection, run, starts_at, rhythm, 1 + max(numbers))
 
 
-async def fill(
+async def create_first(
     connection: Connection, run: UUID, starts_at: int, rhythm: Rhythm, count: int
 ) -> None:
     """Create the first ``count`` intervals of a run, whether or not they have shares."""
     await connection.execute(_SQL["fill_intervals"], run, starts_at, rhythm.length, count)
 
 
-async def incomplete(
+async def incomplete_intervals(
     connection: Connection, run: UUID, numbers: Sequence[int] | None
 ) -> list[OpenInterval]:
     """Return the incomplete intervals of a run, merged or not; ``numbers`` None means all."""
@@ -90,29 +90,31 @@ async def merge(
     )
 
 
-async def told(connection: Connection, run: UUID, participant: int, count: int) -> int:
+async def count_sent(connection: Connection, run: UUID, participant: int, count: int) -> int:
     """Return for how many of the first ``count`` intervals a participant has sent its share."""
     return int(await connection.fetchval(_SQL["told_intervals"], run, count, str(participant)))
 
 
-async def overdue(connection: Connection, ended_before: int) -> list[tuple[UUID, list[int]]]:
+async def overdue_intervals(
+    connection: Connection, ended_before: int
+) -> list[tuple[UUID, list[int]]]:
     """Return the intervals that ended before then and are not merged, by run."""
     rows = await connection.fetch(_SQL["overdue_intervals"], ended_before)
     return [(row[0], row[1]) for row in rows]
 
 
-async def measured(connection: Connection, run: UUID) -> list[Interval]:
+async def merged_intervals(connection: Connection, run: UUID) -> list[Interval]:
     """Return all merged intervals of a run in their order, gaps included."""
     return [Interval(*row) for row in await connection.fetch(_SQL["measured_intervals"], run)]
 
 
-async def recorded(connection: Connection, run: UUID, limit: int) -> list[Record]:
+async def interval_records(connection: Connection, run: UUID, limit: int) -> list[Record]:
     """Return the first intervals of a run with the participants' shares, in their order."""
     rows: list[Record] = await connection.fetch(_SQL["recorded_intervals"], run, limit)
     return rows
 
 
-async def listed(
+async def find_page(
     connection: Connection,
     run: UUID,
     *,

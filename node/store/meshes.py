@@ -64,7 +64,7 @@ class SlotOutcome:
     example: str | None
 
 
-async def listed(
+async def find_all(
     connection: Connection, name: str | None = None, *, requester: str | None = None
 ) -> list[MeshTaskCounts]:
     """Return all meshes, or the one of this name."""
@@ -114,7 +114,7 @@ async def worst_keys(
     return [str(row[0]) for row in rows]
 
 
-async def newest_of(
+async def newest_tasks(
     connection: Connection, mesh: str, keys: Sequence[str], requester: str | None = None
 ) -> dict[str, MeshKey]:
     """Return these keys of a mesh, each with its newest task."""
@@ -122,7 +122,7 @@ async def newest_of(
     return {row[0]: MeshKey(*row) for row in rows}
 
 
-async def latest_of(
+async def latest_results(
     connection: Connection,
     mesh: str,
     keys: Sequence[str],
@@ -153,7 +153,7 @@ async def outcomes(
     return [SlotOutcome(*row) for row in rows]
 
 
-async def outcomes_of(
+async def outcomes_by_key(
     connection: Connection,
     mesh: str,
     span: tuple[int, int],

@@ -47,7 +47,7 @@ async def set_up(connection: PostgresConnection, *, migrate: bool) -> tuple[sche
             raise SchemaMismatch(msg)
         await connection.execute(schema.schema_text())
         await _keep_version(connection, schema.migrations()[-1], None)
-    missing = schema.steps(await _applied(connection))
+    missing = schema.missing_steps(await _applied_versions(connection))
     if missing and not migrate:
         number = "a step is" if len(missing) == 1 else f"{len(missing)} steps are"
         msg = (
@@ -56,12 +56,12 @@ async def set_up(connection: PostgresConnection, *, migrate: bool) -> tuple[sche
             "admin migrate, or set PARLEY_MIGRATE=1, which does it at each start"
         )
         raise SchemaMismatch(msg)
-    await _do(connection, missing)
+    await _apply_steps(connection, missing)
     return missing
 
 
-async def look(dsn: str) -> Standing:
-    """Return how a database stands.
+async def find_standing(dsn: str) -> Standing:
+    """Return the schema version of a database, and the steps that this program would do.
 
     :raises DatabaseUnavailable: there is no connection.
     :raises SchemaMismatch: this program can neither use nor migrate it.
@@ -70,8 +70,8 @@ async def look(dsn: str) -> Standing:
         if not await connection.fetchval(_SQL["has_version"]):
             msg = "the database has no schema yet; start the node, which sets it up"
             raise SchemaMismatch(msg)
-        versions = await _applied(connection)
-        missing = schema.steps(versions)
+        versions = await _applied_versions(connection)
+        missing = schema.missing_steps(versions)
         return Standing(versions[-1].version, missing)
 
 
@@ -87,13 +87,17 @@ async def migrate(dsn: str) -> None:
 
 
 @contextlib.asynccontextmanager
-async def connected(dsn: str) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
-    """Connect to a database, whatever its schema.
+async def connected(
+    dsn: str, database: str | None = None
+) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
+    """Connect to a database, whatever its schema: that of the DSN, or another of its server.
 
     :raises DatabaseUnavailable: there is no connection.
     """
     try:
-        connection = await asyncpg.connect(dsn, server_settings=schema.connection_settings())
+        connection = await asyncpg.connect(
+            dsn, database=database, server_settings=schema.connection_settings()
+        )
     except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, ValueError) as error:
         place = schema.place_of(dsn)
         msg = f"no connection to Postgres at {place}: {error}; check --dsn or PARLEY_DSN"
@@ -104,13 +108,13 @@ async def connected(dsn: str) -> AsyncIterator[asyncpg.Connection[asyncpg.Record
         await connection.close()
 
 
-async def _applied(connection: PostgresConnection) -> list[schema.AppliedVersion]:
+async def _applied_versions(connection: PostgresConnection) -> list[schema.AppliedVersion]:
     rows = await connection.fetch(_SQL["versions"])
     return [schema.AppliedVersion(*row) for row in rows]
 
 
-async def _do(connection: PostgresConnection, missing: Sequence[schema.Migration]) -> None:
-    """Do steps, while nobody uses the database who could not use it afterwards."""
+async def _apply_steps(connection: PostgresConnection, missing: Sequence[schema.Migration]) -> None:
+    """Apply migrations while no program that could not use the result is connected."""
     if missing:
         oldest = max(step.oldest_program for step in missing)
         others = await connection.fetchval(_SQL["count_earlier"], oldest)

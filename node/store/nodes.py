@@ -14,6 +14,7 @@ from node.model.times import to_the_second
 from node.model.wire.nodes import LANES, NodeCard
 from node.store.database import Connection
 from node.store.queries import Queries
+from node.trust.revocations import RevokedKey
 
 _SQL = Queries("node.store", "nodes")
 
@@ -36,6 +37,7 @@ class KnownNode:
     attributes: dict[str, Any]
     lanes: int
     heard_at: int | None = None
+    lineage: str | None = None
 
     @property
     def kind(self) -> NodeKind:
@@ -81,27 +83,90 @@ async def keep_self(connection: Connection, card: NodeCard, now: int) -> None:
     )
 
 
-async def set_attributes(connection: Connection) -> dict[str, Any]:
+async def attributes_set_by_hand(connection: Connection) -> dict[str, Any]:
     """Return the attributes of this node that were set by hand."""
     attributes: dict[str, Any] | None = await connection.fetchval(_SQL["set_attributes"])
     return attributes or {}
 
 
-async def keep_set_attributes(connection: Connection, attributes: dict[str, Any]) -> None:
+async def keep_attributes_set_by_hand(connection: Connection, attributes: dict[str, Any]) -> None:
     """Store the attributes of this node that are set by hand."""
     await connection.execute(_SQL["keep_set_attributes"], attributes)
 
 
-async def learn(
+async def keep_changed_card(
     connection: Connection, identity: str, attributes: dict[str, Any], lanes: int, address: str
 ) -> None:
-    """Store the changed attributes, lanes, and address of another node."""
+    """Store attributes, lanes, and address from the changed card of another node."""
     await connection.execute(_SQL["learn"], identity, attributes, lanes, address)
 
 
-async def doubt(connection: Connection, identity: str, reason: str) -> None:
+async def note_doubt(connection: Connection, identity: str, reason: str) -> None:
     """Record why the changed card of a node, which answers, is not believed."""
     await connection.execute(_SQL["doubt"], identity, reason)
+
+
+async def lock_lineage(connection: Connection, identity: str) -> str | None:
+    """Return the lineage of a node's key, and lock it until the transaction ends.
+
+    None if the key is its first one.
+    """
+    text: str | None = await connection.fetchval(_SQL["lineage"], identity)
+    return text
+
+
+async def keep_lineage(
+    connection: Connection,
+    identity: str,
+    before: str | None,
+    text: str,
+    heard_at: Sequence[int],
+) -> bool:
+    """Store the lineage of a node's key, if it was ``before``; return whether it was.
+
+    ``heard_at`` are the instants at which the new successions in it were heard.
+    """
+    kept = await connection.fetchval(_SQL["keep_lineage"], identity, before, text, list(heard_at))
+    return kept is not None
+
+
+async def successions_heard_at(connection: Connection, identity: str) -> Sequence[int]:
+    """Return when the successions of a node's keys were heard (µs), and lock them likewise."""
+    return await connection.fetchval(_SQL["followed_at"], identity) or ()
+
+
+async def keep_revocation(
+    connection: Connection, key: str, text: str, now: int, *, ends_node: bool
+) -> bool:
+    """Store the revocation of a key; False if there is one already.
+
+    ``text`` is empty if the owner of this node alone says so.
+    """
+    rows = await connection.fetch(_SQL["keep_revocation"], key, text, ends_node, now)
+    return bool(rows)
+
+
+async def forget_unsigned(connection: Connection, key: str) -> None:
+    """Forget that the owner of this node alone has revoked a key."""
+    await connection.execute(_SQL["forget_unsigned"], key)
+
+
+async def revoked_keys(connection: Connection) -> list[RevokedKey]:
+    """Return all revoked keys."""
+    return [RevokedKey(*row) for row in await connection.fetch(_SQL["revoked"])]
+
+
+async def revocations_to_tell(connection: Connection) -> dict[str, list[tuple[int, str]]]:
+    """Return by node the revocations that it has not been told, each with its number."""
+    untold: dict[str, list[tuple[int, str]]] = {}
+    for identity, number, text in await connection.fetch(_SQL["revocations_to_tell"]):
+        untold.setdefault(identity, []).append((number, text))
+    return untold
+
+
+async def note_revocations_told(connection: Connection, identity: str, number: int) -> None:
+    """Note that a node knows the revocations up to this number."""
+    await connection.execute(_SQL["told_revocations"], identity, number)
 
 
 async def own_identity(connection: Connection) -> str | None:
@@ -144,7 +209,7 @@ async def pin(connection: Connection, identity: str, name: str, now: int) -> Non
     await connection.execute(_SQL["pin"], identity, name, now)
 
 
-async def listed(connection: Connection) -> list[KnownNode]:
+async def find_all(connection: Connection) -> list[KnownNode]:
     """Return all nodes: this one first, then the others by name."""
     return [KnownNode(*row) for row in await connection.fetch(_SQL["nodes"])]
 
@@ -168,7 +233,7 @@ async def lock_outside(connection: Connection, identity: str) -> None:
     await connection.execute(_SQL["lock_outside"], identity)
 
 
-async def heard(connection: Connection, identities: Sequence[str], now: int) -> None:
+async def note_heard(connection: Connection, identities: Sequence[str], now: int) -> None:
     """Record that these nodes have spoken: sent a signed request, or answered one."""
     await connection.execute(_SQL["heard"], list(identities), now)
 
@@ -182,17 +247,17 @@ async def silent_leads(connection: Connection, before: int) -> list[tuple[str, s
     return [(row[0], row[1], row[2]) for row in rows]
 
 
-async def reached(connection: Connection, identities: Sequence[str], now: int) -> None:
+async def note_answered(connection: Connection, identities: Sequence[str], now: int) -> None:
     """Record that these nodes have answered."""
     await connection.execute(_SQL["reached"], list(identities), now)
 
 
-async def not_reached(connection: Connection, identity: str, now: int, error: str) -> None:
+async def note_unanswered(connection: Connection, identity: str, now: int, error: str) -> None:
     """Record that a node has not answered, and the error."""
     await connection.execute(_SQL["not_reached"], identity, now, error)
 
 
-async def pardon(connection: Connection, name: str, now: int) -> None:
+async def forget_refusals(connection: Connection, name: str, now: int) -> None:
     """Forget the failed runs and the refusals that policies hold against a node."""
     await connection.execute(_SQL["pardon"], name, now)
 
@@ -208,39 +273,51 @@ async def keep_mark(connection: Connection, identity: str, marked_at: int) -> in
     return before
 
 
-async def announcement(connection: Connection, identity: str) -> str | None:
-    """Return what a node has announced, and lock it until the transaction ends."""
+async def lock_announcement(connection: Connection, identity: str) -> str | None:
+    """Return the announcement of a node that it has moved, None without one; lock it likewise."""
     text: str | None = await connection.fetchval(_SQL["announcement"], identity)
     return text
 
 
 async def keep_announcement(connection: Connection, identity: str, text: str) -> None:
-    """Store what a node has announced."""
+    """Store the signed text in which a node announces where it goes on."""
     await connection.execute(_SQL["keep_announcement"], identity, text)
 
 
-async def move(connection: Connection, card: NodeCard, now: int) -> None:
-    """Know another node, which answers there, at the URL and the address of this card."""
+async def keep_new_address(connection: Connection, card: NodeCard, now: int) -> None:
+    """Store URL and address of the card of another node, which has moved and answers there."""
     await connection.execute(_SQL["move"], card.identity, card.url, card.address, now)
 
 
-async def successor(connection: Connection) -> str | None:
-    """Return what this node has announced at another host, where it goes on; None if nowhere."""
-    text: str | None = await connection.fetchval(_SQL["successor"])
-    return text
+async def successor(connection: Connection) -> tuple[str | None, str | None]:
+    """Return the announcement that this node goes on elsewhere, and what the data are a copy of.
+
+    The first is None if there is none. The second is None if the data are no copy, and empty while
+    it is not known of what.
+    """
+    row = await connection.fetchrow(_SQL["successor"])
+    return (None, None) if row is None else (row["successor"], row["copy_of"])
 
 
-async def give_up(connection: Connection, generation: UUID, announcement: str) -> None:
+async def keep_copy(connection: Connection, copy_of: str | None) -> None:
+    """Store where the original goes on of which these data are a copy.
+
+    None if they are no copy.
+    """
+    await connection.execute(_SQL["keep_copy"], copy_of)
+
+
+async def note_moved_away(connection: Connection, generation: UUID, announcement: str) -> None:
     """Note that another host goes on as this node, later than this ``generation``."""
     await connection.execute(_SQL["give_up"], generation, announcement)
 
 
-async def uncompared(connection: Connection) -> frozenset[str]:
+async def uncompared_nodes(connection: Connection) -> frozenset[str]:
     """Return the nodes that were not compared since this database was restored."""
     return frozenset(row[0] for row in await connection.fetch(_SQL["uncompared"]))
 
 
-async def compared(connection: Connection, identity: str, generation: UUID) -> None:
+async def note_compared(connection: Connection, identity: str, generation: UUID) -> None:
     """Note that a node was compared with this ``generation`` of the database."""
     await connection.execute(_SQL["compared"], identity, generation)
 

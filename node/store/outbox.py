@@ -90,7 +90,7 @@ async def post_all(
     return [row[0] for row in rows]
 
 
-async def due(
+async def take_due(
     connection: Connection,
     now: int,
     again_at: int,
@@ -117,9 +117,7 @@ async def waiting_by_node(connection: Connection) -> dict[str, int]:
     return {row[0]: row[1] for row in await connection.fetch(_SQL["waiting_by_node"])}
 
 
-async def ends_under_way(
-    connection: Connection, node: str, tasks: Sequence[UUID]
-) -> frozenset[UUID]:
+async def pending_ends(connection: Connection, node: str, tasks: Sequence[UUID]) -> frozenset[UUID]:
     """Return those of these tasks whose end this node is about to be told."""
     rows = await connection.fetch(_SQL["ends_under_way"], node, list(tasks))
     return frozenset(row[0] for row in rows)
@@ -134,15 +132,15 @@ async def recall(connection: Connection, due_at: Mapping[int, int]) -> set[int]:
     return {row[0] for row in rows}
 
 
-async def delivered(connection: Connection, ids: Sequence[int]) -> None:
+async def delete_delivered(connection: Connection, ids: Sequence[int]) -> None:
     """Delete acknowledged messages."""
     await connection.execute(_SQL["delivered"], list(ids))
 
 
-async def failed(
+async def note_failure(
     connection: Connection, messages: Sequence[int], next_at: int, error: str, sooner: int
 ) -> None:
-    """Record a failed delivery of messages to one node, to be retried at ``next_at``.
+    """Record that sending messages to one node failed, to be retried at ``next_at``.
 
     They are retried ``sooner`` if the node is not known to be unreachable.
     """
@@ -154,12 +152,17 @@ async def purge(connection: Connection, before: int, at_most: int) -> int:
     return int(await connection.fetchval(_SQL["purge_messages"], before, at_most))
 
 
+async def purge_surplus(connection: Connection, kept: int, at_most: int) -> int:
+    """Delete messages with what was measured here, beyond the latest ``kept`` to each lead."""
+    return int(await connection.fetchval(_SQL["purge_surplus_messages"], kept, at_most))
+
+
 async def hasten(connection: Connection, nodes: Sequence[str], now: int) -> None:
     """Make the messages due that could not be delivered to these nodes."""
     await connection.execute(_SQL["hasten"], list(nodes), now)
 
 
-async def next_due(
+async def next_due_at(
     connection: Connection, kinds: Sequence[MessageKind], busy: Sequence[str]
 ) -> int | None:
     """Return when the next message to a node not ``busy`` is due."""
@@ -167,6 +170,6 @@ async def next_due(
     return due_at
 
 
-async def backlog(connection: Connection) -> int:
-    """Return how many messages wait."""
+async def count_waiting(connection: Connection) -> int:
+    """Return how many messages wait to be sent or acknowledged."""
     return int(await connection.fetchval(_SQL["backlog"]))

@@ -57,7 +57,7 @@ async def fetch(connection: Connection, task: UUID, run: UUID) -> OutsideRun | N
     )
 
 
-async def attempts(connection: Connection, task: UUID, start: int) -> tuple[int, bool]:
+async def count_attempts(connection: Connection, task: UUID, start: int) -> tuple[int, bool]:
     """Return how many runs of a task there were at a start, and whether one is not over."""
     rows = await connection.fetch(_SQL["attempts"], task, start)
     return (rows[0][0], rows[0][1])
@@ -74,7 +74,7 @@ async def keep_part_data(connection: Connection, run: UUID, part_data: str) -> N
     await connection.execute(_SQL["keep_part_data"], run, part_data)
 
 
-async def over(
+async def finished_tasks(
     connection: Connection, before: int, silent_since: int, at_most: int
 ) -> list[tuple[UUID, str]]:
     """Return open tasks with nothing to come, each with its lead.

@@ -50,23 +50,23 @@ async def expected_misses(connection: Connection, now: int) -> list[PoolMisses]:
     return [PoolMisses(*row) for row in await connection.fetch(_SQL["expected_misses"], now)]
 
 
-async def listed(connection: Connection) -> list[StoredPool]:
+async def find_all(connection: Connection) -> list[StoredPool]:
     """Return all pools, by name."""
     return [StoredPool(*row) for row in await connection.fetch(_SQL["pools"])]
 
 
 async def keep(connection: Connection, pool: StoredPool, now: int) -> bool:
     """Store a new pool; False if the name is taken."""
-    return await connection.fetchval(_SQL["keep_pool"], *_columns(pool), now) is not None
+    return await connection.fetchval(_SQL["keep_pool"], *_column_values(pool), now) is not None
 
 
 async def change(connection: Connection, pool: StoredPool, now: int, revision: int) -> bool:
     """Change a pool; False if it was changed since that revision was read."""
-    kept = await connection.fetchval(_SQL["change_pool"], *_columns(pool), now, revision)
+    kept = await connection.fetchval(_SQL["change_pool"], *_column_values(pool), now, revision)
     return kept is not None
 
 
-def _columns(pool: StoredPool) -> tuple[Any, ...]:
+def _column_values(pool: StoredPool) -> tuple[Any, ...]:
     """Return the settings of a pool in the order of the columns."""
     return (
         *(pool.name, pool.match, pool.policy_set, pool.overrides),
@@ -74,7 +74,7 @@ def _columns(pool: StoredPool) -> tuple[Any, ...]:
     )
 
 
-async def asking(connection: Connection, name: str, most: int) -> tuple[list[UUID], int]:
+async def tasks_asking(connection: Connection, name: str, most: int) -> tuple[list[UUID], int]:
     """Return the first open tasks that request nodes of a pool, and how many there are."""
     rows = await connection.fetch(_SQL["asking"], name, most)
     return [row[0] for row in rows], rows[0][1] if rows else 0

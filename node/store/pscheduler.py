@@ -46,6 +46,7 @@ class PostedFilter:
     document: str | None = None
     detail: str | None = None
     enabled: bool | None = None
+    requester: str | None = None
 
 
 async def keep(connection: Connection, record: PostedRecord) -> None:
@@ -68,15 +69,15 @@ async def fetch(connection: Connection, tasks: Sequence[UUID]) -> dict[UUID, Pos
     return {row["task"]: PostedRecord(**dict(row)) for row in rows}
 
 
-async def listed(connection: Connection, wanted: PostedFilter) -> list[Record]:
+async def find_page(connection: Connection, wanted: PostedFilter) -> list[Record]:
     """Return posted tasks with what has become of them: rows of the query ``list_posted``."""
     rows: list[Record] = await connection.fetch(
-        _SQL["list_posted"], wanted.document, wanted.detail, wanted.enabled
+        _SQL["list_posted"], wanted.document, wanted.detail, wanted.enabled, wanted.requester
     )
     return rows
 
 
-async def counts(connection: Connection, task: UUID) -> tuple[int, int]:
+async def count_runs(connection: Connection, task: UUID) -> tuple[int, int]:
     """Return how many runs of a task were booked, and how many of them began."""
     [row] = await connection.fetch(_SQL["count_runs"], task)
     return (row["runs"], row["started"])
@@ -90,7 +91,7 @@ async def count_by_state(
     return {row[0]: row[1] for row in rows}
 
 
-async def last_runs(connection: Connection) -> tuple[int | None, int | None]:
+async def last_run_times(connection: Connection) -> tuple[int | None, int | None]:
     """Return when the last run has finished, and when the latest one was booked."""
     [row] = await connection.fetch(_SQL["last_runs"])
     return (row["finished"], row["scheduled"])
@@ -108,15 +109,17 @@ class ToldFilter:
     limit: int = 1000
     waiting: bool = False
     """True to list runs that have no time yet, too."""
+    requester: str | None = None
+    """The address from which their tasks were posted."""
 
 
-async def run(connection: Connection, run: UUID, task: UUID) -> Record | None:
+async def find_run(connection: Connection, run: UUID, task: UUID) -> Record | None:
     """Return a run of a task: a row of the query ``told_run``; None if it is unknown here."""
     row: Record | None = await connection.fetchrow(_SQL["told_run"], run, task)
     return row
 
 
-async def runs(
+async def find_runs(
     connection: Connection, wanted: ToldFilter, *, backward: bool = False
 ) -> list[Record]:
     """Return runs without their results: rows of the query ``told_runs``."""
@@ -130,11 +133,12 @@ async def runs(
         wanted.starts_before,
         wanted.limit,
         wanted.waiting,
+        wanted.requester,
     )
     return rows
 
 
-async def intervals(
+async def find_intervals(
     connection: Connection, task: UUID, since: int | None, before: int | None, limit: int
 ) -> list[Record]:
     """Return the merged intervals of a task's long runs: rows of the query ``told_intervals``."""

@@ -1,7 +1,14 @@
 """Tasks and bookings of this node at hosts that run pScheduler.
 
-A booking there stands at once and for good. So it is written here before it is requested, and
-forgotten only once its part was fetched, or it is certain that it does not stand any more.
+A booking there stands at once and for good: there is no hold that a commit confirms. So it is
+written here before it is requested, and forgotten only once its part was fetched, or it is certain
+that it does not stand any more. After a crash at any moment, whatever may stand there has a row
+here.
+
+What is not wanted any more is only noted as to be deleted, in the transaction that ends it, however
+often the host is then away; whoever speaks to hosts works these notes off. A task there has one
+revision of a task led here (a membership); an edit posts a new one, and the old one is deleted when
+its last booking is gone. The key that opens a task there is stored sealed.
 """
 
 from __future__ import annotations
@@ -15,6 +22,7 @@ from uuid import UUID
 from node.model.wire.participants import FreedRuns
 from node.store.database import Connection
 from node.store.queries import Queries
+from node.trust.sealing import MEMBERSHIP, SealingKey
 
 _SQL = Queries("node.store", "pscheduler_bookings")
 
@@ -42,6 +50,8 @@ class MembershipState(StrEnum):
 @dataclass(frozen=True)
 class Membership:
     """A revision of a task led here, as a task of a host; ``duration`` (µs) once it stands.
+
+    Its ``key`` is stored sealed; one that cannot be opened is empty, and opens nothing there.
 
     ``test`` and ``spec`` are ours, ``test_there`` is what the host is told.
     """
@@ -95,7 +105,9 @@ class BookedThere:
     participant: int
 
 
-async def write_membership(connection: Connection, new: Membership, now: int) -> bool:
+async def write_membership(
+    connection: Connection, sealing: SealingKey, new: Membership, now: int
+) -> bool:
     """Write a task before it is posted; False if it is written already."""
     written = await connection.fetchval(
         _SQL["write_membership"],
@@ -104,7 +116,7 @@ async def write_membership(connection: Connection, new: Membership, now: int) ->
         new.node,
         new.revision,
         new.attempt,
-        new.key,
+        sealing.seal(new.key, MEMBERSHIP),
         new.test,
         new.spec,
         new.test_there,
@@ -115,20 +127,24 @@ async def write_membership(connection: Connection, new: Membership, now: int) ->
     return written is not None
 
 
-async def membership(
-    connection: Connection, task: UUID, node: str, revision: int | None = None
+async def find_membership(
+    connection: Connection,
+    sealing: SealingKey,
+    task: UUID,
+    node: str,
+    revision: int | None = None,
 ) -> Membership | None:
     """Return the newest task there of a revision, or of the newest one."""
     row = await connection.fetchrow(_SQL["membership"], task, node, revision)
-    return None if row is None else _membership(dict(row))
+    return None if row is None else _membership(sealing, dict(row))
 
 
-async def stand(connection: Connection, task_there: UUID, duration: int) -> None:
+async def note_membership(connection: Connection, task_there: UUID, duration: int) -> None:
     """Note that a task stands there, and how long its runs are booked."""
     await connection.execute(_SQL["stand"], task_there, duration)
 
 
-async def lose_membership(connection: Connection, task_there: UUID) -> None:
+async def note_membership_lost(connection: Connection, task_there: UUID) -> None:
     """Note that a host does not know a task any more."""
     await connection.execute(_SQL["lose_membership"], task_there)
 
@@ -145,15 +161,18 @@ async def end_before(connection: Connection, newest: Membership) -> None:
     )
 
 
-async def ending(
-    connection: Connection, node: str | None = None, task: UUID | None = None
+async def memberships_to_delete(
+    connection: Connection,
+    sealing: SealingKey,
+    node: str | None = None,
+    task: UUID | None = None,
 ) -> list[Membership]:
     """Return tasks that are to be deleted there and have no bookings any more."""
     rows = await connection.fetch(_SQL["ending"], node, task)
-    return [_membership(dict(row)) for row in rows]
+    return [_membership(sealing, dict(row)) for row in rows]
 
 
-async def end_over(connection: Connection, now: int, before: int) -> None:
+async def end_obsolete(connection: Connection, now: int, before: int) -> None:
     """Note what is to be deleted there because it is over, or unknown, here.
 
     Tasks that were posted after ``before`` may be about to be stored.
@@ -191,28 +210,30 @@ async def write_bookings(
     )
 
 
-async def hold(connection: Connection, run_there: UUID, data: dict[str, Any], next_at: int) -> bool:
+async def note_held(
+    connection: Connection, run_there: UUID, data: dict[str, Any], next_at: int
+) -> bool:
     """Note that a run is booked there; False if it was taken back in the meantime."""
     return await connection.fetchval(_SQL["hold_booking"], run_there, data, next_at) is not None
 
 
-async def keep(connection: Connection, run_there: UUID, next_at: int) -> bool:
-    """Note that a booking is decided; False if it was lost or taken back."""
+async def note_kept(connection: Connection, run_there: UUID, next_at: int) -> bool:
+    """Note that a booking is to stay; False if it was lost or taken back in the meantime."""
     return await connection.fetchval(_SQL["keep_booking"], run_there, next_at) is not None
 
 
-async def begin(connection: Connection, run_there: UUID, next_at: int) -> None:
+async def note_begun(connection: Connection, run_there: UUID, next_at: int) -> None:
     """Note that a run was still booked there shortly before its start."""
     await connection.execute(_SQL["begin_booking"], run_there, next_at)
 
 
-async def lose(connection: Connection, run_there: UUID, reason: str, now: int) -> None:
+async def note_lost(connection: Connection, run_there: UUID, reason: str, now: int) -> None:
     """Note that a host has taken a booking away, and why."""
     await connection.execute(_SQL["lose_booking"], run_there, reason, now)
 
 
 async def postpone(connection: Connection, run_there: UUID, next_at: int) -> None:
-    """Look at a booking again at that instant."""
+    """Set when a booking is looked at again (µs)."""
     await connection.execute(_SQL["postpone_booking"], run_there, next_at)
 
 
@@ -256,36 +277,46 @@ async def forget(connection: Connection, run_there: UUID) -> None:
     await connection.execute(_SQL["forget_booking"], run_there)
 
 
-async def of_exchange(connection: Connection, node: str, exchange: UUID) -> list[BookedThere]:
+async def bookings_of_exchange(
+    connection: Connection, sealing: SealingKey, node: str, exchange: UUID
+) -> list[BookedThere]:
     """Return the bookings of an exchange at a host."""
-    return await _bookings(connection, node, exchange, None, None, None)
+    return await _fetch_bookings(connection, sealing, node, exchange, None, None, None)
 
 
-async def of_run(connection: Connection, node: str, run: UUID) -> list[BookedThere]:
+async def bookings_of_run(
+    connection: Connection, sealing: SealingKey, node: str, run: UUID
+) -> list[BookedThere]:
     """Return the bookings of a run at a host."""
-    return await _bookings(connection, node, None, run, None, None)
+    return await _fetch_bookings(connection, sealing, node, None, run, None, None)
 
 
-async def of_task(connection: Connection, node: str, task: UUID) -> list[BookedThere]:
+async def bookings_of_task(
+    connection: Connection, sealing: SealingKey, node: str, task: UUID
+) -> list[BookedThere]:
     """Return the bookings of a task at a host."""
-    return await _bookings(connection, node, None, None, task, None)
+    return await _fetch_bookings(connection, sealing, node, None, None, task, None)
 
 
-async def due(connection: Connection, now: int) -> list[BookedThere]:
-    """Return the bookings that are to be looked at by now, at any host."""
-    return await _bookings(connection, None, None, None, None, now)
+async def due_bookings(connection: Connection, sealing: SealingKey, now: int) -> list[BookedThere]:
+    """Return the bookings, at any host, whose next look is due at ``now``."""
+    return await _fetch_bookings(connection, sealing, None, None, None, None, now)
 
 
-async def _bookings(connection: Connection, *wanted: object) -> list[BookedThere]:
+async def _fetch_bookings(
+    connection: Connection, sealing: SealingKey, *wanted: object
+) -> list[BookedThere]:
     rows = await connection.fetch(_SQL["bookings"], *wanted)
-    return [_booked(dict(row)) for row in rows]
+    return [_booking_of_row(sealing, dict(row)) for row in rows]
 
 
-def _booked(row: dict[str, Any]) -> BookedThere:
+def _booking_of_row(sealing: SealingKey, row: dict[str, Any]) -> BookedThere:
     task, run, state = row.pop("task_id"), row.pop("run_id"), BookingState(row.pop("state"))
+    row["key"] = sealing.read(row["key"], MEMBERSHIP) or ""
     return BookedThere(task=task, run=run, state=state, **row)
 
 
-def _membership(row: dict[str, Any]) -> Membership:
+def _membership(sealing: SealingKey, row: dict[str, Any]) -> Membership:
     task, state = row.pop("task_id"), MembershipState(row.pop("state"))
+    row["key"] = sealing.read(row["key"], MEMBERSHIP) or ""
     return Membership(task=task, state=state, **row)

@@ -60,32 +60,60 @@ async def lead_figures(connection: Connection, heard_after: int) -> list[tuple[s
     return [(row[0], row[1]) for row in await connection.fetch(_SQL["lead_figures"], heard_after)]
 
 
-class Standing(NamedTuple):
-    """The contents of a database: its size, and the work that waits in it."""
+class Server(NamedTuple):
+    """The server of the database; ids are those of transactions, of which 2³¹ may be in use."""
 
     server_version: str
     size_bytes: int
     schema_version: int
+    oldest_id_age: int
+
+
+class Planned(NamedTuple):
+    """The last planning of a task, the number of those that are due, and of those that wait."""
+
     planned_at: int | None
     due: int
     waiting_for_nodes: int
-    outbox: int
+
+
+class Measured(NamedTuple):
+    """The number of runs that are running, and the start of the next one."""
+
     running: int
     next_start: int | None
 
 
-async def standing(connection: Connection, now: int, slots_before: int) -> Standing:
-    """Return it; a task is due if it is to be planned by ``now``, and its slot is that near."""
-    [row] = await connection.fetch(_SQL["standing"], now, slots_before)
-    return Standing(*row)
+async def server_state(connection: Connection) -> Server:
+    """Return version, size, schema, and age of transaction ids of the server."""
+    [row] = await connection.fetch(_SQL["server"])
+    return Server(*row)
 
 
-async def facts(connection: Connection, heard_after: int, slots_before: int) -> PlanningFacts:
-    """Return the facts; a lead counts if it was heard, and a task if its slot is that near."""
+async def planning_state(connection: Connection, now: int, slots_before: int) -> Planned:
+    """Return the state of planning; due are tasks to plan by ``now`` with a slot that near."""
+    [row] = await connection.fetch(_SQL["planned"], now, slots_before)
+    return Planned(*row)
+
+
+async def running_state(connection: Connection, now: int) -> Measured:
+    """Return the number of runs that run at ``now``, and the start of the next one."""
+    [row] = await connection.fetch(_SQL["measured"], now)
+    return Measured(*row)
+
+
+async def planning_facts(
+    connection: Connection, heard_after: int, slots_before: int
+) -> PlanningFacts:
+    """Return the facts of planning.
+
+    A lead counts if it was heard after ``heard_after``, a task if its slot is before
+    ``slots_before``; both are instants (µs).
+    """
     row = await connection.fetchrow(_SQL["facts"], heard_after, slots_before)
     return PlanningFacts(*row) if row is not None else PlanningFacts(None, 0, None)
 
 
-async def leads(connection: Connection, heard_after: int) -> bool:
-    """Return whether a lead was heard after an instant, or nothing is led here."""
+async def has_lead(connection: Connection, heard_after: int) -> bool:
+    """Return whether a lead was heard after an instant; True, too, if nothing is led here."""
     return bool(await connection.fetchval(_SQL["leads"], heard_after))

@@ -53,7 +53,7 @@ class ReservationFilter:
     limit: int = 50
 
 
-async def between(connection: Connection, since: int, until: int) -> list[ReservationSpan]:
+async def spans_between(connection: Connection, since: int, until: int) -> list[ReservationSpan]:
     """Return the reserved spans of this node in this time, by start."""
     rows = await connection.fetch(_SQL["reserved_between"], since, until)
     return [
@@ -62,7 +62,7 @@ async def between(connection: Connection, since: int, until: int) -> list[Reserv
     ]
 
 
-async def for_pools(
+async def pool_spans_between(
     connection: Connection, pools: Sequence[str], since: int, until: int
 ) -> dict[str, list[ReservationSpan]]:
     """Return the reserved spans of these pools of this lead in this time, by pool."""
@@ -125,7 +125,7 @@ async def drop_spans(connection: Connection, reservation: UUID, now: int) -> Non
     await connection.execute(_SQL["drop_spans"], reservation, now)
 
 
-async def to_extend(connection: Connection, until: int) -> list[IncompleteReservation]:
+async def reservations_to_extend(connection: Connection, until: int) -> list[IncompleteReservation]:
     """Return the reservations whose spans are not written up to ``until``, to be extended."""
     return [IncompleteReservation(*row) for row in await connection.fetch(_SQL["to_extend"], until)]
 
@@ -140,7 +140,7 @@ async def purge(connection: Connection, never: int, at_most: int) -> int:
     return int(await connection.fetchval(_SQL["purge_reservations"], never, at_most))
 
 
-async def listed(connection: Connection, wanted: ReservationFilter, now: int) -> list[Record]:
+async def find_page(connection: Connection, wanted: ReservationFilter, now: int) -> list[Record]:
     """Return rows of reservations for users, each with its present or next span."""
     rows: list[Record] = await connection.fetch(
         _SQL["reservations"],
@@ -154,7 +154,7 @@ async def listed(connection: Connection, wanted: ReservationFilter, now: int) ->
     return rows
 
 
-async def inside(
+async def runs_inside(
     connection: Connection, reservation: UUID, now: int, earliest: int
 ) -> list[Booking]:
     """Return the future runs in its time that a reservation does not admit.

@@ -42,13 +42,20 @@ async def clear(dsn: str) -> None:
         await connection.execute(_SQL["open_schema"])
 
 
-async def reclaim(dsn: str) -> None:
+async def begin_generation_at_next_start(dsn: str) -> None:
     """Have the next start of a node make a new generation, as after a restore."""
     async with connected(dsn) as connection:
         await connection.execute(_SQL["reclaim"])
 
 
-async def has_reader(dsn: str) -> bool:
+async def note_placed_by_owner(dsn: str) -> None:
+    """Note that the owner has put the data here, so that no other host is asked for its leave."""
+    async with connected(dsn) as connection:
+        with contextlib.suppress(asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError):
+            await connection.execute(_SQL["given_here"])
+
+
+async def ensure_reader(dsn: str) -> bool:
     """Return whether the server has the role that reads views; it is made if that is allowed."""
     async with connected(dsn) as connection:
         with contextlib.suppress(asyncpg.DuplicateObjectError, asyncpg.InsufficientPrivilegeError):

@@ -1,4 +1,18 @@
-"""The runs of this node: launching, parts, ends, and lists for users."""
+"""The runs of this node: launching, parts, ends, and lists for users.
+
+A run is a row at its lead and at each participant, each with that node's view of its state. A state
+is entered only from those that may precede it (``model/runstate.py``): each UPDATE has them in its
+condition, so of two ends that come at once the first one stands, and a function returns what really
+changed. Whoever ends runs or tasks locks the task before its runs, so that they wait for each other
+in one order.
+
+A commit leads to a start only while the run is still booked; what was measured is written as the
+part of this participant, once, and the lead merges the parts. Ends that nobody wrote (a dead
+process, a slot overslept, parts that never came) are found by their instants, and not by
+remembering them.
+
+Gaps, slots that were never planned, are listed in the form of runs. Instants are in microseconds.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +25,6 @@ from uuid import UUID
 from node.model import runstate, times
 from node.model.errors import SearchTooWide
 from node.model.runstate import RunState
-from node.model.wire.participants import BookedRun
 from node.model.wire.tasks import PARTICIPANTS, Participant
 from node.store.database import Connection, Record
 from node.store.queries import Queries
@@ -38,6 +51,28 @@ class DueRun:
     participants: tuple[Participant, ...]
     addresses: dict[str, str]
     data: dict[str, dict[str, Any]]
+    told: dict[str, Any] | None = None
+    """The data that this node has told in its own hold."""
+    bound: bool = False
+    """True if it is led here for a user who is bound by the rules for targets."""
+    user: str | None = None
+    """The label of that user; None if there is none."""
+    rule: str | None = None
+    """The rule of this host's limits that admits its task."""
+
+
+@dataclass(frozen=True)
+class ConfirmedRun:
+    """A run as it is booked here, for another participant; ``told`` is as in :class:`DueRun`."""
+
+    task: UUID
+    lead: str
+    starts_at: int
+    participant: int | None
+    test: str
+    tool: str | None
+    spec: dict[str, Any]
+    told: dict[str, Any] | None
 
 
 @dataclass(frozen=True)
@@ -148,25 +183,33 @@ class RunFilter:
     """In lower case; what people read of a run has all of them."""
 
 
-async def due_runs(connection: Connection, before: int) -> list[DueRun]:
-    """Return the committed runs that start before then, by start."""
-    rows = await connection.fetch(_SQL["due_runs"], before)
-    return [_due(dict(row)) for row in rows]
+async def due_runs(
+    connection: Connection, after: int, before: int, known: Sequence[UUID] = ()
+) -> list[DueRun]:
+    """Return the committed runs that start in that span, but for those that are known, by start.
+
+    Also earlier ones that this node only leads.
+    """
+    rows = await connection.fetch(_SQL["due_runs"], after, before, list(known))
+    return [_due_run(dict(row)) for row in rows]
 
 
-def _due(row: dict[str, Any]) -> DueRun:
+def _due_run(row: dict[str, Any]) -> DueRun:
     return DueRun(
         id=row.pop("id"),
         task=row.pop("task_id"),
+        user=row.pop("bound_user"),
         participants=PARTICIPANTS.validate_python(row.pop("participants")),
         **row,
     )
 
 
-async def booked_with(connection: Connection, run: UUID, participant: str) -> BookedRun | None:
+async def find_booked_with(
+    connection: Connection, run: UUID, participant: str
+) -> ConfirmedRun | None:
     """Return a run that is booked or running here and has this participant; None if not."""
     row = await connection.fetchrow(_SQL["booked_with"], run, participant)
-    return None if row is None else BookedRun(**dict(row))
+    return None if row is None else ConfirmedRun(**dict(row))
 
 
 async def next_start(connection: Connection, after: int) -> int | None:
@@ -181,7 +224,7 @@ async def begin(connection: Connection, run: UUID, now: int) -> BegunRun | None:
     return None if doubtful is None else BegunRun(doubtful)
 
 
-async def unconfirmed(
+async def unconfirmed_runs(
     connection: Connection, asked: Sequence[UUID], now: int
 ) -> dict[UUID, list[str]]:
     """Return by run led here the participants that did not confirm it and have dropped it by now.
@@ -211,10 +254,10 @@ async def lock_all(connection: Connection, runs: Sequence[UUID]) -> list[LockedR
     """Lock runs and their tasks; return the runs known here in the order of their ids."""
     await connection.execute(_SQL["lock_task_of"], list(runs))
     rows = await connection.fetch(_SQL["lock"], list(runs))
-    return [_locked(dict(row)) for row in rows]
+    return [_locked_run(dict(row)) for row in rows]
 
 
-def _locked(values: dict[str, Any]) -> LockedRun:
+def _locked_run(values: dict[str, Any]) -> LockedRun:
     return LockedRun(
         id=values.pop("id"),
         task=values.pop("task_id"),
@@ -251,7 +294,7 @@ async def keep_part(
 
 async def parts(connection: Connection, run: UUID) -> list[KeptPart]:
     """Return the parts that have arrived, in participant order."""
-    return [_part(dict(row)) for row in await connection.fetch(_SQL["parts"], run)]
+    return [_part_of_row(dict(row)) for row in await connection.fetch(_SQL["parts"], run)]
 
 
 async def parts_to_send(
@@ -263,10 +306,10 @@ async def parts_to_send(
     """
     rows = await connection.fetch(_SQL["parts_to_send"], lead, list(asked))
     found = [dict(row) for row in rows]
-    return {row.pop("run_id"): _part(row) for row in found}
+    return {row.pop("run_id"): _part_of_row(row) for row in found}
 
 
-def _part(row: dict[str, Any]) -> KeptPart:
+def _part_of_row(row: dict[str, Any]) -> KeptPart:
     command = row.pop("command")
     return KeptPart(**row, command=None if command is None else tuple(command))
 
@@ -281,7 +324,7 @@ async def keep_winner(connection: Connection, run: UUID, winner: UUID) -> None:
     await connection.execute(_SQL["keep_winner"], run, winner)
 
 
-async def move(
+async def set_state(
     connection: Connection, runs: Sequence[UUID], state: RunState, reason: str | None, now: int
 ) -> list[RunStateChange]:
     """Set the state of those runs that may enter it, and return them."""
@@ -314,7 +357,7 @@ async def conclude(connection: Connection, run: UUID, outcome: RunConclusion, no
     return done is not None
 
 
-async def without_parts(
+async def runs_without_parts(
     connection: Connection, ended_before: int, ended_after: int | None = None
 ) -> list[UUID]:
     """Return the runs led here that wait for parts and ended before then."""
@@ -323,12 +366,12 @@ async def without_parts(
     ]
 
 
-async def interrupted(connection: Connection) -> list[tuple[UUID, int | None, int | None]]:
+async def interrupted_runs(connection: Connection) -> list[tuple[UUID, int | None, int | None]]:
     """Return the runs that an earlier process left running: id, process, its start ticks."""
     return [tuple(row) for row in await connection.fetch(_SQL["interrupted"])]
 
 
-async def lost(connection: Connection, ended_before: int, left: Sequence[UUID]) -> list[UUID]:
+async def lost_runs(connection: Connection, ended_before: int, left: Sequence[UUID]) -> list[UUID]:
     """Return the runs with a part here that still run and should have ended before then.
 
     Those in ``left``, which the launcher has left, are returned whenever they end.
@@ -336,12 +379,18 @@ async def lost(connection: Connection, ended_before: int, left: Sequence[UUID]) 
     return [row[0] for row in await connection.fetch(_SQL["lost"], ended_before, list(left))]
 
 
-async def overslept(connection: Connection, started_before: int) -> list[UUID]:
-    """Return the committed runs with a part here that should have started before then."""
-    return [row[0] for row in await connection.fetch(_SQL["overslept"], started_before)]
+async def overslept_runs(
+    connection: Connection, started_before: int, known: Sequence[UUID] = ()
+) -> list[tuple[UUID, int]]:
+    """Return some of the committed runs with a part here that should have started before then.
+
+    Each with its start; those that are known are left out.
+    """
+    rows = await connection.fetch(_SQL["overslept"], started_before, list(known))
+    return [(row[0], row[1]) for row in rows]
 
 
-async def taken_back(connection: Connection, executing: Sequence[UUID]) -> list[UUID]:
+async def taken_back_runs(connection: Connection, executing: Sequence[UUID]) -> list[UUID]:
     """Return those of the running runs that have been ended in the meantime."""
     if not executing:
         return []
@@ -353,7 +402,7 @@ async def open_runs_of_tasks(connection: Connection, tasks: Sequence[UUID]) -> l
     return [row[0] for row in await connection.fetch(_SQL["open_runs_of_tasks"], list(tasks))]
 
 
-async def coming_with(connection: Connection, node: str, now: int) -> list[UUID]:
+async def coming_runs_with(connection: Connection, node: str, now: int) -> list[UUID]:
     """Return the runs to come that this other node leads, or takes part in if they are led here."""
     return [row[0] for row in await connection.fetch(_SQL["coming_with"], node, now)]
 
@@ -378,7 +427,7 @@ class NextAttempt:
     reason: str
 
 
-async def wait_again(
+async def create_waiting_attempts(
     connection: Connection, attempts: Sequence[NextAttempt], now: int
 ) -> list[tuple[UUID, int]]:
     """Create waiting attempts, and return task and slot of each.
@@ -396,7 +445,7 @@ async def wait_again(
     return [(row[0], row[1]) for row in rows]
 
 
-async def shown(connection: Connection, run: UUID) -> Record | None:
+async def find_run_or_gap(connection: Connection, run: UUID) -> Record | None:
     """Return a run, or a gap in the form of one; None if it is unknown here."""
     row: Record | None = await connection.fetchrow(_SQL["run"], run)
     if row is None:
@@ -404,23 +453,23 @@ async def shown(connection: Connection, run: UUID) -> Record | None:
     return row
 
 
-async def at_slot(connection: Connection, task: UUID, slot: int) -> tuple[UUID, int] | None:
-    """Return the run of a task that tells of a slot, or the gap in which this is; None if none.
+async def find_at_slot(connection: Connection, task: UUID, slot: int) -> tuple[UUID, int] | None:
+    """Return the run of a task that has a slot, or the gap in which it lies, and the slot.
 
-    Return the slot as well: people see and write whole seconds of it, which mean all of the second.
+    People see and write whole seconds, which mean all of the second. None if there is neither.
     """
     end = slot + (1 if slot % times.SECOND else times.SECOND)
     row = await connection.fetchrow(_SQL["at_slot"], task, slot, end)
     return None if row is None else (row[0], row[1])
 
 
-async def recorded(connection: Connection, run: UUID) -> Record | None:
-    """Return what a run was to measure, and with whom; None if it is unknown here."""
+async def find_measurement(connection: Connection, run: UUID) -> Record | None:
+    """Return, for bundles, spec and terms of a run and its participants; None if it is unknown."""
     row: Record | None = await connection.fetchrow(_SQL["recorded_run"], run)
     return row
 
 
-async def listed(connection: Connection, wanted: RunFilter) -> list[Record]:
+async def find_page(connection: Connection, wanted: RunFilter) -> list[Record]:
     """Return runs for users, and gaps in the form of runs; both in one order, by start.
 
     :raises SearchTooWide: a search for words was not over after ``SEARCH_S``.
@@ -459,7 +508,9 @@ async def listed(connection: Connection, wanted: RunFilter) -> list[Record]:
     return rows
 
 
-async def named(connection: Connection, ids: Sequence[UUID], requester: str | None) -> list[Record]:
+async def find_by_id(
+    connection: Connection, ids: Sequence[UUID], requester: str | None
+) -> list[Record]:
     """Return those of these runs and gaps that exist, by start; only what this user requested."""
     rows: list[Record] = [
         *await connection.fetch(_SQL["named_runs"], list(ids), requester),
@@ -481,7 +532,7 @@ class Bucket:
 
 
 async def buckets(connection: Connection, wanted: RunFilter, resolution: int) -> list[Bucket]:
-    """Return what the pieces of a span have, by start and class; empty ones are left out."""
+    """Return the runs in equal pieces of a span, by start and class; empty ones are left out."""
     found: dict[tuple[int, str], Bucket] = {}
     arguments = (
         wanted.since,
@@ -509,7 +560,7 @@ async def decisions(
     return rows
 
 
-async def ended(connection: Connection, some: Sequence[UUID]) -> list[EndedRun]:
+async def find_ended(connection: Connection, some: Sequence[UUID]) -> list[EndedRun]:
     """Return those of some runs that are over."""
     rows = await connection.fetch(_SQL["ended"], list(some), list(runstate.OVER))
     return [
@@ -518,7 +569,7 @@ async def ended(connection: Connection, some: Sequence[UUID]) -> list[EndedRun]:
     ]
 
 
-async def counts(connection: Connection) -> list[tuple[str, str, int]]:
+async def count_by_state(connection: Connection) -> list[tuple[str, str, int]]:
     """Return the number of runs by state and class."""
     return [(row[0], row[1], row[2]) for row in await connection.fetch(_SQL["counts"])]
 
@@ -536,6 +587,19 @@ async def purge_gaps(connection: Connection, before: int, at_most: int) -> int:
 async def purge_decisions(connection: Connection, before: int, at_most: int) -> int:
     """Delete old planning attempts; return how many."""
     return int(await connection.fetchval(_SQL["purge_decisions"], before, at_most))
+
+
+async def purge_surplus(connection: Connection, kept: int, at_most: int) -> int:
+    """Delete ended runs of other leads beyond the latest ``kept`` of each; return how many.
+
+    Leads that share a cap of the limits are one.
+    """
+    return int(await connection.fetchval(_SQL["purge_surplus_runs"], kept, at_most))
+
+
+async def purge_surplus_exchanges(connection: Connection, kept: int, at_most: int) -> int:
+    """Delete exchanges of other leads without runs, beyond the latest ``kept`` of each."""
+    return int(await connection.fetchval(_SQL["purge_surplus_exchanges"], kept, at_most))
 
 
 async def purge_exchanges(connection: Connection, before: int, at_most: int) -> int:

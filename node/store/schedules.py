@@ -14,7 +14,7 @@ from node.store.queries import Queries
 _SQL = Queries("node.store", "schedules")
 
 
-async def as_of(  # noqa: PLR0913, PLR0917 - an instant, a span, and a page of it
+async def schedule_at(  # noqa: PLR0913, PLR0917 - an instant, a span, and a page of it
     connection: Connection,
     at: int,
     since: int,
@@ -34,7 +34,7 @@ async def as_of(  # noqa: PLR0913, PLR0917 - an instant, a span, and a page of i
     return rows
 
 
-async def changes(  # noqa: PLR0913, PLR0917 - two instants, a span, and a page of it
+async def changes_between(  # noqa: PLR0913, PLR0917 - two instants, a span, and a page of it
     connection: Connection,
     earlier: int,
     later: int,
@@ -43,7 +43,7 @@ async def changes(  # noqa: PLR0913, PLR0917 - two instants, a span, and a page 
     requester: str | None,
     limit: int,
 ) -> list[Record]:
-    """Return what was booked in a span otherwise at one instant than at a later one."""
+    """Return the runs of a span that were booked otherwise at ``earlier`` than at ``later``."""
     rows: list[Record] = await connection.fetch(
         _SQL["changes"], earlier, later, since, before, requester, limit
     )

@@ -117,7 +117,7 @@ def connection_settings() -> dict[str, str]:
     return {"application_name": f"parley schema {schema_version()}"}
 
 
-def steps(applied: Sequence[AppliedVersion]) -> tuple[Migration, ...]:
+def missing_steps(applied: Sequence[AppliedVersion]) -> tuple[Migration, ...]:
     """Return the steps that a database lacks, given the versions it has had, in their order.
 
     A newer schema lacks none if it spares programs of this version. Pure.

@@ -41,22 +41,25 @@ async def keep(
 
 
 async def release(connection: Connection, task: UUID, now: int) -> None:
-    """End what policies remember against the terms of a pool task, and try them all now."""
+    """Try all terms of a pool task now, and drop the holds and pauses of policies on them.
+
+    Policies hold or pause a task whose terms found no time again and again.
+    """
     await connection.execute(_SQL["release"], task, now)
 
 
 async def stop_seating(connection: Connection, pool: str) -> None:
-    """Let no task join this pool, and give none of its seats, until the transaction ends."""
+    """Lock a pool until the transaction ends, so that no task joins it and no seat is given."""
     await connection.execute(_SQL["stop_seating"], pool)
 
 
-async def request_of(connection: Connection, task: UUID) -> dict[str, Any] | None:
+async def find_request(connection: Connection, task: UUID) -> dict[str, Any] | None:
     """Return a pool task's request to its pool; None if it is not a pool task."""
     request: dict[str, Any] | None = await connection.fetchval(_SQL["request_of"], task)
     return request
 
 
-async def go_on(
+async def resume_terms(
     connection: Connection, following: Mapping[UUID, int | None], now: int
 ) -> set[UUID]:
     """Resume tasks, given with their next slot, and return those that are pool tasks.
@@ -87,23 +90,23 @@ async def finish(connection: Connection, now: int) -> list[tuple[UUID, str]]:
     return [(row[0], row[1]) for row in await connection.fetch(_SQL["finish_pool_tasks"], now)]
 
 
-async def tasks_of(connection: Connection, task: UUID) -> list[UUID]:
+async def seat_tasks(connection: Connection, task: UUID) -> list[UUID]:
     """Return the open ordinary tasks that have seats of a pool task."""
     return [row[0] for row in await connection.fetch(_SQL["seat_tasks"], task)]
 
 
-async def lock_tasks_of(connection: Connection, task: UUID) -> list[UUID]:
+async def lock_seat_tasks(connection: Connection, task: UUID) -> list[UUID]:
     """Return and lock the open ordinary tasks that have seats of a pool task."""
     return [row[0] for row in await connection.fetch(_SQL["lock_seat_tasks"], task)]
 
 
-async def listed(connection: Connection, task: UUID, since: int) -> list[Record]:
+async def find_all(connection: Connection, task: UUID, since: int) -> list[Record]:
     """Return rows of a pool task's seats in the terms that end after ``since``, for users."""
     rows: list[Record] = await connection.fetch(_SQL["seats"], task, since)
     return rows
 
 
-async def nodes_of(connection: Connection, task: UUID) -> dict[UUID, dict[int, str]]:
+async def seats_by_task(connection: Connection, task: UUID) -> dict[UUID, dict[int, str]]:
     """Return by ordinary task of a pool task its seat numbers and their nodes."""
     found: dict[UUID, dict[int, str]] = {}
     for part, number, node in await connection.fetch(_SQL["nodes_of"], task):
@@ -111,14 +114,17 @@ async def nodes_of(connection: Connection, task: UUID) -> dict[UUID, dict[int, s
     return found
 
 
-async def look_again(
+async def reset_seats(
     connection: Connection, task: UUID, seats: int, now: int, *, over: bool
 ) -> None:
-    """Give the terms of a pool task this many seats, and make them due; or end them if ``over``."""
+    """Give the terms of a pool task this many seats, and make them due.
+
+    With ``over``, end the terms instead.
+    """
     await connection.execute(_SQL["look_again"], task, seats, now, over)
 
 
-async def lose_ended(connection: Connection, task: UUID, now: int) -> None:
+async def empty_ended_seats(connection: Connection, task: UUID, now: int) -> None:
     """Empty the seats whose ordinary tasks were just ended."""
     await connection.execute(_SQL["lose_ended"], task, now)
 
@@ -133,16 +139,17 @@ class SeatWait:
     nodes: tuple[str, ...]
 
 
-async def waiting(connection: Connection, task: UUID, most: int) -> list[SeatWait]:
+async def waiting_reasons(connection: Connection, task: UUID, most: int) -> list[SeatWait]:
     """Return the reasons for which runs of a pool task's seats wait, with the nodes' names."""
     rows = await connection.fetch(_SQL["waiting_in_seats"], task, most)
     return [SeatWait(row[0], row[1], row[2], tuple(row[3])) for row in rows]
 
 
-async def before(connection: Connection, task: UUID, now: int) -> tuple[str, int] | None:
-    """Return its pool, and the number of terms of other tasks due before its own or in its hour.
+async def terms_before(connection: Connection, task: UUID, now: int) -> tuple[str, int] | None:
+    """Return the pool of a task, and how many terms of other tasks come before its next one.
 
-    Return None if there are none, or if no term of its own is due.
+    Those are the terms due before its own, or in its hour. None if there are none, or if no term of
+    its own is due.
     """
     row = await connection.fetchrow(_SQL["before_in_turn"], task, now)
     return None if row is None else (row[0], row[1])

@@ -42,14 +42,14 @@ async def replace(connection: Connection, given: LeadShares) -> None:
         await connection.execute(_SQL["keep_lead_shares"], list(by_lead), list(by_lead.values()))
 
 
-async def used(connection: Connection, since: int, until: int) -> list[HourOfUse]:
+async def hours_of_use(connection: Connection, since: int, until: int) -> list[HourOfUse]:
     """Return the time of the runs that begin in this time, by lead, class, and hour."""
     rows = await connection.fetch(_SQL["lead_use"], since, until)
     return [(row[0], SchedulingClass(row[1]), row[2] // times.HOUR, row[3]) for row in rows]
 
 
-async def questions(connection: Connection, since: int) -> dict[str, dict[int, int]]:
-    """Return by lead and hour when it last asked for time then, if that was after ``since``."""
+async def asked_hours(connection: Connection, since: int) -> dict[str, dict[int, int]]:
+    """Return by lead and hour when the lead last asked for that hour, if after ``since`` (µs)."""
     asked: defaultdict[str, dict[int, int]] = defaultdict(dict)
     for row in await connection.fetch(_SQL["lead_questions"], since):
         asked[row[0]][row[1] // times.HOUR] = row[2]

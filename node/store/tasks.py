@@ -1,4 +1,16 @@
-"""The tasks that this node leads or takes part in."""
+"""The tasks that this node leads or takes part in.
+
+A task is one row at its lead and at each participant. Its revision orders all that is told of it: a
+write with an older revision than the stored one changes nothing, so introductions may come late and
+twice. Only its lead writes it. The lead's agenda of it, in ``planning``, is a row of its own, which
+workers lease without touching the task.
+
+Whoever changes what runs of a task are, or ends it, locks its row first (:func:`lock`), before its
+runs; so edits, ends, and holds come one after the other. An Idempotency-Key is claimed in the
+transaction that stores the task, so that of two equal requests one is stored.
+
+What is deleted for age, number, or bytes are ended tasks only; all that depends on them goes along.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from node.model.host_limits.caps import CapAccount
 from node.model.host_limits.standing import LimitStanding
 from node.model.task_terms import TaskTerms, introduction_with, take_terms
 from node.model.taskstate import TaskState
@@ -28,7 +41,8 @@ class StoredTask:
     ``participant`` is this node's place among the participants, None if it only leads the task.
     ``parent`` is the pool task in which this node gave it seats. For a task that another node
     leads, that node's pool task is ``pool_task``. ``requester`` is the user who created it here.
-    Its runs count for ``limit_user``, who created it or edited it last, from ``limit_address``.
+    Its runs count for ``limit_user``, who created it or edited it last, from ``limit_address``, and
+    is bound by the rules for targets if it is ``limit_bound``.
     """
 
     id: UUID
@@ -45,6 +59,7 @@ class StoredTask:
     requester: str | None = None
     limit_user: str | None = None
     limit_address: str | None = None
+    limit_bound: bool = False
 
     def introduction(self, place: int) -> Introduction:
         """Return the introduction of the task to its participant at this place (from 0)."""
@@ -87,7 +102,7 @@ class TaskFilter:
 async def keep(
     connection: Connection, task: StoredTask, limit: LimitStanding | None = None
 ) -> bool:
-    """Write or update a task; False if another node leads it, or a newer revision is stored.
+    """Insert or update a task; False if another node leads it, or a newer revision is stored.
 
     ``limit`` is how the task stands with this host's limits.
     """
@@ -131,6 +146,7 @@ def _values(task: StoredTask, limit: LimitStanding | None) -> tuple[Any, ...]:
         task.limit_user,
         task.limit_address,
         None if limit is None else limit.refusal,
+        task.limit_bound,
     )
 
 
@@ -198,7 +214,7 @@ async def fetch(connection: Connection, task: UUID) -> StoredTask | None:
 
 async def fetch_all(connection: Connection, tasks: Sequence[UUID]) -> list[StoredTask]:
     """Return the known ones among these tasks, in the order of their ids."""
-    return [_stored(dict(row)) for row in await connection.fetch(_SQL["task"], list(tasks))]
+    return [_task_of_row(dict(row)) for row in await connection.fetch(_SQL["task"], list(tasks))]
 
 
 async def requester(connection: Connection, task: UUID) -> str | None:
@@ -213,13 +229,13 @@ async def requester_of_run(connection: Connection, run: UUID) -> str | None:
     return found
 
 
-async def requested(connection: Connection, tasks: Sequence[UUID], by: str) -> set[UUID]:
+async def find_requested(connection: Connection, tasks: Sequence[UUID], by: str) -> set[UUID]:
     """Return those of these tasks that this user created."""
     return {row[0] for row in await connection.fetch(_SQL["requested"], list(tasks), by)}
 
 
-async def measured(connection: Connection, tasks: Sequence[UUID]) -> list[Record]:
-    """Return what is needed to name these tasks: rows of the query ``measured_tasks``."""
+async def naming_facts(connection: Connection, tasks: Sequence[UUID]) -> list[Record]:
+    """Return rows of the query ``measured_tasks``: what lists need to name these tasks."""
     rows: list[Record] = await connection.fetch(_SQL["measured_tasks"], list(tasks))
     return rows
 
@@ -227,6 +243,12 @@ async def measured(connection: Connection, tasks: Sequence[UUID]) -> list[Record
 async def count_open_of(connection: Connection, lead: str, rule: str | None = None) -> int:
     """Return how many open tasks of this lead there are here, or only those under this rule."""
     return int(await connection.fetchval(_SQL["count_open_of"], lead, rule))
+
+
+async def count_open_capped(connection: Connection, account: CapAccount) -> int:
+    """Return how many open tasks count here for a cap of groups of nodes."""
+    name, holder = account.name, account.network
+    return int(await connection.fetchval(_SQL["count_open_capped"], name, holder))
 
 
 async def count_open_for(connection: Connection, user: str, rule: str, but: UUID) -> int:
@@ -252,12 +274,12 @@ async def lock_open_with(
     return [row[0] for row in rows]
 
 
-async def open_of(connection: Connection, lead: str) -> list[UUID]:
+async def open_tasks_of(connection: Connection, lead: str) -> list[UUID]:
     """Return the open tasks of another lead, in order."""
     return [row[0] for row in await connection.fetch(_SQL["open_of"], lead)]
 
 
-def _stored(row: dict[str, Any]) -> StoredTask:
+def _task_of_row(row: dict[str, Any]) -> StoredTask:
     return StoredTask(
         state=TaskState(row.pop("state")),
         terms=take_terms(row),
@@ -265,7 +287,7 @@ def _stored(row: dict[str, Any]) -> StoredTask:
     )
 
 
-async def listed(connection: Connection, wanted: TaskFilter, now: int) -> list[Record]:
+async def find_page(connection: Connection, wanted: TaskFilter, now: int) -> list[Record]:
     """Return rows of tasks for users, with counts of runs and the next start.
 
     Several tasks come without references longer than :data:`LISTED_REFERENCE_MAX`.
@@ -316,7 +338,7 @@ async def wake_planning(connection: Connection, task: UUID, now: int, slot: int)
 async def wake_refused(
     connection: Connection, tasks: Sequence[UUID], participant: str, now: int
 ) -> list[UUID]:
-    """Plan now those of these tasks that wait and have this participant; return their ids."""
+    """Plan now the waiting tasks among these that have this participant; return their ids."""
     rows = await connection.fetch(_SQL["wake_refused"], list(tasks), participant, now)
     return [row[0] for row in rows]
 
@@ -333,21 +355,29 @@ class TaskOver:
 
 async def finish(connection: Connection, now: int) -> list[TaskOver]:
     """End the tasks whose schedule and runs are over, and return them."""
-    return [_over(row) for row in await connection.fetch(_SQL["finish_tasks"], now)]
+    return [_task_over_of_row(row) for row in await connection.fetch(_SQL["finish_tasks"], now)]
 
 
 async def finish_followers(connection: Connection, now: int) -> list[TaskOver]:
     """End the tasks that follow one that is over, once their own runs are; return them."""
-    return [_over(row) for row in await connection.fetch(_SQL["finish_followers"], now)]
+    return [_task_over_of_row(row) for row in await connection.fetch(_SQL["finish_followers"], now)]
 
 
-def _over(row: Record) -> TaskOver:
+def _task_over_of_row(row: Record) -> TaskOver:
     return TaskOver(row[0], PARTICIPANTS.validate_python(row[1]), TaskState(row[2]), row[3])
 
 
 async def purge(connection: Connection, before: int, at_most: int) -> int:
     """Delete tasks that ended before, with all that depends on them; return how many."""
     return int(await connection.fetchval(_SQL["purge_tasks"], before, at_most))
+
+
+async def purge_heavy(connection: Connection, bytes_max: int, at_most: int) -> int:
+    """Shorten, then delete ended tasks of other nodes beyond so many bytes; return how many.
+
+    They are those of each lead, or of all leads together that share a cap.
+    """
+    return int(await connection.fetchval(_SQL["purge_heavy_tasks"], bytes_max, at_most))
 
 
 async def purge_surplus(connection: Connection, kept: int, at_most: int) -> int:

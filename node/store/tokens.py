@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -43,7 +44,18 @@ async def keep(connection: Connection, digest: str, token: StoredToken) -> None:
 async def find(connection: Connection, digest: str) -> StoredToken | None:
     """Return the token whose secret has this digest; None if there was never one."""
     row = await connection.fetchrow(_SQL["token_with"], digest)
-    return None if row is None else _token(row)
+    return None if row is None else _token_of_row(row)
+
+
+async def find_all(connection: Connection, digests: Collection[str]) -> dict[str, StoredToken]:
+    """Return the tokens whose secrets have these digests, by digest."""
+    rows = await connection.fetch(_SQL["tokens_with"], list(digests))
+    return {row["digest"]: _token_of_row(row) for row in rows}
+
+
+async def valid_roles(connection: Connection, label: str, now: int) -> set[Role]:
+    """Return the roles of the tokens of this label that are valid now."""
+    return {Role(row["role"]) for row in await connection.fetch(_SQL["valid_roles"], label, now)}
 
 
 async def note_use(connection: Connection, token: UUID, now: int) -> None:
@@ -51,7 +63,7 @@ async def note_use(connection: Connection, token: UUID, now: int) -> None:
     await connection.execute(_SQL["note_use"], token, now)
 
 
-async def listed(
+async def find_page(
     connection: Connection, prefix: str | None, before: tuple[int, UUID] | None, limit: int
 ) -> list[StoredToken]:
     """Return a page of all tokens that were ever made, the newest first.
@@ -61,13 +73,13 @@ async def listed(
     """
     at, last = before or (None, None)
     rows = await connection.fetch(_SQL["tokens"], prefix, at, last, limit)
-    return [_token(row) for row in rows]
+    return [_token_of_row(row) for row in rows]
 
 
 async def revoke(connection: Connection, token: UUID, now: int) -> StoredToken | None:
     """Make a token invalid, unless it was before, and return it; None if there is none."""
     row = await connection.fetchrow(_SQL["revoke_token"], token, now)
-    return None if row is None else _token(row)
+    return None if row is None else _token_of_row(row)
 
 
 async def purge(connection: Connection, before: int, at_most: int) -> int:
@@ -75,6 +87,6 @@ async def purge(connection: Connection, before: int, at_most: int) -> int:
     return int(await connection.fetchval(_SQL["purge_tokens"], before, at_most))
 
 
-def _token(row: Record) -> StoredToken:
-    values = dict(row)
+def _token_of_row(row: Record) -> StoredToken:
+    values = {name: value for name, value in row.items() if name != "digest"}
     return StoredToken(role=Role(values.pop("role")), **values)

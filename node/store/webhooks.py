@@ -56,12 +56,12 @@ async def keep(connection: Connection, webhook: KeptWebhook) -> bool:
     return made is not None
 
 
-async def listed(connection: Connection, name: str | None = None) -> list[KeptWebhook]:
+async def find_all(connection: Connection, name: str | None = None) -> list[KeptWebhook]:
     """Return all webhooks by name, or the one of this name."""
-    return [_kept(row) for row in await connection.fetch(_SQL["webhooks"], name)]
+    return [_webhook_of_row(row) for row in await connection.fetch(_SQL["webhooks"], name)]
 
 
-def _kept(row: Record) -> KeptWebhook:
+def _webhook_of_row(row: Record) -> KeptWebhook:
     values = dict(row)
     own = ("secret", "created_at", "delivered_at", "last_error", "waiting")
     kept = {name: values.pop(name) for name in own}
@@ -73,25 +73,25 @@ async def remove(connection: Connection, name: str) -> bool:
     return await connection.fetchval(_SQL["remove_webhook"], name) is not None
 
 
-async def told(connection: Connection, name: str) -> set[Condition]:
-    """Return the conditions that a webhook was told of, and not yet that they are over."""
+async def told_conditions(connection: Connection, name: str) -> set[Condition]:
+    """Return the conditions of which a webhook was told, but not yet that they are over."""
     return _conditions(await connection.fetch(_SQL["told"], name))
 
 
-async def tell(
+async def note_told(
     connection: Connection, name: str, begun: Sequence[Condition], now: int
 ) -> set[Condition]:
     """Record that a webhook is told of conditions; return those that it was not told of before."""
-    events, subjects = _split(begun)
+    events, subjects = _kinds_and_subjects(begun)
     return _conditions(await connection.fetch(_SQL["tell"], name, events, subjects, now))
 
 
-async def tell_over(connection: Connection, name: str, over: Sequence[Condition]) -> set[Condition]:
+async def note_over(connection: Connection, name: str, over: Sequence[Condition]) -> set[Condition]:
     """Record that a webhook is told that conditions are over; return those it was told of."""
-    return _conditions(await connection.fetch(_SQL["tell_over"], name, *_split(over)))
+    return _conditions(await connection.fetch(_SQL["tell_over"], name, *_kinds_and_subjects(over)))
 
 
-def _split(conditions: Sequence[Condition]) -> tuple[list[str], list[str]]:
+def _kinds_and_subjects(conditions: Sequence[Condition]) -> tuple[list[str], list[str]]:
     return [each.event for each in conditions], [each.subject for each in conditions]
 
 

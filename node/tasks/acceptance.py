@@ -2,6 +2,16 @@
 
 A peer is known, and yet not trusted with this host's disk and time: the number of its tasks and the
 rate of new ones are limited, and each task must agree with its own spec.
+
+An introduction is assessed without a lock first, since that may read a card or ask a name server,
+and then applied in a transaction that locks the task, and the lead for a new one. Introductions may
+come late, twice, and in any order: one with an older revision than the stored one changes no terms.
+What its lead has freed is freed in any case, even if the change is refused, as the lead has given
+up these runs already. A host that refuses new terms keeps the old revision, and so refuses holds
+under the new one.
+
+Introductions that come at the same time share a transaction if all of their tasks are new; the
+locks are then taken in the order of the leads' keys, so that two transactions cannot deadlock.
 """
 
 from __future__ import annotations
@@ -13,10 +23,11 @@ from uuid import UUID
 
 import structlog
 
-from node.batching import Batcher
-from node.capability.catalog import Capabilities
 from node.core import Core
+from node.execution.catalog import Capabilities
+from node.execution.spec_secrets import SpecSecrets
 from node.execution.targets import ForeignTargets, mere_targets
+from node.limits.host_limits import TASKS_RETRY_S, Judgement, LimitKeeper
 from node.model import times
 from node.model.contexts import Context, parse
 from node.model.errors import (
@@ -27,6 +38,7 @@ from node.model.errors import (
     TooManyRequests,
     UnknownPeer,
 )
+from node.model.host_limits.caps import CapAccount
 from node.model.host_limits.closed import LimitedTime
 from node.model.host_limits.standing import LimitStanding
 from node.model.introduction_limits import duration_refusal, schedule_faults
@@ -37,7 +49,7 @@ from node.model.taskstate import OPEN, TaskState
 from node.model.wire.host_limits import TaskLimit
 from node.model.wire.participants import FreedRuns, Introduction, IntroductionAnswer
 from node.plugins.contracts import Test
-from node.sharing.host_limits import TASKS_RETRY_S, Judgement, LimitKeeper
+from node.runtime.batching import Batcher
 from node.store import bookings, changes, host_limits, nodes, tasks
 from node.store.database import Connection
 from node.store.tasks import StoredTask
@@ -75,8 +87,8 @@ class _Assessment:
 
 
 @dataclass(frozen=True)
-class _Word:
-    """An introduction by another node, with what this host makes of it.
+class _Introduced:
+    """An introduction by another node, with this host's assessment of it.
 
     ``misplaced`` says which address is not that of a participant's card. ``along`` stores what else
     belongs to the task.
@@ -96,10 +108,11 @@ class _Room:
     lead: str
     open: int
     under: dict[str, int] = field(default_factory=dict)
+    capped: dict[CapAccount, int] = field(default_factory=dict)
 
 
-class _NotTogether(Exception):
-    """One of several introduced tasks is known here: each is to be heard alone."""
+class _SomeKnown(Exception):
+    """One of several introduced tasks is known here: each has to be applied alone."""
 
 
 class Acceptance:
@@ -129,12 +142,13 @@ class Acceptance:
         self._database = core.database
         self._clock = core.clock
         self._capabilities = capabilities
+        self._secrets = SpecSecrets(core, capabilities)
         self._identity = core.identity
         self._tasks_max = core.settings.peer_tasks
         per_s = core.settings.peer_introductions
         self._new_tasks = RateLimit(times.SECOND // per_s, _BURST_S * per_s)
-        self._words: Batcher[_Word, tuple[StoredTask | None, str | None]] = Batcher(
-            self._hear_all, apart=lambda word: [word.introduction.task], at_once=2
+        self._introductions: Batcher[_Introduced, tuple[StoredTask | None, str | None]] = Batcher(
+            self._apply_all, apart=lambda each: [each.introduction.task], at_once=2
         )
 
     async def consider(
@@ -149,12 +163,13 @@ class Acceptance:
         :raises InvalidDocument: its schedule cannot be read, or leaves no room for its runs.
         :raises TooManyRequests: the lead has as many tasks here as it may, or adds them too fast.
         """
-        assessment = self._considered(lead, introduction)
+        introduction = self._with_sealed_secrets(lead, introduction)
+        assessment = await self._assessment(lead, introduction)
         known, reason = None, assessment.reason
         if lead != self._identity:
-            misplaced = None if reason else await self._misaddressed(lead, introduction)
-            word = _Word(lead, introduction, assessment, misplaced, along)
-            known, reason = await self._words.ask(word)
+            misplaced = None if reason else await self._address_mismatch(lead, introduction)
+            introduced = _Introduced(lead, introduction, assessment, misplaced, along)
+            known, reason = await self._introductions.ask(introduced)
         if (
             known is not None
             and known.lead == lead
@@ -165,82 +180,114 @@ class Acceptance:
                 f"{introduction.revision}: {known.terms.revision} is known here"
             )
             raise Conflict(msg)
-        answer = assessment.answer(reason or _not_open(lead, known))
+        answer = assessment.answer(reason or _update_refusal(lead, known))
         if not answer.accepted and lead != self._identity:
             task = str(introduction.task)
             log.info("task not accepted", lead=lead, task=task, reason=answer.reason)
         return answer
 
-    async def _hear_all(
-        self, words: Sequence[_Word]
+    async def _apply_all(
+        self, several: Sequence[_Introduced]
     ) -> list[tuple[StoredTask | None, str | None] | ParleyError]:
-        """Apply introductions that came at the same time; several only if all tasks are new."""
-        if len(words) == 1:
-            return [await self._database.settle(lambda connection: self._hear(connection, *words))]
-        return await self._database.settle(lambda connection: self._hear_new(connection, words))
+        """Apply introductions that came together; in one transaction only if all tasks are new."""
+        if len(several) == 1:
+            return [
+                await self._database.settle(lambda connection: self._apply(connection, *several))
+            ]
+        return await self._database.settle(lambda connection: self._store_new(connection, several))
 
-    async def _hear_new(
-        self, connection: Connection, words: Sequence[_Word]
+    async def _store_new(
+        self, connection: Connection, several: Sequence[_Introduced]
     ) -> list[tuple[StoredTask | None, str | None] | ParleyError]:
         """Store the new tasks of several introductions in one transaction.
 
-        :raises _NotTogether: one of them is known here.
+        :raises _SomeKnown: one of them is known here.
         """
-        if await tasks.fetch_all(connection, [word.introduction.task for word in words]):
-            raise _NotTogether
-        wanted = [word for word in words if _refusal(word, None) is None]
-        leads = sorted({word.lead for word in wanted})  # everybody locks them in this order
-        rooms = {lead: await self._room_of(connection, lead) for lead in leads}
+        if await tasks.fetch_all(connection, [each.introduction.task for each in several]):
+            raise _SomeKnown
+        wanted = [each for each in several if _refusal(each, None) is None]
+        leads = sorted({each.lead for each in wanted})  # everybody locks them in this order
+        capped: dict[CapAccount, int] = {}  # for all leads together
+        rooms = {lead: await self._read_room(connection, lead, capped) for lead in leads}
+        caps = [
+            it for each in wanted if each.assessment.judged for it in each.assessment.judged.caps
+        ]
+        await self._limits.lock_caps(connection, caps)
         kept: list[tuple[StoredTask, LimitStanding]] = []
         full: dict[UUID, TooManyRequests] = {}
-        for word in wanted:
+        for each in wanted:
             try:
-                await self._make_room(connection, rooms[word.lead], word.assessment.judged)
-                task = stored_task(word.introduction, word.lead)
-                kept.append((task, _standing(word.assessment.judged)))
+                await self._count_new_task(connection, rooms[each.lead], each.assessment.judged)
+                task = stored_task(each.introduction, each.lead)
+                kept.append((task, _standing_of(each.assessment.judged)))
             except TooManyRequests as error:
-                full[word.introduction.task] = error
+                full[each.introduction.task] = error
         await tasks.keep_all(connection, kept)
-        await _keep_along(connection, [it for it in wanted if it.introduction.task not in full])
-        for introduction in (word.introduction for word in wanted):
+        await _store_along(connection, [it for it in wanted if it.introduction.task not in full])
+        for introduction in (each.introduction for each in wanted):
             if introduction.paused_at is not None:
                 revisions = {introduction.task: introduction.revision}
-                await changes.stand(connection, revisions, introduction.paused_at)
-        return [full.get(word.introduction.task) or (None, _refusal(word, None)) for word in words]
+                await changes.set_standing(connection, revisions, introduction.paused_at)
+        return [
+            full.get(each.introduction.task) or (None, _refusal(each, None)) for each in several
+        ]
 
-    async def _hear(
-        self, connection: Connection, word: _Word
-    ) -> tuple[StoredTask | None, str | None]:
+    async def _apply(
+        self, connection: Connection, introduced: _Introduced
+    ) -> tuple[StoredTask | None, str | None] | TooManyRequests:
         """Apply the lead's introduction, unless this host refuses it.
 
-        Returns the task as it was known before, and why it is refused.
+        Returns the task as it was known before, and why it is refused; or that changes come too
+        fast.
         """
-        lead, introduction, assessment = word.lead, word.introduction, word.assessment
+        lead, introduction, assessment = (
+            introduced.lead,
+            introduced.introduction,
+            introduced.assessment,
+        )
         task, now = introduction.task, self._clock.now()
         known = await tasks.lock(connection, task)
-        reason = _refusal(word, known)
+        reason, hurried = _refusal(introduced, known), None
         if known is not None and known.lead != lead:
             return known, reason
         if known is not None and introduction.freeing is not None:
-            await self._free(connection, known, introduction.freeing, now)
+            await self._free_runs(connection, known, introduction.freeing, now)
         if known is not None and known.terms.revision > introduction.revision:
             return known, reason
         kept = reason is None
-        if kept and known is None:
-            room = await self._room_of(connection, lead)
-            await self._make_room(connection, room, assessment.judged)
-        elif kept and known is not None:
-            await self._make_room_under(connection, introduction, known, assessment.judged)
+        if kept:
+            hurried = await self._admit_change(connection, introduced, known)
+            kept = hurried is None
         if kept:
             await self._store(connection, stored_task(introduction, lead), known, assessment.judged)
-            await _keep_along(connection, [word])
+            await _store_along(connection, [introduced])
         # A host that refuses the new terms keeps the old revision, so that it refuses a hold under
         # the new one.
         revision = introduction.revision if kept or known is None else known.terms.revision
-        stands = await changes.stand(connection, {task: revision}, introduction.paused_at)
+        stands = await changes.set_standing(connection, {task: revision}, introduction.paused_at)
         if stands and known is not None:
             await bookings.notify(connection, "task", task, _announced_state(introduction))
-        return known, reason
+        return hurried or (known, reason)
+
+    async def _admit_change(
+        self, connection: Connection, introduced: _Introduced, known: StoredTask | None
+    ) -> TooManyRequests | None:
+        """Count a new or changed task; return the error if its lead changes tasks too fast.
+
+        It is not raised: what the lead has freed with the change is freed all the same.
+
+        :raises TooManyRequests: there is no room for it.
+        """
+        judged = introduced.assessment.judged
+        if known is not None:
+            hurried = self._rate_refusal(introduced.lead)
+            if hurried is None:
+                await self._count_edited_task(connection, introduced.introduction, known, judged)
+            return hurried
+        room = await self._read_room(connection, introduced.lead)
+        await self._limits.lock_caps(connection, judged.caps if judged else ())
+        await self._count_new_task(connection, room, judged)
+        return None
 
     async def _store(
         self,
@@ -249,13 +296,14 @@ class Acceptance:
         known: StoredTask | None,
         judged: Judgement | None,
     ) -> None:
-        """Write the new version of another node's task."""
-        standing = _standing(judged)
+        standing = _standing_of(judged)
         counted = self._limits.counted_priority(task.terms.priority, standing.rule)
         await store_task(connection, task, known, self._clock.now(), standing, counted)
 
     @staticmethod
-    async def _room_of(connection: Connection, lead: str) -> _Room:
+    async def _read_room(
+        connection: Connection, lead: str, capped: dict[CapAccount, int] | None = None
+    ) -> _Room:
         """Count the open tasks of another node, which is locked until the transaction ends.
 
         :raises UnknownPeer: the node was removed a moment ago.
@@ -265,15 +313,33 @@ class Acceptance:
         elif not await nodes.lock(connection, lead):
             msg = "the owner of this node has just removed the one that leads the task"
             raise UnknownPeer(msg)
-        return _Room(lead, await tasks.count_open_of(connection, lead))
+        count = await tasks.count_open_of(connection, lead)
+        return _Room(lead, count, capped={} if capped is None else capped)
 
-    async def _make_room(
+    async def _count_new_task(
         self, connection: Connection, room: _Room, judged: Judgement | None
     ) -> None:
         """Count a new task of another node.
 
         :raises LimitUsedUp: it has as many tasks here as its rule allows.
         :raises TooManyRequests: it has as many tasks here as it may, or adds them too fast.
+        """
+        await self._check_room(connection, room, judged)
+        if (hurried := self._rate_refusal(room.lead)) is not None:
+            raise hurried
+        if judged is not None:
+            await self._limits.require_room_of_caps(connection, judged.caps, room.capped)
+        room.open += 1
+        if judged is not None and judged.rule is not None and judged.rule.name in room.under:
+            room.under[judged.rule.name] += 1
+
+    async def _check_room(
+        self, connection: Connection, room: _Room, judged: Judgement | None
+    ) -> None:
+        """Check that this host, and the rule of a task, have room for one more of another node.
+
+        :raises LimitUsedUp: it has as many tasks here as its rule allows.
+        :raises TooManyRequests: it has as many tasks here as it may.
         """
         if room.open >= self._tasks_max:
             msg = (
@@ -282,20 +348,21 @@ class Acceptance:
                 "later"
             )
             raise TooManyRequests(msg, TASKS_RETRY_S)
-        await self._require_room_under(connection, room, judged)
-        wait = self._new_tasks.wait(room.lead, self._clock.monotonic())
-        if wait:
-            retry_s = -(-wait // times.SECOND)
-            msg = (
-                "its lead introduces tasks faster than this host takes them of another node "
-                f"(PARLEY_PEER_INTRODUCTIONS a second); ask again in {retry_s} s"
-            )
-            raise TooManyRequests(msg, retry_s)
-        room.open += 1
-        if judged is not None and judged.rule is not None and judged.rule.name in room.under:
-            room.under[judged.rule.name] += 1
+        await self._check_room_under(connection, room, judged)
 
-    async def _make_room_under(
+    def _rate_refusal(self, lead: str) -> TooManyRequests | None:
+        """Count a new or changed task of another node; return the error if they come too fast."""
+        wait = self._new_tasks.wait(lead, self._clock.monotonic())
+        if not wait:
+            return None
+        retry_s = -(-wait // times.SECOND)
+        msg = (
+            "its lead introduces and changes tasks faster than this host takes them of another "
+            f"node (PARLEY_PEER_INTRODUCTIONS a second); ask again in {retry_s} s"
+        )
+        return TooManyRequests(msg, retry_s)
+
+    async def _count_edited_task(
         self,
         connection: Connection,
         introduction: Introduction,
@@ -313,14 +380,17 @@ class Acceptance:
             return
         rule, terms = judged.rule, known.terms
         if rule.tasks_max is not None:
-            await nodes.lock(connection, known.lead)
-            stood = await self._limits.standings(connection, [known.id])
-            if stood[known.id].rule != rule.name:
-                room = _Room(known.lead, 0)
-                await self._require_room_under(connection, room, judged)
-        if self._limits.counts_named and _redirects(introduction, known):
+            await nodes.lock(connection, known.lead)  # before the caps, as for a new task
+        await self._limits.lock_caps(connection, judged.caps)
+        stood = (await self._limits.standings(connection, [known.id])).get(known.id)
+        counted = set() if stood is None else {it[:2] for it in stood.caps}
+        new = [it for it in judged.caps if it[:2] not in counted]
+        await self._limits.require_room_of_caps(connection, new, {})
+        if stood is None or stood.rule != rule.name:
+            await self._check_room_under(connection, _Room(known.lead, 0), judged)
+        if self._limits.counts_named_targets and _redirects(introduction, known):
             keeping = (introduction.spec, introduction.tool) != (terms.spec, terms.tool)
-            if await host_limits.any_booked(connection, known.id, own_spec=not keeping):
+            if await host_limits.has_booked_runs(connection, known.id, own_spec=not keeping):
                 msg = "its booked runs would measure other addresses than they count for"
                 raise LimitUsedUp(f"{msg}; free them first", TASKS_RETRY_S)
         refusal = await self._refusal_of_edit(connection, known.lead, known.id, judged.standing)
@@ -329,7 +399,7 @@ class Acceptance:
             raise LimitUsedUp(msg, TASKS_RETRY_S)
 
     @staticmethod
-    async def _require_room_under(
+    async def _check_room_under(
         connection: Connection, room: _Room, judged: Judgement | None
     ) -> None:
         rule = judged.rule if judged else None
@@ -346,7 +416,7 @@ class Acceptance:
             )
             raise LimitUsedUp(msg, TASKS_RETRY_S, rule.tasks_max)
 
-    async def _free(
+    async def _free_runs(
         self, connection: Connection, known: StoredTask, freeing: FreedRuns, now: int
     ) -> None:
         await changes.raise_epochs(connection, {known.id: freeing.before_epoch})
@@ -358,17 +428,39 @@ class Acceptance:
                 await bookings.notify(connection, "run", run, known.id, "cancelled")
 
     async def judge(self, lead: str, introduction: Introduction) -> IntroductionAnswer:
-        """Return the answer to an introduction of a new or changed task, without storing it."""
+        """Return the answer to an introduction of a new or changed task, without storing it.
+
+        :raises TooManyRequests: the lead has as many tasks here as it may.
+        """
+        introduction = self._with_sealed_secrets(lead, introduction)
         async with self._database.connection() as connection:
             known = await tasks.fetch(connection, introduction.task)
-        assessment = self._considered(lead, introduction)
+        assessment = await self._assessment(lead, introduction)
         reason = assessment.reason
         if reason is None and lead != self._identity:
-            misplaced = await self._misaddressed(lead, introduction)
+            misplaced = await self._address_mismatch(lead, introduction)
             reason = _address_refusal(introduction, known, misplaced)
-        return assessment.answer(reason or _not_open(lead, known))
+            if reason is None and known is None:
+                await self._check_room_unlocked(lead, assessment.judged)
+        return assessment.answer(reason or _update_refusal(lead, known))
 
-    async def _misaddressed(self, lead: str, introduction: Introduction) -> str | None:
+    async def _check_room_unlocked(self, lead: str, judged: Judgement | None) -> None:
+        """Check that there is room for one more task of another node; nothing is locked.
+
+        :raises TooManyRequests: it has as many tasks here as it may.
+        """
+        async with self._database.connection() as connection:
+            room = _Room(lead, await tasks.count_open_of(connection, lead))
+            await self._check_room(connection, room, judged)
+            if judged is not None:
+                await self._limits.require_room_of_caps(connection, judged.caps, room.capped)
+
+    def _with_sealed_secrets(self, lead: str, introduction: Introduction) -> Introduction:
+        if lead == self._identity:
+            return introduction
+        return self._secrets.accepted(lead, introduction)
+
+    async def _address_mismatch(self, lead: str, introduction: Introduction) -> str | None:
         """Return why a participant's address is not that of its card, which is read again first.
 
         The lead may have read a changed card that was not read here yet. One from outside knows no
@@ -376,10 +468,10 @@ class Acceptance:
         """
         if is_outside(lead):
             return None
-        found = self._targets.misaddressed(introduction.participants)
+        found = self._targets.find_misaddressed(introduction.participants)
         if found is not None:
             await self._read_card(found[0])
-            found = self._targets.misaddressed(introduction.participants)
+            found = self._targets.find_misaddressed(introduction.participants)
         return None if found is None else found[1]
 
     def _foreign_refusal(
@@ -398,9 +490,8 @@ class Acceptance:
         reason = duration_refusal(introduction, durations)
         if reason is not None:
             return reason
-        place, participants = introduction.participant, introduction.participants
-        others = [each for at, each in enumerate(participants) if at != place]
-        return self._targets.refusal(lead, test, spec, others, introduction.addresses)
+        tools = [self._capabilities.tools[name] for name in durations]
+        return self._targets.refusal(lead, test, spec, tools, introduction)
 
     @staticmethod
     def _outside_refusal(test: Test, spec: Any) -> str | None:
@@ -416,15 +507,30 @@ class Acceptance:
             "gets this host only to measure with the participants"
         )
 
-    def _considered(self, lead: str, introduction: Introduction) -> _Assessment:
-        """Return what this host makes of an introduction by itself.
+    async def _assessment(self, lead: str, introduction: Introduction) -> _Assessment:
+        """Return this host's assessment of an introduction, which hosts that opted out may change.
+
+        :raises InvalidDocument: the schedule of another node's task cannot be read.
+        """
+        assessment = self._own_assessment(lead, introduction)
+        if assessment.reason is not None or self._targets.opt_outs is None:
+            return assessment
+        test = self._capabilities.test(introduction.test)
+        spec = self._capabilities.spec(test, introduction.spec)
+        participants = () if is_outside(lead) else introduction.participants
+        hosts = self._targets.hosts_to_ask(test, spec, introduction.addresses, participants)
+        objection = await self._targets.opt_outs.refusal(hosts)
+        return assessment if objection is None else _Assessment(objection)
+
+    def _own_assessment(self, lead: str, introduction: Introduction) -> _Assessment:
+        """Return the assessment by addressee, test, spec, limits, targets, and tools; ask nobody.
 
         :raises InvalidDocument: the schedule of another node's task cannot be read.
         """
         foreign = lead != self._identity
         if foreign and (faults := schedule_faults(introduction)):
             raise InvalidDocument(faults)
-        misplaced = self._misplaced(introduction)
+        misplaced = self._addressing_fault(introduction)
         if misplaced is not None:
             return _Assessment(misplaced)
         try:
@@ -432,10 +538,11 @@ class Acceptance:
             spec = self._capabilities.spec(test, introduction.spec)
         except InvalidDocument as error:
             return _Assessment(error.detail)
-        return self._judged(lead, introduction, test, spec)
+        return self._assessment_of_spec(lead, introduction, test, spec)
 
-    def _judged(self, lead: str, introduction: Introduction, test: Test, spec: Any) -> _Assessment:
-        """Return what this host makes of an introduction whose spec it knows."""
+    def _assessment_of_spec(
+        self, lead: str, introduction: Introduction, test: Test, spec: Any
+    ) -> _Assessment:
         foreign = lead != self._identity
         if test.scheduling_class(spec) is not introduction.scheduling_class:
             return _Assessment(f"{introduction.test} is {test.scheduling_class(spec)} here")
@@ -461,7 +568,7 @@ class Acceptance:
         }
         return _Assessment(None, offered, lacks, judged)
 
-    def _misplaced(self, introduction: Introduction) -> str | None:
+    def _addressing_fault(self, introduction: Introduction) -> str | None:
         """Return why this host is not the addressed participant, or may not use its context."""
         participants = introduction.participants
         if introduction.participant >= len(participants):
@@ -472,23 +579,21 @@ class Acceptance:
         return None if context is None else self._context_refusal(context)
 
 
-async def _keep_along(connection: Connection, words: Sequence[_Word]) -> None:
-    """Store what else belongs to the tasks that were introduced."""
-    for word in words:
-        if word.along is not None:
-            await word.along(connection, stored_task(word.introduction, word.lead))
+async def _store_along(connection: Connection, several: Sequence[_Introduced]) -> None:
+    for each in several:
+        if each.along is not None:
+            await each.along(connection, stored_task(each.introduction, each.lead))
 
 
-def _standing(judged: Judgement | None) -> LimitStanding:
-    """Return how an accepted task stands with the limits of this host."""
+def _standing_of(judged: Judgement | None) -> LimitStanding:
     return judged.standing if judged else LimitStanding()
 
 
-def _refusal(word: _Word, known: StoredTask | None) -> str | None:
+def _refusal(introduced: _Introduced, known: StoredTask | None) -> str | None:
     """Return why an introduction is refused; ``known`` is the task as it is known here."""
-    if word.assessment.reason is not None:
-        return word.assessment.reason
-    return _address_refusal(word.introduction, known, word.misplaced)
+    if introduced.assessment.reason is not None:
+        return introduced.assessment.reason
+    return _address_refusal(introduced.introduction, known, introduced.misplaced)
 
 
 def _address_refusal(
@@ -507,13 +612,13 @@ def _address_refusal(
 
 
 def _context(introduction: Introduction) -> Context | None:
-    """Return the context in which this participant is to measure, if one is named."""
+    """Return the context in which this host is to measure; None if none is named."""
     written = introduction.participants[introduction.participant].context
     return None if written is None else parse(written)
 
 
 def _redirects(introduction: Introduction, known: StoredTask) -> bool:
-    """Return whether an edit gives a host that the task names another address."""
+    """Return whether an edit gives any host that the task names another address."""
     return known.terms.addresses != introduction.addresses
 
 
@@ -521,7 +626,7 @@ def _announced_state(introduction: Introduction) -> TaskState:
     return TaskState.ACTIVE if introduction.paused_at is None else TaskState.PAUSED
 
 
-def _not_open(lead: str, known: StoredTask | None) -> str | None:
+def _update_refusal(lead: str, known: StoredTask | None) -> str | None:
     """Return why an introduction cannot update the task known here, or None if it can."""
     if known is None:
         return None
@@ -549,7 +654,7 @@ async def store_task(
         known.terms.spec,
         known.terms.tool,
     ):
-        await changes.keep_measured(connection, task.id)
+        await changes.keep_booked_terms(connection, task.id)
     await tasks.keep(connection, task, limit)
     if known is not None and task.terms.priority != known.terms.priority:
         counted = task.terms.priority if counted_priority is None else counted_priority
@@ -557,7 +662,7 @@ async def store_task(
 
 
 def stored_task(introduction: Introduction, lead: str) -> StoredTask:
-    """Return the introduced task as this node stores it."""
+    """Return the record that this node stores of an introduced task, in the state active."""
     return StoredTask(
         id=introduction.task,
         lead=lead,

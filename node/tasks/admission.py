@@ -21,8 +21,9 @@ from functools import partial
 from typing import NamedTuple
 from uuid import UUID
 
-from node.capability.catalog import Capabilities
 from node.core import Core
+from node.execution.catalog import Capabilities
+from node.limits.host_limits import LimitKeeper
 from node.model import times
 from node.model.contexts import offered
 from node.model.errors import (
@@ -33,6 +34,7 @@ from node.model.errors import (
     RefusedByParticipant,
     in_words_of,
 )
+from node.model.host_limits.rules import User
 from node.model.taskstate import TaskState
 from node.model.wire.archives import ArchiveChoice
 from node.model.wire.host_limits import TaskLimit
@@ -42,7 +44,6 @@ from node.model.wire.tasks import Participant, TaskDocument
 from node.peers.directory import Directory
 from node.results.archives import Archives
 from node.sharing.campaigns import Campaigns
-from node.sharing.host_limits import LimitKeeper
 from node.store import bookings, outbox
 from node.store.nodes import KnownNode
 from node.store.outbox import OutgoingMessage
@@ -63,11 +64,14 @@ _WITHDRAWN_AFTER = 30 * times.SECOND
 """Time beyond that of all answers after which a task that is not stored is withdrawn."""
 
 
-class _Request(NamedTuple):
-    """The user who asks, from where, their Idempotency-Key, if any, and the digest of all that."""
+NOBODY = User(None)
+"""No user of whom anything is known."""
 
-    requester: str | None
-    address: str | None
+
+class _Request(NamedTuple):
+    """The user who asks, with their Idempotency-Key, if any, and the digest of all that."""
+
+    user: User
     key: str | None
     digest: str
 
@@ -112,11 +116,10 @@ class Admission:
         self,
         document: TaskDocument,
         key: str | None,
-        requester: str | None = None,
-        address: str | None = None,
+        user: User = NOBODY,
         along: StoreAlong | None = None,
     ) -> tuple[UUID, bool]:
-        """Create a task for a user, who asks from an address; ``along`` is stored with it.
+        """Create a task for a user; ``along`` is stored with it.
 
         Returns its id, and whether it is new.
 
@@ -129,9 +132,10 @@ class Admission:
         :raises PeerUnreachable: the participants took so long that they were told it is over.
         :raises Conflict: the key was used for another document.
         """
-        text = f"{requester or ''}\n{document.model_dump_json()}"
-        request = _Request(requester, address, key, hashlib.sha256(text.encode()).hexdigest())
-        if (earlier := await self._created_with(request)) is not None:
+        document = self._drafter.secrets.sealed(document)
+        text = f"{user.token or ''}\n{document.model_dump_json()}"
+        request = _Request(user, key, hashlib.sha256(text.encode()).hexdigest())
+        if (earlier := await self._find_created(request)) is not None:
             return earlier, False
         await self._campaigns.look_up(document.campaign)
         await self.check_followed_task(document)
@@ -143,7 +147,7 @@ class Admission:
         prepared = await self._prepare_withdrawal(draft.task)
         task, limits = await self._ask_all(draft.task, self._introduce)
         try:
-            task = self._agreed(task, limits)
+            task = self._with_common_tool(task, limits)
             new = self._new_task(task, draft.first_slot, request, archived)
             if await self._store.keep(replace(new, prepared=prepared, along=along)):
                 return task.id, True
@@ -153,7 +157,7 @@ class Admission:
             raise
         # Two requests with the same key ran at the same time, and the other one was faster.
         await self._withdraw(task, prepared, "its Idempotency-Key was used for another task")
-        return await self._created_with(request) or task.id, False
+        return await self._find_created(request) or task.id, False
 
     async def _create_pool_task(
         self, document: TaskDocument, seats: SeatRequest, request: _Request
@@ -164,17 +168,17 @@ class Admission:
         new = self._new_task(draft.task, draft.first_slot, request, document.archives)
         if await self._store.keep(replace(new, sought=sought)):
             return new.task.id, True
-        return await self._created_with(request) or new.task.id, False
+        return await self._find_created(request) or new.task.id, False
 
     def _new_task(
         self, task: StoredTask, slot: int, request: _Request, archived: Sequence[ArchiveChoice]
     ) -> NewTask:
-        """Return the task of a request as it is stored."""
         task = replace(
             task,
-            requester=request.requester,
-            limit_user=request.requester,
-            limit_address=request.address,
+            requester=request.user.token,
+            limit_user=request.user.token,
+            limit_address=request.user.address,
+            limit_bound=request.user.bound,
         )
         return NewTask(
             task, self._limits.standing(task), slot, request.key, request.digest, archived
@@ -189,11 +193,11 @@ class Admission:
             async with self._database.connection() as connection:
                 await check_followed(connection, document.after, self._identity, task)
 
-    async def _created_with(self, request: _Request) -> UUID | None:
+    async def _find_created(self, request: _Request) -> UUID | None:
         """Return the task that was created with this Idempotency-Key, if there is one."""
         if request.key is None:
             return None
-        earlier = await self._store.made_with(request.key)
+        earlier = await self._store.find_made_with(request.key)
         if earlier is None:
             return None
         if earlier.digest != request.digest:
@@ -203,6 +207,10 @@ class Admission:
             )
             raise Conflict(msg)
         return earlier.made
+
+    def with_restored_secrets(self, document: TaskDocument, known: StoredTask) -> TaskDocument:
+        """Return an edit in which each mark that hides a secret is the secret that the task has."""
+        return self._drafter.secrets.restored(document, known.terms.spec)
 
     async def ask(self, document: TaskDocument, known: StoredTask) -> StoredTask:
         """Return a known task as an edited document would make it; nothing is stored anywhere.
@@ -227,7 +235,7 @@ class Admission:
             for p in task.terms.participants
         )
         task = replace(task, terms=replace(task.terms, participants=participants))
-        return self._agreed(*await self._ask_all(task, self._consider))
+        return self._with_common_tool(*await self._ask_all(task, self._consider))
 
     async def _ask_all(
         self, task: StoredTask, question: Introduce
@@ -242,7 +250,7 @@ class Admission:
         limits = [limit for _, limit in answers if limit is not None]
         return replace(task, terms=replace(task.terms, participants=participants)), limits
 
-    def _agreed(self, task: StoredTask, limits: Sequence[TaskLimit]) -> StoredTask:
+    def _with_common_tool(self, task: StoredTask, limits: Sequence[TaskLimit]) -> StoredTask:
         """Return the task with the tool that all participants have.
 
         :raises LimitRefused: all refusals are because of these limits.
@@ -264,7 +272,7 @@ class Admission:
                 )
         if refusals:
             raise RefusedByParticipant("; ".join(refusals))
-        return self._with_tool(task)
+        return self._with_first_tool(task)
 
     async def _ask(
         self, task: StoredTask, place: int, question: Introduce
@@ -293,7 +301,7 @@ class Admission:
         others = {p.node for p in task.terms.participants} - {self._identity}
         if not others:
             return None
-        ends = _ends(task, others, f"{self._name} did not finish creating it")
+        ends = _end_messages(task, others, f"{self._name} did not finish creating it")
         return await self._store.prepare_withdrawal(ends, self._withdrawn_after)
 
     async def _withdraw(self, task: StoredTask, prepared: Withdrawal | None, reason: str) -> None:
@@ -309,19 +317,19 @@ class Admission:
         async with self._database.transaction() as connection:
             if prepared is not None:
                 await outbox.recall(connection, dict.fromkeys(prepared.messages, prepared.due_at))
-            await outbox.post_all(connection, _ends(task, accepted, reason), now)
-            later = _ends(task, silent, reason)
+            await outbox.post_all(connection, _end_messages(task, accepted, reason), now)
+            later = _end_messages(task, silent, reason)
             await outbox.post_all(connection, later, now, self._withdrawn_after)
             await bookings.notify(connection, "task", task.id, TaskState.REFUSED)
 
-    def _with_tool(self, task: StoredTask) -> StoredTask:
+    def _with_first_tool(self, task: StoredTask) -> StoredTask:
         terms = task.terms
         offers = [p.tools for p in terms.participants if p.accepted or p.tools]
         tool, duration = self._capabilities.agree(terms.test, terms.tools, offers, terms.spec)
         return replace(task, terms=replace(terms, tool=tool, duration=duration))
 
 
-def _ends(task: StoredTask, nodes: Collection[str], reason: str) -> list[OutgoingMessage]:
+def _end_messages(task: StoredTask, nodes: Collection[str], reason: str) -> list[OutgoingMessage]:
     """Return the messages that tell these nodes that a task was refused."""
     end = TaskEnd(task=task.id, state=TaskState.REFUSED, reason=reason[:1000])
     body, kind = end.model_dump(mode="json"), outbox.MessageKind.TASK_END

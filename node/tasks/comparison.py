@@ -36,7 +36,7 @@ class ComparisonPeer(Protocol):
     """Another node that can be asked to compare with this one."""
 
     async def compare_with_sender(self) -> NodeComparison:
-        """Return what that node found to differ from this one."""
+        """Return the differences between that node and this one, as that node found them."""
         ...
 
 
@@ -66,13 +66,13 @@ class NodeComparer:
         :raises ParleyError: one of the two does not get an answer of the other.
         """
         generation = self._database.generation
-        ours = await self.answer(identity)
+        ours = await self.compare_own_side(identity)
         theirs = await self._peer(identity).compare_with_sender()
         async with self._database.connection() as connection:
-            await nodes.compared(connection, identity, generation)
+            await nodes.note_compared(connection, identity, generation)
         return ours.with_others(theirs)
 
-    async def answer(self, identity: str) -> NodeComparison:
+    async def compare_own_side(self, identity: str) -> NodeComparison:
         """Compare what this node leads and has of a node; whoever asks meanwhile gets the same.
 
         :raises ParleyError: that node does not answer.
@@ -81,14 +81,14 @@ class NodeComparer:
         if comparing is None:
             comparing = asyncio.create_task(self._compare(identity), name="comparison")
             self._under_way[identity] = comparing
-            comparing.add_done_callback(partial(self._done, identity))
+            comparing.add_done_callback(partial(self._forget_comparison, identity))
         return await asyncio.shield(comparing)
 
     async def _compare(self, identity: str) -> NodeComparison:
         led_there = await self._confirmer.ask(identity)
         return NodeComparison(led_here=await self._compare_led(identity), led_there=led_there)
 
-    def _done(self, identity: str, comparing: asyncio.Task[NodeComparison]) -> None:
+    def _forget_comparison(self, identity: str, comparing: asyncio.Task[NodeComparison]) -> None:
         del self._under_way[identity]
         if not comparing.cancelled():
             comparing.exception()  # retrieved, because whoever waited may have gone
@@ -97,7 +97,7 @@ class NodeComparer:
         """Compare with the node of this name, if it is known; a failure is logged."""
         known = self._directory.find(name)
         if known is not None and not known.is_self:
-            await self._try(known)
+            await self._compare_or_log(known)
 
     async def compare_all(self) -> None:
         """Compare with all nodes at once; a failure with one does not affect the others."""
@@ -111,25 +111,25 @@ class NodeComparer:
         (``execution/agreement.py``).
         """
         pauses = chain(_PAUSES_S, repeat(_PAUSES_S[-1]))
-        left = await self._uncompared()
+        left = await self._uncompared_nodes()
         while left:
             await self._compare_each(left)
-            left = await self._uncompared()
+            left = await self._uncompared_nodes()
             if left:
                 await self._clock.sleep(next(pauses))
 
-    async def _uncompared(self) -> list[KnownNode]:
+    async def _uncompared_nodes(self) -> list[KnownNode]:
         async with self._database.connection() as connection:
-            found = await nodes.uncompared(connection)
+            found = await nodes.uncompared_nodes(connection)
         return [known for known in self._others() if known.identity in found]
 
     def _others(self) -> list[KnownNode]:
         return [known for known in self._directory.all if not known.is_self]
 
     async def _compare_each(self, others: Sequence[KnownNode]) -> None:
-        await asyncio.gather(*(self._try(known) for known in others))
+        await asyncio.gather(*(self._compare_or_log(known) for known in others))
 
-    async def _try(self, known: KnownNode) -> None:
+    async def _compare_or_log(self, known: KnownNode) -> None:
         try:
             await self.compare(known.identity)
         except ParleyError as error:

@@ -15,11 +15,11 @@ from uuid import UUID
 import structlog
 
 from node.core import Core
-from node.model.errors import ParleyError
-from node.model.features import Feature, has
+from node.model.errors import NotAllowed, ParleyError
+from node.model.features import Feature, has_feature
 from node.model.shortfall import Shortfall
-from node.model.taskstate import TaskState, why_over
-from node.model.wire.comparisons import Difference, TaskComparison, compared
+from node.model.taskstate import TaskState, end_reason
+from node.model.wire.comparisons import Difference, TaskComparison, task_comparison
 from node.model.wire.participants import (
     CONFIRMED_MAX,
     ConfirmationAnswer,
@@ -28,6 +28,7 @@ from node.model.wire.participants import (
 )
 from node.peers.announcer import Announcer, Heard
 from node.peers.directory import Directory
+from node.peers.rivals import ASK_AGAIN_S, SILENT, OwnProcess, ProcessesHeard, Standing
 from node.store import nodes, outbox, tasks
 from node.tasks.termination import TaskTerminator
 
@@ -69,11 +70,59 @@ class TaskConfirmer:
         self._peer = peer
         self._heard = heard
         self._believed: set[str] = set()
+        self._clock = core.clock
+        self._heard_processes = ProcessesHeard(core.clock)
+        self.process: OwnProcess | None = None
+        """This process, if it serves the node."""
 
     async def run_once(self) -> int:
-        """Ask every node that leads open tasks here; return how many tasks were ended."""
+        """Ask every node that leads open tasks here; return how many tasks were ended.
+
+        :raises CopyOfNode: this is a copy of a node that goes on.
+        """
+        await self.require_original()
         others = [known.identity for known in self._directory.all if not known.is_self]
         return sum(await asyncio.gather(*(self._try(each) for each in others)))
+
+    async def require_original(self, *, starting: bool = False, dated: bool = True) -> None:
+        """Return once it is known that no other process goes on as this node, if one may.
+
+        A process that is ``starting`` does not answer yet: whoever answers where the node was is
+        another one. One that is slow is asked again, as long as it would take to be heard of. Other
+        nodes are asked if they accept what is ``dated`` here; without them nothing is settled yet.
+
+        :raises CopyOfNode: one does.
+        """
+        if self.process is None or self._database.copy_of != "":
+            return
+        url = await self._announcer.previous_url() if starting else None
+        until = self._clock.monotonic() + SILENT
+        while True:
+            lives = url is not None and await self._announcer.answers_at(url)
+            if lives:
+                await self._announcer.note_original(url)
+            heard = dated and await self._heard_lately()
+            over = url is None and not dated
+            if over or (lives is False and not heard) or self._clock.monotonic() >= until:
+                break
+            await self._clock.sleep(ASK_AGAIN_S)
+        if dated and self._database.copy_of == "":
+            await self._announcer.note_original(None)
+
+    async def _heard_lately(self) -> bool:
+        """Ask the other nodes; return whether one has heard another process as this node lately.
+
+        :raises CopyOfNode: that one lives.
+        """
+        others = [known.identity for known in self._directory.all if not known.is_self]
+        asked = (self._confirm(each, ()) for each in others)
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        self._announcer.require_here()
+        return any(
+            answered.other_heard is not None and answered.other_heard < SILENT
+            for answered in answers
+            if isinstance(answered, ConfirmationAnswer)
+        )
 
     async def _try(self, lead: str) -> int:
         try:
@@ -88,19 +137,19 @@ class TaskConfirmer:
         :raises ParleyError: it does not answer.
         """
         async with self._database.connection() as connection:
-            asked = await tasks.open_of(connection, lead)
+            asked = await tasks.open_tasks_of(connection, lead)
         found: list[Difference] = []
         for first in range(0, max(1, len(asked)), CONFIRMED_MAX):
             page = asked[first : first + CONFIRMED_MAX]
             found += await self._end(lead, page, (await self._confirm(lead, page)).over)
         if found:
             log.warning("ended tasks that their lead does not have", lead=lead, tasks=len(found))
-        return compared(len(found), 0, found)
+        return task_comparison(len(found), 0, found)
 
-    async def greet(self, other: str) -> Shortfall | None:
-        """Ask a node about no task: whether it serves this one, and knows it in a later state.
+    async def ask_service(self, other: str) -> Shortfall | None:
+        """Ask a node, about no task, whether it serves this one and knows it in a later state.
 
-        Returns how much time it has left, if it tells that.
+        Return how much time it has left, None if it does not tell.
 
         :raises ParleyError: it does not serve this node.
         """
@@ -111,17 +160,28 @@ class TaskConfirmer:
 
     async def _confirm(self, lead: str, page: Sequence[UUID]) -> ConfirmationAnswer:
         mark, known = self._database.marked_at, self._directory.by_identity(lead)
-        follows = has(known.attributes, Feature.ANNOUNCEMENTS)
+        if self._database.copy_of is not None:
+            mark = None  # a copy tells nobody of its data
+        follows = has_feature(known.attributes, Feature.ANNOUNCEMENTS)
         announcement = await self._announcer.own() if follows else None
+        own = self.process if has_feature(known.attributes, Feature.PROCESSES) else None
         answered = await self._peer(lead).confirm(
-            ConfirmationRequest(tasks=tuple(page), marked_at=mark, announcement=announcement)
+            ConfirmationRequest(
+                tasks=tuple(page),
+                marked_at=mark,
+                announcement=announcement,
+                process=None if own is None else self._announcer.process_statement(own),
+            )
         )
         self._heard(lead)
+        if own is not None and answered.rival is not None:
+            await self._announcer.meet(own, answered.rival, known.name)
         await self._announcer.learn(known.name, answered)
         # Once for each node and start: a node that tells a wrong mark again changes nothing.
         if mark is not None and answered.marked_at is not None and lead not in self._believed:
             self._believed.add(lead)
-            await self._database.look(answered.marked_at)
+            if await self._database.check_mark(answered.marked_at):
+                await self.require_original()
         return answered
 
     async def _end(
@@ -140,16 +200,20 @@ class TaskConfirmer:
         """Return which of these tasks are over here, for a participant of theirs.
 
         A sender whose key another host has, which was restored later, is told that alone.
+
+        :raises NotAllowed: it has not signed its announcement, or its process.
         """
-        heard = Heard()
+        heard, standing = Heard(), Standing()
         if request.announcement is not None:
             heard = await self._announcer.hear(sender, request.announcement)
+        if request.process is not None:
+            standing = self._standing(sender, request.process)
         if heard.successor is not None:
-            return ConfirmationAnswer(successor=heard.successor)
+            return ConfirmationAnswer(successor=heard.successor, rival=standing.rival)
         async with self._database.connection() as connection:
             # Read before the tasks: a task is introduced before it is stored, and the messages that
             # withdraw it are there from before the one to the other.
-            ending = await outbox.ends_under_way(connection, sender, request.tasks)
+            ending = await outbox.pending_ends(connection, sender, request.tasks)
             known = {t.id: t for t in await tasks.fetch_all(connection, list(request.tasks))}
             before = None
             if request.marked_at is not None:
@@ -162,7 +226,7 @@ class TaskConfirmer:
             why = (
                 "its lead does not know it"
                 if found is None or found.lead != self._identity
-                else why_over(
+                else end_reason(
                     found.state, found.reason, sender, [p.node for p in found.terms.participants]
                 )
             )
@@ -176,4 +240,13 @@ class TaskConfirmer:
             shortfall=left.missing,
             busy_until=left.busy_until,
             not_followed=heard.not_followed,
+            rival=standing.rival,
+            other_heard=standing.heard,
         )
+
+    def _standing(self, sender: str, statement: str) -> Standing:
+        process = self._announcer.read_process(statement, sender)
+        if process is None:
+            msg = "the process is not one that the sender has signed"
+            raise NotAllowed(msg)
+        return self._heard_processes.hear(sender, process, statement)

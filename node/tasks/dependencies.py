@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from node.model.dependencies import cycle
+from node.model.dependencies import find_cycle
 from node.model.errors import FieldFault, InvalidDocument
 from node.model.taskstate import OPEN
 from node.model.wire.tasks import Dependency
@@ -24,12 +24,14 @@ async def check_followed(
     """
     if after is None:
         return
-    chain = await dependencies.chain(connection, after.task)
-    if (fault := _fault(after.task, chain, lead, task)) is not None:
+    chain = await dependencies.dependency_chain(connection, after.task)
+    if (fault := _chain_fault(after.task, chain, lead, task)) is not None:
         raise InvalidDocument([FieldFault("/after/task", fault)])
 
 
-def _fault(followed: UUID, chain: list[FollowedTask], lead: str, task: UUID | None) -> str | None:
+def _chain_fault(
+    followed: UUID, chain: list[FollowedTask], lead: str, task: UUID | None
+) -> str | None:
     """Return why a task cannot follow the first one of this chain; None if it can. Pure."""
     if not chain:
         return (
@@ -47,7 +49,7 @@ def _fault(followed: UUID, chain: list[FollowedTask], lead: str, task: UUID | No
             f"task {followed} asks for nodes of a pool, so that several of its runs end together; "
             "follow a task with named participants"
         )
-    path = None if task is None else cycle(task, [each.id for each in chain])
+    path = None if task is None else find_cycle(task, [each.id for each in chain])
     if path is not None:
         return f"the task would follow itself: {' → '.join(map(str, path))}; follow another one"
     if first.state not in OPEN:

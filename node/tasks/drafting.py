@@ -1,6 +1,15 @@
 """Drafts of tasks: check a document against everything that this node knows.
 
-No node is asked, and nothing is stored: ``admission.py`` does both with a draft.
+No node is asked, and nothing is stored: ``admission.py`` does both with a draft. So a preview, an
+edit, and a trial of limits get from the same document the same task as its creation, or the same
+faults.
+
+A pool task is drafted with the first nodes that could have its seats, because most faults of a spec
+show only with names in it; the names are then taken out again. The ordinary task of a seat is
+drafted from the document of its pool task in the same way, when the seat is given.
+
+A draft has the record that would be stored, with participants, addresses, and the best tool as far
+as this node can tell; participants may answer that they have only another one.
 """
 
 from __future__ import annotations
@@ -13,11 +22,12 @@ from uuid import UUID
 
 import orjson
 
-from node.capability.catalog import Capabilities
 from node.core import Core
+from node.execution.catalog import Capabilities
+from node.execution.spec_secrets import SpecSecrets
 from node.model.contexts import offered
 from node.model.errors import FieldFault, InvalidDocument, ToolUnavailable
-from node.model.recurrence import Recurrence, validate
+from node.model.recurrence import Recurrence, recurrence_faults
 from node.model.scheduling import default_slip, first_slot, recurrence_of
 from node.model.task_terms import TaskTerms
 from node.model.taskstate import TaskState
@@ -77,8 +87,9 @@ class TaskDrafter:
         self._seating = seating
         self._directory = directory
         self._new_id = new_id
+        self.secrets = SpecSecrets(core, capabilities)
 
-    async def draft_seat_task(self, document: TaskDocument, request: SeatRequest) -> Draft:
+    async def draft_new_pool_task(self, document: TaskDocument, request: SeatRequest) -> Draft:
         """Return the draft of a pool task; no node is asked, and nothing is stored.
 
         :raises InvalidDocument: a field is wrong.
@@ -119,7 +130,7 @@ class TaskDrafter:
             raise InvalidDocument([FieldFault("/after", reason)])
         request = sought.request
         names = sought.able[: request.k if request.together else 1]
-        draft = self._draft(self._seating.filled(document, request, names), known)
+        draft = self._draft(self._seating.fill_in(document, request, names), known)
         terms = draft.task.terms
         if names[0] not in {p.name for p in terms.participants}:
             reason = f"would not make the node take part in {draft.test.name}; name another field"
@@ -127,7 +138,7 @@ class TaskDrafter:
         spec = self._capabilities.spec(draft.test, document.test.spec)
         terms = replace(
             terms,
-            spec=spec.model_dump(mode="json", by_alias=True),
+            spec=self._spec_to_store(draft.test, spec),
             participants=(),
             addresses={},
         )
@@ -150,32 +161,32 @@ class TaskDrafter:
         now = self._clock.now()
         created_at = now if known is None else known.terms.created_at
         test = self._capabilities.test(document.test.type)
-        campaign = self._campaign(document, known or pool_task)
-        spec = self._spec(test, document)
+        campaign = self._checked_campaign(document, known or pool_task)
+        spec = self._parsed_spec(test, document)
         named = test.participants(spec)
-        participants = self._participants(document, self._nodes(document, named))
-        tool = self._tool(document, spec)
+        participants = self._participants(document, self._named_nodes(document, named))
+        tool = self._best_tool(document, spec)
         duration = tool.duration(spec)
         if faults := dependency_faults(document):
             raise InvalidDocument(faults)
         schedule = document.schedule.at(now, document.after)
         schedule = schedule.model_copy(update={"slip": default_slip(schedule)})
         recurrence = recurrence_of(schedule, created_at)
-        if faults := validate(recurrence, duration):
+        if faults := recurrence_faults(recurrence, duration):
             raise InvalidDocument(faults)
         slot = first_slot(recurrence, now)
         if not recurrence.follows and (known is None or schedule != known.terms.schedule):
             _check_to_come(recurrence, slot, now)
         terms = TaskTerms(
             test=test.name,
-            spec=spec.model_dump(mode="json", by_alias=True),
+            spec=self._spec_to_store(test, spec),
             tools=document.tools,
             tool=tool.name,
             scheduling_class=test.scheduling_class(spec),
             duration=duration,
             priority=document.priority,
             participants=participants,
-            addresses=self._addresses(test.hosts(spec), named, participants),
+            addresses=self._addresses_by_host(test.hosts(spec), named, participants),
             schedule=schedule,
             campaign=campaign,
             reference=document.reference,
@@ -195,27 +206,31 @@ class TaskDrafter:
         _check_length(task)
         return Draft(test, tool, task, now if slot is None else slot)
 
-    def _campaign(self, document: TaskDocument, known: StoredTask | None) -> str:
+    def _checked_campaign(self, document: TaskDocument, known: StoredTask | None) -> str:
         """Return the campaign; a known task may keep one that is closed to new tasks."""
         campaign = document.campaign or DEFAULT
         if known is None or campaign != (known.terms.campaign or DEFAULT):
             self._campaigns.check(campaign)
         return campaign
 
-    def _spec(self, test: Test, document: TaskDocument) -> Any:
+    def _parsed_spec(self, test: Test, document: TaskDocument) -> Any:
         spec = self._capabilities.spec(test, document.test.spec)
         try:
             return test.with_participants(spec, document.named)
         except ValueError as error:
             raise InvalidDocument([FieldFault("/participants", str(error))]) from None
 
-    def _nodes(self, document: TaskDocument, words: Sequence[str | None]) -> list[KnownNode]:
+    def _spec_to_store(self, test: Test, spec: Any) -> dict[str, Any]:
+        """Return a spec as it is stored, without literal secrets."""
+        return self.secrets.sealed_spec(test, spec.model_dump(mode="json", by_alias=True))
+
+    def _named_nodes(self, document: TaskDocument, words: Sequence[str | None]) -> list[KnownNode]:
         """Return the nodes that the test names as participants; None in ``words`` is this one."""
         nodes: list[KnownNode] = []
         for word in words:
             node = self._directory.self if word is None else self._directory.find(word)
             if node is None:
-                reason = self._why_unknown(word or "")
+                reason = self._unknown_host_reason(word or "")
                 raise InvalidDocument([FieldFault(_pointer_of(document, word), reason)])
             if node in nodes:
                 reason = f"{node.name} would take part twice; name another node"
@@ -223,7 +238,7 @@ class TaskDrafter:
             nodes.append(node)
         return nodes
 
-    def _why_unknown(self, word: str) -> str:
+    def _unknown_host_reason(self, word: str) -> str:
         if sharing := self._directory.sharing(word):
             names = ", ".join(sorted(node.name for node in sharing))
             return f"{word} is shared by the nodes {names}; use the name of one of them"
@@ -252,7 +267,7 @@ class TaskDrafter:
             contexts[node.identity] = context
         return tuple(_participant(node, contexts.get(node.identity)) for node in nodes)
 
-    def _addresses(
+    def _addresses_by_host(
         self, hosts: Sequence[str], named: Sequence[str | None], participants: Sequence[Participant]
     ) -> dict[str, str]:
         """Return the address of each host of the spec; a participant's is that of its context.
@@ -270,7 +285,7 @@ class TaskDrafter:
             )
         return addresses
 
-    def _tool(self, document: TaskDocument, spec: Any) -> Tool:
+    def _best_tool(self, document: TaskDocument, spec: Any) -> Tool:
         """Return the best tool that can measure the spec, of the requested ones the first."""
         known = self._capabilities.tools
         for index, name in enumerate(document.tools):
@@ -281,16 +296,16 @@ class TaskDrafter:
             return self._capabilities.choose(document.test.type, document.tools, [], spec)
         except ToolUnavailable:
             pointer = "/tools" if document.tools else "/test/spec"
-            unable = (self._unable(name, document, spec) for name in document.tools or known)
+            unable = (self._tool_refusal(name, document, spec) for name in document.tools or known)
             raise InvalidDocument([FieldFault(pointer, "; ".join(filter(None, unable)))]) from None
 
-    def _unable(self, name: str, document: TaskDocument, spec: Any) -> str | None:
+    def _tool_refusal(self, name: str, document: TaskDocument, spec: Any) -> str | None:
         tool = self._capabilities.tools[name]
         return tool.can(spec) if document.test.type in tool.tests else None
 
 
 def dependency_faults(document: TaskDocument) -> list[FieldFault]:
-    """Return what contradicts a document's dependency, if it has one. Pure."""
+    """Return the fields that contradict a document's ``after``; none without it. Pure."""
     if document.after is None:
         return []
     return [
@@ -362,7 +377,6 @@ def _participant(node: KnownNode, context: str | None) -> Participant:
 
 
 def _pointer_of(document: TaskDocument, word: str | None) -> str:
-    """Return the JSON pointer to the place where the document names this host."""
     if word in document.named:
         return f"/participants/{document.named.index(word)}"
     for field, value in document.test.spec.items():

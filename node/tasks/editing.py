@@ -19,6 +19,7 @@ from uuid import UUID
 from pydantic import ValidationError
 
 from node.core import Core
+from node.limits.host_limits import LimitKeeper
 from node.model import changes as changed
 from node.model import times
 from node.model.changes import PlacementTerms, PlanningPosition, require_revision
@@ -34,6 +35,7 @@ from node.model.host_limits.standing import LimitStanding
 from node.model.outcomes import PlanningOutcome
 from node.model.readiness import LEAD_SILENT
 from node.model.scheduling import default_slip
+from node.model.secrets import without_sealed
 from node.model.task_terms import TaskTerms
 from node.model.taskstate import OPEN, TaskState
 from node.model.wire.archives import ArchiveChoice
@@ -45,7 +47,6 @@ from node.model.wire.tasks import TaskDocument, TaskPatch
 from node.model.wire.validation import faults_of
 from node.results.archives import Archives
 from node.results.archives import ArchivesEdit as Archived
-from node.sharing.host_limits import LimitKeeper
 from node.store import bookings, campaigns, changes, dependencies, gaps, outbox, seats, tasks
 from node.store.changes import TaskChange
 from node.store.database import Connection
@@ -89,8 +90,8 @@ class TaskEditor:
         self._margin = core.settings.start_margin
         self._turn = asyncio.Lock()
 
-    async def _settled(self, change: Callable[[Connection], Awaitable[None]]) -> None:
-        """Apply a change, one after the other.
+    async def _apply_in_turn(self, change: Callable[[Connection], Awaitable[None]]) -> None:
+        """Apply changes one at a time, each in a transaction.
 
         Changes that free thousands of runs write the same sums of campaigns. At the same time they
         would wait for each other in the database, longer than it lets anybody wait.
@@ -107,44 +108,43 @@ class TaskEditor:
         :raises NotAllowed: another node leads it.
         :raises Conflict: it has ended, or has another revision.
         """
-        await self._settled(lambda connection: self._pause_whole(connection, task, revision))
+        await self._apply_in_turn(lambda connection: self._pause_whole(connection, task, revision))
 
     async def _pause_whole(self, connection: Connection, task: UUID, revision: int | None) -> None:
-        found = self._changeable(task, await tasks.lock(connection, task))
+        found = self._require_changeable(task, await tasks.lock(connection, task))
         _check_revision(found, revision)
         if found.state is TaskState.PAUSED:
             return
         now = self._clock.now()
         await self._pause(connection, [found], now)
-        for parts in await self._parts(connection, task):
+        for parts in await self._lock_seat_tasks(connection, task):
             await self._pause(connection, [p for p in parts if p.state is TaskState.ACTIVE], now)
 
-    async def _parts(self, connection: Connection, whole: UUID) -> list[list[StoredTask]]:
+    async def _lock_seat_tasks(self, connection: Connection, whole: UUID) -> list[list[StoredTask]]:
         """Lock and return the open ordinary tasks of a pool task's seats, in batches."""
-        every = await seats.lock_tasks_of(connection, whole)
+        every = await seats.lock_seat_tasks(connection, whole)
         return [
             await tasks.fetch_all(connection, every[first : first + _AT_ONCE])
             for first in range(0, len(every), _AT_ONCE)
         ]
 
     async def _pause(self, connection: Connection, founds: Sequence[StoredTask], now: int) -> None:
-        """Pause tasks that are locked and active."""
         ids = [found.id for found in founds]
-        await self._tell_passed(connection, founds, now, LEAD_SILENT)
+        await self._record_passed_slots(connection, founds, now, LEAD_SILENT)
         sentence = f"paused on {self._name}"
-        freed = await self._free(connection, ids, changed.EVERY_SLOT, sentence, now)
-        await changes.stand(
+        freed = await self._free_runs(connection, ids, changed.EVERY_SLOT, sentence, now)
+        await changes.set_standing(
             connection, {found.id: found.terms.revision + 1 for found in founds}, now
         )
         await tasks.stop_planning(connection, ids)
         task_changes = {
             task: TaskChange(
-                PlanningOutcome.PAUSED, f"{sentence}; {_runs(len(slots))} freed", slots
+                PlanningOutcome.PAUSED, f"{sentence}; {_runs_text(len(slots))} freed", slots
             )
             for task, slots in freed.items()
         }
         await changes.keep_changes(connection, task_changes, now)
-        await self._tell(connection, ids, now)
+        await self._post_changes(connection, ids, now)
         await bookings.notify_all(connection, [("task", task, TaskState.PAUSED) for task in ids])
 
     async def release(self, task: UUID, revision: int | None = None) -> None:
@@ -157,14 +157,16 @@ class TaskEditor:
         :raises NotAllowed: another node leads it.
         :raises Conflict: it has ended, or has another revision.
         """
-        await self._settled(lambda connection: self._release(connection, task, revision))
+        await self._apply_in_turn(lambda connection: self._release(connection, task, revision))
 
     async def _release(self, connection: Connection, task: UUID, revision: int | None) -> None:
-        _check_revision(self._changeable(task, await tasks.lock(connection, task)), revision)
+        _check_revision(
+            self._require_changeable(task, await tasks.lock(connection, task)), revision
+        )
         now = self._clock.now()
         await seats.release(connection, task, now)
         await bookings.wake_waiting(connection, task, now)
-        for parts in await self._parts(connection, task):
+        for parts in await self._lock_seat_tasks(connection, task):
             for part in parts:
                 await bookings.wake_waiting(connection, part.id, now)
         released = TaskChange(PlanningOutcome.RELEASED, f"released on {self._name}", [])
@@ -181,20 +183,19 @@ class TaskEditor:
         :raises NotAllowed: another node leads it.
         :raises Conflict: it has ended, or has another revision.
         """
-        await self._settled(lambda connection: self._resume_whole(connection, task, revision))
+        await self._apply_in_turn(lambda connection: self._resume_whole(connection, task, revision))
 
     async def _resume_whole(self, connection: Connection, task: UUID, revision: int | None) -> None:
-        found = self._changeable(task, await tasks.lock(connection, task))
+        found = self._require_changeable(task, await tasks.lock(connection, task))
         _check_revision(found, revision)
         if found.paused_at is None:
             return
         now = self._clock.now()
         await self._resume(connection, [found], now)
-        for parts in await self._parts(connection, task):
+        for parts in await self._lock_seat_tasks(connection, task):
             await self._resume(connection, [p for p in parts if p.paused_at is not None], now)
 
     async def _resume(self, connection: Connection, founds: Sequence[StoredTask], now: int) -> None:
-        """Resume tasks that are locked and paused."""
         ids = [found.id for found in founds]
         following = {
             found.id: changed.first_open(
@@ -202,11 +203,11 @@ class TaskEditor:
             )
             for found in founds
         }
-        passed = await self._passed(connection, founds, following, now)
-        await changes.stand(
+        passed = await self._slots_passed_while_paused(connection, founds, following, now)
+        await changes.set_standing(
             connection, {found.id: found.terms.revision + 1 for found in founds}, None
         )
-        seated = await seats.go_on(connection, following, now)
+        seated = await seats.resume_terms(connection, following, now)
         for task in seated:
             await bookings.notify(connection, "seats", task, "wanted")
         standings = {
@@ -214,28 +215,28 @@ class TaskEditor:
             for task, slot in following.items()
             if slot is not None and task not in seated
         }
-        await changes.plan_on(connection, standings, now + CHANGE_ACKNOWLEDGEMENT_TIMEOUT)
-        task_changes = {task: self._resumed(passed.get(task, [])) for task in ids}
+        await changes.set_planning(connection, standings, now + CHANGE_ACKNOWLEDGEMENT_TIMEOUT)
+        task_changes = {task: self._resume_change(passed.get(task, [])) for task in ids}
         await changes.keep_changes(connection, task_changes, now)
-        await dependencies.follow_again(connection, _within(founds), now)
-        await self._tell(connection, ids, now)
+        await dependencies.replan_followers(connection, _longest_delays(founds), now)
+        await self._post_changes(connection, ids, now)
         await bookings.notify_all(connection, [("task", task, TaskState.ACTIVE) for task in ids])
 
-    def _resumed(self, passed: Sequence[int]) -> TaskChange:
+    def _resume_change(self, passed: Sequence[int]) -> TaskChange:
         sentence = f"resumed on {self._name}"
         if passed:
             count = f"{len(passed)} slot{'' if len(passed) == 1 else 's'}"
             sentence += f"; {count} whose time passed meanwhile will not be made up for"
         return TaskChange(PlanningOutcome.RESUMED, sentence, passed)
 
-    async def _passed(
+    async def _slots_passed_while_paused(
         self,
         connection: Connection,
         founds: Sequence[StoredTask],
         following: Mapping[UUID, int | None],
         now: int,
     ) -> dict[UUID, list[int]]:
-        """Return by task the slots that had no run because it was paused."""
+        """Return by task the slots whose start passed without a run during the pause."""
         passed: dict[UUID, list[int]] = {}
         for found in founds:
             recurrence = found.terms.recurrence
@@ -245,7 +246,7 @@ class TaskEditor:
             if slots:
                 passed[found.id] = slots
         spans = {task: (slots[0], slots[-1] + 1) for task, slots in passed.items()}
-        kept = await changes.kept_between(connection, spans)
+        kept = await changes.count_kept_slots(connection, spans)
         return {task: slots[kept.get(task, 0) :] for task, slots in passed.items()}
 
     async def edit(
@@ -264,30 +265,33 @@ class TaskEditor:
         :raises LimitUsedUp: the user has as many open tasks under the rule as it allows.
         """
         async with self._database.connection() as connection:
-            found = self._changeable(task, await tasks.fetch(connection, task))
-            request = await seats.request_of(connection, task)
+            found = self._require_changeable(task, await tasks.fetch(connection, task))
+            request = await seats.find_request(connection, task)
         _check_revision(found, patch.revision)
         archived = None
         if "archives" in patch.model_fields_set:
             archived = await self._archives.edited(task, patch.archives or ())
         if request is not None:
             before = SeatRequest.model_validate(request)
-            document = _edited(found, patch, before)
+            document = self._admission.with_restored_secrets(
+                _patched_document(found, patch, before), found
+            )
             edited = await self._reseating.prepare(found, before, document)
-            edited = replace(edited, task=_counting_for(by, edited.task, found))
+            edited = replace(edited, task=_counted_for_editor(by, edited.task, found))
             if not dry_run:
-                await self._settled(
+                await self._apply_in_turn(
                     lambda connection: self._edit_whole(
                         connection, found.terms.revision, edited, archived
                     )
                 )
             return edited.task if dry_run else None
-        new = await self._admission.ask(_edited(found, patch), found)
-        new = _counting_for(by, new, found)
+        edit = self._admission.with_restored_secrets(_patched_document(found, patch), found)
+        new = await self._admission.ask(edit, found)
+        new = _counted_for_editor(by, new, found)
         if dry_run:
             return new
         if archived or changed.differences(document_of(found), document_of(new)):
-            await self._settled(
+            await self._apply_in_turn(
                 lambda connection: self._edit(connection, found.terms.revision, new, archived)
             )
         return None
@@ -296,10 +300,10 @@ class TaskEditor:
         self, connection: Connection, revision: int, edited: PoolTaskEdit, archived: Archived | None
     ) -> None:
         task = edited.task.id
-        found = self._changeable(task, await tasks.lock(connection, task))
+        found = self._require_changeable(task, await tasks.lock(connection, task))
         _check_revision(found, revision)
         now = self._clock.now()
-        request = await seats.request_of(connection, task)
+        request = await seats.find_request(connection, task)
         before = document_of(
             found, None if request is None else SeatRequest.model_validate(request)
         )
@@ -308,12 +312,12 @@ class TaskEditor:
         if not differences:
             return
         if edited.anew:
-            await self._tell_passed(connection, [found], now)
-        standing = await self._limited(connection, found, edited.task)
+            await self._record_passed_slots(connection, [found], now)
+        standing = await self._standing_within_limits(connection, found, edited.task)
         await tasks.keep(connection, edited.task, standing)
         if archived is not None:
             await self._archives.keep_of_task(connection, task, archived.choices)
-        await self._assign(connection, found, edited.task, now)
+        await self._move_campaign(connection, found, edited.task, now)
         await self._reseating.apply(connection, edited, now, self._edit_parts)
         await tasks.share_limits(connection, task)
         sentence = f"edited on {self._name}: {'; '.join(differences)[:_SAID_MAX]}"
@@ -345,7 +349,7 @@ class TaskEditor:
         new: StoredTask,
         archived: Archived | None = None,
     ) -> None:
-        found = self._changeable(new.id, await tasks.lock(connection, new.id))
+        found = self._require_changeable(new.id, await tasks.lock(connection, new.id))
         _check_revision(found, revision)
         after = new.terms.schedule.after
         if after != found.terms.schedule.after:
@@ -363,28 +367,28 @@ class TaskEditor:
     ) -> None:
         """Edit locked tasks, given as pairs of the present and the new version."""
         now = self._clock.now()
-        await self._tell_passed(connection, [found for found, _ in edits], now)
+        await self._record_passed_slots(connection, [found for found, _ in edits], now)
         sentences: dict[UUID, str] = {}
         alike: dict[tuple[int, str], list[UUID]] = {}
         for found, new in edits:
             differences = _differences(document_of(found), document_of(new), archived)
             sentences[found.id] = "; ".join(differences)[:_SAID_MAX]
-            slots_from = await self._given_up_from(connection, found, new)
+            slots_from = await self._first_given_up(connection, found, new)
             alike.setdefault((slots_from, sentences[found.id]), []).append(found.id)
         freed: dict[UUID, list[int]] = {}
         given_up: dict[UUID, int] = {}
         for (slots_from, words), ids in alike.items():
-            freed |= await self._free(connection, ids, slots_from, f"edited: {words}", now)
+            freed |= await self._free_runs(connection, ids, slots_from, f"edited: {words}", now)
             given_up |= dict.fromkeys(ids, slots_from)
         for found, new in edits:
-            standing = await self._limited(connection, found, new)
+            standing = await self._standing_within_limits(connection, found, new)
             await store_task(connection, new, found, now, standing)
-            await self._assign(connection, found, new, now)
-        await self._plan_on(connection, edits, given_up, freed, now)
+            await self._move_campaign(connection, found, new, now)
+        await self._continue_planning(connection, edits, given_up, freed, now)
         task_changes = {}
         for found, new in edits:
             sentence = (
-                f"edited on {self._name}: {sentences[found.id]}; {_runs(len(freed[found.id]))}"
+                f"edited on {self._name}: {sentences[found.id]}; {_runs_text(len(freed[found.id]))}"
             )
             trace = _trace(document_of(found), document_of(new), archived)
             task_changes[found.id] = TaskChange(
@@ -392,17 +396,19 @@ class TaskEditor:
             )
         await changes.keep_changes(connection, task_changes, now)
         open_ones = [new for found, new in edits if found.state is TaskState.ACTIVE]
-        await dependencies.follow_again(connection, _within(open_ones), now)
-        await self._tell(connection, list(task_changes), now)
+        await dependencies.replan_followers(connection, _longest_delays(open_ones), now)
+        await self._post_changes(connection, list(task_changes), now)
         await bookings.notify_all(connection, [("task", task, "edited") for task in task_changes])
 
-    async def _tell_passed(
+    async def _record_passed_slots(
         self, connection: Connection, founds: Sequence[StoredTask], now: int, patience: int = 0
     ) -> None:
         restored = self._database.was_restored
-        await gaps.tell_passed(connection, founds, now, restored=restored, patience=patience)
+        await gaps.record_passed_slots(
+            connection, founds, now, restored=restored, patience=patience
+        )
 
-    async def _limited(
+    async def _standing_within_limits(
         self, connection: Connection, found: StoredTask, new: StoredTask
     ) -> LimitStanding:
         """Return how an edited task stands with the limits of its user.
@@ -414,15 +420,15 @@ class TaskEditor:
             await self._limits.require_room(connection, new, standing)
         return standing
 
-    async def _assign(
+    async def _move_campaign(
         self, connection: Connection, found: StoredTask, new: StoredTask, now: int
     ) -> None:
         """Move a task to another campaign if it has one, and tell who waits for room in the old."""
         if new.terms.campaign != found.terms.campaign:
             await campaigns.assign(connection, found.id, now)
-            await campaigns.tell_room(connection, found.terms.campaign or DEFAULT)
+            await campaigns.notify_of_room(connection, found.terms.campaign or DEFAULT)
 
-    async def _plan_on(
+    async def _continue_planning(
         self,
         connection: Connection,
         edits: Sequence[tuple[StoredTask, StoredTask]],
@@ -432,7 +438,7 @@ class TaskEditor:
     ) -> None:
         """Set where planning continues for those of the edited tasks that are not paused."""
         active = {found.id: new for found, new in edits if found.state is TaskState.ACTIVE}
-        standings = await changes.standings(connection, list(active))
+        standings = await changes.planning_positions(connection, list(active))
         on: dict[UUID, PlanningPosition] = {}
         for task, new in active.items():
             standing = standings.get(task, PlanningPosition(None, None))
@@ -449,18 +455,20 @@ class TaskEditor:
             )
             next_slot = now if then.next_slot is None else then.next_slot
             on[task] = PlanningPosition(then.planned_to, next_slot)
-        await changes.plan_on(connection, on, now + CHANGE_ACKNOWLEDGEMENT_TIMEOUT)
+        await changes.set_planning(connection, on, now + CHANGE_ACKNOWLEDGEMENT_TIMEOUT)
 
-    async def _given_up_from(self, connection: Connection, old: StoredTask, new: StoredTask) -> int:
+    async def _first_given_up(
+        self, connection: Connection, old: StoredTask, new: StoredTask
+    ) -> int:
         max_runs = new.terms.schedule.max_runs
         surplus = None
         if max_runs is not None:
-            surplus = await changes.surplus(connection, old.id, max_runs)
-        return changed.given_up_from(
+            surplus = await changes.first_surplus_slot(connection, old.id, max_runs)
+        return changed.first_given_up_slot(
             _placement_terms(old.terms), _placement_terms(new.terms), surplus
         )
 
-    async def _free(
+    async def _free_runs(
         self, connection: Connection, ids: Sequence[UUID], slots_from: int, why: str, now: int
     ) -> dict[UUID, list[int]]:
         """Free the future runs from ``slots_from`` on, and stop planning; return slots by task."""
@@ -479,7 +487,7 @@ class TaskEditor:
             slots[each.task].append(each.slot)
         return {task: sorted(each) for task, each in slots.items()}
 
-    async def _tell(
+    async def _post_changes(
         self, connection: Connection, ids: Sequence[UUID], now: int, only: str | None = None
     ) -> None:
         """Post the tasks as they are now to each other participant of theirs, or ``only`` one."""
@@ -506,25 +514,25 @@ class TaskEditor:
             if found is None or found.state not in OPEN:
                 return False
             if revision >= found.terms.revision:
-                await changes.stand(connection, {task: revision + 1}, found.paused_at)
-                await self._tell(connection, [task], now)
+                await changes.set_standing(connection, {task: revision + 1}, found.paused_at)
+                await self._post_changes(connection, [task], now)
                 return True
-            if await changes.is_being_told(connection, task, node):
+            if await changes.has_pending_change(connection, task, node):
                 return False
-            await self._tell(connection, [task], now, only=node)
+            await self._post_changes(connection, [task], now, only=node)
             return True
 
-    async def acknowledged(self, message_id: int, task: UUID) -> None:
+    async def note_acknowledged(self, message_id: int, task: UUID) -> None:
         """Record that a participant knows of a change; plan the task once all of them do."""
         async with self._database.transaction() as connection:
-            if not await changes.others_to_hear(connection, task, message_id):
-                standing = (await changes.standings(connection, [task])).get(task)
+            if not await changes.has_other_pending_changes(connection, task, message_id):
+                standing = (await changes.planning_positions(connection, [task])).get(task)
                 if standing is not None and standing.next_slot is not None:
                     now = self._clock.now()
                     await tasks.wake_planning(connection, task, now, standing.next_slot)
                     await bookings.notify(connection, "task", task, "plan")
 
-    def _changeable(self, task: UUID, found: StoredTask | None) -> StoredTask:
+    def _require_changeable(self, task: UUID, found: StoredTask | None) -> StoredTask:
         if found is None:
             msg = f"there is no task {task} on this node"
             raise NotFound(msg)
@@ -546,11 +554,13 @@ class TaskEditor:
         return found
 
 
-def _counting_for(by: User | None, new: StoredTask, found: StoredTask) -> StoredTask:
-    """Return an edited task that counts for the user who edits it."""
+def _counted_for_editor(by: User | None, new: StoredTask, found: StoredTask) -> StoredTask:
     if by is None:
-        return replace(new, limit_user=found.limit_user, limit_address=found.limit_address)
-    return replace(new, limit_user=by.token, limit_address=by.address)
+        user, address = found.limit_user, found.limit_address
+        return replace(new, limit_user=user, limit_address=address, limit_bound=found.limit_bound)
+    # Who changes a priority alone does not answer for the targets.
+    kept = found.limit_bound and new.terms.spec == found.terms.spec
+    return replace(new, limit_user=by.token, limit_address=by.address, limit_bound=by.bound or kept)
 
 
 def _check_revision(found: StoredTask, read: int | None) -> None:
@@ -587,19 +597,22 @@ def _differences(
 def _trace(
     before: dict[str, Any], after: dict[str, Any], archived: Archived | None
 ) -> dict[str, Any]:
+    before, after = without_sealed(before), without_sealed(after)
     if archived is None:
         return {"before": before, "after": after}
     return {
-        "before": {**before, "archives": _written(archived.before)},
-        "after": {**after, "archives": _written(archived.after)},
+        "before": {**before, "archives": _archive_documents(archived.before)},
+        "after": {**after, "archives": _archive_documents(archived.after)},
     }
 
 
-def _written(archives: Sequence[ArchiveChoice]) -> list[dict[str, Any]]:
+def _archive_documents(archives: Sequence[ArchiveChoice]) -> list[dict[str, Any]]:
     return [archive.model_dump(mode="json") for archive in archives]
 
 
-def _edited(task: StoredTask, patch: TaskPatch, request: SeatRequest | None = None) -> TaskDocument:
+def _patched_document(
+    task: StoredTask, patch: TaskPatch, request: SeatRequest | None = None
+) -> TaskDocument:
     """Return the task's document with a patch applied.
 
     :raises InvalidDocument: the result is not a valid document, or has another test.
@@ -608,7 +621,8 @@ def _edited(task: StoredTask, patch: TaskPatch, request: SeatRequest | None = No
     _check_type(task, wanted)
     try:
         return TaskDocument.model_validate(
-            changed.merged(document_of(task, request), wanted), context=FROM_OUTSIDE
+            changed.patched_document(without_sealed(document_of(task, request)), wanted),
+            context=FROM_OUTSIDE,
         )
     except ValidationError as error:
         raise InvalidDocument(faults_of(error, TaskDocument)) from None
@@ -631,8 +645,8 @@ def _placement_terms(terms: TaskTerms) -> PlacementTerms:
     )
 
 
-def _within(founds: Sequence[StoredTask]) -> dict[UUID, int]:
-    """Return by task that follows another one how much later than its slot a run may start."""
+def _longest_delays(founds: Sequence[StoredTask]) -> dict[UUID, int]:
+    """Return, for tasks that follow others, how much later than its slot a run may start (µs)."""
     return {
         found.id: after.within
         for found in founds
@@ -640,5 +654,5 @@ def _within(founds: Sequence[StoredTask]) -> dict[UUID, int]:
     }
 
 
-def _runs(count: int) -> str:
+def _runs_text(count: int) -> str:
     return f"{count} run{'' if count == 1 else 's'}"

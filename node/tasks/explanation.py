@@ -27,7 +27,7 @@ def explain_task(
     now: int,
     followed: Task | None = None,
 ) -> str:
-    """Return the sentence about a task.
+    """Return one sentence on why the runs of a task are where they are.
 
     ``newest`` is its newest planning decision. Of a pool task, ``waits`` is what runs of its seats
     wait for, and ``terms_before`` are the pool and the number of terms that are due before it.
@@ -43,7 +43,7 @@ def explain_task(
         pool, count = terms_before
         sentence += f"; in pool {pool} {count:,} terms are due before it or at the same time"
     elif not task.reason and is_incomplete and newest is not None and task.plan_at is not None:
-        sentence += f"; {_retry(task, task.plan_at, newest.outcome)}"
+        sentence += f"; {_retry_sentence(task, task.plan_at, newest.outcome)}"
     if task.after is not None and task.state in OPEN:
         sentence += f"; {describe_dependency(task.after, followed)}"
     sentence = "; ".join([sentence, *map(describe_wait, waits)])
@@ -108,7 +108,7 @@ def describe_dependency(after: Dependency, followed: Task | None) -> str:
     return f"{sentence}; the next of them starts at {times.to_the_second(followed.next_run_at)}"
 
 
-def _retry(task: Task, plan_at: int, outcome: str) -> str:
+def _retry_sentence(task: Task, plan_at: int, outcome: str) -> str:
     """Return when a task is planned again, or that this would be too late."""
     end = task.schedule.until
     if end is not None and plan_at > end + (task.schedule.slip or 0):

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import structlog
 
-from node.clock import StepWatcher
 from node.core import Core
 from node.model import times
 from node.model.taskstate import TaskState
 from node.model.times import format_duration, to_the_second
 from node.model.wire.participants import TaskEnd
-from node.store import nodes, outside
+from node.runtime.clock import StepWatcher
+from node.store import clock_steps, nodes, outside
 from node.store.nodes import KnownNode
 from node.tasks.termination import TaskTerminator
 
@@ -50,17 +50,17 @@ class LeadLeases:
         self._heard: set[str] = set()
 
     def note_contact(self, identity: str) -> None:
-        """Note that a node has spoken; it is written by :meth:`keep`, not with each request."""
+        """Note that a node has spoken; :meth:`write_contacts` stores it, not each request."""
         self._heard.add(identity)
 
-    def end_of(self, known: KnownNode) -> int | None:
+    def ends_at(self, known: KnownNode) -> int | None:
         """Return when the tasks end that this node leads here if it stays silent; None for self."""
         if known.is_self:
             return None
         last_heard_at = known.added_at if known.heard_at is None else known.heard_at
         return min(last_heard_at, self._clock.now()) + self._lease
 
-    async def keep(self) -> None:
+    async def write_contacts(self) -> None:
         """Store which nodes have sent something since the last call."""
         present, self._heard = self._heard, set()
         if not present:
@@ -68,7 +68,7 @@ class LeadLeases:
         now = self._clock.now()
         try:
             await self._database.settle(
-                lambda connection: nodes.heard(connection, sorted(present), now)
+                lambda connection: nodes.note_heard(connection, sorted(present), now)
             )
         except BaseException:
             self._heard |= present
@@ -76,13 +76,13 @@ class LeadLeases:
 
     async def run_once(self) -> int:
         """End the tasks of leads that have been silent for too long; return how many."""
-        if self._listening_for() < LISTENING_MIN:
+        if self._listening_for() < LISTENING_MIN or self._clock_steps.doubtful:
             return 0
-        await self.keep()
-        before = self._clock.now() - self._lease
+        await self.write_contacts()
         async with self._database.connection() as connection:
-            silent = await nodes.silent_leads(connection, before)
-        ended = await self._end_outside_tasks(before)
+            now = await clock_steps.age_judged_at(connection, self._clock.now())
+            silent = await nodes.silent_leads(connection, now - self._lease)
+        ended = await self._end_outside_tasks(now)
         for lead, name, last_heard_at in silent:
             reason = (
                 f"{self._name} has not heard of {name}, which leads it, since "
@@ -94,16 +94,16 @@ class LeadLeases:
             ended += count
         return ended
 
-    async def _end_outside_tasks(self, silent_since: int) -> int:
+    async def _end_outside_tasks(self, now: int) -> int:
         """End the tasks that leads from outside have left here; return how many.
 
         Such a lead does not say when a task is over.
         """
-        ended, now = 0, self._clock.now()
+        ended = 0
         while True:
             async with self._database.connection() as connection:
-                left = await outside.over(
-                    connection, now - _OUTSIDE_LEFT, silent_since, _OUTSIDE_AT_ONCE
+                left = await outside.finished_tasks(
+                    connection, now - _OUTSIDE_LEFT, now - self._lease, _OUTSIDE_AT_ONCE
                 )
             for task, lead in left:
                 reason = "its lead has nothing to come for it"

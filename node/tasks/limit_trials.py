@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from node.capability.catalog import Capabilities
+from node.execution.catalog import Capabilities
 from node.execution.targets import ForeignTargets
+from node.limits.host_limits import LimitKeeper
 from node.model.errors import FieldFault, InvalidDocument
-from node.model.host_limits.rules import LimitRefusal, Rule, User
+from node.model.host_limits.rules import LimitRefusal, Rule
 from node.model.host_limits.standing import LimitStanding
 from node.model.wire.campaigns import DEFAULT
 from node.model.wire.host_limits import LimitTrial, LimitTrialRequest, TaskLimit
 from node.peers.directory import Directory
-from node.sharing.host_limits import LimitKeeper
 from node.store.nodes import KnownNode
 from node.tasks.drafting import TaskDrafter
 from node.tasks.user_limits import UserLimits
@@ -43,13 +43,13 @@ class LimitTrials:
         self._capabilities = capabilities
 
     async def run(self, request: LimitTrialRequest) -> LimitTrial:
-        """Return what the limits make of a task that a node would lead, and what it has left.
+        """Return the verdict of the limits on a task that a node would lead, and its quotas left.
 
         :raises InvalidDocument: a field is wrong, or this host would take no part in the task.
         """
         if request.as_.startswith(_OF_USER):
-            return await self._as_user(request)
-        lead = self._lead(request.as_)
+            return await self._try_as_user(request)
+        lead = self._find_lead(request.as_)
         try:
             task = self._drafter.draft(request.task).task
         except InvalidDocument as error:
@@ -66,8 +66,11 @@ class LimitTrials:
         judged = self._keeper.judge_terms(lead.identity, task.terms, place, test, spec)
         refusal = judged.refusal
         if refusal is None:
-            others = [each for at, each in enumerate(task.terms.participants) if at != place]
-            never = self._targets.refusal(lead.identity, test, spec, others, task.terms.addresses)
+            terms = task.terms
+            durations = self._capabilities.durations(terms.test, spec, terms.tools)
+            tools = [self._capabilities.tools[name] for name in durations]
+            introduced = task.introduction(place)
+            never = self._targets.refusal(lead.identity, test, spec, tools, introduced)
             refusal = None if never is None else LimitRefusal(None, "/test/spec", never)
         return LimitTrial(
             allowed=refusal is None,
@@ -76,12 +79,13 @@ class LimitTrials:
             counted_priority=self._keeper.counted_priority(
                 task.terms.priority, judged.standing.rule
             ),
-            left=tuple(await self._keeper.left(lead.identity, judged.standing)),
+            left=tuple(await self._keeper.quotas_left(lead.identity, judged.standing)),
         )
 
-    async def _as_user(self, request: LimitTrialRequest) -> LimitTrial:
-        """Return what the limits make of a task that the user with a token would create here."""
-        user = User(request.as_.removeprefix(_OF_USER), request.task.campaign or DEFAULT)
+    async def _try_as_user(self, request: LimitTrialRequest) -> LimitTrial:
+        """Return the verdict of the limits on a task that the user with a token would create."""
+        label = request.as_.removeprefix(_OF_USER)
+        user = await self._user_limits.user(label, request.task.campaign or DEFAULT)
         try:
             verdict = await self._user_limits.judge(user, request.task)
         except InvalidDocument as error:
@@ -94,10 +98,10 @@ class LimitTrials:
             rule=rule,
             refusal=TaskLimit(**vars(verdict)) if refused else None,
             counted_priority=request.task.priority,
-            left=tuple(await self._keeper.left(user.token or "", LimitStanding(rule))),
+            left=tuple(await self._keeper.quotas_left(user.token or "", LimitStanding(rule))),
         )
 
-    def _lead(self, word: str) -> KnownNode:
+    def _find_lead(self, word: str) -> KnownNode:
         """Return the node that this name, address, or key stands for.
 
         :raises InvalidDocument: there is none, or it is this node.

@@ -16,7 +16,6 @@ class MeshCounter:
     """
 
     def __init__(self, database: Database) -> None:
-        """Sum up in this database."""
         self._database = database
 
     async def run_once(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 from uuid import UUID
 
@@ -24,6 +24,9 @@ from node.tasks.termination import EndedTasks, TaskTerminator
 
 _FAREWELL_S = 5.0
 """Maximum seconds in which a removed node is told what has ended; it may be away for good."""
+
+
+Also = Callable[[Connection], Awaitable[object]]
 
 
 class TaskEndReceiver(Protocol):
@@ -58,9 +61,16 @@ class NodeRemover:
 
         :raises NotFound: there is none of that name.
         """
-        peer = self._peer_of(name)  # the directory may forget it as soon as it is removed
-        there = f"{name}, which leads it, was removed on {self._name}"
-        here = f"{name}, which takes part in it, was removed on {self._name}"
+        return await self.remove_for_reason(name, f"was removed on {self._name}")
+
+    async def remove_for_reason(self, name: str, why: str, also: Also | None = None) -> NodeRemoval:
+        """Remove a node as :meth:`remove` does, which ``why`` tells; ``also`` is done with it.
+
+        :raises NotFound: there is none of that name.
+        """
+        peer = self._find_peer(name)  # the directory may forget it as soon as it is removed
+        there = f"{name}, which leads it, {why}"
+        here = f"{name}, which takes part in it, {why}"
 
         async def remove(connection: Connection) -> tuple[str, EndedTasks, EndedTasks]:
             identity = await nodes.remove(connection, name)
@@ -69,15 +79,17 @@ class NodeRemover:
                 raise NotFound(msg)
             led_there = await self._termination.end_all_of(connection, identity, there)
             led_here = await self._termination.end_all_with(connection, identity, here)
+            if also is not None:
+                await also(connection)
             await nodes.notify(connection, name, "removed")
             return identity, led_there, led_here
 
         identity, led_there, led_here = await self._database.settle(remove)
         ends = [
-            *_ends(led_there.tasks, TaskState.REFUSED, there),
-            *_ends(led_here.tasks, TaskState.CANCELLED, here),
+            *_task_ends(led_there.tasks, TaskState.REFUSED, there),
+            *_task_ends(led_here.tasks, TaskState.CANCELLED, here),
         ]
-        await self._tell(peer, ends)
+        await self._tell_ends(peer, ends)
         await self._directory.refresh()
         return NodeRemoval(
             identity=identity,
@@ -87,14 +99,12 @@ class NodeRemover:
             runs=led_there.runs + led_here.runs,
         )
 
-    def _peer_of(self, name: str) -> TaskEndReceiver | None:
-        """Return the client of another node; None if there is none of that name."""
+    def _find_peer(self, name: str) -> TaskEndReceiver | None:
         known = self._directory.find(name)
         return None if known is None or known.is_self else self._peer(known.identity)
 
     @staticmethod
-    async def _tell(peer: TaskEndReceiver | None, ends: Sequence[TaskEnd]) -> None:
-        """Tell a removed node what has ended."""
+    async def _tell_ends(peer: TaskEndReceiver | None, ends: Sequence[TaskEnd]) -> None:
         if peer is None:
             return
         with contextlib.suppress(ParleyError, TimeoutError):
@@ -103,5 +113,5 @@ class NodeRemover:
                     await peer.end_task(end)
 
 
-def _ends(tasks: Sequence[UUID], state: TaskState, reason: str) -> list[TaskEnd]:
+def _task_ends(tasks: Sequence[UUID], state: TaskState, reason: str) -> list[TaskEnd]:
     return [TaskEnd(task=task, state=state, reason=reason) for task in tasks]

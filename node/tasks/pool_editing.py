@@ -62,7 +62,6 @@ class PoolTaskEditor:
         directory: Directory,
         ending: TaskTerminator,
     ) -> None:
-        """Keeps nothing itself."""
         self._database = database
         self._admission = admission
         self._drafter = drafter
@@ -85,21 +84,23 @@ class PoolTaskEditor:
             raise InvalidDocument([FieldFault("/participants", reason)])
         sought = await self._seating.find_nodes(document, request)
         new = self._drafter.draft_pool_task(document, sought, found).task
-        anew = _grid(found) != _grid(new) or _chosen_by(before) != _chosen_by(request)
+        anew = _slot_rule(found) != _slot_rule(new) or _choice_fields(before) != _choice_fields(
+            request
+        )
         async with self._database.connection() as connection:
-            parts = await tasks.fetch_all(connection, await seats.tasks_of(connection, new.id))
-            sitting = await seats.nodes_of(connection, new.id)
+            parts = await tasks.fetch_all(connection, await seats.seat_tasks(connection, new.id))
+            sitting = await seats.seats_by_task(connection, new.id)
         answers: dict[UUID, tuple[int, StoredTask] | str] = {}
         # A part that ended between the two queries has no seats any more.
         seated = [] if anew else [part for part in parts if part.id in sitting]
         for first in range(0, len(seated), _ASKED_AT_ONCE):
             batch = seated[first : first + _ASKED_AT_ONCE]
-            asking = (self._ask(new, request, part, sitting[part.id]) for part in batch)
+            asking = (self._ask_seat(new, request, part, sitting[part.id]) for part in batch)
             for part, answer in zip(batch, await asyncio.gather(*asking), strict=True):
                 answers[part.id] = answer
         return PoolTaskEdit(new, sought, anew, answers)
 
-    async def _ask(
+    async def _ask_seat(
         self, new: StoredTask, request: SeatRequest, part: StoredTask, sitting: Mapping[int, str]
     ) -> tuple[int, StoredTask] | str:
         """Return the edit of one ordinary task, or the reason why it cannot go on."""
@@ -121,21 +122,21 @@ class PoolTaskEditor:
     ) -> None:
         """Apply the edit, in the transaction that stores the pool task itself."""
         task, request = edited.task, edited.sought.request
-        await self._seating.change(connection, task.id, request, _going_on(edited, now))
-        await seats.look_again(connection, task.id, request.k, now, over=edited.anew)
+        await self._seating.change(connection, task.id, request, _continued_terms(edited, now))
+        await seats.reset_seats(connection, task.id, request.k, now, over=edited.anew)
         edits = []
         # Only tasks that are still open: some may have ended since their nodes were asked.
-        for part in await seats.lock_tasks_of(connection, task.id):
+        for part in await seats.lock_seat_tasks(connection, task.id):
             answer = edited.parts.get(part, "its pool task was edited: nodes are chosen anew")
             if isinstance(answer, str):
-                await self._ending.take_back_in(connection, part, answer)
+                await self._ending.cancel_led_task_in(connection, part, answer)
             else:
                 edits.append(answer)
         await edit_parts(connection, edits)
-        await seats.lose_ended(connection, task.id, now)
+        await seats.empty_ended_seats(connection, task.id, now)
 
 
-def _going_on(edited: PoolTaskEdit, now: int) -> TermProgress | None:
+def _continued_terms(edited: PoolTaskEdit, now: int) -> TermProgress | None:
     """Return the slot at which new terms begin, or None if the terms stay as they are."""
     if not edited.anew:
         return None
@@ -144,10 +145,10 @@ def _going_on(edited: PoolTaskEdit, now: int) -> TermProgress | None:
     return TermProgress(slot, None if slot is None else now, terms.schedule.max_runs)
 
 
-def _grid(task: StoredTask) -> tuple[Recurrence, int | None]:
-    """Return what decides which slots there are; the slip does not."""
+def _slot_rule(task: StoredTask) -> tuple[Recurrence, int | None]:
+    """Return recurrence and runs, on which the slots depend; the slip is not among them."""
     return replace(task.terms.recurrence, slip=0), task.terms.schedule.max_runs
 
 
-def _chosen_by(request: SeatRequest) -> dict[str, object]:
+def _choice_fields(request: SeatRequest) -> dict[str, object]:
     return request.model_dump(include=_CHOSEN_BY)

@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from typing import Any
 from uuid import UUID
 
-from node.capability.catalog import Capabilities
+from node.execution.catalog import Capabilities
 from node.model import predicates
 from node.model.errors import Conflict, FieldFault, InvalidDocument
 from node.model.predicates import Attributes
@@ -59,21 +59,25 @@ class PoolTaskChecker:
         :raises InvalidDocument: there is no such pool, or too few of its nodes meet the request.
         """
         async with self._database.connection() as connection:
-            there = await pools.listed(connection)
+            there = await pools.find_all(connection)
         pool = next((each for each in there if each.name == request.pool), None)
         if pool is None:
-            raise InvalidDocument([FieldFault("/participants/pool", no_pool(request.pool, there))])
+            raise InvalidDocument(
+                [FieldFault("/participants/pool", unknown_pool(request.pool, there))]
+            )
         test = document.test
-        wanted = self.wanted(test.type, test.spec, document.tools, request, pool.match)
+        wanted = self.requirements(test.type, test.spec, document.tools, request, pool.match)
         known = {node.name: node.facts for node in self._directory.nodes_of_parley}
         members = {n: each for n, each in known.items() if wanted.pool_match.met_by(each)}
         able = {n: each for n, each in members.items() if wanted.why_not(n, each) is None}
-        fault = _too_few(request, wanted, members, able) or _unknown_words(request, members)
+        fault = _too_few_fault(request, wanted, members, able) or _unknown_attribute_fault(
+            request, members
+        )
         if fault is not None:
             raise InvalidDocument([fault])
         return PoolTaskRequest(pool, request, tuple(able))
 
-    def wanted(
+    def requirements(
         self,
         test: str,
         spec: dict[str, Any],
@@ -107,7 +111,7 @@ class PoolTaskChecker:
         return known.needs(self._capabilities.spec(known, spec))
 
     def expected_bytes(self, test: str, spec: dict[str, Any], mbps: int | None) -> int | None:
-        """Return what a run of this test moves on each participant; None if that is unknown.
+        """Return the bytes that a run of this test moves on each participant; None if unknown.
 
         :raises InvalidDocument: there is no such test (any more), or a field of it is wrong.
         """
@@ -136,7 +140,7 @@ class PoolTaskChecker:
         if not await seats.keep(connection, task, request.pool, body, on):
             raise Conflict(f"the pool {request.pool} was removed a moment ago; name another one")
 
-    def filled(
+    def fill_in(
         self, document: TaskDocument, request: SeatRequest, names: Sequence[str]
     ) -> TaskDocument:
         """Return the document of the ordinary task in which these nodes have seats.
@@ -177,7 +181,7 @@ class PoolTaskChecker:
             campaign=whole.terms.campaign,
             reference=whole.terms.reference,
         )
-        return self.filled(document, request, names)
+        return self.fill_in(document, request, names)
 
 
 def _field_of(test: Test, request: SeatRequest) -> str:
@@ -192,16 +196,18 @@ def _field_of(test: Test, request: SeatRequest) -> str:
     return word
 
 
-def no_pool(name: str, there: Sequence[StoredPool]) -> str:
+def unknown_pool(name: str, there: Sequence[StoredPool]) -> str:
     """Describe that there is no pool of this name, and suggest existing ones."""
     names = [pool.name for pool in there]
     if not names:
         return f"there is no pool {name}, and no other one; make it: parley pool add {name}"
     near = get_close_matches(name, names, n=3, cutoff=0.5) or names
-    return f"there is no pool {name}; there {'is' if len(near) == 1 else 'are'}: {_some(near)}"
+    return (
+        f"there is no pool {name}; there {'is' if len(near) == 1 else 'are'}: {_some_names(near)}"
+    )
 
 
-def _too_few(
+def _too_few_fault(
     request: SeatRequest,
     wanted: NodeRequirements,
     members: Mapping[str, Attributes],
@@ -209,7 +215,7 @@ def _too_few(
 ) -> FieldFault | None:
     pool, k, least = request.pool, request.k, request.min_k or request.k
     if k > len(members):
-        fault = f"is more than pool {pool} has: {_nodes(members)}"
+        fault = f"is more than pool {pool} has: {_node_count_text(members)}"
         fewer = f"ask for {len(members)} at most, or " if members else ""
         return FieldFault("/participants/k", f"{fault}; {fewer}widen the pool")
     meeting = [name for name, each in members.items() if wanted.match.met_by(each)]
@@ -219,31 +225,39 @@ def _too_few(
     if len(able) < least:
         others = {n: wanted.why_not(n, each) for n, each in members.items() if n not in able}
         why = ", ".join(f"{name}: {reason}" for name, reason in list(others.items())[:_SHOWN])
-        fault = f"is more than pool {pool} can give: {len(able)} of {_nodes(members)} ({why})"
+        fault = (
+            f"is more than pool {pool} can give: {len(able)} of {_node_count_text(members)} ({why})"
+        )
         fewer = f"ask for {len(able)} at most" if able else "ask for others, or widen the pool"
         return FieldFault(f"/participants/{word}", f"{fault}; {fewer}")
     possible = seats_possible(able.values(), request.spread)
     if possible < least:
-        fault = f"is more than can be spread like that: {possible} of {_nodes(able)} at most"
+        fault = (
+            f"is more than can be spread like that: {possible} of {_node_count_text(able)} at most"
+        )
         return FieldFault(f"/participants/{word}", f"{fault}; ask for fewer, or spread less")
     return None
 
 
-def _unknown_words(request: SeatRequest, members: Mapping[str, Attributes]) -> FieldFault | None:
+def _unknown_attribute_fault(
+    request: SeatRequest, members: Mapping[str, Attributes]
+) -> FieldFault | None:
     """Return a fault for an attribute that no member has: misspelt, it would have no effect."""
     there = {word for each in members.values() for word in each}
     for place, words in (("spread", request.spread), ("prefer", request.prefer)):
         for word in words:
             if word not in there:
-                fault = f"no node of pool {request.pool} has it; they have {_some(sorted(there))}"
+                fault = (
+                    f"no node of pool {request.pool} has it; they have {_some_names(sorted(there))}"
+                )
                 return FieldFault(f"/participants/{place}/{word}", fault)
     return None
 
 
-def _nodes(found: Collection[str]) -> str:
+def _node_count_text(found: Collection[str]) -> str:
     return f"{len(found)} node{'' if len(found) == 1 else 's'}"
 
 
-def _some(words: Sequence[str]) -> str:
+def _some_names(words: Sequence[str]) -> str:
     more = len(words) - _SHOWN
     return ", ".join(words[:_SHOWN]) + (f" and {more} more" if more > 0 else "")

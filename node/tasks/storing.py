@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass
 
-from node.batching import Batcher
 from node.core import Core
-from node.model.errors import Conflict, PeerUnreachable
+from node.limits.host_limits import LimitKeeper
+from node.model.errors import Conflict, LimitUsedUp, PeerUnreachable
 from node.model.host_limits.standing import LimitStanding
 from node.model.taskstate import TaskState
 from node.model.wire.archives import ArchiveChoice
 from node.results.archives import Archives
-from node.sharing.host_limits import LimitKeeper
+from node.runtime.batching import Batcher
 from node.store import bookings, outbox, tasks
 from node.store.database import Connection
 from node.store.outbox import OutgoingMessage
@@ -75,11 +75,11 @@ class NewTaskStore:
             self._prepare, items_max=TOGETHER
         )
         self._tasks: Batcher[NewTask, bool] = Batcher(
-            self._keep_all, items_max=TOGETHER, apart=self._counted_for, at_once=2
+            self._keep_all, items_max=TOGETHER, apart=self._exclusive_keys, at_once=2
         )
 
-    async def made_with(self, key: str) -> Made | None:
-        """Return what was made with an Idempotency-Key; None if it is new."""
+    async def find_made_with(self, key: str) -> Made | None:
+        """Return what a request with this Idempotency-Key has made; None if the key is new."""
         return await self._keys.ask(key)
 
     async def _find(self, keys: Sequence[str]) -> list[Made | None]:
@@ -114,10 +114,10 @@ class NewTaskStore:
         """
         return await self._tasks.ask(new)
 
-    def _counted_for(self, new: NewTask) -> list[Hashable]:
-        """Return what no two tasks of a transaction may have in common.
+    def _exclusive_keys(self, new: NewTask) -> list[Hashable]:
+        """Return the keys that no two tasks of a transaction may share.
 
-        That is their key, and the count of open tasks that their user may have under a rule.
+        These are the Idempotency-Key, and the count of open tasks of their user under a rule.
         """
         rule = self._limits.limits.rule(new.standing.rule)
         counted = rule is not None and rule.tasks_max is not None
@@ -128,7 +128,7 @@ class NewTaskStore:
         try:
             async with self._database.transaction() as connection:
                 return await self._keep_in(connection, several)
-        except PeerUnreachable as error:
+        except (PeerUnreachable, LimitUsedUp) as error:  # of one of them
             if len(several) == 1:
                 raise
             raise _NotTogether from error

@@ -1,8 +1,17 @@
 """Early ends of runs and tasks: cancelled by a user, displaced, or withdrawn by a host.
 
 A node that learns of an end tells the others through the outbox, in the same transaction: a
-participant tells the lead, and the lead tells all participants. A run displaced anywhere is freed
-everywhere, and the lead places its slot again while its window lasts.
+participant tells the lead, and the lead tells all participants. No participant ends anything at a
+third node, so whoever is not the lead, nor takes part at its lead, is refused.
+
+Messages may come late, twice, and cross each other. An end is applied only to what is not over yet,
+so the first one stands, and a repeated one tells nobody again. Two exceptions have their reasons
+beside the code: a run that was displaced at its lead meanwhile, and one that failed here because
+the other end had cancelled it.
+
+A run displaced anywhere is freed everywhere, and the lead places its slot again as a further
+attempt while its window lasts; if it may have begun somewhere, the slot is missed rather than run
+twice. Time that an end frees goes back first to the runs that were set aside for it.
 """
 
 from __future__ import annotations
@@ -61,7 +70,6 @@ class TaskTerminator:
     """Ends runs and tasks, here and at the other participants."""
 
     def __init__(self, core: Core) -> None:
-        """Ends are announced in the name of this node."""
         self._database = core.database
         self._clock = core.clock
         self._identity = core.identity
@@ -88,7 +96,7 @@ class TaskTerminator:
     async def apply_run_end(self, sender: str, end: RunEnd) -> None:
         """Apply another node's message that a run is over.
 
-        :raises NotAllowed: the sender has no say in it, see :meth:`_require_say`.
+        :raises NotAllowed: the sender has no say in it, see :meth:`_require_authority`.
         :raises HostError: this lead is committing the run at the moment; the sender must retry.
         """
         await self._database.settle(lambda connection: self._apply_run_end(connection, sender, end))
@@ -100,13 +108,15 @@ class TaskTerminator:
                 msg = f"run {end.run} is still being committed; retry"
                 raise HostError(msg)
             return
-        if locked.state in OVER and not (self._lost_here(locked, end) or self._cut(locked, end)):
+        if locked.state in OVER and not (
+            self._is_displaced_here(locked, end) or self._is_cut_short(locked, end)
+        ):
             return
-        self._require_say(sender, locked.lead, locked.participants, f"run {end.run}")
-        told = await self._without_task_of_others(connection, locked, end)
+        self._require_authority(sender, locked.lead, locked.participants, f"run {end.run}")
+        told = await self._without_foreign_winner(connection, locked, end)
         await self._end(connection, locked, told, sender)
 
-    async def _without_task_of_others(
+    async def _without_foreign_winner(
         self, connection: Connection, run: LockedRun, end: RunEnd
     ) -> RunEnd:
         """Return an end whose reason does not name the task of another user.
@@ -121,7 +131,7 @@ class TaskTerminator:
         reason = _NAMED_TASK.sub("a task of another user", end.reason)
         return end.model_copy(update={"reason": reason})
 
-    def _require_say(
+    def _require_authority(
         self, sender: str, lead: str, participants: Sequence[Participant], what: str
     ) -> None:
         """Return if the sender may end a run or a task here.
@@ -137,11 +147,11 @@ class TaskTerminator:
             raise NotAllowed(f"{what} is led by {lead}, which alone can end it here; tell its lead")
         raise NotAllowed(f"{sender} takes no part in {what}")
 
-    def _lost_here(self, run: LockedRun, end: RunEnd) -> bool:
+    def _is_displaced_here(self, run: LockedRun, end: RunEnd) -> bool:
         """Return whether the run was displaced on this node, its lead; the others must know it."""
         return run.lead == self._identity and run.state is RunState.DISPLACED is RunState(end.state)
 
-    def _cut(self, run: LockedRun, end: RunEnd) -> bool:
+    def _is_cut_short(self, run: LockedRun, end: RunEnd) -> bool:
         """Return whether the run failed here because it was cancelled at the other end first."""
         led_elsewhere = run.lead != self._identity
         cancelled = RunState(end.state) is RunState.CANCELLED
@@ -156,12 +166,12 @@ class TaskTerminator:
         # What took place is not displaced. A lead whose clock was ahead merges before the start.
         took_place = run.state is RunState.MERGING and run.starts_at <= now
         ending = [] if took_place and state is RunState.DISPLACED else [run.id]
-        moved = await runs.move(connection, ending, state, end.reason, now)
-        if not moved and not self._lost_here(run, end):
+        moved = await runs.set_state(connection, ending, state, end.reason, now)
+        if not moved and not self._is_displaced_here(run, end):
             if state is not RunState.DISPLACED:
                 return
             # It was displaced elsewhere after it had begun here, so it can only be stopped.
-            await runs.move(connection, [run.id], RunState.CANCELLED, end.reason, now)
+            await runs.set_state(connection, [run.id], RunState.CANCELLED, end.reason, now)
         elif end.displaced_by is not None:
             await runs.keep_winner(connection, run.id, end.displaced_by)
         lost = await bookings.restore(connection, [run.id], now)
@@ -179,7 +189,7 @@ class TaskTerminator:
             if state is RunState.DISPLACED:
                 # A participant may have begun to measure: miss the slot rather than run it twice.
                 await runs.add_reason(connection, run.id, TOO_LATE)
-            await dependencies.follow(connection, [run.id], now)
+            await dependencies.create_followers(connection, [run.id], now)
             # A cancelled run does not count toward max_runs, so another slot may take its place.
             await tasks.wake_planning(connection, run.task, now, run.slot)
             await bookings.notify(connection, "task", run.task, "plan")
@@ -202,13 +212,13 @@ class TaskTerminator:
             for run, reason in lost
         ]
         first: dict[UUID, int] = {}
-        for task, slot in await runs.wait_again(connection, again, now):
+        for task, slot in await runs.create_waiting_attempts(connection, again, now):
             first[task] = min(slot, first.get(task, slot))
         tries: dict[UUID, int] = {}
         for run, _ in lost:
             tries[run.task] = min(run.attempt, tries.get(run.task, run.attempt))
         for task, slot in sorted(first.items()):
-            await tasks.wake_planning(connection, task, now + _pause(tries[task]), slot)
+            await tasks.wake_planning(connection, task, now + _retry_pause(tries[task]), slot)
             await bookings.notify(connection, "task", task, "plan")
 
     async def cancel_task(self, task: UUID, revision: int | None = None) -> None:
@@ -252,7 +262,7 @@ class TaskTerminator:
         found = await tasks.fetch(connection, end.task)
         if found is None:
             return False
-        self._require_say(sender, found.lead, found.terms.participants, f"task {end.task}")
+        self._require_authority(sender, found.lead, found.terms.participants, f"task {end.task}")
         return await self._end_task(connection, found, TaskState(end.state), end.reason, sender)
 
     async def refuse_task(self, task: UUID, reason: str) -> None:
@@ -264,16 +274,16 @@ class TaskTerminator:
         if found is not None:
             await self._end_task(connection, found, TaskState.REFUSED, reason)
 
-    async def take_back(self, task: UUID, reason: str) -> bool:
+    async def cancel_led_task(self, task: UUID, reason: str) -> bool:
         """Cancel a task led here, for example because its node has lost the seat.
 
         Returns whether it was open.
         """
         return await self._database.settle(
-            lambda connection: self.take_back_in(connection, task, reason)
+            lambda connection: self.cancel_led_task_in(connection, task, reason)
         )
 
-    async def take_back_in(self, connection: Connection, task: UUID, reason: str) -> bool:
+    async def cancel_led_task_in(self, connection: Connection, task: UUID, reason: str) -> bool:
         """Cancel a task led here, as part of a transaction; return whether it was open."""
         found = await tasks.fetch(connection, task)
         return found is not None and await self._end_task(
@@ -333,7 +343,7 @@ class TaskTerminator:
         Those led here are placed again. Of the others their lead is told, so that it can do so.
         """
         async with self._database.connection() as connection:
-            coming = await runs.coming_with(connection, identity, self._clock.now())
+            coming = await runs.coming_runs_with(connection, identity, self._clock.now())
         await self.lose_runs(dict.fromkeys(coming, reason))
 
     async def _lose_runs(self, reasons: Sequence[tuple[UUID, str]], connection: Connection) -> None:
@@ -348,7 +358,7 @@ class TaskTerminator:
             by_reason.setdefault(why[coming], []).append(coming)
         moved: list[LockedRun] = []
         for reason, ids in by_reason.items():
-            done = await runs.move(connection, ids, RunState.DISPLACED, reason, now)
+            done = await runs.set_state(connection, ids, RunState.DISPLACED, reason, now)
             moved += [ahead[each.id] for each in done]
         gone = {run.id for run in moved}
         for run in locked:
@@ -360,11 +370,11 @@ class TaskTerminator:
         await bookings.tell_leads(connection, lost, now)
         notices = [("run", run.id, run.task, "displaced") for run in moved]
         await bookings.notify_all(connection, notices)
-        await outbox.post_all(connection, self._displaced(moved, why), now)
+        await outbox.post_all(connection, self._displacement_messages(moved, why), now)
         led = [(run, why[run.id]) for run in moved if run.lead == self._identity]
         await self._place_again(connection, led, now)
 
-    def _displaced(
+    def _displacement_messages(
         self, moved: Sequence[LockedRun], why: Mapping[UUID, str]
     ) -> list[OutgoingMessage]:
         """Return the messages about runs displaced here: to the lead, or from it to all others."""
@@ -386,16 +396,18 @@ class TaskTerminator:
         async with self._database.transaction() as connection:
             for whole, state in await seats.finish(connection, now):
                 await bookings.notify(connection, "task", whole, state)
-            await self._tell_over(connection, await tasks.finish(connection, now), now)
+            await self._announce_finished(connection, await tasks.finish(connection, now), now)
 
     async def finish_followers(self) -> None:
         """End the tasks led here that follow tasks that are over, and those that follow these."""
         now = self._clock.now()
         async with self._database.transaction() as connection:
             while ended := await tasks.finish_followers(connection, now):
-                await self._tell_over(connection, ended, now)
+                await self._announce_finished(connection, ended, now)
 
-    async def _tell_over(self, connection: Connection, every: Sequence[TaskOver], now: int) -> None:
+    async def _announce_finished(
+        self, connection: Connection, every: Sequence[TaskOver], now: int
+    ) -> None:
         for over in every:
             await bookings.notify(connection, "task", over.task, over.state)
             others = _identities(over.participants) - {self._identity}
@@ -419,7 +431,7 @@ class TaskTerminator:
         if not (await self._end_tasks(connection, [task], state, reason, sender)).tasks:
             return False
         why = f"its pool task was {state}: {reason}"
-        every = await seats.lock_tasks_of(connection, task.id)
+        every = await seats.lock_seat_tasks(connection, task.id)
         for first in range(0, len(every), _AT_ONCE):
             parts = await tasks.fetch_all(connection, every[first : first + _AT_ONCE])
             await self._end_tasks(connection, parts, TaskState.CANCELLED, why, None)
@@ -445,17 +457,19 @@ class TaskTerminator:
         ids = [task.id for task in over]
         if over[0].lead == self._identity and state is not TaskState.FINISHED:
             restored = self._database.was_restored
-            await gaps.tell_passed(connection, over, now, restored=restored, patience=LEAD_SILENT)
+            await gaps.record_passed_slots(
+                connection, over, now, restored=restored, patience=LEAD_SILENT
+            )
         if open_runs := await self._runs_to_end(connection, over, state):
             why = f"the task was {state}: {reason}"
-            await runs.move(connection, open_runs, RunState.CANCELLED, why, now)
+            await runs.set_state(connection, open_runs, RunState.CANCELLED, why, now)
             lost = await bookings.restore(connection, open_runs, now)
             await bookings.tell_leads(connection, lost, now)
         leases = await tasks.stop_planning(connection, ids)
         wholes = dict.fromkeys(task.parent for task in over if task.parent is not None)
         notices: list[tuple[object, ...]] = [("task", task, state) for task in ids]
         await bookings.notify_all(connection, [*notices, *(("seats", it, "lost") for it in wholes)])
-        posts = {task.id: self._ended(task, state, reason, sender) for task in over}
+        posts = {task.id: self._end_messages(task, state, reason, sender) for task in over}
         await outbox.post_all(connection, list(chain.from_iterable(posts.values())), now)
         leased = {task: until for task, until in leases.items() if until is not None}
         if leased:
@@ -469,7 +483,7 @@ class TaskTerminator:
     async def _runs_to_end(
         self, connection: Connection, ended: Sequence[StoredTask], state: TaskState
     ) -> list[UUID]:
-        """Return the runs of ended tasks that end with them."""
+        """Return the open runs that end with these tasks; of finished tasks the lead ends them."""
         ids = [task.id for task in ended]
         led = ended[0].lead == self._identity
         if state is TaskState.FINISHED:
@@ -480,7 +494,7 @@ class TaskTerminator:
             open_runs += await runs.cut_runs_of_tasks(connection, ids, self._clock.now())
         return open_runs
 
-    def _ended(
+    def _end_messages(
         self, task: StoredTask, state: TaskState, reason: str, sender: str | None
     ) -> list[OutgoingMessage]:
         """Return the messages about the end of a task: from its lead to all others, or to it."""
@@ -495,7 +509,7 @@ class TaskTerminator:
         ]
 
 
-def _pause(attempts: int) -> int:
+def _retry_pause(attempts: int) -> int:
     """Return how long (µs) a slot waits whose run was displaced at its ``attempts``-th attempt."""
     further = attempts - _PROMPT_ATTEMPTS
     return 0 if further <= 0 else min(_AGAIN_FIRST << min(further - 1, 20), _AGAIN_MOST)

@@ -11,8 +11,10 @@ import random
 from collections.abc import Sequence
 from uuid import UUID
 
-from node.batching import Batcher
 from node.core import Core
+from node.limits.host_limits import LimitKeeper
+from node.limits.lead_share_use import ShareEnforcer
+from node.limits.quota_use import LimitEnforcer
 from node.model.digests import fingerprint, terms_fingerprint
 from node.model.errors import InvalidDocument, ParleyError
 from node.model.hold_limits import foreign_exchange
@@ -31,13 +33,11 @@ from node.model.wire.participants import (
     ProposalRequest,
     Release,
 )
-from node.sharing.host_limits import LimitKeeper
+from node.runtime.batching import Batcher
 from node.store import bookings, tasks
 from node.store.bookings import ExchangeRuling, Hold
 from node.store.database import Notice
 from node.timetable.holds import HoldBooker, ToolFigure
-from node.timetable.host_limits import LimitEnforcer
-from node.timetable.lead_shares import ShareEnforcer
 from node.timetable.proposals import Proposals
 from node.timetable.rulings import RulingApplier
 
@@ -115,7 +115,7 @@ class TimeLine:
             # Repeats of an earlier hold are in the calendar already, or have been given back since.
             if hold.exchange in new and isinstance(answer, HoldAnswer):
                 counted, task = new[hold.exchange]
-                self._proposals.booked(task, counted, answer)
+                self._proposals.note_booked(task, counted, answer)
         return answers
 
     async def commit(
@@ -145,9 +145,10 @@ class TimeLine:
         return await self._ruling_batches.ask(ExchangeRuling(exchange, release.task, None, sender))
 
     async def decision(self, exchange: UUID, sender: str | None = None) -> DecisionAnswer:
-        """Return what this node decided, as lead, on an exchange; unknown ones are aborted.
+        """Return the commit of an exchange that this node leads, or that it is open or aborted.
 
-        ``sender`` is the identity of the node that asks; None is this node itself.
+        An unknown exchange is aborted. ``sender`` is the identity of the node that asks; None is
+        this node itself.
 
         :raises NotFound: the sender takes no part in it.
         """

@@ -81,10 +81,10 @@ class HoldExpirer:
             await self._time_line.release(hold.exchange, release)
         else:
             return False
-        await self._plan_again(hold.task)
+        await self._wake_waiting_slots(hold.task)
         return True
 
-    async def _plan_again(self, task: UUID) -> None:
+    async def _wake_waiting_slots(self, task: UUID) -> None:
         """Have the slots of a task led here planned again: the worker that negotiated is gone."""
         async with self._database.transaction() as connection:
             if await bookings.wake_waiting(connection, task, self._clock.now()):

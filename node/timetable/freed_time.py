@@ -15,12 +15,12 @@ from uuid import UUID
 
 import structlog
 
-from node.batching import act_when_woken
 from node.core import Core
 from node.model.errors import ParleyError
 from node.model.refusals import RefusalMemory
 from node.model.spans import Span
 from node.model.wire.participants import FREED_MAX, FreedTime, Proposal, ProposalRequest
+from node.runtime.batching import act_when_woken
 from node.store import seats, tasks
 from node.store.bookings import notify
 from node.store.database import Notice
@@ -61,17 +61,19 @@ class FreedTimeNotifier:
         """Return the time line's proposal, and remember the windows that other runs fill."""
         self._answering += 1
         try:
-            await self._time_line.note(lead, request)
+            if not request.preview:
+                await self._time_line.note(lead, request)
             answered = await self._time_line.propose(lead, request)
-            indices = sorted({obstacle.window for obstacle in answered.obstacles})
-            refused = [request.windows[index] for index in indices]
-            self._refusals.remember(lead, request, refused)
+            if not request.preview:
+                indices = sorted({obstacle.window for obstacle in answered.obstacles})
+                refused = [request.windows[index] for index in indices]
+                self._refusals.remember(lead, request, refused)
         finally:
             self._answering -= 1
         return answered
 
     def on_notice(self, notice: Notice) -> None:
-        """Note freed time, unless nothing is refused and no proposal is being computed."""
+        """Note which spans became free, while any window is remembered as refused."""
         if notice.kind == "freed" and (self._answering or self._refusals):
             self._freed.append((int(notice.id), int(notice.words[0])))
             self._woken.set()
@@ -91,9 +93,11 @@ class FreedTimeNotifier:
             if answered.free or answered.free_displacing:
                 self._refusals.forget(refused.lead, refused.question.task)
                 by_lead[refused.lead].append(refused.question.task)
-        await asyncio.gather(*(self._notify(lead, waiting) for lead, waiting in by_lead.items()))
+        await asyncio.gather(
+            *(self._notify_lead(lead, waiting) for lead, waiting in by_lead.items())
+        )
 
-    async def _notify(self, lead: str, waiting: Sequence[UUID]) -> None:
+    async def _notify_lead(self, lead: str, waiting: Sequence[UUID]) -> None:
         for first in range(0, len(waiting), FREED_MAX):
             message = FreedTime(tasks=tuple(waiting[first : first + FREED_MAX]))
             if lead == self._identity:

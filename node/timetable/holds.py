@@ -1,6 +1,16 @@
 """Books the holds of an exchange: what is free, and for each refused run what is in the way.
 
-A hold is one transaction. Many holds may share it (``node/batching.py``).
+A hold is one transaction, and many holds may share it (``node/runtime/batching.py``). Proposals are
+only advice: whether a run has its time is decided by the constraint on the table of runs when it is
+inserted. What must not happen is that a run which is then not booked has displaced, or used up,
+what others need; the order of the steps in :meth:`HoldBooker._book` sees to that.
+
+A hold is answered run by run. Its lead commits or releases what was held; until then, or until the
+hold expires, the time is taken. A repeated hold gets the stored answer of its exchange, while the
+task is active in the same revision, so that a lead may ask again if an answer was lost.
+
+For a refused run the answer has the reason and what is in the way: that is looked up after the
+booking, so that it may be gone by then.
 """
 
 from __future__ import annotations
@@ -13,6 +23,8 @@ from dataclasses import replace
 from uuid import UUID
 
 from node.core import Core
+from node.limits.lead_share_use import ShareEnforcer
+from node.limits.quota_use import LimitEnforcer
 from node.model import ports
 from node.model.errors import Conflict, InvalidDocument, NotFound, ParleyError
 from node.model.exchangestate import ExchangeState
@@ -35,14 +47,12 @@ from node.model.wire.participants import (
     RunRequest,
 )
 from node.model.wire.tasks import PRIORITY_MAX
-from node.settings import Settings
+from node.runtime.settings import Settings
 from node.store import bookings, reservations
 from node.store.bookings import ExchangeStatus, HeldTask, Hold, Wanted
 from node.store.database import Connection
-from node.timetable.host_limits import LimitEnforcer
-from node.timetable.lead_shares import ShareEnforcer
 from node.timetable.proposals import ReportedObstacle, obstacle
-from node.timetable.superseding import supersede
+from node.timetable.superseding import other_attempt_reasons, supersede
 
 NewHold = tuple[Hold, HeldTask]
 """A hold whose exchange is new here, with its task."""
@@ -93,11 +103,11 @@ class HoldBooker:
         now = self._clock.now()
         tasks = await bookings.accept_epochs(connection, holds)
         known = [hold for hold in holds if hold.request.task in tasks]
-        answers: dict[UUID, HoldAnswer | ParleyError] = self._contradictions(known, tasks)
+        answers: dict[UUID, HoldAnswer | ParleyError] = self._contradiction_errors(known, tasks)
         accepted = [hold for hold in known if hold.exchange not in answers]
         opened = await bookings.open_exchanges(connection, accepted, now)
         new = [
-            (self._counted(hold, task), task)
+            (self._with_counted_rank(hold, task), task)
             for hold in accepted
             if hold.exchange in opened
             for task in (tasks[hold.request.task],)
@@ -114,8 +124,8 @@ class HoldBooker:
             answers |= await _earlier_answers(connection, others, set(tasks))
         return [answers[hold.exchange] for hold in holds], {it[0].exchange: it for it in new}
 
-    def _counted(self, hold: Hold, task: HeldTask) -> Hold:
-        """Return a hold with the rank and the priority as which it counts here."""
+    def _with_counted_rank(self, hold: Hold, task: HeldTask) -> Hold:
+        """Return a hold with the rank and priority that the limits of this host give it."""
         if task.led_here:
             return hold
         asked = hold.request.priority
@@ -125,18 +135,18 @@ class HoldBooker:
             return ranked
         return replace(ranked, request=hold.request.model_copy(update={"priority": counted}))
 
-    def _contradictions(
+    def _contradiction_errors(
         self, holds: Sequence[Hold], tasks: Mapping[UUID, HeldTask]
     ) -> dict[UUID, HoldAnswer | ParleyError]:
         """Return the errors of the holds that contradict the introductions of their tasks."""
         faults = {
-            hold.exchange: contradiction(hold.request, self._introduced(hold, tasks))
+            hold.exchange: contradiction(hold.request, self._allowed_terms(hold, tasks))
             for hold in holds
         }
         return {at: InvalidDocument([fault]) for at, fault in faults.items() if fault is not None}
 
-    def _introduced(self, hold: Hold, tasks: Mapping[UUID, HeldTask]) -> IntroducedTask:
-        """Return what a hold may ask for.
+    def _allowed_terms(self, hold: Hold, tasks: Mapping[UUID, HeldTask]) -> IntroducedTask:
+        """Return the bounds of what a hold may ask for: duration, priority, and time.
 
         The lead may choose another tool than the introduced one once all participants have
         answered. A longer run is in order if it takes that long with the tool held.
@@ -167,21 +177,21 @@ class HoldBooker:
 
         Only then is it known who needs a single port, and what refused runs have in their way.
         """
-        needed = self._ports.needed(new)
+        needed = self._ports.count_needed(new)
         first_ports = await self._ports.find_consecutive(connection, needed)
         lacking = {exchange for exchange, port in first_ports.items() if port is None}
-        refused = _refused_by_limits(new)
-        wanted = self._within_horizon(
+        refused = _limit_refusals(new)
+        wanted = self._runs_within_horizon(
             [it for it in new if it[0].exchange not in lacking and not it[1].limit.refusal], now
         )
         wanted, superseding_reasons = await supersede(connection, wanted, now)
-        wanted, limited = await self._limits.admitted(connection, wanted)
-        wanted, kept = await self._shares.admitted(connection, wanted, now)
+        wanted, limited = await self._limits.admit(connection, wanted)
+        wanted, kept = await self._shares.admit(connection, wanted, now)
         earliest = now + self._settings.start_margin
         aside = await bookings.set_aside(connection, wanted, earliest, now)
-        waiting = await _take_waiting(connection, new)
+        waiting = await _delete_waiting(connection, new)
         held = await bookings.book(connection, wanted, now)
-        await _give_back_waiting(connection, new, waiting, held, now)
+        await _restore_waiting(connection, new, waiting, held, now)
         await _restore_needlessly_set_aside(connection, aside, held, now)
         exchanges = {hold.exchange for hold, _ in new if not held.isdisjoint(hold.runs)}
         data = await self._ports.assign(connection, needed, first_ports, exchanges)
@@ -202,8 +212,7 @@ class HoldBooker:
             for hold, task in new
         }
 
-    def _within_horizon(self, new: Sequence[NewHold], now: int) -> Wanted:
-        """Leave out the runs that start too early or end too late to be booked."""
+    def _runs_within_horizon(self, new: Sequence[NewHold], now: int) -> Wanted:
         latest = now + self._settings.horizon
         return [
             (
@@ -232,9 +241,11 @@ class HoldBooker:
         refused = [run for run in request.runs if run.run not in held]
         if not refused:
             return ()
+        unexplained = [run for run in refused if run.run not in reasons]
+        reasons = {**await other_attempt_reasons(connection, task, unexplained), **reasons}
         windows = [(run.starts_at, run.ends_at) for run in refused]
         first, last = min(run.starts_at for run in refused), max(run.ends_at for run in refused)
-        reserved = await reservations.between(connection, first, last)
+        reserved = await reservations.spans_between(connection, first, last)
         runs = await bookings.blocking_runs(connection, windows, now + self._settings.start_margin)
         # A run that may not displace is blocked by every booked run, whatever its priority. Asking
         # with a rank below all that exist reports every one of them as an obstacle.
@@ -259,13 +270,15 @@ class HoldBooker:
             is not None
             and not isinstance(blocker, KeptTime | LimitedTime)
         }
-        in_the_way |= _closed_by_reasons(refused, reasons, now)
+        in_the_way |= _closures(refused, reasons, now)
         return tuple(
             Refusal(
                 run=run.run,
                 reason=known
                 if isinstance(known := reasons.get(run.run), str)
-                else _refusal_reason(run, in_the_way.get(index), now, now + self._settings.horizon),
+                else _refusal_sentence(
+                    run, in_the_way.get(index), now, now + self._settings.horizon
+                ),
                 obstacle=in_the_way.get(index),
             )
             for index, run in enumerate(refused)
@@ -282,11 +295,11 @@ class PortAssigner:
         rng: random.Random,
     ) -> None:
         """``needs_port(task, tool)`` returns how many consecutive ports a tool needs here."""
-        self._range = range(settings.port_first, settings.port_last + 1)
+        self._range = settings.tool_ports
         self._needs_port = needs_port
         self._rng = rng
 
-    def needed(self, new: Sequence[NewHold]) -> dict[UUID, int]:
+    def count_needed(self, new: Sequence[NewHold]) -> dict[UUID, int]:
         """Return how many ports each exchange needs, without those that need none."""
         counts = ((hold, self._needs_port(task, hold.request.tool)) for hold, task in new)
         return {hold.exchange: int(count) for hold, count in counts if count}
@@ -337,12 +350,12 @@ class PortAssigner:
         }
 
 
-def _closed_by_reasons(
+def _closures(
     refused: Sequence[RunRequest],
     reasons: Mapping[UUID, str | KeptTime | LimitedTime],
     now: int,
 ) -> dict[int, ReportedObstacle]:
-    """Return by number of the refused run the time that shares or limits keep from it."""
+    """Return, by number of the refused run, the time that shares or limits close to it."""
     closed: dict[int, ReportedObstacle] = {}
     for index, run in enumerate(refused):
         match reasons.get(run.run):
@@ -355,34 +368,33 @@ def _closed_by_reasons(
     return closed
 
 
-def _refused_by_limits(new: Sequence[NewHold]) -> dict[UUID, str]:
-    """Return by run why it is refused, if no rule of the limits admits its task any more."""
+def _limit_refusals(new: Sequence[NewHold]) -> dict[UUID, str]:
+    """Return by run why the rule of its task refuses it, if no rule admits the task any more."""
     return {
         run: task.limit.refusal for hold, task in new if task.limit.refusal for run in hold.runs
     }
 
 
-def _led_here(new: Sequence[NewHold]) -> list[tuple[RunRequest, HeldTask]]:
+def _runs_led_here(new: Sequence[NewHold]) -> list[tuple[RunRequest, HeldTask]]:
     return [(run, task) for hold, task in new if task.led_here for run in hold.request.runs]
 
 
-async def _take_waiting(connection: Connection, new: Sequence[NewHold]) -> dict[UUID, str]:
+async def _delete_waiting(connection: Connection, new: Sequence[NewHold]) -> dict[UUID, str]:
     """Delete the waiting rows of slots led here; return the reasons they had, by run."""
-    led = [run.run for run, _ in _led_here(new)]
+    led = [run.run for run, _ in _runs_led_here(new)]
     return await bookings.take_waiting(connection, led) if led else {}
 
 
-async def _give_back_waiting(
+async def _restore_waiting(
     connection: Connection,
     new: Sequence[NewHold],
     waiting: Mapping[UUID, str],
     held: AbstractSet[UUID],
     now: int,
 ) -> None:
-    """Write the waiting rows again for the runs that were not booked."""
     rows = [
         (run, task.task, waiting[run.run])
-        for run, task in _led_here(new)
+        for run, task in _runs_led_here(new)
         if run.run in waiting and run.run not in held
     ]
     if rows:
@@ -392,7 +404,6 @@ async def _give_back_waiting(
 async def _restore_needlessly_set_aside(
     connection: Connection, aside: Counter[UUID], held: AbstractSet[UUID], now: int
 ) -> None:
-    """Give time back to the runs that were set aside for runs which were not booked."""
     not_booked = [run for run in aside if run not in held]
     if not_booked:
         lost = await bookings.restore(connection, not_booked, now)
@@ -406,14 +417,14 @@ async def _earlier_answers(
     tasks = await bookings.task_standings(connection, [hold.request.task for hold in holds])
     exchanges = await bookings.exchange_standings(connection, [hold.exchange for hold in holds])
     return {
-        hold.exchange: _earlier_answer(hold, exchanges.get(hold.exchange))
+        hold.exchange: _earlier_answer_of(hold, exchanges.get(hold.exchange))
         if hold.request.task in accepted
-        else _not_bookable(hold.request, hold.lead, tasks.get(hold.request.task))
+        else _mismatch_error(hold.request, hold.lead, tasks.get(hold.request.task))
         for hold in holds
     }
 
 
-def _earlier_answer(hold: Hold, exchange: ExchangeStatus | None) -> HoldAnswer | ParleyError:
+def _earlier_answer_of(hold: Hold, exchange: ExchangeStatus | None) -> HoldAnswer | ParleyError:
     if exchange is not None and exchange.task != hold.request.task:
         return Conflict("this exchange belongs to another task; open a new exchange")
     if exchange is None or exchange.state is ExchangeState.RELEASED:
@@ -421,7 +432,7 @@ def _earlier_answer(hold: Hold, exchange: ExchangeStatus | None) -> HoldAnswer |
     return HoldAnswer.model_validate(exchange.answer)
 
 
-def _not_bookable(
+def _mismatch_error(
     request: HoldRequest, lead: str, standing: tuple[TaskState, str, int, int] | None
 ) -> Conflict | NotFound:
     """Return the error for a hold whose task, lead, epoch, or revision does not match."""
@@ -444,7 +455,8 @@ def _not_bookable(
         )
     return Conflict(
         f"lease epoch {request.lease_epoch} has been superseded by epoch {epoch}; claim the task "
-        "again"
+        "again",
+        epoch=epoch,
     )
 
 
@@ -461,7 +473,7 @@ def _applicant(task: HeldTask, hold: Hold) -> Applicant:
     )
 
 
-def _refusal_reason(
+def _refusal_sentence(
     run: RunRequest, in_the_way: ReportedObstacle | None, now: int, latest: int
 ) -> str:
     """Return why a run was not booked; without a known blocker its time was free again since."""

@@ -13,6 +13,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from node.core import Core
+from node.limits.lead_share_use import ShareEnforcer
+from node.limits.quota_use import LimitedRequest, LimitEnforcer
 from node.model import times
 from node.model.calendar import CACHE_LIFETIME, Calendar
 from node.model.classes import SchedulingClass, blockers
@@ -27,8 +29,8 @@ from node.model.timeline import (
     Occupation,
     OccupiedSpan,
     TimelineQuestion,
-    free_among,
     free_ranges,
+    free_ranges_beside,
     obstacles,
     occupation_of,
     trim_window,
@@ -47,8 +49,6 @@ from node.model.wire.participants import (
 from node.store import bookings, reservations
 from node.store.bookings import HeldTask, Hold
 from node.store.database import Connection, Notice
-from node.timetable.host_limits import LimitedRequest, LimitEnforcer
-from node.timetable.lead_shares import ShareEnforcer
 
 _SOON = 2 * times.SECOND
 """Time before its start when a run may be running already: the launcher prepares it early."""
@@ -94,7 +94,7 @@ class Proposals:
             case _:
                 pass
 
-    def booked(self, task: HeldTask, hold: Hold, answered: HoldAnswer) -> None:
+    def note_booked(self, task: HeldTask, hold: Hold, answered: HoldAnswer) -> None:
         """Add what this process has just booked to the cache, so that it is not offered again.
 
         ``hold`` has the rank and the priority as which it counts here.
@@ -117,16 +117,16 @@ class Proposals:
             self._calendar.clear()
         async with self._database.connection() as connection:
             reserved = await self._reserved_spans(connection, now)
-            kept = await self._shares.kept_from(connection, requests, now)
-            limited = await self._limits.limited(connection, requests, now)
-            questions = self._questions(limited, reserved, kept, now)
+            kept = await self._shares.time_kept_from(connection, requests, now)
+            limited = await self._limits.limited_requests(connection, requests, now)
+            questions = self._timeline_questions(limited, reserved, kept, now)
             free, runs = await self._free_and_blocking(connection, questions, now)
             if any(each.without for each in free):
                 # The cache may be older than a release: compare with the database before refusing.
                 self._reserved_at = None
                 reserved = await self._reserved_spans(connection, now)
-                questions = self._questions(limited, reserved, kept, now)
-                if stale := _stale_windows(questions, free, runs):
+                questions = self._timeline_questions(limited, reserved, kept, now)
+                if stale := _wrongly_full_windows(questions, free, runs):
                     for window in stale:
                         self._calendar.give_back(window)
                     free, runs = await self._free_and_blocking(connection, questions, now)
@@ -135,14 +135,17 @@ class Proposals:
             _proposal(
                 question,
                 each,
-                self._reported(lead, question, obstacles(question, each.without, runs), now),
+                self._obstacles_for_lead(
+                    limit.lead, question, obstacles(question, each.without, runs), now
+                ),
                 now,
+                limit,
                 for_some=for_some,
             )
-            for (lead, _), question, each in zip(requests, questions, free, strict=True)
+            for limit, question, each in zip(limited, questions, free, strict=True)
         ]
 
-    def _reported(
+    def _obstacles_for_lead(
         self,
         lead: str,
         question: TimelineQuestion,
@@ -165,23 +168,22 @@ class Proposals:
         if at is None or not self._listening or not now - CACHE_LIFETIME < at <= now:
             self._reserved_at = now  # unless it changes while it is read
             until = now + self._settings.horizon + CACHE_LIFETIME
-            self._reserved = await reservations.between(connection, now, until)
+            self._reserved = await reservations.spans_between(connection, now, until)
         return self._reserved
 
-    def _questions(
+    def _timeline_questions(
         self,
         requests: Sequence[LimitedRequest],
         reserved: Sequence[ReservationSpan],
         kept: Sequence[Sequence[KeptTime]],
         now: int,
     ) -> list[TimelineQuestion]:
-        """Return the questions; ``kept`` is by request, in their order."""
         return [
-            self._question(limited, reserved, [*kept_time, *limited.closed], now)
+            self._timeline_question(limited, reserved, [*kept_time, *limited.closed], now)
             for limited, kept_time in zip(requests, kept, strict=True)
         ]
 
-    def _question(
+    def _timeline_question(
         self,
         limited: LimitedRequest,
         reserved: Sequence[ReservationSpan],
@@ -215,34 +217,34 @@ class Proposals:
     async def _free_and_blocking(
         self, connection: Connection, questions: Sequence[TimelineQuestion], now: int
     ) -> tuple[list[FreeRanges], list[Booking]]:
-        """Return what is free, and the runs in the windows that have nothing free."""
-        free = await self._free(connection, questions, now)
+        """Return the free ranges by question, and the runs in windows without any."""
+        free = await self._free_ranges(connection, questions, now)
         full = [it for each in zip(questions, free, strict=True) for it in _full_windows(*each)]
         if not full:
             return free, []
         fixed_before = now + self._settings.start_margin
         return free, await bookings.blocking_runs(connection, full, fixed_before)
 
-    async def _free(
+    async def _free_ranges(
         self, connection: Connection, questions: Sequence[TimelineQuestion], now: int
     ) -> list[FreeRanges]:
         fixed_before = now + self._settings.start_margin
         windows = list(_blockable_windows(questions))
         try:
             if missing := self._calendar.missing(windows, now):
-                occupied = await bookings.occupied(connection, missing, fixed_before)
+                occupied = await bookings.occupied_spans(connection, missing, fixed_before)
                 self._calendar.read(missing, occupied, now)
             staying: list[OccupiedSpan] = []
             soon = fixed_before - 1, fixed_before + _SOON
-            if _may_stay(questions, self._calendar.occupied([soon]), soon):
-                staying = await bookings.occupied(connection, [soon], fixed_before)
+            if _needs_database(questions, self._calendar.occupied([soon]), soon):
+                staying = await bookings.occupied_spans(connection, [soon], fixed_before)
             occupation = Occupation([*self._calendar.occupied(windows), *staying])
             found: list[FreeRanges] = []
             room = _RANGES_TOGETHER_MAX
             for question in questions:
                 most = min(room, RANGES_MAX)
                 each = (
-                    await _free_by_run(connection, question, fixed_before, most)
+                    await _free_ranges_by_run(connection, question, fixed_before, most)
                     if question.names_runs
                     else free_ranges(question, occupation, most)
                 )
@@ -253,7 +255,7 @@ class Proposals:
             self._calendar.caught_up()
 
 
-async def _free_by_run(
+async def _free_ranges_by_run(
     connection: Connection, question: TimelineQuestion, fixed_before: int, ranges_max: int
 ) -> FreeRanges:
     """Return what is free if named runs give way or count for nothing.
@@ -262,10 +264,10 @@ async def _free_by_run(
     """
     windows = [window for window in question.windows if window[0] < window[1]]
     runs = await bookings.blocking_runs(connection, windows, fixed_before)
-    return free_among(question, runs, ranges_max)
+    return free_ranges_beside(question, runs, ranges_max)
 
 
-def _may_stay(
+def _needs_database(
     questions: Iterable[TimelineQuestion], occupied: Sequence[OccupiedSpan], soon: Span
 ) -> bool:
     """Return whether a run of low priority may stay because it has begun or is about to.
@@ -297,7 +299,7 @@ def _full_windows(question: TimelineQuestion, free: FreeRanges) -> list[Span]:
     return [question.windows[index] for index in free.without]
 
 
-def _stale_windows(
+def _wrongly_full_windows(
     questions: Sequence[TimelineQuestion], free: Sequence[FreeRanges], runs: Sequence[Booking]
 ) -> list[Span]:
     """Return the windows that are full by the cache, though the booked runs leave time free."""
@@ -306,7 +308,11 @@ def _stale_windows(
     for question, each in zip(questions, free, strict=True):
         windows = _full_windows(question, each)
         again = replace(question, windows=windows)
-        left = free_among(again, runs) if question.names_runs else free_ranges(again, occupation)
+        left = (
+            free_ranges_beside(again, runs)
+            if question.names_runs
+            else free_ranges(again, occupation)
+        )
         full = set(left.without)
         stale += [window for index, window in enumerate(windows) if index not in full]
     return stale
@@ -317,6 +323,7 @@ def _proposal(
     free: FreeRanges,
     in_the_way: Sequence[ReportedObstacle],
     now: int,
+    limited: LimitedRequest,
     *,
     for_some: bool,
 ) -> Proposal:
@@ -328,8 +335,9 @@ def _proposal(
             None if free.free_displacing == free.free else tuple(free.free_displacing)
         ),
         obstacles=tuple(in_the_way),
-        reason=None if free.free_displacing else _nothing_free(question, in_the_way),
-        particular=for_some,
+        reason=None if free.free_displacing else _no_time_sentence(question, in_the_way),
+        particular=for_some or limited.binds,
+        quotas=limited.quotas,
     )
 
 
@@ -355,8 +363,8 @@ def obstacle(
     return described if lead in (own, each.lead) else described.anonymous()
 
 
-def _nothing_free(question: TimelineQuestion, in_the_way: Sequence[ReportedObstacle]) -> str:
-    """Return why no window has time, in one sentence."""
+def _no_time_sentence(question: TimelineQuestion, in_the_way: Sequence[ReportedObstacle]) -> str:
+    """Return one sentence on why no window has time: reservations, runs, or the bounds asked."""
     needed = f"no {format_duration(question.duration)} free"
     if in_the_way:
         return f"{needed}: {in_the_way[0].why()}"

@@ -20,12 +20,12 @@ from uuid import UUID
 
 from pydantic import ValidationError
 
-from node.capability.catalog import Capabilities
 from node.core import Core
+from node.execution.catalog import Capabilities
 from node.model import times
-from node.model.changes import merged, require_revision
+from node.model.changes import patched_document, require_revision
 from node.model.errors import ChangedSince, Conflict, FieldFault, InvalidDocument, NotFound
-from node.model.recurrence import Recurrence, next_nominal, validate
+from node.model.recurrence import Recurrence, next_nominal, recurrence_faults
 from node.model.reservations import ReservationSpan, in_words, joined, occurrences, split_task
 from node.model.timeline import Booking
 from node.model.wire.fields import FROM_OUTSIDE
@@ -40,12 +40,12 @@ from node.model.wire.reservations import (
 )
 from node.model.wire.validation import faults_of
 from node.peers.directory import Directory
-from node.sharing.campaigns import no_such
+from node.sharing.campaigns import unknown_campaign
 from node.store import bookings, campaigns, pools, reservations, seats, tasks
 from node.store.database import Connection, Record
 from node.store.reservations import ReservationFilter, ReservationTerms
 from node.store.tasks import Made
-from node.tasks.pool_tasks import no_pool
+from node.tasks.pool_tasks import unknown_pool
 from node.tasks.termination import TaskTerminator
 
 SPANS_AHEAD = 7 * times.DAY
@@ -88,7 +88,7 @@ class Reservations:
         digest = hashlib.sha256(document.model_dump_json().encode()).hexdigest()
         new_id = self._new_id()
         now = self._clock.now()
-        terms = self._terms(document, now)
+        terms = self._stored_terms(document, now)
         await self._check(document)
 
         async def make(connection: Connection) -> UUID:
@@ -102,7 +102,7 @@ class Reservations:
                 await tasks.keep_idempotency(connection, {key: Made(digest, new_id)}, now)
             await self._stop_seating(connection, document.pool)
             await reservations.keep(connection, new_id, document.pool, terms, now)
-            await self._set_apart(connection, new_id, terms, now)
+            await self._write_spans(connection, new_id, terms, now)
             await self._notify(connection, new_id, "made", document.pool, now)
             return new_id
 
@@ -116,12 +116,12 @@ class Reservations:
         :raises InvalidDocument: a field is wrong after the change.
         :raises Conflict: it has been changed since it was read.
         """
-        known = await self._row(reservation)
+        known = await self._fetch_row(reservation)
         revision = known["revision"] if patch.revision is None else patch.revision
         now = self._clock.now()
-        edited = self._edited(known, patch)
-        terms = self._terms(edited, now)
-        await self._check(edited, self._access(known["access"]))
+        edited = self._patched_document(known, patch)
+        terms = self._stored_terms(edited, now)
+        await self._check(edited, self._access_for_people(known["access"]))
 
         async def change(connection: Connection) -> None:
             await self._stop_seating(connection, known["pool"])
@@ -129,18 +129,18 @@ class Reservations:
                 msg = f"reservation {reservation} has been changed since; read it again"
                 raise ChangedSince(msg)
             await reservations.drop_spans(connection, reservation, now)
-            await self._set_apart(connection, reservation, terms, now)
+            await self._write_spans(connection, reservation, terms, now)
             await self._notify(connection, reservation, "changed", known["pool"], now)
 
         await self._database.settle(change)
         return await self._with_inside(reservation, displace=patch.displace)
 
-    def _edited(self, known: Record, patch: ReservationPatch) -> ReservationDocument:
-        shown = self._shown(known).model_dump(mode="json")
+    def _patched_document(self, known: Record, patch: ReservationPatch) -> ReservationDocument:
+        shown = self._reservation_for_people(known).model_dump(mode="json")
         fields = ("kind", "name", "pool", "owner", "description", "schedule", "duration", "access")
         try:
             return ReservationDocument.model_validate(
-                merged({field: shown[field] for field in fields}, patch.changes()),
+                patched_document({field: shown[field] for field in fields}, patch.changes()),
                 context=FROM_OUTSIDE,
             )
         except ValidationError as error:
@@ -171,9 +171,9 @@ class Reservations:
         if faults:
             raise InvalidDocument(faults)
         async with self._database.connection() as connection:
-            there = await pools.listed(connection)
+            there = await pools.find_all(connection)
         if document.pool not in [pool.name for pool in there]:
-            raise InvalidDocument([FieldFault("/pool", no_pool(document.pool, there))])
+            raise InvalidDocument([FieldFault("/pool", unknown_pool(document.pool, there))])
 
     def _check_tests(self, named: Sequence[str], admitted: Collection[str]) -> None:
         """Check the tests: a mistyped name would admit nothing, unnoticed until that time."""
@@ -190,9 +190,9 @@ class Reservations:
     async def _check_campaigns(self, named: Sequence[str], admitted: Collection[str]) -> None:
         """Check the campaigns: a mistyped name would admit nobody, unnoticed until that time."""
         async with self._database.connection() as connection:
-            there = await campaigns.names(connection)
+            there = await campaigns.states(connection)
         faults = [
-            FieldFault(f"/access/campaigns/{index}", no_such(name, there))
+            FieldFault(f"/access/campaigns/{index}", unknown_campaign(name, there))
             for index, name in enumerate(named)
             if name not in there and name not in admitted
         ]
@@ -218,31 +218,31 @@ class Reservations:
         :raises NotFound: there is no such reservation.
         :raises Conflict: it has another revision.
         """
-        known = await self._row(reservation)
+        known = await self._fetch_row(reservation)
         now = self._clock.now()
 
         async def give_back(connection: Connection) -> None:
             await self._stop_seating(connection, known["pool"])
             removed = await reservations.remove(connection, reservation)
             if removed is None:
-                raise NotFound(_none(reservation))
+                raise NotFound(_unknown_reservation(reservation))
             require_revision(f"reservation {reservation}", revision, removed)
             await self._notify(connection, reservation, "removed", known["pool"], now)
 
         await self._database.settle(give_back)
 
-    async def one(self, reservation: UUID) -> Reservation:
+    async def find(self, reservation: UUID) -> Reservation:
         """Return a reservation with the runs inside.
 
         :raises NotFound: there is no such reservation.
         """
         return await self._with_inside(reservation, displace=False)
 
-    async def listed(self, wanted: ReservationFilter) -> list[Reservation]:
+    async def page(self, wanted: ReservationFilter) -> list[Reservation]:
         """Return a page of reservations, newest first."""
         async with self._database.connection() as connection:
-            rows = await reservations.listed(connection, wanted, self._clock.now())
-        return [self._shown(row) for row in rows]
+            rows = await reservations.find_page(connection, wanted, self._clock.now())
+        return [self._reservation_for_people(row) for row in rows]
 
     async def extend_spans(self) -> None:
         """Write further spans well before the horizon reaches their end."""
@@ -250,19 +250,21 @@ class Reservations:
         until = now + self._settings.horizon + SPANS_AHEAD - times.DAY
 
         async def write_on(connection: Connection) -> None:
-            for each in await reservations.to_extend(connection, until):
-                recurrence = _recurrence(each.schedule)
+            for each in await reservations.reservations_to_extend(connection, until):
+                recurrence = _recurrence_of(each.schedule)
                 since = max(now, each.reserved_to)
-                await self._put(connection, each.id, recurrence, each.duration, since)
+                await self._write_spans_from(connection, each.id, recurrence, each.duration, since)
 
         await self._database.settle(write_on)
 
-    async def _set_apart(
+    async def _write_spans(
         self, connection: Connection, reservation: UUID, terms: ReservationTerms, now: int
     ) -> None:
-        await self._put(connection, reservation, _recurrence(terms.schedule), terms.duration, now)
+        await self._write_spans_from(
+            connection, reservation, _recurrence_of(terms.schedule), terms.duration, now
+        )
 
-    async def _put(
+    async def _write_spans_from(
         self,
         connection: Connection,
         reservation: UUID,
@@ -281,35 +283,35 @@ class Reservations:
             reached = times.LATEST
         await reservations.put_spans(connection, reservation, spans, reached)
 
-    async def _row(self, reservation: UUID) -> Record:
+    async def _fetch_row(self, reservation: UUID) -> Record:
         async with self._database.connection() as connection:
-            rows = await reservations.listed(
+            rows = await reservations.find_page(
                 connection, ReservationFilter(reservation), self._clock.now()
             )
         if not rows:
-            raise NotFound(_none(reservation))
+            raise NotFound(_unknown_reservation(reservation))
         return rows[0]
 
     async def _with_inside(self, reservation: UUID, *, displace: bool) -> Reservation:
         """Return a reservation with the runs inside; ``displace`` those that can give way."""
-        row = await self._row(reservation)
+        row = await self._fetch_row(reservation)
         now = self._clock.now()
         async with self._database.connection() as connection:
             earliest = now + self._settings.start_margin
-            runs = await reservations.inside(connection, reservation, now, earliest)
+            runs = await reservations.runs_inside(connection, reservation, now, earliest)
             until = max((run.ends_at for run in runs), default=now + 1)
-            spans = await self._reserved(connection, row["pool"], now, until)
+            spans = await self._reserved_spans(connection, row["pool"], now, until)
         own = [span for span in spans if span.reservation == reservation]
         giving_way = [run for run in runs if displace and not run.fixed]
-        reasons = [(run.run, _why(run, own, row["pool"])) for run in giving_way]
+        reasons = [(run.run, _displacement_reason(run, own, row["pool"])) for run in giving_way]
         displaced = await self._displace(row, [(run, why) for run, why in reasons if why])
-        inside = (_inside(run, run.run in displaced) for run in runs[:RUNS_INSIDE_MAX])
+        inside = (_run_inside(run, run.run in displaced) for run in runs[:RUNS_INSIDE_MAX])
         update = {
             "inside": tuple(inside),
             "inside_count": len(runs),
             "displaced_count": len(displaced),
         }
-        return self._shown(row).model_copy(update=update)
+        return self._reservation_for_people(row).model_copy(update=update)
 
     async def _displace(self, row: Record, runs: Sequence[tuple[UUID, str]]) -> set[UUID]:
         """Displace runs, each for its reason, some at a time, and return those.
@@ -319,38 +321,43 @@ class Reservations:
         """
         displaced: set[UUID] = set()
         for first in range(0, len(runs), _AT_ONCE):
-            if first and not await self._is_as_it_was(row):
+            if first and not await self._is_unchanged(row):
                 break
             some = dict(runs[first : first + _AT_ONCE])
             await self._ending.lose_runs(some)
             displaced |= some.keys()
         return displaced
 
-    async def _is_as_it_was(self, row: Record) -> bool:
+    async def _is_unchanged(self, row: Record) -> bool:
         try:
-            now = await self._row(row["id"])
+            now = await self._fetch_row(row["id"])
         except NotFound:
             return False
         return bool(now["revision"] == row["revision"])
 
-    async def _reserved(
+    async def _reserved_spans(
         self, connection: Connection, pool: str | None, since: int, until: int
     ) -> list[ReservationSpan]:
         if pool is None:
-            return await reservations.between(connection, since, until)
-        return (await reservations.for_pools(connection, [pool], since, until))[pool]
+            return await reservations.spans_between(connection, since, until)
+        return (await reservations.pool_spans_between(connection, [pool], since, until))[pool]
 
-    def _terms(self, document: ReservationDocument, now: int) -> ReservationTerms:
+    def _stored_terms(self, document: ReservationDocument, now: int) -> ReservationTerms:
         """Return the stored form of a document.
 
         :raises InvalidDocument: a field is wrong.
         """
         occasions = document.schedule.at(now)
         schedule = occasions.model_dump(mode="json")
-        faults = _faults(occasions, document.duration, now)
+        faults = _schedule_faults(occasions, document.duration, now)
         access = document.access
-        leads = [self._lead(f"leads/{index}", word) for index, word in enumerate(access.leads)]
-        named = [self._task(f"tasks/{index}", word) for index, word in enumerate(access.tasks)]
+        leads = [
+            self._lead_identity(f"leads/{index}", word) for index, word in enumerate(access.leads)
+        ]
+        named = [
+            self._stored_task_reference(f"tasks/{index}", word)
+            for index, word in enumerate(access.tasks)
+        ]
         faults += [each for each in (*leads, *named) if isinstance(each, FieldFault)]
         if faults:
             raise InvalidDocument(faults)
@@ -365,13 +372,13 @@ class Reservations:
             access=stored_access,
         )
 
-    def _task(self, place: str, word: str) -> str | FieldFault:
+    def _stored_task_reference(self, place: str, word: str) -> str | FieldFault:
         """Return a task in stored form, with the identity of its lead if one is named."""
         task, lead = split_task(word)
-        identity = None if lead is None else self._lead(place, lead)
+        identity = None if lead is None else self._lead_identity(place, lead)
         return identity if isinstance(identity, FieldFault) else joined(task, identity)
 
-    def _lead(self, place: str, word: str) -> str | FieldFault:
+    def _lead_identity(self, place: str, word: str) -> str | FieldFault:
         """Return the identity of a node given by name or identity, or what is wrong with it."""
         known = self._directory.find_or_key(word)
         if known is not None:
@@ -381,7 +388,7 @@ class Reservations:
         hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(names)}"
         return FieldFault(f"/access/{place}", f"{word} is not a node known here; {hint}")
 
-    def _shown(self, row: Record) -> Reservation:
+    def _reservation_for_people(self, row: Record) -> Reservation:
         now = self._clock.now()
         starts_at = row["next_starts_at"]
         return Reservation(
@@ -396,13 +403,13 @@ class Reservations:
             next_ends_at=row["next_ends_at"],
             schedule=Occasions.model_validate(row["schedule"]),
             duration=row["duration"],
-            access=self._access(row["access"]),
+            access=self._access_for_people(row["access"]),
             revision=row["revision"],
             created_at=row["created_at"],
             changed_at=row["changed_at"],
         )
 
-    def _access(self, stored: dict[str, Any]) -> AccessDocument:
+    def _access_for_people(self, stored: dict[str, Any]) -> AccessDocument:
         """Return an access list with names of leads instead of identities, where known."""
         names = {node.identity: node.name for node in self._directory.all}
         leads = [names.get(lead, lead) for lead in stored["leads"]]
@@ -411,11 +418,11 @@ class Reservations:
         return AccessDocument.model_validate(stored | {"leads": leads, "tasks": named})
 
 
-def _none(reservation: UUID) -> str:
+def _unknown_reservation(reservation: UUID) -> str:
     return f"there is no reservation {reservation} on this node"
 
 
-def _recurrence(schedule: dict[str, Any]) -> Recurrence:
+def _recurrence_of(schedule: dict[str, Any]) -> Recurrence:
     occasions = Occasions.model_validate(schedule)
     return Recurrence(
         anchor=occasions.start,
@@ -426,20 +433,22 @@ def _recurrence(schedule: dict[str, Any]) -> Recurrence:
     )
 
 
-def _faults(occasions: Occasions, duration: int, now: int) -> list[FieldFault]:
-    """Return what is wrong with the schedule."""
+def _schedule_faults(occasions: Occasions, duration: int, now: int) -> list[FieldFault]:
+    """Return the fields of a schedule that are wrong, each with its reason."""
     once = occasions.repeat is None and occasions.cron is None
     if once and occasions.until is not None:
         detail = "needs repeat or cron; what takes place once ends after its duration"
         return [FieldFault("/schedule/until", detail)]
-    recurrence = _recurrence(occasions.model_dump())
-    faults = validate(recurrence, duration, "reservation")
+    recurrence = _recurrence_of(occasions.model_dump())
+    faults = recurrence_faults(recurrence, duration, "reservation")
     if not faults and not occurrences(recurrence, duration, now, times.LATEST, 1):
         return [FieldFault("/schedule", "all of it is over")]
     return faults
 
 
-def _why(run: Booking, spans: Sequence[ReservationSpan], pool: str | None) -> str | None:
+def _displacement_reason(
+    run: Booking, spans: Sequence[ReservationSpan], pool: str | None
+) -> str | None:
     """Return why a run gives way to a reservation; None if this no longer covers it."""
     meeting = (it for it in spans if it.starts_at < run.ends_at and run.starts_at < it.ends_at)
     if (span := next(meeting, None)) is None:
@@ -449,7 +458,7 @@ def _why(run: Booking, spans: Sequence[ReservationSpan], pool: str | None) -> st
     return f"displaced by a reservation{whose}: {description}"
 
 
-def _inside(run: Booking, displaced: bool) -> RunInside:  # noqa: FBT001 - a column
+def _run_inside(run: Booking, displaced: bool) -> RunInside:  # noqa: FBT001 - a column
     return RunInside(
         run=run.run,
         task=run.task,

@@ -20,7 +20,6 @@ class RulingApplier:
     """Applies the rulings of leads to the runs held here."""
 
     def __init__(self, core: Core) -> None:
-        """All state is in the database."""
         self._database = core.database
         self._clock = core.clock
 
@@ -36,7 +35,7 @@ class RulingApplier:
         now = self._clock.now()
         # A release may overtake its hold. It is stored first, so that the hold finds it.
         if releases := [ruling for ruling in rulings if ruling.commit is None]:
-            await bookings.refuse(connection, releases, now)
+            await bookings.keep_early_releases(connection, releases, now)
         decided = await bookings.decide(connection, rulings, now)
         keep = [(r.exchange, run) for r in rulings if r.commit for run in r.commit.runs]
         dropped = []
@@ -64,7 +63,9 @@ class RulingApplier:
         return [answers.get(ruling.exchange, CommitAnswer()) for ruling in rulings]
 
     async def decision(self, exchange: UUID, sender: str | None) -> DecisionAnswer:
-        """Return what this node decided, as lead, on an exchange; unknown ones are aborted.
+        """Return the commit of an exchange that this node leads, or that it is open or aborted.
+
+        An unknown exchange is aborted.
 
         :raises NotFound: ``sender`` takes no part in it.
         """

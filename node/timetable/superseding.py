@@ -9,6 +9,9 @@ A lead whose database was restored from a backup does not remember the runs that
 backup. It counts the attempts of their slots anew, so that what it asks for may have the id of a
 run that is booked here, at another time. Such a run is forgotten, and refused if it has begun. Nor
 does it remember that a run was cancelled; the slot of such a run is refused.
+
+Beside another attempt that is booked or has begun here, none is booked, whatever its number: the
+statement that books holds that (``book`` in ``bookings.sql``).
 """
 
 from __future__ import annotations
@@ -17,8 +20,9 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from node.model.times import to_the_second
+from node.model.wire.participants import RunRequest
 from node.store import bookings
-from node.store.bookings import EarlierAttempt, Wanted
+from node.store.bookings import EarlierAttempt, HeldTask, Wanted
 from node.store.database import Connection
 
 
@@ -33,7 +37,7 @@ async def supersede(
     earlier = await bookings.earlier_attempts(connection, wanted)
     if not earlier:
         return wanted, {}
-    refused = _refused(earlier)
+    refused = _refusal_reasons(earlier)
     given_up = [each for each in earlier if each.wanted not in refused and each.began_at is None]
     if known := [attempt for attempt in given_up if not attempt.unknown]:
         why = {it.run: f"its lead plans this slot anew, as run {it.wanted}" for it in known}
@@ -50,7 +54,20 @@ async def supersede(
     ], refused
 
 
-def _refused(earlier: Sequence[EarlierAttempt]) -> dict[UUID, str]:
+async def other_attempt_reasons(
+    connection: Connection, task: HeldTask, refused: Sequence[RunRequest]
+) -> dict[UUID, str]:
+    """Return why runs were not booked of whose slots other attempts are booked or have begun."""
+    if not refused:
+        return {}
+    others = await bookings.other_attempts(connection, task.task, refused)
+    return {
+        run: f"attempt {attempt} of this slot is booked here, or has begun: run {other}"
+        for run, (other, attempt) in others.items()
+    }
+
+
+def _refusal_reasons(earlier: Sequence[EarlierAttempt]) -> dict[UUID, str]:
     """Return why runs must not be booked whose slots have been run, or were cancelled."""
     refused: dict[UUID, str] = {}
     for attempt in earlier:

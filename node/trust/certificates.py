@@ -32,7 +32,8 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from node.model import times
-from node.trust.keys import NodeKey, public_of
+from node.trust.identities import public_of
+from node.trust.keys import NodeKey
 
 SERVER_NAME = "node.parley.invalid"
 """The name of every node in the certificate for nodes; no host can have it (RFC 6761)."""
@@ -58,8 +59,8 @@ class OwnCertificate:
     def make(cls, key: TlsKey | None, names: Iterable[str], now: int) -> OwnCertificate:
         """Sign a certificate for these host names and addresses with a TLS key, or a new one."""
         key = key or ec.generate_private_key(ec.SECP256R1())
-        subject = _named("parley")
-        builder = _leaf(key, subject, subject, _alternatives(names), now)
+        subject = _name_of("parley")
+        builder = _leaf(key, subject, subject, _alternative_names(names), now)
         return cls(key, builder.sign(key, hashes.SHA256()))
 
     @classmethod
@@ -84,39 +85,55 @@ class OwnCertificate:
         there = self.certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
         begins_at = times.from_datetime(self.certificate.not_valid_before_utc)
         lasts = begins_at <= now < ends_at(self.certificate) - RENEWED_BEFORE
-        return lasts and list(there.value) == _alternatives(names)
+        return lasts and list(there.value) == _alternative_names(names)
 
 
 def pem_for_nodes(key: NodeKey, tls_key: TlsKey, now: int) -> bytes:
-    """Return a private TLS key with a certificate that a node's key has signed."""
-    subject, issuer = _named("parley node"), _named(key.identity)
+    """Return a private TLS key with a certificate that a node's key has signed.
+
+    The bridges follow it, so that those who know a former key trust it, too.
+    """
+    subject, issuer = _name_of("parley node"), _name_of(key.printed)
     builder = _leaf(tls_key, subject, issuer, [x509.DNSName(SERVER_NAME)], now)
     public = Ed25519PublicKey.from_public_bytes(key.public)
     by_issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(public)
-    return _pem_of(tls_key, key.certify(builder.add_extension(by_issuer, critical=False)))
+    leaf = key.certify(builder.add_extension(by_issuer, critical=False))
+    return _pem_of(tls_key, leaf) + key.bridges
 
 
 @lru_cache(maxsize=1024)
-def anchor_of(identity: str) -> bytes:
-    """Return a certificate (DER) that trusts what the key of this identity has signed.
+def anchor_of(key: str) -> bytes:
+    """Return a certificate (DER) that trusts what a key, in its printable form, has signed.
 
-    :raises ValueError: it is not an identity.
+    :raises ValueError: it is not a key.
     """
-    public = Ed25519PublicKey.from_public_bytes(public_of(identity))
-    name = _named(identity)
-    builder = (
+    builder = _authority_certificate(key, key)
+    return builder.sign(Ed25519PrivateKey.generate(), None).public_bytes(Encoding.DER)
+
+
+def bridge(former: NodeKey, latter: str) -> bytes:
+    """Return a certificate (PEM) by which a key vouches for the one that follows it."""
+    return former.certify(_authority_certificate(latter, former.printed)).public_bytes(Encoding.PEM)
+
+
+def _authority_certificate(key: str, issuer: str) -> x509.CertificateBuilder:
+    public = Ed25519PublicKey.from_public_bytes(public_of(key))
+    by_issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(
+        Ed25519PublicKey.from_public_bytes(public_of(issuer))
+    )
+    return (
         x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
+        .subject_name(_name_of(key))
+        .issuer_name(_name_of(issuer))
         .public_key(public)
-        .serial_number(1)
+        .serial_number(1 if key == issuer else 2)
         .not_valid_before(_FIRST)
         .not_valid_after(_LAST)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_usage(signs_certificates=True), critical=True)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(_key_usage(signs_certificates=True), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
+        .add_extension(by_issuer, critical=False)
     )
-    return builder.sign(Ed25519PrivateKey.generate(), None).public_bytes(Encoding.DER)
 
 
 def ends_at(certificate: x509.Certificate) -> int:
@@ -142,14 +159,14 @@ def _leaf(
         .not_valid_before(times.to_datetime(now - _BACKDATED))
         .not_valid_after(times.to_datetime(now - _BACKDATED + LIFE))
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_usage(signs_certificates=False), critical=True)
+        .add_extension(_key_usage(signs_certificates=False), critical=True)
         .add_extension(usage, critical=False)
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
     )
 
 
-def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
+def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
     return x509.KeyUsage(
         digital_signature=not signs_certificates,
         key_cert_sign=signs_certificates,
@@ -163,11 +180,11 @@ def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
     )
 
 
-def _named(common_name: str) -> x509.Name:
+def _name_of(common_name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
 
 
-def _alternatives(names: Iterable[str]) -> list[x509.GeneralName]:
+def _alternative_names(names: Iterable[str]) -> list[x509.GeneralName]:
     alternatives: list[x509.GeneralName] = []
     for name in dict.fromkeys(names):
         try:

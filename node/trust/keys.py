@@ -1,20 +1,18 @@
-"""The node's Ed25519 key, and the printable form by which nodes know each other.
+"""The node's Ed25519 key, with the lineage that leads to it (:mod:`node.trust.lineage`).
 
-An *identity* is ``ed25519:`` and the 32 bytes of the public key in base64url without padding, 51
-characters in all. It is the whole key, so pinning a peer means comparing two strings. Other
-spellings of the same bytes are refused, so each key has one identity.
+The file ``node.pem`` has the private key. Once it was replaced, the lineage stands before it, and
+behind it the certificates by which former keys vouch for later ones
+(:func:`node.trust.certificates.bridge`). One rename writes all of it: a key is either replaced,
+with all that makes others follow, or it is not.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import re
-from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
@@ -23,6 +21,14 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from node.model.errors import HostError
+from node.trust.identities import identity_of
+from node.trust.lineage import (
+    InvalidLineageError,
+    Lineage,
+    Succession,
+    read_lineage,
+    succession_text,
+)
 from node.trust.private_files import create_private, read_private
 
 if TYPE_CHECKING:
@@ -30,31 +36,48 @@ if TYPE_CHECKING:
 
     from cryptography.x509 import Certificate, CertificateBuilder
 
-_PREFIX = "ed25519:"
-_IDENTITY = re.compile(r"ed25519:[A-Za-z0-9_-]{43}", re.ASCII)
-_FINGERPRINT_GROUPS = 5
-_GROUP = 4
+_LINEAGE = re.compile(rb"\Alineage: ([!-~ ]+)\n")
+_END = b"-----END PRIVATE KEY-----\n"
 
 
 class NodeKey:
-    """The private key of this node; its ``repr`` shows only the identity."""
+    """The private key of this node; its ``repr`` shows only the public one."""
 
-    __slots__ = ("_private", "identity", "public")
+    __slots__ = ("_private", "bridges", "identity", "lineage", "public")
 
     public: Final[bytes]
     """The 32 bytes of the public key."""
+    lineage: Final[Lineage]
+    """The keys that led to it."""
     identity: Final[str]
-    """The public key in its printable form."""
+    """The identity of the node: its first public key in its printable form."""
+    bridges: Final[bytes]
+    """Certificates (PEM) by which former keys vouch for later ones, the latest first."""
 
-    def __init__(self, private: Ed25519PrivateKey) -> None:
-        """Wrap a key that was read or generated."""
+    def __init__(
+        self, private: Ed25519PrivateKey, lineage: Lineage | None = None, bridges: bytes = b""
+    ) -> None:
+        """Wrap a key that was read or generated; without a ``lineage`` it is the first one."""
         self._private = private
         self.public = private.public_key().public_bytes_raw()
-        self.identity = identity_of(self.public)
+        self.lineage = lineage or Lineage(identity_of(self.public))
+        self.identity = self.lineage.identity
+        self.bridges = bridges
 
     def __repr__(self) -> str:
-        """Return the identity, never the private part."""
-        return f"NodeKey({self.identity})"
+        """Return the public key, never the private part."""
+        return f"NodeKey({self.printed})"
+
+    @property
+    def printed(self) -> str:
+        """The public key in its printable form, as every signature names it."""
+        return self.lineage.key
+
+    @property
+    def pem(self) -> bytes:
+        """The content of its file."""
+        lineage = f"lineage: {self.lineage}\n".encode() if self.lineage.successions else b""
+        return lineage + _pem_of(self._private) + self.bridges
 
     @classmethod
     def generate(cls) -> NodeKey:
@@ -72,15 +95,31 @@ class NodeKey:
         pem = read_private(path)
         if pem is None:
             # Another service may start at the same time: the key that was stored first counts.
-            create_private(path, _pem_of(Ed25519PrivateKey.generate()))
+            create_private(path, cls.generate().pem)
             pem = read_private(path)
         try:
-            private = load_pem_private_key(pem or b"", password=None)
-        except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+            return cls._of_pem(pem or b"")
+        except (ValueError, TypeError, UnsupportedAlgorithm, InvalidLineageError) as error:
             raise HostError(_damaged(path)) from error
+
+    @classmethod
+    def _of_pem(cls, pem: bytes) -> NodeKey:
+        private = load_pem_private_key(pem, password=None)
         if not isinstance(private, Ed25519PrivateKey):
-            raise HostError(_damaged(path))
-        return cls(private)
+            raise TypeError("it is another kind of key")
+        written = _LINEAGE.match(pem)
+        lineage = None if written is None else read_lineage(written[1].decode("ascii"))
+        key = cls(private, lineage, pem.partition(_END)[2])
+        if key.printed != identity_of(key.public):
+            raise ValueError("its lineage leads to another key")
+        return key
+
+    def succeeded_by(self, latter: NodeKey, at: int, bridge: bytes = b"") -> NodeKey:
+        """Return a new key as the one that follows this one from an instant on (µs)."""
+        signed = succession_text(self.printed, latter.printed, at)
+        succession = Succession(at, latter.printed, self.sign(signed), latter.sign(signed))
+        lineage = Lineage(self.identity, (*self.lineage.successions, succession))
+        return NodeKey(latter._private, read_lineage(str(lineage)), bridge + self.bridges)
 
     def sign(self, data: bytes) -> bytes:
         """Return the signature of ``data``: 64 bytes."""
@@ -89,49 +128,6 @@ class NodeKey:
     def certify(self, builder: CertificateBuilder) -> Certificate:
         """Return the certificate that a builder describes, signed with this key."""
         return builder.sign(self._private, None)
-
-
-def identity_of(public: bytes) -> str:
-    """Return the printable form of the 32 bytes of a public key."""
-    return _PREFIX + base64.urlsafe_b64encode(public).decode("ascii").rstrip("=")
-
-
-def public_of(identity: str) -> bytes:
-    """Return the 32 bytes of an identity.
-
-    :raises ValueError: it is not an identity, or is not in its one accepted spelling.
-    """
-    if _IDENTITY.fullmatch(identity):
-        public = base64.urlsafe_b64decode(identity.removeprefix(_PREFIX) + "=")
-        # The last character has two unused bits, so each key has four spellings; accept only ours.
-        if identity_of(public) == identity:
-            return public
-    msg = "not a node's identity; an identity is ed25519: and 43 letters, digits, '-' or '_'"
-    raise ValueError(msg)
-
-
-def fingerprint(identity: str) -> str:
-    """Return twenty hex digits of the key's SHA-256, in groups, for people to compare.
-
-    Programs must not compare it: pinning uses the whole identity.
-    """
-    digits = hashlib.sha256(public_of(identity)).hexdigest()
-    groups = (digits[n * _GROUP : (n + 1) * _GROUP] for n in range(_FINGERPRINT_GROUPS))
-    return "-".join(groups)
-
-
-def verify(identity: str, signature: bytes, data: bytes) -> bool:
-    """Return whether the holder of this identity signed ``data``; false for invalid identities."""
-    try:
-        _public_key(identity).verify(signature, data)
-    except (ValueError, InvalidSignature):
-        return False
-    return True
-
-
-@lru_cache(maxsize=1024)
-def _public_key(identity: str) -> Ed25519PublicKey:
-    return Ed25519PublicKey.from_public_bytes(public_of(identity))
 
 
 def _pem_of(private: Ed25519PrivateKey) -> bytes:

@@ -6,6 +6,7 @@ the new one, or none, but never a partial one.
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import shlex
@@ -30,20 +31,50 @@ def read_private(path: Path) -> bytes | None:
     :raises HostError: it cannot be read, or others than its owner may read it.
     """
     try:
-        # Without O_NONBLOCK, opening a pipe in place of the file would block forever.
-        with _opened(path, os.O_RDONLY | os.O_NONBLOCK, "rb") as file:
+        with open_own(path, os.O_RDONLY, "rb") as file:
             mode = os.fstat(file.fileno()).st_mode
-            if not stat.S_ISREG(mode):
-                msg = f"{path} is not a file"
-                raise HostError(msg)
             if mode & _GROUP_OR_OTHERS:
-                raise HostError(_exposed(path, mode))
+                raise HostError(_exposed_message(path, mode))
             return file.read(_LARGEST)
     except FileNotFoundError:
         return None
     except OSError as error:
         msg = f"{path} cannot be read: {error.strerror}"
         raise HostError(msg) from error
+
+
+def open_own(path: Path, flags: int, mode: str) -> IO[bytes]:
+    """Open a file that exists, but by no link of somebody else, and nothing that is no file.
+
+    Another account could have root read or write what is not that account's. ``flags`` are those
+    of :func:`os.open`.
+
+    :raises HostError: it is such a link, or no file.
+    """
+    # Without O_NONBLOCK, opening a pipe in place of the file would block forever.
+    flags |= os.O_NONBLOCK
+    try:
+        file = _open(path, flags | os.O_NOFOLLOW, mode)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        refuse_foreign_link(path)
+        file = _open(path, flags, mode)
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        msg = f"{path} is not a file"
+        raise HostError(msg)
+    return file
+
+
+def refuse_foreign_link(path: Path) -> None:
+    """Refuse a link that neither root nor this account has made.
+
+    :raises HostError: it is one.
+    """
+    if path.is_symlink() and path.lstat().st_uid not in {0, os.geteuid()}:
+        msg = f"{path} is a link of another account; remove it, and put there what it leads to"
+        raise HostError(msg)
 
 
 def create_private(path: Path, content: bytes) -> bool:
@@ -57,7 +88,7 @@ def create_private(path: Path, content: bytes) -> bool:
     except FileExistsError:
         return False
     except OSError as error:
-        raise HostError(_unwritable(path, error)) from error
+        raise HostError(_unwritable_message(path, error)) from error
     return True
 
 
@@ -70,7 +101,7 @@ def replace_private(path: Path, content: bytes) -> None:
         with _finished_copy(path, content) as copy:
             copy.replace(path)
     except OSError as error:
-        raise HostError(_unwritable(path, error)) from error
+        raise HostError(_unwritable_message(path, error)) from error
 
 
 @contextmanager
@@ -78,7 +109,7 @@ def _finished_copy(path: Path, content: bytes) -> Iterator[Path]:
     """Yield a complete temporary file beside ``path``, and remove its name afterwards."""
     copy = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
-        with _opened(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL, "wb") as file:
+        with _open(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL, "wb") as file:
             os.fchmod(file.fileno(), OWNER_ONLY)  # regardless of the umask
             file.write(content)
             file.flush()
@@ -93,7 +124,7 @@ def _finished_copy(path: Path, content: bytes) -> Iterator[Path]:
         os.close(folder)
 
 
-def _opened(path: Path, flags: int, mode: str) -> IO[bytes]:
+def _open(path: Path, flags: int, mode: str) -> IO[bytes]:
     """Open the file; ``flags`` are those of :func:`os.open`."""
 
     def opener(name: str, _: int) -> int:
@@ -102,14 +133,14 @@ def _opened(path: Path, flags: int, mode: str) -> IO[bytes]:
     return open(path, mode, opener=opener)  # Path.open takes no opener
 
 
-def _exposed(path: Path, mode: int) -> str:
+def _exposed_message(path: Path, mode: int) -> str:
     return (
         f"{path} is open to other users of this host (mode {stat.S_IMODE(mode):04o}), who could "
         f"then impersonate this node: chmod 600 {shlex.quote(str(path))}"
     )
 
 
-def _unwritable(path: Path, error: OSError) -> str:
+def _unwritable_message(path: Path, error: OSError) -> str:
     return f"{path} cannot be written: {error.strerror}"
 
 

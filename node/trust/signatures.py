@@ -8,9 +8,17 @@ A signed request carries four headers::
                      ;created=1798761600;nonce="…";keyid="ed25519:…";alg="ed25519"
     Signature: parley=:…:
 
-The answer carries the same headers without ``Parley-To``. They cover ``("@status"
-"content-digest")``, and repeat the nonce of the request, so that an answer to one request is none
-to another. An unsigned request (for a card) names the nonce for its answer in ``Parley-Nonce``.
+The answer carries the same headers without ``Parley-To``. They cover ``("@status" "content-digest"
+"@method";req "@path";req "@query";req)`` and repeat the nonce of the request, so that an answer to
+one request is none to another, nor to one for another path that somebody on the way has made with
+the same nonce. Version 0.3 covers the status and the digest alone, and takes nothing else. So
+whoever wants the answer bound to the request says so in ``Accept-Signature`` (RFC 9421, section 5),
+and takes the older form only from a node whose card does not say that it has the newer one: a card
+is signed.
+
+An unsigned request (for a card) names the nonce for its answer in ``Parley-Nonce``. If a key is not
+the node's first one, ``Parley-Lineage`` tells how the node came to it (:mod:`node.trust.lineage`);
+that is signed in itself, and so not covered.
 
 **Own code** on top of ``cryptography``, because the library ``http-message-signatures`` takes 1.5
 ms to sign and 0.8 ms to verify, most of a request's time, for a generality that a fixed profile
@@ -43,13 +51,15 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from node.model.errors import NotAuthenticated, UnknownPeer
 from node.model.times import SECOND, format_instant
-from node.trust.keys import NodeKey, fingerprint, public_of, verify
+from node.trust.identities import fingerprint, public_of, verify
+from node.trust.keys import NodeKey
+from node.trust.lineage import HEADER, InvalidLineageError, Lineage, read_lineage
 from node.trust.nonces import NonceMemory
 
 if TYPE_CHECKING:
@@ -62,6 +72,9 @@ NONCES_PER_SIGNER = 200_000
 
 COMPONENTS = '("@method" "@path" "@query" "content-digest" "parley-to")'
 ANSWER_COMPONENTS = '("@status" "content-digest")'
+BOUND_COMPONENTS = '("@status" "content-digest" "@method";req "@path";req "@query";req)'
+WANTS_BOUND = {"Accept-Signature": f"parley={BOUND_COMPONENTS}"}
+"""Header of a request that asks for an answer which is signed as one to it."""
 PARAMETERS = ("created", "nonce", "keyid", "alg")
 NONCE_HEADER = "Parley-Nonce"
 """Header of an unsigned request that asks for a signed answer."""
@@ -72,7 +85,7 @@ _HEADERS = (*_ANSWER_HEADERS, "parley-to")
 _METHOD = re.compile(r"[A-Z]{1,20}", re.ASCII)
 _TARGET = re.compile(r"/[!-~]*", re.ASCII)
 _INPUT = re.compile(
-    r'parley=(?P<components>\((?:"[a-z@-]+"(?: "[a-z@-]+")*)?\))'
+    r'parley=(?P<components>\((?:"[a-z@-]+"(?:;req)?(?: "[a-z@-]+"(?:;req)?)*)?\))'
     r'(?P<parameters>(?:;[a-z]+=(?:[0-9]+|"[!#-\[\]-~]*"))*)',
     re.ASCII,
 )
@@ -85,9 +98,13 @@ _SIGNATURE = re.compile(r"parley=:(?P<bytes>[A-Za-z0-9+/]{86}==):", re.ASCII)
 
 @dataclass(frozen=True)
 class SignedHead:
-    """The well-formed content of the four headers; ``created`` is in seconds."""
+    """The well-formed content of the four headers; ``created`` is in seconds.
+
+    ``identity`` is that of the node whose ``key`` it is: the key itself before that is known.
+    """
 
     identity: str
+    key: str
     created: int
     nonce: str
     to: str
@@ -119,58 +136,119 @@ def sign(  # noqa: PLR0913 - a request has this many parts, and all of them are 
         msg = "method, created or nonce does not have the form that is signed"
         raise ValueError(msg)
     digest = content_digest(body)
-    signed_as = _signed_as(COMPONENTS, created, nonce, key.identity)
+    signed_as = _signature_parameters(COMPONENTS, created, nonce, key.printed)
     signature = key.sign(_signature_base(method, target, digest, to, signed_as))
-    return {"Parley-To": to, **_signature_headers(digest, signed_as, signature)}
+    return {"Parley-To": to, **_signature_headers(key, digest, signed_as, signature)}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The request to which an answer is given: its method, and its path and query as sent."""
+
+    method: str
+    target: str
+
+    @classmethod
+    def of(cls, method: str, url: str) -> Asked:
+        """Return a request for an absolute, percent-encoded URL."""
+        return cls(method, _target_of(url))
 
 
 def sign_answer(
-    key: NodeKey, status: int, body: bytes, *, created: int, nonce: str
+    key: NodeKey, status: int, body: bytes, *, created: int, nonce: str, asked: Asked | None = None
 ) -> dict[str, str]:
     """Return the headers that sign the answer to the request with this nonce.
 
-    ``body`` is the body as sent; ``created`` is in seconds.
+    ``body`` is the body as sent; ``created`` is in seconds. ``asked`` is None for a version that
+    knows no answers which are bound to their requests.
     """
     digest = content_digest(body)
-    signed_as = _signed_as(ANSWER_COMPONENTS, created, nonce, key.identity)
-    signature = key.sign(_answer_base(status, digest, signed_as))
-    return _signature_headers(digest, signed_as, signature)
+    components = ANSWER_COMPONENTS if asked is None else BOUND_COMPONENTS
+    signed_as = _signature_parameters(components, created, nonce, key.printed)
+    signature = key.sign(_answer_base(status, digest, asked, signed_as))
+    return _signature_headers(key, digest, signed_as, signature)
 
 
-def nonce_wanted(headers: Mapping[str, str]) -> str | None:
+def wants_bound_answer(headers: Mapping[str, str]) -> bool:
+    """Return whether a request asks for an answer that is signed as one to it."""
+    return all(headers.get(name) == value for name, value in WANTS_BOUND.items())
+
+
+def requested_nonce(headers: Mapping[str, str]) -> str | None:
     """Return the nonce with which an unsigned request asks for a signed answer, if it does."""
     nonce = headers.get(NONCE_HEADER, "")
     return nonce if _NONCE.fullmatch(nonce) else None
 
 
-def check_answer(
-    identity: str, nonce: str, status: int, headers: Mapping[str, str], body: bytes
-) -> None:
+def check_answer(  # noqa: PLR0913 - as for signing, and what the node is known to do
+    identity: str,
+    nonce: str,
+    status: int,
+    headers: Mapping[str, str],
+    body: bytes,
+    *,
+    asked: Asked,
+    binds: bool,
+) -> Lineage:
     """Check that a node (by its identity) gave this answer to the request with this nonce.
+
+    ``binds`` is whether its version signs answers as answers to a request: then no other is taken.
+
+    Return the lineage that leads to the key; whether that key is the last one it does not tell.
 
     :raises NotAuthenticated: it did not, with the reason. No other exception is raised, whatever
         the answer contains.
     """
     answer = Words("the answer")
-    claim = _claim_of(headers, answer, _ANSWER_HEADERS, ANSWER_COMPONENTS)
-    if claim.identity != identity:
+    taken = (BOUND_COMPONENTS,) if binds else (BOUND_COMPONENTS, ANSWER_COMPONENTS)
+    claim = _claim_of(headers, answer, _ANSWER_HEADERS, taken)
+    lineage = _lineage_of(headers, claim.key, answer)
+    if lineage.identity != identity:
         raise answer.refusal(
-            f"is signed with the key {fingerprint(claim.identity)}, not {fingerprint(identity)}"
+            f"is signed with the key {fingerprint(claim.key)}, not {fingerprint(identity)}"
         )
     if claim.nonce != nonce:
         raise answer.refusal("is one to another request")
     if claim.digest != content_digest(body):
         raise answer.refusal("has a body that differs from its Content-Digest")
-    if not verify(identity, claim.signature, _answer_base(status, claim.digest, claim.signed_as)):
-        raise answer.refusal("has a wrong signature: its status or a signed header was changed")
+    bound = asked if claim.signed_as.startswith(BOUND_COMPONENTS) else None
+    base = _answer_base(status, claim.digest, bound, claim.signed_as)
+    if not verify(claim.key, claim.signature, base):
+        raise answer.refusal(
+            "has a wrong signature: its status or a signed header was changed, or it was given to "
+            "a request with another method, path or query"
+        )
+    return lineage
 
 
-def _signed_as(components: str, created: int, nonce: str, identity: str) -> str:
+def signed_at(headers: Mapping[str, str]) -> int:
+    """Return when an answer that was checked was signed (µs), by the clock of its node."""
+    taken = (BOUND_COMPONENTS, ANSWER_COMPONENTS)
+    claim = _claim_of(headers, Words("the answer"), _ANSWER_HEADERS, taken)
+    return claim.created * SECOND
+
+
+def _lineage_of(headers: Mapping[str, str], key: str, words: Words) -> Lineage:
+    """Return the lineage that the headers tell of a key."""
+    text = headers.get(HEADER)
+    try:
+        lineage = Lineage(key) if text is None else read_lineage(text)
+    except InvalidLineageError as error:
+        raise words.refusal(f"tells no lineage of its key: {error}") from None
+    if lineage.key != key:
+        raise words.refusal(f"tells the lineage of another key than its own, {fingerprint(key)}")
+    return lineage
+
+
+def _signature_parameters(components: str, created: int, nonce: str, identity: str) -> str:
     return f'{components};created={created};nonce="{nonce}";keyid="{identity}";alg="ed25519"'
 
 
-def _signature_headers(digest: str, signed_as: str, signature: bytes) -> dict[str, str]:
+def _signature_headers(
+    key: NodeKey, digest: str, signed_as: str, signature: bytes
+) -> dict[str, str]:
     return {
+        **({HEADER: str(key.lineage)} if key.lineage.successions else {}),
         "Content-Digest": digest,
         "Signature-Input": f"parley={signed_as}",
         "Signature": f"parley=:{base64.b64encode(signature).decode('ascii')}:",
@@ -189,7 +267,7 @@ class Verifier:
         self,
         identity: str,
         started: Callable[[], int],
-        known: Callable[[str], bool],
+        signer: Callable[[str, int], str | None],
         *,
         age_max_s: int = AGE_MAX_S,
         skew_s: int = SKEW_S,
@@ -198,12 +276,13 @@ class Verifier:
         """Verify for the node ``identity``, whose memory of nonces begins at ``started()`` (µs).
 
         That is the instant of the start by the clock as it is now: it was possibly set since.
-        ``known`` returns whether an identity is pinned as a peer. A signature is accepted for
+        ``signer`` returns the identity of the peer whose key counts now, None for any other key,
+        and says why by :class:`NotAuthenticated`, if it knows. A signature is accepted for
         ``age_max_s`` after its creation, and up to ``skew_s`` before it by this host's clock.
         """
         self._identity = identity
         self._started = started
-        self._known = known
+        self._signer = signer
         self._age_max_s = age_max_s
         self._skew_s = skew_s
         self._nonces = NonceMemory((age_max_s + skew_s) * SECOND, nonces_per_signer)
@@ -224,15 +303,15 @@ class Verifier:
             raise _REQUEST.refusal("has a method or a target that cannot be signed")
         claim = _claim_of(headers)
         self._check_receiver(claim)
-        self._check_signer(claim)
+        identity = self._identity_of(claim.key, now)
         self._check_time(claim, now)
         base = _signature_base(method, target, claim.digest, claim.to, claim.signed_as)
-        if not verify(claim.identity, claim.signature, base):
+        if not verify(claim.key, claim.signature, base):
             raise _REQUEST.refusal(
                 "has a wrong signature: method, path, query or a signed header was changed, or "
-                f"it was not made with the key {fingerprint(claim.identity)}"
+                f"it was not made with the key {fingerprint(claim.key)}"
             )
-        return claim
+        return replace(claim, identity=identity)
 
     def check_body(self, head: SignedHead, body: bytes, now: int) -> str:
         """Return the identity of the peer that signed this request, once in its life.
@@ -255,14 +334,16 @@ class Verifier:
                 f"key {fingerprint(self._identity)}"
             )
 
-    def _check_signer(self, claim: SignedHead) -> None:
-        if not self._known(claim.identity):
+    def _identity_of(self, key: str, now: int) -> str:
+        identity = self._signer(key, now)
+        if identity is None:
             msg = (
-                f"the request names the key {fingerprint(claim.identity)}, which this node does "
+                f"the request names the key {fingerprint(key)}, which this node does "
                 "not know; its owner adds it with: parley node add URL, or, if it fetches its work "
-                f"(--pull), parley node add {claim.identity}"
+                f"(--pull), parley node add {key}"
             )
             raise UnknownPeer(msg)
+        return identity
 
     def _check_time(self, claim: SignedHead, now: int) -> None:
         created = claim.created * SECOND
@@ -290,11 +371,11 @@ class Words:
     what: str
 
     def refusal(self, reason: str) -> NotAuthenticated:
-        """Return the error that what was received has this fault."""
+        """Return the error for a request or an answer with this fault."""
         return NotAuthenticated(f"{self.what} {reason}")
 
     def malformed(self, fault: str) -> NotAuthenticated:
-        """Return the error that its signature has this fault."""
+        """Return the error for a signature whose form has this fault."""
         return self.refusal(f"carries a malformed signature: {fault}")
 
 
@@ -305,7 +386,7 @@ def _claim_of(
     headers: Mapping[str, str],
     words: Words = _REQUEST,
     names: Sequence[str] = _HEADERS,
-    components: str = COMPONENTS,
+    taken: Sequence[str] = (COMPONENTS,),
 ) -> SignedHead:
     """Parse the signature's headers ``names``, which must have exactly our form."""
     fields = _fields_of(headers, names, words)
@@ -313,8 +394,8 @@ def _claim_of(
     if shape is None:
         raise words.malformed('Signature-Input is not one signature labelled "parley"')
     parameters = _parameters_of(shape["parameters"], words)
-    if shape["components"] != components:
-        raise words.refusal(f"covers the wrong components; this node requires exactly {components}")
+    if shape["components"] not in taken:
+        raise words.refusal(f"covers the wrong components; this node requires exactly {taken[0]}")
     signature = _SIGNATURE.fullmatch(fields["signature"])
     if signature is None or not _is_canonical(signature["bytes"]):
         raise words.malformed("Signature does not consist of 64 bytes in base64")
@@ -328,6 +409,7 @@ def _claim_of(
             raise words.malformed(f"{name} is {error}") from None
     return SignedHead(
         identity=parameters["keyid"],
+        key=parameters["keyid"],
         created=int(parameters["created"]),
         nonce=parameters["nonce"],
         to=to,
@@ -372,11 +454,17 @@ def _parameters_of(text: str, words: Words) -> dict[str, str]:
     return quoted | {"created": raw["created"]}
 
 
-def _answer_base(status: int, digest: str, signed_as: str) -> bytes:
+def _answer_base(status: int, digest: str, asked: Asked | None, signed_as: str) -> bytes:
     """Return the bytes of an answer to sign (RFC 9421, section 2.5)."""
-    return (
-        f'"@status": {status}\n"content-digest": {digest}\n"@signature-params": {signed_as}'
-    ).encode("ascii")
+    lines = [f'"@status": {status}', f'"content-digest": {digest}']
+    if asked is not None:
+        path, _, query = asked.target.partition("?")
+        lines += [
+            f'"@method";req: {asked.method}',
+            f'"@path";req: {path}',
+            f'"@query";req: ?{query}',
+        ]
+    return "\n".join([*lines, f'"@signature-params": {signed_as}']).encode("latin-1", "replace")
 
 
 def _signature_base(method: str, target: str, digest: str, to: str, signed_as: str) -> bytes:

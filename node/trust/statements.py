@@ -1,8 +1,9 @@
 """Signed statements: what a node says for good, to be checked by anybody who has its public key.
 
 A statement is a JSON object of claims in a compact JWS (RFC 7515) with Ed25519 (``Ed25519``, RFC
-9864). Its header has exactly three members: ``alg``, ``kid`` (the identity of the signer), and
-``typ``, so that a statement of one kind is none of another. Header and claims are canonical JSON.
+9864). Its header has three members: ``alg``, ``kid`` (the key of the signer), and ``typ``, so that
+a statement of one kind is none of another; and a fourth one, ``lineage``, if the key is not the
+node's first one (:mod:`node.trust.lineage`). Header and claims are canonical JSON.
 Any JWS library checks the signature. Large values are not claims: the claim ``sha256`` has the
 digests (:func:`node.model.canonical.digest`) of named values that travel beside the statement, so
 that a check names the value that was changed.
@@ -23,7 +24,9 @@ from typing import Any
 
 from node.model.canonical import canonical, digest
 from node.model.wire.participants import SIGNATURE_LENGTH_MAX
-from node.trust.keys import NodeKey, public_of, verify
+from node.trust.identities import verify
+from node.trust.keys import NodeKey
+from node.trust.lineage import InvalidLineageError, Lineage, read_lineage
 
 _PARTS = re.compile(r"([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]{86})", re.ASCII)
 
@@ -36,6 +39,8 @@ class StatementKind(StrEnum):
     BUNDLE = "parley-bundle+jws"
     ANNOUNCEMENT = "parley-announcement+jws"
     DIRECTORY = "parley-directory+jws"
+    REVOCATION = "parley-revocation+jws"
+    PROCESS = "parley-process+jws"
 
 
 class InvalidStatementError(Exception):
@@ -44,10 +49,23 @@ class InvalidStatementError(Exception):
 
 @dataclass(frozen=True)
 class Statement:
-    """A statement whose signature is valid: its signer's identity, and the claims."""
+    """A statement whose signature is valid: its signer's lineage, and the claims.
 
-    identity: str
+    Whether the node has replaced that key since, the statement cannot tell.
+    """
+
+    lineage: Lineage
     claims: Mapping[str, Any]
+
+    @property
+    def identity(self) -> str:
+        """The identity of the node that signed it."""
+        return self.lineage.identity
+
+    @property
+    def key(self) -> str:
+        """The key that signed it."""
+        return self.lineage.key
 
     def changed(self, values: Mapping[str, Any]) -> list[str]:
         """Return the names of those of the values that are not the ones that were signed.
@@ -69,8 +87,8 @@ def sign_statement(key: NodeKey, kind: StatementKind, claims: Mapping[str, Any])
 
     :raises ValueError: the claims are not JSON.
     """
-    signed = f"{_encoded(_header(key.identity, kind))}.{_encoded(canonical(claims))}"
-    return f"{signed}.{_encoded(key.sign(signed.encode('ascii')))}"
+    signed = f"{_encode(_header(key.lineage, kind))}.{_encode(canonical(claims))}"
+    return f"{signed}.{_encode(key.sign(signed.encode('ascii')))}"
 
 
 def digests(values: Mapping[str, Any]) -> dict[str, str]:
@@ -90,29 +108,30 @@ def read_statement(text: str, kind: StatementKind) -> Statement:
     parts = _PARTS.fullmatch(text) if len(text) <= SIGNATURE_LENGTH_MAX else None
     if parts is None:
         raise InvalidStatementError("it is not a compact JWS with an Ed25519 signature")
-    header, payload, signature = (_decoded(part) for part in parts.groups())
-    identity = _json(header).get("kid")
-    if not isinstance(identity, str) or not _is_identity(identity):
-        raise InvalidStatementError("its header names no key of a node")
-    if header != _header(identity, kind):
+    header, payload, signature = (_decode(part) for part in parts.groups())
+    lineage = _lineage_in(_json(header))
+    if header != _header(lineage, kind):
         raise InvalidStatementError(f"its header is not that of a {kind}")
-    if not verify(identity, signature, text.rpartition(".")[0].encode("ascii")):
+    if not verify(lineage.key, signature, text.rpartition(".")[0].encode("ascii")):
         raise InvalidStatementError(
-            f"its signature is wrong: it was changed, or not made with the key {identity}"
+            f"its signature is wrong: it was changed, or not made with the key {lineage.key}"
         )
-    return Statement(identity, _json(payload))
+    return Statement(lineage, _json(payload))
 
 
-def _header(identity: str, kind: StatementKind) -> bytes:
-    return canonical({"alg": "Ed25519", "kid": identity, "typ": kind.value})
+def _header(lineage: Lineage, kind: StatementKind) -> bytes:
+    followed = {"lineage": str(lineage)} if lineage.successions else {}
+    return canonical({"alg": "Ed25519", "kid": lineage.key, "typ": kind.value, **followed})
 
 
-def _is_identity(identity: str) -> bool:
+def _lineage_in(header: Mapping[str, Any]) -> Lineage:
+    text = header.get("lineage", header.get("kid"))
     try:
-        public_of(identity)
-    except ValueError:
-        return False
-    return True
+        return read_lineage(text if isinstance(text, str) else "")
+    except InvalidLineageError as error:
+        if "lineage" in header:
+            raise InvalidStatementError(f"its lineage is not valid: {error}") from None
+        raise InvalidStatementError("its header names no key of a node") from None
 
 
 def _is_digest(signed: object, value: object) -> bool:
@@ -122,13 +141,13 @@ def _is_digest(signed: object, value: object) -> bool:
         return False
 
 
-def _encoded(data: bytes) -> str:
+def _encode(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).decode("ascii").rstrip("=")
 
 
-def _decoded(text: str) -> bytes:
+def _decode(text: str) -> bytes:
     data = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)) if len(text) % 4 != 1 else b""
-    if _encoded(data) != text:  # unused bits of the last character: another spelling
+    if _encode(data) != text:  # unused bits of the last character: another spelling
         raise InvalidStatementError("it is not in base64url as it should be")
     return data
 

@@ -28,46 +28,49 @@ class TlsOptions(TypedDict, total=False):
 
 
 @lru_cache(maxsize=1024)
-def _pinned(identity: str) -> ssl.SSLContext:
-    context = _strict(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
-    context.load_verify_locations(cadata=anchor_of(identity))
+def _pinned_context(*keys: str) -> ssl.SSLContext:
+    context = _strict_context(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
+    context.load_verify_locations(cadata=b"".join(map(anchor_of, keys)))
     return context
 
 
-def pinned(identity: str) -> TlsOptions:
-    """Trust the node with this key and nobody else, whatever its name or address."""
-    return {"ssl": _pinned(identity), "server_hostname": SERVER_NAME}
+def pinned(*keys: str) -> TlsOptions:
+    """Return options that trust the node with one of these keys, by any name, and nobody else.
+
+    It may also have a later key for which one of these vouches (``certificates.bridge``).
+    """
+    return {"ssl": _pinned_context(*keys), "server_hostname": SERVER_NAME}
 
 
 @cache
-def _public() -> ssl.SSLContext:
-    return _strict(ssl.create_default_context())
+def _public_context() -> ssl.SSLContext:
+    return _strict_context(ssl.create_default_context())
 
 
 def public() -> TlsOptions:
-    """Trust what this host's authorities say about the name in the URL."""
-    return {"ssl": _public()}
+    """Return options that trust what this host's authorities say about the name in the URL."""
+    return {"ssl": _public_context()}
 
 
 @cache
-def _unchecked() -> ssl.SSLContext:
-    context = _strict(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
+def _unchecked_context() -> ssl.SSLContext:
+    context = _strict_context(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     return context
 
 
 def unchecked() -> TlsOptions:
-    """Trust anybody: only to learn which key a server says it has."""
-    return {"ssl": _unchecked(), "server_hostname": SERVER_NAME}
+    """Return options that trust anybody: only to learn which key a server says it has."""
+    return {"ssl": _unchecked_context(), "server_hostname": SERVER_NAME}
 
 
 def anybody() -> TlsOptions:
-    """Trust whoever answers: for hosts whose certificates no authority and no key of a node signs.
+    """Return options that trust whoever answers, for hosts whose certificates nobody signs.
 
     Unlike :func:`unchecked`, the host is asked for by the name in the URL.
     """
-    return {"ssl": _unchecked()}
+    return {"ssl": _unchecked_context()}
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,7 @@ def served(certificate: Path, key: Path | None = None) -> ServedCertificate:
 
     :raises HostError: they cannot be used; the message says why.
     """
-    context = _strict(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
+    context = _strict_context(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
     context.set_alpn_protocols(["http/1.1"])
     try:
         context.load_cert_chain(certificate, key, password=_no_password)
@@ -95,8 +98,8 @@ def served(certificate: Path, key: Path | None = None) -> ServedCertificate:
     return ServedCertificate(context, ends_at(leaf))
 
 
-def for_nodes_too(people: ssl.SSLContext, nodes: ssl.SSLContext) -> ssl.SSLContext:
-    """Let a server's context show the certificate of another one to who asks for a node."""
+def show_nodes_certificate(people: ssl.SSLContext, nodes: ssl.SSLContext) -> ssl.SSLContext:
+    """Make a context for people show that of nodes to who asks for a node; return it."""
 
     def choose(connection: ssl.SSLObject, name: str | None, _: ssl.SSLContext) -> None:
         if name == SERVER_NAME:
@@ -106,7 +109,7 @@ def for_nodes_too(people: ssl.SSLContext, nodes: ssl.SSLContext) -> ssl.SSLConte
     return people
 
 
-def _strict(context: ssl.SSLContext) -> ssl.SSLContext:
+def _strict_context(context: ssl.SSLContext) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
     context.set_ciphers(_CIPHERS)

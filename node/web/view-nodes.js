@@ -65,14 +65,17 @@ export function open(box, { api, model, caller, reporting }) {
 
 const rank = (node) => 2 * Number(Boolean(node.unreachable_since)) + Number(Boolean(node.is_self));
 
+const UNREAD = "cannot be read";
+
 function drawStatus(box, how, now) {
   if (how === null) return void box.replaceChildren();
-  const age = how.planning.plan_age === null ? "no task planned yet" : `last plan ${spell(parseDuration(how.planning.plan_age) ?? 0)} ago`;
+  const planning = how.planning ?? { plan_age: null, due_tasks: 0 };
+  const age = planning.plan_age === null ? "no task planned yet" : `last plan ${spell(parseDuration(planning.plan_age) ?? 0)} ago`;
   const facts = [
     ["Up since", momentOf(Date.parse(how.started_at), now)],
-    ["Database", `${bytes(how.database.size_bytes)}, answers in ${how.database.answer_ms.toFixed(1)} ms`],
-    ["Planning", `${how.leads.filter(({ state }) => state === "planning").length} of ${how.leads.length} leads plan, ${age}${how.planning.due_tasks ? `, ${how.planning.due_tasks} tasks due` : ""}`],
-    ["Backlog", `${how.backlog.messages} messages, ${how.backlog.results_waiting} results${how.backlog.results_parked ? `, ${how.backlog.results_parked} parked` : ""}`],
+    ["Database", how.database.answer_ms === null ? UNREAD : `${bytes(how.database.size_bytes)}, answers in ${how.database.answer_ms.toFixed(1)} ms`],
+    ["Planning", how.planning === null || how.leads === null ? UNREAD : `${how.leads.filter(({ state }) => state === "planning").length} of ${how.leads.length} leads plan, ${age}${planning.due_tasks ? `, ${planning.due_tasks} tasks due` : ""}`],
+    ["Backlog", how.backlog === null ? UNREAD : `${how.backlog.messages} messages, ${how.backlog.results_waiting} results${how.backlog.results_parked ? `, ${how.backlog.results_parked} parked` : ""}`],
     ["Load", `${how.load.one_minute.toFixed(2)} on ${how.load.processors} processors`],
     ["Disk", `${bytes(how.disk.free_bytes)} of ${bytes(how.disk.total_bytes)} free`],
     ["Backup", how.backup.latest_at ? momentOf(Date.parse(how.backup.latest_at), now) : how.backup.wanted ? "none yet" : "none wanted"],

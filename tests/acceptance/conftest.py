@@ -24,12 +24,23 @@ from tests.acceptance.outsider import Json, Outsider
 from tests.acceptance.wire import ALLOWED, wire
 from tests.integration.host_leftovers import nothing_left
 from tests.support.patience import PATIENCE_S
+from tests.support.receivers import free_port
 
 HOLD_LIFE_S = 8
 """Life of a hold in seconds, shorter than the default, so that tests can wait for its end."""
 
 PART_GRACE_S = 120
 """Seconds that a lead waits for parts: a node that was killed comes back late on a busy host."""
+
+NAMED_PORT = free_port()
+"""The port of the archives that clients of the façades may name."""
+
+NAMED_ARCHIVES = (
+    f"http://127.0.0.1:{NAMED_PORT}/in",
+    f"tcp://127.0.0.1:{NAMED_PORT + 1}",
+    f"udp://127.0.0.1:{NAMED_PORT + 1}",
+    "syslog",
+)
 
 IDLE_S = 5
 """Seconds after which a client closes an idle connection, before its node does it.
@@ -67,6 +78,8 @@ def _command(plan: NodePlan, evil_place: Path) -> list[str]:
     settings += [f"PARLEY_PART_GRACE=PT{PART_GRACE_S}S"]
     settings += [f"PARLEY_CONTEXTS={ALLOWED.get(plan.name, '')}"]
     settings += [f"PARLEY_PSCHEDULER_LISTEN={facade_of(plan.listen)}"]
+    settings += ["PARLEY_PSCHEDULER_ALLOW=127.0.0.0/8"]
+    settings += [f"PARLEY_PSCHEDULER_ARCHIVES={' '.join(NAMED_ARCHIVES)}"]
     if plan.name == evil.NODE:
         settings += [f"PATH={evil_place}:{os.environ['PATH']}"]
     return ["env", *settings, *node_command(plan)]

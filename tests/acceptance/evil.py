@@ -22,7 +22,8 @@ NAME = "parley-evil"
 """The process name of the programs that must not be left over."""
 
 _STAY = f"exec -a {NAME} sleep 600"
-_SECRETS = "/tmp/parley-lab-*/*/* /proc/1/environ /proc/$PPID/environ /etc/shadow /root/.*"
+_SECRETS = "/tmp/parley-lab-*/*/* /proc/{1,$PPID}/{environ,cmdline,status} /etc/shadow /root/.*"
+_SOCKET = "/usr/bin/python3 -c 'import socket; socket.socket(socket.AF_UNIX)'"
 _DEEDS = {
     "hang": _STAY,
     "stubborn": f"trap '' TERM HUP INT; {_STAY}",
@@ -37,6 +38,8 @@ _DEEDS = {
     "killed": "kill -9 $$",
     "lie": """cat "${0%/*}/lie" """,
     "crowd": f"for _ in {{1..90}}; do {{ {_STAY}; }} & done; {_STAY}",
+    "reach": f"{_SOCKET} 2>&- && kill -9 $$",
+    "contain": "for it in user net pid; do unshare --$it true 2>&- && kill -9 $$; done",
     "steal": f"for it in {_SECRETS}; do head -c1 $it 2>&- && kill -9 $$; done; kill $PPID 2>&-",
 }
 DEEDS = list(_DEEDS)

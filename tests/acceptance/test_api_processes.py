@@ -14,10 +14,10 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from node.clock import SystemClock
 from node.execution import process
 from node.execution.process import RunningProcess
 from node.lab.nodes import module_environment
+from node.runtime.clock import SystemClock
 from tests.acceptance.outsider import Outsider
 from tests.support.receivers import free_port
 

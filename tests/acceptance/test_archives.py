@@ -14,8 +14,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from node.clock import SystemClock
 from node.execution import process
+from node.runtime.clock import SystemClock
 from tests.acceptance.commands import parley
 from tests.acceptance.outsider import Outsider
 from tests.conftest import NewDatabase

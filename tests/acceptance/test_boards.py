@@ -146,7 +146,9 @@ async def test_boards_and_alerts_know_the_metrics(prometheus: Prometheus) -> Non
     written: set[str] = set(NAME.findall(ALERTS.read_text()))
     written |= {name for _, _, expression in _boards() for name in NAME.findall(expression)}
     known = set(await prometheus.ask("/api/v1/metadata"))
-    sources = [REPOSITORY / "node" / name for name in ("metrics.py", "instruments.py")]
+    sources = [
+        REPOSITORY / "node" / name for name in ("operation/metrics.py", "runtime/instruments.py")
+    ]
     known |= {name for source in sources for name in NAME.findall(source.read_text())}
     unknown = {
         name

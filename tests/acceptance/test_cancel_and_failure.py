@@ -164,6 +164,7 @@ async def test_a_participant_that_is_down(
     assert {booked(each) for each in await everywhere(run)} == {booked(run)}
 
 
+@pytest.mark.nightly
 async def test_a_participant_is_killed(lab: Lab, nodes: list[Outsider]) -> None:
     """A node that was killed marks the run it broke and the one it missed after its restart."""
     a, b, c = nodes
@@ -303,6 +304,7 @@ def standing_still(lab: Lab, name: str) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("place", [0, 1])
+@pytest.mark.nightly
 async def test_a_node_stands_still_at_a_start(
     lab: Lab, a: Outsider, c: Outsider, place: int
 ) -> None:

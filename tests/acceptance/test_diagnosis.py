@@ -30,6 +30,7 @@ async def test_status_tells_how_a_node_is(a: Outsider, b: Outsider) -> None:
     assert screen.code == told.code
 
 
+@pytest.mark.needs("ping")
 async def test_the_doctor_checks_a_pair_from_both_ends(a: Outsider) -> None:
     """A asks b and c, and each tells of the way to the other one; nothing is booked for it."""
     told = await parley(a, "doctor", "b", "c", "-o", "json")

@@ -13,11 +13,11 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from node.clock import SystemClock
 from node.execution import process
 from node.execution.trial import Trial
 from node.plugins import registry
 from node.plugins.contracts import Tool
+from node.runtime.clock import SystemClock
 from tests.accuracy.cases import Case, cases
 from tests.accuracy.ground import Ground, Truth, ground
 from tests.accuracy.table import Row, written

@@ -18,13 +18,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, cast
 
-from node.clock import SystemClock
 from node.execution import process
 from node.execution.trial import Trial, run_trial
 from node.lab import wan
 from node.lab.namespaces import Namespaces, NamespaceSite
 from node.lab.wan import Site, WanSettings
 from node.plugins.contracts import Command, PartContext, Test, Tool
+from node.runtime.clock import SystemClock
 from tests.accuracy import serving
 
 NAMES = ("a.example", "b.example", "c.example")

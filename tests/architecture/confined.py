@@ -18,7 +18,7 @@ from pathlib import Path
 
 from node.execution.tool_runner import ToolRunner
 from node.results.transforms import Transforms
-from node.settings import Settings
+from node.runtime.settings import Settings
 
 _ERRNO_ACTION = 0x0005_0000
 _ALLOW = 0x7FFF_0000

@@ -12,12 +12,12 @@ import json
 import sys
 from pathlib import Path
 
-from node.clock import SystemClock
 from node.execution import process
 from node.execution.process import Confinement, Needs
 from node.execution.tool_runner import ToolRunner
 from node.model import times
-from node.settings import Settings
+from node.runtime.clock import SystemClock
+from node.runtime.settings import Settings
 from tests.architecture.confined import allowed_by, confine
 
 

@@ -6,13 +6,13 @@ import ast
 import inspect
 import sys
 
-from deploy.client import DEPENDENCIES, REPOSITORY, SYNCHRONOUS, synchronous, used_modules
+from deploy.client import DEPENDENCIES, REPOSITORY, SYNCHRONOUS, synchronous_source, used_modules
 from parley_client import AsyncParley, Parley
 
 
 def test_the_synchronous_client_is_made_from_the_other_one() -> None:
     """``make client`` would change nothing."""
-    assert SYNCHRONOUS.read_text(encoding="utf-8") == synchronous(), "run: make client"
+    assert SYNCHRONOUS.read_text(encoding="utf-8") == synchronous_source(), "run: make client"
 
 
 def test_both_clients_have_the_same_methods() -> None:
@@ -28,7 +28,7 @@ def test_both_clients_have_the_same_methods() -> None:
 def test_the_client_needs_nothing_of_a_service() -> None:
     """The wheel has no module that runs a node: no database, no tools, no command line."""
     folders = {module.split(".")[1] for module in used_modules() if "." in module}
-    assert folders == {"client", "clock", "model", "trust"}
+    assert folders == {"client", "model", "runtime", "trust"}
 
 
 def test_the_client_imports_declared_libraries_only() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from node.events import GAP, KINDS
+from node.journal.events import GAP, KINDS
 from tests.architecture.sources import REPOSITORY, where
 
 LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")

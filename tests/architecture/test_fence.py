@@ -30,8 +30,8 @@ PAGE_IMPORT = re.compile(r"""\b(?:from |import |import\()"\./([\w-]+\.js)"(?!\)\
 """The script that a script of the page loads; its comments only name types of others."""
 
 SOLE_IMPORTERS = {
-    "apscheduler": ("node.housekeeping",),
-    "asyncpg": ("node.store", "lead.store"),
+    "apscheduler": ("node.runtime.housekeeping",),
+    "asyncpg": ("node.store", "lead.store", "lead.simulation.driver"),
     "portion": ("node.model.spans",),
     # The plugins' modules are programs of their own: one runs the system's ping, the others
     # supervise programs.
@@ -49,22 +49,37 @@ SOLE_IMPORTERS = {
 }
 """By library or package, the only modules (with all below them) that may import it."""
 
+COMPUTING_ASIDE = {
+    "lead.exchange.campaign_limits",
+    "lead.preview.tasks",
+    "node.results.bundles.making",
+    "node.execution.launcher",
+    "node.plugins.archivers.s3",
+    "node.pscheduler.archived",
+    "node.pscheduler.telling",
+    "node.store.results",
+}
+"""The modules that compute something in asyncio's pool; what may hang has a thread of its own.
+
+Commands are processes of their own, in which nobody else waits.
+"""
+
 OPEN_TO_LEAD = (
     "node.model",
-    "node.clock",
-    "node.batching",
+    "node.runtime.clock",
+    "node.runtime.batching",
     # Node and lead have their periodic jobs run in the same way.
-    "node.housekeeping",
+    "node.runtime.housekeeping",
     # A lead times its work as its node does, and the node shows both.
-    "node.instruments",
+    "node.runtime.instruments",
     # What a lead asks for one plan belongs to one trace, here and at the other nodes.
-    "node.tracing",
+    "node.runtime.tracing",
     "node.store.database",
     "node.store.queries",
     # A decision and its messages are written in one transaction, and the messages are sent like
     # the node's own.
     "node.store.outbox",
-    "node.outbox",
+    "node.journal.outbox",
     # All changes of a task use the same lock.
     "node.store.tasks",
     # What follows a run is created in the transaction that ends it, also if it found no time.
@@ -81,8 +96,8 @@ OPEN_TO_LEAD = (
 ASSEMBLING = ("lead.assembly", "lead.simulation")
 """The parts of lead that build nodes."""
 
-CLOSED_TO_SIMULATION = ("node.api", "node.cli", "node.lab", "node.postgres", "node.web")
-"""The simulation assembles whole nodes, but none of the parts at a real host's border."""
+CLOSED_TO_SIMULATION = ("node.api", "node.cli", "node.lab", "node.web")
+"""The simulation assembles whole nodes over a Postgres, but none of the parts at a border."""
 
 PLUGIN_FOLDERS = ("node.plugins.tests", "node.plugins.tools", "node.plugins.archivers")
 
@@ -260,3 +275,14 @@ def test_nobody_uses_the_shared_generator() -> None:
         if isinstance(node, ast.ImportFrom) and node.module == "random"
     ]
     assert uses + imported == []
+
+
+def test_the_pool_of_threads_is_for_computations() -> None:
+    """No call that waits for a disk or a name server keeps a thread that others wait for."""
+    callers = {
+        module_name(REPOSITORY / name)
+        for name, tree in parsed(*PRODUCT)
+        for node in nodes(tree)
+        if isinstance(node, ast.Attribute) and node.attr in {"to_thread", "run_in_executor"}
+    }
+    assert {each for each in callers if not within(each, "node.cli", "node.lab")} == COMPUTING_ASIDE

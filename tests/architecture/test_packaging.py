@@ -84,7 +84,7 @@ def test_tests_run_what_is_shipped() -> None:
 def test_what_is_installed_runs_on_debian_12() -> None:
     """No dependency asks for a later Python than that of the oldest Debian we install on."""
     admitted = {
-        f"{it.name} {it.version}": SpecifierSet(it.metadata["Requires-Python"] or "")
+        f"{it.name} {it.version}": SpecifierSet(str(it.metadata.json.get("requires_python", "")))
         for it in importlib.metadata.distributions()
     }
     assert [name for name, pythons in admitted.items() if DEBIAN_12 not in pythons] == []

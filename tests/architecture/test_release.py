@@ -7,7 +7,7 @@ import tomllib
 
 from packaging.version import Version
 
-from node.settings import Settings
+from node.runtime.settings import Settings
 from node.store import schema
 from tests.architecture.sources import REPOSITORY
 from tests.support.releases import RELEASES
@@ -29,8 +29,13 @@ def test_the_changelog_has_the_version() -> None:
 
 
 def test_the_latest_schema_of_a_release_is_kept() -> None:
-    """The dump of the released schema is among those that tests migrate."""
-    assert f"schema_{schema.schema_version()}.sql.gz" in {it.name for it in RELEASES}
+    """The dump of the released schema is among those that tests migrate; one under way has none."""
+    changelog = (REPOSITORY / "CHANGELOG.md").read_text()
+    kept = {it.name for it in RELEASES}
+    own = schema.schema_version()
+    under_way = f"schema version {own} " in changelog.partition("\n## [Unreleased]\n")[2][:2000]
+    assert f"schema_{own - 1 if under_way else own}.sql.gz" in kept
+    assert not under_way or f"schema_{own}.sql.gz" not in kept, "a release writes it"
 
 
 def test_the_workflow_calls_targets_that_exist() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from node.execution.targets import LOOK_UPS_MAX
-from node.settings import Settings
+from node.runtime.settings import Settings
 from tests.architecture.sources import REPOSITORY
 
 DEPLOY = REPOSITORY / "deploy"
@@ -187,3 +187,12 @@ def test_tools_are_held_in_the_unit(forbidden: tuple[str, ...], loaded: str) -> 
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == [loaded, True, "begun\n"]
+
+
+@pytest.mark.parametrize("name", ["parley-node", "parley-lead", "parley-api@"])
+def test_services_wait_for_the_time(name: str) -> None:
+    """A service that books instants starts after the clock was set, where a unit says when."""
+    lines = (REPOSITORY / "deploy" / f"{name}.service").read_text().splitlines()
+    for key in ("After", "Wants"):
+        [wanted] = [line for line in lines if line.startswith(f"{key}=")]
+        assert "time-sync.target" in wanted.partition("=")[2].split()

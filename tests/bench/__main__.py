@@ -4,7 +4,8 @@ The program prints each figure, its ratio to the last one on such a machine, and
 measured, and appends the figures to ``tests/bench/history.jsonl``. Figures compare only with
 figures from the same machine, so no durations are asserted; it is asserted that everything
 requested took place. ``python -m tests.bench WORD…`` runs only the benchmarks of these names, and
-``python -m tests.bench archive NAME…`` only these archivers.
+``python -m tests.bench archive NAME…`` only these archivers. With ``--small`` each runs through in
+seconds, to see that it still does; such figures are not kept.
 """
 
 from __future__ import annotations
@@ -31,8 +32,10 @@ from tests.bench import (
 )
 from tests.bench.figures import Figure
 from tests.bench.fleet import Fleet
+from tests.bench.small import make_small
 from tests.support.listeners import PEERS
 
+SMALL = "--small"
 Benchmark = Callable[[Fleet], Awaitable[list[Figure]]]
 
 BENCHMARKS: dict[str, tuple[int, Benchmark]] = {
@@ -96,13 +99,17 @@ async def _archivers(names: list[str], _: Fleet) -> list[Figure]:
 
 async def main(words: list[str]) -> None:
     """Run the selected benchmarks, print the figures and write them to the file."""
+    if is_small := SMALL in words:
+        make_small()
+        words = [word for word in words if word != SMALL]
     machine, before = history.this_machine(), history.read()
     for count, benchmark in selected(words):
         figures = await measure(count, benchmark)
         for figure in figures:
             value = f"{figure.name:26} {figure.value:10.3f} {figure.unit:4}"
             print(f"{value} {history.ratio(figure, machine, before):26} {figure.how}", flush=True)
-        history.keep(machine, figures)  # at once: a later benchmark may fail
+        if not is_small:
+            history.keep(machine, figures)  # at once: a later benchmark may fail
 
 
 if __name__ == "__main__":

@@ -7,8 +7,8 @@ import time
 from uuid import uuid4
 
 from lead.store import planning
-from node.clock import SystemClock
 from node.model import times
+from node.runtime.clock import SystemClock
 from node.store.database import Database, PostgresDatabase
 from tests.bench.booking import idle
 from tests.bench.figures import Figure
@@ -46,6 +46,7 @@ _AGENDA = """
 _COLUMNS = """
     SELECT string_agg(quote_ident(column_name), ', ') FROM information_schema.columns
     WHERE table_name = 'task' AND table_schema = 'public' AND column_name <> 'id'
+        AND is_generated = 'NEVER'
 """
 _BOOKED = "SELECT count(*) FROM run WHERE state = 'booked'"
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from lead.policy.episode import Episode
-from lead.policy.joint_placement import place
+from lead.policy.joint_placement import starts_by_node
 from lead.policy.placement_requests import EpisodeOutcome
 from lead.policy.sets import SETS, PolicyComposition
 from lead.policy.view import (
@@ -62,7 +62,7 @@ def world(tasks: int, rng: random.Random) -> View:
         for number in range(NODES)
     }
     names = tuple(nodes)
-    matches = [names, *(tuple(sorted(rng.sample(names, 40))) for _ in range(20))]
+    matches = [names, *(tuple(sorted(rng.sample(names, min(40, NODES)))) for _ in range(20))]
     return View(
         now=NOW,
         horizon=HORIZON,
@@ -148,12 +148,12 @@ def drive(view: View, policy: PolicyComposition) -> EpisodeOutcome:
     """Play an episode in which every request is placed, except one in :data:`NO_TIME_EVERY`."""
     episode = Episode(view, policy, random.Random(1))
     number = 0
-    while (ask := episode.next()) is not None:
+    while (ask := episode.next_ask()) is not None:
         number += 1
         window = ask.candidate.next_run_at, ask.candidate.start_by + ask.candidate.duration
-        starts = place(ask, {name: [window] for name in ask.nodes})
+        starts = starts_by_node(ask, {name: [window] for name in ask.nodes})
         if number % NO_TIME_EVERY == 0 or not starts:
-            episode.refused(ask, ask.nodes[:1])
+            episode.record_refusal(ask, ask.nodes[:1])
             continue
         start = min(starts.values())
         run = PostedRun(
@@ -166,7 +166,7 @@ def drive(view: View, policy: PolicyComposition) -> EpisodeOutcome:
             ask.candidate.scheduling_class,
             ask.candidate.priority,
         )
-        episode.placed(ask, run)
+        episode.record_placement(ask, run)
     return episode.outcome()
 
 

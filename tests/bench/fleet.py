@@ -20,19 +20,23 @@ from urllib.parse import urlsplit
 import aiohttp
 import asyncpg
 
-from node.clock import SystemClock
 from node.execution import process
 from node.execution.process import RunningProcess
 from node.lab import nodes
 from node.lab.nodes import LabNode, NodePlan
 from node.lab.supervisor import Lab
+from node.runtime.clock import SystemClock
 from node.trust.keys import NodeKey
 
 _REQUESTS = re.compile(
     rb'^parley_request_seconds_count\{.*route="/v1/participant/.*\} ([0-9.e+]+)$', re.MULTILINE
 )
 
-_LIMITS = {"PARLEY_PEER_TASKS": "1000000", "PARLEY_PEER_INTRODUCTIONS": "10000"}
+_LIMITS = {
+    "PARLEY_PEER_TASKS": "1000000",
+    "PARLEY_PEER_INTRODUCTIONS": "10000",
+    "PARLEY_PEER_WORK": "1000",
+}
 """Settings of all nodes: a benchmark has one lead create very many tasks as fast as it can."""
 
 
@@ -82,7 +86,9 @@ class Fleet:
     def _node_command(self, plan: NodePlan) -> list[str]:
         self._plans[plan.name] = plan
         served = f"PARLEY_PSCHEDULER_LISTEN={facade_of(plan.url)}"
-        return ["env", served, *_command("node_main", plan)]
+        allowed = "PARLEY_PSCHEDULER_ALLOW=127.0.0.0/8"
+        archives = "PARLEY_PSCHEDULER_ARCHIVES=https://archive.example/"
+        return ["env", served, allowed, archives, *_command("node_main", plan)]
 
     def pid(self, name: str) -> int:
         """Return the process id of a node's service."""
@@ -96,13 +102,14 @@ class Fleet:
         """Return the node of that name."""
         return next(node for node in self._lab.nodes if node.name == name)
 
+    def authorization(self, name: str) -> dict[str, str]:
+        """Return the header by which the owner of a node is known."""
+        return {"Authorization": f"Bearer {self.node(name).token}"}
+
     async def ask(self, name: str, method: str, path: str, document: object = None) -> Any:
         """Return the JSON answer of a node; any failure ends the benchmark."""
-        node = self.node(name)
-        headers = {"Authorization": f"Bearer {node.token}"}
-        async with self.session.request(
-            method, node.url + path, json=document, headers=headers
-        ) as response:
+        url, headers = self.node(name).url + path, self.authorization(name)
+        async with self.session.request(method, url, json=document, headers=headers) as response:
             answer = await response.json()
             assert response.ok, answer
             return answer
@@ -111,7 +118,9 @@ class Fleet:
         """Return the number of signed requests that all nodes have served so far."""
         total = 0.0
         for name in self.names:
-            async with self.session.get(self.node(name).url + "/metrics") as response:
+            url, headers = self.node(name).url + "/metrics", self.authorization(name)
+            async with self.session.get(url, headers=headers) as response:
+                response.raise_for_status()
                 total += sum(float(count) for count in _REQUESTS.findall(await response.read()))
         return total
 

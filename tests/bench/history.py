@@ -15,8 +15,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from node.clock import SystemClock
 from node.model.times import format_instant
+from node.runtime.clock import SystemClock
 from tests.bench.figures import Figure
 
 FILE = Path(__file__).with_name("history.jsonl")

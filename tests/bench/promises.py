@@ -20,12 +20,13 @@ from typing import Any
 
 import aiohttp
 
-from node.clock import SystemClock
+from node.core import Core
 from node.execution import process
 from node.execution.process import RunningProcess
+from node.journal.retention import Purger, rules_of
 from node.model import times
-from node.retention import Purger, rules_of
-from node.settings import Settings
+from node.runtime.clock import SystemClock
+from node.runtime.settings import Settings
 from node.store.database import PostgresDatabase
 from tests.bench import starts
 from tests.bench.booking import idle
@@ -300,13 +301,16 @@ async def slow_readers(fleet: Fleet) -> list[Figure]:
     before = rss_mb(fleet.pid(name))
     url = fleet.node(name).url.removeprefix("http://")
     host, _, port = url.partition(":")
+    headers = fleet.authorization(name)
     streams = []
     served = 0
     for _ in range(READERS):
         reader, writer = await asyncio.open_connection(host, int(port), limit=64)
-        writer.write(f"GET /v1/events HTTP/1.1\r\nHost: {url}\r\n\r\n".encode())
+        words = (f"{name}: {value}" for name, value in ({"Host": url} | headers).items())
+        writer.write("\r\n".join(("GET /v1/events HTTP/1.1", *words, "\r\n")).encode())
         served += b" 200" in await reader.readexactly(12)
         streams.append(writer)
+    assert served
     idle_mb = rss_mb(fleet.pid(name)) - before
     async with fleet.database(name) as connection:
         for first in range(0, EVENTS, EVENTS_AT_ONCE):
@@ -315,7 +319,8 @@ async def slow_readers(fleet: Fleet) -> list[Figure]:
         writer.close()  # makes room for a question
 
     async def answers() -> bool:
-        async with fleet.session.get(f"{fleet.node(name).url}/metrics") as response:
+        metrics = f"{fleet.node(name).url}/metrics"
+        async with fleet.session.get(metrics, headers=headers) as response:
             return response.ok
 
     await fleet.until(answers)
@@ -339,14 +344,15 @@ async def year(fleet: Fleet) -> list[Figure]:
     database = PostgresDatabase(fleet.node(name).dsn)
     await database.open()
     kept = {field: KEPT for field in Settings.model_fields if field.startswith("keep_")}
-    purger = Purger(database, clock, rules_of(Settings(name=name).model_copy(update=kept)))
+    settings = Settings(name=name).model_copy(update=kept)
+    purger = Purger(Core(database, clock, fleet.key(name).identity, settings), rules_of(settings))
     identity = fleet.key(name).identity
     sizes = []
     for _ in range(MONTHS):
         async with database.connection() as connection:
             await connection.execute(ENDED_TASKS, identity, clock.now(), A_MONTH, APART)
         clock.advance(30 * times.DAY)
-        await purger.run_once()
+        await purger.purge(clock.now())
         async with fleet.database(name) as raw:
             await raw.execute("VACUUM ANALYZE")  # as autovacuum does, many times a month
             sizes.append(float(await raw.fetchval(_SIZE)))
@@ -369,7 +375,8 @@ async def purge(fleet: Fleet) -> list[Figure]:
     database = PostgresDatabase(fleet.node(name).dsn)
     await database.open()
     kept = {field: KEPT_DAYS * times.DAY for field in Settings.model_fields if "keep_" in field}
-    purger = Purger(database, clock, rules_of(Settings(name=name).model_copy(update=kept)))
+    settings = Settings(name=name).model_copy(update=kept)
+    purger = Purger(Core(database, clock, fleet.key(name).identity, settings), rules_of(settings))
     identity, apart = fleet.key(name).identity, times.DAY // RUNS_A_DAY
     async with fleet.database(name) as raw:
         for _ in range(KEPT_DAYS + 1):
@@ -379,7 +386,7 @@ async def purge(fleet: Fleet) -> list[Figure]:
         await raw.execute("VACUUM ANALYZE")
         before = await raw.fetchval("SELECT count(*) FROM run")
         spent = -await _processor_seconds(raw)
-        await purger.run_once()
+        await purger.purge(clock.now())
         await raw.execute("VACUUM ANALYZE")  # as autovacuum does
         spent += await _processor_seconds(raw)
         gone = before - await raw.fetchval("SELECT count(*) FROM run")

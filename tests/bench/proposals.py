@@ -90,7 +90,7 @@ async def _time(fleet: Fleet, sender: str, receiver: str) -> float:
     async with aiohttp.ClientSession(auto_decompress=False) as session:
         peers = Peers(session, signer, 60)
         url = fleet.node(receiver).url
-        peer = peers.to((await peers.card(url)).identity, receiver, url)
+        peer = peers.client_of((await peers.card(url)).identity, receiver, url)
         durations = []
         for _ in range(REPEATS + 1):
             started_at = time.perf_counter()

@@ -6,7 +6,7 @@ import statistics
 import time
 from uuid import UUID
 
-from node.clock import SystemClock
+from node.runtime.clock import SystemClock
 from tests.bench.figures import Figure
 from tests.bench.fleet import Fleet, facade_of
 from tests.support.pscheduler.agent import Agent

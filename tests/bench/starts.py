@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import statistics
 import time
 from collections.abc import Sequence
@@ -47,11 +48,14 @@ async def _launches(
 ) -> list[Figure]:
     spec = {"dest": "127.0.0.1", "count": 1}
     task = {"test": {"type": "rtt", "spec": spec}, "tools": ["ping"], "schedule": schedule}
+    program = "ping"
+    if shutil.which(program) is None:
+        task, program = idle(fleet.names, schedule), "sleep, as there is no ping,"
     rounds = schedule["max_runs"]
     errors = await _errors(fleet, [task] * together, together * rounds)
     how = (
-        f"{rounds} times {together} runs of ping at the same instant on one node that also leads "
-        "them; process started minus agreed instant"
+        f"{rounds} times {together} runs of {program} at the same instant on one node that also "
+        "leads them; process started minus agreed instant"
     )
     return _figures(name, errors, how)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from node.clock import SystemClock
+from node.runtime.clock import SystemClock
 from tests.bench.figures import Figure
 from tests.bench.fleet import Fleet, cpu_seconds
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from node.clock import SystemClock
+from node.runtime.clock import SystemClock
 from tests.chaos.checks import REPAIR, Evidence, Promises, Times, Verdict, Violation, judge
 from tests.chaos.faults import FaultInjector
 from tests.chaos.plan import Plan
@@ -174,7 +174,7 @@ async def _check_tables(sites: Sites, outcome: Outcome, report: Report) -> Verdi
         asking=timedelta() if plan.wait_for_repairs else REPAIR,
         healed_at=outcome.healed_at,
         restored=[(it.node, it.dumped_at, it.restored_at) for it in sites.restored],
-        stepped=[(it.node, it.began, it.ended) for it in sites.stepped],
+        stepped=[(it.node, it.began, it.ended, it.right_at) for it in sites.stepped],
         troubles=[(it.one, it.other, it.began, it.ended) for it in sites.troubles],
     )
     time_for_repairs = REPAIR if plan.wait_for_repairs else timedelta()

@@ -1,7 +1,7 @@
 """The invariants, checked in the tables of all nodes and in the results that they delivered.
 
-All of it is copied side by side into one database, where each invariant is a query of
-``chaos.sql`` whose name begins with ``checks_`` and which returns the violations.
+All of it is copied side by side into one database, where each invariant is a query that returns
+the violations: those of simulated worlds (:mod:`lead.simulation.evidence`).
 """
 
 from __future__ import annotations
@@ -18,15 +18,24 @@ from uuid import UUID
 
 import asyncpg
 
-from node import housekeeping
+from lead.simulation import evidence
+from node.runtime import housekeeping
 from tests.chaos.plan import HORIZON_H
 from tests.chaos.queries import SQL
 
 GRACE = timedelta(seconds=45)
 """Time for a node to notice a lost run (30 s after its end) and for its lead to give up."""
 
-CHECKS = tuple(name for name in SQL if name.startswith("checks_"))
+CHECKS = tuple(dict.fromkeys(evidence.name_of(name) for name in evidence.INVARIANTS))
+"""The names of the invariants; one may be of every instant, and of the end."""
+_PRECISION = timedelta(seconds=5)
+"""Difference of clocks that are right, at most."""
+_LOOK = timedelta(seconds=6)
+"""Time after which who prepares a run knows that it was cancelled."""
+_DELIVERY = timedelta(minutes=4)
+"""Time for a message to be delivered once all is quiet."""
 Span = tuple[str, datetime, datetime]
+WrongClock = tuple[str, datetime, datetime, datetime]
 Trouble = tuple[str, str, datetime, datetime]
 Connection = Any  # asyncpg's stubs type records such that copy_records_to_table does not check
 
@@ -48,8 +57,8 @@ class Times:
     """The end of the last fault."""
     restored: Sequence[Span] = ()
     """By node, the instants between which its database was dumped and restored."""
-    stepped: Sequence[Span] = ()
-    """By node, the instants, as its clock told them, between which that clock was wrong."""
+    stepped: Sequence[WrongClock] = ()
+    """By node, between which instants, as its clock told them, it was wrong; and the true end."""
     troubles: Sequence[Trouble] = ()
     """By two nodes, the instants between which they could not be sure to hear each other."""
 
@@ -107,11 +116,8 @@ async def judge(
     The rows are copied into the database ``scratch``, whose content is lost.
     """
     async with _connection(scratch) as connection:
-        await connection.execute(SQL["verdict_tables"])
-        now = datetime.now(UTC)
-        graces = (times.hold_life, GRACE, times.told, times.healed_at, times.asking, REPAIR)
-        row = (now, *graces, timedelta(hours=HORIZON_H))
-        await connection.copy_records_to_table("round", records=[row])
+        await connection.execute(evidence.SQL["tables"])
+        await connection.copy_records_to_table("round", records=[_round(times)])
         copies = await asyncio.gather(*(_read(name, each) for name, each in nodes.items()))
         for tables in copies:
             for table, rows in tables.items():
@@ -129,28 +135,49 @@ async def judge(
             ("trouble", times.troubles),
         ):
             await connection.copy_records_to_table(table, records=spans)
-        await connection.execute(SQL["verdict_ready"])
+        await connection.execute(evidence.READY)
         violations = [
-            Violation(check.removeprefix("checks_"), row[0], str(row[1]), row[2])
-            for check in CHECKS
-            for row in await connection.fetch(SQL[check])
+            Violation(evidence.name_of(invariant), row[0], str(row[1]), row[2])
+            for invariant in evidence.INVARIANTS
+            for row in await connection.fetch(evidence.SQL[invariant])
         ]
         figures = {row[0]: row[1] for row in await connection.fetch(SQL["figures"])}
         failures = {row[0]: row[1] for row in await connection.fetch(SQL["failures"])}
     return Verdict(frozenset(violations), figures, failures)
 
 
-async def _read(name: str, evidence: Evidence) -> dict[str, Sequence[tuple[object, ...]]]:
+def _round(times: Times) -> tuple[object, ...]:
+    """Return the row of ``round``: what the invariants depend on beside the rows of nodes."""
+    now = datetime.now(UTC)
+    return (
+        now,
+        now,
+        _PRECISION,
+        times.hold_life,
+        timedelta(),
+        GRACE,
+        times.told,
+        _DELIVERY,
+        REPAIR,
+        times.healed_at,
+        times.asking,
+        timedelta(hours=HORIZON_H),
+        _LOOK,
+        datetime.min.replace(tzinfo=UTC),
+    )
+
+
+async def _read(name: str, node: Evidence) -> dict[str, Sequence[tuple[object, ...]]]:
     """Return the tables of one node as of one instant, and the results in its file after that."""
     async with (
-        _connection(evidence.dsn) as connection,
+        _connection(node.dsn) as connection,
         connection.transaction(isolation="repeatable_read", readonly=True),
     ):
         tables = {
-            table: [(name, *row) for row in await connection.fetch(SQL[f"{table}s_here"])]
-            for table in ("task", "run", "part", "hold")
+            table: [tuple(row) for row in await connection.fetch(evidence.SQL[f"{table}s_here"])]
+            for table in evidence.TABLES
         }
-    return {**tables, "line": [(name, *row) for row in lines_of(evidence.results)]}
+    return {**tables, "line": [(name, *row) for row in lines_of(node.results)]}
 
 
 def lines_of(results: Path) -> Iterator[tuple[UUID, str, str | None]]:

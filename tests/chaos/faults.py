@@ -1,7 +1,8 @@
 """The faults: every two seconds a process is killed or hangs, or a wire is cut or slowed.
 
 Faults of the host are rarer: a full disk, a clock that is set, a database that is restored from a
-backup, a second lead beside the first, and the end of the Postgres that ``parley up`` runs.
+backup, damaged, worn out, or failed over to a standby, a copy of the machine that is started beside
+it, a second lead beside the first, and the end of the Postgres that ``parley up`` runs.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ import os
 import random
 import signal
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
-from node.clock import SystemClock
 from node.model.errors import DatabaseUnavailable
+from node.runtime.clock import SystemClock
 from tests.chaos.checks import Violation
+from tests.chaos.copies import try_copy
 from tests.chaos.hosts import CACHED_S
 from tests.chaos.links import Wire, WireState
 from tests.chaos.plan import Plan
@@ -35,9 +37,13 @@ _BROKEN = (
     WireState.SLOW,
 )
 _FULL_S = (4.0, 20.0)
-_STEPS_S = (-3600, -90, -5, 5, 90, 3600)
+_STEPS_S = (-86_400, -3600, -90, -5, 5, 90, 3600, 86_400)
 _STEPPED_S = (2.0, 40.0)
+_BORN = 0.6
+"""Part of the wrong clocks under which the processes of a node are born."""
 _BACKUP_AGE_MIN = timedelta(seconds=10)
+_DAMAGED_S = (2.0, 15.0)
+_BESIDE_S = (1.0, 10.0)
 _RECOVERY = timedelta(seconds=5)
 """Time after a fault in which a node finds its database and the others again."""
 _REPEATED_S = 3
@@ -59,6 +65,7 @@ class FaultInjector:
         self._lasting: set[asyncio.Task[None]] = set()
         self.failed: list[str] = []
         """The faults that could not be injected as intended, and why."""
+        self._found: list[Violation] = []
         self._faults: dict[Fault, int] = {
             self.kill_node: 20,
             self.kill_lead: 20,
@@ -81,7 +88,20 @@ class FaultInjector:
             }
             self._faults |= rare
             self._rare.extend([*rare, self.restore])
-        self._whole = {self.end_database.__name__, self.restore.__name__}
+        unlike: dict[Fault, int] = {
+            self.copy_machine: 2,
+            self.damage_index: 3,
+            self.use_up_ids: 2,
+            self.fail_over: 3,
+        }
+        if plan.host_faults or plan.only:
+            self._faults |= unlike
+            self._rare.extend(unlike)
+        if plan.only:
+            self._rare = deque(each for each in self._faults if each.__name__ in plan.only)
+            self._faults = dict.fromkeys(self._rare, 1)
+        mending = (self.end_database, self.restore, *unlike)
+        self._whole = {each.__name__ for each in mending}
         """The faults that are not cut off by :meth:`heal`, because they mend what they broke."""
 
     async def run(self) -> None:
@@ -90,13 +110,17 @@ class FaultInjector:
         while True:
             await _CLOCK.sleep(self._plan.fault_every_s * self._rng.uniform(0.5, 1.5))
             number += 1
-            if self._rare and number % _REPEATED_S == 0:
+            if self._rare and (self._plan.only or number % _REPEATED_S == 0):
                 fault = self._rare.popleft()
             else:
                 fault = self._rng.choices(list(self._faults), list(self._faults.values()))[0]
-            task = asyncio.create_task(_run(fault), name=fault.__name__)
-            self._lasting.add(task)
-            task.add_done_callback(self._ended)
+            self._inject(fault)
+
+    def _inject(self, fault: Fault) -> asyncio.Task[None]:
+        task = asyncio.create_task(_run(fault), name=fault.__name__)
+        self._lasting.add(task)
+        task.add_done_callback(self._ended)
+        return task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._lasting.discard(task)
@@ -105,8 +129,11 @@ class FaultInjector:
 
     @property
     def violations(self) -> list[Violation]:
-        """The faults that failed: a round without them would show less than it says."""
-        return [Violation("faults", "", "", why) for why in self.failed]
+        """The faults that failed: a round without them would show less than it says.
+
+        And what only a fault could see, while it lasted.
+        """
+        return [*(Violation("faults", "", "", why) for why in self.failed), *self._found]
 
     async def heal(self) -> None:
         """End all faults: wires work, nothing hangs, every database runs, every clock is right."""
@@ -115,6 +142,8 @@ class FaultInjector:
             if task.get_name() not in self._whole:
                 task.cancel()
         await asyncio.gather(*lasting, return_exceptions=True)
+        while self._plan.only and self._rare:  # no node was free for it before
+            await asyncio.wait({self._inject(self._rare.popleft())})
         for wire in self._sites.wires:
             wire.set_state(WireState.UP)
         for site in self._sites.all:
@@ -131,7 +160,7 @@ class FaultInjector:
 
     async def kill_lead(self) -> None:
         """Kill a lead's process with SIGKILL."""
-        site = self._rng.choice(self._separate)
+        site = self._rng.choice(self._alone(self._separate))
         lead = self._rng.choice([each for each in site.services[1:] if each.started] or [site.lead])
         lead.send(signal.SIGKILL)
         self.counts["lead killed"] += 1
@@ -150,7 +179,7 @@ class FaultInjector:
 
         On a full disk it could not be started.
         """
-        site = self._rng.choice(self._separate)
+        site = self._rng.choice(self._alone(self._separate))
         if not site.server.busy and not (site.disk and site.disk.full):
             self.counts["database ended at once"] += 1
             with self._troubled((site.name, site.name)):
@@ -182,6 +211,7 @@ class FaultInjector:
         await self._break(wires, self._rng.choice((WireState.CUT, WireState.BLACK_HOLE)))
 
     async def _break(self, wires: Sequence[Wire], state: WireState) -> None:
+        await asyncio.gather(*map(self._sites.lay, wires))
         for wire in wires:
             wire.set_state(state, self._rng.uniform(*_DELAY_S))
         with self._troubled(*((wire.source, wire.target) for wire in wires)):
@@ -238,8 +268,9 @@ class FaultInjector:
 
     async def add_lead(self) -> None:
         """Run a second lead beside the first for a while, and kill it."""
-        lead = self._rng.choice(self._separate).second_lead
-        if lead is not None and not lead.started:
+        site = self._rng.choice(self._alone(self._separate))
+        lead = site.second_lead
+        if lead is not None and not lead.started and not site.server.busy:
             self.counts["second lead beside the first"] += 1
             lead.start()
             try:
@@ -249,30 +280,41 @@ class FaultInjector:
                 await lead.stop()
 
     async def set_clock(self) -> None:
-        """Set the clock of a node's host forward or back, and correct it after a while."""
-        clocks = [(site.name, site.clock) for site in self._sites.all if site.clock is not None]
+        """Set the clock of a node's host forward or back, and correct it after a while.
+
+        Often while its processes are down, so that they are born under it.
+        """
+        sites = self._alone(self._sites.all)
+        clocks = [(site, site.clock) for site in sites if site.clock is not None]
         if not clocks:
-            self.left_out["clock set"] += 1
+            self.left_out["clock set"] += all(site.clock is None for site in self._sites.all)
             return
-        name, clock = self._rng.choice(clocks)
+        site, clock = self._rng.choice(clocks)
         if clock.ahead_s:
             return
         seconds = self._rng.choice(_STEPS_S)
-        self.counts[f"clock set {'forward' if seconds > 0 else 'back'}"] += 1
+        born = self._rng.random() < _BORN
+        kind = f"clock set {'forward' if seconds > 0 else 'back'}"
+        self.counts[f"{kind}, and booted" if born else kind] += 1
         step, began = timedelta(seconds=seconds), datetime.now(UTC)
         clock.set(seconds)
+        if born:
+            for service in site.services:
+                service.send(signal.SIGKILL)
         try:
             await _CLOCK.sleep(self._rng.uniform(*_STEPPED_S))
         finally:
             clock.set(0)
             ended = datetime.now(UTC) + timedelta(seconds=2 * CACHED_S)
-            self._sites.stepped.append(Stepped(name, began + step, ended + step))
+            self._sites.stepped.append(Stepped(site.name, began + step, ended + step, ended))
 
     async def fill_disk(self) -> None:
         """Leave a node no room to write, for a while."""
-        sites = [site for site in self._sites.all if site.disk is not None]
-        if not sites:
+        if all(site.disk is None for site in self._sites.all):
             self.left_out["disk full"] += 1
+            return
+        sites = [site for site in self._alone(self._sites.all) if site.disk is not None]
+        if not sites:
             return
         site = self._rng.choice(sites)
         assert site.disk is not None
@@ -303,7 +345,7 @@ class FaultInjector:
         before = datetime.now(UTC) - _BACKUP_AGE_MIN
         sites = [
             site
-            for site in self._separate
+            for site in self._alone(self._separate)
             if site.dumped_at is not None and site.dumped_at < before and not site.server.busy
         ]
         if not sites:
@@ -325,13 +367,99 @@ class FaultInjector:
                 for service in started:
                     service.start()
 
+    async def copy_machine(self) -> None:
+        """Start a copy of a node beside it, which has to wait for its owner's word."""
+        sites = [site for site in self._idle if site.clock is None or not site.clock.ahead_s]
+        if not sites or any(site.is_copied for site in self._sites.all):
+            self._rare.append(self.copy_machine)
+            return
+        site = self._rng.choice(sites)
+        self.counts["machine copied"] += 1
+        with self._troubled((site.name, site.name)):
+            self._found += await try_copy(self._sites, site)
+
+    async def damage_index(self) -> None:
+        """Overwrite an index; after a while its owner repairs the database."""
+        if not (sites := self._idle):
+            self._rare.append(self.damage_index)
+            return
+        site = self._rng.choice(sites)
+        self.counts["index damaged"] += 1
+        async with self._repaired(site):
+            indexes = await site.server.indexes()
+            await site.server.overwrite(self._rng.choice(indexes))
+
+    async def use_up_ids(self) -> None:
+        """Leave a database no transaction ids; after a while its owner repairs it."""
+        if all(site.server.is_worn for site in self._separate):
+            return
+        sites = [site for site in self._idle if not site.server.is_worn]
+        if not sites:
+            self._rare.append(self.use_up_ids)
+            return
+        site = self._rng.choice(sites)
+        self.counts["transaction ids used up"] += 1
+        async with self._repaired(site):
+            await site.server.wear_out()
+
+    @contextlib.asynccontextmanager
+    async def _repaired(self, site: Site) -> AsyncIterator[None]:
+        """Damage a database, let its services meet that a while, and repair it as documented."""
+        site.server.busy = True
+        try:
+            with self._troubled((site.name, site.name)):
+                yield
+                await _CLOCK.sleep(self._rng.uniform(*_DAMAGED_S))
+                started = [service for service in site.services if service.started]
+                try:
+                    await asyncio.gather(*(service.stop() for service in started))
+                    site.server.let_vacuum()
+                    await site.type("admin", "repair")
+                finally:
+                    for service in started:
+                        service.start()
+        finally:
+            site.server.busy = False
+
+    async def fail_over(self) -> None:
+        """Kill a Postgres, and promote the standby without which it acknowledged nothing."""
+        if not any(site.server.can_fail_over for site in self._separate):
+            self.left_out["failed over to a standby"] += 1
+            return
+        sites = [site for site in self._idle if site.server.can_fail_over]
+        if not sites:
+            self._rare.append(self.fail_over)
+            return
+        site = self._rng.choice(sites)
+        self.counts["failed over to a standby"] += 1
+        site.server.busy = True
+        try:
+            with self._troubled((site.name, site.name)):
+                await site.server.fail_over(self._rng.uniform(*_BESIDE_S))
+        finally:
+            site.server.busy = False
+
+    @property
+    def _idle(self) -> list[Site]:
+        """The separate sites of which no fault has the database or the disk just now."""
+        return [
+            site
+            for site in self._alone(self._separate)
+            if not site.server.busy and not (site.disk and site.disk.full)
+        ]
+
+    @staticmethod
+    def _alone(sites: Sequence[Site]) -> list[Site]:
+        """Leave out the site of which a copy is tried: the copy goes on where it is not heard."""
+        return [site for site in sites if not site.is_copied]
+
     @property
     def _separate(self) -> list[Site]:
         """The sites whose node, lead and Postgres are processes of their own."""
         return [site for site in self._sites.all if not site.is_up]
 
     def _site(self) -> Site:
-        return self._rng.choice(self._sites.all)
+        return self._rng.choice(self._alone(self._sites.all))
 
 
 async def _run(fault: Fault) -> None:

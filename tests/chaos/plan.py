@@ -25,6 +25,8 @@ class Plan:
     hang_s: tuple[float, float] = (5.0, 60.0)
     host_faults: bool = True
     """True to fill disks, set clocks, restore databases, and have a node of ``parley up``."""
+    only: tuple[str, ...] = ()
+    """The faults to which a round is confined; each happens once before any happens again."""
     settle_s: float = 180.0
     """The time in which what is left to do has to become less."""
     young_s: float = 12.0

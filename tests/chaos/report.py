@@ -52,8 +52,8 @@ def _table(title: str, counts: Mapping[str, int]) -> Iterator[str]:
 
 
 def checks_of(outcome: Outcome) -> dict[str, int]:
-    """Return the violations of each check, nodes that found no rest, and faults that failed."""
-    checks = [*(name.removeprefix("checks_") for name in CHECKS), "at_rest", "faults"]
+    """Return the violations of each check, also of those that are not made in the tables."""
+    checks = [*CHECKS, "at_rest", "faults", "twice"]
     return {
         check: sum(violation.check == check for violation in outcome.violations) for check in checks
     }

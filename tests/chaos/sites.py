@@ -15,7 +15,7 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -24,7 +24,6 @@ from typing import Any
 import aiohttp
 import asyncpg
 
-from node.clock import SystemClock
 from node.execution import process
 from node.execution.process import RunningProcess
 from node.lab import loopback
@@ -32,6 +31,7 @@ from node.lab.nodes import module_environment, names
 from node.model.errors import HostError
 from node.model.host_limits.document import EVERYTHING
 from node.postgres import PrivateCluster, ServerBinaries, locate
+from node.runtime.clock import SystemClock
 from tests.chaos.hosts import Disk, HostClock, forget_shared_memory, library
 from tests.chaos.links import Wire
 from tests.chaos.plan import Plan
@@ -41,9 +41,16 @@ from tests.chaos.servers import Server
 RESTART_S = 0.5
 READY_S = 90.0
 END_S = 20.0
+LAID_S = 5.0
+COMMAND_S = 300.0
 _DISK, _CLOCK_SET, _UP = 1, 2, 3
 """The nodes with a disk of their own, with a clock of its own, and (the last) of ``parley up``."""
 _CLOCK = SystemClock()
+
+
+def program(name: str) -> str:
+    """Return the path of one of Parley's programs."""
+    return str(Path(sys.executable).with_name(name))
 
 
 class Service:
@@ -54,7 +61,7 @@ class Service:
     ) -> None:
         """Create a service without starting it; it works in ``directory``."""
         self.log = log
-        self._argv = [str(Path(sys.executable).with_name(argv[0])), *argv[1:]]
+        self._argv = [program(argv[0]), *argv[1:]]
         self._environment = environment
         self._directory = directory
         self._running: RunningProcess | None = None
@@ -115,6 +122,10 @@ class Site:
     clock: HostClock | None = None
     identity: str = ""
     token: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """The settings of its services."""
+    is_copied: bool = False
+    """True while a copy of it is tried, which takes the node over unless the original answers."""
     dumped_at: datetime | None = None
 
     @property
@@ -152,6 +163,24 @@ class Site:
         """Connect to the database, which may be recovering."""
         return await self.server.connect()
 
+    async def type(self, *words: str) -> None:
+        """Type a command on the host of the node.
+
+        :raises HostError: it failed.
+        """
+        running = await process.start(
+            [program("parley"), *words], env=self.environment, cwd=self.state
+        )
+        try:
+            async with asyncio.timeout(COMMAND_S):
+                finished = await running.wait()
+        except TimeoutError:
+            raise HostError(f"parley {' '.join(words)} took over {COMMAND_S:g} s") from None
+        finally:
+            await running.end(0)
+        if finished.exit_code != 0:
+            raise HostError(f"parley {' '.join(words)}: {process.tail(finished.stderr)}")
+
 
 @dataclass(frozen=True)
 class Restored:
@@ -174,11 +203,12 @@ class Trouble:
 
 @dataclass(frozen=True)
 class Stepped:
-    """A time for which a node's clock was wrong, as that clock told it."""
+    """A time for which a node's clock was wrong, as that clock told it; and when it was right."""
 
     node: str
     began: datetime
     ended: datetime
+    right_at: datetime
 
 
 @dataclass
@@ -187,6 +217,8 @@ class Sites:
 
     plan: Plan
     work: Path
+    spare: str = ""
+    """The place where a copy of a node may listen: an address and a port."""
     all: list[Site] = field(default_factory=list)
     wires: list[Wire] = field(default_factory=list)
     restored: list[Restored] = field(default_factory=list)
@@ -199,11 +231,32 @@ class Sites:
         """Return the wire from one node to another."""
         return next(w for w in self.wires if w.source == source.name and w.target == target.name)
 
+    async def lay(self, wire: Wire) -> bool:
+        """Have a node reach another one over a wire; return whether its database could be told.
+
+        A node whose database was restored or failed over says anew where it is, and the others
+        follow it there, past the wire.
+        """
+        named = {site.name: site for site in self.all}
+        one, other = named[wire.source], named[wire.target]
+        with contextlib.suppress(OSError, TimeoutError, asyncpg.PostgresError):
+            connection: Any = await asyncpg.connect(one.dsn, timeout=LAID_S)
+            try:
+                for query, *words in (
+                    ("lead_over", other.identity, wire.url),
+                    ("notify_node", f"node {other.name} added"),
+                ):
+                    await connection.execute(SQL[query], *words, timeout=LAID_S)
+            finally:
+                await connection.close(timeout=LAID_S)
+            return True
+        return False
+
     async def ready(self, session: aiohttp.ClientSession) -> None:
         """Wait until all nodes report that they are ready."""
         async with asyncio.timeout(READY_S):
             for site in self.all:
-                while not await _answers(session, f"{site.url}/readyz"):
+                while not await answers(session, f"{site.url}/readyz"):
                     await _CLOCK.sleep(0.1)
 
 
@@ -215,19 +268,21 @@ async def running(plan: Plan, *, keep: list[Path]) -> AsyncIterator[Sites]:
     sites = Sites(plan, work)
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(_remove, work, keep)
-        claim = loopback.claim(plan.nodes)
+        claim = loopback.claim(plan.nodes + 1)
         stack.callback(claim.release)
-        listeners = zip(itertools.islice(names(), plan.nodes), claim.addresses, strict=True)
+        *addresses, spare = (f"{address}:{claim.port}" for address in claim.addresses)
+        sites.spare = spare
+        listeners = zip(itertools.islice(names(), plan.nodes), addresses, strict=True)
         sites.all = await asyncio.gather(
             *(
-                _make(sites, number, name, f"{address}:{claim.port}", stack)
-                for number, (name, address) in enumerate(listeners)
+                _make(sites, number, name, listen, stack)
+                for number, (name, listen) in enumerate(listeners)
             )
         )
         for site in sites.all:
             stack.push_async_callback(_keep_disk, site, keep, work)
         for site in sites.all:
-            stack.push_async_callback(site.server.cluster.stop)
+            stack.push_async_callback(site.server.stop)
         stack.push_async_callback(_stop, sites)
         await asyncio.gather(*(_start(site) for site in sites.all))
         async with aiohttp.ClientSession() as session:
@@ -263,10 +318,14 @@ async def _make(
     (state / "results").mkdir()
     (state / "limits.toml").write_text(EVERYTHING)
     if up:
-        cluster = PrivateCluster(state / "postgres", binaries)
+        server = Server(
+            PrivateCluster(state / "postgres", binaries), "parley", binaries, ours=False
+        )
     else:
         cluster = await PrivateCluster.create(state.with_suffix(".postgres"), binaries)
-    server = Server(cluster, "parley" if up else name, binaries, ours=not up)
+        # A disk in memory has no room for a second one.
+        standby = None if disk else PrivateCluster(state.with_suffix(".standby"), binaries)
+        server = Server(cluster, name, binaries, ours=True, standby=standby)
     environment = {
         **module_environment(),
         **plan.environment,
@@ -293,6 +352,7 @@ async def _make(
         second_lead=None if up else service("second-lead", "parley-lead"),
         disk=disk,
         clock=clock,
+        environment=environment,
     )
 
 
@@ -368,15 +428,13 @@ async def _wire(sites: Sites, stack: contextlib.AsyncExitStack) -> None:
         await wire.open()
         stack.push_async_callback(wire.close)
         sites.wires.append(wire)
-        connection: Any = await one.connect()
-        try:
-            await connection.execute(SQL["lead_over"], other.identity, wire.url)
-            await connection.execute(SQL["notify_node"], f"node {other.name} added")
-        finally:
-            await connection.close()
+        async with asyncio.timeout(READY_S):
+            while not await sites.lay(wire):
+                await _CLOCK.sleep(0.2)
 
 
-async def _answers(session: aiohttp.ClientSession, url: str) -> bool:
+async def answers(session: aiohttp.ClientSession, url: str) -> bool:
+    """Return whether 200 is the answer of a URL."""
     try:
         async with session.get(url, timeout=aiohttp.ClientTimeout(total=2)) as response:
             return response.status == 200

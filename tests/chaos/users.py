@@ -16,7 +16,7 @@ from typing import Any
 
 import aiohttp
 
-from node.clock import SystemClock
+from node.runtime.clock import SystemClock
 from tests.chaos.checks import Acknowledged
 from tests.chaos.plan import Plan
 from tests.chaos.sites import Site, Sites

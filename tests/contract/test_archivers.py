@@ -12,7 +12,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from node.model import archiving, times
+from node.model import secrets, times
 from node.model.errors import ArchiverFailed
 from node.plugins.contracts import ArchivingHost, DeliveryStatus, Destination
 from node.postgres.cluster import PrivateCluster
@@ -128,7 +128,7 @@ def test_an_archiver_describes_itself(name: str) -> None:
     assert (archiver.name, bool(archiver.title)) == (name, True)
     schema = archiver.spec_model.model_json_schema()
     assert schema["additionalProperties"] is False
-    secret = archiving.secret_fields(archiver.spec_model)
+    secret = secrets.secret_fields(archiver.spec_model)
     assert secret <= set(schema["properties"])
     examples = {
         "bitbucket": {},
@@ -146,7 +146,7 @@ def test_an_archiver_describes_itself(name: str) -> None:
     limits = archiver.batches(spec)
     assert min(limits.items, limits.size, limits.timeout) > 0
     assert "hush" not in archiver.label(spec)
-    shown = archiving.redacted(archiver.spec_model, spec.model_dump(mode="json"))
+    shown = secrets.redacted(archiver.spec_model, spec.model_dump(mode="json"))
     assert "hush" not in json.dumps({**shown, "url": ""})
 
 

@@ -107,9 +107,9 @@ async def party(
         peer = lead.peer(far.card.identity)
         if request.param == FETCHES_BESIDE:
             peers = Peers(lead.peers._session, Signer(lead.key, clock.now), timeout_s=5)
-            own = peers.to(lead.card.identity, "a", lead.card.url)
+            own = peers.client_of(lead.card.identity, "a", lead.card.url)
             peers.carry = via_own_node(peers, own)
-            peer = peers.to(far.card.identity, "b", None)
+            peer = peers.client_of(far.card.identity, "b", None)
         yield Party(peer, peer, lead, far)
 
 

@@ -10,7 +10,6 @@ import aiohttp
 import pytest
 
 from node.client.pscheduler import OfferedTool, PschedulerHost, PschedulerHosts
-from node.clock import SystemClock
 from node.model import times
 from node.model.errors import (
     Conflict,
@@ -20,6 +19,7 @@ from node.model.errors import (
     PeerUnreachable,
     RequestError,
 )
+from node.runtime.clock import SystemClock
 from tests.support.pscheduler.participant import Fault, StandIn, free_ports
 
 KEY = "secret"
@@ -37,7 +37,7 @@ async def stand_in(tmp_path: Path) -> AsyncIterator[StandIn]:
 async def host(stand_in: StandIn) -> AsyncIterator[PschedulerHost]:
     """Its client."""
     async with aiohttp.ClientSession() as session:
-        yield PschedulerHosts(session).at(stand_in.url)
+        yield PschedulerHosts(session).client_at(stand_in.url)
 
 
 async def joined(host: PschedulerHost) -> UUID:

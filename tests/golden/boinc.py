@@ -15,12 +15,12 @@ from typing import Any
 
 from lead.policy.feasible.backoff import FIRST, JITTER, MOST, Key, after_answer, pause
 from lead.policy.feasible.work_fetch import Buffer, amount_to_ask
-from lead.policy.order.deadline_first import by_deadline, run_list
+from lead.policy.order.deadline_first import run_list, sorted_by_deadline
 from lead.policy.share.recent_work import (
     RecentWorkSelector,
     WorkItem,
-    by_standing,
     choose,
+    sorted_by_standing,
     standings,
 )
 from lead.policy.view import Backoff
@@ -123,7 +123,7 @@ def _deadlines(given: Given) -> Given:
     seats = _seats(given, work)
     ahead = _time(given, "min_buffer", "min_buffer_h") or 0
     late_work = late(work, simulate(work, seats, 0), ahead)
-    course = simulate(work, seats, 0, [it.task for it in by_deadline(late_work)])
+    course = simulate(work, seats, 0, [it.task for it in sorted_by_deadline(late_work)])
     in_hours = any("hours" in it for it in given["tasks"])
     unit = times.HOUR if in_hours else times.SECOND
     ends = {task: figure(end / unit) for task, end in course.ended.items()}
@@ -179,7 +179,7 @@ def _priorities(given: Given) -> Given:
     priorities = standings(given["rec"], given["share"])
     return {
         "priority": {name: figure(it) for name, it in priorities.items()},
-        "order": by_standing(priorities),
+        "order": sorted_by_standing(priorities),
     }
 
 

@@ -70,7 +70,7 @@ class _Farm:
 
     def __post_init__(self) -> None:
         """Begin at the floors."""
-        self.priorities = start_counts.starting(self.queues.items())
+        self.priorities = start_counts.initial_priorities(self.queues.items())
 
     def step(
         self, find: Callable[[str], bool], contending: Iterable[str] | None = None
@@ -83,11 +83,13 @@ class _Farm:
             )
             for name in names
         ]
-        tried = queues.turn(contenders, lambda name: find(name) or None)
+        tried = queues.next_campaign(contenders, lambda name: find(name) or None)
         if tried.entry is not None:
             name = tried.entry.name
             contending_now = {each: self.priorities[each] for each in names}
-            self.priorities |= start_counts.after_start(name, contending_now, self.queues)
+            self.priorities |= start_counts.priorities_after_start(
+                name, contending_now, self.queues
+            )
             self.started[name] = len(self.picks)
             self.picks.append(name)
         return self.picks[-1] if tried.entry else None, [each.name for each in tried.held]
@@ -194,10 +196,10 @@ def _sections(given: Given) -> tuple[Given, Sequence[str]]:
     for number, slots in enumerate(given["free_slots_at_each_pass"], 1):
         free, begun = slots, len(picks)
         while True:
-            tried = passes.choose(
+            tried = passes.next_task(
                 sorted(
                     (passes.ReadyTask(name, submitted[name], counts[name]) for name in waiting),
-                    key=passes.key,
+                    key=passes.sort_key,
                 ),
                 lambda name, free=free: need[name] <= free or None,  # type: ignore[misc]
                 given["SPG"],
@@ -205,7 +207,7 @@ def _sections(given: Given) -> tuple[Given, Sequence[str]]:
             answer[f"held_at_pass_{number}"] = [each.name for each in tried.held]
             if tried.entry is None:
                 break
-            for name in passes.passed(tried, submitted):
+            for name in passes.passed_tasks(tried, submitted):
                 counts[name] += 1
             waiting.remove(tried.entry.name)
             picks.append(tried.entry.name)
@@ -229,8 +231,8 @@ def _closed_loop(given: Given) -> tuple[Given, Sequence[str]]:
         lights, counts_before, free, passed = 0, [0], 0, 0
         while len(counts_before) <= given["bulks"]:
             waiting = [passes.ReadyTask("bulk", 0, passed), passes.ReadyTask("light", 1)]
-            tried = passes.choose(
-                sorted(waiting, key=passes.key),
+            tried = passes.next_task(
+                sorted(waiting, key=passes.sort_key),
                 lambda name, free=free: free >= (2 if name == "bulk" else 1) or None,  # type: ignore[misc]
                 gap,
             )
@@ -241,7 +243,7 @@ def _closed_loop(given: Given) -> tuple[Given, Sequence[str]]:
                 counts_before.append(lights)
             else:
                 free, lights = free - 1, lights + 1
-                passed += len(passes.passed(tried, {"bulk": 0, "light": 1}))
+                passed += len(passes.passed_tasks(tried, {"bulk": 0, "light": 1}))
         between = [after - before for before, after in pairwise(counts_before)]
         averages.append(_number(Fraction(sum(between), len(between))))
     return {"lights_per_bulk": averages}, ["lights_per_bulk"]
@@ -253,7 +255,7 @@ def _closed_loop(given: Given) -> tuple[Given, Sequence[str]]:
 def _partition(given: Given) -> tuple[Given, Sequence[str]]:
     """Return which nodes each type may use, and which remain if some types are idle."""
     eligible = {
-        name: attributes.eligible(given["nodes"], wanted)
+        name: attributes.nodes_with(given["nodes"], wanted)
         for name, wanted in given["process_types"].items()
     }
     idle = given.get("idle", [])
@@ -270,7 +272,7 @@ def _quotas(given: Given) -> tuple[Given, Sequence[str]]:
     answers = []
     for request in given["requests"]:
         kind = request["type"]
-        refusal = quota.admit(
+        refusal = quota.find_quota_refusal(
             kind,
             {"processes": request["need"]},
             {"processes": given["quota"][kind]} if kind in given["quota"] else {},
@@ -287,7 +289,7 @@ def _passes(given: Given) -> tuple[Given, Sequence[str]]:
     begun: list[int] = []
     for event in sorted(events):
         if not begun or event > begun[-1]:  # an event before a pass begins is served by it
-            begun.append(pacing.next_pass(event, begun[-1] if begun else None, apart))
+            begun.append(pacing.next_episode_at(event, begun[-1] if begun else None, apart))
     return {"passes": [_number(Fraction(at, times.SECOND)) for at in begun]}, ["passes"]
 
 

@@ -277,9 +277,9 @@ def _newcomers(given: Given) -> Given:
         stakes[name] = CampaignStake(name, weight, level)
         active = _entitled([stakes[each] for each in (*event["active_before"], name)], given)
         ideal = engines * Fraction(active[name]) / sum(active.values(), Fraction(0))
-        created[name] = usage.newcomer(name, ideal, now, window)
+        created[name] = usage.newcomer_charge(name, ideal, now, window)
         charges.append(created[name])
-    used = usage.used_within(charges, now, window)
+    used = usage.usage_within(charges, now, window)
     served = usage.serving_order(
         CampaignStake(name, stake.weight, usage=used[name], created_at=place)
         for place, (name, stake) in enumerate(stakes.items())
@@ -301,7 +301,8 @@ def _long_run(given: Given) -> Given:
     stakes, engines = _stakes(given), given["engines"]
     weights = sum((stake.weight for stake in stakes), Fraction(0))
     ledger = [
-        usage.newcomer(stake.name, engines * stake.weight / weights, 0, window) for stake in stakes
+        usage.newcomer_charge(stake.name, engines * stake.weight / weights, 0, window)
+        for stake in stakes
     ]
     total = dict.fromkeys((stake.name for stake in stakes), 0)
     for now in range(0, _micros(given["rounds"]), times.SECOND):
@@ -319,7 +320,7 @@ def _long_run(given: Given) -> Given:
 def _standing(
     stakes: list[CampaignStake], ledger: list[Charge], now: int, window: int, length: int
 ) -> list[CampaignStake]:
-    used = usage.used_within(ledger, now, window)
+    used = usage.usage_within(ledger, now, window)
     allocated = dict.fromkeys(used, 0)
     for charge in ledger:
         if charge.start <= now < charge.end:
@@ -345,7 +346,9 @@ def _sla(given: Given) -> Given:
     promises = _promises(given)
     if "sessions" in given:
         refused = {
-            session["id"]: promised.admit(session["id"], session.get("group"), promises)
+            session["id"]: promised.find_promise_refusal(
+                session["id"], session.get("group"), promises
+            )
             for session in given["sessions"]
         }
         return {
@@ -356,7 +359,7 @@ def _sla(given: Given) -> Given:
     order = given.get("usage_order") or sorted(
         promises, key=lambda name: Fraction(_of(given, "usage", name, 0))
     )
-    settlement = promised.settle(given["engines"], promises, demand, order)
+    settlement = promised.settlement_of(given["engines"], promises, demand, order)
     fields = {
         "targets": settlement.targets,
         "first_round": settlement.first_round,
@@ -383,7 +386,7 @@ def _lending(given: Given) -> Given:
         told_before, circumstances = circumstances, {**both, "preemption": None}
         engines_before = engines_before if circumstances == told_before else engines_held
         demand = {name: _amount(_of(both, "demand", name, None)) for name in promises}
-        settlement = promised.settle(both["engines"], promises, demand, both["usage_order"])
+        settlement = promised.settlement_of(both["engines"], promises, demand, both["usage_order"])
         engines_held = {
             name: count if (most := demand[name]) is None else min(count, most)
             for name, count in engines_before.items()
@@ -392,7 +395,9 @@ def _lending(given: Given) -> Given:
             short = sum(
                 max(0, _need(settlement, demand, name) - engines_held[name]) for name in promises
             ) - (engines - sum(engines_held.values()))
-            for name, count in groups.take_back(short, engines_held, settlement.targets).items():
+            for name, count in groups.seats_to_return(
+                short, engines_held, settlement.targets
+            ).items():
                 engines_held[name] -= count
         free = FreeSeats(engines - sum(engines_held.values()))
         for wanted in (
@@ -474,7 +479,10 @@ def _blacklist(given: Given) -> Given:
     for engine, session in given.get("cleared", ()):
         failures = cleared(failures, engine, session)
     most = given.get("failures_before_blacklist", blacklist.FAILURES_MAX)
-    refused = [blacklist.admit(failures, engine, name, most) for engine, name in given["ask"]]
+    refused = [
+        blacklist.find_blacklist_refusal(failures, engine, name, most)
+        for engine, name in given["ask"]
+    ]
     return {"allowed": [not refusal for refusal in refused]}
 
 

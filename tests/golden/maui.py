@@ -11,21 +11,21 @@ from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 from typing import Any
 
-from lead.policy.feasible.availability import CapacityBasis, available, seats_on
-from lead.policy.feasible.deferral import DeferralRule, failed
-from lead.policy.fill.backfill import BackfillChoice, RunWorth, fill, windows
-from lead.policy.preempt.flagged import may_displace
+from lead.policy.feasible.availability import CapacityBasis, available_amount, seats_on
+from lead.policy.feasible.deferral import DeferralRule, after_failed_start
+from lead.policy.fill.backfill import BackfillChoice, RunWorth, free_windows, runs_to_start
+from lead.policy.preempt.flagged import find_preemption_refusal
 from lead.policy.select import last_available, linear_function, poorest
 from lead.policy.throttle.active_limits import (
     Holder,
     LimitLevel,
+    find_limit_refusal,
     limit_at,
-    outstanding,
-    within_limits,
+    outstanding_time,
 )
-from lead.policy.throttle.delivered_cap import within_amount, within_part
-from lead.policy.throttle.due_limits import DueTask, considered
-from lead.policy.timetable import free_for
+from lead.policy.throttle.delivered_cap import find_amount_refusal, find_part_refusal
+from lead.policy.throttle.due_limits import DueTask, tasks_within_limits
+from lead.policy.timetable import free_times
 from lead.policy.view import Deferral, LimitView
 from tests.golden import maui_priority, maui_rounds
 from tests.golden.figures import figure, first_given, micros, seconds
@@ -83,9 +83,9 @@ def _availability(given: Given) -> Given:
         configured, dedicated, utilized = given["configured"], given["dedicated"], given["utilized"]
         counted = _COUNTED[policy]
         if not isinstance(configured, dict):
-            return available(configured, dedicated, utilized, counted)
+            return available_amount(configured, dedicated, utilized, counted)
         return {
-            name: available(
+            name: available_amount(
                 configured[name], dedicated.get(name, 0), utilized.get(name, 0), counted
             )
             for name in configured
@@ -118,7 +118,7 @@ def _deferral(given: Given) -> Given:
     attempts = []
     while not state.held:
         attempts.append(now)
-        state = failed(state, now, patience)
+        state = after_failed_start(state, now, patience)
         now = max(now + interval, state.until)
     return {
         "attempt_times_first": [seconds(at) for at in attempts[:_FIRST_ATTEMPTS]],
@@ -204,7 +204,7 @@ def _credentials(given: Given) -> Given:
         qos = _of(given, "qos", item)
         overrides = _limits({key[1:]: it for key, it in qos.items() if key.startswith("O")})
         level = LimitLevel(first_given({**given, **item}, "level", default="hard"))
-        refusal = within_limits(_request(item), _holders(given, item), level, overrides)
+        refusal = find_limit_refusal(_request(item), _holders(given, item), level, overrides)
         admitted.append(refusal is None)
         reasons.append(None)
         if refusal is not None:
@@ -231,7 +231,7 @@ def _both_passes(given: Given) -> Given:
         for name, user, nodes, *_ in given["queue"]:
             request = _request({"nodes": nodes})
             usage = used.setdefault(user, dict.fromkeys(request, 0))
-            refusal = within_limits(request, [Holder(user, limits, usage)], level)
+            refusal = find_limit_refusal(request, [Holder(user, limits, usage)], level)
             if name not in started_names and nodes <= free and refusal is None:
                 free -= nodes
                 started_names.add(name)
@@ -242,7 +242,7 @@ def _both_passes(given: Given) -> Given:
 
 def _outstanding(given: Given) -> Given:
     runs = [(job["procs"], job["remaining"]) for job in given["jobs"]]
-    amounts = [outstanding(runs, after) for after in given["after_seconds"]]
+    amounts = [outstanding_time(runs, after) for after in given["after_seconds"]]
     if "MAXPS" not in given:
         return {"outstanding": amounts}
     most = limit_at(_limit(given["MAXPS"]), LimitLevel.HARD)
@@ -259,7 +259,7 @@ def _idle(given: Given) -> Given:
         DueTask(name, (user,), _request({"nodes": more[0]} if more else {}))
         for name, user, *more in given["queue"]
     ]
-    eligible, refused = considered(due, {it.holders[0]: limits for it in due})
+    eligible, refused = tasks_within_limits(due, {it.holders[0]: limits for it in due})
     return {"eligible": eligible, "not_ageing": list(refused)}
 
 
@@ -267,16 +267,16 @@ def _cap(given: Given) -> Given:
     used, requests = Fraction(given["usage"]), [Fraction(it) for it in given["requests"]]
     if "cap_percent" not in given:
         cap = Fraction(given["cap"])
-        return {"allowed": [within_amount("", used, it, cap) is None for it in requests]}
+        return {"allowed": [find_amount_refusal("", used, it, cap) is None for it in requests]}
     cap, total = Fraction(str(given["cap_percent"])) / 100, Fraction(given["total"])
-    return {"allowed": [within_part("", used, it, total, cap) is None for it in requests]}
+    return {"allowed": [find_part_refusal("", used, it, total, cap) is None for it in requests]}
 
 
 # -- fill ------------------------------------------------------------------------------------------
 
 
 def _windows(given: Given) -> Given:
-    all_windows = windows(free_for(busy(given), 0))
+    all_windows = free_windows(free_times(busy(given), 0))
     return {
         "windows": [
             {
@@ -299,7 +299,7 @@ def _backfill(given: Given) -> Given:
         started: Mapping[str, tuple[str, ...]] = {}
         if policy != "NONE":
             depth = given.get("depth", 0)
-            started = fill(queue, free, _CHOICES[policy], _WORTHS[metric], depth)
+            started = runs_to_start(queue, free, _CHOICES[policy], _WORTHS[metric], depth)
         answer["started"].append(list(started))
         placement = {name: list(nodes) for name, nodes in started.items()}
         answer.setdefault(f"placement_{policy.lower()}", placement)
@@ -317,7 +317,7 @@ def _nodes(given: Given) -> Given:
             name: {key: Fraction(str(it)) for key, it in figures.items()}
             for name, figures in given["nodes"].items()
         }
-        ranked = linear_function.rank(function, nodes)
+        ranked = linear_function.ranking(function, nodes)
         values = dict(ranked)
         answer["values"] = {name: figure(values[name]) for name in nodes}
         answer["chosen"] = [name for name, _ in ranked][: given["k"]]
@@ -326,19 +326,21 @@ def _nodes(given: Given) -> Given:
         free = {
             name: None if it is None else micros(it) for name, it in question["free_for"].items()
         }
-        ranking = last_available.rank(free, micros(question["duration"]))
+        ranking = last_available.ranking(free, micros(question["duration"]))
         answer["lastavailable"] = (
             ranking[: question["k"]] if len(ranking) >= question["k"] else None
         )
     if "minresource" in given:
         question = given["minresource"]
-        answer["minresource"] = poorest.rank(question["nodes"], question["needs"])[: question["k"]]
+        answer["minresource"] = poorest.ranking(question["nodes"], question["needs"])[
+            : question["k"]
+        ]
     return answer
 
 
 def _preemption(given: Given) -> Given:
     allowed = [
-        may_displace(
+        find_preemption_refusal(
             ("new", item["new"]["priority"]),
             ("old", item["old"]["priority"]),
             preemptor="PREEMPTOR" in item["new"]["flags"],

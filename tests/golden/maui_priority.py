@@ -6,7 +6,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-from lead.policy.order.weighted import Weights, expansion, in_order, urgency
+from lead.policy.order.weighted import Weights, expansion_factor, names_by_priority, urgency
 from lead.policy.share.decayed_windows import decayed_sum, deltas, usage
 from lead.policy.view import FairshareKind, FairshareView
 from tests.golden.figures import figure, first_given
@@ -81,7 +81,7 @@ def _windows(given: Given) -> Given:
 
 def _expansions(given: Given) -> Given:
     factors = [
-        expansion(item["wait"], item["wallclock"], item.get("min_wallclock", 0))
+        expansion_factor(item["wait"], item["wallclock"], item.get("min_wallclock", 0))
         for item in given["items"]
     ]
     return {"xfactor": [figure(it) for it in factors]}
@@ -105,7 +105,7 @@ def _values(job: Given) -> dict[str, dict[str, float]]:
     length = job.get("duration_minutes", 0)
     values: dict[str, float] = {
         "QUEUETIME": waited,
-        "XFACTOR": expansion(waited, length, job.get("min_wallclock_minutes", 0)),
+        "XFACTOR": expansion_factor(waited, length, job.get("min_wallclock_minutes", 0)),
         "BYPASS": job.get("bypass", 0),
         "NODE": job.get("nodes", 0),
         "PROC": job.get("procs", 0),
@@ -162,7 +162,7 @@ def _queue(given: Given) -> Given:
     ranked = [(name, priorities[name], jobs[name]["wait_minutes"]) for name in _as_submitted(jobs)]
     return {
         "priority": {name: figure(it) for name, it in priorities.items()},
-        "order": in_order(ranked),
+        "order": names_by_priority(ranked),
     }
 
 

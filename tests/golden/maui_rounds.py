@@ -9,10 +9,16 @@ from typing import Any
 
 from lead.policy.axes.fill import Protected
 from lead.policy.episode import Episode
-from lead.policy.joint_placement import place
+from lead.policy.joint_placement import starts_by_node
 from lead.policy.placement_requests import Ask, EpisodeOutcome
 from lead.policy.sets import SETS, PolicyComposition
-from lead.policy.timetable import PlacementRequest, booked, earliest, free_for, timetable_for
+from lead.policy.timetable import (
+    PlacementRequest,
+    earliest_placement,
+    free_times,
+    timetable_for,
+    timetables_by_class,
+)
 from lead.policy.view import CampaignView, Candidate, NodeView, PoolView, PostedRun, View
 from node.model import times
 from node.model.classes import SchedulingClass
@@ -102,13 +108,13 @@ def starting_now(
     )
     episode = Episode(view, policy, random.Random(0))
     placed: list[PostedRun] = []
-    while (ask := episode.next()) is not None:
-        if place(ask, _offered(ask, [*runs, *placed], now)):
+    while (ask := episode.next_ask()) is not None:
+        if starts_by_node(ask, _offered(ask, [*runs, *placed], now)):
             task, duration = ask.candidate.task, ask.candidate.duration
             placed.append(_run(task, ask.nodes, now, now + duration))
-            episode.placed(ask, placed[-1])
+            episode.record_placement(ask, placed[-1])
         else:
-            episode.refused(ask)
+            episode.record_refusal(ask)
     return episode.outcome()
 
 
@@ -134,8 +140,8 @@ def _candidate(request: PlacementRequest, at: int, now: int) -> Candidate:
 
 def _offered(ask: Ask, runs: Iterable[PostedRun], now: int) -> dict[str, list[Span]]:
     """Return free time for a start now and at no other instant."""
-    busy_spans = booked(runs)[SchedulingClass.EXCLUSIVE]
-    free = free_for({name: busy_spans.get(name, ()) for name in ask.nodes}, now)
+    busy_spans = timetables_by_class(runs)[SchedulingClass.EXCLUSIVE]
+    free = free_times({name: busy_spans.get(name, ()) for name in ask.nodes}, now)
     duration = ask.candidate.duration
     return {
         name: [(now, now + duration)]
@@ -159,13 +165,13 @@ def depths(given: Given) -> Given:
         outcome = starting_now(queue, runs, 0, _filling(Protected(depth)))
         started, reserved = [run.task for run in outcome.placed], _reserved(outcome)
         result: Given = {"started_now": started, "reserved": reserved}
-        occupied = booked([*runs, *outcome.placed])
+        occupied = timetables_by_class([*runs, *outcome.placed])
         for at, request in enumerate(queue):
             passed_over = any(later.task in started for later in queue[at + 1 :])
             if passed_over and request.task not in {*started, *reserved}:
                 reservations = outcome.reservations
                 free = timetable_for(_candidate(request, at, 0), occupied, reservations)
-                placement = earliest(free, request, 0)
+                placement = earliest_placement(free, request, 0)
                 result[f"then_{request.task}_earliest"] = placement and seconds(placement.start)
         answer[f"depth_{depth}"] = result
     return answer

@@ -22,6 +22,8 @@ TABLES = (
     "expired_holds",
     "blocked_for_nothing",
     "overlaps",
+    "one_slot_often",
+    "large_parts",
     "overdue",
     "led_by_strangers",
     "booked_by_strangers",
@@ -62,7 +64,7 @@ async def _remove_reservations(scene: Scene) -> None:
 
 
 async def _remove_peers(scene: Scene) -> None:
-    known = {key.identity for key in scene.peers}
+    known = {key.identity for key in (*scene.peers, scene.participant)}
     for site in scene.sites:
         for node in (await scene.ask(site, "GET", "/v1/nodes"))["items"]:
             if node["identity"] in known:

@@ -15,15 +15,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from node.clock import SystemClock
+from node.execution import process
+from node.runtime.clock import SystemClock
 from tests.hostile import (
     aftermath,
     booking,
     described,
     drawn,
+    facade,
     floods,
     framing,
+    hidden,
     honest,
+    participants,
     signatures,
     targets,
     users,
@@ -32,7 +36,7 @@ from tests.hostile.honest import Waits
 from tests.hostile.messages import Actor, Message
 from tests.hostile.plan import Plan
 from tests.hostile.record import Record
-from tests.hostile.scene import Scene, memory_mb, scene
+from tests.hostile.scene import Scene, is_alive, memory_mb, scene
 
 _CLOCK = SystemClock()
 _PROGRESS_S = 10.0
@@ -67,6 +71,12 @@ async def attack(plan: Plan, report: Report) -> Outcome:
         report(f"three nodes and an honest user are ready after {time.monotonic() - began:.0f} s")
         before = [memory_mb(site) for site in found.sites]
         await _under_attack(found, outcome, report)
+        if ended := [site for site in found.sites if not is_alive(site)]:
+            for site in ended:
+                record.fault("node ended", f"{site.node.name}: {process.tail_of(site.log, 5)}")
+            outcome.took_s = time.monotonic() - began
+            outcome.kept = _keep(found)
+            return outcome
         after = [memory_mb(site) for site in found.sites]
         report(f"{record.total} requests in {outcome.seconds:.0f} s; the nodes rest")
         await _CLOCK.sleep(plan.rest_s)
@@ -131,6 +141,8 @@ def _by_hand(found: Scene, plan: Plan) -> Iterator[Any]:
         "signatures": lambda: signatures.replays(found, rng, several(100)),
         "targets": lambda: targets.run(found, rng, several(2500)),
         "booking": lambda: booking.run(found, rng, several(12)),
+        "participants": lambda: participants.run(found, rng, several(20)),
+        "facade": lambda: facade.run(found, rng, several(600)),
         "users": lambda: users.keys(found, several(20)),
         "framing": lambda: framing.run(found, rng, several(900), max(2, plan.clients // 2)),
         "floods": lambda: floods.run(found, plan, rng, _CLOCK.sleep),
@@ -157,6 +169,7 @@ async def _feed(found: Scene, plan: Plan, later: list[Iterator[Message]]) -> Ite
         "peers": described.odd_messages_of_peers(found, rng, plan.requests // 4),
         "signatures": signatures.forgeries(found, rng, plan.requests // 12),
         "users": users.messages(found, rng, plan.requests // 20),
+        "secrets": hidden.messages(found, rng),
     }
     chosen = {name: each for name, each in sources.items() if name in plan.families}
     # The first routes of the table, as every caller, come first: on a busy host few requests

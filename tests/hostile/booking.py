@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from node.model import times
-from node.model.ids import TaskId, again, exchange_id, run_id
+from node.model.ids import TaskId, exchange_id, repeated_exchange_id, run_id
 from tests.hostile.documents import hold_item, introduction, now
 from tests.hostile.messages import Actor, Message
 from tests.hostile.record import Received
@@ -24,6 +24,7 @@ _EPOCHS = 20
 _HOURS = 20
 _EXCLUSIVE = {"scheduling_class": "exclusive"}
 _COLLUDING_TASKS = 50
+_ATTEMPTS = 12
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,7 @@ async def run(scene: Scene, rng: random.Random, rounds: int) -> None:
     for number in range(rounds):
         lead = Lead(scene, number % len(scene.peers), number % 2)
         await _more_than_introduced(lead, rng)
+        await _one_slot_often(lead)
         await _ids_of_others(lead, Lead(scene, (number + 1) % len(scene.peers), number % 2), rng)
         await _things_of_others(lead)
         await _addresses(lead)
@@ -139,6 +141,33 @@ async def _more_than_introduced(lead: Lead, rng: random.Random) -> None:
     await _end(lead, name)
 
 
+async def _one_slot_often(lead: Lead) -> None:
+    """Hold a slot again and again, at other times of its window: in one hold, and in many."""
+    task = await lead.introduce("a task whose slot is wanted often")
+    if task is None:
+        return
+    start = _slot(task)
+    runs = [_attempt(task, start, attempt) for attempt in range(1, _ATTEMPTS + 1)]
+    same = {"generation": task["task"]}  # what another one booked before is forgotten here
+    together = sound_hold(task["task"], start, 1, runs=runs, **same)
+    held = await lead.hold(together, "all attempts in one hold")
+    for epoch, run in enumerate(reversed(runs), 2):
+        again = sound_hold(task["task"], start, epoch, runs=[run], **same)
+        held += await lead.hold(again, "attempts counting down")
+    if len(held) > 1:
+        lead.scene.record.fault("a slot booked often", f"{task['task']}: {len(held)} runs")
+    await _end(lead, task["task"])
+
+
+def _attempt(task: dict[str, Any], slot: int, attempt: int) -> dict[str, Any]:
+    """Return the run of an attempt, which ends as the one before it begins."""
+    [run] = sound_hold(task["task"], slot)["hold"]["runs"]
+    starts_at = slot + (_ATTEMPTS - attempt) * LENGTH
+    name = str(run_id(TaskId(uuid.UUID(task["task"])), slot, attempt))
+    changes = {"run": name, "attempt": attempt, "starts_at": starts_at}
+    return {**run, **changes, "ends_at": starts_at + LENGTH}
+
+
 async def _ids_of_others(lead: Lead, other: Lead, rng: random.Random) -> None:
     """Use up the exchanges and runs of another lead's task; that one must still be booked (H5)."""
     victim = await other.introduce("the victim's task")
@@ -149,7 +178,7 @@ async def _ids_of_others(lead: Lead, other: Lead, rng: random.Random) -> None:
     start = _slot(victim)
     for epoch in range(1, _EPOCHS):
         first = exchange_id(TaskId(name), epoch)
-        for exchange in (first, again(first)):
+        for exchange in (first, repeated_exchange_id(first)):
             release = {"task": rng.choice((mine["task"], victim["task"])), "lease_epoch": epoch}
             ruling = {"exchange": str(exchange), "release": release}
             await lead.say("POST", "rulings", {"items": [ruling]}, "another's exchange released")

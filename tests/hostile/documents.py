@@ -39,6 +39,7 @@ def of_users(site: Site) -> dict[str, Json]:
         "PATCH /v1/nodes/{name}": {"attributes": {"country": "DE"}},
         "PUT /v1/shares": {"leads": [], "others": 1},
         "POST /v1/limits/trials": {"as": "c", "task": task},
+        "POST /v1/secrets": {"name": "spare", "value": "word"},
         "POST /v1/tokens": {"label": "other", "role": "read", "expires_in": "PT1M"},
     }
 

@@ -127,7 +127,7 @@ def lines() -> Iterator[Raw]:
         b"GET /v1/tasks HTTP/9.9",
         b"GET /v1/tasks HTTP/1.10",
         b"GET /v1/tasks http/1.1",
-        b"GET /" + b"a" * 9000 + b" HTTP/1.1",
+        b"GET /v1/tasks?token=TOKEN" + b"a" * 9000 + b" HTTP/1.1",
         b"GET /v1/runs?" + b"a=1&" * 2000 + b" HTTP/1.1",
         b"X" * 9000 + b" / HTTP/1.1",
     ):
@@ -163,6 +163,10 @@ def _headers() -> Iterator[bytes]:
         b"Authorization: Bearer TOKEN, Bearer x",
         b"Authorization: Basic TOKEN",
         b"Authorization: Bearer " + b"x" * 7000,
+        b"Authorization: Bearer TOKEN" + b"x" * 9000,
+        b"X-TOKEN" + b"x" * 9000 + b": y",
+        b"Authorization Bearer TOKEN",
+        b"Authorization: Bearer TOKEN\x00",
         b"Authorization: bearer\tTOKENx",
         b"Authorization:",
         b"X-Forwarded-For: 127.0.0.1",
@@ -274,6 +278,7 @@ async def _read(reader: asyncio.StreamReader) -> bytes:
 
 def _judge(scene: Scene, raw: Raw, answer: bytes, request: str, seconds: float) -> None:
     """Note what is wrong about the bytes that came back."""
+    scene.record.look_for_secrets(request, [answer])
     heads = _STATUS_LINE.split(answer)[1:]
     if len(heads) > raw.answers:
         scene.record.fault("two answers", f"{request}: {answer[:2000]!r}")
@@ -287,7 +292,7 @@ def _judge(scene: Scene, raw: Raw, answer: bytes, request: str, seconds: float) 
     }
     if headers.get("Transfer-Encoding") == "chunked":
         body = b""
-    if status == 400 or not body:  # the parser of HTTP answers in plain text
+    if status in {400, 431} or not body:  # the parser of HTTP answers in plain text
         headers["Content-Type"], body = "application/problem+json", _stand_in(status)
     scene.record.judge_answer(request, Received(status, headers, body, seconds), raw.allowed)
 

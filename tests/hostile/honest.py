@@ -21,10 +21,10 @@ from typing import Any
 import aiohttp
 import orjson
 
-from node.clock import SystemClock
 from node.execution import process
 from node.execution.process import RunningProcess
 from node.lab.nodes import module_environment
+from node.runtime.clock import SystemClock
 from tests.hostile.scene import Scene, Site
 
 URL, TOKEN = "HOSTILE_URL", "HOSTILE_TOKEN"
@@ -40,7 +40,7 @@ _PATHS = ("/v1/tasks", "/v1/runs?limit=20", "/v1/schedule", "/v1/nodes/self", "/
 TASK = {
     "test": {
         "type": "rtt",
-        "spec": {"dest": "127.0.0.1", "count": 3, "interval": "PT0.1S", "timeout": "PT0.5S"},
+        "spec": {"dest": "b", "count": 3, "interval": "PT0.1S", "timeout": "PT0.5S"},
     },
     "schedule": {"slip": "PT10S"},
 }

@@ -20,6 +20,18 @@ WHERE
     AND one.participant IS NOT NULL AND other.participant IS NOT NULL
     AND one.state IN ('booked', 'running') AND other.state IN ('booked', 'running');
 
+-- one_slot_often --
+-- No slot has two runs here that have begun or are to come.
+SELECT task_id::text, format('slot %s is served by %s', slot, array_agg(id))
+FROM run
+WHERE participant IS NOT NULL AND (started_at IS NOT NULL OR state IN ('booked', 'set-aside', 'running', 'merging', 'finished'))
+GROUP BY task_id, slot
+HAVING count(*) > 1;
+
+-- large_parts --
+-- No part of a run is larger than its test may have it.
+SELECT run_id::text, format('%s bytes', octet_length(part::text)) FROM part WHERE octet_length(part::text) > 700000;
+
 -- overdue --
 -- A run whose time is over has an end, and a reason if it has no result.
 SELECT id::text, format('%s since %s', state, ends_at)
@@ -31,7 +43,9 @@ WHERE state IN ('booked', 'running') AND ends_at < now() - interval '45 seconds'
 SELECT task.id::text, format('%s, led by %s', task.state, task.lead)
 FROM task
 LEFT JOIN node ON task.lead = node.identity
-WHERE node.identity IS NULL AND task.state NOT IN ('cancelled', 'refused', 'finished');
+WHERE
+    node.identity IS NULL AND task.lead NOT LIKE 'pscheduler:%' -- an address that the owner lets lead
+    AND task.state NOT IN ('cancelled', 'refused', 'finished');
 
 -- booked_by_strangers --
 -- No time is booked for a node that is not known.
@@ -39,7 +53,9 @@ SELECT run.id::text, format('%s at %s, led by %s', run.state, run.starts_at, tas
 FROM run
 INNER JOIN task ON run.task_id = task.id
 LEFT JOIN node ON task.lead = node.identity
-WHERE node.identity IS NULL AND run.state IN ('booked', 'set-aside', 'running') AND run.ends_at > now();
+WHERE
+    node.identity IS NULL AND task.lead NOT LIKE 'pscheduler:%'
+    AND run.state IN ('booked', 'set-aside', 'running') AND run.ends_at > now();
 
 -- ledger_hours --
 -- The hours of the ledger are the sums of its charges.
@@ -68,7 +84,8 @@ SELECT recount_limit_use(now());
 SELECT audit::text FROM audit;
 
 -- open_tasks --
-SELECT task.id::text, task.lead FROM task WHERE task.state NOT IN ('cancelled', 'refused', 'finished');
+SELECT task.id::text, task.lead FROM task
+WHERE task.state NOT IN ('cancelled', 'refused', 'finished') AND task.lead NOT LIKE 'pscheduler:%';
 
 -- coming_runs --
 SELECT run.id::text, task.lead, task.participants::text

@@ -11,7 +11,10 @@ FAMILIES = (
     "signatures",
     "targets",
     "booking",
+    "participants",
+    "facade",
     "users",
+    "secrets",
     "framing",
     "floods",
 )

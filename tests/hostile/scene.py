@@ -1,8 +1,8 @@
 """Three real nodes, those who attack them, and what these want to see or to change.
 
-Node a has the file of limits that the guide recommends to owners, b and c that of a lab. No node
-lets programs on its host read without a token. The peers are keys that all nodes have pinned; they
-are no processes, and nobody answers for them.
+Node a has the file of limits that the guide recommends to owners, b and c one for peers alone. No
+node lets programs on its host read without a token. The peers are keys that all nodes have pinned;
+they are no processes, and nobody answers for them.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from yarl import URL
 from node.lab.nodes import LabNode, NodePlan, node_command
 from node.lab.supervisor import Lab
 from node.model import times
+from node.model.host_limits.document import EVERYTHING
 from node.trust.keys import NodeKey
 from node.trust.signatures import new_nonce, sign
 from tests.hostile.messages import ROLES, SIGNING, Actor, Message
@@ -37,7 +38,14 @@ PEERS = 10
 HOSTILE_LABEL = "mallory"
 VICTIM_LABEL = "victim-bob"
 HONEST_LABEL = "honest-alice"
+INNER = "10.77.0.50"
+"""The private address on the card of the last peer."""
+BOUND, UNBOUND = "door", "vault"
+"""Secrets of the owner: one for the victim, bound to a host, and one for no user."""
 _GUIDE = Path(__file__).parents[2] / "docs" / "reference" / "limits.md"
+CLIENTS = "127.7.0.0/16"
+"""The network of clients of pScheduler that may post tasks at node a."""
+_FACADE_PORT = 8443
 _ANSWER_S = 60.0
 _FULL = 16
 
@@ -68,12 +76,18 @@ class Scene:
     sites: list[Site]
     peers: list[NodeKey]
     removed: NodeKey
+    participant: NodeKey
+    """A peer that takes part in the tasks of owners."""
     session: aiohttp.ClientSession
     record: Record
     mark: str = field(default_factory=lambda: f"mark{secrets.token_hex(8)}")
     """A word in the victim's tasks."""
+    hush: str = field(default_factory=lambda: f"hush{secrets.token_hex(8)}")
+    """A part of every secret of the owner and of the victim."""
     seen: list[str] = field(default_factory=list)
     lab: Lab | None = None
+    facade: str = ""
+    """The address at which node a answers clients of pScheduler."""
 
     async def send(self, message: Message) -> Received | None:
         """Send a request and judge its answer; None if the connection ended without one."""
@@ -158,10 +172,19 @@ def strict_limits() -> str:
     return str(text)
 
 
+def _facade(listen: str) -> str:
+    """Return where a node that listens there answers clients of pScheduler."""
+    return f"{listen.rpartition(':')[0]}:{_FACADE_PORT}"
+
+
 def _command(plan: NodePlan) -> list[str]:
-    if plan.name == "a":
-        (plan.state / "limits.toml").write_text(strict_limits())
+    peers_only = f'{EVERYTHING}rank = "own"\n'  # no word of users: what holds for them by default
+    limits = strict_limits() if plan.name == "a" else peers_only
+    (plan.state / "limits.toml").write_text(limits)
     settings = ["PARLEY_HOLD_LIFE=PT8S", "PARLEY_LEASE=PT8S"]
+    if plan.name == "a":
+        settings += [f"PARLEY_PSCHEDULER_LISTEN={_facade(plan.listen)}"]
+        settings += [f"PARLEY_PSCHEDULER_ALLOW={CLIENTS}", "PARLEY_PSCHEDULER_ARCHIVES=syslog"]
     return ["env", *settings, *node_command(plan)]
 
 
@@ -182,7 +205,9 @@ async def scene(record: Record) -> AsyncIterator[Scene]:
                 identity = (await response.json())["identity"]
             sites.append(Site(node, identity, lab.pid(node.name)))
         keys = [NodeKey.generate() for _ in range(PEERS)]
-        found = Scene(sites, keys, NodeKey.generate(), session, record, lab=lab)
+        removed, participant = NodeKey.generate(), NodeKey.generate()
+        found = Scene(sites, keys, removed, participant, session, record, lab=lab)
+        found.facade = f"https://{_facade(URL(sites[0].node.url).authority)}"
         await asyncio.gather(*(_furnish(found, site) for site in sites))
         for site, other in zip(sites, [*sites[1:], sites[0]], strict=True):
             site.tokens[Actor.FOREIGN] = other.node.token
@@ -201,34 +226,46 @@ async def _furnish(scene: Scene, site: Site) -> None:
     listed = await scene.ask(site, "GET", "/v1/tokens")
     await scene.ask(site, "DELETE", f"/v1/tokens/{listed['items'][0]['id']}")
     site.tokens[Actor.GARBLED] = site.node.token[:-1] + "é"
-    for number, key in enumerate(scene.peers):
+    for number, key in enumerate((*scene.peers, scene.participant)):
         await scene.ask(site, "POST", "/v1/nodes", {"identity": key.identity})
-        await scene.send(greeting(number, key, scene.sites.index(site)))
+        await scene.send(greeting(scene, number, key, site))
     pinned = await scene.ask(site, "POST", "/v1/nodes", {"identity": scene.removed.identity})
     await scene.ask(site, "DELETE", f"/v1/nodes/{pinned['name']}")
     await _things(scene, site)
 
 
-def greeting(number: int, key: NodeKey, node: int) -> Message:
+def card_of(key: NodeKey, number: int) -> dict[str, Any]:
+    """Return the card of a peer, which nobody reaches; ``number`` is its place among them."""
+    address = INNER if number == PEERS - 1 else f"192.0.2.{number + 1}"
+    return {
+        "identity": key.identity,
+        "name": f"mallory{number}",
+        "url": None,
+        "address": address,
+    }
+
+
+def greeting(scene: Scene, number: int, key: NodeKey, site: Site) -> Message:
     """Return the message by which a peer tells a node its card."""
-    card = {"identity": key.identity, "name": f"mallory{number}", "url": None}
     body = {
-        "card": {**card, "address": f"192.0.2.{number + 1}"},
+        "card": card_of(key, number),
         "now": int(time.time() * times.SECOND),
         "shortfall": 0,
         "busy_until": 0,
         "wait": 0,
     }
-    return Message(
+    message = Message(
         "peers",
         "its card",
         "POST",
         "/v1/participant/work",
         Actor.PEER,
         orjson.dumps(body),
-        node=node,
-        signer=number,
+        headers={"Content-Type": "application/json"},
+        node=scene.sites.index(site),
+        forged=lambda: signed(key, site, message),
     )
+    return message
 
 
 async def token(
@@ -250,6 +287,7 @@ async def _things(scene: Scene, site: Site) -> None:
     await scene.ask(site, "GET", f"/v1/tasks/{made['id']}?wait=20")
     runs = await scene.ask(site, "GET", f"/v1/tasks/{made['id']}/runs")
     site.things |= {"task": made["id"], "run": runs["items"][0]["id"]}
+    await _hide(scene, site)
     await scene.ask(site, "POST", "/v1/campaigns", {"name": "owners"})
     pool = {"name": "owners", "match": {"name": {"=": "a"}}}
     await scene.ask(site, "POST", "/v1/pools", pool)
@@ -267,9 +305,25 @@ async def _things(scene: Scene, site: Site) -> None:
     )
 
 
+async def _hide(scene: Scene, site: Site) -> None:
+    """Store secrets of the owner, and a task of the victim with one of its own."""
+    bound = {"name": BOUND, "hosts": ["api.example"], "users": [VICTIM_LABEL]}
+    for secret in (bound, {"name": UNBOUND}):
+        document = {**secret, "value": f"Bearer {scene.hush}"}
+        await scene.ask(site, "POST", "/v1/secrets", document)
+    headers = {"X": scene.hush, "Y": {"secret": BOUND}}
+    task = {
+        "test": {"type": "http", "spec": {"url": "http://api.example/", "headers": headers}},
+        "schedule": {"start": "2098-01-01T00:00:00Z"},
+        "reference": {"of": scene.mark},
+    }
+    made = await scene.ask(site, "POST", "/v1/tasks", task, site.victim)
+    site.things["hushed"] = made["id"]
+
+
 def _secrets(scene: Scene) -> set[bytes]:
-    """Return what may be in no answer and in no log: tokens, private keys, secrets of databases."""
-    found: set[bytes] = set()
+    """Return what may be in no answer and no log: tokens, keys, passwords, and other secrets."""
+    found = {scene.hush.encode()}
     for site in scene.sites:
         given = [*site.tokens.values(), site.node.token, site.victim, site.honest]
         found |= {each.encode() for each in given if each.isascii()}
@@ -279,6 +333,11 @@ def _secrets(scene: Scene) -> set[bytes]:
         password = URL(site.node.dsn).password
         found |= {password.encode()} if password else set()
     return found
+
+
+def is_alive(site: Site) -> bool:
+    """Return whether a node's process is there still."""
+    return Path(f"/proc/{site.pid}").exists()
 
 
 def memory_mb(site: Site) -> float:

@@ -71,6 +71,14 @@ def curious(scene: Scene) -> Iterator[Message]:
             body = b"" if document is None else dumped(document)
             yield _of_run("another's task", method, path, body, node=node, allowed=hidden)
         yield from _listings(node, task, run)
+        for inner in ("169.254.169.254", "10.77.0.99", "127.9.9.9"):
+            test = {"type": "http", "spec": {"url": f"http://{inner}/", "text": "AKIA"}}
+            body = dumped({"test": test})
+            yield _of_run("an inner target", "POST", "/v1/tasks", body, node, {403})
+        body = dumped({"test": {"type": "dns", "spec": {"name": "inner.example"}}})
+        yield _of_run("the host's resolvers", "POST", "/v1/tasks", body, node, {403})
+        body = dumped({"test": IDLE, "priority": 2**31 - 1})
+        yield _of_run("any priority", "POST", "/v1/tasks", body, node, {403})
         follower = {"test": IDLE, "after": {"task": task}}
         for path in ("/v1/tasks", "/v1/plans"):
             refused = {403, 404, 422}
@@ -222,7 +230,7 @@ async def keys(scene: Scene, number: int) -> None:
         if len(made) > 1:
             scene.record.fault("one key made several tasks", f"{key}: {made}")
         other = fitting(
-            message, body=dumped({**document, "priority": 3}), hostile="same key, other"
+            message, body=dumped({**document, "priority": -3}), hostile="same key, other"
         )
         received = await scene.send(fitting(other, allowed={200, 409, 422}))
         theirs = await scene.send(fitting(message, actor=Actor.STRANGER, allowed={401}))

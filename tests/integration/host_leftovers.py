@@ -13,16 +13,16 @@ from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 
-from node.execution import process
+from node.execution import tool_terms
 from tests.support.command_line import ensure_server
 
 
-def _state() -> set[str]:
-    """Return the namespaces, bridges and lab directories of this process or of dead ones."""
-    namespaces = [path.name for path in process.NAMESPACES.glob("*")]
+def _names() -> set[str]:
+    """Return the namespaces, bridges and lab directories of all processes, even of dead ones."""
+    namespaces = [path.name for path in tool_terms.NAMESPACES.glob("*")]
     aliases = [path.read_text().strip() for path in Path("/sys/class/net").glob("*/ifalias")]
     places = [path.name for path in Path(tempfile.gettempdir()).glob("parley-lab-*")]
-    return {name for name in (*namespaces, *aliases, *places) if _ours(name)}
+    return {*namespaces, *aliases, *places}
 
 
 def _ours(name: str) -> bool:
@@ -50,17 +50,25 @@ def descendants(pid: int, but_below: AbstractSet[int] = frozenset()) -> set[int]
     return pids
 
 
+def _of_simulations() -> set[int]:
+    """Return the servers of simulated worlds, which a process keeps until its end, and theirs."""
+    files = Path(tempfile.gettempdir()).glob("parley-simulation-*/data/postmaster.pid")
+    servers = {int(file.read_text().split()[0]) for file in files}
+    return servers.union(*map(descendants, servers))
+
+
 @contextlib.contextmanager
 def nothing_left() -> Iterator[None]:
     """Assert that the block leaves nothing behind.
 
-    Children that existed before may start and end processes of their own: the tests' Postgres
-    has one for each connection.
+    What was there before may lose its process meanwhile: another worker comes to its end.
+    Children that existed before may start and end processes of their own: the tests' Postgres has
+    one for each connection.
     """
     ensure_server()  # it stays, for the commands of other tests
-    names_before, children = _state(), descendants(os.getpid())
+    names_before, children = _names(), descendants(os.getpid())
     yield
-    leftovers = _state() - names_before
+    leftovers = set(filter(_ours, _names() - names_before))
     assert not leftovers, f"left behind: {leftovers}"
-    processes = descendants(os.getpid(), but_below=children) - children
+    processes = descendants(os.getpid(), but_below=children) - children - _of_simulations()
     assert not processes, f"left processes behind: {processes}"

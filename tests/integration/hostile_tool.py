@@ -21,6 +21,10 @@ from pathlib import Path
 from typing import Any
 
 PTRACE_SEIZE = 0x4206
+TIOCSTI = 0x5412
+NEW_USER, NEW_NETWORK = 0x1000_0000, 0x4000_0000
+NUMBERS = {"x86_64": (56, 435, 250, 425), "aarch64": (220, 435, 219, 425)}
+"""The numbers of clone, clone3, keyctl and io_uring_setup, by machine."""
 MEBIBYTE = 2**20
 
 
@@ -42,6 +46,47 @@ def reach(path: str) -> None:
     """Connect to a socket in the file system."""
     with socket.socket(socket.AF_UNIX) as it:
         it.connect(path)
+
+
+def datagram(path: str) -> None:
+    """Send a datagram to a socket in the file system, as syslog does."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as it:
+        it.sendto(b"<34>of-a-tool", path)
+
+
+def called(number: int) -> int:
+    """Raise the error of a system call that has failed."""
+    if number < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+    return number
+
+
+def fork_by(call: int, *arguments: object) -> None:
+    """Make a child by a system call."""
+    if called(ctypes.CDLL(None, use_errno=True).syscall(call, *arguments)) == 0:
+        os._exit(0)
+
+
+def escapes() -> dict[str, Callable[[], object]]:
+    """Return calls for which a tool has no use, by name."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    clone, clone3, keyctl, io_uring = NUMBERS[os.uname().machine]
+    arguments = (ctypes.c_uint64 * 8)(NEW_USER, 0, 0, 0, signal.SIGCHLD)
+    own = "/proc/self/ns/net"
+    return {
+        "unshare": lambda: called(libc.unshare(NEW_USER)),
+        "clone": lambda: fork_by(clone, NEW_USER | signal.SIGCHLD, 0, 0, 0, 0),
+        "clone3": lambda: fork_by(clone3, arguments, ctypes.c_size_t(64)),
+        "setns": lambda: called(libc.setns(os.open(own, os.O_RDONLY), NEW_NETWORK)),
+        "io_uring": lambda: called(libc.syscall(io_uring, 1, (ctypes.c_uint64 * 15)())),
+        "sniff": lambda: socket.socket(socket.AF_PACKET, socket.SOCK_RAW).close(),
+        "keys": lambda: called(libc.syscall(keyctl, 0, -3, 1)),
+        "connection": lambda: socket.socket().close(),
+        "messages": lambda: socket.socket(type=socket.SOCK_SEQPACKET, proto=132).close(),
+        "datagrams": lambda: socket.socket(type=socket.SOCK_DGRAM).close(),
+        "type": lambda: called(libc.ioctl(0, ctypes.c_ulong(TIOCSTI), b"x")),
+    }
 
 
 def trace(pid: int) -> None:
@@ -173,6 +218,10 @@ def tried(asked: dict[str, Any]) -> dict[str, str]:
         attempts[f"write {path}"] = partial(Path(path).write_text, "")
     for path in asked.get("connect", ()):
         attempts[f"connect {path}"] = partial(reach, path)
+    for path in asked.get("log", ()):
+        attempts[f"log {path}"] = partial(datagram, path)
+    for call in asked.get("call", ()):
+        attempts[f"call {call}"] = escapes()[call]
     for pid in asked.get("attack", ()):
         attempts[f"signal {pid}"] = partial(os.kill, pid, signal.SIGCONT)
         attempts[f"trace {pid}"] = partial(trace, pid)

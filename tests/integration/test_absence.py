@@ -658,7 +658,7 @@ async def test_old_gaps_are_deleted(world: World) -> None:
     await _tell(a.database, [_gap(task, 1, 10), _gap(task, 11, 20)])
     keep = a.node.settings.keep_failed
     world.clock.move_to(START + 15 * times.HOUR + keep)
-    await a.node.purger.run_once()
+    await a.node.purger.purge(a.node.clock.now())
     assert await _gaps(a, task) == [(11, 20, 10)]
     await a.node.termination.cancel_task(task)
     async with a.database.transaction() as connection:

@@ -25,6 +25,7 @@ def chosen(test: str) -> Case:
 
 @pytest.mark.needs("root", "ip")
 @pytest.mark.parametrize("test", [pytest.param("rtt", marks=pytest.mark.needs("ping")), "latency"])
+@pytest.mark.nightly
 async def test_figures_are_compared_with_what_happened(test: str) -> None:
     """Delays are close to those of the WAN, and loss equals what it lost."""
     with nothing_left():

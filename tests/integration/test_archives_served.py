@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from node.model import times
+from node.results.sealing import opened_spec
 from tests.conftest import NewDatabase
 from tests.support.archiving import receiver
 from tests.support.clocks import START, ManualClock
@@ -138,8 +139,11 @@ async def test_secrets_are_never_shown(a: Asker) -> None:
     answers += [await a.ask("GET", path) for path in paths]
     assert HUSH not in json.dumps(answers)
     specs = [row[0] for row in await a.rows("SELECT spec FROM destination ORDER BY id")]
-    assert {spec["secret"] for spec in specs} == {HUSH}
-    assert specs[-1]["headers"] == {"Authorization": HUSH, "X": HUSH}
+    assert HUSH not in json.dumps(specs)
+    key = a.node.core.sealing
+    opened = [opened_spec(key, "http", spec) for spec in specs]
+    assert {spec["secret"] for spec in opened} == {HUSH}
+    assert opened[-1]["headers"] == {"Authorization": HUSH, "X": HUSH}
 
 
 @pytest.mark.needs("jq")
@@ -158,6 +162,23 @@ async def test_archives_of_the_node_are_added_edited_and_removed(a: Asker) -> No
     assert (await a.ask("DELETE", "/v1/archives/own"))[0] == 204
     assert (await a.ask("GET", "/v1/archives/own"))[0] == 404
     assert (await a.ask("POST", "/v1/archives", document))[0] == 201
+
+
+async def test_a_secret_of_an_archive_goes_where_it_was_given_for(a: Asker) -> None:
+    """An edit of where results go has to give the secrets again; what is not told is not kept."""
+    document = {**http(headers={"X": "hush"}), "name": "own"}
+    assert (await a.ask("POST", "/v1/archives", document))[0] == 201
+    there: dict[str, Any] = {"url": "http://127.0.0.1:1/there"}
+    for spec in (there, {**there, "headers": {"X": "(secret)"}}):
+        status, problem = await a.ask("PATCH", "/v1/archives/own", {"spec": spec})
+        assert (status, problem["errors"][0]["pointer"]) == (422, "/spec/url"), problem
+    own = {**http(headers={"X": "hush"})}
+    task = await _task(a, own)
+    moved = {**own, "spec": {**own["spec"], **there, "headers": {"X": "(secret)"}}}
+    status, problem = await a.ask("PATCH", f"/v1/tasks/{task['id']}", {"archives": [moved]})
+    assert (status, problem["errors"][0]["pointer"]) == (422, "/archives/0/spec/url"), problem
+    given = {"spec": {**there, "headers": {"X": "hush"}}}
+    assert (await a.ask("PATCH", "/v1/archives/own", given))[0] == 200
 
 
 async def test_an_archive_can_be_tried(a: Asker) -> None:

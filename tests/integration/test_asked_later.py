@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from node.model import times
-from node.model.errors import InvalidDocument
+from node.model.errors import InvalidDocument, TooManyRequests
 from node.model.ids import TaskId, run_id
 from node.model.wire.participants import INTRODUCTION_BYTES_MAX
 from node.model.wire.tasks import Schedule, TaskDocument, TaskPatch
 from tests.support.clocks import START
-from tests.support.worlds import ON_ONE_LOOP, Site, World, introduction
+from tests.support.worlds import ON_ONE_LOOP, Call, Site, World, introduction
 
 pytestmark = ON_ONE_LOOP
 
@@ -89,3 +89,30 @@ async def test_a_task_too_long_for_others_is_refused_by_its_lead(world: World) -
     task, _ = await a.node.admission.create(_document(a, b, reference="x" * 48_000), None)
     with pytest.raises(InvalidDocument, match=r"/reference: makes the task .* bytes long"):
         await a.node.editing.edit(task, TaskPatch(reference=long))
+
+
+@pytest.mark.parametrize("question", ["propose", "hold"])
+async def test_a_busy_participant_is_asked_when_it_says(world: World, question: str) -> None:
+    """A participant that is asked for too much is busy, not away, and asked when it says."""
+    a, b = await world.two()
+    task = introduction([a, b], accepted=True, schedule=Schedule(start=HOUR))
+    await a.keep(task, a)
+    await b.keep(task, a)
+    asked = []
+
+    async def busy(call: Call, when: str) -> None:
+        if when == "asked" and call == ("a", "b", question):
+            asked.append(world.clock.now())
+            if len(asked) == 1:
+                msg = "a asks for too much"
+                raise TooManyRequests(msg, 40)
+
+    world.watch = busy
+    await a.plan()
+    run = run_id(TaskId(task.task), HOUR, 1)
+    assert (await a.state(run), len(asked)) == ("waiting", 1)
+    assert "a asks for too much" in (await a.reason(run) or "")
+    assert a.reachability.unreachable_among([b.identity]) is None
+    await world.pass_time(60 * times.SECOND, times.SECOND)
+    assert asked[1] - asked[0] >= 40 * times.SECOND
+    assert (await a.state(run), await b.state(run)) == ("scheduled", "scheduled")

@@ -13,8 +13,8 @@ import asyncpg
 import pytest
 from structlog.testing import capture_logs
 
-from node.audit import AuditLog
-from node.events import EventHub
+from node.journal.audit import AuditLog
+from node.journal.events import EventHub
 from node.model import times
 from node.model.audit import AuditEntry, AuditOutcome
 from node.model.errors import DatabaseUnavailable, ParleyError
@@ -251,11 +251,11 @@ async def test_rows_go_by_age_alone(a: Asker) -> None:
     labels = "SELECT label FROM access_token ORDER BY label"
     for passed, left in ((80, ["alice", "bob", "owner"]), (20, ["bob", "owner"]), (30, ["owner"])):
         clock.advance(passed * times.DAY)
-        await a.node.purger.run_once()
+        await a.node.purger.purge(a.node.clock.now())
         assert [row[0] for row in await a.rows(labels)] == left
     assert len(await recorded(a)) == 3
     clock.advance(236 * times.DAY)
-    await a.node.purger.run_once()
+    await a.node.purger.purge(a.node.clock.now())
     assert await recorded(a) == []
     with pytest.raises(asyncpg.IntegrityConstraintViolationError):
         await a.rows("DELETE FROM audit")
@@ -308,7 +308,7 @@ async def test_a_row_is_an_event_for_owners(a: Asker) -> None:
     await asyncio.gather(listening, return_exceptions=True)
     hub = EventHub(a.node.clock)
     hub.on_notice(notice)
-    [event] = hub.since(hub.last - 1) or []
+    [event] = hub.events_since(hub.last - 1) or []
     [[number]] = await a.rows("SELECT id FROM audit")
     body = {"id": str(number), "verb": "post_tasks", "outcome": "done", "by": "owner"}
     assert (event.kind, event.body) == ("audit", body)
@@ -348,7 +348,7 @@ async def test_the_start_and_the_limits_are_recorded(
         async with asker("a", dsn, clock, tmp_path, limits=file) as a:
             async with a.node.database.transaction() as connection:
                 await a.node.tokens.ensure_owner(connection, tmp_path / "token")
-            await a.node.limits.tell_loaded()
+            await a.node.limits.record_loaded()
             file.write_text("version = 1\nrule = 3\n")
             await a.node.limits.reload()
             file.write_text("version = 1\n")

@@ -246,6 +246,7 @@ async def test_of_thirty_overlapping_holds_one_wins(world: World) -> None:
     assert len(await booker.site.states()) == 1
 
 
+@pytest.mark.nightly
 async def test_concurrent_batches_share_the_time(world: World) -> None:
     """Concurrent batches in any order cause no deadlock, and each time has one owner."""
     booker = BookingLead(world, await world.site("a"), await world.site("b", connections=10))

@@ -56,7 +56,8 @@ T = TypeVar("T")
 Fault: TypeAlias = tuple[str, int, str, str]
 Wish: TypeAlias = tuple[int, list[int], SchedulingClass, int, Schedule]
 
-EXAMPLES = int(os.environ.get("PARLEY_EXAMPLES", "9"))
+EXAMPLES = int(os.environ.get("PARLEY_EXAMPLES", "3"))
+MORE_EXAMPLES = 20
 STEPS = 16
 TASKS_MAX = 12
 TICK = 7 * times.SECOND
@@ -422,7 +423,12 @@ class Booking(RuleBasedStateMachine):
 
 
 @pytest.mark.timeout(0 if "PARLEY_EXAMPLES" in os.environ else 300)
-def test_booking_survives_whatever_happens(own_lender: Lender, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "examples", [EXAMPLES, pytest.param(MORE_EXAMPLES, marks=pytest.mark.nightly)]
+)
+def test_booking_survives_whatever_happens(
+    own_lender: Lender, tmp_path: Path, examples: int
+) -> None:
     """No sequence of plans, faults, cancellations and lost messages violates an invariant."""
     loop = asyncio.new_event_loop()
 
@@ -436,7 +442,7 @@ def test_booking_survives_whatever_happens(own_lender: Lender, tmp_path: Path) -
         run_state_machine_as_test(
             Here,
             settings=settings(
-                max_examples=EXAMPLES,
+                max_examples=examples,
                 stateful_step_count=STEPS,
                 deadline=None,
                 suppress_health_check=list(HealthCheck),

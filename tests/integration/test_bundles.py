@@ -8,15 +8,15 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from node.bundles.replay import differences_of
-from node.bundles.verification import ConfirmedKeys, Outcome
-from node.capability.catalog import Capabilities
+from node.execution.catalog import Capabilities
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.errors import Conflict, InvalidDocument, NotFound
 from node.model.intervals import Interval
 from node.model.runstate import RunState
 from node.model.wire.participants import IntervalsMessage, PartMessage
+from node.results.bundles.replay import differences_of
+from node.results.bundles.verification import ConfirmedKeys, Outcome
 from node.store import runs
 from node.store.runs import KeptPart
 from node.trust.keys import NodeKey
@@ -78,7 +78,7 @@ async def _stored(site: Site, what: str) -> list[Any]:
 def _key(site: Site) -> NodeKey:
     signer = site.node.core.signer
     assert signer is not None
-    return signer._key
+    return signer._key.current
 
 
 async def test_a_bundle_is_checked_with_the_keys_of_its_nodes_alone(world: World) -> None:
@@ -293,7 +293,7 @@ async def test_a_cancelled_run_has_its_task_and_reason(world: World) -> None:
     with pytest.raises(Conflict, match="is scheduled; wait for its end"):
         await exported(a.node, run)
     async with a.database.transaction() as connection:
-        await runs.move(connection, [run], RunState.CANCELLED, "no longer needed", HOUR)
+        await runs.set_state(connection, [run], RunState.CANCELLED, "no longer needed", HOUR)
     bundle = await exported(a.node, run)
     assert (bundle["outcome"]["state"], bundle["outcome"]["reason"]) == (
         "cancelled",
@@ -309,7 +309,7 @@ async def test_only_the_lead_exports_a_run_and_only_while_it_has_it(world: World
     with pytest.raises(Conflict, match=r"a leads run .* export it there"):
         await exported(b.node, run)
     world.clock.advance(400 * times.DAY)
-    await a.node.purger.run_once()
+    await a.node.purger.purge(a.node.clock.now())
     with pytest.raises(NotFound, match="finished runs are deleted with their parts after P"):
         await exported(a.node, run)
 

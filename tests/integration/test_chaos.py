@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,16 @@ SMALL = Plan(
 )
 
 
+UNLIKE = replace(
+    SMALL,
+    minutes=0.5,
+    hang_s=(0.5, 2.0),
+    only=("copy_machine", "damage_index", "use_up_ids", "fail_over"),
+    wait_for_repairs=True,
+)
+"""The faults of a machine and its database, each once; those of processes are in the other one."""
+
+
 def _left_of(pid: int) -> list[str]:
     """Return the directories of a round of this process, and the processes that work in them."""
     name = f"parley-chaos-{pid}-"
@@ -45,6 +56,7 @@ def _left_of(pid: int) -> list[str]:
 
 
 @pytest.mark.timeout(400)
+@pytest.mark.nightly
 async def test_the_invariants_hold_under_fire() -> None:
     """No invariant is violated, whatever is killed or cut off while users book and cancel."""
     progress: list[str] = []
@@ -59,7 +71,27 @@ async def test_the_invariants_hold_under_fire() -> None:
     assert outcome.figures["runs committed"] > 20
 
 
+@pytest.mark.timeout(600)
+@pytest.mark.nightly
+async def test_the_invariants_hold_beside_a_copy_and_under_a_worn_database() -> None:
+    """A copy waits for its owner's word; a damaged, worn, or lost database loses nothing."""
+    progress: list[str] = []
+    with nothing_left():
+        outcome = await fight(UNLIKE, progress.append)
+    assert outcome.violations == [], (outcome.kept, progress)
+    assert _left_of(os.getpid()) == []
+    assert outcome.left_out == {}
+    assert outcome.faults.keys() == {
+        "machine copied",
+        "index damaged",
+        "transaction ids used up",
+        "failed over to a standby",
+    }
+    assert outcome.figures["runs committed"] > 20
+
+
 @pytest.mark.timeout(120)
+@pytest.mark.nightly
 async def test_an_interrupted_round_leaves_nothing() -> None:
     """Ctrl-C ends every process, removes every file, and gives exit code 130."""
     with nothing_left():

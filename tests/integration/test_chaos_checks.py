@@ -16,12 +16,26 @@ import asyncpg
 import pytest
 
 from tests.chaos.battle import settle
-from tests.chaos.checks import CHECKS, Acknowledged, Evidence, Promises, Span, Times, Trouble, judge
+from tests.chaos.checks import (
+    CHECKS,
+    Acknowledged,
+    Evidence,
+    Promises,
+    Span,
+    Times,
+    Trouble,
+    WrongClock,
+    judge,
+)
+from tests.chaos.copies import done_by_copy
 from tests.chaos.faults import FaultInjector
 from tests.chaos.plan import Plan
 from tests.chaos.sites import Sites
 from tests.conftest import NewDatabase
+from tests.integration.simulation.test_invariants import PLANTED_IN_WORLDS
 from tests.support.patience import PATIENCE_S
+
+pytestmark = pytest.mark.nightly
 
 LIFE = timedelta(seconds=8)
 HOUR = timedelta(hours=1)
@@ -63,6 +77,10 @@ FROM (SELECT $7::timestamptz, $8::text) AS wanted (at, state)
 _PART = """
 INSERT INTO part (run_id, participant, name, result, started_at, finished_at)
 SELECT id, $2, 'x', '{"slept_ms": 50000}', starts_at, finished_at FROM run WHERE id = $1
+"""
+_GAP = """
+INSERT INTO gap (id, task_id, first_slot, last_slot, slots, reason, told_at)
+VALUES ($1, $2, $3, $3, 1, 'no lead was there', now())
 """
 _ARCHIVE = """
 WITH made AS (
@@ -143,7 +161,7 @@ class Scene:
         promises: Promises | None = None,
         *,
         restored: Sequence[Span] = (),
-        stepped: Sequence[Span] = (),
+        stepped: Sequence[WrongClock] = (),
         troubles: Sequence[Trouble] = (),
     ) -> set[str]:
         """Return the names of the violated invariants."""
@@ -256,10 +274,15 @@ async def test_an_old_hold_is_found(scene: Scene, age_s: int, broken: set[str]) 
     assert await scene.violated() == broken
 
 
-async def test_a_slot_without_a_run_is_found(scene: Scene) -> None:
-    """A due slot without any run is found."""
+@pytest.mark.parametrize(("hours", "broken"), [(None, {"slots"}), (2, {"slots"}), (1, set())])
+async def test_a_slot_without_a_run_is_found(
+    scene: Scene, hours: int | None, broken: set[str]
+) -> None:
+    """A due slot without any run is found, unless its lead tells that it was away then."""
     await scene.both("DELETE FROM run WHERE state = 'finished'")
-    assert await scene.violated() == {"slots"}
+    if hours is not None:
+        await scene.on("a", _GAP, uuid4(), scene.task, scene.now - hours * HOUR)
+    assert await scene.violated() - {"archived"} == broken
 
 
 async def test_a_slot_served_twice_is_found(scene: Scene) -> None:
@@ -554,8 +577,85 @@ async def test_a_part_that_nobody_forgot_is_there(scene: Scene) -> None:
 async def test_a_wrong_clock_excuses_what_was_measured_by_it(scene: Scene) -> None:
     """A run may be measured alone if a node's clock was wrong at that time."""
     await scene.on("b", _ALONE["alone"])
-    span = ("b", scene.now - HOUR - timedelta(minutes=1), scene.now - HOUR)
+    wrong = scene.now - HOUR - timedelta(minutes=1), scene.now - HOUR + timedelta(minutes=1)
+    told = [each + timedelta(hours=3) for each in wrong]
+    span = ("b", told[0], told[1], wrong[1])
     assert await scene.violated(stepped=[span]) == set()
+
+
+@pytest.mark.parametrize(
+    ("ahead", "right_s", "lasted_s"),
+    [
+        (timedelta(), 0, 60),  # it was right again as the run began
+        (timedelta(seconds=5), -1, 40),
+        (HOUR, -3600, 60),  # it told the run's own time an hour before
+        (-HOUR, 3600, 60),  # and here an hour after
+        (timedelta(days=1), 86_400, 60),
+    ],
+)
+async def test_a_wrong_clock_excuses_nothing_that_began_after_it(
+    scene: Scene, ahead: timedelta, right_s: int, lasted_s: int
+) -> None:
+    """A run must not be measured alone though a clock was wrong, or told its time, elsewhen."""
+    await scene.on("b", _ALONE["alone"])
+    right_at = scene.now - HOUR + timedelta(seconds=right_s)
+    ended = right_at + ahead
+    span = ("b", ended - timedelta(seconds=lasted_s), ended, right_at)
+    assert await scene.violated(stepped=[span]) == {"alone"}
+
+
+@pytest.mark.parametrize("state", ["missed", "failed", "finished"])
+async def test_a_run_that_is_over_before_its_start_is_found(scene: Scene, state: str) -> None:
+    """No clock excuses a run that is over and starts in an hour."""
+    query = "UPDATE run SET state = $2::run_state, reason = 'late' WHERE id = $1"
+    await scene.on("b", query, scene.coming, state)
+    told = scene.now + HOUR - timedelta(minutes=1), scene.now + HOUR + timedelta(minutes=1)
+    span = ("b", *told, scene.now)
+    assert "over_too_early" in await scene.violated(stepped=[span])
+
+
+@pytest.mark.parametrize(
+    ("state", "early_s", "told", "broken"),
+    [
+        ("missed", 6, 0, {"over_too_early"}),
+        ("failed", 600, 0, {"over_too_early"}),
+        ("missed", 4, 0, set()),
+        ("missed", 600, 1, set()),  # by a wrong clock, which was right before its start
+        ("cancelled", 600, 0, set()),
+    ],
+)
+async def test_a_run_that_was_over_before_its_start_is_found(
+    scene: Scene, state: str, early_s: int, told: int, broken: set[str]
+) -> None:
+    """A run that was over before its start is found though its start has passed since."""
+    await scene.on("b", "DELETE FROM part WHERE participant = 1")
+    at = scene.now - HOUR - timedelta(seconds=early_s)
+    query = """
+        UPDATE run SET state = $2::run_state, reason = 'late', changed_at = $3, started_at = NULL,
+            finished_at = NULL
+        WHERE id = $1
+    """
+    await scene.on("b", query, scene.past, state, at)
+    second = timedelta(seconds=1)
+    spans = [("b", at - second, at + second, at + second)] * told
+    assert await scene.violated(stepped=spans) - {"parts"} == broken
+
+
+async def test_what_a_copy_did_is_found(scene: Scene) -> None:
+    """Each thing that a copy did in the name of its node is found in its database."""
+    before, dsn = scene.now - HOUR / 2, scene.dsn["b"]
+    assert await done_by_copy("b", dsn, before) == []
+    await scene.on("b", _EXCHANGE, uuid4(), scene.task, "held", scene.now)
+    await scene.on("b", "UPDATE run SET started_at = now() WHERE state = 'booked'")
+    await scene.add_task("by the copy")
+    await scene.on("b", "UPDATE task SET created_at = now() WHERE reference <> '\"first\"'")
+    found = await done_by_copy("b", dsn, before)
+    assert {each.check for each in found} == {"twice"}
+    assert sorted(each.what.partition(" at ")[0] for each in found) == [
+        "the copy began a run",
+        "the copy held time",
+        "the copy took a task",
+    ]
 
 
 def test_every_invariant_is_planted() -> None:
@@ -563,10 +663,11 @@ def test_every_invariant_is_planted() -> None:
     planted = {
         *_ALONE,
         *("overlaps", "blocked_for_nothing", "old_holds", "slots", "once", "displaced"),
-        *("changed", "merged", "ended", "archived"),
+        *("changed", "merged", "ended", "archived", "over_too_early"),
         *("promised", "cancelled_tasks", "cancelled_runs", "asked_once"),
+        *PLANTED_IN_WORLDS,
     }
-    assert planted == {check.removeprefix("checks_") for check in CHECKS}
+    assert planted == set(CHECKS)
 
 
 async def test_a_slot_beyond_the_horizon_is_not_overdue(scene: Scene) -> None:

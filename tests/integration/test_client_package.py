@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.client import wheel
+from deploy.client import build_wheel
 from node.execution import process
 from node.store.database import Notice
 from parley_client import (
@@ -55,7 +55,7 @@ async def python(program: str, paths: list[Path], **environment: str) -> tuple[i
 
 async def test_the_example_of_the_guide_works_beside_another_node(a: Asker, tmp_path: Path) -> None:
     """The wheel alone is enough for the program of the guide, whoever else is called node."""
-    built, place, other = wheel(tmp_path / "dist"), tmp_path / "site", tmp_path / "other"
+    built, place, other = build_wheel(tmp_path / "dist"), tmp_path / "site", tmp_path / "other"
     (other / "node").mkdir(parents=True)
     (other / "node" / "__init__.py").write_text("SOMEBODY_ELSES = True\n")
     options = ("--quiet", "--no-deps", "--no-index", "--target", str(place))

@@ -12,11 +12,11 @@ from structlog.testing import capture_logs
 
 from lead.store import planning
 from lead.store.planning import LeaseRequest
-from node.clock import DOUBT
 from node.model import times
 from node.model.errors import NotAuthenticated
 from node.model.readiness import LEAD_SILENT
 from node.model.wire.tasks import Schedule
+from node.runtime.clock import DOUBT
 from node.store import nodes, outbox, readiness
 from node.store.database import Notice
 from node.trust.keys import NodeKey
@@ -57,12 +57,12 @@ async def test_runs_to_come_are_not_missed_by_a_clock_set_forward(world: World) 
     world.clock.step(times.HOUR)
     for site in (a, b):
         await _look(site)
-        await site.node._overdue()
+        await site.node._end_overdue()
     world.clock.advance(DOUBT // 2)
     world.clock.step(-times.HOUR)
     for site in (a, b):
         await _look(site)
-        await site.node._overdue()
+        await site.node._end_overdue()
     assert [await site.state(run) for site in (a, b)] == ["scheduled", "scheduled"]
 
 
@@ -142,7 +142,7 @@ async def _noticed(site: Site) -> None:
 async def _restarted(site: Site) -> None:
     """Start a process after the clock was set while none was there."""
     await site.world.restart(site)
-    await site.node.repair_instants()
+    await site.node.begin_clock()
 
 
 SetBack = Callable[[Site], Awaitable[None]]
@@ -186,11 +186,11 @@ async def test_messages_taken_by_a_clock_that_was_ahead_are_delivered(
         body = {"task": str(uuid4()), "state": "finished", "reason": "over"}
         kind, now = outbox.MessageKind.TASK_END, world.clock.now()
         await outbox.post(connection, [b.identity], kind, body, now)
-        [taken] = await outbox.due(connection, now, now + 30 * times.SECOND, [kind], [])
+        [taken] = await outbox.take_due(connection, now, now + 30 * times.SECOND, [kind], [])
     await _set(world, -times.HOUR, hear)
     async with a.database.transaction() as connection:
         now = world.clock.now()
-        assert await outbox.due(connection, now, now, [kind], []) == [taken]
+        assert await outbox.take_due(connection, now, now, [kind], []) == [taken]
 
 
 @set_back
@@ -200,6 +200,22 @@ async def test_a_task_posted_while_the_clock_was_ahead_is_planned(
     """A task that was to be planned at once does not wait until the wrong hour."""
     a, _ = await _ahead(world)
     await a.keep(introduction([a], schedule=Schedule(start=LATER)), a)
+    await _set(world, -times.HOUR, hear)
+    await a.plan()
+    assert await _booked(a) == ["scheduled"]
+
+
+@set_back
+async def test_a_task_edited_while_the_clock_was_ahead_is_planned(
+    world: World, hear: SetBack
+) -> None:
+    """A task whose next slot is the instant of its edit, a day ahead, does not wait until then."""
+    a, _ = await _ahead(world)
+    await a.keep(introduction([a], schedule=Schedule(start=LATER)), a)
+    await a.execute(
+        "UPDATE planning SET plan_at = plan_at - interval '2 h',"
+        " next_run_at = next_run_at + interval '1 day'"
+    )
     await _set(world, -times.HOUR, hear)
     await a.plan()
     assert await _booked(a) == ["scheduled"]
@@ -353,15 +369,15 @@ async def test_who_was_there_by_a_clock_that_was_ahead_is_not_there_for_an_hour(
     now = world.clock.now()
     async with a.database.transaction() as connection:
         await readiness.keep_lead(connection, "dead", now, 0)
-        await nodes.heard(connection, [b.identity], now)
-        await nodes.reached(connection, [b.identity], now)
-        await nodes.not_reached(connection, b.identity, now, "away")
+        await nodes.note_heard(connection, [b.identity], now)
+        await nodes.note_answered(connection, [b.identity], now)
+        await nodes.note_unanswered(connection, b.identity, now, "away")
     await _set(world, -times.HOUR, hear)
     query = "SELECT heard_at, seen_at, unreachable_since FROM node WHERE NOT is_self"
     assert [tuple(row) for row in await a.rows(query)] == [(world.clock.now(),) * 3]
     for leads in (True, False):
         async with a.database.connection() as connection:
-            facts = await readiness.facts(connection, world.clock.now() - LEAD_SILENT, 0)
+            facts = await readiness.planning_facts(connection, world.clock.now() - LEAD_SILENT, 0)
         assert facts.leads == leads
         world.clock.advance(LEAD_SILENT)
 

@@ -166,7 +166,7 @@ async def test_runs_due_together_are_checked_once(
             await site.keep(task, a)
     await a.plan()
     queries: list[list[UUID]] = []
-    unconfirmed = runs.unconfirmed
+    unconfirmed = runs.unconfirmed_runs
 
     async def record(
         connection: Connection, run_ids: Sequence[UUID], now: int
@@ -174,7 +174,7 @@ async def test_runs_due_together_are_checked_once(
         queries.append(list(run_ids))
         return await unconfirmed(connection, run_ids, now)
 
-    monkeypatch.setattr(runs, "unconfirmed", record)
+    monkeypatch.setattr(runs, "unconfirmed_runs", record)
     world.clock.move_to(HOUR - 3 * times.SECOND)
     for _ in range(2):
         await a.node.launcher.run_once()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from node.api.app import ROUTES
-from node.api.openapi import describe
+from node.api.openapi import openapi_document
 from node.plugins.registry import tests as registered_tests
 from tests.conftest import NewDatabase
 from tests.described.running import PHASES, ask
@@ -17,12 +17,13 @@ from tests.support.served_nodes import answered, asker
 pytestmark = pytest.mark.timeout(120)
 
 
+@pytest.mark.nightly
 async def test_answers_are_as_they_are_described(
     new_database: NewDatabase, clock: ManualClock, tmp_path: Path
 ) -> None:
     """Examples, coverage, fuzzing, and sequences of requests are all sent, and none surprises."""
     async with asker("a", await new_database(), clock, tmp_path) as a:
-        a.node.openapi = describe(ROUTES, "1", registered_tests())
+        a.node.openapi = openapi_document(ROUTES, "1", registered_tests())
         url, work = str(a.node.card.url), tmp_path / "schemathesis"
         work.mkdir()
         tags = ["Reservations", "Archives"]

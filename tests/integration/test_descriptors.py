@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import resource
 import sys
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
@@ -15,7 +16,7 @@ from node.cli import services
 from node.execution import process
 from node.execution.descriptors import DESCRIPTORS_WANTED
 from node.model.errors import HostError
-from node.settings import Settings
+from node.runtime.settings import Settings
 from tests.integration.test_process import alive
 
 PROGRAM = (
@@ -50,11 +51,11 @@ def test_a_service_allows_itself_many(monkeypatch: pytest.MonkeyPatch) -> None:
     """A service raises its limit before it starts anything."""
     limits: list[int] = []
 
-    def serve(work: object) -> None:
-        work.close()  # type: ignore[attr-defined]
+    def serve(_: object, work: Coroutine[Any, Any, None]) -> None:
+        work.close()
         limits.append(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
-    monkeypatch.setattr("asyncio.run", serve)
+    monkeypatch.setattr("asyncio.Runner.run", serve)
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     with limited(100):
         services._run(Settings(account="root"), node=True, lead=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from node.model import times
 from node.model.ids import TaskId, run_id
 from node.model.wire.participants import Introduction
@@ -87,6 +89,7 @@ async def test_without_room_it_waits_and_says_so(world: World) -> None:
     assert await c.state(again) is None
 
 
+@pytest.mark.nightly
 async def test_it_counts_toward_no_limit(world: World) -> None:
     """A displaced run does not count towards ``max_runs``."""
     low, _ = await _displaced(world, 0, repeat=times.HOUR, max_runs=3, until=HOUR + 10 * times.HOUR)
@@ -99,6 +102,7 @@ async def test_it_counts_toward_no_limit(world: World) -> None:
     del low
 
 
+@pytest.mark.nightly
 async def test_a_lead_that_is_away_learns_of_it_later(world: World) -> None:
     """A lead that was cut off learns of the displacement later and places the run again."""
     a, b, _ = await world.three()
@@ -116,6 +120,7 @@ async def test_a_lead_that_is_away_learns_of_it_later(world: World) -> None:
     assert await b.state(again) == "scheduled"
 
 
+@pytest.mark.nightly
 async def test_hosts_that_displace_each_other_in_a_circle_do_so_ever_less(world: World) -> None:
     """Each host puts its own task first, so that three of one slot never settle: they slow down."""
     a, b, c = await world.three()

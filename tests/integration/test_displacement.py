@@ -6,7 +6,7 @@ import pytest
 
 from node.model import times
 from node.model.wire.participants import CommitRequest
-from node.settings import Settings
+from node.runtime.settings import Settings
 from node.store import runs
 from tests.support.booking import HOUR, REACH, BookingLead
 from tests.support.worlds import (

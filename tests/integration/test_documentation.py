@@ -13,11 +13,12 @@ from node.api.app import ROUTES
 from node.api.problem_types import PROBLEM_TYPES
 from node.cli.main import COMMANDS
 from node.model.permissions import Access
-from node.settings import Settings
+from node.runtime.settings import Settings
 from tests.architecture.sources import REPOSITORY
 
 
 @pytest.mark.timeout(180)
+@pytest.mark.nightly
 def test_it_builds_without_a_warning(tmp_path: Path) -> None:
     """Sphinx builds each page; a link to a page or a heading that is not there is an error."""
     options = ["--quiet", "--fail-on-warning", "--keep-going", "--builder", "html"]

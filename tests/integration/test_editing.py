@@ -261,7 +261,7 @@ async def test_a_run_under_way_keeps_what_it_was_booked_to_measure(world: World)
         )
         assert rows[0][0] == "PT1M"
         async with site.database.connection() as connection:
-            due = await runs.due_runs(connection, START + times.MINUTE)
+            due = await runs.due_runs(connection, 0, START + times.MINUTE)
         assert [run.spec["duration"] for run in due] == ["PT1M"]
         assert {(row[0], row[1]) for row in rows[1:]} == {(None, rows[1][1])}
         assert rows[1][1] - rows[0][1] == times.MINUTE
@@ -377,10 +377,11 @@ ACTS: dict[str, Act] = {
     "cancel": lambda a, task: a.node.termination.cancel_task(task),
 }
 LEFT = {"pause": 0, "edit": DAY_OF_RUNS // 2, "cancel": 0}
+OFTEN = [pytest.param(act, marks=[] if act == "edit" else pytest.mark.nightly) for act in ACTS]
 MOMENTS = list(product(("propose", "hold", "commit"), ("a", "b"), ("asked", "answered")))
 
 
-@pytest.mark.parametrize("act", ACTS)
+@pytest.mark.parametrize("act", OFTEN)
 @pytest.mark.parametrize(("what", "whom", "phase"), MOMENTS)
 @pytest.mark.parametrize("away", [False, True])
 async def test_a_change_in_the_middle_of_planning_holds(

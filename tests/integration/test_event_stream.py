@@ -10,8 +10,8 @@ from uuid import uuid4
 import orjson
 import pytest
 
-from node import events
-from node.events import EventHub
+from node.journal import events
+from node.journal.events import EventHub
 from node.model import times
 from node.store.database import Notice
 from tests.conftest import NewDatabase

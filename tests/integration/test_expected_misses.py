@@ -6,14 +6,14 @@ import asyncio
 from typing import Any
 from uuid import UUID
 
-from node.api.pools import _shown
-from node.metrics import registry_of
+from node.api.pools import _fetch_pool
 from node.model import times
 from node.model.wire.campaigns import CampaignDocument
 from node.model.wire.plans import PlanRequest
 from node.model.wire.pools import PoolPatch
 from node.model.wire.reservations import ReservationDocument
 from node.model.wire.tasks import TaskDocument
+from node.operation.metrics import registry_of
 from tests.support.clocks import START
 from tests.support.patience import PATIENCE_S
 from tests.support.pool_worlds import Pooled, episodes_of, idle, pooled
@@ -43,7 +43,7 @@ async def _create(pool: Pooled, count: int) -> list[UUID]:
 
 
 async def _sentences(pool: Pooled) -> tuple[str, ...]:
-    return (await _shown(pool.lead.node, "europe")).warnings
+    return (await _fetch_pool(pool.lead.node, "europe")).warnings
 
 
 def _sentence(count: int) -> str:
@@ -56,7 +56,7 @@ async def test_a_pool_says_how_many_runs_will_miss_their_start(world: World) -> 
     pool = await _pool(world)
     await _create(pool, 4)
     await world.restart(pool.lead)
-    shown = await _shown(pool.lead.node, "europe")
+    shown = await _fetch_pool(pool.lead.node, "europe")
     assert [it.model_dump(mode="json") for it in shown.expected_misses] == [
         {"campaign": "ops", "runs": 3, "first_at": FIRST}
     ]
@@ -109,15 +109,15 @@ async def test_a_change_is_an_event(world: World) -> None:
 
     listening = asyncio.create_task(pool.lead.database.listen(heard, world.clock))
     await asyncio.wait_for(ready.wait(), PATIENCE_S)
-    place = hub.place(None)
+    place = hub.start_after(None)
 
     async def states(count: int) -> list[str]:
         while True:
-            events = [it.body for it in hub.since(place) or () if it.kind == "misses"]
+            events = [it.body for it in hub.events_since(place) or () if it.kind == "misses"]
             if len(events) >= count:
                 assert {(it["id"], it["campaign"]) for it in events} == {("europe", "ops")}
                 return [it["state"] for it in events]
-            assert await hub.change(PATIENCE_S)
+            assert await hub.wait_for_change(PATIENCE_S)
 
     await _create(pool, 1)
     tasks = await _create(pool, 2)
@@ -138,7 +138,7 @@ async def test_a_plan_says_it_too(world: World) -> None:
     pool = await _pool(world)
     await _create(pool, 1)
     document = idle(1, schedule=ONCE, length="PT30M", campaign="ops")
-    plan = await pool.lead.node.preview(
+    plan = await pool.lead.node.preview.plan(
         PlanRequest.model_validate(document.model_dump(mode="json", exclude_unset=True)), None
     )
     assert plan.sentence.endswith(

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from node import outbox as delivering
-from node.instruments import Instruments
-from node.outbox import Outbox
+from node.journal import outbox as delivering
+from node.journal.outbox import Outbox
+from node.runtime.instruments import Instruments
 from node.store import outbox
 from node.store.outbox import Message, MessageKind, OutgoingMessage
 from tests.support.worlds import ON_ONE_LOOP, World

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+import aiohttp
 import pytest
 
 from node.execution import targets as facts
@@ -44,13 +45,11 @@ CLOUD = "169.254.169.254"
         ("http", {"url": f"http://{CLOUD}/"}, "the metadata service"),
         ("http", {"url": "http://a:8642/"}, "this node itself"),
         ("http", {"url": "http://a/"}, "an address of this host itself"),
-        ("http", {"url": "http://192.168.7.7/", "text": "x"}, "text would tell another node"),
+        ("http", {"url": "http://192.168.7.7/", "text": "x"}, "text would tell others"),
         ("tcp", {"dest": "::1", "port": 22}, "a loopback address"),
-        (
-            "tcp",
-            {"dest": "192.168.7.7", "port": 22, "banner": True},
-            "banner would tell another node",
-        ),
+        ("tcp", {"dest": "192.168.7.7", "port": 22, "banner": True}, "banner would tell others"),
+        ("tls", {"dest": "192.168.7.7"}, "its certificates would tell others"),
+        ("dns", {"name": "x", "server": "192.168.7.7"}, "the answer would tell others"),
         ("tls", {"dest": "0.0.0.0"}, "an address of this host itself"),
         ("dns", {"name": "x.example", "server": "::ffff:127.0.0.1"}, "a loopback address"),
         ("rtt", {"dest": "0x7f000001"}, "a loopback address"),
@@ -96,6 +95,29 @@ async def test_participants_of_a_lab_on_loopback(world: World) -> None:
     assert await _ask(c, "latency", {"source": "a", "dest": "b"})
 
 
+@pytest.mark.parametrize(
+    ("test", "spec"), [("tcp", {"dest": "10.77.0.2"}), ("http", {"url": "http://10.77.0.2:{}/"})]
+)
+async def test_ports_of_private_nodes(world: World, test: str, spec: dict[str, str]) -> None:
+    """Another node has no port of a private node asked but those of its API and of tools."""
+    a = await world.site("a", listen="10.77.0.1:8642")
+    await world.site("b", listen="10.77.0.2:8643")
+    c = await world.site("c", listen="192.0.2.3:8642")
+
+    async def asked(lead: Site, port: int) -> str | None:
+        fields = {name: text.format(port) for name, text in spec.items()}
+        others = {"port": port} if test == "tcp" else {}
+        return await _ask(lead, test, {"source": "a", **fields, **others})
+
+    for port in (22, 6379, 8642):
+        refusal = str(await asked(c, port))
+        assert f"10.77.0.2 is a private address, whose port {port} is neither" in refusal
+        assert "PARLEY_TARGETS" in refusal
+        assert await asked(a, port) is None
+    for port in (8643, a.node.settings.port_first, a.node.settings.port_last):
+        assert await asked(c, port) is None
+
+
 async def test_how_much_goes_to_strangers(world: World) -> None:
     """At most 1 Mb/s goes to hosts that have not agreed; the lead has, and so has the owner."""
     a = await world.site("a", listen="198.51.100.1:8642")
@@ -118,8 +140,50 @@ async def test_how_much_goes_to_strangers(world: World) -> None:
         "latency would send 36 Mb/s to 198.51.100.2, which is not a participant known here"
         in str(refusal)
     )
-    assert await _ask(c, "latency", {"source": "a", "dest": "b"}) is None
-    assert await _ask(c, "throughput", {"source": "a", "dest": "b"}) is None
+    for test in ("latency", "throughput", "simplestream"):
+        unknown = str(await _ask(c, test, {"source": "a", "dest": "b"}))
+        assert "is not known here, so it cannot be asked whether it takes part" in unknown
+        assert await _ask(c, test, {"source": "b", "dest": "a"}) is None
+
+
+async def test_checks_and_moves_of_nodes(world: World) -> None:
+    """No check that another node asks for, and no move that it tells, leads to this host."""
+    a = await world.site("a", listen="192.0.2.1:8642")
+    targets = a.node.foreign_targets
+    assert targets.node_refusal("b", ["203.0.113.20", "10.77.7.7"]) is None
+    refusal = targets.node_refusal("b.example", ["203.0.113.20", "127.0.0.9"])
+    assert str(refusal).startswith("b.example leads to a loopback address")
+    for url in ("https://10.77.7.7:8642", "https://203.0.113.20:8642"):
+        assert targets.moved_refusal(url) is None
+    for url, kind in (
+        ("https://127.0.0.9:6379", "a loopback address"),
+        ("https://localhost:6379", "localhost is this host itself"),
+        (f"https://{CLOUD}", "the metadata service"),
+        ("https://192.0.2.1:8642", "this node itself"),
+        ("https://[::1", "is no URL"),
+    ):
+        assert kind in str(targets.moved_refusal(url)), url
+
+
+async def test_a_move_is_judged_by_the_address_that_is_connected_to(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name that leads elsewhere with each look-up leads to no connection on this host."""
+    site = await world.site("a", listen="192.0.2.1:8642")
+    targets, connected = site.node.foreign_targets, list[asyncio.StreamWriter]()
+    server = await asyncio.start_server(lambda _, to: connected.append(to), "127.0.0.1", 0)
+    url = f"http://moved.example:{server.sockets[0].getsockname()[1]}"
+    assert targets.moved_refusal(url) is None
+
+    def rebound(_: str, port: int, *__: object, **___: object) -> list[object]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
+
+    async with server, targets.session_to_moved() as session:
+        with monkeypatch.context() as patched:
+            patched.setattr(socket, "getaddrinfo", rebound)
+            with pytest.raises(aiohttp.ClientConnectorDNSError, match="a loopback address"):
+                await session.get(url)
+    assert connected == []
 
 
 async def test_what_the_owner_allows(world: World) -> None:
@@ -130,7 +194,7 @@ async def test_what_the_owner_allows(world: World) -> None:
     url = "http://192.168.7.7/"
     assert await _ask(c, "http", {"source": "a", "url": url, "text": "x"}) is None
     refusal = await _ask(c, "http", {"source": "a", "url": "http://0.0.0.0:8642/v1/nodes"})
-    assert "never reaches its API" in str(refusal)
+    assert "must never reach" in str(refusal)
 
 
 async def test_curl_only_without_redirects(world: World) -> None:
@@ -160,9 +224,9 @@ async def test_names_are_looked_up_before_the_run(world: World, tool: str) -> No
     known = registry.tools()[tool]
     test = registry.tests()[known.tests[0]]
     part = _part(test.name, "198.51.100.7", dest="localhost", ip_version=4)
-    with pytest.raises(HostError, match=r"localhost: 127\.0\.0\.1 is a loopback address"):
-        await a.node.foreign_targets.checked(test, known, part, 5)
-    checked = await b.node.foreign_targets.checked(test, known, part, 5)
+    with pytest.raises(HostError, match="localhost leads to a loopback address"):
+        await a.node.foreign_targets.checked(test, known, part, (), 5)
+    checked = await b.node.foreign_targets.checked(test, known, part, (), 5)
     argv = " ".join(known.command(checked).argv)
     assert "127.0.0.1" in argv
     assert "localhost" not in argv
@@ -173,7 +237,7 @@ async def test_curl_connects_to_the_checked_address(world: World) -> None:
     b = await world.site("b", listen="192.0.2.2:8642", targets="127.0.0.1 ::1")
     test, tool = registry.tests()["http"], registry.tools()["curl"]
     part = _part("http", "198.51.100.7", url="http://localhost/", redirects=0, ip_version=4)
-    argv = tool.command(await b.node.foreign_targets.checked(test, tool, part, 5)).argv
+    argv = tool.command(await b.node.foreign_targets.checked(test, tool, part, (), 5)).argv
     assert argv[argv.index("--connect-to") + 1] == "localhost::127.0.0.1:"
 
 
@@ -182,7 +246,9 @@ async def test_a_participant_is_checked_as_well(world: World) -> None:
     a = await world.site("a", listen="192.0.2.1:8642")
     test, tool = registry.tests()["latency"], registry.tools()["stamp"]
     with pytest.raises(HostError, match=r"127\.9\.9\.9 is a loopback address"):
-        await a.node.foreign_targets.checked(test, tool, _part("latency", "127.9.9.9", dest="b"), 5)
+        await a.node.foreign_targets.checked(
+            test, tool, _part("latency", "127.9.9.9", dest="b"), (), 5
+        )
 
 
 async def test_a_tool_that_checks_itself_keeps_names(world: World) -> None:
@@ -192,11 +258,11 @@ async def test_a_tool_that_checks_itself_keeps_names(world: World) -> None:
     test, tool = registry.tests()["http"], registry.tools()["fetch"]
     named = _part("http", "198.51.100.7", url="http://localhost/")
     written = _part("http", "198.51.100.7", url="http://127.0.0.1/")
-    checked = await targets.checked(test, tool, named, 5)
+    checked = await targets.checked(test, tool, named, (), 5)
     assert dict(checked.addresses) == {"localhost": "localhost"}
     assert checked.rules is not None
     with pytest.raises(HostError, match=r"127\.0\.0\.1 is a loopback address"):
-        await targets.checked(test, tool, written, 5)
+        await targets.checked(test, tool, written, (), 5)
 
 
 async def test_a_tool_that_would_follow_unchecked_is_not_started(world: World) -> None:
@@ -205,13 +271,13 @@ async def test_a_tool_that_would_follow_unchecked_is_not_started(world: World) -
     test, tool = registry.tests()["http"], registry.tools()["curl"]
     part = _part("http", "198.51.100.7", url="http://198.51.100.8/")
     with pytest.raises(HostError, match="set redirects to 0"):
-        await a.node.foreign_targets.checked(test, tool, part, 5)
+        await a.node.foreign_targets.checked(test, tool, part, (), 5)
 
 
 @pytest.fixture(name="resolver")
 def _resolver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Resolver]:
     made = Resolver()
-    monkeypatch.setattr(facts, "_resolved", made.resolve)
+    monkeypatch.setattr(facts, "_resolve", made.resolve)
     yield made
     made.answers.set()
 
@@ -246,10 +312,10 @@ async def test_a_name_is_measured_at_its_first_address_if_all_are_allowed(
 
     async def checked(dest: str) -> PartContext:
         part = _part("rtt", "198.51.100.7", dest=dest, ip_version=4)
-        return await a.node.foreign_targets.checked(test, tool, part, 5)
+        return await a.node.foreign_targets.checked(test, tool, part, (), 5)
 
     assert dict((await checked("far.example")).addresses) == {"far.example": "198.51.100.8"}
-    with pytest.raises(HostError, match=r"inside\.example: 127\.0\.0\.1 is a loopback address"):
+    with pytest.raises(HostError, match=r"inside\.example leads to a loopback address, which"):
         await checked("inside.example")
     with pytest.raises(HostError, match=r"nowhere\.example: Name or service not known"):
         await checked("nowhere.example")
@@ -262,7 +328,7 @@ async def test_look_ups_that_do_not_end_are_bounded(world: World, resolver: Reso
     part = _part("rtt", "198.51.100.7", dest="far.example", ip_version=4)
 
     async def checked() -> PartContext:
-        return await targets.checked(test, registry.tools()["ping"], part, 0.01)
+        return await targets.checked(test, registry.tools()["ping"], part, (), 0.01)
 
     with pytest.raises(HostError, match=r"no address was found for far\.example in 0\.0 s"):
         await checked()
@@ -275,7 +341,7 @@ async def test_look_ups_that_do_not_end_are_bounded(world: World, resolver: Reso
     async with asyncio.timeout(PATIENCE_S):
         while targets._look_ups:
             await world.clock.sleep(0)
-    assert dict((await targets.checked(test, registry.tools()["ping"], part, 5)).addresses)
+    assert dict((await targets.checked(test, registry.tools()["ping"], part, (), 5)).addresses)
 
 
 async def test_no_body_is_kept() -> None:

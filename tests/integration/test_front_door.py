@@ -16,13 +16,15 @@ from uuid import UUID
 
 import orjson
 import pytest
+from structlog.testing import capture_logs
 
-from node import events
+from node.access.request_rates import STRANGERS_MOST
 from node.api import app, bodies, operations
+from node.journal import events
 from node.model import times
 from node.model.readiness import Readiness
 from node.model.wire.validation import FAULTS_MAX
-from node.readiness import readiness_of
+from node.operation.readiness import readiness_of
 from node.service import NodeService
 from node.store.database import Notice
 from node.trust.keys import NodeKey
@@ -280,6 +282,28 @@ async def test_a_slow_body_is_given_up(a: Asker, monkeypatch: pytest.MonkeyPatch
     assert "has not arrived within 0.2 s" in detail_of(answer)
 
 
+async def test_whoever_hangs_up_within_a_body_leaves_no_fault(
+    a: Asker, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A caller that hangs up before its body has arrived is a refusal, no fault of the node."""
+    answered = asyncio.Event()
+    statuses: list[int] = []
+
+    def note(_method: str, _route: str, status: int, _took: int) -> None:
+        statuses.append(status)
+        answered.set()
+
+    monkeypatch.setattr(a.node.core.instruments, "request", note)
+    begun = post("/v1/tasks", b"{}", "Expect: 100-continue")[:-1]
+    async with connected(a, begun) as (reader, writer), asyncio.timeout(PATIENCE_S):
+        await reader.readuntil(b"HTTP/1.1 100 Continue\r\n\r\n")
+        writer.transport.abort()
+        await answered.wait()
+    assert (await raw(a, get(b"/healthz")))[0] == 200
+    assert statuses[0] == 400
+    assert not [each for each in caplog.records if each.exc_info], caplog.text
+
+
 async def test_the_silent_make_room(
     new_database: NewDatabase, clock: ManualClock, tmp_path: Path
 ) -> None:
@@ -381,11 +405,11 @@ async def test_many_notices_of_one_kind_are_read_together(
 
     monkeypatch.setattr(a.node.directory, "refresh", refresh)
     for _ in range(1000):
-        a.node._heard(Notice("node", "x", ("changed",)))
+        a.node._on_notice(Notice("node", "x", ("changed",)))
     reading = set(a.node.rereader.tasks)
     await asyncio.wait(reading, timeout=0)
     assert len(reads) == 1
-    a.node._heard(Notice("node", "x", ("changed",)))
+    a.node._on_notice(Notice("node", "x", ("changed",)))
     going_on.set()
     await asyncio.gather(*reading)
     assert len(reads) == 2
@@ -477,3 +501,72 @@ async def test_descriptions_of_tests_are_made_once(a: Asker) -> None:
     for _ in range(10):
         assert (await raw(a, get(b"/v1/tests", TOKEN)))[0] == 200
     assert time.process_time() - began < PROMPT_S
+
+
+SECRET = b"eyJhbGciOiJFUzI1NiJ9.eyJzdWIiOiJhbGljZSJ9.c2lnbmVk"
+UNREAD = [
+    (get(b"/v1/tasks", b"Authorization: Bearer " + SECRET + b"x" * 9000), 431),
+    (get(b"/v1/tasks", b"X-" + SECRET + b"x" * 9000 + b": y"), 431),
+    (get(b"/v1/tasks?token=" + SECRET + b"x" * 9000), 431),
+    (get(b"/v1/tasks", b"Authorization Bearer " + SECRET), 400),
+    (get(b"/v1/tasks", b"Authorization: Bearer " + SECRET + b"\x00"), 400),
+    (get(b"/v1/tasks", b"Content-Length: " + SECRET), 400),
+    (b"Authorization: Bearer " + SECRET + b"\r\n\r\n", 400),
+    (b"GET /v1/tasks?token=" + SECRET + b" HTTP/9\r\n\r\n", 400),
+    (post("/v1/tasks", b"")[:-4].replace(b"Content-Length: 0", b"Transfer-Encoding: chunked")
+     + b"\r\n\r\n" + SECRET + b"\r\n\r\n", 400),
+]  # fmt: skip
+"""Requests that cannot be read, each with something that is nobody's business."""
+
+
+@pytest.mark.parametrize(("request_", "expected"), UNREAD)
+async def test_what_cannot_be_read_is_not_repeated(
+    a: Asker, request_: bytes, expected: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The answer to a head that is too long, or none, has nothing of it; neither has the log."""
+    with capture_logs() as logs:
+        status, answer = await raw(a, request_)
+    assert status == expected, answer
+    written = answer.decode(errors="replace") + repr(logs) + "".join(capfd.readouterr())
+    assert SECRET.decode()[:20] not in written
+
+
+@pytest.mark.parametrize("url", ["http://[::1", "https://[::1", "http://[", "https://a:99999"])
+async def test_a_url_that_is_none_is_a_fault_of_its_field(a: Asker, url: str) -> None:
+    """A text that is no URL is answered 422 with its pointer, and never 500."""
+    status, problem = await a.ask("POST", "/v1/nodes", {"url": url})
+    assert (status, problem["errors"][0]["pointer"]) == (422, "/url"), problem
+
+
+async def test_the_description_is_written_once(a: Asker) -> None:
+    """The description of the API is told from memory, compressed if that is taken, or not again."""
+    a.node.openapi = {"openapi": "3.1.0", "paths": {f"/{n}": {} for n in range(20_000)}}
+    asked = get(b"/v1/openapi.json", b"Accept-Encoding: gzip")
+    _, first = await raw(a, asked)
+    head, _, body = first.partition(b"\r\n\r\n")
+    assert orjson.loads(gzip.decompress(body)) == a.node.openapi
+    [tag] = re.findall(rb'ETag: ("[0-9a-f]+-gzip")', head, re.IGNORECASE)
+    assert head.lower().count(b"content-encoding: gzip") == 1
+    plain = (await raw(a, get(b"/v1/openapi.json")))[1].partition(b"\r\n\r\n")[2]
+    assert orjson.loads(plain) == a.node.openapi
+    status, again = await raw(a, get(b"/v1/openapi.json", b"If-None-Match: " + tag))
+    assert (status, again.partition(b"\r\n\r\n")[2]) == (304, b"")
+    began = time.process_time()
+    for _ in range(20):
+        assert (await raw(a, asked))[1].partition(b"\r\n\r\n")[2] == body
+    assert time.process_time() - began < PROMPT_S
+
+
+async def test_a_stranger_has_a_rate(a: Asker) -> None:
+    """An address without a token may ask so often in a minute, and those of this host always."""
+    rates = a.node.request_rates
+    for address in ("192.0.2.7", "2001:db8::1"):
+        for left in range(STRANGERS_MOST - 1, -1, -1):
+            allowance = rates.spend_of_stranger(address)
+            assert allowance is not None
+            assert (allowance.left, allowance.wait_s) == (left, 0)
+    over = rates.spend_of_stranger("2001:db8::ffff")  # of the same network
+    assert over is not None
+    assert over.wait_s > 0
+    assert rates.spend_of_stranger("192.0.2.8") is not None
+    assert rates.spend_of_stranger("127.0.0.1") is None

@@ -8,8 +8,8 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from node.api.events import describe
-from node.events import Event
+from node.api.events import add_headlines
+from node.journal.events import Event
 from node.model import times
 from node.model.errors import DatabaseUnavailable
 from node.store import tasks
@@ -77,11 +77,11 @@ async def test_events_have_the_headline_of_their_task(pair: Pair) -> None:
         Event(3, "task", {"id": str(UUID(int=7)), "state": "cancelled"}, START),
         Event(4, "node", {"id": "b", "state": "reached"}, START),
     ]
-    await describe(pair.a.node, events)
+    await add_headlines(pair.a.node, events)
     assert [event.body.get("headline") for event in events] == [LINE, LINE, "", None]
     assert LINE in events[0].text.decode()
     await pair.a.rows("UPDATE task SET test = 'rtt'")
-    await describe(pair.a.node, events)
+    await add_headlines(pair.a.node, events)
     assert events[0].body["headline"] == LINE
 
 
@@ -92,8 +92,8 @@ async def test_events_need_no_database(pair: Pair, monkeypatch: pytest.MonkeyPat
     async def away(*_: object) -> None:
         raise DatabaseUnavailable("no connection")
 
-    monkeypatch.setattr(tasks, "measured", away)
-    await describe(pair.a.node, [event])
+    monkeypatch.setattr(tasks, "naming_facts", away)
+    await add_headlines(pair.a.node, [event])
     assert event.body == {"id": event.body["id"], "state": "active"}
 
 

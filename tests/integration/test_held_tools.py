@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from node.clock import SystemClock
 from node.execution import process, proctable, releaser
 from node.execution.process import Confinement, Needs, RunningProcess
 from node.execution.tool_runner import ToolRunner
 from node.model import times
 from node.model.errors import HostError
-from node.settings import Settings
+from node.runtime.clock import SystemClock
+from node.runtime.settings import Settings
 from tests.integration.host_leftovers import descendants
 from tests.support.patience import PATIENCE_S
 
@@ -32,8 +32,8 @@ import asyncio
 from node.execution import process
 from node.execution.process import Confinement, Needs
 from node.execution.tool_runner import ToolRunner
-from node.clock import SystemClock
-from node.settings import Settings
+from node.runtime.clock import SystemClock
+from node.runtime.settings import Settings
 async def main():
     confinement, clock = Confinement(ToolRunner(Settings()), Needs(60.0)), SystemClock()
     running = await process.start(["sleep", "60"], confinement=confinement, held=True)
@@ -135,10 +135,13 @@ async def test_one_that_is_ended_before_its_instant_never_begins(runner: ToolRun
         assert (await running.wait()).stdout == b""
 
 
-async def test_one_that_cannot_be_loaded_says_why(runner: ToolRunner) -> None:
+async def test_one_that_cannot_be_loaded_says_why(
+    runner: ToolRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A file that is no program is told before the instant, and does not hang."""
     with tempfile.TemporaryDirectory() as directory:
         Path(directory).chmod(0o755)
+        monkeypatch.setenv("PATH", f"{os.environ['PATH']}:{directory}")
         program = Path(directory, "program")
         program.write_text("#!/no/interpreter")
         program.chmod(0o755)

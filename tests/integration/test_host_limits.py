@@ -15,13 +15,13 @@ import pytest
 from prometheus_client.exposition import generate_latest
 
 from node.cli import services
-from node.metrics import registry_of
+from node.limits.host_limits import LimitKeeper
 from node.model import times
 from node.model.errors import HostError, LimitUsedUp
 from node.model.host_limits.document import EVERYTHING
 from node.model.wire.participants import HoldAnswer, HostLimit, Introduction
-from node.settings import Settings
-from node.sharing.host_limits import LimitKeeper
+from node.operation.metrics import registry_of
+from node.runtime.settings import Settings
 from node.store import tasks
 from tests.conftest import NewDatabase
 from tests.support.booking import HOUR, BookingLead
@@ -141,7 +141,7 @@ async def test_a_broken_file_changes_nothing(pair: Pair, tmp_path: Path) -> None
     file = tmp_path / "limits.toml"
     file.write_text(SMALL.replace('"all"', '"al"'))
     await pair.b.limits.reload()
-    shown = await pair.b.limits.shown()
+    shown = await pair.b.limits.for_people()
     assert shown.fault == (
         f"{file}: /rule/0/who/0: there is no [who.al]; there are: all; see parley limits check "
         f"{file}"
@@ -150,7 +150,7 @@ async def test_a_broken_file_changes_nothing(pair: Pair, tmp_path: Path) -> None
     assert (await _post(pair.a, duration="PT2M"))[0] == 403
     file.write_text(SMALL.replace("PT1M", "PT3M"))
     await pair.b.limits.reload()
-    assert (await pair.b.limits.shown()).fault is None
+    assert (await pair.b.limits.for_people()).fault is None
     assert (await _post(pair.a, duration="PT2M"))[0] == 201
 
 
@@ -167,7 +167,7 @@ async def test_a_file_with_an_unknown_word_changes_nothing(
     """A node refuses what its command refuses: a misspelt field could let everything pass."""
     (tmp_path / "limits.toml").write_text(SMALL.replace(written, instead))
     await pair.b.limits.reload()
-    shown = await pair.b.limits.shown()
+    shown = await pair.b.limits.for_people()
     assert (shown.text, place in str(shown.fault)) == (SMALL, True)
 
 
@@ -177,7 +177,7 @@ async def test_changed_limits_bind_tasks_that_were_admitted(pair: Pair, tmp_path
     assert (await _post(pair.a))[0] == 201
     file.write_text(NOTHING)
     await pair.b.limits.reload()
-    assert (await pair.b.limits.shown()).refused_tasks == 1
+    assert (await pair.b.limits.for_people()).refused_tasks == 1
     await pair.plan()
     [[state, reason]] = await pair.a.rows("SELECT state, reason FROM run")
     assert state == "waiting"
@@ -279,7 +279,7 @@ async def test_a_node_tells_others_what_they_may_have(pair: Pair, tmp_path: Path
     assert rule["what"] == 'idle; duration <= "PT1M"'
     assert rule["most"] == "priority 5; 2 open tasks; 3 runs per day"
     assert rule["left"][0]["left"] == "3 runs"
-    [given] = await pair.b.limits.given({"a": pair.a.node.card.identity})
+    [given] = await pair.b.limits.granted_to({"a": pair.a.node.card.identity})
     assert given.model_dump(mode="json") == {**granted, "node": "a"}
     assert (await pair.a.ask("GET", "/v1/nodes/a/limits"))[0] == 409
     assert (await pair.a.ask("GET", "/v1/nodes/x/limits"))[0] == 404
@@ -290,11 +290,11 @@ async def test_shares_of_leads_are_in_the_same_file(pair: Pair, tmp_path: Path) 
     shares = f'[shares]\n"{pair.a.node.card.identity}" = 3\nothers = 2\n'
     (tmp_path / "limits.toml").write_text(SMALL + shares)
     await pair.b.limits.reload()
-    listed = await pair.b.lead_shares.listed()
+    listed = await pair.b.lead_shares.all()
     assert {each.lead: each.share for each in listed} == {"a": 3, "others": 2}
     (tmp_path / "limits.toml").write_text(SMALL)
     await pair.b.limits.reload()
-    assert await pair.b.lead_shares.listed() == []
+    assert await pair.b.lead_shares.all() == []
 
 
 async def test_use_is_measured(pair: Pair) -> None:
@@ -329,7 +329,7 @@ async def test_a_hangup_reads_the_limits_again(
 ) -> None:
     """SIGHUP lets a running service read the file again."""
     ready, reread = asyncio.Event(), asyncio.Event()
-    monkeypatch.setattr(services, "_ready", lambda *_, **__: ready.set())
+    monkeypatch.setattr(services, "_announce_ready", lambda *_, **__: ready.set())
     reload = LimitKeeper.reload
 
     async def reloaded(keeper: LimitKeeper) -> None:
@@ -343,6 +343,7 @@ async def test_a_hangup_reads_the_limits_again(
         dsn=await new_database(empty=True),
         state_dir=tmp_path / "state",
         listen="127.0.0.1:0",
+        url="http://127.0.0.1:8642",
         limits=file,
     )
     serving = asyncio.create_task(services._serve(settings, with_node=True, with_lead=False))

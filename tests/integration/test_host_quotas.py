@@ -293,7 +293,7 @@ async def test_use_of_past_periods_is_deleted(world: World) -> None:
     host, [b] = await _host(world, 'most.runs = "4/PT1H"')
     await _book(b, host, HOUR)
     world.clock.advance(HOUR + 30 * times.HOUR - world.clock.now())
-    await host.node.purger.run_once()
+    await host.node.purger.purge(host.node.clock.now())
     assert await host.rows("SELECT FROM limit_used") == []
 
 
@@ -316,7 +316,11 @@ async def test_a_limit_that_is_reached_is_told_once_in_its_period(world: World) 
         host.node.hub.on_notice(notice)
     listening.cancel()
     assert [(it.id, it.words[0]) for it in told] == [("all", "reached")]
-    [event] = [it for it in host.node.hub.since(host.node.hub.place(0)) or () if it.kind == "limit"]
+    [event] = [
+        it
+        for it in host.node.hub.events_since(host.node.hub.start_after(0)) or ()
+        if it.kind == "limit"
+    ]
     assert event.body == {
         "id": "all",
         "state": "reached",
@@ -324,5 +328,5 @@ async def test_a_limit_that_is_reached_is_told_once_in_its_period(world: World) 
         "ends_at": times.format_instant(HOUR + times.HOUR),
     }
     async with host.database.connection() as connection:
-        assert await host_limits.reached_now(connection, world.clock.now()) == set()
-        assert await host_limits.reached_now(connection, HOUR + 1) == {"all"}
+        assert await host_limits.reached_limits(connection, world.clock.now()) == set()
+        assert await host_limits.reached_limits(connection, HOUR + 1) == {"all"}

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+from uuid import uuid4
 
 import aiohttp
 import pytest
 from aiohttp import web
 
 from node.lab.nodes import LabNode
+from node.model import times
 from node.trust.keys import NodeKey
 from tests.conftest import NewDatabase
-from tests.hostile import aftermath, drawn
+from tests.hostile import aftermath, drawn, facade, honest, participants
 from tests.hostile.battle import attack
+from tests.hostile.documents import now
 from tests.hostile.framing import Raw
 from tests.hostile.framing import send as send_raw
 from tests.hostile.messages import Actor, Message, permitted
+from tests.hostile.participants import Participant
 from tests.hostile.plan import Plan
 from tests.hostile.record import Record
 from tests.hostile.report import lines_of
@@ -28,12 +33,13 @@ from tests.support.clocks import ManualClock
 from tests.support.loopback import serving
 from tests.support.served_nodes import served
 
-SMALL = Plan(requests=700, seconds=12, rest_s=1, drawn=0, flood=0.1, answer_s=15)
+SMALL = Plan(requests=700, seconds=30, rest_s=1, drawn=0, flood=0.1, answer_s=15)
 SECRET = "parley_secret"
 
 
 @pytest.mark.timeout(400)
 @pytest.mark.needs("echo")
+@pytest.mark.nightly
 async def test_a_small_round_finds_nothing() -> None:
     """No promise is broken by some seconds of hostile requests of all kinds."""
     progress: list[str] = []
@@ -71,7 +77,7 @@ async def broken() -> AsyncIterator[Scene]:
         node = LabNode("a", url, SECRET, "", "127.0.0.1", "")
         key = NodeKey.generate()
         site = Site(node, key.identity, 0, {Actor.RUN: "x"})
-        yield Scene([site], [key], key, session, Record({SECRET.encode()}))
+        yield Scene([site], [key], key, key, session, Record({SECRET.encode()}))
 
 
 @pytest.mark.parametrize(
@@ -195,3 +201,125 @@ async def test_a_request_without_an_answer_is_counted(broken: Scene) -> None:
     assert broken.record.lost.total() == 1
     server.close()
     await server.wait_closed()
+
+
+class _AtOnce:
+    """A clock that nobody waits for."""
+
+    async def sleep(self, _seconds: float) -> None:
+        """Return at once."""
+
+    async def sleep_until(self, _instant: int) -> None:
+        """Return at once."""
+
+
+RUN = "0f0f3a4e-3c1f-4d3c-8d8f-5f3b6c1d2e3f"
+LIE = {"slept_ms": "long", "padding": "x" * 200_000}
+
+
+def _always(answer: Any, status: int = 200) -> Any:
+    async def answer_it(_: web.Request) -> web.Response:
+        return web.json_response(answer, status=status)
+
+    return answer_it
+
+
+async def _posted(_: web.Request) -> web.Response:
+    return web.json_response(f"https://a/pscheduler/tasks/{uuid4()}")
+
+
+async def _taken(_: web.Request) -> web.Response:
+    return web.Response(status=204, headers={"X-Content-Type-Options": "nosniff"})
+
+
+async def _told(request: web.Request) -> web.Response:
+    return web.json_response({"reference": request.app[MARK]})
+
+
+async def _without_words(_: web.Request) -> web.Response:
+    return web.Response(status=403)
+
+
+def _gullible() -> web.Application:
+    """Return a node that takes whatever a participant or a client tells."""
+    app = web.Application(client_max_size=10_000_000)
+    app[MARK] = "mark of the victim"
+    parts = [{}, {"result": LIE}]
+    for method, path, handler in (
+        ("POST", "/v1/tasks", _always({"id": "t"}, 201)),
+        ("GET", "/v1/tasks/t/runs", _always({"items": [{"state": "finished", "reason": None}]})),
+        ("GET", "/v1/tasks/{task}", _always({"priority": 7})),
+        ("GET", "/v1/runs/{run}", _always({"id": RUN, "state": "finished", "parts": parts})),
+        ("POST", "/v1/participant/{path:.*}", _taken),
+        ("POST", "/pscheduler/tasks", _posted),
+        ("GET", "/pscheduler/status", _always("Traceback", 500)),
+        ("GET", "/pscheduler/schedule", _without_words),
+        ("*", "/pscheduler/{path:.*}", _told),
+    ):
+        app.router.add_route(method, path, handler)
+    return app
+
+
+MARK = web.AppKey("mark", str)
+
+
+@pytest.fixture
+async def gullible(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Scene]:
+    """Return a scene whose only node believes everything, and nobody waits."""
+    for module in (participants, honest):
+        monkeypatch.setattr(module, "_CLOCK", _AtOnce())
+    app = _gullible()
+    async with serving(app) as url, aiohttp.ClientSession() as session:
+        node, key = LabNode("a", url, SECRET, "", "127.0.0.1", ""), NodeKey.generate()
+        site = Site(node, key.identity, 0)
+        yield Scene([site], [key], key, key, session, Record(), mark=app[MARK], facade=url)
+
+
+@pytest.mark.parametrize("what", ["that is none", "with a command of 500 kB"])
+async def test_a_lie_of_a_participant_that_is_believed_is_found(gullible: Scene, what: str) -> None:
+    """A part that is taken too early, that is none, or of which all is kept, is noted."""
+    participant = Participant(gullible, gullible.participant)
+    participant.booked["t"] = RUN, now() + times.MINUTE
+    await participants._lie(participant, what, {"result": {"slept_ms": "long"}})
+    lies = {"a part that is none was taken"} if what in participants.LIES else set()
+    taken = {"a part before its start", "wrong status", "a part fills the host"}
+    assert set(gullible.record.found) == lies | taken
+
+
+@pytest.mark.parametrize(("state", "found"), [("finished", 1), ("failed", 0)])
+def test_a_replayed_answer_that_is_believed_is_found(
+    gullible: Scene, state: str, found: int
+) -> None:
+    """A run that is booked by what its participant said of another one is noted."""
+    participants.judge_replay(Participant(gullible, gullible.participant), "t", state)
+    assert gullible.record.found["an answer about another exchange was taken"] == found
+
+
+def test_a_participant_answers_for_another_task() -> None:
+    """The participant says of each task what it has held of that, or else of another one."""
+    key = NodeKey.generate()
+    participant = Participant(Scene([], [], key, key, cast("Any", None), Record()), key)
+    run = {"run": RUN, "starts_at": 7}
+    holds = [{"hold": {"task": name, "runs": [{**run, "run": name}]}} for name in ("t", "u")]
+    assert participant._hold(holds[0]) == {"held": ["t"]}
+    participant.instead = "t"
+    assert participant._hold(holds[1]) == {"held": ["t"]}
+    assert participant.booked == {"t": ("t", 7), "u": ("u", 7)}
+
+
+async def test_a_facade_that_serves_everybody_is_found(gullible: Scene) -> None:
+    """Each right that a client may not have is noted when the façade gives it."""
+    await facade.run(gullible, random.Random(1), 4 * 3 * facade.TASKS_MAX)
+    assert set(gullible.record.found) == {
+        "a client names an archive",
+        "a client measures an inner host",
+        "a stranger is served",
+        "a client reaches another one's task",
+        "a participant that nobody knows",
+        "a client has a rank",
+        "a client has any number of tasks",
+        "a large document of a client is taken",
+        "a refusal without words",
+        "traceback in an answer",
+        "5xx",
+    }

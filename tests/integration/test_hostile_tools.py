@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import pwd
@@ -19,12 +20,15 @@ from typing import Any
 
 import pytest
 
+from node.cli.service_account import acting_for
 from node.execution import process, proctable, tool_runner
 from node.execution.process import Confinement, Needs, RunningProcess
 from node.execution.tool_runner import ToolRunner
 from node.model.errors import HostError
 from node.plugins.contracts import Privilege
-from node.settings import Settings
+from node.postgres import PrivateCluster, ServerBinaries, locate
+from node.postgres.cluster import PORT
+from node.runtime.settings import Settings
 from tests.support.needs import fixture_needs
 from tests.support.patience import PATIENCE_S
 
@@ -35,6 +39,8 @@ DURATION_S = 5.0
 SETTINGS = Settings(
     tool_account="nobody", tool_processes=16, tool_memory=256, tool_disk=32, tool_file_size=8
 )
+CALLS = ["unshare", "clone", "clone3", "setns", "io_uring", "sniff", "keys", "type"]
+"""Calls that no tool needs: namespaces, ways around filters, packets of others, …"""
 NET_ADMIN, NET_RAW = 1 << 12, 1 << 13
 TOKEN = f"hostile-tool-{os.getpid()}"
 """A word in the command of each hostile tool of these tests, and of the daemons that they leave."""
@@ -43,7 +49,7 @@ import asyncio
 from node.execution import process, proctable, tool_runner
 from node.execution.process import Confinement, Needs
 from node.execution.tool_runner import ToolRunner
-from node.settings import Settings
+from node.runtime.settings import Settings
 async def main():
     runner = ToolRunner(Settings(tool_account="nobody"))
     running = await process.start({argv}, confinement=Confinement(runner, Needs(60.0)))
@@ -61,10 +67,14 @@ pytestmark = pytest.mark.needs("root")
 
 @dataclass
 class Target:
-    """A node that tools must not reach: a node's files, its process, and its database's socket."""
+    """A node that tools must not reach: files, sockets and process of a node, and its host's log.
+
+    One of the sockets has a name outside the file system, and everybody may write to the log.
+    """
 
     files: list[str]
-    socket: str
+    sockets: list[str]
+    log: str
     process: subprocess.Popen[bytes]
 
     @property
@@ -73,10 +83,18 @@ class Target:
         pid = self.process.pid
         elsewhere = ("/tmp", "/var/tmp", "/dev/shm", "/etc", "/run")
         return {
-            "read": [*self.files, f"/proc/{pid}/environ", f"/proc/{pid}/mem", "/etc/shadow"],
-            "list": [f"/proc/{pid}/cwd", str(Path(self.files[0]).parent), "/tmp", "/root"],
+            "read": [
+                *(*self.files, "/etc/shadow", "/proc/kcore", "/proc/1/cmdline"),
+                *(f"/proc/{pid}/{it}" for it in ("environ", "mem", "cmdline", "status", "stat")),
+            ],
+            "list": [
+                *(f"/proc/{pid}/cwd", f"/proc/{pid}", "/proc", "/run/netns"),
+                *(str(Path(self.files[0]).parent), "/tmp", "/root"),
+            ],
             "write": [*self.files, *(f"{place}/of-a-tool" for place in elsewhere)],
-            "connect": [self.socket],
+            "connect": [*self.sockets, self.log],
+            "log": ["/dev/log", self.log],
+            "call": CALLS,
             "attack": [pid],
         }
 
@@ -91,17 +109,27 @@ def _target(uid: int) -> Iterator[Target]:
         path.chmod(0o600)
         os.chown(path, uid, -1)
         files.append(str(path))
-    place = directory / "s"
+    place, log = directory / "s", Path(f"{directory}.log")
+    abstract = f"\0{directory}"
     node = subprocess.Popen(
         ["/bin/sleep", "600"], env={"SECRET": "1"}, user=uid, start_new_session=True
     )
-    with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(str(place))
+    with contextlib.ExitStack() as stack:
+        for name, kind in (
+            (str(place), socket.SOCK_STREAM),
+            (abstract, socket.SOCK_STREAM),
+            (str(log), socket.SOCK_DGRAM),
+        ):
+            it = stack.enter_context(socket.socket(socket.AF_UNIX, kind))
+            it.bind(name)
+            if kind is socket.SOCK_STREAM:
+                it.listen()
         os.chown(place, uid, -1)
-        listening.listen()
-        yield Target(files, str(place), node)
+        log.chmod(0o666)
+        yield Target(files, [str(place), abstract], str(log), node)
     node.kill()
     node.wait()
+    log.unlink()
     shutil.rmtree(directory)
 
 
@@ -131,12 +159,13 @@ async def start(
     privilege: Privilege | None = None,
     duration_s: float = DURATION_S,
     congestion: str | None = None,
+    *,
+    connects: bool = True,
 ) -> RunningProcess:
     """Start the hostile tool."""
     argv = [PYTHON, "-I", "-S", "-c", HOSTILE, json.dumps({"token": TOKEN, **asked})]
-    return await process.start(
-        argv, confinement=Confinement(runner, Needs(duration_s, privilege, congestion))
-    )
+    needs = Needs(duration_s, privilege, congestion, connects)
+    return await process.start(argv, confinement=Confinement(runner, needs))
 
 
 async def found(
@@ -144,10 +173,13 @@ async def found(
     asked: dict[str, Any],
     privilege: Privilege | None = None,
     congestion: str | None = None,
+    *,
+    connects: bool = True,
 ) -> dict[str, Any]:
     """Let the hostile tool try, and return what became of it."""
     async with asyncio.timeout(PATIENCE_S):
-        finished = await (await start(runner, asked, privilege, congestion=congestion)).wait()
+        running = await start(runner, asked, privilege, congestion=congestion, connects=connects)
+        finished = await running.wait()
     assert finished.exit_code == 0, finished.stderr.decode()
     outcomes: dict[str, Any] = json.loads(finished.stdout)
     return outcomes
@@ -187,9 +219,17 @@ async def test_a_tool_gets_at_nothing_of_the_node(runner: ToolRunner, target: Ta
 
 async def test_a_tool_has_the_capability_that_it_declares(runner: ToolRunner) -> None:
     """Raw sockets are for tools that declare them, and the only capability of these."""
-    outcomes = await found(runner, {}, Privilege.RAW)
+    outcomes = await found(runner, {"call": CALLS}, Privilege.RAW)
     assert outcomes["rights"]["capabilities"] == f"{NET_RAW:016x}"
     assert outcomes["rights"]["no_new"] == "1"
+    assert done(outcomes) == []
+
+
+async def test_a_tool_connects_only_if_it_declares_it(runner: ToolRunner) -> None:
+    """A tool that needs no connection gets no socket for one, and UDP all the same."""
+    asked = {"call": ["connection", "messages", "datagrams"]}
+    assert done(await found(runner, asked)) == ["call connection", "call datagrams"]
+    assert done(await found(runner, asked, connects=False)) == ["call datagrams"]
 
 
 async def test_a_tool_that_sets_a_congestion_control_may(runner: ToolRunner) -> None:
@@ -395,12 +435,39 @@ async def test_a_state_directory_among_the_programs_is_hidden(own: Target) -> No
 
 
 @pytest.mark.usefixtures("_as_a_user")
+async def test_an_ordinary_users_tool_does_not_reach_its_database() -> None:
+    """The socket of a private Postgres is open to its account, but to no tool of that account."""
+    directory = Path(tempfile.mkdtemp())
+    state = directory / "state"
+    directory.chmod(0o711)
+    state.mkdir()
+    os.chown(state, NOBODY.pw_uid, NOBODY.pw_gid)
+    settings = SETTINGS.model_copy(update={"state_dir": state})
+    runner = ToolRunner(settings)
+    with acting_for(settings):
+        server = locate()
+        assert isinstance(server, ServerBinaries)
+        cluster = await PrivateCluster.create(state / "postgres", server)
+        await cluster.start()
+    try:
+        place = str(cluster.socket / f".s.PGSQL.{PORT}")
+        connect = f"import socket; socket.socket(socket.AF_UNIX).connect({place!r})"
+        by_another = await process.finish([PYTHON, "-c", connect], timeout_s=60, user="nobody")
+        assert by_another.exit_code == 0
+        assert done(await found(runner, {"connect": [place], "read": [str(cluster.log)]})) == []
+    finally:
+        await cluster.stop()
+        await runner.close()
+        shutil.rmtree(directory)
+
+
+@pytest.mark.usefixtures("_as_a_user")
 async def test_an_ordinary_users_tool_is_contained_by_landlock(own: Target) -> None:
-    """A tool of the node's own account gets at no file or process of it, but at its sockets."""
+    """A tool of the node's own account gets at no file, process or socket of it."""
     runner = ToolRunner(SETTINGS)
     try:
         outcomes = await found(runner, own.attempts)
-        assert done(outcomes) == [f"connect {own.socket}"]
+        assert done(outcomes) == []
         assert own.process.poll() is None
         finished = await (await start(runner, {"fill": True, "daemon": True, "stay": True})).wait()
         assert finished.killed == "kept more than 32 MiB of files"

@@ -29,11 +29,11 @@ async def test_exchanges_and_decisions_do_not_pile_up(world: World) -> None:
     await a.plan()
     for site in (a, b):
         await site.execute("UPDATE run SET state = 'finished'")
-        await site.node.purger.run_once()
+        await site.node.purger.purge(site.node.clock.now())
         assert len(await site.rows("SELECT FROM exchange")) == 1
     world.clock.advance(31 * times.DAY)
     for site in (a, b):
-        await site.node.purger.run_once()
+        await site.node.purger.purge(site.node.clock.now())
         for table in ("run", "exchange", "negotiation"):
             assert await site.rows(f"SELECT FROM {table}") == []
 
@@ -69,10 +69,10 @@ async def test_runs_are_counted_as_long_as_their_task_goes_on(world: World) -> N
     await book_everywhere(task, a, [a], [HOUR])
     await a.execute("UPDATE run SET state = 'finished'")
     world.clock.advance(31 * times.DAY)
-    await a.node.purger.run_once()
+    await a.node.purger.purge(a.node.clock.now())
     assert len(await a.rows("SELECT FROM run")) == 1
     await a.node.termination.cancel_task(task.task)
-    await a.node.purger.run_once()
+    await a.node.purger.purge(a.node.clock.now())
     assert await a.rows("SELECT FROM run") == []
 
 
@@ -172,16 +172,16 @@ async def _all_ended(pool: Pooled) -> None:
 
 async def _purge(world: World) -> None:
     for site in world.sites:
-        await site.node.purger.run_once()
+        await site.node.purger.purge(site.node.clock.now())
 
 
 async def _choice(pool: Pooled, task: UUID) -> tuple[object, object]:
     """Return what guides the choice of nodes: last holders, and last use of each node."""
     async with pool.lead.database.connection() as connection:
         holders = await episodes.last_holders(connection, [task])
-        return holders, await episodes.used_at(connection, [task])
+        return holders, await episodes.last_use_by_node(connection, [task])
 
 
 async def _seats_listed(pool: Pooled, task: UUID) -> list[Record]:
     async with pool.lead.database.connection() as connection:
-        return await seats.listed(connection, task, START)
+        return await seats.find_all(connection, task, START)

@@ -11,7 +11,7 @@ from node.execution.intervals import GRACE
 from node.execution.merging import NO_SHARE
 from node.model import times
 from node.model.classes import SchedulingClass
-from node.model.errors import InvalidDocument, NotAllowed
+from node.model.errors import Conflict, InvalidDocument, NotAllowed
 from node.model.intervals import Interval
 from node.model.wire.participants import IntervalShare, IntervalsMessage
 from node.store import intervals, runs
@@ -59,7 +59,7 @@ def _reflected(*numbers: int) -> list[Interval]:
 async def _listed(site: Site, run: UUID) -> list[tuple[int, bool, str | None]]:
     """Return what users see of each interval: number, whether it has a result, reason."""
     async with site.database.connection() as connection:
-        rows = await intervals.listed(
+        rows = await intervals.find_page(
             connection, run, beyond=None, since=None, descending=False, limit=500
         )
     return [(row["number"], row["result"] is not None, row["reason"]) for row in rows]
@@ -237,10 +237,47 @@ async def test_intervals_that_cannot_be_are_refused(world: World) -> None:
     assert await a.rows("SELECT FROM run_interval") == []
 
 
+@pytest.mark.parametrize(
+    ("result", "reason"),
+    [
+        ({"x": "y" * 1_000_000}, "b: its share of 1 MB is larger than 32 kB"),
+        ({"x": "y" * 1_000}, "b: its share is not a result (received: "),
+    ],
+)
+async def test_a_share_that_is_no_result_is_a_gap(
+    world: World, result: dict[str, Any], reason: str
+) -> None:
+    """Nothing but the reason is kept of what a participant sends instead of a share."""
+    a, b, run = await _running(world)
+    good, bad = _reflected(0)[0], IntervalShare(number=1, result=result, reason=None)
+    both = IntervalsMessage(run=run, intervals=(IntervalShare(**vars(good)), bad))
+    await a.node.collector.keep_own_intervals(run, _sent(0, 1))
+    await a.node.collector.receive_intervals(b.identity, both)
+    first, second = await _listed(a, run)
+    assert first == (0, True, None)
+    assert (second[2] or "").startswith(reason)
+    rows = await a.rows("SELECT octet_length(run_interval::text) AS bytes FROM run_interval")
+    assert sum(row["bytes"] for row in rows) < 30_000
+
+
+async def test_no_share_comes_before_the_run(world: World) -> None:
+    """Shares of intervals of a run that has not begun are refused."""
+    a, b, run = await _running(world)
+    await a.execute("UPDATE run SET state = 'booked'")
+    world.clock.step(-times.MINUTE)
+    message = IntervalsMessage(
+        run=run, intervals=tuple(IntervalShare(**vars(each)) for each in _reflected(0))
+    )
+    with pytest.raises(Conflict, match="no part of it is taken yet"):
+        await a.node.collector.receive_intervals(b.identity, message)
+    assert await a.rows("SELECT FROM run_interval") == []
+
+
 async def test_a_run_without_intervals_takes_none(world: World) -> None:
     """Intervals of a test that has none are refused with the reason."""
     a, b = await world.two()
     [run] = await book_everywhere(introduction([a, b]), a, [a, b], [HOUR])
+    world.clock.move_to(HOUR)
     share = IntervalShare(number=0, result={}, reason=None)
     message = IntervalsMessage(run=run, intervals=(share,))
     with pytest.raises(InvalidDocument, match="the run has 0 intervals"):

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import aiohttp
 import orjson
 import pytest
 
 from node.model import times
+from node.model.classes import SchedulingClass
 from node.model.errors import TooManyRequests
-from node.model.wire.participants import INTRODUCTION_BYTES_MAX, Introduction
+from node.model.ids import TaskId, exchange_id, run_id
+from node.model.wire.participants import INTRODUCTION_BYTES_MAX, Introduction, ProposalRequest
 from node.model.wire.problems import MEDIA_TYPE
 from node.trust.signatures import new_nonce, sign
 from tests.conftest import NewDatabase
@@ -222,14 +225,14 @@ async def test_a_task_that_contradicts_its_spec_is_refused(peer: Peer) -> None:
 
 
 async def test_a_node_adds_tasks_at_a_limited_rate(peer: Peer, clock: ManualClock) -> None:
-    """Beyond five seconds' worth of new tasks at once, ten a second are taken; changes always."""
+    """Beyond five seconds' worth of new and changed tasks at once, ten a second are taken."""
     peer.b.acceptance._tasks_max = 1000
     answers = [await peer.introduce() for _ in range(52)]
     assert [status for status, _, _ in answers] == [200] * 50 + [429] * 2
     _, problem, headers = answers[-1]
     assert (headers["Retry-After"], problem["retry_after"]) == ("1", 1)
     assert problem["detail"] == (
-        "its lead introduces tasks faster than this host takes them of another node "
+        "its lead introduces and changes tasks faster than this host takes them of another node "
         "(PARLEY_PEER_INTRODUCTIONS a second); ask again in 1 s"
     )
     known = peer.introduction()
@@ -237,6 +240,8 @@ async def test_a_node_adds_tasks_at_a_limited_rate(peer: Peer, clock: ManualCloc
     assert (await peer.send("PUT", f"tasks/{known['task']}", orjson.dumps(known)))[0] == 200
     changed = orjson.dumps({**known, "revision": 2, "priority": 5})
     assert (await peer.introduce())[0] == 429
+    assert (await peer.send("PUT", f"tasks/{known['task']}", changed))[0] == 429
+    clock.advance(100 * times.MILLISECOND)
     assert (await peer.send("PUT", f"tasks/{known['task']}", changed))[0] == 200
     clock.advance(times.SECOND)
     statuses = [(await peer.introduce())[0] for _ in range(11)]
@@ -269,6 +274,98 @@ async def test_the_client_of_a_lead_hears_later(peer: Peer) -> None:
     assert raised.value.retry_after_s == 60
 
 
+def _question() -> ProposalRequest:
+    return ProposalRequest(
+        task=uuid4(),
+        lease_epoch=1,
+        scheduling_class=SchedulingClass.NORMAL,
+        duration=times.MINUTE,
+        priority=0,
+        windows=((START + times.DAY, START + 2 * times.DAY),),
+    )
+
+
+async def test_a_node_may_ask_for_so_much_work(peer: Peer, clock: ManualClock) -> None:
+    """Half a processor works for the questions of one key, and what ends or decides has no rate."""
+    body = orjson.dumps({"items": [_question().model_dump(mode="json")]})
+    long = body + b" " * 400_000
+    work = 1 + len(long) // 4096
+    minute = 30_000
+    for _ in range(minute // work + 1):
+        assert (await peer.send("POST", "proposals", long))[0] == 200
+    over = (minute // work + 1) * work - minute
+    status, problem, headers = await peer.send("POST", "proposals", body)
+    assert (status, headers["Retry-After"]) == (429, "1")
+    assert problem["detail"] == (
+        "a asks for more work than this host does for another node (PARLEY_PEER_WORK); "
+        "ask again in 1 s"
+    )
+    digests = orjson.dumps({"now": clock.now(), "until": clock.now(), "tasks": []})
+    for path, sent in (("comparisons", b""), ("digests", digests)):
+        assert (await peer.send("POST", path, sent))[0] == 429, path
+    release = {"task": str(uuid4()), "lease_epoch": 1}
+    ruling = orjson.dumps({"items": [{"exchange": str(uuid4()), "release": release}]})
+    assert (await peer.send("POST", "rulings", ruling))[0] == 200
+    assert (await peer.introduce())[0] == 200
+    assert not peer.b.request_rates.spend_of_peer("ed25519:other", 1, 0)
+    assert over < 500
+    clock.advance(times.SECOND)
+    assert (await peer.send("POST", "proposals", body))[0] == 200
+
+
+@pytest.mark.parametrize("hears", [True, False])
+async def test_a_lead_hears_which_epoch_is_known(peer: Peer, *, hears: bool) -> None:
+    """A refused hold tells the epoch that is known here, to a program that knows the field."""
+    known = peer.introduction()
+    await peer.send("PUT", f"tasks/{known['task']}", orjson.dumps(known))
+    await peer.rows("UPDATE task SET lease_epoch = 9")
+    features = {"feature:epochs": True} if hears else {}
+    await peer.rows("UPDATE node SET attributes = $1", features)
+    await peer.b.directory.refresh()
+    start = START + times.DAY
+    task = TaskId(UUID(known["task"]))
+    run = {
+        "run": run_id(task, start, 1),
+        "slot": start,
+        "attempt": 1,
+        "starts_at": start,
+        "ends_at": start + known["duration"],
+    }
+    hold = {
+        "task": task,
+        "generation": uuid4(),
+        "lease_epoch": 8,
+        "tool": "sleep",
+        "priority": 0,
+        "life": 30 * times.SECOND,
+        "runs": [run],
+    }
+    item = {"exchange": exchange_id(task, 8), "hold": hold}
+    _, answer, _ = await peer.send("POST", "holds", orjson.dumps({"items": [item]}))
+    problem = answer["items"][0]["problem"]
+    assert (problem["status"], "by epoch 9" in problem["detail"]) == (409, True)
+    assert problem.get("epoch") == (9 if hears else None)
+    assert ("epoch" in problem) is hears
+
+
+async def test_what_was_asked_together_is_not_asked_apart_of_a_busy_node(peer: Peer) -> None:
+    """Many questions that are answered 429 together are not sent again one by one."""
+    asked, rates = [], peer.b.request_rates
+
+    def busy(identity: str, cost: int, length: int) -> int:
+        asked.append((identity, cost, length))
+        return 7
+
+    rates.spend_of_peer = busy  # type: ignore[method-assign]
+    other = peer.a.peer(peer.b.card.identity)
+    answers = await asyncio.gather(
+        *(other.propose(_question()) for _ in range(40)), return_exceptions=True
+    )
+    assert [getattr(answer, "retry_after_s", answer) for answer in answers] == [7] * 40
+    assert len(asked) <= 4
+    assert {identity for identity, _, _ in asked} == {peer.a.card.identity}
+
+
 async def test_a_signed_request_is_heard(peer: Peer) -> None:
     """The signer of a request is heard of; one write serves many requests, and no stranger."""
     query = "SELECT heard_at FROM node WHERE identity = $1"
@@ -276,7 +373,7 @@ async def test_a_signed_request_is_heard(peer: Peer) -> None:
     for _ in range(3):
         await peer.introduce()
     assert peer.b.leases._heard == {peer.a.card.identity}
-    await peer.b.leases.keep()
+    await peer.b.leases.write_contacts()
     assert [row[0] for row in await peer.rows(query, peer.a.card.identity)] == [peer.b.clock.now()]
     await give_token(peer.b)
     headers = {"Authorization": "Bearer secret"}

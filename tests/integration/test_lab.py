@@ -71,6 +71,7 @@ async def test_namespaces_are_joined_by_the_wan() -> None:
     assert len(lab.wan_report["directions"]) == 6
 
 
+@pytest.mark.nightly
 async def test_two_labs_at_once_do_not_meet() -> None:
     """Two labs of the same size on one host have different addresses."""
     async with Lab(2, command=fake_command) as one, Lab(2, command=fake_command) as other:
@@ -95,6 +96,7 @@ async def test_a_death_is_told_and_the_others_go_on() -> None:
     assert died.empty()
 
 
+@pytest.mark.nightly
 async def test_a_killed_node_can_be_restarted() -> None:
     """A node that is killed on purpose is not reported; restarted, it has its address and token."""
     died: list[str] = []
@@ -120,6 +122,7 @@ async def test_a_broken_node_shows_its_log() -> None:
             pass
 
 
+@pytest.mark.nightly
 async def test_a_node_that_is_never_ready_is_given_up() -> None:
     """A node that is not ready in time fails the lab with its last answer, and all is removed."""
     lab = Lab(1, command=lambda plan: fake_command(plan, "--never-ready"), ready_s=10)
@@ -145,6 +148,7 @@ async def program(*options: str, directory: str | None = None) -> RunningProcess
 
 @pytest.mark.needs("root", "ip")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.nightly
 async def test_a_signal_ends_the_program_cleanly(number: signal.Signals) -> None:
     """TERM and HUP end a lab with exit code 0 and leave nothing, not even a namespace."""
     lab = await program("--namespaces")
@@ -158,6 +162,7 @@ async def test_a_signal_ends_the_program_cleanly(number: signal.Signals) -> None
 
 @pytest.mark.needs("root", "ip")
 @pytest.mark.parametrize("far", [b"WAN", b"Postgres", b"node "])
+@pytest.mark.nightly
 async def test_a_signal_during_the_start_ends_it_cleanly(far: bytes) -> None:
     """INT at any point of the start removes what was started."""
     lab = await program("--namespaces")

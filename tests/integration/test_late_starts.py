@@ -14,7 +14,6 @@ from uuid import UUID
 import pytest
 import pytest_asyncio
 
-from node.clock import LatchedEvent
 from node.execution import process
 from node.execution.launcher import PREPARATION_TIME
 from node.model import times
@@ -24,6 +23,7 @@ from node.model.late_runs import LOST_RUN_TIMEOUT
 from node.model.wire.participants import Introduction, RunEnd
 from node.model.wire.tasks import Schedule
 from node.plugins.contracts import Command, PartContext
+from node.runtime.clock import LatchedEvent
 from node.store import bookings, runs
 from node.store.database import Connection, Notice
 from node.store.runs import KeptPart
@@ -135,16 +135,16 @@ async def _stand_still(
     if when == STOPS[0]:
         world.clock.advance(STOP)
     elif when == STOPS[3]:
-        wait = site.node.launcher._until
+        wait = site.node.launcher._wait_until
 
         async def until(instant: int, cancelled: LatchedEvent) -> bool:
             came = await wait(instant, cancelled)
             world.clock.advance(STOP if instant == HOUR else 0)
             return came
 
-        monkeypatch.setattr(site.node.launcher, "_until", until)
+        monkeypatch.setattr(site.node.launcher, "_wait_until", until)
     else:
-        step = "_lost" if when == STOPS[1] else "_start"
+        step = "_take_back_if_dropped" if when == STOPS[1] else "_start"
         _after(monkeypatch, site, step, lambda: world.clock.advance(STOP))
     await _launch(site)
 
@@ -249,7 +249,10 @@ async def test_what_was_taken_back_is_not_measured(
     monkeypatch.setattr(bookings, "notify", notified)
     end = RunEnd(run=run, state=state, reason="a took it back")
     _after(
-        monkeypatch, b, "_lost", lambda: b.node.termination.apply_run_end(booked.a.identity, end)
+        monkeypatch,
+        b,
+        "_take_back_if_dropped",
+        lambda: b.node.termination.apply_run_end(booked.a.identity, end),
     )
     await _launch(b)
     assert await b.state(run) == state
@@ -305,9 +308,9 @@ async def test_what_a_participant_dropped_after_the_look_does_not_begin(
         world.clock.move_to(instant + late)
         return True
 
-    monkeypatch.setattr(a.node.launcher, "_until", until)
+    monkeypatch.setattr(a.node.launcher, "_wait_until", until)
     async with a.database.connection() as connection:
-        assert await runs.unconfirmed(connection, [run], world.clock.now()) == {}
+        assert await runs.unconfirmed_runs(connection, [run], world.clock.now()) == {}
     await _launch(a)
     assert await a.state(run) == "displaced"
     assert await a.reason(run) == "b did not confirm in time that it has this run"
@@ -335,7 +338,7 @@ async def test_what_a_participant_may_still_confirm_begins(
         world.clock.move_to(instant)
         return True
 
-    monkeypatch.setattr(a.node.launcher, "_until", until)
+    monkeypatch.setattr(a.node.launcher, "_wait_until", until)
     world.clock.move_to(HOUR - 15 * times.SECOND)
     await _launch(a)
     assert await a.state(run_id(TaskId(task.task), HOUR, 1)) == "merging"
@@ -368,7 +371,7 @@ async def test_a_lead_without_a_part_waits_for_its_participants_to_confirm(
         world.clock.move_to(instant)
         return True
 
-    monkeypatch.setattr(a.node.launcher, "_until", until)
+    monkeypatch.setattr(a.node.launcher, "_wait_until", until)
     world.clock.move_to(HOUR - 15 * times.SECOND)
     await _launch(a)
     assert (await a.state(run), await b.state(run)) == ("merging", "scheduled")

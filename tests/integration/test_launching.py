@@ -15,8 +15,8 @@ import pytest
 import pytest_asyncio
 from structlog.testing import capture_logs
 
-from node.clock import LatchedEvent
 from node.execution import process
+from node.execution.agreement import Agreement
 from node.execution.concurrent_runs import ConcurrentRun
 from node.execution.launcher import (
     HOST_SAMPLE_LEAD_TIME,
@@ -33,10 +33,13 @@ from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.contexts import parse
 from node.model.errors import DatabaseUnavailable, HostError, ToolOutputError
+from node.model.late_runs import LAUNCH_HORIZON
+from node.model.targets import Network
 from node.model.wire.participants import RunEnd
 from node.plugins.contracts import Command, Output, PartContext, Result, Test
 from node.plugins.reading import BYTES_MAX
 from node.plugins.tools.sleep import SleepTool
+from node.runtime.clock import LatchedEvent
 from node.store import bookings, runs
 from node.store.database import Notice
 from node.store.runs import KeptPart
@@ -395,6 +398,55 @@ async def test_what_is_cancelled_before_its_instant_is_not_released(
     assert due.tool.outputs == []
 
 
+async def test_a_clock_set_back_a_little_loses_no_run_that_is_held(
+    world: World, stage: Stage
+) -> None:
+    """A program that is held ready is not ended: it is released at its start by the new clock."""
+    due = await _due(world, SAID)
+    stage.at["held"] = lambda: _set_back(due, times.SECOND // 2)
+    await due.look()
+    assert [what for what, _ in stage.done] == ["held", "observed", "released"]
+    assert stage.times_of("released") == [HOUR]
+    assert (await due.part()).result == {"slept_ms": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("when", "by"),
+    [("recorded", 3 * times.SECOND), ("held", LAUNCH_HORIZON)],
+)
+async def test_what_a_wrong_clock_has_begun_begins_again(
+    world: World, stage: Stage, monkeypatch: pytest.MonkeyPatch, when: str, by: int
+) -> None:
+    """A run that is stopped because its start is to come is looked for at once, and measured."""
+    due = await _due(world, POLITE)
+    launcher = due.site.node.launcher
+    record = launcher._record
+
+    async def recorded(*values: Any) -> None:
+        await record(*values)
+        stage.note("recorded")
+
+    monkeypatch.setattr(launcher, "_record", recorded)
+    stage.at[when] = lambda: _set_back(due, by)
+    await due.look()
+    assert (await due.row())["state"] == "booked"
+    assert launcher._woken.is_set
+    del stage.at[when]
+    stage.until_end = True
+    world.clock.move_to(HOUR - 3 * times.SECOND)
+    await due.look()
+    assert stage.times_of("recorded")[-1] == HOUR
+    assert ((await due.row())["state"], (await due.part()).started_at) == ("finished", HOUR)
+
+
+def _set_back(due: Due, by: int) -> None:
+    """Set the clock back, of which the launcher hears."""
+    launcher = due.site.node.launcher
+    launcher._woken.clear()
+    due.site.clock.step(-by)
+    launcher.on_set_back()
+
+
 async def test_what_is_cancelled_meanwhile_is_ended_and_not_read(
     world: World, stage: Stage
 ) -> None:
@@ -490,6 +542,38 @@ async def test_a_tool_that_this_host_lacks_is_not_started(
     assert (stage.running, due.tool.parts) == ([], [])
 
 
+class _Objection:
+    """Stands for what a target has said by DNS, and notes how long a run would wait for it."""
+
+    def __init__(self) -> None:
+        self.patience_s: list[float] = []
+
+    @staticmethod
+    def allowed() -> tuple[Network, ...]:
+        """Except nothing."""
+        return ()
+
+    async def refusal(self, hosts: list[str], patience_s: float) -> str | None:
+        """Object to everything."""
+        assert isinstance(hosts, list)
+        self.patience_s.append(patience_s)
+        return "example.org has said by DNS that it does not want to be measured"
+
+
+async def test_a_target_that_objects_is_not_measured(
+    world: World, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run whose target has objected since fails with that, and waits for half of its time."""
+    due, objection = await _due(world, SAID), _Objection()
+    monkeypatch.setattr(due.site.node.foreign_targets, "opt_outs", objection)
+    await due.look()
+    part = await due.part()
+    assert part.reason == "example.org has said by DNS that it does not want to be measured"
+    assert (stage.running, due.tool.parts) == ([], [])
+    (patience_s,) = objection.patience_s
+    assert 0 < patience_s <= PREPARATION_TIME / times.SECOND / 2
+
+
 async def _measure_from(due: Due, place: int, context: str) -> None:
     """Let a participant of the task measure from this context."""
     put = "UPDATE task SET participants = jsonb_set(participants, ARRAY[$1, 'context'], $2::jsonb)"
@@ -575,15 +659,18 @@ async def test_targets_are_looked_up_until_a_second_after_the_start(
     due = await _due(world, SAID, foreign=lead == "a")
     waited = list[float]()
 
-    async def agreed(*_: Any) -> None:
+    async def agreed(*_: Any) -> Agreement:
         world.clock.advance(ASKING)
+        return Agreement()
 
-    async def checked(_: Any, __: Any, context: PartContext, patience_s: float) -> PartContext:
+    async def checked(
+        _: Any, __: Any, context: PartContext, ___: Any, patience_s: float
+    ) -> PartContext:
         assert context.rules is None
         waited.append(patience_s)
         raise HostError("it is a loopback address")
 
-    monkeypatch.setattr(due.site.node.agreement, "refusal", agreed)
+    monkeypatch.setattr(due.site.node.agreement, "agreed", agreed)
     monkeypatch.setattr(due.site.node.foreign_targets, "checked", checked)
     world.clock.move_to(now)
     await due.look()

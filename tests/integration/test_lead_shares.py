@@ -177,7 +177,7 @@ async def test_the_owner_sees_what_each_lead_had(world: World) -> None:
     world.clock.advance(5 * times.HOUR + 30 * times.MINUTE)
     await _booked(_lead(world, "c"), host, 15, 1)
     await host.execute("UPDATE run SET state = 'finished' WHERE starts_at < $1", world.clock.now())
-    listed = await host.node.lead_shares.listed()
+    listed = await host.node.lead_shares.all()
     shown = [(it.lead, it.share, it.percent, it.had, it.had_percent, it.booked) for it in listed]
     assert shown == [
         ("b", 3, 75, 4 * LENGTH, 66.7, 0),

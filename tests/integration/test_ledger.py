@@ -149,7 +149,7 @@ async def test_what_was_missed_is_given_back(world: World) -> None:
     a, b = await world.two()
     _, run = await _planned(a, b)
     a.clock.advance(2 * times.HOUR)
-    await a.node.launcher.recover()
+    await a.node.launcher.run_once()
     assert await a.state(run) == "missed"
     assert await _net(a) == 0
 

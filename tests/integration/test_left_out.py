@@ -58,6 +58,7 @@ def run(folder: Path, *options: str, tests: str = TESTS) -> subprocess.Completed
 
 
 @pytest.mark.parametrize("options", [(), ("--numprocesses", "2")], ids=["alone", "workers"])
+@pytest.mark.nightly
 def test_what_is_missing_is_counted_in_the_last_line(
     tmp_path: Path, options: tuple[str, ...]
 ) -> None:
@@ -75,6 +76,7 @@ def test_without_anything_missing_the_last_line_is_pytests(tmp_path: Path) -> No
     assert re.search(r"= 1 passed.* in [\d.]+s =", finished.stdout.splitlines()[-1])
 
 
+@pytest.mark.nightly
 def test_a_failure_stays_one(tmp_path: Path) -> None:
     """A skipped test hides no failure, neither in the exit code nor in the last line."""
     finished = run(tmp_path, tests=f"{TESTS}\ndef test_wrong(): assert False")
@@ -82,6 +84,7 @@ def test_a_failure_stays_one(tmp_path: Path) -> None:
     assert finished.stdout.splitlines()[-1].startswith("2 passed, 1 failed, 3 not run: ")
 
 
+@pytest.mark.nightly
 def test_a_need_that_nobody_knows_is_an_error(tmp_path: Path) -> None:
     """An unknown need is a usage error."""
     tests = 'import pytest\n@pytest.mark.needs("promtheus")\ndef test_one(): pass'

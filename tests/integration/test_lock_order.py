@@ -1,13 +1,24 @@
-"""Transactions of holds, releases, and decisions lock in one order."""
+"""Transactions of holds, releases, decisions, and introductions lock in one order."""
 
 from __future__ import annotations
 
 import asyncio
 
-from node.store import bookings
+from node.model import times
+from node.model.host_limits.document import DEFAULT
+from node.model.wire.tasks import Schedule
+from node.store import bookings, nodes
 from node.store.bookings import ExchangeRuling, Hold
 from tests.support.booking import HOUR, BookingLead
-from tests.support.worlds import ON_ONE_LOOP, Site, exchange_of, hold_request
+from tests.support.limits import limit
+from tests.support.worlds import (
+    ON_ONE_LOOP,
+    Site,
+    World,
+    exchange_of,
+    hold_request,
+    introduction,
+)
 
 pytestmark = ON_ONE_LOOP
 
@@ -31,7 +42,7 @@ async def test_a_release_overtakes_its_hold_while_that_is_under_way(booker: Book
 
     async def release() -> None:
         async with site.database.transaction() as connection:
-            await bookings.refuse(connection, [ruling], HOUR)
+            await bookings.keep_early_releases(connection, [ruling], HOUR)
 
     async with site.database.transaction() as connection:
         assert await bookings.accept_epochs(connection, [hold])
@@ -40,3 +51,27 @@ async def test_a_release_overtakes_its_hold_while_that_is_under_way(booker: Book
             pass
         assert await bookings.open_exchanges(connection, [hold], HOUR) == set()
     await releasing
+
+
+async def test_an_edit_locks_its_lead_before_the_caps(world: World) -> None:
+    """An edit that waits for a new task of its lead holds nothing for which that one waits."""
+    lead, host = await world.two()
+    await limit(host.node, DEFAULT)
+    task = introduction([host], schedule=Schedule(start=HOUR), duration=times.MINUTE)
+    spec = {"duration": "PT1M", "class": "exclusive", "participants": ["b"]}
+    task = task.model_copy(update={"spec": spec, "created_at": HOUR - times.HOUR})
+    assert (await host.node.acceptance.consider(lead.identity, task)).accepted
+    edit = task.model_copy(update={"revision": 2, "reference": "x"})
+    async with host.database.transaction() as connection:
+        assert await nodes.lock(connection, lead.identity)
+        editing = asyncio.create_task(host.node.acceptance.consider(lead.identity, edit))
+        while not editing.done() and not await _is_blocked(host):
+            pass
+        assert not editing.done()
+        await connection.execute("SET LOCAL lock_timeout = '100ms'")
+        [row] = await connection.fetch(
+            "SELECT count(*) FROM (SELECT FROM limit_use WHERE rule LIKE '% of all others' "
+            "FOR UPDATE) AS locked"
+        )
+        assert row[0] > 0
+    assert (await editing).accepted

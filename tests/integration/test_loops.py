@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 
 from node.model.errors import DatabaseUnavailable, PeerUnreachable
-from node.store import outbox
+from node.store import nodes, outbox
 from node.store.database import Database, Notice, PostgresDatabase
 from node.store.nodes import KnownNode
 from node.store.outbox import Message, MessageKind
@@ -30,6 +30,9 @@ class Loop(Protocol):
         """Run until cancelled."""
         ...
 
+
+WAITING = """SELECT FROM pg_stat_activity
+WHERE datname = current_database() AND wait_event_type = 'Lock'"""
 
 LOOPS: dict[str, tuple[Callable[[Site], Loop], str]] = {
     "workers": (lambda site: site.workers, "run_once"),
@@ -165,8 +168,8 @@ async def test_letters_to_a_node_that_is_back_do_not_wait(
     a.node.outbox._deliver = deliver
     monkeypatch.setattr(a.node.peer_monitor, "_look", look)
     async with a.database.connection() as connection:
-        nodes = [b.identity, c.identity]
-        await outbox.post(connection, nodes, MessageKind.PART, {}, a.clock.now())
+        both = [b.identity, c.identity]
+        await outbox.post(connection, both, MessageKind.PART, {}, a.clock.now())
     await a.execute("UPDATE outbox SET attempts = 9")
     await a.node.outbox.run_once()
     answering.add(b.identity)
@@ -176,3 +179,30 @@ async def test_letters_to_a_node_that_is_back_do_not_wait(
     await a.node.outbox.run_once()
     assert delivered == [b.identity]
     assert [node for node, _, _ in await a.outbox_messages()] == [c.identity]
+
+
+@ON_ONE_LOOP
+async def test_looks_are_kept_beside_others_who_write_of_nodes(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look at the nodes is kept though another transaction has them in the other order."""
+    a, b, c = await world.three()
+
+    async def look(_: KnownNode) -> tuple[str, None]:
+        return "nobody answers", None
+
+    monkeypatch.setattr(a.node.peer_monitor, "_look", look)
+    await a.node.directory.refresh()
+    order = [each.identity for each in a.node.directory.all if not each.is_self]
+    assert set(order) == {b.identity, c.identity}
+    # Postgres ends whichever of the two looked first for a deadlock that was there.
+    with contextlib.suppress(asyncpg.DeadlockDetectedError):
+        async with a.database.transaction() as connection:
+            await nodes.lock(connection, order[-1])
+            looking = asyncio.create_task(a.node.peer_monitor.run_once())
+            while not await a.rows(WAITING):
+                await world.clock.sleep(0)
+            await nodes.lock(connection, order[0])  # each has what the other one waits for
+    await asyncio.wait_for(looking, PATIENCE_S)
+    await a.node.directory.refresh()
+    assert all(each.unreachable_since for each in a.node.directory.all if not each.is_self)

@@ -25,7 +25,7 @@ async def _started(world: World) -> tuple[Site, Site, UUID, DueRun]:
     a, b = await world.site("a"), await world.site("b")
     [run] = await book_everywhere(introduction([a, b]), a, [a, b], [HOUR])
     async with b.database.connection() as connection:
-        [due] = await runs.due_runs(connection, HOUR + 1)
+        [due] = await runs.due_runs(connection, 0, HOUR + 1)
     world.clock.move_to(HOUR)
     for site in (a, b):
         async with site.database.transaction() as connection:

@@ -8,7 +8,6 @@ from uuid import uuid4
 
 import pytest
 
-from node.clock import LatchedEvent
 from node.execution import process
 from node.execution.launcher import PREPARATION_TIME
 from node.execution.observer import PartObservation
@@ -17,6 +16,7 @@ from node.execution.staggering import STAGGER_INTERVAL
 from node.model import times
 from node.model.late_runs import START_LATENESS_MAX
 from node.model.runstate import RunState
+from node.runtime.clock import LatchedEvent
 from node.store import runs
 from node.store.runs import DueRun
 from tests.support.clocks import START
@@ -38,7 +38,7 @@ async def _due(world: World) -> tuple[Site, DueRun]:
     site = await world.site("a")
     await book_everywhere(introduction([site]), site, [site], [HOUR])
     async with site.database.connection() as connection:
-        [due] = await runs.due_runs(connection, HOUR + 1)
+        [due] = await runs.due_runs(connection, 0, HOUR + 1)
     return site, due
 
 
@@ -53,7 +53,7 @@ async def test_they_are_prepared_one_after_the_other(
         instants.append(instant)
         return False
 
-    monkeypatch.setattr(launcher, "_until", until)
+    monkeypatch.setattr(launcher, "_wait_until", until)
     for _ in range(2):
         instants.clear()
         for _ in range(20):

@@ -8,8 +8,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from node.model import times
+from node.store import restoring
 from node.store.database import PostgresDatabase
-from node.store.mark import MarkFile
+from node.store.mark import HostMarks, MarkFile
 
 
 async def _open(dsn: str, path: Path | None) -> PostgresDatabase:
@@ -53,11 +54,11 @@ async def test_a_running_process_tells_that_the_database_went_back(dsn: str) -> 
     """A server that is restored under a running process is noticed at the next look."""
     database = await _open(dsn, None)
     first = database.generation
-    assert not await database.look()
+    assert not await database.check_mark()
     await _go_back(database)
-    assert await database.look()
+    assert await database.check_mark()
     assert database.generation != first
-    assert not await database.look()
+    assert not await database.check_mark()
     await database.close()
 
 
@@ -66,7 +67,7 @@ async def test_the_other_process_takes_over_the_generation(dsn: str, tmp_path: P
     path = tmp_path / "database-mark"
     node, lead = await _open(dsn, path), await _open(dsn, path)
     await _go_back(lead)
-    assert [await node.look(), await lead.look()] == [True, False]
+    assert [await node.check_mark(), await lead.check_mark()] == [True, False]
     assert node.generation == lead.generation
     for database in (node, lead):
         await database.close()
@@ -80,9 +81,9 @@ async def test_a_mark_stays_behind_what_others_know(dsn: str) -> None:
     await database.close()
     database = await _open(dsn, None)
     first = database.generation
-    assert not await database.look(step=2 * times.MINUTE)
+    assert not await database.check_mark(step=2 * times.MINUTE)
     assert (database.marked_at or 0) < seen
-    assert await database.look(seen)
+    assert await database.check_mark(seen)
     assert database.generation != first
     await database.close()
 
@@ -92,8 +93,8 @@ async def test_a_mark_from_the_future_is_not_believed(dsn: str) -> None:
     database = await _open(dsn, None)
     marked_at = database.marked_at or 0
     first = database.generation
-    assert not await database.look(marked_at + times.HOUR)
-    assert not await database.look(marked_at - 1)
+    assert not await database.check_mark(marked_at + times.HOUR)
+    assert not await database.check_mark(marked_at - 1)
     assert database.generation == first
     await database.close()
 
@@ -117,7 +118,53 @@ async def test_a_file_that_cannot_be_written_is_told(dsn: str, tmp_path: Path) -
     (tmp_path / "file").write_text("")
     with capture_logs() as logs:
         database = await _open(dsn, tmp_path / "file" / "database-mark")
-        await database.look()
+        await database.check_mark()
         await database.close()
     told = [entry["event"] for entry in logs if entry["log_level"] == "warning"]
     assert sum("is not kept outside of it" in event for event in told) == 1
+
+
+@pytest.fixture(name="host")
+async def _host(dsn: str, tmp_path: Path) -> tuple[str, HostMarks]:
+    """Return a database that a host has opened, and the marks of the host."""
+    marks = HostMarks.of(tmp_path)
+    database = PostgresDatabase(dsn, host=marks)
+    await database.open()
+    assert database.copy_of is None
+    await database.close()
+    return dsn, marks
+
+
+async def test_data_on_another_host_are_a_new_generation_in_doubt(
+    host: tuple[str, HostMarks], tmp_path: Path
+) -> None:
+    """Files that were copied to another host are told from restored ones by the host's marks."""
+    dsn, marks = host
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    generations = []
+    for where, doubt in ((marks, None), (HostMarks.of(elsewhere), ""), (None, "")):
+        database = PostgresDatabase(dsn, host=where)
+        await database.open()
+        generations.append((database.generation, database.copy_of == doubt))
+        await database.close()
+    ids = [generation for generation, _ in generations]
+    assert [as_told for _, as_told in generations] == 3 * [True]
+    assert (ids[0] != ids[1], ids[1] == ids[2]) == (True, True)
+
+
+async def test_the_word_of_the_owner_is_enough(host: tuple[str, HostMarks], tmp_path: Path) -> None:
+    """A restored backup, and a copy that is to take over, ask nobody."""
+    dsn, _ = host
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    for word in (restoring.begin_generation_at_next_start, restoring.note_placed_by_owner):
+        database = PostgresDatabase(dsn, host=HostMarks.of(elsewhere))
+        await database.open()
+        async with database.connection() as connection:
+            await connection.execute("UPDATE generation SET copy_of = 'https://a.example'")
+        await database.close()
+        await word(dsn)
+        await database.open()
+        assert database.copy_of is None
+        await database.close()

@@ -177,7 +177,7 @@ async def test_a_slot_dropped_while_its_task_is_planned_anew_is_not_forgotten(
     a, b, _ = await world.three()
     task, run = await _led(a, a, b)
     other = introduction([b], duration=2 * DURATION)
-    look = planning.waiting
+    look = planning.waiting_slots
 
     async def lose() -> None:
         raise PeerUnreachable("the release is lost")
@@ -196,7 +196,7 @@ async def test_a_slot_dropped_while_its_task_is_planned_anew_is_not_forgotten(
     await a.plan()
     assert await a.state(run) == "held"
     world.clock.advance(times.SECOND)
-    monkeypatch.setattr(planning, "waiting", look_too_early)
+    monkeypatch.setattr(planning, "waiting_slots", look_too_early)
     await a.plan()
     assert await a.state(run) == "waiting"
     await b.node.termination.cancel_task(other.task)

@@ -212,7 +212,7 @@ class Meshes:
             read = await meshes.outcomes(connection, mesh, since, until, user)
             assert {(o.outcome, o.state, o.cause): o.slots for o in read} == totals
             keys = "x/a/n1", "x/a/n4"
-            pages = await meshes.outcomes_of(connection, mesh, (since, until), keys, user)
+            pages = await meshes.outcomes_by_key(connection, mesh, (since, until), keys, user)
             assert {
                 (key, o.outcome, o.state, o.cause): o.slots for key, of in pages.items() for o in of
             } == {what: slots for what, slots in by_key.items() if keys[0] <= what[0] <= keys[1]}

@@ -13,9 +13,9 @@ from uuid import UUID
 
 import pytest
 
-from node.metrics import registry_of
 from node.model import times
 from node.model.times import format_instant
+from node.operation.metrics import registry_of
 from node.store import meshes
 from node.tasks.mesh_counts import MeshCounter
 from tests.conftest import NewDatabase
@@ -301,7 +301,7 @@ async def test_a_page_of_pairs_does_not_count_the_mesh(
     async def fail(*_: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr(meshes, "listed", fail)
+    monkeypatch.setattr(meshes, "find_all", fail)
     assert [pair["key"] for pair in await _every(a, "/v1/meshes/lab/pairs", 1)] == ["x/a/b"]
     for name in ("la", "No", "none"):
         assert (await a.ask("GET", f"/v1/meshes/{name}/pairs"))[0] == 404

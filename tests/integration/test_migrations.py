@@ -215,9 +215,9 @@ def test_every_step_must_spare_a_program() -> None:
     """A database is opened if all of its later steps allow that, not only the last one."""
     own = schema.schema_version()
     spared = schema.AppliedVersion(own + 2, None, None, own)
-    assert schema.steps([spared]) == ()
+    assert schema.missing_steps([spared]) == ()
     with pytest.raises(SchemaMismatch, match="upgrade the program"):
-        schema.steps([schema.AppliedVersion(own + 1, None, None, own + 1), spared])
+        schema.missing_steps([schema.AppliedVersion(own + 1, None, None, own + 1), spared])
 
 
 def test_steps_have_consecutive_numbers() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
 
 import pytest
+from structlog.testing import capture_logs
 
 from node.model import times
 from node.model.announcement import Announcement
@@ -73,8 +75,8 @@ async def test_a_node_is_followed_to_where_its_key_answers(pair: Pair) -> None:
 @pytest.mark.parametrize(
     ("where", "why"),
     [
-        ("http://127.0.0.1:9", "cannot be reached"),
-        ("the other node", "another key answers at"),
+        ("http://127.0.0.1:9", "no node with its key is reached at http://127.0.0.1:9"),
+        ("the other node", "is this node itself"),
         ("http://localhost:{port}", "calls itself"),
     ],
 )
@@ -88,6 +90,26 @@ async def test_a_node_is_not_followed_elsewhere(pair: Pair, where: str, why: str
     assert await _url_of_b(pair) == before
     again = await pair.a.node.announcer.hear(pair.b.card.identity, _signed(pair.b, announcement))
     assert why in (again.not_followed or "")
+    await pair.a.node.announcer.stop()
+
+
+async def test_a_node_is_not_told_what_hinders_the_way_to_it(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name is judged as it is connected to, and only the owner's log says what was there."""
+    url = f"http://moved.example:{(pair.a.node.card.url or '').rpartition(':')[2]}"
+
+    def found(_: str, port: int, *__: object, **___: object) -> list[object]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
+
+    announcement = _announced(pair.b, url)
+    with monkeypatch.context() as patched, capture_logs() as logs:
+        patched.setattr(socket, "getaddrinfo", found)
+        await _follow(pair, announcement)
+    again = await pair.a.node.announcer.hear(pair.b.card.identity, _signed(pair.b, announcement))
+    assert again.not_followed == f"no node with its key is reached at {url}"
+    (told,) = (each["error"] for each in logs if each["event"] == "a node says that it has moved")
+    assert "its name cannot be resolved" in told  # and not: another key answers
     await pair.a.node.announcer.stop()
 
 
@@ -129,7 +151,7 @@ async def test_every_process_of_a_node_ends_once_one_has_heard_of_it(pair: Pair)
     node = pair.b
     later = _signed(node, _announced(node, "http://127.0.0.1:9", START + times.DAY))
     async with node.database.connection() as connection:
-        await nodes.give_up(connection, node.database.generation, later)
+        await nodes.note_moved_away(connection, node.database.generation, later)
     node._refresh_directory(Notice("successor", "", ()))
     await asyncio.gather(*node.rereader.tasks)
     assert node.announcer.ended.is_set()

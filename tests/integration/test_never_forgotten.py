@@ -57,7 +57,7 @@ async def test_a_task_that_broke_off_is_not_due_before_its_pause(world: World) -
         assert await planning.break_off(
             connection, claim.task, claim.lease_epoch, now + times.SECOND
         )
-        due, _ = await planning.next_due(connection, before, [b.identity])
+        due, _ = await planning.next_due_and_slot(connection, before, [b.identity])
         assert due == now + times.SECOND
 
 
@@ -75,7 +75,7 @@ async def test_who_answers_while_a_task_comes_to_wait_for_it_is_asked_at_once(
     async def conclude_late(*arguments: Any) -> None:
         """Let another task's request be answered before this decision is stored."""
         a.reachability.record_answer(b.identity)
-        await a.planner.spread()
+        await a.planner.apply_reachability_changes()
         await conclude(*arguments)
 
     a.planner._recorder.record = conclude_late  # type: ignore[assignment, method-assign]
@@ -94,6 +94,7 @@ async def test_who_answers_while_a_task_comes_to_wait_for_it_is_asked_at_once(
         pytest.param(1, times.MINUTE, id="by a worker whose lease is over"),
     ],
 )
+@pytest.mark.nightly
 async def test_a_run_that_is_lost_while_its_task_is_planned_is_placed_again(
     world: World, losses: int, late: int
 ) -> None:

@@ -12,18 +12,19 @@ from typing import Any
 import orjson
 import pytest
 from aiohttp import web
-from joserfc import jwt
+from joserfc import jws, jwt
 from joserfc.jwk import ECKey, KeySet, RSAKey
 from structlog.testing import capture_logs
 
+from node.access import tokens
 from node.model import times
 from node.model.errors import HostError
+from node.model.principals import Role
 from node.store.database import Notice
-from node.users import tokens
 from tests.conftest import NewDatabase
 from tests.support.clocks import ManualClock
 from tests.support.loopback import serving
-from tests.support.served_nodes import Asker, asker, user
+from tests.support.served_nodes import Asker, asker, give_token, user
 
 IDLE = {"type": "idle", "spec": {"duration": "PT30S", "participants": ["a"]}}
 
@@ -38,6 +39,7 @@ class Issuer:
     asked: int = 0
     status: int = 200
     claimed: str | None = None
+    keys_at: str | None = None
 
     def token(
         self, *, key: Any = None, algorithm: str = "ES256", typ: str = "at+jwt", **changes: Any
@@ -62,7 +64,7 @@ class Issuer:
     async def discovery(self, _: web.Request) -> web.Response:
         """GET: where the keys are."""
         issuer = self.claimed or self.url
-        return web.json_response({"issuer": issuer, "jwks_uri": f"{self.url}/keys"})
+        return web.json_response({"issuer": issuer, "jwks_uri": self.keys_at or f"{self.url}/keys"})
 
     async def key_set(self, _: web.Request) -> web.Response:
         """GET: the public keys."""
@@ -111,6 +113,15 @@ async def a(
         yield owner
 
 
+def twice(issuer: Issuer, members: bytes) -> str:
+    """Return a token of the issuer, signed as it is, in which a claim is there twice."""
+    claims = orjson.loads(jws.extract_compact(issuer.token().encode()).payload)
+    claims.pop("aud")
+    payload = orjson.dumps(claims)[:-1] + b", " + members + b"}"
+    header = {"alg": "ES256", "typ": "at+jwt", "kid": issuer.keys[0].kid}
+    return jws.serialize_compact(header, payload, issuer.keys[0], ["ES256"])
+
+
 async def status_of(a: Asker, token: str, path: str = "/v1/tasks") -> tuple[int, str]:
     """Return the status of a reading with a token, and the reason if it is refused."""
     async with user(a, token) as caller:
@@ -154,6 +165,14 @@ async def test_wrong_tokens_are_refused(a: Asker, issuer: Issuer) -> None:
         issuer.token(aud=["grafana", "x"]),
         issuer.token(aud=None),
         issuer.token(typ="logout+jwt"),
+        issuer.token(typ="JWT", nonce="n-0S6_WzA2Mj"),
+        issuer.token(typ="JWT", at_hash="77QmUPtjPfzWtF2AnpK9RQ"),
+        issuer.token(typ="JWT", c_hash="x"),
+        issuer.token(sub="owner"),
+        issuer.token(sub="Owner"),
+        issuer.token(sub="follower"),
+        twice(issuer, b'"aud": "grafana", "aud": "parley"'),
+        twice(issuer, b'"aud": "parley", "sub": "bob"'),
         issuer.token(sub=None),
         issuer.token(exp=None),
         issuer.token(iat=None),
@@ -257,6 +276,26 @@ async def test_a_discovery_document_of_another_issuer_is_not_believed(
     assert issuer.asked == 0
 
 
+@pytest.mark.parametrize(
+    ("place", "reason"),
+    [
+        ("https://169.254.169.254/keys", "the metadata service of a cloud"),
+        ("https://10.9.8.7/keys", "a private address"),
+        ("https://127.0.0.1:9/keys", "a loopback address"),
+        ("https://localhost:9/keys", "this host itself"),
+        ("http://203.0.113.9/keys", "is not an https URL"),
+    ],
+)
+async def test_an_issuer_names_no_inner_place_for_its_keys(
+    a: Asker, issuer: Issuer, place: str, reason: str
+) -> None:
+    """The word of an issuer is good for its own place, and for public ones by TLS."""
+    issuer.keys_at = place
+    status, told = await status_of(a, issuer.token())
+    assert (status, reason in told) == (503, True), told
+    assert issuer.asked == 0
+
+
 async def test_a_stream_ends_with_its_token(a: Asker, issuer: Issuer) -> None:
     """An event stream that was opened with such a token ends when that expires."""
     async with (
@@ -290,3 +329,20 @@ async def test_a_key_id_that_is_no_text_is_refused(a: Asker, issuer: Issuer) -> 
     header = _encoded(rb'{"alg":"ES256","kid":"\ud800"}')
     status, reason = await status_of(a, f"{header}.{_encoded(b'{}')}.{_encoded(bytes(64))}")
     assert (status, "is not valid" in reason) == (401, True)
+
+
+async def test_a_user_of_the_issuer_is_no_user_of_the_node(a: Asker, issuer: Issuer) -> None:
+    """A user of the issuer has not the tasks of a token's user, until the owner revokes that."""
+    await give_token(a.node, "of alice", "alice", Role.RUN)
+    status, reason = await status_of(a, issuer.token())
+    assert (status, "is that of a token of this node" in reason) == (401, True)
+    _, page = await a.ask("GET", "/v1/tokens")
+    [alice] = [token for token in page["items"] if token["label"] == "alice"]
+    assert (await a.ask("DELETE", f"/v1/tokens/{alice['id']}"))[0] == 200
+    assert (await status_of(a, issuer.token()))[0] == 200
+
+
+async def test_a_plain_token_of_a_machine_gives_access(a: Asker, issuer: Issuer) -> None:
+    """A token of the type JWT gives access if nothing tells that it is an ID token."""
+    assert (await status_of(a, issuer.token(typ="JWT", scope="parley")))[0] == 200
+    assert (await status_of(a, issuer.token(typ="at+jwt", nonce="x")))[0] == 200

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import pytest
 
+from node.journal.outbox import Deliver, Outbox
 from node.model import times
+from node.model.errors import NotAuthenticated, PeerUnreachable, UnknownPeer
 from node.model.wire.tasks import Schedule
+from node.runtime.instruments import Instruments
+from node.store import outbox
+from node.store.outbox import Message, MessageKind, OutgoingMessage
 from tests.support.clocks import START
-from tests.support.worlds import ON_ONE_LOOP, World, introduction
+from tests.support.worlds import ON_ONE_LOOP, Site, World, introduction
 
 pytestmark = ON_ONE_LOOP
 
 HOUR = START + times.HOUR
+
+
+def _outbox(site: Site, deliver: Deliver, *kinds: MessageKind) -> Outbox:
+    return Outbox(site.database, site.clock, kinds, deliver, Instruments())
 
 
 async def test_the_end_of_a_task_does_not_overtake_its_change(world: World) -> None:
@@ -19,15 +28,57 @@ async def test_the_end_of_a_task_does_not_overtake_its_change(world: World) -> N
     a, b = await world.two()
     task = introduction([a, b], schedule=Schedule(start=HOUR), accepted=None)
     await a.keep(task, a)
-    world.cut = {frozenset("ab")}
+    heard: list[MessageKind] = []
+    there = False
+
+    async def deliver(message: Message) -> None:
+        if not there:
+            raise PeerUnreachable("b is away")
+        heard.append(message.kind)
+
+    delivering = _outbox(a, deliver, MessageKind.TASK_CHANGE, MessageKind.TASK_END)
     await a.node.editing.pause(task.task)
-    for _ in range(4):  # the pauses grow
-        await world.pass_time(4 * times.SECOND)
+    for _ in range(4):  # its pauses grow
+        await delivering.run_once()
+        a.clock.advance(8 * times.SECOND)
+    await delivering.run_once()
     await a.node.termination.cancel_task(task.task)
-    world.cut = set()
-    await world.pass_time(30 * times.SECOND, 5 * times.SECOND)
+    there = True
+    assert await delivering.start_due() == pytest.approx(5)
+    await delivering.run_once()
+    assert heard == []
+    a.clock.advance(30 * times.SECOND)
+    await delivering.run_once()
+    await delivering.run_once()
+    assert heard == [MessageKind.TASK_CHANGE, MessageKind.TASK_END]
+
+
+@pytest.mark.parametrize("refusal", [NotAuthenticated, UnknownPeer])
+async def test_a_signature_that_is_not_taken_is_sent_again(
+    world: World, refusal: type[NotAuthenticated]
+) -> None:
+    """A message answered with 401 stays, and is sent once the receiver takes the signature."""
+    a, _ = await world.two()
+    async with a.database.transaction() as connection:
+        posts = [OutgoingMessage("b", MessageKind.RUN_END, {"number": n}) for n in range(3)]
+        await outbox.post_all(connection, posts, a.clock.now())
+    taken = False
+    heard: list[int] = []
+
+    async def deliver(message: Message) -> None:
+        if not taken:
+            raise refusal("the signature is not valid here")
+        heard.append(message.body["number"])
+
+    delivering = _outbox(a, deliver, MessageKind.RUN_END)
+    await delivering.run_once()
+    rows = await a.rows("SELECT attempts, last_error FROM outbox")
+    assert [tuple(row) for row in rows] == 3 * [(1, "the signature is not valid here")]
+    taken = True
+    a.clock.advance(2 * times.SECOND)
+    await delivering.run_once()
+    assert heard == [0, 1, 2]
     assert await a.outbox_messages() == []
-    assert [row[0] for row in await b.rows("SELECT state::text FROM task")] in ([], ["cancelled"])
 
 
 async def test_messages_behind_one_that_failed_wait_no_longer_than_it(world: World) -> None:

@@ -14,6 +14,7 @@ from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.contexts import ATTRIBUTE
 from node.model.errors import HostError, NotFound, RefusedByParticipant
+from node.model.features import Feature
 from node.model.ids import TaskId, run_id
 from node.model.wire.participants import CommitRequest, HoldRequest
 from node.model.wire.tasks import Participant, Schedule, TaskDocument
@@ -21,6 +22,7 @@ from node.store import nodes
 from node.trust.keys import NodeKey
 from tests.conftest import NewDatabase
 from tests.support.clocks import START, ManualClock
+from tests.support.objections import objecting
 from tests.support.served_nodes import know, served
 from tests.support.worlds import (
     GENERATION,
@@ -93,11 +95,49 @@ async def test_an_invented_address_over_http(
         assert await refusal(_listed(b)) is None
 
 
+async def test_an_unknown_participant_may_object(
+    new_database: NewDatabase, clock: ManualClock, tmp_path: Path
+) -> None:
+    """A participant that nobody knows here is asked by DNS like a target; a known one is not."""
+    async with (
+        served("a", await new_database(), clock, tmp_path) as a,
+        served("c", await new_database(), clock, tmp_path) as c,
+        objecting() as (_, opt_outs),
+    ):
+        await know(a, c)
+        await know(c, a)
+        a.foreign_targets.opt_outs = opt_outs
+        made = introduce(
+            [_listed(a), _listed(c)],
+            scheduling_class=SchedulingClass.NORMAL,
+            schedule=Schedule(start=HOUR, slip=0),
+            duration=11_700 * times.MILLISECOND,
+        )
+        peer, spec = c.peer(a.card.identity), {"duration": "PT11.7S", "class": "normal"}
+
+        async def reason(participant: Participant) -> str | None:
+            listed = (_listed(a), participant)
+            names = {"participants": [each.name for each in listed]}
+            changes = {"participants": listed, "spec": {**spec, **names}}
+            return (await peer.consider(made.model_copy(update=changes))).reason
+
+        stranger = NodeKey.generate().identity
+        for address in ("198.41.0.4", "example.org"):
+            invented = _listed(c, node=stranger, name="x", address=address)
+            assert f"{address} has said by DNS" in str(await reason(invented))
+        assert await reason(_listed(c)) is None
+
+
 async def _three(world: World) -> tuple[Site, Site, Site]:
     """Return nodes at addresses of their own."""
     a, b, c = [
         await world.site(name, listen=f"198.51.100.{at}:8642") for at, name in enumerate("abc", 1)
     ]
+    for site in (a, b, c):
+        await site.execute(
+            "UPDATE node SET attributes = $1", {f"feature:{it}": True for it in Feature}
+        )
+        await site.node.directory.refresh()
     return a, b, c
 
 
@@ -126,18 +166,23 @@ async def test_participants_that_the_spec_does_not_name(world: World, names: str
 
 
 async def test_nodes_that_only_their_lead_knows(world: World) -> None:
-    """A participant that is not known here is measured where the lead says, if it is a target."""
+    """A participant that is not known here may be an invention: it is a target, and no receiver."""
     a, b, c = await _three(world)
-    for site, other in ((a, b), (b, a)):
-        await site.execute("DELETE FROM node WHERE identity = $1", other.identity)
-        await site.node.directory.refresh()
-    task = await _create(c)
-    [row] = await a.rows("SELECT participants FROM task WHERE id = $1", task)
-    assert [p["address"] for p in row["participants"]] == ["198.51.100.1", "198.51.100.2"]
-    await c.execute("UPDATE node SET address = '127.9.9.9' WHERE name = 'b'")
-    await c.node.directory.refresh()
-    with pytest.raises(RefusedByParticipant, match=r"127\.9\.9\.9 is a loopback address"):
+    await a.execute("DELETE FROM node WHERE identity = $1", b.identity)
+    await a.node.directory.refresh()
+    with pytest.raises(RefusedByParticipant, match=r"a: b \(ed25519:.*\) is not known here, so it"):
         await _create(c)
+    back = {"type": "latency", "spec": {"source": "b", "dest": "a"}}
+    task, _ = await c.node.admission.create(TaskDocument.model_validate({"test": back}), None)
+    [row] = await a.rows("SELECT participants FROM task WHERE id = $1", task)
+    assert [p["address"] for p in row["participants"]] == ["198.51.100.2", "198.51.100.1"]
+    for address, kind in (("127.9.9.9", "loopback"), ("10.77.0.99", "private")):
+        await c.execute("UPDATE node SET address = $1 WHERE name = 'b'", address)
+        await c.node.directory.refresh()
+        for test in (back, {"type": "simplestream", "spec": {"source": "a", "dest": "b"}}):
+            document = TaskDocument.model_validate({"test": test})
+            with pytest.raises(RefusedByParticipant, match=f"{address} is a {kind} address"):
+                await c.node.admission.create(document, None)
 
 
 async def test_a_card_that_the_lead_read_first(
@@ -201,7 +246,7 @@ async def test_a_changed_card_is_followed(world: World, programs: list[str], lea
     a, b, c = await _three(world)
     await _booked(world, c if leads == "c" else a)
     async with a.database.transaction() as connection:
-        await nodes.learn(connection, b.identity, {}, 8, "198.51.100.77")
+        await nodes.keep_changed_card(connection, b.identity, {}, 8, "198.51.100.77")
     await a.node.directory.refresh()
     await _launch(a)
     [command] = programs
@@ -233,20 +278,31 @@ async def test_a_context_that_is_gone_ends_the_run_with_a_reason(
 FAST: dict[str, Any] = {**LATENCY, "count": 500, "length": 8952, "interval": "PT0.002S"}
 
 
-async def _stream_on(world: World, *participants: Site, spec: dict[str, Any] = FAST) -> UUID:
-    """Book a stream from a to b, led by c, on these only, and launch it at a."""
+async def _stream_on(
+    world: World,
+    *participants: Site,
+    test: str = "latency",
+    spec: dict[str, Any] = FAST,
+    port: int = 8760,
+    changed: dict[str, Any] | None = None,
+) -> UUID:
+    """Book a stream from a to b, led by c, on these only, and launch it at a.
+
+    ``port`` is what the lead says of b's, ``changed`` what it has changed in the spec for a.
+    """
     a, _, c = world.sites
-    test = {"test": {"type": "latency", "spec": spec}}
     schedule = Schedule(start=HOUR, slip=0)
-    document = {**test, "schedule": schedule.times.model_dump(mode="json")}
+    times_of = schedule.times.model_dump(mode="json")
+    document = {"test": {"type": test, "spec": spec}, "schedule": times_of}
     task, _ = await c.node.admission.create(TaskDocument.model_validate(document), None)
-    found = await c.rows("SELECT duration FROM task WHERE id = $1", task)
-    duration = found[0][0]
+    [[duration, tool]] = await c.rows("SELECT duration, tool FROM task WHERE id = $1", task)
+    if changed is not None:
+        await a.execute("UPDATE task SET spec = spec || $1 WHERE id = $2", changed, task)
     request = HoldRequest(
         task=task,
         generation=GENERATION,
         lease_epoch=1,
-        tool="stamp",
+        tool=tool,
         priority=0,
         life=30 * times.SECOND,
         runs=(run_request(task, HOUR, HOUR + duration),),
@@ -255,7 +311,7 @@ async def _stream_on(world: World, *participants: Site, spec: dict[str, Any] = F
     for site in participants:
         line = site.node.time_line
         await line.hold(exchange_of(request), c.identity, request)
-        commit = CommitRequest(runs=(request.runs[0].run,), data={"1": {"port": 8760}})
+        commit = CommitRequest(runs=(request.runs[0].run,), data={"1": {"port": port}})
         await line.commit(exchange_of(request), commit, c.identity)
     world.clock.move_to(HOUR)
     await _launch(a)
@@ -269,7 +325,7 @@ async def test_a_node_that_never_booked_a_stream_gets_none(
     a, b, _ = await _three(world)
     run = await _stream_on(world, a)
     [part] = await a.rows("SELECT reason FROM part WHERE run_id = $1", run)
-    assert part["reason"].startswith("b has not booked this run, so nothing is sent to it at this")
+    assert part["reason"].startswith("b has not booked this run, so nothing is sent to it for a")
     assert programs == []
     with pytest.raises(NotFound, match="is booked here in which you take part"):
         await a.node.peer(b.identity).booked_run(run)
@@ -297,12 +353,79 @@ async def test_a_lead_that_takes_part_is_not_asked(world: World, programs: list[
     assert len(programs) == 1
 
 
-async def test_a_slow_stream_needs_no_word(world: World, programs: list[str]) -> None:
-    """A participant that is sent no more than strangers are is not asked whether it takes part."""
+async def test_a_single_text_needs_a_word_as_well(world: World, programs: list[str]) -> None:
+    """A known participant that has not booked a run is sent nothing, however little it would be."""
+    a, _, _ = await _three(world)
+    text = {"source": "a", "dest": "b", "text": "FLUSHALL", "port": 8760}
+    run = await _stream_on(world, a, test="simplestream", spec=text)
+    [part] = await a.rows("SELECT reason FROM part WHERE run_id = $1", run)
+    assert part["reason"].startswith("b has not booked this run, so nothing is sent to it for a")
+    assert programs == []
+
+
+@pytest.mark.parametrize("said", [6379, 8762])
+async def test_a_port_is_told_by_the_node_that_listens(
+    world: World, programs: list[str], said: int
+) -> None:
+    """A sender uses the port of the receiver's own hold, and a receiver its own, not the lead's."""
     a, b, _ = await _three(world)
-    world.cut = {frozenset("ab")}
-    await _stream_on(world, a, b, spec=LATENCY)
-    assert len(programs) == 1
+    run = await _stream_on(world, a, b, test="simplestream", spec=LATENCY, port=said)
+    [told] = await b.rows("SELECT answer #> '{data,port}' AS port FROM exchange")
+    assert told["port"] != said
+    await _launch(b)
+    assert len(programs) == 2
+    for command in programs:
+        assert f'"port":{told["port"]},' in command
+        assert str(said) not in command.replace(str(run), "")
+
+
+async def test_a_port_that_a_spec_states(world: World, programs: list[str]) -> None:
+    """A receiver lets a foreign lead state a port of tools only; senders want the same from it."""
+    a, b, c = await _three(world)
+    for port in (1024, 6379):
+        with pytest.raises(RefusedByParticipant, match=f"b: the port {port} is not among those of"):
+            await _create(c, test={"type": "latency", "spec": {**LATENCY, "port": port}})
+    await _stream_on(world, a, b, spec={**LATENCY, "port": 9000})
+    assert '"port":9000,' in programs[0]
+
+
+async def test_a_port_that_only_one_of_two_was_told(world: World, programs: list[str]) -> None:
+    """A lead that tells the sender another spec than the receiver gets nothing sent."""
+    a, b, _ = await _three(world)
+    run = await _stream_on(world, a, b, spec={**LATENCY, "port": 9000}, changed={"port": 6379})
+    [part] = await a.rows("SELECT reason FROM part WHERE run_id = $1", run)
+    assert part["reason"].startswith("b has not booked this run, so nothing is sent to it for a")
+    assert programs == []
+
+
+async def test_ports_beyond_those_of_tools(world: World, programs: list[str]) -> None:
+    """A lead whose card has another's address gets nothing sent to another's port there."""
+    a, _, c = await _three(world)
+    for site in (a, c):
+        await site.execute("UPDATE node SET address = '10.77.0.99' WHERE name = 'c'")
+        await site.node.directory.refresh()
+    text = {"source": "a", "dest": "c"}
+    run = await _stream_on(world, a, c, test="simplestream", spec=text, port=6379)
+    [part] = await a.rows("SELECT reason FROM part WHERE run_id = $1", run)
+    assert part["reason"].startswith("c listens at port 6379, which is not among the ports of")
+    assert programs == []
+
+
+async def test_a_node_of_an_earlier_version_tells_no_port(
+    world: World, programs: list[str]
+) -> None:
+    """A node without the feature confirms a run, and the lead's word holds for ports of tools."""
+    a, b, _ = await _three(world)
+    for site, other in ((a, b), (b, a)):
+        await site.execute(
+            "UPDATE node SET attributes = attributes - 'feature:told-ports' WHERE identity = $1",
+            other.identity,
+        )
+        await site.node.directory.refresh()
+    run = await _stream_on(world, a, b, spec=LATENCY, port=8900)
+    answer = await a.node.peer(b.identity).booked_run(run)
+    assert answer.data is None
+    assert '"port":8900,' in programs[0]
 
 
 async def test_a_node_that_does_not_answer_gets_no_stream(

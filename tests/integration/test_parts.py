@@ -185,7 +185,7 @@ async def test_a_run_that_was_cancelled_is_not_missed(world: World) -> None:
     a, _ = sites = await world.two()
     run = await _running(sites)
     async with a.database.transaction() as connection:
-        assert await runs.move(connection, [run], RunState.CANCELLED, "enough", HOUR)
+        assert await runs.set_state(connection, [run], RunState.CANCELLED, "enough", HOUR)
     await a.node.collector.keep_own(run, _part(a, 0, "late"), RunState.MISSED)
     assert (await a.state(run), await a.reason(run)) == ("cancelled", "enough")
     assert await a.outbox_messages() == []
@@ -255,7 +255,7 @@ async def test_a_run_is_over_since_its_first_end(world: World) -> None:
     run = await _running((a,))
     async with a.database.transaction() as connection:
         for state, at in ((RunState.FAILED, HOUR + 1), (RunState.CANCELLED, HOUR + 2)):
-            assert await runs.move(connection, [run], state, "enough", at)
+            assert await runs.set_state(connection, [run], state, "enough", at)
     [row] = await a.rows("SELECT state, finished_at, changed_at FROM run")
     assert tuple(row) == ("cancelled", HOUR + 1, HOUR + 2)
 
@@ -331,6 +331,7 @@ async def test_a_run_its_lead_slept_through_is_missed(world: World) -> None:
     """A lead that was down at the start marks its run as missed, with the reason."""
     a, b = sites = await world.two()
     [run] = await book_everywhere(introduction(sites), a, sites, [HOUR])
+    world.clock.move_to(HOUR)
     part = _part(a, 0, "the node was down at its start")
     await a.node.collector.keep_own(run, part, RunState.MISSED)
     assert await a.state(run) == "missed"
@@ -377,7 +378,10 @@ async def test_circumstances_and_output_travel_and_are_judged(world: World) -> N
     await b.node.collector.keep_own(run, busy)
     await world.settle()
     async with a.database.connection() as connection:
-        shown, stored = await runs.shown(connection, run), await runs.parts(connection, run)
+        shown, stored = (
+            await runs.find_run_or_gap(connection, run),
+            await runs.parts(connection, run),
+        )
     assert shown is not None
     assert shown["verdict"] == "contaminated"
     assert shown["verdict_reasons"] == ["b's processors were 97 % busy"]
@@ -396,7 +400,7 @@ async def test_a_run_without_a_result_is_not_judged(world: World) -> None:
         await site.node.collector.keep_own(run, part)
     await world.settle()
     async with a.database.connection() as connection:
-        shown = await runs.shown(connection, run)
+        shown = await runs.find_run_or_gap(connection, run)
     assert shown is not None
     assert (shown["state"], shown["verdict"], shown["verdict_reasons"]) == ("failed", None, [])
     assert await b.state(run) == "failed"

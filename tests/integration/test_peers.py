@@ -15,7 +15,6 @@ from aiohttp.test_utils import TestServer
 
 from node.api import participant, responses
 from node.client import peers
-from node.clock import SystemClock
 from node.model.classes import SchedulingClass
 from node.model.errors import (
     DatabaseUnavailable,
@@ -27,7 +26,9 @@ from node.model.errors import (
 from node.model.wire.nodes import NodeCard
 from node.model.wire.participants import Proposal, ProposalRequest
 from node.model.wire.problems import problem_of
+from node.runtime.clock import SystemClock
 from node.trust.keys import NodeKey
+from node.trust.signatures import Asked
 from node.trust.signer import Signer
 from tests.support.signing import answer_nonce, signing_with
 from tests.support.worlds import introduction
@@ -63,7 +64,7 @@ async def _ask_three(propose: Callable[[list[Any]], Any]) -> list[Proposal | Bas
     app.router.add_post("/v1/participant/proposals", answer)
     async with TestServer(app) as server, aiohttp.ClientSession() as session:
         client = _client(session)
-        peer = client.to(OTHER.identity, "b", str(server.make_url("/")))
+        peer = client.client_of(OTHER.identity, "b", str(server.make_url("/")))
         requests = (peer.propose(_request()) for _ in range(3))
         return await asyncio.gather(*requests, return_exceptions=True)
 
@@ -122,7 +123,7 @@ async def test_a_fault_of_ours_with_one_question_spoils_no_other() -> None:
     async def faulty() -> Proposal:
         raise ZeroDivisionError
 
-    answers = orjson.loads((await participant._each([fine(), faulty(), fine()])).body)  # type: ignore[arg-type]
+    answers = orjson.loads((await participant._batch_response([fine(), faulty(), fine()])).body)  # type: ignore[arg-type]
     assert [list(item) for item in answers["items"]] == [["answer"], ["problem"], ["answer"]]
     assert "an internal error occurred" in answers["items"][1]["problem"]["detail"]
 
@@ -136,7 +137,7 @@ async def test_what_another_host_cannot_do_is_not_this_hosts_fault(
     asked: list[int] = []
 
     async def failing(_: web.Request) -> web.Response:
-        return responses.problem(kind(problem.detail), "/")
+        return responses.problem_response(kind(problem.detail), "/")
 
     async def each(request: web.Request) -> web.Response:
         asked.append(len((await request.json())["items"]))
@@ -147,7 +148,7 @@ async def test_what_another_host_cannot_do_is_not_this_hosts_fault(
     app.router.add_post("/v1/participant/proposals", each)
     async with TestServer(app) as server, aiohttp.ClientSession() as session:
         client = _client(session)
-        peer = client.to(OTHER.identity, "b", str(server.make_url("/")))
+        peer = client.client_of(OTHER.identity, "b", str(server.make_url("/")))
         sentence = "^b cannot do it: the database does not answer: disk full$"
         with pytest.raises(PeerFailed, match=sentence):
             await peer.consider(introduction([]))
@@ -163,6 +164,7 @@ FORGERIES: dict[str, str] = {
     "another status": "its status or a signed header was changed",
     "another body": "has a body that differs from its Content-Digest",
     "half a signature": "the header content-digest is missing",
+    "bound to another request": "to a request with another method, path or query",
 }
 
 
@@ -170,7 +172,8 @@ def _forged(how: str, body: bytes, nonce: str) -> web.Response:
     """Return what somebody on the path makes of an answer with this body."""
     key = OWN if how == "of another key" else OTHER
     nonce = "of-an-earlier-request" if how == "to another request" else nonce
-    headers = Signer(key, SystemClock().now).answer(200, body, nonce)
+    asked = Asked("GET", "/metrics") if how == "bound to another request" else None
+    headers = Signer(key, SystemClock().now).answer(200, body, nonce, asked)
     if how == "half a signature":
         del headers["Content-Digest"]
     return web.Response(
@@ -201,7 +204,7 @@ async def test_an_answer_that_the_node_did_not_give_is_not_believed(how: str) ->
         client, url = _client(session), str(server.make_url("/"))
         reason = f"cannot be trusted: the answer .*{FORGERIES[how]}"
         with pytest.raises(PeerAnswered, match=f"^b gave an answer that {reason}"):
-            await client.to(OTHER.identity, "b", url).propose(_request())
+            await client.client_of(OTHER.identity, "b", url).propose(_request())
         with pytest.raises(PeerAnswered, match=reason):
             await client.card(url)
 
@@ -210,11 +213,28 @@ async def test_an_unsigned_refusal_says_nothing_about_the_task() -> None:
     """The problem of a proxy, or a forged one, is a fault of the host that was asked."""
 
     async def gone(_: web.Request) -> web.Response:
-        return responses.problem(NotFound("there is no such task"), "/")
+        return responses.problem_response(NotFound("there is no such task"), "/")
 
     app = web.Application()
     app.router.add_post("/v1/participant/considerations", gone)
     async with TestServer(app) as server, aiohttp.ClientSession() as session:
-        peer = _client(session).to(OTHER.identity, "b", str(server.make_url("/")))
+        peer = _client(session).client_of(OTHER.identity, "b", str(server.make_url("/")))
         with pytest.raises(PeerFailed, match=r"^b cannot do it: there is no such task"):
             await peer.consider(introduction([]))
+
+
+async def test_the_card_of_a_node_is_no_answer_to_another_request() -> None:
+    """A card, signed for the nonce of a request by who relays it, is no answer to that request."""
+    binding = {"feature:bound-answers": True}
+
+    async def relayed(request: web.Request) -> web.Response:
+        body = ANSWER.model_dump_json().encode()
+        signer, nonce = Signer(OTHER, SystemClock().now), answer_nonce(request)
+        return web.Response(body=body, headers=signer.answer(200, body, nonce))
+
+    app = web.Application()
+    app.router.add_post("/v1/participant/proposals", relayed)
+    async with TestServer(app) as server, aiohttp.ClientSession() as session:
+        peer = _client(session).client_of(OTHER.identity, "b", str(server.make_url("/")), binding)
+        with pytest.raises(PeerAnswered, match="covers the wrong components"):
+            await peer.propose(_request())

@@ -154,7 +154,9 @@ async def test_the_plan_of_an_edit_leaves_its_own_runs_out(world: World) -> None
     assert blocked.outcome is Outcome.NO_TIME
     assert "busy with an exclusive run that another node leads" in blocked.sentence
     # Another lead cannot leave out what is not its own.
-    assert (await plan(world, a, too_far, instead_of=other)).outcome is Outcome.NO_TIME
+    refused = await plan(world, a, too_far, instead_of=other)
+    assert refused.outcome is Outcome.REFUSED
+    assert f"a task with the id {other} is led by another node" in refused.sentence
 
 
 async def test_how_full_the_nodes_would_be(world: World) -> None:

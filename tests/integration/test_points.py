@@ -58,6 +58,7 @@ def test_every_form_of_an_await_point_is_found() -> None:
 
 
 @pytest.mark.parametrize("name", [each.name for each in STORIES])
+@pytest.mark.nightly
 def test_every_story_is_told_to_its_end(name: str) -> None:
     """Without a kill, a story breaks no promise; what it does exists in the program."""
     assert play(story(name)).violations == ()
@@ -72,6 +73,7 @@ def test_what_books_is_in_scope_and_reached(displacement: Played) -> None:
     assert {it.process for it in displacement.crossed} == {"n1", "n1 lead", "n2", "n2 lead"}
 
 
+@pytest.mark.nightly
 def test_a_sample_of_kills_breaks_nothing(displacement: Played) -> None:
     """Each process of the sample dies at its point, and all promises are kept."""
     chosen = trials({"displacement": displacement}, visits=1, downs_s=[3.0])
@@ -89,6 +91,7 @@ def test_a_sample_of_kills_breaks_nothing(displacement: Played) -> None:
         ("editing", ("node/tasks/editing", "TaskEditor.acknowledged", Kind.ENTER), "n1"),
     ],
 )
+@pytest.mark.nightly
 def test_planning_goes_on_though_nobody_is_left_to_ask_for_it(
     name: str, at: tuple[str, str, Kind], process: str
 ) -> None:
@@ -154,6 +157,7 @@ def parts_sent_apart(node: SimulatedNode, _lead: Lead) -> None:
         ),
     ],
 )
+@pytest.mark.nightly
 def test_a_planted_bug_is_found(
     broken: Any, at: tuple[str, str, Kind], process: str, phase: Phase, says: str
 ) -> None:

@@ -123,7 +123,7 @@ async def test_the_pool_task_says_what_runs_of_its_seats_wait_for(world: World) 
     task = await pool.create(2, schedule=UNTIL)
     assert (await pool.states(pool.lead, task))["waiting"] == 4
     async with pool.lead.database.connection() as connection:
-        [waits] = await seats.waiting(connection, task, 3)
+        [waits] = await seats.waiting_reasons(connection, task, 3)
     assert describe_wait(waits) == (
         f"seats of n1, n2: 4 runs wait from {format_instant(HOUR)} on, because pool europe: "
         f"no PT1M free: {WORDS} {format_instant(HOUR + 2 * times.HOUR)}, "
@@ -201,7 +201,7 @@ async def test_what_is_being_planned_meanwhile_is_planned_anew(world: World) -> 
     assert world.watch is None
     assert await pool.states(pool.lead, task) == {"scheduled": 5, "waiting": 1}
     [rows] = await pool.lead.rows("SELECT id FROM reservation")
-    assert (await pool.lead.node.reservations.one(rows[0])).inside == ()
+    assert (await pool.lead.node.reservations.find(rows[0])).inside == ()
 
 
 _BLOCKED = (
@@ -240,7 +240,7 @@ async def test_what_is_begun_while_it_is_being_made_comes_after_it(
     await pool.seat()
     rows = await pool.lead.rows("SELECT state FROM run_known WHERE slot = $1", LATE)
     assert [row[0] for row in rows] == ["waiting"] * (1 if seated else 2)
-    assert (await pool.lead.node.reservations.one(reservation.id)).inside == ()
+    assert (await pool.lead.node.reservations.find(reservation.id)).inside == ()
 
 
 async def test_who_has_all_it_wants_is_not_planned_again(world: World) -> None:
@@ -265,7 +265,7 @@ async def test_it_closes_no_node(world: World) -> None:
     await world.settle()
     rows = await pool.nodes[0].rows("SELECT starts_at, state FROM run_known")
     assert [tuple(row) for row in rows] == [(HOUR, "scheduled")]
-    assert (await pool.lead.node.reservations.one(reservation.id)).inside == ()
+    assert (await pool.lead.node.reservations.find(reservation.id)).inside == ()
 
 
 async def test_one_of_a_node_is_heard_by_its_pools_lead(world: World) -> None:
@@ -320,9 +320,9 @@ async def test_one_of_a_node_admits_a_pool_task_by_its_id(world: World) -> None:
     other = await pool.create(1, schedule=UNTIL)
     assert await pool.seats(other) == {}
     for site, reservation in zip(world.sites, reservations, strict=True):
-        assert (await site.node.reservations.one(reservation.id)).inside == ()
+        assert (await site.node.reservations.find(reservation.id)).inside == ()
         await edit(site, reservation, access={"tasks": [_named(pool, site, other)]})
-        assert (await site.node.reservations.one(reservation.id)).inside_count == 6
+        assert (await site.node.reservations.find(reservation.id)).inside_count == 6
 
 
 async def test_one_of_a_pool_names_pool_tasks_by_their_ids_alone(world: World) -> None:

@@ -127,7 +127,7 @@ async def test_attributes_are_set_and_taken_back(a: Asker) -> None:
     assert "country" not in node["attributes"]
     async with a.node.database.transaction() as connection:
         await a.node.own_card.write(connection)
-        assert await nodes.set_attributes(connection) == {"cpu_mbps": 2.5}
+        assert await nodes.attributes_set_by_hand(connection) == {"cpu_mbps": 2.5}
 
 
 @pytest.mark.parametrize(

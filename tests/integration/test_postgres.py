@@ -144,6 +144,7 @@ async def test_a_cluster_is_made_used_kept_and_stopped(place: Path, server: Serv
         assert not one.running
 
 
+@pytest.mark.nightly
 async def test_each_server_can_have_the_run_tables(place: Path, server: ServerBinaries) -> None:
     """The schema of this program, with its views and functions, is made on each server."""
     one = await PrivateCluster.create(place / "pg", server, durable=False)
@@ -151,7 +152,7 @@ async def test_each_server_can_have_the_run_tables(place: Path, server: ServerBi
     await one.create_database("parley")
     dsn = one.dsn("parley")
     await migrating.migrate(dsn)
-    assert (await migrating.look(dsn)).missing == ()
+    assert (await migrating.find_standing(dsn)).missing == ()
     assert await ask(dsn, "SELECT count(*) FROM run_history") == "0"
     assert await ask(dsn, "SHOW server_version_num") >= f"{server.major}0000"
     await one.stop()
@@ -315,6 +316,7 @@ async def test_a_short_socket_directory_of_somebody_else_is_refused(
     assert not one.socket.exists()
 
 
+@pytest.mark.needs("postgres")
 async def test_another_major_version_is_a_clear_error(
     place: Path, host: ServerBinaries, make_cluster: MakeCluster, wheel: ServerBinaries
 ) -> None:

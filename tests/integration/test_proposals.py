@@ -69,7 +69,7 @@ async def listening(site: Site) -> AsyncIterator[Listener]:
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[Span]]:
     """Return the list to which every read of occupied time is added."""
     calls: list[Sequence[Span]] = []
-    read = bookings.occupied
+    read = bookings.occupied_spans
 
     async def record(
         connection: Connection, windows: Sequence[Span], fixed_before: int
@@ -77,7 +77,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[Span]]:
         calls.append(windows)
         return await read(connection, windows, fixed_before)
 
-    monkeypatch.setattr(bookings, "occupied", record)
+    monkeypatch.setattr(bookings, "occupied_spans", record)
     return calls
 
 

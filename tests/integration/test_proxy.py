@@ -170,11 +170,11 @@ async def test_nodes_reach_each_other_through_the_proxy(
     async with served("c", await new_database(), clock, tmp_path / "c") as c:
         await know(proxied.node, c)
         monkeypatch.setattr("node.client.peers.public", lambda: {"ssl": proxied.trusting})
-        peer = c.peers.to(card.identity, card.name, proxied.url)
+        peer = c.peers.client_of(card.identity, card.name, proxied.url)
         listed = Participant(node=card.identity, name="a", url=card.url, address=card.address)
         idle = introduce([listed], schedule=Schedule(start=START + times.HOUR, slip=0))
         assert (await peer.introduce(idle)).accepted
-        loopback = "127.0.0.1 is this node itself: another node's task never reaches its API"
+        loopback = "127.0.0.1 is this node itself, whose API tasks of other nodes must never reach"
         refused = {
             f"{card.url}/v1/nodes": loopback,
             f"{proxied.url}/v1/nodes": "127.0.0.1 is an address of this host itself",

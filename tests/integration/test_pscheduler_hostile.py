@@ -262,7 +262,15 @@ async def node(
     place = f"127.0.0.1:{free_port()}"
     dsn = await new_database()
     async with (
-        served("a", dsn, clock, tmp_path, tls=True, pscheduler_listen=place) as running,
+        served(
+            "a",
+            dsn,
+            clock,
+            tmp_path,
+            tls=True,
+            pscheduler_listen=place,
+            pscheduler_allow="127.0.0.1",
+        ) as running,
         listening(running),
     ):
         yield running

@@ -18,8 +18,9 @@ from node.model.wire.campaigns import CampaignDocument, CampaignPatch
 from node.model.wire.participants import HoldAnswer
 from node.model.wire.tasks import Participant, Schedule
 from node.pscheduler.listener import listening
-from node.store import tasks
+from node.store import clock_steps, tasks
 from node.tasks.acceptance import stored_task
+from node.trust.sealing import POSTED, SealingKey
 from tests.conftest import NewDatabase
 from tests.support.clocks import START, ManualClock
 from tests.support.pscheduler.lead import Lead, LedTask, RefusedByParticipant
@@ -40,7 +41,8 @@ async def serving(
     dsn: str, clock: ManualClock, directory: Path, **settings: Any
 ) -> AsyncIterator[Asker]:
     """Serve a node to leads of pScheduler meanwhile; none of its loops runs."""
-    given = {"pscheduler_listen": f"127.0.0.1:{free_port()}", **settings}
+    given = {"pscheduler_allow": "127.0.0.0/8", **settings}
+    given |= {"pscheduler_listen": f"127.0.0.1:{free_port()}"}
     async with (
         asker("b", dsn, clock, directory, tls=True, **given) as served,
         listening(served.node),
@@ -207,6 +209,15 @@ async def test_who_may_ask(node: Asker, lead: Lead) -> None:
     assert task.key not in (await stranger.ask("GET", f"/tasks/{task.id}")).text
 
 
+async def test_a_key_that_cannot_be_read_is_one(node: Asker, lead: Lead) -> None:
+    """A lead that posted a task with a key does not change it by its address alone."""
+    task = await idling(lead)
+    lost = SealingKey.generate().seal(task.key, POSTED)
+    await node.rows("UPDATE pscheduler_task SET key = $1", lost)
+    assert (await lead.end(task)).status == 403
+    assert (await lead.ask("DELETE", f"/tasks/{task.id}")).status == 403
+
+
 async def test_the_same_task_twice(lead: Lead) -> None:
     """A task that is known here cannot be posted again: two participants would be one host."""
     task = await idling(lead)
@@ -290,9 +301,16 @@ async def test_places_that_do_not_exist(lead: Lead, participant: object) -> None
     assert (await lead.ask("POST", f"/tasks/{uuid4()}", document)).status == 400
 
 
+async def _end(node: Asker, clock: ManualClock) -> int:
+    """End the tasks of silent leads, as at a node whose hourly jobs ran all the time."""
+    async with node.node.database.connection() as connection:
+        while await clock_steps.judge_age(connection, clock.now()) < clock.now():
+            pass
+    return await node.node.leases.run_once()
+
+
 async def test_tasks_that_are_left_behind(node: Asker, lead: Lead, clock: ManualClock) -> None:
     """A task ends here after its only run, or a week without one, for its lead does not say it."""
-    leases = node.node.leases
     once, repeated, used = [
         await idling(lead, schedule=schedule)
         for schedule in ({"slip": "PT5M"}, {"repeat": "PT1H"}, {"repeat": "PT1H"})
@@ -300,10 +318,11 @@ async def test_tasks_that_are_left_behind(node: Asker, lead: Lead, clock: Manual
     await lead.arrange(once, HOUR, HOUR + times.HOUR)
     clock.advance(3 * times.HOUR)
     await node.node.launcher.recover()
-    assert await leases.run_once() == 1
+    await node.node.launcher.run_once()
+    assert await _end(node, clock) == 1
     clock.advance(8 * times.DAY)
     await lead.hold(used, clock.now() + times.HOUR)
-    assert await leases.run_once() == 1
+    assert await _end(node, clock) == 1
     rows = await node.rows("SELECT id, state::text, reason FROM task")
     left = "its lead has nothing to come for it"
     assert {row[0]: row[1:] for row in map(tuple, rows)} == {
@@ -325,7 +344,8 @@ async def test_bad_bodies(lead: Lead) -> None:
         reply = await lead.ask("PUT", path, body, {"key": task.key})
         assert (reply.status, reply.content_type) == (400, "text/plain"), (body, reply)
     for path in (f"/tasks/{task.id}/runs/5", f"/tasks/{uuid4()}/runs/{uuid4()}"):
-        reply = await lead.ask("PUT", path, {"start-time": "2026-01-01T00:00:00Z"})
+        begun = {"start-time": "2026-01-01T00:00:00Z"}
+        reply = await lead.ask("PUT", path, begun, {"key": task.key})
         assert reply.status == 404, reply
 
 
@@ -435,7 +455,7 @@ async def test_ended_tasks_do_not_pile_up(
             assert (await lead_of(node, address).end(ended[-1])).status == 200
             clock.advance(SECOND)
         kept = await idling(lead_of(node))
-        await node.node.surplus_purger.run_once()
+        await node.node.surplus_purger.purge(0)
         left = {row[0] for row in await node.rows("SELECT id FROM task")}
         assert left == {task.id for task in [*ended[2:], kept]}
 
@@ -456,7 +476,7 @@ async def test_a_network_that_is_not_allowed(
         path = f"/tasks/{task.id}/runtimes"
         # A scheduler asks without its key, and writes its second list behind a question mark, too.
         for query in (span, f"priority=5&api=4?{span}"):
-            reply = await lead_of(node).ask("GET", f"{path}?{query}")
+            reply = await lead_of(node, "127.0.0.8").ask("GET", f"{path}?{query}")
             assert reply.json == [{"lower": start, "upper": end}], reply
         assert (await lead_of(node).ask("GET", f"{path}?{span}&key=other")).status == 403
 

@@ -15,7 +15,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from structlog.testing import capture_logs
 
-from node.api.nodes import _document
+from node.api.nodes import _node_document
 from node.client.mailboxes import PRESENCE_TIMEOUT
 from node.client.peers import Peer, Peers, via_own_node
 from node.model import times
@@ -69,13 +69,13 @@ class Pair:
             async with self.lead.database.connection() as connection:
                 await nodes.own_identity(connection)
 
-    async def attended(self) -> None:
+    async def is_attended(self) -> None:
         """Wait until the lead knows the node's name and the node waits for requests.
 
         No time passes meanwhile, so that the poll cannot end however slow this is.
         """
-        mailbox = self.lead.mailboxes.of(self.far.card.identity)
-        await self.until(lambda: self.lead.directory.find("b") and mailbox.attended, 0)
+        mailbox = self.lead.mailboxes.mailbox_of(self.far.card.identity)
+        await self.until(lambda: self.lead.directory.find("b") and mailbox.is_attended, 0)
 
     async def booked(self) -> list[Any]:
         """Return the runs of the node."""
@@ -113,7 +113,7 @@ def _poll(node: Served, **changes: object) -> WorkRequest:
 
 async def _once(node: Served, lead: Served, **changes: object) -> None:
     """Poll once without waiting."""
-    peer = node.peers.to(lead.card.identity, lead.card.name, lead.card.url)
+    peer = node.peers.client_of(lead.card.identity, lead.card.name, lead.card.url)
     await node.peers.fetch(peer, _poll(node, **changes))
 
 
@@ -126,7 +126,7 @@ async def test_a_key_is_enough(pair: Pair) -> None:
     await pair.lead.directory.refresh()
     assert pair.lead.directory.by_identity(pair.far.card.identity) == known
     async with fetching(pair.far):
-        await pair.attended()
+        await pair.is_attended()
         known = pair.lead.directory.by_identity(pair.far.card.identity)
         assert (known.name, known.url, known.address) == ("b", None, pair.far.card.address)
         assert known.seen_at is not None
@@ -150,9 +150,9 @@ async def test_only_the_node_itself_fetches(pair: Pair, tmp_path: Path) -> None:
     """Requests for a node are not given to another one, even under its name."""
     await _once(pair.far, pair.lead)
     asking = asyncio.create_task(pair.peer.decision(uuid4()))
-    box = pair.lead.mailboxes.of(pair.far.card.identity)
+    box = pair.lead.mailboxes.mailbox_of(pair.far.card.identity)
     await pair.until(lambda: box._waiting)
-    stranger = pair.lead.peers.to(pair.lead.card.identity, "a", pair.lead.card.url)
+    stranger = pair.lead.peers.client_of(pair.lead.card.identity, "a", pair.lead.card.url)
     for changes in ({}, {"card": pair.lead.card}):
         with pytest.raises(NotAllowed, match="is known here as a node to be reached at http"):
             await pair.lead.peers.fetch(stranger, _poll(pair.far, **changes))
@@ -189,16 +189,16 @@ async def test_a_name_is_nobodys_address(pair: Pair) -> None:
 async def test_errands_are_run_for_the_own_lead_only(pair: Pair) -> None:
     """A node carries requests for its own lead in another process, but not for other nodes."""
     outside = Peers(pair.lead.peers._session, Signer(pair.lead.key, pair.clock.now), timeout_s=5)
-    own = outside.to(pair.lead.card.identity, "a", pair.lead.card.url)
+    own = outside.client_of(pair.lead.card.identity, "a", pair.lead.card.url)
     outside.carry = via_own_node(outside, own)
     async with fetching(pair.far):
-        await pair.attended()
-        far = outside.to(pair.far.card.identity, "b", None)
+        await pair.is_attended()
+        far = outside.client_of(pair.far.card.identity, "b", None)
         assert (await far.decision(uuid4())).state == "aborted"
-    foreign = pair.far.peers.to(pair.lead.card.identity, "a", pair.lead.card.url)
+    foreign = pair.far.peers.client_of(pair.lead.card.identity, "a", pair.lead.card.url)
     pair.far.peers.carry = via_own_node(pair.far.peers, foreign)
     with pytest.raises(NotAllowed, match="for its own lead only"):
-        await pair.far.peers.to(pair.far.card.identity, "b", None).decision(uuid4())
+        await pair.far.peers.client_of(pair.far.card.identity, "b", None).decision(uuid4())
 
 
 async def test_a_question_must_be_signed_by_a_lead(pair: Pair) -> None:
@@ -206,7 +206,7 @@ async def test_a_question_must_be_signed_by_a_lead(pair: Pair) -> None:
     path = f"/v1/participant/exchanges/{uuid4()}"
     forged = Question(method="GET", path=path, headers={})
     async with fetching(pair.far):
-        await pair.attended()
+        await pair.is_attended()
         reply = await pair.lead.mailboxes.carry(pair.peer, forged)
     assert reply.status == 401
     assert "is not signed" in reply.body
@@ -220,7 +220,7 @@ async def test_a_connection_is_cut_in_the_middle_of_a_hold(
     task = await pair.task()
     request = hold_request(task, [HOUR])
     async with fetching(pair.far):
-        await pair.attended()
+        await pair.is_attended()
         original = pair.far.time_line.hold
 
         async def hold_and_cut(*arguments: Any) -> HoldAnswer:
@@ -254,7 +254,7 @@ async def test_a_lead_that_is_away_is_found_again(pair: Pair) -> None:
         assert "a cannot be reached" in (pair.far.work_puller.fault(identity) or "")
         pair.clock.advance(times.HOUR)
         pair.wire.set_state(WireState.UP)
-        await pair.attended()
+        await pair.is_attended()
         await pair.until(lambda: pair.far.work_puller.fault(identity) is None)
 
 
@@ -275,7 +275,7 @@ async def test_a_node_that_is_away_is_said_to_be(pair: Pair) -> None:
         "b cannot be reached: it fetches its work itself and has not asked since "
         "2026-12-01T00:00:00Z"
     )
-    document = _document(pair.lead, known)
+    document = _node_document(pair.lead, known)
     assert (document.url, document.shortfall, document.busy_until) == (None, times.HOUR, HOUR)
     with pytest.raises(PeerUnreachable, match="has not asked since"):
         await pair.peer.decision(uuid4())

@@ -103,9 +103,9 @@ async def test_runs_are_cancelled_while_a_hold_counts(world: World) -> None:
 
     async def count() -> dict[UseKey, int]:
         async with host.database.transaction() as connection:
-            await host_limits.claim_use(connection, keys[:1])
+            await host_limits.lock_use(connection, keys[:1])
             await both.wait()
-            return await host_limits.claim_use(connection, keys)
+            return await host_limits.lock_use(connection, keys)
 
     await asyncio.gather(cancel(), count())
     assert list((await count_alone(host, keys)).values()) == [0, 0]
@@ -115,7 +115,7 @@ async def test_runs_are_cancelled_while_a_hold_counts(world: World) -> None:
 async def count_alone(host: Site, keys: list[UseKey]) -> dict[UseKey, int]:
     """Lock these accounts, and return what is used."""
     async with host.database.transaction() as connection:
-        return await host_limits.claim_use(connection, keys)
+        return await host_limits.lock_use(connection, keys)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from uuid import UUID
+
+import pytest
 
 from lead.assembly import reconciliation_dependencies
 from lead.exchange.reconciliation import RECONCILIATION_MIN_AGE, STARTS_SOON, Reconciler
@@ -12,6 +15,7 @@ from node.model.wire.participants import DIGESTS_MAX, Introduction
 from node.model.wire.tasks import Schedule, TaskPatch
 from node.store import outbox
 from tests.support.clocks import START
+from tests.support.patience import PATIENCE_S
 from tests.support.worlds import DURATION, ON_ONE_LOOP, Call, Site, World, introduction
 
 pytestmark = ON_ONE_LOOP
@@ -43,6 +47,31 @@ async def test_equal_sides_change_nothing(world: World) -> None:
     a, b, _, runs = await _planned(world)
     assert await _compare(a, b) == 0
     assert await b.states() == dict.fromkeys(runs, "scheduled")
+
+
+async def test_a_node_that_does_not_answer_delays_no_comparison(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten others are compared at once, however many have swallowed the question."""
+    a, _ = await world.two()
+    reconciler = a.lead.reconciler
+    others = [a.node.peer(a.identity)] * 25
+    monkeypatch.setattr(reconciler, "_others", lambda: others)
+    asked, all_asked, most = 0, asyncio.Event(), 0
+
+    async def run_once(_: object) -> None:
+        nonlocal asked, most
+        asked += 1
+        most = max(most, asked)
+        if asked == 10:
+            all_asked.set()
+        await all_asked.wait()
+        asked -= 1
+
+    monkeypatch.setattr(reconciler, "run_once", run_once)
+    async with asyncio.timeout(PATIENCE_S):
+        await reconciler.compare_all()
+    assert (asked, most) == (0, 10)
 
 
 async def test_a_run_only_the_lead_has_is_placed_again(world: World) -> None:

@@ -20,12 +20,12 @@ import aiohttp
 import asyncpg
 import pytest
 
-from node.clock import SystemClock
 from node.execution import process
 from node.execution.process import RunningProcess
 from node.model import times
 from node.postgres import ServerBinaries, locate
 from node.postgres.account import server_account
+from node.runtime.clock import SystemClock
 from tests.support.patience import PATIENCE_S
 from tests.support.receivers import free_port
 
@@ -209,6 +209,7 @@ class Load:
             await CLOCK.sleep(0.1)
 
 
+@pytest.mark.nightly
 async def test_a_promoted_standby_has_what_was_acknowledged(pair: Pair) -> None:
     """The primary is killed under load: nothing acknowledged is lost, and services go on."""
     await pair.serve("node", "lead", "lead")

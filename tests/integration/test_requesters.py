@@ -22,10 +22,21 @@ from node.model.wire.participants import RunEnd
 from node.store.database import Notice
 from tests.conftest import NewDatabase
 from tests.support.clocks import START, ManualClock
+from tests.support.limits import limit
 from tests.support.patience import PATIENCE_S
 from tests.support.served_nodes import Asker, asker, give_token
 
 AT = times.format_instant(START + 3 * times.HOUR)
+
+GUESTS = """
+version = 1
+[who.guests]
+users = true
+[[rule]]
+name = "guests"
+who = ["guests"]
+priority_max = 9
+"""
 
 
 @dataclass
@@ -144,6 +155,7 @@ async def test_a_displaced_run_names_no_run_of_others(users: Users) -> None:
 
 async def test_a_preview_names_no_run_of_others(users: Users) -> None:
     """A plan says that a run of alice would give way to one of bob, and not which one."""
+    await limit(users.owner.node, GUESTS)
     for asking, known in ((users.owner, users.run), (users.bob, None)):
         status, plan = await asking.ask("POST", "/v1/plans", a_task(priority=9))
         assert (status, [each["run"] for each in plan["displaced"]]) == (200, [known])
@@ -166,6 +178,7 @@ async def test_a_user_sees_their_own(users: Users) -> None:
 
 async def test_a_user_changes_their_own_only(users: Users) -> None:
     """Bob can neither edit, pause, resume, nor cancel alice's task or run; she can."""
+    await limit(users.owner.node, GUESTS)
     task, run = f"/v1/tasks/{users.task['id']}", f"/v1/runs/{users.run}"
     changes: list[tuple[str, str, Any]] = [
         ("PATCH", task, {"priority": 3}),

@@ -180,7 +180,7 @@ async def test_the_word_of_another_lead_is_not_enough(
     itself = BookingLead(booker.world, site, site)
     assert (await itself.ask(own, WINDOW)).free == (WINDOW,)
     assert (await itself.hold(hold_request(own, [HOUR]))).held
-    assert (await site.node.reservations.one(reservation.id)).inside == ()
+    assert (await site.node.reservations.find(reservation.id)).inside == ()
     await edit(site, reservation, access={"leads": ["a"]})
     assert (await booker.hold(hold_request(theirs, [HOUR + DURATION], epoch=2))).held
 
@@ -325,7 +325,7 @@ async def test_a_removed_reservation_displaces_no_more(
 
     async def lose_and_take_back(reasons: Mapping[UUID, str]) -> None:
         await lose_runs(reasons)
-        (made,) = await node.reservations.listed(ReservationFilter())
+        (made,) = await node.reservations.page(ReservationFilter())
         await node.reservations.remove(made.id)
 
     monkeypatch.setattr("node.timetable.reservations._AT_ONCE", 1)

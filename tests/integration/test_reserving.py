@@ -73,7 +73,7 @@ async def test_runs_that_are_there_stay_and_are_told(world: World) -> None:
     reservation = await reserve(b, access={"tasks": [str(admitted.task)]})
     assert _inside(reservation) == [(first, False), (second, False)]
     assert {await b.state(run) for run in (first, second, outside)} == {"scheduled"}
-    assert _inside(await b.node.reservations.one(reservation.id)) == _inside(reservation)
+    assert _inside(await b.node.reservations.find(reservation.id)) == _inside(reservation)
 
 
 async def test_displaced_runs_are_planned_again_by_their_lead(world: World) -> None:
@@ -94,7 +94,7 @@ async def test_displaced_runs_are_planned_again_by_their_lead(world: World) -> N
     assert await a.state(again) == await b.state(again) == "scheduled"
     [row] = await a.rows("SELECT starts_at FROM run WHERE id = $1", again)
     assert row[0] == HOUR + HALF
-    assert _inside(await b.node.reservations.one(reservation.id)) == []
+    assert _inside(await b.node.reservations.find(reservation.id)) == []
 
 
 async def test_the_leads_own_reservation_displaces_its_own_runs(world: World) -> None:
@@ -178,7 +178,7 @@ async def test_what_is_changed_meanwhile_displaces_nobody(
     """A run that is outside when the spans are read is not displaced."""
     b = await world.site("b")
     [run] = await book_everywhere(introduction([b]), b, [b], [HOUR])
-    between = reservations.between
+    between = reservations.spans_between
 
     async def move_and_read(connection: Any, since: int, until: int) -> Any:
         await b.execute(
@@ -186,7 +186,7 @@ async def test_what_is_changed_meanwhile_displaces_nobody(
         )
         return await between(connection, since, until)
 
-    monkeypatch.setattr(reservations, "between", move_and_read)
+    monkeypatch.setattr(reservations, "spans_between", move_and_read)
     assert _inside(await reserve(b, displace=True)) == [(run, False)]
     assert await b.state(run) == "scheduled"
 
@@ -301,7 +301,7 @@ async def test_a_repeating_one_is_written_far_ahead(world: World) -> None:
     assert await _spans(b) == [(at, at + HALF) for at in nights[:11]]
     world.clock.advance(b.node.settings.keep_reserved)
     await b.node.reservations.extend_spans()
-    await b.node.purger.run_once()
+    await b.node.purger.purge(b.node.clock.now())
     assert await _spans(b) == [(at, at + HALF) for at in (*nights[3:11], *nights[33:41])]
 
 
@@ -314,15 +314,13 @@ async def test_one_that_is_over_is_shown_and_then_forgotten(world: World) -> Non
     for instant in (HOUR, HOUR + HALF):
         world.clock.move_to(instant)
         await b.node.reservations.extend_spans()
-        states.append((await b.node.reservations.one(reservation.id)).state)
+        states.append((await b.node.reservations.find(reservation.id)).state)
     assert states == ["upcoming", "now", "over"]
     world.clock.advance(b.node.settings.keep_reserved + 1)
-    await b.node.purger.run_once()
-    assert [listed.id for listed in await b.node.reservations.listed(ReservationFilter())] == [
-        far.id
-    ]
+    await b.node.purger.purge(b.node.clock.now())
+    assert [listed.id for listed in await b.node.reservations.page(ReservationFilter())] == [far.id]
     with pytest.raises(NotFound, match="there is no reservation"):
-        await b.node.reservations.one(reservation.id)
+        await b.node.reservations.find(reservation.id)
 
 
 async def test_until_ends_it(world: World) -> None:
@@ -357,7 +355,7 @@ async def test_an_edit_covers_other_time(world: World) -> None:
         await edit(b, reservation, revision=2, name="late")
     with pytest.raises(InvalidDocument, match="/schedule/cron"):
         await edit(b, reservation, schedule={"cron": "nonsense"})
-    assert await b.node.reservations.one(reservation.id) == once
+    assert await b.node.reservations.find(reservation.id) == once
     with pytest.raises(NotFound):
         await b.node.reservations.remove(uuid4())
     with pytest.raises(NotFound):
@@ -421,10 +419,10 @@ async def test_leads_are_known_by_their_keys(world: World) -> None:
     assert row[0]["leads"] == [a.identity]
     await b.execute("UPDATE node SET name = 'c' WHERE identity = $1", a.identity)
     await b.node.directory.refresh()
-    assert (await b.node.reservations.one(reservation.id)).access.leads == ("c",)
+    assert (await b.node.reservations.find(reservation.id)).access.leads == ("c",)
     await b.execute("DELETE FROM node WHERE identity = $1", a.identity)
     await b.node.directory.refresh()
-    assert (await b.node.reservations.one(reservation.id)).access.leads == (a.identity,)
+    assert (await b.node.reservations.find(reservation.id)).access.leads == (a.identity,)
 
 
 async def test_a_page_of_them(world: World) -> None:
@@ -434,11 +432,11 @@ async def test_a_page_of_them(world: World) -> None:
     for _ in range(3):
         ids.append((await reserve(b)).id)
         world.clock.advance(1)
-    first = await b.node.reservations.listed(ReservationFilter(limit=2))
-    rest = await b.node.reservations.listed(
+    first = await b.node.reservations.page(ReservationFilter(limit=2))
+    rest = await b.node.reservations.page(
         ReservationFilter(before_created=first[-1].created_at, before_id=first[-1].id)
     )
     assert [listed.id for listed in [*first, *rest]] == ids[::-1]
     assert first[0].inside is None
-    [match] = await b.node.reservations.listed(ReservationFilter(prefix=str(ids[1])[:13]))
+    [match] = await b.node.reservations.page(ReservationFilter(prefix=str(ids[1])[:13]))
     assert match.id == ids[1]

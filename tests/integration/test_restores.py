@@ -66,7 +66,7 @@ async def test_a_new_database_is_not_taken_for_a_restored_one(new_database: NewD
     async with new.connection() as connection:
         await connection.execute("UPDATE schema_version SET applied_at = now() - interval '1 hour'")
         await connection.execute("UPDATE generation SET place = 'elsewhere'")
-    await new.look()
+    await new.check_mark()
     assert (new.fresh, new.was_restored) == (True, True)
     await new.close()
 
@@ -120,7 +120,7 @@ async def test_runs_that_a_restored_lead_took_for_over_before_their_start_are_pl
     backup = await back_up(a)
     world.clock.step(2 * times.HOUR + times.MINUTE)
     await restore(world, a, backup)
-    await a.node.launcher.recover()
+    await a.node.launcher.run_once()
     world.clock.step(-2 * times.HOUR - times.MINUTE)
     first, second = (run_id(TaskId(task.task), slot, 1) for slot in SLOTS[:2])
     assert await a.state(first) == await a.state(second) == "merging"
@@ -156,6 +156,7 @@ async def test_a_slot_that_was_run_before_the_restore_is_not_run_again(world: Wo
 
 
 @pytest.mark.parametrize("booked", [False, True])
+@pytest.mark.nightly
 async def test_a_cancelled_run_is_not_placed_again_by_a_restored_lead(
     world: World, *, booked: bool
 ) -> None:
@@ -481,3 +482,30 @@ async def test_an_edit_that_its_restored_lead_forgot_does_not_shut_it_out(world:
         assert [tuple(row) for row in await site.rows("SELECT revision, priority FROM task")] == [
             (4, 0)
         ]
+
+
+async def test_a_lead_goes_on_above_the_epochs_that_others_know(world: World) -> None:
+    """A lead that was restored under a clock of tomorrow, and again under a right one, books."""
+    a, b = await world.two()
+    task = introduction([a, b], schedule=SCHEDULE)
+    for site in (a, b):
+        await site.keep(task, a)
+    backup = await back_up(a)
+    [[tomorrow]] = await a.rows(
+        "UPDATE planning SET lease_epoch = extract(EPOCH FROM now() + interval '1 day') * 1000000"
+        " RETURNING lease_epoch"
+    )
+    await a.plan()
+    assert await _starts(b, task.task) == dict(zip(SLOTS, SLOTS, strict=True))
+    await restore(world, a, backup)
+    await a.execute("UPDATE planning SET plan_at = least(plan_at, $1)", world.clock.now())
+    await a.plan()
+    run = run_id(TaskId(task.task), SLOTS[0], 1)
+    assert await a.state(run) == "waiting"
+    assert "has been superseded by epoch" in (await a.reason(run) or "")
+    await world.pass_time(10 * times.SECOND)
+    booked = await _starts(a, task.task)
+    assert sorted(booked) == SLOTS
+    assert await _starts(b, task.task) == booked
+    [[adopted]] = await a.rows("SELECT lease_epoch FROM planning")
+    assert tomorrow + 1 < adopted < tomorrow + 100

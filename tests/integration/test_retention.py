@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from node import retention
+from node.journal import retention
+from node.journal.retention import Purger, RetentionRule, rules_of
 from node.model import times
 from node.model.taskstate import TaskState
 from node.model.wire.participants import TaskEnd
 from node.model.wire.tasks import Schedule
-from node.retention import Purger, RetentionRule, rules_of
-from node.settings import Settings
+from node.runtime.settings import Settings
 from node.store.database import Connection
 from tests.support.ended_tasks import ENDED_TASKS
 from tests.support.worlds import (
@@ -75,7 +75,7 @@ async def test_nothing_is_left_of_a_year_of_ended_tasks(world: World) -> None:
     """Ended tasks go with all that depends on them, in steps, by the age that settings name."""
     a = await _a_year_ends(world)
     assert set((await _counts(a)).values()) == {MANY}
-    await a.node.purger.run_once()
+    await a.node.purger.purge(a.node.clock.now())
     left = await _counts(a)
     assert left["part"] == left["run"] == left["run_interval"] == left["archiving"]
     assert left["run"] == pytest.approx(PER_DAY * (30 * 2 / 3 + 90 / 3), abs=4)
@@ -84,7 +84,7 @@ async def test_nothing_is_left_of_a_year_of_ended_tasks(world: World) -> None:
     assert left["idempotency"] == left["negotiation"] == pytest.approx(PER_DAY, abs=1)
     assert left["charge"] == pytest.approx(PER_DAY * 30, abs=1)
     world.clock.advance(500 * times.DAY)
-    await a.node.purger.run_once()
+    await a.node.purger.purge(a.node.clock.now())
     assert set((await _counts(a)).values()) == {0}
 
 
@@ -100,7 +100,7 @@ async def test_each_record_is_kept_as_long_as_its_setting_says(world: World) -> 
     }
     await _end_tasks(site, 3)
     world.clock.advance(2 * times.DAY + 2 * times.HOUR)
-    await site.node.purger.run_once()
+    await site.node.purger.purge(site.node.clock.now())
     assert set((await _counts(site)).values()) == {0}
 
 
@@ -121,7 +121,7 @@ async def test_no_transaction_deletes_more_than_a_batch(
 
     world.clock.advance(times.DAY)
     rules = [counted(replace(rule, keep=0)) for rule in rules_of(a.node.settings)]
-    await Purger(a.database, world.clock, rules).run_once()
+    await Purger(a.node.core, rules).purge(world.clock.now())
     assert max(deleted) == 200
     assert set((await _counts(a)).values()) == {0}
 
@@ -153,7 +153,7 @@ async def test_a_peer_that_ends_tasks_all_day_leaves_a_bounded_number(world: Wor
         assert await b.node.termination.apply_task_end(a.identity, end)
         latest.append(task.task)
         if number % 12 == 11:
-            await b.node.surplus_purger.run_once()
+            await b.node.surplus_purger.purge(world.clock.now())
             left = await b.rows("SELECT id FROM task WHERE lead = $1 ORDER BY ended_at", a.identity)
             assert [row[0] for row in left] == [measuring.task, *latest[-10:]]
     assert await b.state(run) == "running"

@@ -56,6 +56,7 @@ async def _attempts(site: Site, until: int) -> list[int]:
 
 
 @pytest.mark.parametrize("trouble", ["no time", "unreachable", "conflict"])
+@pytest.mark.nightly
 async def test_pauses_grow_while_the_window_lasts(world: World, trouble: str) -> None:
     """Pauses grow up to minutes whatever the obstacle, and the last try is in time."""
     a, b = await world.two()
@@ -197,6 +198,7 @@ async def test_equal_decisions_in_a_row_are_one(world: World) -> None:
 
 
 @pytest.mark.parametrize("what", ["propose", "hold"])
+@pytest.mark.nightly
 async def test_a_fault_is_a_stored_decision_and_a_pause(world: World, what: str) -> None:
     """An unexpected error is stored as a decision, frees the holds, and is followed by a retry."""
     a, b = await world.two()

@@ -14,7 +14,7 @@ from node.model.classes import SchedulingClass
 from node.model.ranks import OWN, PEER
 from node.model.reservations import Applicant, access_of, admits
 from node.model.timeline import Booking, TimelineQuestion, answer_question
-from node.settings import Settings
+from node.runtime.settings import Settings
 from tests.support.booking import HOUR, BookingLead
 from tests.support.clocks import START
 from tests.support.limits import RANKED_ALIKE, set_limits

@@ -10,12 +10,12 @@ import pytest
 from prometheus_client import generate_latest
 
 from node.core import Core
-from node.metrics import registry_of
 from node.model import times
+from node.operation.metrics import registry_of
+from node.operation.readiness import readiness_of
 from node.postgres import ServerBinaries, backups, binaries
 from node.postgres.scheduled_backups import RETRY, ScheduledBackups
-from node.readiness import readiness_of
-from node.settings import Settings
+from node.runtime.settings import Settings
 from node.store import restoring
 from node.store.database import PostgresDatabase
 from node.trust.keys import NodeKey

@@ -15,6 +15,7 @@ from node.model.wire.campaigns import CampaignDocument
 from node.model.wire.plans import Outcome, Plan, PlanRequest
 from node.model.wire.tasks import TaskDocument
 from tests.support.clocks import START
+from tests.support.limits import limit
 from tests.support.pool_worlds import Pooled, idle, pooled
 from tests.support.previews import task_previewer
 from tests.support.reservations import WORDS, reserve
@@ -22,6 +23,17 @@ from tests.support.worlds import ON_ONE_LOOP, World
 
 pytestmark = ON_ONE_LOOP
 
+FEW = """
+version = 1
+
+[who.all]
+others = true
+
+[[rule]]
+name = "few"
+who = ["all"]
+most.runs = "2/PT2H"
+"""
 ALIKE: Sequence[Mapping[str, Any]] = [{}, {}, {}]
 ONCE = {"start": "2026-12-01T01:00:00Z", "max_runs": 2}
 TABLES = (
@@ -168,3 +180,68 @@ async def test_a_person_reads_who_would_measure(world: World) -> None:
     assert lines[0].startswith("idle: 2 of 2 seats")
     assert {"1 n1 time for 6 of 6", "2 n2 time for 6 of 6"} <= set(lines)
     assert sum("2 of 2: n1, n2" in line for line in lines) == 2
+
+
+@pytest.mark.parametrize("together", [False, True])
+async def test_quotas_of_the_chosen_nodes_leave_what_is_planned(
+    world: World, *, together: bool
+) -> None:
+    """A plan of seats counts their runs toward the quotas of the nodes, as booking them does."""
+    pool = await pooled(world, ALIKE)
+    for node in pool.nodes[:2]:
+        await limit(node.node, FEW)
+    schedule = {"start": "2026-12-01T01:00:00Z", "repeat": "PT30M", "max_runs": 8}
+    request = {"together": True} if together else {}
+    options: dict[str, Any] = {"request": request, "schedule": schedule}
+    plan = await preview(pool, idle(2, **options), runs=100)
+    task = await pool.create(2, **options)
+    await pool.lead.plan()
+    rows = await pool.lead.rows(
+        "SELECT slot, starts_at, run.state::text, run.reason FROM run INNER JOIN task "
+        "ON task_id = task.id WHERE parent = $1 AND slot < $2 ORDER BY slot, task.id",
+        task,
+        plan.seats[0].until,
+    )
+    booked = sorted(row[1] for row in rows if row[2] == "booked")
+    waiting = sorted((row[0], row[3]) for row in rows if row[2] == "waiting")
+    assert booked == sorted(start.starts_at for start in plan.starts)
+    assert waiting == sorted((each.slot, each.reason) for each in plan.unplaced)
+    assert waiting
+    assert "limit 'few': 2 runs of 2 runs per PT2H used" in waiting[0][1]
+
+
+@pytest.mark.parametrize("together", [False, True])
+async def test_seats_go_to_nodes_whose_quotas_leave_room(world: World, *, together: bool) -> None:
+    """A node whose quota is used up, or was given to another seat, gets none; the plan says so."""
+    pool = await pooled(world, ALIKE)
+    for node in pool.nodes[:2]:
+        await limit(node.node, FEW)
+    schedule = {"start": "2026-12-01T01:00:00Z", "repeat": "PT10M", "max_runs": 2}
+    options: dict[str, Any] = {"request": {"together": together}, "schedule": schedule}
+    first = await pool.create(3, **options)
+    await pool.lead.plan()
+    assert await pool.states(pool.lead, first) == {"scheduled": 2 if together else 6}
+    later = {**schedule, "start": "2026-12-01T01:05:00Z"}
+    one: dict[str, Any] = {"request": {}, "schedule": later}
+    plan = await preview(pool, idle(1, **one))
+    [seat] = plan.seats
+    assert (seat.node, plan.placed) == ("n3", 2)
+    second = await pool.create(1, **one)
+    assert await pool.seats(second) == {1: {1: "n3"}}
+    third = await pool.create(2, request={}, schedule={**later, "start": "2026-12-01T01:07:00Z"})
+    assert await pool.seats(third) == {1: {1: "n3"}}
+    why = dict(await pool.told(third))
+    assert any("limit 'few': 2 runs of 2 runs per PT2H used" in each for each in why.values()), why
+
+
+async def test_a_quota_is_given_to_one_of_two_tasks_of_an_episode(world: World) -> None:
+    """The runs of a seat that is given count for the next one, before they are booked."""
+    pool = await pooled(world, ALIKE[:1])
+    await limit(pool.nodes[0].node, FEW)
+    schedule = {"start": "2026-12-01T01:00:00Z", "repeat": "PT10M", "max_runs": 2}
+    tasks = [
+        await pool.create(1, schedule=schedule, seat=False),
+        await pool.create(1, schedule={**schedule, "start": "2026-12-01T01:05:00Z"}, seat=False),
+    ]
+    await pool.seat()
+    assert sorted([len(await pool.seats(task)) for task in tasks]) == [0, 1]

@@ -14,8 +14,10 @@ from node.model import times
 from node.model.errors import Conflict, InvalidDocument
 from node.model.host_limits.document import EVERYTHING
 from node.model.host_limits.rules import User
+from node.model.host_limits.standing import LimitStanding
 from node.model.wire.pools import PoolDocument
 from node.model.wire.tasks import TaskDocument, TaskPatch
+from node.service import NodeService
 from tests.support.limits import NOTHING, limit, set_limits
 from tests.support.pool_worlds import Pooled, idle, known_as_they_are, pooled
 from tests.support.worlds import ON_ONE_LOOP, World
@@ -28,7 +30,7 @@ ALIKE: list[Mapping[str, Any]] = [{}, {}, {}]
 async def test_tasks_of_seats_have_the_requester_of_their_pool_task(world: World) -> None:
     """The user who asked for seats reaches the tasks of these seats, before and after an edit."""
     pool = await pooled(world, ALIKE)
-    task, _ = await pool.lead.node.admission.create(idle(2), None, "alice")
+    task, _ = await pool.lead.node.admission.create(idle(2), None, User("alice"))
     await pool.seat()
     await pool.edit(task, priority=3)
     rows = await pool.lead.rows("SELECT requester FROM task WHERE parent = $1 OR id = $1", task)
@@ -43,7 +45,7 @@ async def test_runs_of_seats_count_for_the_user_of_their_pool_task(world: World)
         '[who.course]\ntokens = ["alice", "bob"]\n[[rule]]\nname = "course"\nwho = ["course"]\n'
     )
     await limit(pool.lead.node, f'{EVERYTHING}{course}most.runs = "5/P1D"\n')
-    task, _ = await pool.lead.node.admission.create(idle(2), None, "alice")
+    task, _ = await pool.lead.node.admission.create(idle(2), None, User("alice"))
     await pool.seat()
     used = "SELECT holder, sum(used)::bigint FROM limit_used WHERE used > 0 GROUP BY holder"
     assert [tuple(row) for row in await pool.lead.rows(used)] == [("alice", 5)]
@@ -160,10 +162,18 @@ async def _settled(pool: Pooled) -> None:
         await pool.changed()
 
 
-async def test_a_node_that_refuses_the_task_is_left_alone(world: World) -> None:
+def _refuse_late(node: NodeService, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a node refuse all tasks, but once they are introduced only, as earlier versions do."""
+    set_limits(node, NOTHING)
+    monkeypatch.setattr(node.limits, "standing_if_introduced", lambda *_: LimitStanding())
+
+
+async def test_a_node_that_refuses_the_task_is_left_alone(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Another node takes the seat; the one that refused is asked again after ten minutes."""
     pool = await pooled(world, ALIKE[:2])
-    set_limits(pool.nodes[0].node, NOTHING)
+    _refuse_late(pool.nodes[0].node, monkeypatch)
     task = await pool.create(2, request={"min_k": 1}, **_FIRST_TERM)
     await _settled(pool)
     assert await pool.seats(task) == {0: {2: "n2"}}
@@ -177,10 +187,12 @@ async def test_a_node_that_refuses_the_task_is_left_alone(world: World) -> None:
     assert await pool.seats(task) == {0: {1: "n1", 2: "n2"}}
 
 
-async def test_the_pause_after_a_refusal_doubles(world: World) -> None:
+async def test_the_pause_after_a_refusal_doubles(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A node that refuses again is left alone for twenty minutes."""
     pool = await pooled(world, ALIKE[:1])
-    set_limits(pool.nodes[0].node, NOTHING)
+    _refuse_late(pool.nodes[0].node, monkeypatch)
     task = await pool.create(1, **_FIRST_TERM)
     await _settled(pool)
     world.clock.advance(20 * times.MINUTE)
@@ -189,10 +201,12 @@ async def test_the_pause_after_a_refusal_doubles(world: World) -> None:
     assert "is asked again from 2026-12-01T00:40" in (await pool.told(task))[-1][1]
 
 
-async def test_a_changed_task_is_asked_about_at_once(world: World) -> None:
+async def test_a_changed_task_is_asked_about_at_once(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A node that refused another test of the task is asked without a pause."""
     pool = await pooled(world, ALIKE[:1])
-    set_limits(pool.nodes[0].node, NOTHING)
+    _refuse_late(pool.nodes[0].node, monkeypatch)
     task = await pool.create(1, **_FIRST_TERM)
     await _settled(pool)
     set_limits(pool.nodes[0].node, EVERYTHING)
@@ -203,11 +217,11 @@ async def test_a_changed_task_is_asked_about_at_once(world: World) -> None:
 
 
 async def test_of_nodes_that_measure_together_only_the_refusing_one_is_left_alone(
-    world: World,
+    world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other one stays, and a third one takes the place."""
     pool = await pooled(world, ALIKE)
-    set_limits(pool.nodes[0].node, NOTHING)
+    _refuse_late(pool.nodes[0].node, monkeypatch)
     task = await pool.create(2, request={"together": True}, **_FIRST_TERM)
     await _settled(pool)
     assert sorted((await pool.seats(task))[0].values()) == ["n2", "n3"]
@@ -228,7 +242,7 @@ async def test_much_to_do_for_a_pool_holds_no_other_one_up(world: World) -> None
     for task, seconds in zip((*tasks, other), (0, 2, 1, 0), strict=True):
         await pool.lead.execute(sooner, task, seconds)
     async with pool.lead.database.connection() as connection:
-        due = await episodes.due(connection, pool.lead.clock.now(), 2)
+        due = await episodes.tasks_with_empty_seats(connection, pool.lead.clock.now(), 2)
     assert [whole.id for whole in due] == [tasks[1], tasks[2], other]
 
 

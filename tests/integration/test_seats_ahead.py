@@ -71,6 +71,7 @@ async def _held(
 
 
 @pytest.mark.parametrize("policy", [DEFAULT, "gridserver-usage", "gridserver-sla", "boinc-wrr"])
+@pytest.mark.nightly
 async def test_who_asks_seconds_later_finds_its_part_of_all_but_two_hours(
     world: World, policy: str
 ) -> None:

@@ -90,16 +90,16 @@ async def _look_at(pool: Pooled, task: UUID) -> None:
 
 async def _as_it_is_read(at: Pooled, task: UUID, meanwhile: Meanwhile) -> None:
     """Give seats while something happens after the first episode was read."""
-    read = at.episodes._snapshots.of
+    read = at.episodes._snapshots.read
 
     async def reading(membership: Any, pool: Any, tasks: Any, imagined: Any = ()) -> Any:
-        at.episodes._snapshots.of = read  # type: ignore[method-assign]
+        at.episodes._snapshots.read = read  # type: ignore[method-assign]
         snapshot = await read(membership, pool, tasks, imagined)
         assert snapshot.over
         await meanwhile(at, task)
         return snapshot
 
-    at.episodes._snapshots.of = reading  # type: ignore[method-assign]
+    at.episodes._snapshots.read = reading  # type: ignore[method-assign]
     await at.seat()
 
 

@@ -13,11 +13,12 @@ import pytest
 
 from lead.simulation.scenario import named
 from lead.simulation.world import simulate
-from tests.soak.seeds import BRIEF
+from tests.soak.seeds import BRIEF, HARD
 from tests.soak.variants import VARIANTS, Variant
 
 SEEDS_FOR_A_VARIANT = 60
 _WORLDS = 20
+_HARD_WORLDS = 10
 _POOL_WORLDS = 1
 _GIVING_WAY = ("setpriv", "--pdeathsig", "KILL", "nice", "-n", "19")
 """The command that lets tests which measure time run undisturbed beside it."""
@@ -32,7 +33,8 @@ def played(scenario: str, seeds: int) -> dict[str, int]:
     return {name: int(number.replace(",", "")) for number, name in counts}
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
+@pytest.mark.nightly
 def test_no_seed_breaks_a_promise() -> None:
     """Crashes at any await, losses, duplicates, cuts, and wrong clocks break no promise."""
     counts = played(BRIEF, _WORLDS)
@@ -41,7 +43,18 @@ def test_no_seed_breaks_a_promise() -> None:
     assert counts["faults"] > 5 * counts["worlds"]
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
+@pytest.mark.nightly
+def test_no_seed_breaks_a_promise_where_more_breaks() -> None:
+    """Nor do leads and APIs that die, databases that are away, and clocks that are days wrong."""
+    counts = played(HARD, _HARD_WORLDS)
+    assert counts["worlds"] == _HARD_WORLDS
+    assert counts["delivered"] > counts["worlds"]
+    assert counts["faults"] > 5 * counts["worlds"]
+
+
+@pytest.mark.timeout(1200)
+@pytest.mark.nightly
 def test_no_seed_breaks_a_promise_of_a_pool() -> None:
     """Seats are granted, lost, and granted again while everything breaks that can."""
     counts = played("pools", _POOL_WORLDS)
@@ -49,8 +62,9 @@ def test_no_seed_breaks_a_promise_of_a_pool() -> None:
     assert counts["delivered"] > 50 * counts["worlds"]
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
+@pytest.mark.nightly
 def test_a_broken_program_is_found(variant: Variant) -> None:
     """A few dozen seeds find it, and the violation says what is broken."""
     brief = named(BRIEF)

@@ -45,6 +45,7 @@ every = "PT1M"
     [(signal.SIGKILL, os.kill), (signal.SIGTERM, os.kill), (signal.SIGINT, os.killpg)],
     ids=["killed", "ended", "Ctrl-C"],
 )
+@pytest.mark.nightly
 async def test_workers_end_with_their_owner(
     number: signal.Signals, send: Callable[[int, int], None], tmp_path: Path
 ) -> None:

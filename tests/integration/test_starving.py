@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+import pytest
 import pytest_asyncio
 
 from node.model import times
@@ -48,6 +49,7 @@ async def _create(pool: Pooled, campaign: str, start: int) -> UUID:
     return await pool.create(1, seat=False, schedule=schedule, length="PT5S", campaign=campaign)
 
 
+@pytest.mark.nightly
 async def test_what_is_urgent_does_not_wait_for_a_backlog(backlog: Pooled) -> None:
     """An urgent task gets its seat in the next episode despite thousands of older terms."""
     for start in (times.MINUTE, 59 * times.MINUTE):
@@ -56,6 +58,7 @@ async def test_what_is_urgent_does_not_wait_for_a_backlog(backlog: Pooled) -> No
         assert len(await backlog.seats(urgent)) == 1
 
 
+@pytest.mark.nightly
 async def test_what_begins_soon_does_not_wait_for_a_backlog(backlog: Pooled) -> None:
     """A task that begins soon gets its seat among those of its hour, before the backlog."""
     other = await _create(backlog, "other", times.MINUTE)
@@ -66,6 +69,7 @@ async def test_what_begins_soon_does_not_wait_for_a_backlog(backlog: Pooled) -> 
     assert max(terms) < START + 2 * times.HOUR
 
 
+@pytest.mark.nightly
 async def test_hours_are_given_one_after_the_other(backlog: Pooled) -> None:
     """Seats of an hour are given only when no earlier hour has due terms."""
     for _ in range(8):
@@ -116,7 +120,7 @@ async def test_a_term_in_turn_says_who_comes_before_it(backlog: Pooled) -> None:
     lead, now = backlog.lead, backlog.lead.clock.now()
     count = "SELECT count(*) FROM term WHERE try_at <= $1 AND starts_at < $2 AND pool_task <> $3"
     async with lead.database.connection() as connection:
-        position = await seats.before(connection, other, now)
+        position = await seats.terms_before(connection, other, now)
     rows = await lead.rows(count, now, START + 2 * times.HOUR, other)
     assert position == ("europe", rows[0][0])
     assert 200 < rows[0][0] < 1000

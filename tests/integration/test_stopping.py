@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from node.cli import services
+from node.runtime.settings import Settings
 from node.service import NodeService
-from node.settings import Settings
 from tests.conftest import NewDatabase
 from tests.support.patience import PATIENCE_S
 

@@ -9,7 +9,7 @@ import pytest
 
 from node.model import times
 from node.model.errors import InvalidDocument, ParleyError
-from node.model.ids import again
+from node.model.ids import repeated_exchange_id
 from node.model.wire.participants import HoldAnswer, Release
 from node.model.wire.tasks import PRIORITY_MAX
 from tests.support.booking import HOUR, REACH, BookingLead
@@ -71,7 +71,7 @@ async def test_a_lead_cannot_use_up_the_exchanges_of_another(booker: BookingLead
     await booker.site.keep(theirs, stranger)
     for epoch in range(3):
         exchange = exchange_of(hold_request(task, [HOUR], epoch=epoch))
-        for name in (exchange, again(exchange)):
+        for name in (exchange, repeated_exchange_id(exchange)):
             release = Release(task=theirs.task, lease_epoch=epoch)
             with pytest.raises(InvalidDocument, match="is not an exchange of task"):
                 await time_line.release(name, release, stranger.identity)

@@ -6,13 +6,13 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 
-from node.clock import Clock, SystemClock
 from node.execution import process
 from node.execution.forwarder import BATCH_MAX, RETRY_S, IntervalForwarder
 from node.execution.process import RunningProcess
 from node.execution.streams import RECORD_BYTES_MAX, RECORDS_WAITING_MAX
 from node.model.errors import DatabaseUnavailable, ToolOutputError
 from node.model.intervals import Interval
+from node.runtime.clock import Clock, SystemClock
 from tests.support.clocks import ManualClock
 from tests.support.patience import PATIENCE_S
 

@@ -22,7 +22,7 @@ from node.model.contexts import Context, ContextKind, parse
 from node.model.errors import HostError
 from node.plugins.contracts import Requirement
 from node.plugins.registry import tools
-from node.settings import Settings
+from node.runtime.settings import Settings
 from tests.support.needs import fixture_needs
 
 NAMESPACE = f"parley-{os.getpid()}-context"

@@ -165,7 +165,7 @@ async def test_rates_to_names_are_counted_as_runs_begin(
     def resolved(_host: str, _family: int) -> list[str]:
         return [TARGET]
 
-    monkeypatch.setattr(facts, "_resolved", resolved)
+    monkeypatch.setattr(facts, "_resolve", resolved)
     outcomes = [await _checked(host, f"n{number}.example") for number in range(10)]
     [[rate]] = await host.rows("SELECT DISTINCT bps FROM limit_rate")
     assert outcomes.count(None) == 320 // rate
@@ -256,7 +256,7 @@ async def test_names_are_counted_once_their_address_is_known(
     def resolved(_host: str, _family: int) -> list[str]:
         return [TARGET]
 
-    monkeypatch.setattr(facts, "_resolved", resolved)
+    monkeypatch.setattr(facts, "_resolve", resolved)
     for number in range(3):
         assert (await _hold(lead, host, TARGET, HOUR + number * times.MINUTE)).held
     outcomes = [await _checked(host, f"n{number}.example") for number in range(10)]
@@ -277,7 +277,7 @@ async def _checked(host: Site, dest: str) -> str | None:
         addresses={dest: dest},
     )
     try:
-        await host.node.foreign_targets.checked(test, tool, context, 5.0)
+        await host.node.foreign_targets.checked(test, tool, context, (), 5.0)
     except HostError as error:
         return error.detail
     return None

@@ -15,12 +15,12 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from node.api import connections, middleware
-from node.clock import SystemClock
-from node.metrics import registry_of
 from node.model import times
 from node.model.errors import Conflict, HostError, PeerAnswered, PeerUnreachable
 from node.model.wire.nodes import NodeAddition
-from node.readiness import readiness_of
+from node.operation.metrics import registry_of
+from node.operation.readiness import readiness_of
+from node.runtime.clock import SystemClock
 from node.trust.certificates import LIFE, SERVER_NAME, OwnCertificate, TlsKey, pem_for_nodes
 from node.trust.keys import NodeKey
 from node.trust.tls import pinned, unchecked
@@ -90,7 +90,7 @@ async def test_a_wrong_certificate(a: Served, tmp_path: Path, made_by: str) -> N
         with pytest.raises(PeerUnreachable, match="not signed with the key") as refused:
             await a.peers.card(url, key.identity)
         with pytest.raises(PeerUnreachable, match="not signed with the key"):
-            await a.peers.to(key.identity, "b", url).limits()
+            await a.peers.client_of(key.identity, "b", url).limits()
         with pytest.raises(PeerUnreachable, match="get its identity from its owner"):
             await a.registration.add(NodeAddition(url=url))
         assert ("has expired" in refused.value.detail) is (made_by == "the node, long ago")
@@ -109,7 +109,7 @@ async def test_a_pinned_node_is_never_asked_without_tls(a: Served) -> None:
     async with server:
         url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         with pytest.raises(PeerUnreachable):
-            await a.peers.to(NodeKey.generate().identity, "b", url).limits()
+            await a.peers.client_of(NodeKey.generate().identity, "b", url).limits()
     assert plain
     assert all(first.startswith(b"\x16") for first in plain)
 
@@ -122,7 +122,7 @@ async def test_a_node_that_is_known_by_a_public_certificate(
     authorities = ssl.create_default_context(cadata=own.certificate.public_bytes(Encoding.DER))
     monkeypatch.setattr("node.client.peers.public", lambda: {"ssl": authorities})
     async with _stranger(own.pem, tmp_path) as (url, asked):
-        peer = a.peers.to(NodeKey.generate().identity, "b", url)
+        peer = a.peers.client_of(NodeKey.generate().identity, "b", url)
         for _ in range(2):
             with pytest.raises(PeerAnswered, match="answer that cannot be trusted"):
                 await peer.limits()

@@ -153,6 +153,23 @@ async def test_a_long_poll_is_not_answered_to_a_revoked_token(a: Asker) -> None:
         assert (await waiting)[0] == 401
 
 
+async def test_after_lost_notices_valid_tokens_are_remembered_by_themselves(a: Asker) -> None:
+    """Tokens known while the database is away are read again, without those revoked then."""
+    kept, revoked = [await made(a, "read", label=label) for label in ("kept", "revoked")]
+    tokens = a.node.tokens
+    for each in (kept, revoked):
+        await tokens.principal(each["token"])
+    assert tokens.find_remembered(revoked["token"]) is not None
+    await a.rows("UPDATE access_token SET revoked_at = now() WHERE label = 'revoked'")
+    tokens.on_notice(Notice("wake", "", ()))
+    assert tokens.find_remembered(kept["token"]) is None
+    await tokens.reread()
+    remembered = tokens.find_remembered(kept["token"])
+    assert remembered is not None
+    assert (remembered.name, remembered.role) == ("kept", Role.READ)
+    assert tokens.find_remembered(revoked["token"]) is None
+
+
 async def test_the_owners_file_has_a_valid_token(a: Asker, tmp_path: Path) -> None:
     """A start keeps the token in the file while it is valid, and otherwise makes another one."""
     file = tmp_path / "first"
@@ -167,6 +184,21 @@ async def test_the_owners_file_has_a_valid_token(a: Asker, tmp_path: Path) -> No
         if len(secrets) == 2:
             await a.ask("DELETE", f"/v1/tokens/{principal.key}")
     assert secrets[0] == secrets[1] != secrets[2]
+
+
+async def test_a_follower_has_a_token_of_its_own(a: Asker, tmp_path: Path) -> None:
+    """A node that follows meshes makes a token with the role operate for it, and others none."""
+    folder = tmp_path / "follows"
+    folder.mkdir()
+    for followed in (False, True):
+        if followed:
+            (folder / "lab.json").touch()
+        async with a.node.database.transaction() as connection:
+            await a.node.tokens.ensure_follower(connection, folder)
+        assert (folder / "token").exists() is followed
+    principal = await a.node.tokens.principal((folder / "token").read_text().strip())
+    assert principal is not None
+    assert (principal.name, principal.role) == ("follower", Role.OPERATE)
 
 
 @pytest.mark.parametrize(

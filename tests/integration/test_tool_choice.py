@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from node.capability.privileges import ProcessPrivileges
 from node.cli.tasks import task_view
+from node.execution.privileges import ProcessPrivileges
 from node.model.errors import ToolUnavailable
 from node.plugins import registry
 from tests.conftest import NewDatabase

@@ -192,6 +192,16 @@ async def test_open_tasks_of_a_user_are_counted(pair: Pair, alice: Asker) -> Non
     assert (await alice.ask("POST", "/v1/tasks", _document()))[0] == 201
 
 
+async def test_a_user_without_room_hinders_nobody_else(pair: Pair, alice: Asker) -> None:
+    """Tasks that are stored together are refused one by one: others get theirs meanwhile."""
+    await limit(pair.a.node, RULE + "most.tasks = 1")
+    await _post(alice, _document())
+    users = [alice if number % 2 else pair.a for number in range(16)]
+    posts = (user.ask("POST", "/v1/tasks", _document(first=10 * n)) for n, user in enumerate(users))
+    answers = await asyncio.gather(*posts)
+    assert [status for status, _ in answers] == [201, 429] * 8
+
+
 async def test_runs_at_once_of_a_user(pair: Pair, alice: Asker) -> None:
     """No more runs of a user take place at the same time than the rule allows."""
     await limit(pair.a.node, RULE + "most.runs_at_once = 1")

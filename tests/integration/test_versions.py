@@ -28,6 +28,7 @@ def passable() -> Iterator[Path]:
 @pytest.mark.parametrize(
     "directory", wheel_directories(), ids=lambda path: "-".join(path.parts[-3:-1])
 )
+@pytest.mark.nightly
 async def test_schema_and_queries_on_the_wheels(directory: Path, passable: Path) -> None:
     """An empty database is set up, and every named query prepares."""
     binaries = inspect(directory, server_account())

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from node.cli import services
-from node.housekeeping import WATCHDOG_S, Housekeeper, process_jobs
 from node.model.times import SECOND
+from node.runtime.housekeeping import WATCHDOG_S, Housekeeper, process_jobs
 from tests.support.clocks import ManualClock
 
 
@@ -21,7 +21,7 @@ async def test_a_long_start_is_given_time(monkeypatch: pytest.MonkeyPatch, tmp_p
         manager.bind(str(tmp_path / "notify"))
         manager.settimeout(0)
         monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
-        async with services._given_time(clock):
+        async with services._startup_grace(clock):
             for _ in range(3):
                 for _ in range(10):
                     await clock.sleep(0)

@@ -193,7 +193,7 @@ async def test_a_repeat_longer_than_runs_are_kept_goes_on(
     for slot in slots:
         world.clock.move_to(slot - 2 * times.HOUR)
         for site in (a, b):
-            await site.node.purger.run_once()
+            await site.node.purger.purge(world.clock.now())
             assert len(await site.rows("SELECT FROM run")) == 0
         await _plan_all(a)
         assert await _placed(a, task) == await _placed(b, task) == [(slot, slot)]

@@ -14,8 +14,8 @@ import orjson
 import pytest
 from aiohttp import web
 
+from node.journal.webhooks import Webhooks
 from node.model import times
-from node.webhooks import Webhooks
 from tests.conftest import NewDatabase
 from tests.support.clocks import START, ManualClock
 from tests.support.loopback import serving
@@ -105,7 +105,7 @@ async def add(a: Asker, receiver: Receiver, **terms: Any) -> dict[str, Any]:
 
 async def tell(a: Asker) -> None:
     """Look for what there is to tell, and deliver it."""
-    await a.node.webhooks.check()
+    await a.node.webhooks.queue_messages()
     await a.node.webhook_outbox.run_once()
 
 
@@ -209,7 +209,7 @@ async def test_an_owner_tests_and_removes_a_webhook(a: Asker, receiver: Receiver
     await a.rows(_TASK, START)
     for number in range(3):
         await a.rows(_RUN, START + number * times.MINUTE, "failed")
-    await a.node.webhooks.check()
+    await a.node.webhooks.queue_messages()
     [[waiting]] = await a.rows("SELECT count(*) FROM outbox")
     assert waiting == 1
     assert (await a.ask("DELETE", "/v1/webhooks/pager"))[0] == 204

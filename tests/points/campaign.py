@@ -10,6 +10,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from lead.simulation.server import server
 from node.model import times
 from tests.points.crossing import Phase
 from tests.points.play import Crossing, Played, play
@@ -101,6 +102,7 @@ def try_one(trial: Trial) -> Verdict:
 
 def tried(chosen: Sequence[Trial], jobs: int) -> Iterator[Verdict]:
     """Try all in several processes; yield the verdicts as they come."""
+    server()  # started here, so that all workers share it
     with ProcessPoolExecutor(jobs, initializer=end_with, initargs=(os.getpid(),)) as pool:
         yield from pool.map(try_one, chosen, chunksize=_AT_ONCE)
 

@@ -58,7 +58,7 @@ class Crossings:
         """Return a context manager that reports its beginning and its end."""
         return _Within(self, number, manager)
 
-    async def through(self, number: int, items: AsyncIterator[T]) -> AsyncIterator[T]:
+    async def with_session(self, number: int, items: AsyncIterator[T]) -> AsyncIterator[T]:
         """Yield the items, and report each."""
         await self.arrive(number, Phase.BEFORE)
         async for item in items:
@@ -193,7 +193,7 @@ def watched(arrived: Arrived) -> Iterator[None]:
     called = {
         "__cross__": crossings.cross,
         "__within__": crossings.within,
-        "__through__": crossings.through,
+        "__through__": crossings.with_session,
     }
     for function, _, rewritten in _functions():
         function.__code__ = rewritten

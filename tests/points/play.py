@@ -5,18 +5,18 @@ from __future__ import annotations
 import gc
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import cast
 
 from lead.simulation import invariants
-from lead.simulation.clock import pause
+from lead.simulation.clock import START, pause
 from lead.simulation.findings import findings
 from lead.simulation.loop import VirtualLoop, run
+from lead.simulation.server import NodeStore, lent
 from lead.simulation.world import Broken, World
 from node.model import times
-from node.model.runstate import OVER
 from node.model.wire.pools import PoolDocument
 from tests.points.crossing import Phase, numbered, watched
 from tests.points.scope import Point
@@ -24,7 +24,6 @@ from tests.points.stories import PLANTED, Scene, Story
 from tests.points.virtual import TwoProcessHost, dying_here, virtual_programs
 
 _WATCH = 5 * times.SECOND
-OPEN = ("active", "paused")
 
 
 @dataclass(frozen=True)
@@ -57,15 +56,17 @@ class _StoryWorld(World):
         self,
         story: Story,
         loop: VirtualLoop,
+        stores: Sequence[NodeStore],
         kill: Crossing | None,
         down: int,
         broken: Broken | None,
     ) -> None:
-        super().__init__(story.scenario(), loop, broken=broken or story.broken)
+        super().__init__(story.scenario(), loop, stores, broken=broken or story.broken)
         self._story = story
         self._kill = None if kill is None else _numbered(kill)
         self._down = down
         self._armed = True
+        self._cut_since: dict[frozenset[str], int] = {}
         self.scene = Scene(cast("list[TwoProcessHost]", self.hosts), self._cut)
         self.crossed = Counter[tuple[int, Phase, str]]()
         self.killed_at: float | None = None
@@ -80,7 +81,7 @@ class _StoryWorld(World):
 
     def _fill_the_calendar(self) -> None:
         for deed in self._story.deeds:
-            self._at(deed.at, partial(deed.act, self.scene))
+            self._schedule(deed.at, partial(deed.act, self.scene))
 
     async def _create_pool(self, pool: PoolDocument) -> None:
         """Create a pool, undisturbed: it is the setting of the story and no part of it."""
@@ -91,7 +92,13 @@ class _StoryWorld(World):
         self._armed = True
 
     def _cut(self, one: str, other: str, by: int) -> None:
-        self.network.cut[frozenset((one, other))] += by
+        cut = frozenset((one, other))
+        self.network.cut[cut] += by
+        now = START + self.loop.now
+        if by > 0:
+            self._cut_since[cut] = now
+        else:
+            self.history.troubles.append((one, other, self._cut_since[cut], now))
 
     def arrived(self, number: int, phase: Phase) -> bool:
         """Count a crossing; kill the process if it is the one."""
@@ -118,7 +125,7 @@ def play(
     """Play a story; ``kill`` says where a process dies, ``down`` for how many microseconds."""
 
     async def work(loop: VirtualLoop) -> Played:
-        world = _StoryWorld(story, loop, kill, down, broken)
+        world = _StoryWorld(story, loop, stores, kill, down, broken)
         with watched(world.arrived), findings(world.history):
             try:
                 await world.run()
@@ -126,8 +133,7 @@ def play(
                 for host in world.hosts:
                     host.crash()
                 await pause(times.MINUTE)  # until all cancelled tasks have ended
-        found = (*world.history.violations, *_left(world))
-        violations = tuple(it for it in found if PLANTED not in it)
+        violations = tuple(it for it in world.history.violations if PLANTED not in it)
         points = numbered()
         crossed = {
             Crossing(points[number], phase, process): count
@@ -135,7 +141,7 @@ def play(
         }
         return Played(crossed, world.killed_at, violations)
 
-    with virtual_programs(), warnings.catch_warnings():
+    with lent(story.nodes) as stores, virtual_programs(), warnings.catch_warnings():
         # A killed process leaves coroutines that were created but never awaited.
         warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
         try:
@@ -147,24 +153,3 @@ def play(
 def _numbered(kill: Crossing) -> tuple[int, Phase, str, int]:
     [number] = [number for number, point in numbered().items() if point == kill.point]
     return number, kill.phase, kill.process, kill.visit
-
-
-def _left(world: _StoryWorld) -> Iterator[str]:
-    """Describe what is left: orphaned tasks, lost parts, and runs that ended without a reason."""
-    by_identity = {host.identity: host.database.tables for host in world.hosts}
-    for host in world.hosts:
-        here = host.database.tables
-        for task in here.tasks.rows.values():
-            there = by_identity[task.lead].tasks.rows.get(task.id)
-            if task.state in OPEN and (there is None or there.state not in OPEN):
-                state = "unknown" if there is None else there.state
-                yield f"{host.name}: task {task.id} is {task.state} here and {state} at its lead"
-        for part in here.parts.rows.values():
-            lead = by_identity[here.tasks.rows[here.runs.rows[part.run_id].task_id].lead]
-            sent = part.result is not None and not world.scene.backups
-            missing = (part.run_id, part.participant) not in lead.parts.rows
-            if sent and missing and part.run_id in lead.runs.rows:
-                yield f"{host.name}: part {part.participant} of run {part.run_id} never came"
-        for each in here.runs.rows.values():
-            if each.state in OVER and each.state != "finished" and not each.reason:
-                yield f"{host.name}: run {each.id} is {each.state} without a reason"

@@ -7,17 +7,15 @@ can be killed at a point that an earlier play of the same story crossed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
 from lead.service import Lead
 from lead.simulation.clock import START, pause
-from lead.simulation.memory.tables import Tables
 from lead.simulation.network import SimulatedService
-from lead.simulation.node import SimulatedNode
+from lead.simulation.node import SQL, SimulatedNode
 from lead.simulation.scenario import Scenario
 from lead.simulation.world import Broken
 from node.model import times
@@ -44,7 +42,6 @@ class Scene:
     """``cut(a, b, by)`` cuts the link between two hosts ``by`` times more, or less if negative."""
     ids: dict[str, UUID] = field(default_factory=dict)
     """Tasks and reservations that users created, by name."""
-    backups: dict[int, Tables] = field(default_factory=dict)
 
 
 Act = Callable[[Scene], Awaitable[None]]
@@ -197,10 +194,8 @@ def cancel_run(at: float, host: int, name: str, state: str = "booked") -> Deed:
     """Cancel the first run of a task that is in this state on a host."""
 
     async def act(scene: Scene, service: SimulatedService) -> None:
-        rows = scene.hosts[host].database.tables.runs.by_task.of(scene.ids[name])
-        found = [run for run in rows if run.state == state]
-        if found:
-            await service.termination.cancel_run(min(found, key=lambda run: run.starts_at).id)
+        for run in scene.hosts[host].store.read(SQL["first_run"], scene.ids[name], state):
+            await service.termination.cancel_run(run["id"])
 
     return Deed(_s(at), _user(host, act))
 
@@ -209,10 +204,8 @@ def cancel_seat(at: float, host: int) -> Deed:
     """Withdraw from the first seat that a host has, as its owner."""
 
     async def act(scene: Scene, service: SimulatedService) -> None:
-        rows = scene.hosts[host].database.tables.tasks.rows.values()
-        found = [task for task in rows if task.pool_task is not None and task.state == "active"]
-        if found:
-            await service.termination.cancel_task(found[0].id)
+        for task in scene.hosts[host].store.read(SQL["first_seat"]):
+            await service.termination.cancel_task(task["id"])
 
     return Deed(_s(at), _user(host, act))
 
@@ -247,11 +240,9 @@ def forget_run(at: float, host: int, name: str) -> Deed:
     """Delete the last booked run of a task from a participant's tables."""
 
     async def act(scene: Scene) -> None:
-        async with _deleting(scene, host) as tables:
-            rows = tables.runs.by_task.of(scene.ids[name])
-            booked = [run for run in rows if run.state == "booked"]
-            if booked:
-                tables.delete_run(max(booked, key=lambda run: run.starts_at))
+        for run in scene.hosts[host].store.read(SQL["last_booked"], scene.ids[name]):
+            await _delete(scene, host, "forget_run", run["id"])
+        scene.hosts[host].forgot(since=None)
 
     return Deed(_s(at), act)
 
@@ -260,21 +251,15 @@ def forget_task(at: float, host: int, name: str) -> Deed:
     """Delete a task from its lead's tables, so that only participants have it."""
 
     async def act(scene: Scene) -> None:
-        async with _deleting(scene, host) as tables:
-            tables.delete_tasks([scene.ids[name]])
+        await _delete(scene, host, "forget_task", scene.ids[name])
+        scene.hosts[host].forgot(since=START)
 
     return Deed(_s(at), act)
 
 
-@asynccontextmanager
-async def _deleting(scene: Scene, host: int) -> AsyncIterator[Tables]:
-    database = scene.hosts[host].database
-    await database.begin()
-    try:
-        yield database.tables
-        database.finish()
-    finally:
-        database.end()
+async def _delete(scene: Scene, host: int, query: str, row: UUID) -> None:
+    async with scene.hosts[host].database.connection() as connection:
+        await connection.execute(SQL[query], row)
 
 
 def crash(at: float, host: int, what: str, down: float) -> Deed:
@@ -298,14 +283,14 @@ def crash_when_held(at: float, host: int, what: str, down: float, holder: int) -
 
 async def _held(host: TwoProcessHost) -> bool:
     for _ in range(5000):
-        if host.database.tables.exchanges.held:
+        if host.store.read(SQL["next_expiry"])[0][0] is not None:
             return True
         await pause(_LOOK)
     return False
 
 
 async def _crash(host: TwoProcessHost, what: str, down: float) -> None:
-    dying = host.lead_process if what == "lead" else host.process
+    dying = host.leading.process if what == "lead" else host.process
     if dying.alive:
         boot = host.crash_process(dying)
         await pause(_s(down))
@@ -320,8 +305,8 @@ def stop(at: float, host: int, what: str) -> Deed:
         process, work = there.process, there.service
         stopping = process.start(work.stop()) if work is not None else None
         if what == "lead":
-            process = there.lead_process
-            stopping = process.start(there.lead.stop())
+            process = there.leading.process
+            stopping = process.start(there.leading.lead.stop())
         if stopping is not None:
             await asyncio.wait({stopping})
             if process.alive:
@@ -334,7 +319,7 @@ def back_up(at: float, host: int) -> Deed:
     """Back up the database of a host."""
 
     async def act(scene: Scene) -> None:
-        scene.backups[host] = scene.hosts[host].back_up()
+        scene.hosts[host].back_up()
 
     return Deed(_s(at), act)
 
@@ -343,7 +328,7 @@ def restore(at: float, host: int) -> Deed:
     """Restore the database of a host from its backup."""
 
     async def act(scene: Scene) -> None:
-        scene.hosts[host].restore(scene.backups[host])
+        scene.hosts[host].restore()
 
     return Deed(_s(at), act)
 

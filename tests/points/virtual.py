@@ -9,66 +9,25 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextvars import ContextVar
-from copy import deepcopy
 from typing import Any
 from unittest import mock
-from uuid import UUID
 
+from lead.simulation.clock import START
 from lead.simulation.history import History
 from lead.simulation.loop import PROCESS, Process
-from lead.simulation.memory.database import MemoryDatabase
-from lead.simulation.memory.tables import Tables
-from lead.simulation.node import Host, SimulatedNode
-from node.clock import LatchedEvent
-from node.execution import leftovers, process
+from lead.simulation.node import Host, LeadProcess, SimulatedNode
+from node.execution import process
 from node.execution.launcher import Launcher, LaunchOutcome
 from node.execution.process import FinishedProcess
-from node.housekeeping import PeriodicJob
 from node.model import times
-from node.model.ids import Generation
 from node.plugins.contracts import PartContext
+from node.runtime.clock import LatchedEvent
+from node.runtime.housekeeping import PeriodicJob
 from node.store.runs import DueRun
 
 CONFIRM_S = 60.0
 _NO_PROCESS = 2**22 + 1
 """A number that no process of this host has."""
-
-
-class SharedDatabase(MemoryDatabase):
-    """A database that outlives the processes which use it, each through an object of its own.
-
-    A process that dies leaves its transactions open; they are rolled back as its tasks end.
-    """
-
-    def sibling(self) -> SharedDatabase:
-        """Return the same database as another process opens it."""
-        other = SharedDatabase(self.point)
-        other.tables, other._alone, other._listeners = self.tables, self._alone, self._listeners
-        other.generation, other.fresh = self.generation, self.fresh
-        return other
-
-    @classmethod
-    def restored(cls, tables: Tables, now: int) -> SharedDatabase:
-        """Return a database with the tables of a backup, as the next start finds it."""
-        made = cls()
-        made.tables, made.fresh = tables, True
-        made.generation = Generation(UUID(int=now))
-        for row in tables.plannings.rows.values():
-            tables.plannings.change(row, lease_epoch=max(row.lease_epoch, now))
-        tables.journal.commit()
-        return made
-
-    def survivor(self) -> SharedDatabase:
-        """Close this object for good; return the database for the next start."""
-        self._closed = True
-        return self.sibling()
-
-    def finish(self) -> None:
-        """Commit; a process that is dead commits nothing."""
-        if self._closed:
-            self.tables.journal.roll_back()
-        self.check()
-        super().finish()
 
 
 class _Node(SimulatedNode):
@@ -166,7 +125,7 @@ class _Unobserved:
 
 
 async def _unchecked(
-    _test: Any, _tool: Any, context: PartContext, _patience_s: float
+    _test: Any, _tool: Any, context: PartContext, _strangers: Any, _patience_s: float
 ) -> PartContext:
     """Return the part as it is: the names of simulated hosts cannot be looked up."""
     return context
@@ -180,6 +139,12 @@ class _Launcher(Launcher):
         self._targets.checked = _unchecked  # type: ignore[assignment, method-assign] # no look-ups
         self._observer = _Unobserved()  # type: ignore[assignment] # all that is asked of one
         self._host, self._history = node, history
+
+    def _end_recorded(self, pid: int, ticks: int) -> None:
+        """End nothing: this host has no programs of a simulated one."""
+
+    def _end_orphans(self) -> None:
+        """End nothing."""
 
     async def _measure(self, run: DueRun, cancelled: LatchedEvent) -> LaunchOutcome:
         began = self._clock.now()
@@ -205,77 +170,45 @@ class TwoProcessHost(Host):
     def __init__(self, *args: Any, **options: Any) -> None:
         """Create a host that is down."""
         super().__init__(*args, **options)
-        self.database: SharedDatabase = SharedDatabase(self.database.point)
-        self._database_of_lead = self.database.sibling()
-        self.lead_process = Process(f"{self.name} lead")
-        self.lead_process.alive = False
+        self.leading = LeadProcess(self, "lead")
+        self.beside = [self.leading]
 
-    async def _start(self) -> None:
+    async def _begin(self) -> None:
         node = self.build_node(self.database)
         if self.broken is not None:
             self.broken(node, self.build_lead(node))
         await node.start()
-        self.service = node
-        self.up_since = self._loop.now
+        self._serve(node)
 
     def boot(self) -> asyncio.Task[None]:
         """Start node and lead; the task ends when other nodes can reach the node, or it died."""
-        started = super().boot()
-        if not self.lead_process.alive:
-            self.boot_lead()
-        return asyncio.create_task(_ended(started))
-
-    def boot_lead(self) -> None:
-        """Start the lead, as after a crash."""
-        self.starts += 1
-        self.lead_process = Process(f"{self.name} lead")
-        self._database_of_lead = self._database_of_lead.survivor()
-        self.lead_process.start(self._lead(), f"lead of {self.name}")
-
-    async def _lead(self) -> None:
-        """Plan beside the node, as ``parley-lead`` does."""
-        node = self.build_node(self._database_of_lead)
-        node.hold_served = self._hold_served  # type: ignore[method-assign] # the node's loop
-        self.lead = lead = self.build_lead(node)
-        if self.broken is not None:
-            self.broken(node, lead)
-        while self.identity not in {known.identity for known in node.directory.all}:
-            await node.directory.refresh()
-            await self.clock.sleep(0.2)
-        await node.campaigns.refresh()
-        listening = asyncio.create_task(node.listen(lead.on_notice), name="listen")
-        await lead.start()
-        await listening
-
-    def _hold_served(self) -> None:
-        if self.service is not None:
-            self.service.hold_served()
+        return asyncio.create_task(_ended(super().boot()))
 
     def crash_process(self, dying: Process) -> Callable[[], Any]:
         """Kill one process of this host, as ``kill -9`` does; return what starts it again."""
-        if dying is self.lead_process:
-            self._database_of_lead = self._database_of_lead.survivor()
-            dying.kill()
-            return self.boot_lead
-        super().crash()
+        if dying is self.leading.process:
+            self.leading.crash()
+            return self.leading.boot
+        self.crash_service()
         return self.boot
 
-    def back_up(self) -> Tables:
-        """Return a copy of the tables."""
-        return deepcopy(self.database.tables)
+    def back_up(self) -> None:
+        """Keep a copy of all rows."""
+        self.store.back_up()
+        self._dumped_at = START + self._loop.now
 
-    def restore(self, tables: Tables) -> None:
-        """Kill both processes, put back the tables of a backup, and start again."""
+    def forgot(self, since: int | None) -> None:
+        """Note that the database has just lost what it had since an instant, or one run."""
+        now = START + self._loop.now
+        self._history.restored.append((self.name, now if since is None else since, now))
+
+    def restore(self) -> None:
+        """Kill both processes, put back the rows of the backup, and start again."""
         self.crash()
-        self.database = SharedDatabase.restored(tables, self.clock.now())
-        self._database_of_lead = self.database.sibling()
+        self.store.restore()
+        self.forgot(since=self._dumped_at)
+        self.database = self.database.restored(self.clock.now())
         self.boot()
-
-    def crash(self) -> None:
-        """Kill both processes."""
-        super().crash()
-        self._database_of_lead = self._database_of_lead.survivor()
-        self.lead_process.kill()
 
 
 async def _ended(started: asyncio.Task[None]) -> None:
@@ -290,10 +223,6 @@ def dying_here() -> Process | None:
 
 @contextlib.contextmanager
 def virtual_programs() -> Iterator[None]:
-    """Let launchers start virtual programs, and search for none that are left over."""
-    with (
-        mock.patch.object(process, "start", _start),
-        mock.patch.object(leftovers, "kill_recorded"),
-        mock.patch.object(leftovers, "kill_orphans", return_value=0),
-    ):
+    """Let launchers start virtual programs."""
+    with mock.patch.object(process, "start", _start):
         yield

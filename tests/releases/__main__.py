@@ -19,11 +19,11 @@ from pathlib import Path
 
 import asyncpg
 
-from node.clock import SystemClock
 from node.execution import process
 from node.lab.nodes import LabNode, NodePlan, node_command
 from node.lab.supervisor import Lab
 from node.postgres import ServerBinaries, locate
+from node.runtime.clock import SystemClock
 from node.store.schema import schema_version
 from tests.support.command_line import run_command
 from tests.support.releases import queries, queries_file

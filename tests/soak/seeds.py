@@ -14,6 +14,7 @@ from itertools import islice
 from pathlib import Path
 
 from lead.simulation.scenario import named
+from lead.simulation.server import server
 from lead.simulation.world import simulate
 
 _BATCH = 10
@@ -21,6 +22,8 @@ _PR_SET_PDEATHSIG = 1
 
 BRIEF = str(Path(__file__).with_name("brief.toml"))
 """The scenario of which thousands of seeds are played."""
+HARD = str(Path(__file__).with_name("hard.toml"))
+"""Another one: several processes of each node, databases that are away, and clocks far wrong."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,7 @@ def _interrupted_later() -> Iterator[None]:
 def played(scenario: str, seeds: Iterable[int], jobs: int) -> Iterator[Outcome]:
     """Play all seeds, a few at a time; yield the outcomes as they come."""
     left = iter(seeds)
+    server()  # started here, so that all workers share it
     with ProcessPoolExecutor(jobs, initializer=end_with, initargs=(os.getpid(),)) as pool:
         waiting: set[Future[list[Outcome]]] = set()
         try:

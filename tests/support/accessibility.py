@@ -6,7 +6,7 @@ import json
 from functools import cache
 from typing import TYPE_CHECKING
 
-from deploy.page import PLACE, bring
+from deploy.page import PLACE, install_checkers
 
 if TYPE_CHECKING:
     from tests.support.browser import Page
@@ -19,7 +19,7 @@ _RUN = """axe.run(%s, { resultTypes: ['violations']%s }).then(({ violations }) =
 @cache
 def _engine() -> str:
     """Return the program, as ``deploy/javascript`` locks it."""
-    assert bring(), "axe-core comes by npm"
+    assert install_checkers(), "axe-core comes by npm"
     return (PLACE / "node_modules" / "axe-core" / "axe.min.js").read_text()
 
 

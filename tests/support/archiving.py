@@ -14,16 +14,16 @@ from uuid import UUID, uuid4
 
 from aiohttp import web
 
-from node.capability.catalog import Capabilities
-from node.clock import Clock
 from node.core import Core
+from node.execution.catalog import Capabilities
 from node.execution.tool_runner import ToolRunner
 from node.model.wire.archives import ArchiveDocument
 from node.plugins.contracts import ArchivingHost
 from node.results.archives import Archives
 from node.results.delivery import DocumentForm, ResultDeliverer
 from node.results.transforms import Transforms
-from node.settings import Settings
+from node.runtime.clock import Clock
+from node.runtime.settings import Settings
 from node.store.database import Database
 from tests.support.loopback import serving
 
@@ -140,8 +140,8 @@ async def office(
     """A node with one task that it leads."""
     transforms = Transforms(runner)
     host = ArchivingHost("a", tuple(directories), clock.now)
-    archives = Archives(database, clock, host, transforms.fault_of, uuid4)
     core = Core(database, clock, IDENTITY, Settings())
+    archives = Archives(database, clock, host, transforms.fault_of, uuid4, core.sealing)
     archiving = ResultDeliverer(core, host, Capabilities().metrics, transforms)
     for name, form in (forms or {}).items():
         archiving.add_form(name, form)
@@ -200,13 +200,13 @@ def _documents(text: str) -> list[Any]:
 
 
 @contextlib.asynccontextmanager
-async def receiver(tls: ssl.SSLContext | None = None) -> AsyncIterator[Receiver]:
-    """A receiver on a port of its own."""
+async def receiver(tls: ssl.SSLContext | None = None, port: int = 0) -> AsyncIterator[Receiver]:
+    """A receiver on a port, by default one of its own."""
     made = Receiver()
     app = web.Application(client_max_size=2**26)
     app.router.add_post("/in", made.take)
     app.router.add_put("/in", made.take)
-    async with serving(app, tls, auto_decompress=False) as url:
+    async with serving(app, tls, port, auto_decompress=False) as url:
         made.url = f"{url}/in"
         try:
             yield made

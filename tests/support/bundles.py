@@ -10,15 +10,15 @@ from uuid import UUID
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from node.bundles.verification import (
+from node.model.errors import InvalidDocument
+from node.model.wire.bundles import MEDIA_TYPE, VERSION
+from node.results.bundles.verification import (
     ConfirmedKeys,
     Outcome,
     Verification,
     check_bundle,
     parse_bundle,
 )
-from node.model.errors import InvalidDocument
-from node.model.wire.bundles import MEDIA_TYPE, VERSION
 from node.service import NodeService
 from node.trust.keys import NodeKey
 from node.trust.run_statements import SignedRun

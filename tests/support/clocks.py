@@ -8,6 +8,7 @@ from collections.abc import Generator
 from itertools import count
 
 from node.model import times
+from node.runtime.clock import Uptime
 
 START = times.parse_instant("2026-12-01T00:00:00Z")
 
@@ -24,7 +25,7 @@ _Sleepers = list[tuple[int, int, asyncio.Future[None]]]
 
 
 class ManualClock:
-    """Implements :class:`node.clock.Clock`; stands still until it is moved."""
+    """Implements :class:`node.runtime.clock.Clock`; stands still until it is moved."""
 
     def __init__(self, now: int = START) -> None:
         """Start at an instant in microseconds."""
@@ -33,6 +34,10 @@ class ManualClock:
         self._sleeping: _Sleepers = []
         self._sleeping_until: _Sleepers = []
         self._order = count()
+        self.confirmed = True
+        """True if it is known to be synchronised."""
+        self.boot: str | None = None
+        """The name of the boot of its host, if the host knows."""
 
     def now(self) -> int:
         """The instant it was moved to."""
@@ -41,6 +46,14 @@ class ManualClock:
     def monotonic(self) -> int:
         """Return by how many microseconds it was advanced; steps do not count."""
         return self._elapsed
+
+    def synchronised(self) -> bool:
+        """Return what the test says."""
+        return self.confirmed
+
+    def uptime(self) -> Uptime | None:
+        """Return by how much it was advanced, if the test says in which boot."""
+        return None if self.boot is None else Uptime(self.boot, self._elapsed)
 
     async def sleep(self, seconds: float) -> None:
         """Wait until it has been moved so far; zero or less only lets others run."""

@@ -8,6 +8,7 @@ exit code are their own.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sys
 import tempfile
@@ -16,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from multiprocessing import forkserver, get_context
 from pathlib import Path
+from typing import Any
 
 from node.cli.main import COMMANDS, main
 
@@ -39,6 +41,11 @@ class CommandResult:
     code: int
     out: str
     err: str
+
+    @property
+    def document(self) -> Any:
+        """The JSON that it printed."""
+        return json.loads(self.out)
 
 
 def ensure_server() -> None:

@@ -31,4 +31,4 @@ async def limit(node: NodeService, text: str) -> None:
 def set_limits(node: NodeService, text: str) -> None:
     """Give a node other limits; its tasks are judged by them when they are introduced again."""
     node.limits._given = text
-    node.limits._loaded = node.limits._load()
+    node.limits._loaded = node.limits._read_limits()

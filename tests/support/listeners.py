@@ -64,7 +64,7 @@ async def file(where: Surroundings) -> AsyncIterator[Peer]:
 
 
 @contextlib.asynccontextmanager
-async def tcp(_: Surroundings) -> AsyncIterator[Peer]:
+async def tcp(_: Surroundings, port: int = 0) -> AsyncIterator[Peer]:
     """Start a server that reads lines."""
     lines: list[bytes] = []
     writers: list[asyncio.StreamWriter] = []
@@ -83,14 +83,14 @@ async def tcp(_: Surroundings) -> AsyncIterator[Peer]:
             with contextlib.suppress(ConnectionError):
                 await writer.wait_closed()
 
-    server = await asyncio.start_server(read, "127.0.0.1", 0)
+    server = await asyncio.start_server(read, "127.0.0.1", port)
     host, port = server.sockets[0].getsockname()
     yield Peer({"host": host, "port": port}, lambda: list(map(json.loads, lines)), leave)
     await leave()
 
 
 @contextlib.asynccontextmanager
-async def udp(_: Surroundings) -> AsyncIterator[Peer]:
+async def udp(_: Surroundings, port: int = 0) -> AsyncIterator[Peer]:
     """Open a socket that receives datagrams."""
     datagrams: list[bytes] = []
 
@@ -99,7 +99,8 @@ async def udp(_: Surroundings) -> AsyncIterator[Peer]:
             datagrams.append(data)
 
     loop = asyncio.get_running_loop()
-    transport, _protocol = await loop.create_datagram_endpoint(Taking, local_addr=("127.0.0.1", 0))
+    address = ("127.0.0.1", port)
+    transport, _protocol = await loop.create_datagram_endpoint(Taking, local_addr=address)
     host, port = transport.get_extra_info("sockname")
 
     async def leave() -> None:

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 from uuid import UUID, uuid5
 
-from node.clock import Synchronisation
 from node.model import times
 from node.model.times import HOUR, MINUTE, SECOND, format_duration, format_instant
 from node.plugins.tests.http import TEST as HTTP
 from node.plugins.tests.latency import TEST as LATENCY
 from node.plugins.tests.throughput import TEST as THROUGHPUT
+from node.runtime.clock import Synchronisation
 from node.store.database import Notice
 from node.web.routes import routes
 from tests.support.clocks import ManualClock
@@ -420,7 +420,7 @@ class MeshDay:
 @asynccontextmanager
 async def mesh_day(dsn: str, directory: Path) -> AsyncIterator[MeshDay]:
     """Serve the node, with its day in an empty database, on a host whose clock is synchronised."""
-    kernel = patch("node.diagnosis.status.synchronisation", return_value=SYNCHRONISED)
+    kernel = patch("node.operation.status.synchronisation", return_value=SYNCHRONISED)
     with kernel:
         async with asker(SELF, dsn, ManualClock(NOW), directory, pages=routes()) as a:
             yield MeshDay(a, await _fill(a))

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import pytest
 
 from deploy.packages import NEEDS, present
-from node.capability.privileges import (
+from node.execution.privileges import (
     Grant,
     missing_congestion_control,
     missing_privilege,

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from lead.policy.episode import Episode
 from lead.policy.feasible.backoff import Key
-from lead.policy.joint_placement import place
+from lead.policy.joint_placement import starts_by_node
 from lead.policy.placement_requests import Ask, EpisodeOutcome
 from lead.policy.sets import PolicyComposition
-from lead.policy.timetable import booked, timetable_for
+from lead.policy.timetable import timetable_for, timetables_by_class
 from lead.policy.view import (
     URGENT,
     Backoff,
@@ -155,20 +155,20 @@ class Driver:
         """Drive the whole episode."""
         episode = Episode(self.view, policy, rng or random.Random(1))
         self.runs = list(self.view.runs)
-        while (ask := episode.next()) is not None:
+        while (ask := episode.next_ask()) is not None:
             self.asks.append(ask)
-            starts = place(ask, self._free(ask)) if self.has_time(ask) else {}
+            starts = starts_by_node(ask, self._free(ask)) if self.has_time(ask) else {}
             if not starts:
-                episode.refused(ask, [name for name in ask.nodes if name in self.refusing])
+                episode.record_refusal(ask, [name for name in ask.nodes if name in self.refusing])
                 continue
             run = self._run(ask, starts)
             self.runs.append(run)
-            episode.placed(ask, run)
-        assert not episode.open
+            episode.record_placement(ask, run)
+        assert not episode.unanswered
         return episode.outcome()
 
     def _free(self, ask: Ask) -> dict[str, list[Span]]:
-        busy = timetable_for(ask.candidate, booked(self.runs), self.view.reservations)
+        busy = timetable_for(ask.candidate, timetables_by_class(self.runs), self.view.reservations)
         always = [(self.view.now, self.view.now + self.view.horizon)]
         there = (name for name in ask.nodes if name not in self.refusing)
         return {name: subtract(always, list(busy[name])) for name in there}

@@ -32,7 +32,8 @@ def seat_dependencies_of(site: Site) -> SeatDependencies:
 def episodes_of(site: Site) -> EpisodeLoop:
     """Return the loop that assigns the seats of a site's pool tasks; it is not started."""
     bounds, dependencies = bounds_of(site), seat_dependencies_of(site)
-    return EpisodeLoop(site.node.database, site.clock, bounds, dependencies, random.Random(1))
+    rng, steps = random.Random(1), site.node.core.steps
+    return EpisodeLoop(site.node.database, site.clock, bounds, dependencies, rng, steps)
 
 
 @dataclass

@@ -151,13 +151,13 @@ class RandomHistory:
 
     async def _cancel_run(self, site: Site, act: RandomAction) -> None:
         async with site.database.connection() as connection:
-            due = await runs.due_runs(connection, site.clock.now() + times.HOUR)
+            due = await runs.due_runs(connection, 0, site.clock.now() + times.HOUR)
         if due:
             await site.node.termination.cancel_run(due[act.first % len(due)].id)
 
     async def _cancel_task(self, site: Site, act: RandomAction) -> None:
         async with site.database.connection() as connection:
-            due = await runs.due_runs(connection, site.clock.now() + times.DAY)
+            due = await runs.due_runs(connection, 0, site.clock.now() + times.DAY)
         if due:
             await site.node.termination.cancel_task(due[act.first % len(due)].task)
 
@@ -191,9 +191,9 @@ class RandomHistory:
         """Begin the runs that are due within a few minutes, and end most of them."""
         now = site.clock.now()
         async with site.database.connection() as connection:
-            due = await runs.due_runs(connection, now + 5 * act.first * times.MINUTE)
-            missed = await runs.overslept(connection, now - times.MINUTE)
-            await runs.unconfirmed(connection, [run.id for run in due], now)
+            due = await runs.due_runs(connection, 0, now + 5 * act.first * times.MINUTE)
+            missed = await runs.overslept_runs(connection, now - times.MINUTE)
+            await runs.unconfirmed_runs(connection, [run.id for run in due], now)
         for run in due:
             if run.participant is None or run.id in missed:
                 continue
@@ -207,6 +207,7 @@ class RandomHistory:
                 await site.node.collector.keep_own(run.id, part)
         if act.second % 3 == 0:
             await site.node.launcher.recover()
+            await site.node.launcher._mark_overslept(site.clock.now())
 
     async def _compare(self, site: Site, act: RandomAction) -> None:
         other = self._world.sites[(act.site + 1) % 3]
@@ -232,6 +233,8 @@ class RandomHistory:
         other = self._world.sites[(act.site + 1) % 3]
         async with site.database.transaction() as connection:
             if act.first % 2:
-                await nodes.not_reached(connection, other.identity, site.clock.now(), "no answer")
+                await nodes.note_unanswered(
+                    connection, other.identity, site.clock.now(), "no answer"
+                )
             else:
-                await nodes.reached(connection, [other.identity], site.clock.now())
+                await nodes.note_answered(connection, [other.identity], site.clock.now())

@@ -37,8 +37,8 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 from opentelemetry.proto.metrics.v1.metrics_pb2 import NumberDataPoint
 from pyarrow import parquet
 
-from node.clock import SystemClock
 from node.postgres.cluster import PrivateCluster
+from node.runtime.clock import SystemClock
 from tests.support.databases import copy_database
 from tests.support.loopback import serving
 from tests.support.patience import PATIENCE_S

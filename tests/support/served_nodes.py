@@ -15,19 +15,21 @@ import aiohttp
 from aiohttp import web
 
 from lead.assembly import lead_functions
+from node.access.certificates import ServerCertificates
 from node.api.app import application, listen, runner, tls_of
-from node.certificates import ServerCertificates
 from node.client.mailboxes import Mailboxes
 from node.client.peers import Peers
-from node.clock import Clock
 from node.core import Core
+from node.model import times
 from node.model.host_limits.document import EVERYTHING
 from node.model.principals import Role
+from node.runtime.clock import Clock, SystemClock
+from node.runtime.settings import Settings
 from node.service import NodeDependencies, NodeService
-from node.settings import Settings
 from node.store import nodes, tokens
 from node.store.database import PostgresDatabase
 from node.store.tokens import StoredToken
+from node.trust.key_files import KeyFile
 from node.trust.keys import NodeKey
 from node.trust.signer import Signer
 from node.trust.tokens import digest
@@ -82,23 +84,26 @@ async def served(
         if tls:
             settings_ = {"url": f"https://{address}", **settings_}
         settings = Settings(name=name, listen=address, state_dir=directory, **settings_)
-        database, key = PostgresDatabase(dsn), NodeKey.generate()
+        directory.mkdir(parents=True, exist_ok=True)
+        database, file = PostgresDatabase(dsn), KeyFile(directory / f"{name}.pem")
+        key = file.current
         async with contextlib.AsyncExitStack() as stack:
             await database.open()
             stack.push_async_callback(database.close)
             session = await stack.enter_async_context(aiohttp.ClientSession(auto_decompress=False))
-            signer = Signer(key, clock.now)
+            signer = Signer(file, clock.now)
             peers = Peers(session, signer, timeout_s=5)
             mailboxes = Mailboxes(clock, 5)
             peers.carry = mailboxes.carry
             limits = None if "limits" in settings_ else EVERYTHING
             core = Core(database, clock, key.identity, settings, signer)
-            certificates = ServerCertificates(core, key) if tls else None
+            certificates = ServerCertificates(core, file) if tls else None
             means = NodeDependencies(
                 peers,
                 lead_functions(),
                 mailboxes=mailboxes,
                 certificates=certificates,
+                key=file,
                 limits=limits,
                 dsn=dsn,
             )
@@ -115,6 +120,7 @@ async def served(
             server = await listen(serving, settings, listening, tls_of(node))
             stack.callback(server.close)
             yield node
+            node.hub.close()
             node.mailboxes.close()
 
 
@@ -136,6 +142,28 @@ async def know(node: NodeService, *others: NodeService) -> None:
         for other in others:
             await nodes.keep(connection, other.card, node.clock.now())
     await node.directory.refresh()
+
+
+@contextlib.asynccontextmanager
+async def three_served(
+    new_dsn: Callable[[], Awaitable[str]], directory: Path
+) -> AsyncIterator[tuple[Served, Served, Served]]:
+    """Serve three nodes that know each other, a, b and c, each with a directory below this one."""
+    clock = SystemClock()
+    async with contextlib.AsyncExitStack() as stack:
+        nodes_ = []
+        for name in "abc":
+            (directory / name).mkdir()
+            serving = served(name, await new_dsn(), clock, directory / name)
+            nodes_.append(await stack.enter_async_context(serving))
+        for node in nodes_:
+            async with node.database.transaction() as connection:
+                await node.own_card.write(connection)
+        for node in nodes_:
+            await know(node, node, *(other for other in nodes_ if other is not node))
+        # Requests of the second of the start are refused.
+        await clock.sleep_until((clock.now() // times.SECOND + 1) * times.SECOND)
+        yield nodes_[0], nodes_[1], nodes_[2]
 
 
 @dataclass

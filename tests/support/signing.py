@@ -13,9 +13,9 @@ from aiohttp.typedefs import Handler, Middleware
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from multidict import CIMultiDict
 
-from node.clock import SystemClock
 from node.model.errors import NotAuthenticated
 from node.model.times import SECOND
+from node.runtime.clock import SystemClock
 from node.trust.keys import NodeKey
 from node.trust.signatures import NONCE_HEADER, Verifier, new_nonce, sign
 from node.trust.signer import Signer
@@ -58,7 +58,8 @@ def bert(
     started: int = NOW - 3600 * SECOND, known: Callable[[str], bool] | None = None
 ) -> Verifier:
     """Return Bert's verifier, which knows Anna only."""
-    return Verifier(BERT.identity, lambda: started, known or {ANNA.identity}.__contains__)
+    knows = known or {ANNA.identity}.__contains__
+    return Verifier(BERT.identity, lambda: started, lambda key, _: key if knows(key) else None)
 
 
 def verify(verifier: Verifier, received: Request, now: int = NOW) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from node.clock import SystemClock
+from node.runtime.clock import SystemClock
 
 _PROGRAM_S = 900
 

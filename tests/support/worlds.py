@@ -23,7 +23,6 @@ from lead.exchange.workers import Workers, WorkerSettings
 from lead.participants import ParticipantClient
 from node.client.peers import Peer, Peers
 from node.core import Core
-from node.local_participant import LocalParticipant
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.errors import ParleyError, PeerUnreachable, UnknownPeer
@@ -58,14 +57,16 @@ from node.model.wire.problems import peer_error_of, problem_of
 from node.model.wire.tasks import Participant as Listed
 from node.model.wire.tasks import Schedule
 from node.peers.foreign import AnyPeer
+from node.peers.rivals import OwnProcess
 from node.pscheduler.leading.hosts import pscheduler_hosts
+from node.runtime.settings import Settings
 from node.service import NodeDependencies, NodeService
-from node.settings import Settings
 from node.store import nodes, outbox, tasks
 from node.store.database import Database
 from node.store.outbox import MessageKind
 from node.tasks.acceptance import stored_task
 from node.timetable.booking import TimeLine
+from node.timetable.local_participant import LocalParticipant
 from node.trust.keys import NodeKey
 from node.trust.signer import Signer
 from tests.support.clocks import START, ManualClock
@@ -247,6 +248,7 @@ class Site:
             self.planner,
             self.reachability,
             WorkerSettings(owner, settings.workers, settings.lease, settings.horizon),
+            self.node.core.steps,
         )
 
     async def plan(self) -> None:
@@ -262,7 +264,7 @@ class Site:
     async def tend(self) -> None:
         """Do what housekeeping does every second or two."""
         await self.node.holds.run_once()
-        await self.node._overdue()
+        await self.node._end_overdue()
         await self.node.termination.finish_followers()
 
     async def rows(self, query: str, *values: Any) -> list[Any]:
@@ -360,6 +362,7 @@ class World:
         self._stack.push_async_callback(node.tool_runner.close)
         node.capabilities.assume_all()
         node.wires = {}
+        node.confirmer.process = OwnProcess.new(clock.monotonic())
         made = Site(self, node, clock)
         self.sites.append(made)
         await self._make_known()
@@ -380,6 +383,7 @@ class World:
         self._stack.push_async_callback(node.tool_runner.close)
         node.capabilities.assume_all()
         node.wires = before.wires
+        node.confirmer.process = before.confirmer.process  # others forget it within a minute
         site.use(node)
         await node.directory.refresh()
 
@@ -425,7 +429,7 @@ class World:
     async def _due(self) -> bool:
         for site in self.sites:
             async with site.database.connection() as connection:
-                due_at = await outbox.next_due(connection, list(MessageKind), ())
+                due_at = await outbox.next_due_at(connection, list(MessageKind), ())
             if due_at is not None and due_at <= site.clock.now():
                 return True
         return False

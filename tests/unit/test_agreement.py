@@ -7,8 +7,8 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lead.planning.hold_agreement import agree
-from node.model.errors import ParleyError, PeerUnreachable
+from lead.planning.hold_agreement import agree, newest_epoch
+from node.model.errors import Conflict, ParleyError, PeerUnreachable
 from node.model.wire.participants import HoldAnswer, Refusal
 
 RUNS = [UUID(int=number) for number in range(4)]
@@ -66,3 +66,10 @@ def test_the_outcome_distinguishes_conflicts_from_faults(answers: list[list[str]
     expected = {len(RUNS): "booked", 0: "no answer" if silent else "conflict"}
     assert agreed.outcome == expected.get(len(agreed.held), "partly booked")
     assert bool(agreed.failed) is silent
+
+
+def test_no_epoch_is_believed_that_is_later_than_all_clocks() -> None:
+    """The highest epoch that refused a hold counts, but none that would leave no room above it."""
+    told = [Conflict("older", epoch=epoch) for epoch in (7, 9, 2**63 - 1)]
+    assert newest_epoch([*told, Conflict("ended"), PeerUnreachable("away")]) == 9
+    assert newest_epoch([Conflict("ended")]) == 0

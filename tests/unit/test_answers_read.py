@@ -15,7 +15,7 @@ from node.cli.output import Record
 from node.cli.runs import run_view
 from node.cli.tasks import task_view
 from node.client.answers import Answer, document_of, object_of, records_in
-from node.client.reader import finished
+from node.client.reader import run_without_loop
 from node.client.responses import read
 from node.model.errors import NotFound, ParleyError, PeerAnswered
 from node.model.wire.fields import Document
@@ -104,6 +104,6 @@ def test_work_that_waits_for_a_loop_is_refused() -> None:
     async def waiting() -> None:
         await Waiting()
 
-    assert finished(immediate()) == 3
+    assert run_without_loop(immediate()) == 3
     with pytest.raises(RuntimeError):
-        finished(waiting())
+        run_without_loop(waiting())

@@ -16,10 +16,8 @@ from node.execution import jmespath_search, transforming
 from node.execution.tool_runner import ToolRunner
 from node.execution.transforming import TransformResult
 from node.model import archiving, times
-from node.model.archiving import REDACTED
-from node.plugins.archivers.http import HttpArchiverSpec
 from node.results.transforms import Transforms
-from node.settings import Settings
+from node.runtime.settings import Settings
 
 WITH_JQ = pytest.mark.needs("jq")
 
@@ -55,35 +53,6 @@ def test_keys_differ_by_run_archive_and_edition() -> None:
     """The key of the first outcome is run and archive; later ones include the edition."""
     assert archiving.key_of(RUN, ARCHIVE, 1) == f"{RUN}/{ARCHIVE}"
     assert archiving.key_of(RUN, ARCHIVE, 2) == f"{RUN}/{ARCHIVE}/2"
-
-
-def test_what_is_secret_is_not_shown() -> None:
-    """Secret texts and the values of secret maps are replaced; null stays null."""
-    spec = {"url": "http://x", "secret": "hush", "headers": {"Authorization": "hush"}}
-    shown = archiving.redacted(HttpArchiverSpec, spec)
-    assert shown == {"url": "http://x", "secret": REDACTED, "headers": {"Authorization": REDACTED}}
-    assert archiving.redacted(HttpArchiverSpec, {"secret": None}) == {"secret": None}
-
-
-@given(
-    st.none() | st.text(min_size=1).filter(lambda text: text != REDACTED),
-    st.dictionaries(st.text(), st.text().filter(lambda text: text != REDACTED)),
-)
-def test_what_was_shown_can_be_sent_back(secret: str | None, headers: dict[str, str]) -> None:
-    """An edit that sends redacted values back changes no secret."""
-    spec = {"url": "http://x", "secret": secret, "headers": headers}
-    shown = archiving.redacted(HttpArchiverSpec, spec)
-    assert archiving.restored(HttpArchiverSpec, shown, spec) == spec
-
-
-def test_a_new_secret_takes_the_place_of_the_old_one() -> None:
-    """A new secret replaces the old one; a redacted value without a stored one becomes null."""
-    old = {"secret": "old", "headers": {"a": "1"}}
-    new = {"secret": "new", "headers": {"a": REDACTED, "b": "2", "c": REDACTED}}
-    assert archiving.restored(HttpArchiverSpec, new, old) == {
-        "secret": "new",
-        "headers": {"a": "1", "b": "2", "c": None},
-    }
 
 
 @pytest.mark.parametrize(

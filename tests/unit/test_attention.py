@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from node.cli.status import status_view
-from node.model.attention import Condition, attention
+from node.model.attention import OLD_ID, Condition, attention
 from node.model.leads import LeadState
 from node.model.readiness import Readiness
 from node.model.times import MINUTE, SECOND
@@ -50,13 +50,14 @@ LEAD = LeadStatus(
     takeovers=0,
     took_over_at=None,
 )
+BACKLOG = BacklogStatus(messages=0, results_waiting=0, results_parked=0)
 SOUND = Condition(
     readiness=READY,
     clock=CLOCK,
     database=DATABASE,
     leads=[LEAD],
     peers_away=(),
-    backlog=BacklogStatus(messages=0, results_waiting=0, results_parked=0),
+    backlog=BACKLOG,
     lease=30 * SECOND,
     error_limit=SECOND,
 )
@@ -84,7 +85,7 @@ STATUS = NodeStatus(
     runs=RunsStatus(running=1, next_start=START + 20 * SECOND),
     peers=2,
     peers_away=(PeerAway(name="b", since=START, reason="no route"),),
-    backlog=SOUND.backlog,
+    backlog=BACKLOG,
     disk=DiskStatus(directory="/var/lib/parley", free_bytes=10**9, total_bytes=10**11),
     load=LoadStatus(processors=4, one_minute=0.5),
     backup=BackupStatus(wanted=True, latest_at=START - 3 * MINUTE, fault=None),
@@ -131,6 +132,21 @@ def test_a_node_that_is_well_needs_nothing() -> None:
             "systemctl restart parley-node parley-lead",
         ),
         (
+            replace(SOUND, database=DATABASE.model_copy(update={"oldest_id_age": OLD_ID + 1})),
+            "the oldest transaction id of the database's server is 1500000001 transactions old",
+            "vacuumdb --all --freeze",
+        ),
+        (
+            replace(SOUND, unread={"planning": "it is damaged", "leads": "it is damaged"}),
+            "it is damaged (not read: planning, leads)",
+            "journalctl -u parley-node -n 50",
+        ),
+        (
+            replace(SOUND, readiness=replace(READY, damage="it takes no change")),
+            "it takes no change",
+            "journalctl -u parley-node -n 50",
+        ),
+        (
             replace(SOUND, peers_away=[PeerAway(name="b", since=START, reason="no route")]),
             "b does not answer since 2",
             "parley doctor b",
@@ -146,7 +162,7 @@ def test_a_node_that_is_well_needs_nothing() -> None:
             "parley doctor b",
         ),
         (
-            replace(SOUND, backlog=SOUND.backlog.model_copy(update={"results_parked": 4})),
+            replace(SOUND, backlog=BACKLOG.model_copy(update={"results_parked": 4})),
             "4 results could not be delivered",
             "parley archive backlog",
         ),
@@ -193,3 +209,14 @@ def test_the_screen_has_it_all() -> None:
         "    → systemctl status parley-lead",
     ):
         assert line in lines
+
+
+def test_the_screen_says_what_cannot_be_read() -> None:
+    """Parts for which the database does not answer are named, and the others are shown."""
+    unread = {"planning": None, "runs": None, "backlog": None, "leads": None}
+    database = DATABASE.model_copy(update={"server_version": None, "schema_version": None})
+    status = STATUS.model_copy(update={**unread, "database": database})
+    lines = status_view(status.model_dump(mode="json")).splitlines()
+    shown = {line.split()[0] for line in lines if "cannot be read" in line}
+    assert shown == {"database", "schema", "leads", "planning", "runs", "backlog"}
+    assert any(line.startswith("disk ") and "GB" in line for line in lines)

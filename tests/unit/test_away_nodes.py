@@ -11,7 +11,7 @@ import pytest
 from node.core import Core
 from node.model import times
 from node.model.errors import PeerUnreachable
-from node.settings import Settings
+from node.runtime.settings import Settings
 from node.store.database import Database
 from node.store.nodes import KnownNode
 from node.tasks.away_nodes import AwayNodes

@@ -7,7 +7,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.model.backoff import drawn, pause
+from node.model.backoff import jittered_pause, pause
 
 LENGTHS = st.integers(1, 10**12)
 
@@ -23,7 +23,7 @@ def test_the_pause_doubles_up_to_a_day() -> None:
 def test_the_pause_is_jittered(failures: int, first: int, most: int, seed: int) -> None:
     """A pause is drawn between half and one and a half of its nominal length."""
     undrawn = pause(failures, first, most)
-    result = drawn(failures, first, most, random.Random(seed))
+    result = jittered_pause(failures, first, most, random.Random(seed))
     assert undrawn // 2 <= result <= undrawn + undrawn // 2 + 1
     assert undrawn <= most
 

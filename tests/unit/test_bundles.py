@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from node.bundles.replay import differences
-from node.bundles.verification import ConfirmedKeys, Outcome, check_bundle, parse_bundle
 from node.model.canonical import canonical
 from node.model.errors import InvalidDocument
+from node.results.bundles.replay import differences
+from node.results.bundles.verification import ConfirmedKeys, Outcome, check_bundle, parse_bundle
 from tests.support.bundles import (
     LEAD,
     OTHER,

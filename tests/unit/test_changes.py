@@ -16,10 +16,10 @@ from node.model.changes import (
     PlacementTerms,
     PlanningPosition,
     differences,
+    first_given_up_slot,
     first_open,
-    given_up_from,
-    merged,
     passed_slots,
+    patched_document,
     position_after_edit,
 )
 from node.model.recurrence import Recurrence, nominal_starts, slip_of
@@ -57,16 +57,16 @@ def _no_null(value: Any) -> bool:
 @given(OBJECT, OBJECT.filter(_no_null))
 def test_a_merge_patch_is_idempotent(before: Any, patch: Any) -> None:
     """A patch without nulls applied to nothing is itself, and applied twice changes no more."""
-    assert merged({}, patch) == patch
-    once = merged(before, patch)
-    assert merged(once, patch) == once
+    assert patched_document({}, patch) == patch
+    once = patched_document(before, patch)
+    assert patched_document(once, patch) == once
 
 
 @given(OBJECT)
 def test_null_removes(before: Any) -> None:
     """A patch that sets every field to null leaves nothing, and an empty one leaves all."""
-    assert merged(before, dict.fromkeys(before)) == {}
-    assert merged(before, {}) == before
+    assert patched_document(before, dict.fromkeys(before)) == {}
+    assert patched_document(before, {}) == before
 
 
 def test_a_merge_patch_as_in_its_rfc() -> None:
@@ -74,7 +74,7 @@ def test_a_merge_patch_as_in_its_rfc() -> None:
     before = {"title": "x", "author": {"givenName": "John", "familyName": "Doe"}, "tags": [1, 2]}
     patch = {"title": "y", "phone": "1", "author": {"familyName": None}, "tags": [3]}
     after = {"title": "y", "author": {"givenName": "John"}, "tags": [3], "phone": "1"}
-    assert merged(before, patch) == after
+    assert patched_document(before, patch) == after
 
 
 @given(OBJECT)
@@ -106,7 +106,7 @@ def _terms(recurrence: Recurrence, **changes: Any) -> PlacementTerms:
 @given(RECURRENCES, RECURRENCES)
 def test_only_slots_that_no_longer_fit_are_given_up(old: Recurrence, new: Recurrence) -> None:
     """The slots after the new end are given up on the same grid, and all on another grid."""
-    bound = given_up_from(_terms(old), _terms(new), None)
+    bound = first_given_up_slot(_terms(old), _terms(new), None)
     same_grid = replace(old, until=None) == replace(new, until=None)
     if not same_grid:
         assert bound == EVERY_SLOT
@@ -123,15 +123,15 @@ def test_an_end_or_a_number_gives_up_the_tail(
     """The earlier of the new end and the first excess run counts, if there is either."""
     new = replace(recurrence, until=until)
     ends = [end for end in (until, surplus) if end is not None]
-    assert given_up_from(_terms(recurrence), _terms(new), surplus) == min([*ends, NO_SLOT])
+    assert first_given_up_slot(_terms(recurrence), _terms(new), surplus) == min([*ends, NO_SLOT])
 
 
 @given(RECURRENCES)
 def test_other_measurements_give_up_everything(recurrence: Recurrence) -> None:
     """Another spec, another tool, or a random slip replaces every future run."""
     old = _terms(recurrence)
-    assert given_up_from(old, replace(old, measured=("other",)), None) == EVERY_SLOT
-    assert given_up_from(old, replace(old, slip_random=True), None) == EVERY_SLOT
+    assert first_given_up_slot(old, replace(old, measured=("other",)), None) == EVERY_SLOT
+    assert first_given_up_slot(old, replace(old, slip_random=True), None) == EVERY_SLOT
 
 
 @given(

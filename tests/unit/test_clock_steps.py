@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from node.clock import DOUBT, STEP_MIN, StepWatcher
-from node.model.times import HOUR, SECOND
+from node.model.times import DAY, HOUR, MINUTE, SECOND
+from node.runtime.clock import ABSENCE_MAX, DOUBT, STEP_MIN, StepWatcher
 from tests.support.clocks import ManualClock
 
 
@@ -17,7 +17,7 @@ def clock() -> ManualClock:
 
 def test_time_that_passes_is_no_step(clock: ManualClock) -> None:
     """Neither time nor a correction within the limit counts."""
-    watcher = StepWatcher(clock)
+    watcher = StepWatcher(clock, DOUBT)
     clock.advance(HOUR)
     clock.step(STEP_MIN - 1)
     assert not watcher.doubtful
@@ -27,7 +27,7 @@ def test_time_that_passes_is_no_step(clock: ManualClock) -> None:
 @pytest.mark.parametrize("step", [HOUR, -HOUR, STEP_MIN, -STEP_MIN])
 def test_a_step_counts_once(clock: ManualClock, step: int) -> None:
     """A step in either direction counts once, and only one forward casts doubt."""
-    watcher = StepWatcher(clock)
+    watcher = StepWatcher(clock, DOUBT)
     clock.step(step)
     assert watcher.doubt == max(0, min(step, DOUBT))
     for _ in range(3):
@@ -38,7 +38,7 @@ def test_a_step_counts_once(clock: ManualClock, step: int) -> None:
 
 def test_doubt_ends_when_the_clock_is_right_again(clock: ManualClock) -> None:
     """A clock that is set back by as much is trusted at once."""
-    watcher = StepWatcher(clock)
+    watcher = StepWatcher(clock, DOUBT)
     clock.step(HOUR)
     assert watcher.doubtful
     clock.step(-HOUR // 2)
@@ -50,7 +50,7 @@ def test_doubt_ends_when_the_clock_is_right_again(clock: ManualClock) -> None:
 
 def test_doubt_ends_when_the_clock_stays(clock: ManualClock) -> None:
     """After a minute a clock is believed; a later step casts doubt again."""
-    watcher = StepWatcher(clock)
+    watcher = StepWatcher(clock, DOUBT)
     clock.step(HOUR)
     assert watcher.doubtful
     clock.advance(DOUBT)
@@ -59,3 +59,78 @@ def test_doubt_ends_when_the_clock_stays(clock: ManualClock) -> None:
     assert not watcher.doubtful
     clock.step(HOUR)
     assert watcher.doubtful
+
+
+LONGEST = 10 * MINUTE
+
+
+def _born(clock: ManualClock, after: int) -> StepWatcher:
+    """Return the watcher of a process whose first reading is so long after the last known one."""
+    watcher = StepWatcher(clock, LONGEST)
+    watcher.begin(clock.now() - after)
+    return watcher
+
+
+@pytest.mark.parametrize("after", [HOUR, DAY, 40 * DAY])
+def test_a_first_reading_far_ahead_is_doubted(clock: ManualClock, after: int) -> None:
+    """Nothing begins before the longest time of doubt is over, if nothing confirms the clock."""
+    clock.confirmed = False
+    watcher = _born(clock, after)
+    assert (watcher.newborn, watcher.ahead, watcher.doubt) == (True, after, LONGEST)
+    clock.advance(LONGEST - 1)
+    assert watcher.newborn
+    clock.advance(1)
+    assert not watcher.newborn
+    assert not watcher.doubtful
+
+
+def test_a_short_absence_is_doubted_for_as_long(clock: ManualClock) -> None:
+    """To wait for longer than the host was off would cost more than it saves."""
+    clock.confirmed = False
+    assert _born(clock, 3 * MINUTE).doubt == 3 * MINUTE
+
+
+@pytest.mark.parametrize("after", [-HOUR, 0, ABSENCE_MAX])
+def test_a_restart_casts_no_doubt(clock: ManualClock, after: int) -> None:
+    """The reading that is known may be two minutes old, or of a clock that was ahead."""
+    clock.confirmed = False
+    assert not _born(clock, after).doubtful
+
+
+def test_a_new_database_casts_no_doubt(clock: ManualClock) -> None:
+    """Nothing contradicts the clock of the first process."""
+    clock.confirmed = False
+    watcher = StepWatcher(clock, LONGEST)
+    watcher.begin(None)
+    assert not watcher.doubtful
+
+
+def test_a_clock_that_becomes_synchronised_is_believed(clock: ManualClock) -> None:
+    """Doubt ends with the kernel's word, before its time is over."""
+    clock.confirmed = False
+    watcher = _born(clock, DAY)
+    assert watcher.newborn
+    clock.confirmed = True
+    assert not watcher.newborn
+
+
+def test_a_clock_that_is_set_right_is_believed(clock: ManualClock) -> None:
+    """The one who sets it back knows the time, whatever is left of the absence."""
+    clock.confirmed = False
+    watcher = _born(clock, DAY)
+    clock.step(-HOUR)
+    assert not watcher.doubtful
+    assert watcher.set_back == 1
+
+
+def test_a_step_that_nothing_confirms_is_doubted_for_longer(clock: ManualClock) -> None:
+    """A minute is enough for a clock that is synchronised, and not for another one."""
+    clock.confirmed = False
+    watcher = StepWatcher(clock, LONGEST)
+    clock.step(HOUR)
+    watcher.look()
+    clock.advance(LONGEST - 1)
+    assert watcher.doubtful
+    assert not watcher.newborn
+    clock.advance(1)
+    assert not watcher.doubtful

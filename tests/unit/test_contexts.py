@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from node.capability.catalog import Capabilities
+from node.execution.catalog import Capabilities
 from node.model.contexts import Context, offered, parse
 from node.model.wire.tasks import TaskDocument
 from node.plugins.binding import binding_arguments, source_arguments, version_of
@@ -17,7 +17,7 @@ from node.plugins.tests.http import HttpSpec
 from node.plugins.tests.rtt import RttSpec
 from node.plugins.tests.tcp import TcpSpec
 from node.plugins.tests.throughput import ThroughputSpec
-from node.settings import Settings
+from node.runtime.settings import Settings
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ from pydantic import ValidationError
 from lead.planning.agenda import Limits
 from lead.planning.forecast import ForecastPlacement, fresh_agenda
 from node.model import times
-from node.model.dependencies import EndedRun, Follower, cycle, following_run
+from node.model.dependencies import EndedRun, Follower, find_cycle, following_run
 from node.model.hold_limits import IntroducedTask, contradiction
 from node.model.ids import TaskId, run_id
-from node.model.recurrence import nominal_starts, validate
+from node.model.recurrence import nominal_starts, recurrence_faults
 from node.model.runstate import OVER, RunState
 from node.model.scheduling import default_slip, recurrence_of
 from node.model.wire.participants import HoldRequest, RunRequest
@@ -63,16 +63,16 @@ def test_a_late_success_is_followed() -> None:
 def test_a_cycle_has_a_path() -> None:
     """A chain that leads back to the task is a cycle, shown from the task to itself."""
     third = UUID(int=3)
-    assert cycle(FIRST, [THEN, third, FIRST]) == [FIRST, THEN, third, FIRST]
-    assert cycle(FIRST, [FIRST]) == [FIRST, FIRST]
-    assert cycle(FIRST, [THEN, third]) is None
+    assert find_cycle(FIRST, [THEN, third, FIRST]) == [FIRST, THEN, third, FIRST]
+    assert find_cycle(FIRST, [FIRST]) == [FIRST, FIRST]
+    assert find_cycle(FIRST, [THEN, third]) is None
 
 
 def test_nobody_knows_when_it_runs() -> None:
     """A task that follows another one has no nominal starts, and slips as far as it may."""
     recurrence = recurrence_of(SCHEDULE, START)
     assert nominal_starts(recurrence, 0, times.LATEST, 10) == []
-    assert validate(recurrence, times.MINUTE) == []
+    assert recurrence_faults(recurrence, times.MINUTE) == []
     assert default_slip(SCHEDULE) == recurrence.slip == AFTER.within
 
 

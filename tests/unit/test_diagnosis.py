@@ -15,7 +15,7 @@ from node.model.diagnosis import (
     limit_check,
     load_check,
     mtu_check,
-    ok,
+    passed_check,
     port_check,
     tool_check,
 )
@@ -74,7 +74,7 @@ def test_missing_tools_are_told_with_their_package() -> None:
     here = {"stamp": True, "iperf3": True, "nuttcp": False}
     there = {"stamp": True, "iperf3": False, "nuttcp": True}
     fine, told = tool_check(tests, here, there, "b")
-    assert fine == ok("tools", "both have tools for latency")
+    assert fine == passed_check("tools", "both have tools for latency")
     assert (told.command, told.where) == ("apt install iperf3", "b")
     assert "b lacks iperf3" in told.what
 
@@ -135,7 +135,7 @@ def test_people_see_causes_and_commands() -> None:
     """Each view has a heading, and each finding its cause and command."""
     view = {"node": "a", "towards": "b"}
     fault = port_check("b", "192.0.2.2", 8800, {"UDP": "no answer"}, "8760-9959")[0]
-    checks = [ok("peering", "b answers"), fault]
+    checks = [passed_check("peering", "b answers"), fault]
     text = diagnosis_view([{**view, **check.model_dump(mode="json")} for check in checks])
     assert text.splitlines()[:2] == ["a → b", "  ✓ peering  b answers"]
     for line in (

@@ -15,6 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 from node.model import times
 from node.model.digests import differences, fingerprint
 from node.model.errors import (
+    Conflict,
     FieldFault,
     InvalidDocument,
     ParleyError,
@@ -445,3 +446,12 @@ def test_an_unknown_field_of_any_name(name: str) -> None:
     with pytest.raises(ValidationError) as caught:
         Batch[ProposalRequest].model_validate_json(document)
     assert "no such field" in {it.detail.partition(";")[0] for it in faults_of(caught.value, Batch)}
+
+
+def test_an_epoch_is_told_only_where_there_is_one() -> None:
+    """The epoch of a conflict comes back; nodes of earlier versions see no such field elsewhere."""
+    told = problem_of(Conflict("older", epoch=7)).model_dump_json()
+    received = error_of(Problem.model_validate_json(told))
+    assert isinstance(received, Conflict)
+    assert received.epoch == 7
+    assert "epoch" not in problem_of(Conflict("other")).model_dump(mode="json")

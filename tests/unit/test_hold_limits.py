@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from lead.planning.agenda import Limits, PlanningProgress, agenda
 from node.model import times
 from node.model.hold_limits import LIFE_MAX, IntroducedTask, contradiction, foreign_exchange
-from node.model.ids import TaskId, again, exchange_id, run_id
+from node.model.ids import TaskId, exchange_id, repeated_exchange_id, run_id
 from node.model.recurrence import nominal_starts
 from node.model.scheduling import first_slot, recurrence_of
 from node.model.wire.participants import BATCH_MAX, HoldRequest, RunRequest
@@ -78,6 +78,18 @@ def test_a_hold_that_names_what_gives_way_may_have_a_higher_priority() -> None:
         hold = _hold(_run(first), priority=priority, yielding=() if named else None)
         fault = contradiction(hold, introduced)
         assert (fault is not None and fault.pointer == "/priority") is refused
+
+
+def test_a_hold_asks_for_one_attempt_of_a_slot() -> None:
+    """Attempts of one slot in one hold are refused, each at a time of its own; slots are not."""
+    slots = nominal_starts(recurrence_of(HOURLY, NOW), NOW, times.LATEST, 2)
+    attempts = (_run(slots[0]), _run(slots[1]), _run(slots[0], late=5 * times.SECOND, attempt=2))
+    assert contradiction(_hold(*attempts[:2]), _introduced()) is None
+    for any_time in (False, True):
+        fault = contradiction(_hold(*attempts), _introduced(any_time=any_time))
+        assert fault is not None
+        assert fault.pointer == "/runs/2/attempt"
+        assert fault.detail.startswith("attempts 1 and 2 at the slot ")
 
 
 @given(
@@ -197,7 +209,7 @@ def test_a_further_attempt_takes_the_place_of_an_earlier_one() -> None:
 def test_an_exchange_belongs_to_one_task_and_epoch(other: UUID, epoch: int, claimed: int) -> None:
     """Only the exchange of this task and epoch, or its repetition after a late commit, passes."""
     own = exchange_id(TASK, epoch)
-    for exchange in (own, again(own)):
+    for exchange in (own, repeated_exchange_id(own)):
         assert (foreign_exchange(exchange, TASK, claimed) is None) is (epoch == claimed)
         assert (foreign_exchange(exchange, other, epoch) is None) is (other == TASK)
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.errors import InvalidDocument
-from node.model.host_limits.caps import Cap
+from node.model.host_limits.caps import Cap, CapAccount, group_accounts
 from node.model.host_limits.document import DEFAULT, EVERYTHING, known_limits, parse_limits
 from node.model.host_limits.quotas import PeriodQuota, Quantity
 from node.model.host_limits.rules import (
@@ -30,6 +30,7 @@ from node.model.predicates import parse
 from node.model.ranks import PEER
 from node.model.wire.tasks import PRIORITY_MAX
 from node.plugins import registry
+from node.plugins.contracts import Inward
 from tests.support.limits import NOTHING
 
 B, C = (f"ed25519:{letter * 42}A" for letter in "BC")
@@ -285,23 +286,77 @@ def test_without_a_rule_nothing_is_allowed() -> None:
 
 
 def test_the_default_is_safe() -> None:
-    """Without a file known nodes may measure, and keep the host for three minutes of an hour."""
+    """Without a file known nodes may measure, and keep the host for a minute of an hour."""
     limits = parse_limits(DEFAULT)
-    assert isinstance(limits.judge(_asker(), PING), Rule)
+    assert isinstance(limits.judge(_asker(), replace(PING, bytes=500)), Rule)
+    unknown = _refused(limits, _asker(), PING)
+    assert unknown.detail == "it is not known how much a rtt run of this spec moves"
+    fast = replace(PING, bytes=10**9)
+    assert _refused(limits, _asker(), fast).rule == "background runs of all others"
     rule = limits.judge(_asker(), TASK)
     assert isinstance(rule, Rule)
     assert (counted_priority(1000, rule, 1000), rule.rank) == (0, PEER)
     refusal = _refused(limits, _asker(), replace(TASK, duration=times.DAY))
-    assert (refusal.detail, refusal.allowed) == ("one run takes P1D", "PT3M per hour")
+    assert (refusal.detail, refusal.allowed) == ("one run takes P1D", "PT1M per hour")
     closing = replace(TASK, scheduling_class=SchedulingClass.NORMAL, duration=times.DAY)
     refusal = _refused(limits, _asker(), closing)
-    assert (refusal.rule, refusal.allowed) == ("normal runs", "PT30M per hour")
+    assert (refusal.rule, refusal.allowed) == ("normal runs", "PT10M per hour")
     assert limits.cap("targets") == Cap(
         "targets", (PeriodQuota(Quantity.RUNS, 360, times.HOUR),), bps=10**6
     )
     without_comment = DEFAULT.partition("\n")[2]
     assert without_comment in Path("docs/reference/limits.md").read_text()
     assert isinstance(parse_limits(EVERYTHING).judge(_asker(), TASK), Rule)
+
+
+def test_by_default_no_node_has_what_all_others_share() -> None:
+    """One node has at most a third of each quota and rate of its group, and of its tasks."""
+    limits = parse_limits(DEFAULT)
+    for kind in ("exclusive", "normal", "background"):
+        [rule] = [it for it in limits.rules if it.name == f"{kind} runs"]
+        cap = limits.cap(f"{kind} runs of all others")
+        assert cap is not None
+        whole = {(it.quantity, it.period): it.most for it in cap.quotas}
+        own = [cap for cap in limits.caps if cap.name == f"{kind} runs of each other"]
+        for quota in (*rule.quotas, *(quota for cap in own for quota in cap.quotas)):
+            assert 3 * quota.most <= whole.pop((quota.quantity, quota.period))
+        assert whole == {}
+        rates = [cap.bps for cap in own if cap.bps is not None]
+        assert [3 * rate <= (cap.bps or 0) for rate in rates] == [True] * (cap.bps is not None)
+        assert rule.tasks_max is not None
+        assert cap.tasks_max is not None
+        assert 3 * rule.tasks_max <= cap.tasks_max
+
+
+def test_what_a_host_alone_sees() -> None:
+    """Results tell of the host itself under a rule that names the test, and under no other."""
+    background = SchedulingClass.BACKGROUND
+    told = TaskFacts(
+        "dns", background, {}, times.SECOND, bytes=1, inward="what its resolvers answer"
+    )
+    refusal = _refused(parse_limits(DEFAULT), _asker(), told)
+    assert refusal.in_words() == (
+        "limit 'background runs': dns of this spec would tell another node what its resolvers "
+        "answer; allowed: under a rule that names the test"
+    )
+    assert _allowed(parse_limits(DEFAULT), _asker(), replace(told, inward=None))
+    assert _allowed(parse_limits(EVERYTHING), _asker(), told) == "tests of the host itself"
+    named = DEFAULT + '[[rule]]\nname = "names"\nwho = ["others"]\ntests = ["dns"]\n'
+    assert _allowed(parse_limits(named), _asker(), told) == "names"
+    _refused(parse_limits(named), _asker(), replace(told, test="interface"))
+
+
+def test_which_tests_tell_of_a_host() -> None:
+    """Answers of resolvers, names of hops, and traffic of interfaces are what a host alone sees."""
+    specs: dict[str, list[tuple[dict[str, Any], bool]]] = {
+        "dns": [({"name": "x.example"}, True), ({"name": "x", "server": "192.0.2.7"}, False)],
+        "trace": [({"dest": "192.0.2.7", "names": True}, True), ({"dest": "192.0.2.7"}, False)],
+        "interface": [({}, True)],
+    }
+    for name, test in registry.tests().items():
+        for document, tells in specs.get(name, [(dict(test.example), False)]):
+            spec = test.spec_model.model_validate(document)
+            assert (isinstance(test, Inward) and test.inward(spec) is not None) is tells, name
 
 
 @given(
@@ -410,3 +465,40 @@ def test_fields_are_known_as_documents_write_them() -> None:
     text = f"{NOTHING}[who.all]\nothers = true\n{rule}"
     [read] = known_limits(text, registry.spec_fields(registry.tests())).rules
     assert read.spec is not None
+
+
+_CAP = 'version = 1\n[who.o]\nothers = true\n[who.u]\nusers = true\n[[cap]]\nname = "c"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "pointer", "fault"),
+    [
+        ('who = ["o"]', "/cap/0", "caps nothing; give runs, time, bytes, or bps"),
+        ('who = ["o"]\nbps = 1\nprefix = { v4 = 24 }', "/cap/0/prefix", "is for caps of targets"),
+        ('bps = 1\nclass = ["normal"]', "/cap/0/class", "is for caps of groups (who)"),
+        ("bps = 1\neach = true", "/cap/0/each", "is for caps of groups (who)"),
+        ("bps = 1\ntasks = 3", "/cap/0/tasks", "is for caps of groups (who)"),
+        ('who = ["x"]\nbps = 1', "/cap/0/who/0", "there is no [who.x]"),
+        ('who = ["u"]\nbps = 1', "/cap/0/who/0", "has users of this host only"),
+    ],
+)
+def test_a_cap_is_of_targets_or_of_groups(text: str, pointer: str, fault: str) -> None:
+    """A cap that mixes both, or that nobody can reach, is refused with the field."""
+    with pytest.raises(InvalidDocument) as refused:
+        parse_limits(_CAP + text)
+    assert (refused.value.faults[0].pointer, fault in refused.value.faults[0].detail) == (
+        pointer,
+        True,
+    )
+
+
+def test_a_cap_of_groups_counts_for_all_or_for_each() -> None:
+    """A cap with who says for whom it counts, in words and under the account of a task."""
+    text = _CAP + 'who = ["o"]\nclass = ["normal"]\nruns = "4/PT1H"\ntasks = 3\n'
+    for each, account, words in ((False, "all", "all nodes together"), (True, "b", "each node")):
+        [cap] = parse_limits(f"{text}each = {str(each).lower()}\n").caps
+        assert cap.in_words() == f"4 runs per hour, 3 open tasks for normal runs of {words} of o"
+        normal, groups = SchedulingClass.NORMAL, frozenset({"o"})
+        assert [*group_accounts([cap], groups, "b", normal, 7)] == [CapAccount("c", account)]
+        assert [*group_accounts([cap], groups, "b", SchedulingClass.EXCLUSIVE, 7)] == []
+        assert [*group_accounts([cap], frozenset({"u"}), "b", normal, 7)] == []

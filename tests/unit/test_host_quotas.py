@@ -1,138 +1,95 @@
-"""Quotas, runs at once, and the times of a rule of the limits of a host."""
+"""The choice of starts stays within the quotas that participants tell."""
 
 from __future__ import annotations
 
 from collections import Counter
-from itertools import pairwise
+from collections.abc import Mapping
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lead.planning.agenda import Slot
+from lead.planning.host_quotas import QuotaCount
+from lead.planning.placement import Offer, choose
+from lead.planning.reasons import unplaced_reasons
 from node.model import times
-from node.model.host_limits.opening import Opening, closed_spans
-from node.model.host_limits.quotas import (
-    Account,
-    PeriodQuota,
-    Quantity,
-    RunAmounts,
-    UseCount,
-    full_spans,
-    parse_quota,
-)
+from node.model.host_limits.quotas import Account, PeriodQuota, Quantity, RunAmounts, UseCount
+from node.model.wire.participants import HostQuota, Proposal
 
-START = times.parse_instant("2026-12-01T00:00:00Z")
-INSTANTS = st.integers(0, 3 * 24 * 4).map(lambda quarter: START + quarter * 15 * times.MINUTE)
-QUOTAS = st.sampled_from(
-    [
-        parse_quota(Quantity.RUNS, "3/PT6H"),
-        parse_quota(Quantity.RUNS, "5/P1D"),
-        parse_quota(Quantity.TIME, "PT10M/PT1H"),
-        parse_quota(Quantity.BYTES, "1G/P1D"),
-    ]
-)
-AMOUNTS = st.builds(
-    RunAmounts, time=st.sampled_from([times.MINUTE, 4 * times.MINUTE]), bytes=st.just(300_000_000)
-)
+HOUR = times.HOUR
+DAY = 500_000 * HOUR
+DURATION = 60
 
 
-@given(st.lists(QUOTAS, unique=True), st.lists(st.tuples(INSTANTS, AMOUNTS), max_size=40))
-def test_no_period_ever_has_more_than_its_quota(
-    quotas: list[PeriodQuota], runs: list[tuple[int, RunAmounts]]
-) -> None:
-    """Admitted runs are within each quota in any order, and only excess is refused."""
-    count = UseCount({})
-    used: Counter[tuple[PeriodQuota, int]] = Counter()
-    for start, amounts in runs:
-        over = [
-            quota
-            for quota in quotas
-            if used[quota, quota.begin(start)] + amounts.of(quota.quantity) > quota.most
-        ]
-        refused = count.admit([Account("rule", "lead", tuple(quotas))], start, amounts)
-        assert (refused is None) == (not over)
-        if refused is None:
-            for quota in quotas:
-                used[quota, quota.begin(start)] += amounts.of(quota.quantity)
-    assert all(amount <= quota.most for (quota, _), amount in used.items())
+def told(most: int, amount: int = 1, used: Mapping[int, int] | None = None) -> HostQuota:
+    """Return a quota of so many runs in an hour."""
+    return HostQuota(
+        name="few",
+        holder="a",
+        quantity=Quantity.RUNS,
+        most=most,
+        period=HOUR,
+        amount=amount,
+        used=tuple(sorted((used or {}).items())),
+    )
 
 
-def test_leads_and_rules_count_apart() -> None:
-    """Use counts for its lead and its rule, and for no other one."""
-    quota = parse_quota(Quantity.RUNS, "1/P1D")
-    count, amounts = UseCount({}), RunAmounts(times.MINUTE, 0)
-    one, other, target = (Account(*it, (quota,)) for it in (("r", "a"), ("r", "b"), ("s", "a")))
-    assert count.admit([one], START, amounts) is None
-    assert count.admit([other], START, amounts) is None
-    assert count.admit([target], START, amounts) is None
-    assert count.admit([one], START, amounts) == (one, quota, 1)
-    assert count.admit([one], START + times.DAY, amounts) is None
+def slots(starts: list[int], slip: int) -> list[Slot]:
+    """Return slots with these nominal starts."""
+    return [Slot(at, 1, at, at + slip + DURATION) for at in starts]
 
 
-def test_a_refused_run_counts_nowhere() -> None:
-    """A run that one account has no room for uses nothing of the others."""
-    quota = parse_quota(Quantity.RUNS, "1/P1D")
-    count, amounts = UseCount({}), RunAmounts(times.MINUTE, 0)
-    lead, target = Account("r", "a", (quota,)), Account("cap", "192.0.2.7/32", (quota,))
-    assert count.admit([target], START, amounts) is None
-    assert count.admit([lead, target], START, amounts) == (target, quota, 1)
-    assert count.admit([lead], START, amounts) is None
-
-
-@pytest.mark.parametrize(
-    ("quantity", "text", "words", "used"),
-    [
-        (Quantity.RUNS, "24/P1D", "24 runs per day", "24 runs of 24 runs per day used"),
-        (Quantity.TIME, "PT10M/PT1H", "PT10M per hour", "PT0.000024S of PT10M per hour used"),
-        (Quantity.BYTES, "50G/P7D", "50 GB per week", "24 B of 50 GB per week used"),
-    ],
-)
-def test_quotas_are_worded(quantity: Quantity, text: str, words: str, used: str) -> None:
-    """A quota reads as an amount per period, and tells when it is free again."""
-    quota = parse_quota(quantity, text)
-    assert quota.in_words() == words
-    end = times.to_the_second(START + quota.period)
-    assert quota.used_up(24, START) == f"{used}, free again from {end}"
-
-
-@given(st.lists(st.tuples(st.integers(0, 20), st.integers(1, 8)), max_size=12), st.integers(1, 4))
-def test_full_time_is_where_so_many_runs_overlap(runs: list[tuple[int, int]], most: int) -> None:
-    """An instant is full exactly if that many spans hold it."""
-    spans = [(start, start + length) for start, length in runs]
-    full = full_spans(spans, most)
-    for instant in range(30):
-        overlapping = sum(start <= instant < end for start, end in spans)
-        assert any(start <= instant < end for start, end in full) == (overlapping >= most)
-    assert all(one[1] < other[0] for one, other in pairwise(full))
-
-
-def test_a_rule_is_open_in_the_zone_of_its_times() -> None:
-    """Nights in Berlin are open from ten to six there, and closed in between."""
-    night = Opening("0 22 * * *", 8 * times.HOUR, "Europe/Berlin")
-    day = 16 * times.HOUR
-    assert closed_spans([night], START, START + 2 * times.DAY) == [
-        (START + 5 * times.HOUR, START + 21 * times.HOUR),
-        (START + 29 * times.HOUR, START + 29 * times.HOUR + day),
-    ]
+def proposal(asked: list[Slot], *quotas: HostQuota) -> Proposal:
+    """Return a proposal that offers all windows."""
+    free = tuple((slot.start, slot.end) for slot in asked)
+    return Proposal(now=0, horizon=times.LATEST - 1, free=free, quotas=quotas)
 
 
 @given(
-    st.lists(
-        st.builds(
-            Opening,
-            st.sampled_from(["0 22 * * *", "*/30 8-17 * * MON-FRI", "0 0 * * SAT"]),
-            st.sampled_from([10 * times.MINUTE, 3 * times.HOUR, times.DAY]),
-        ),
-        max_size=3,
-    ),
-    INSTANTS,
-    st.integers(1, 48),
+    starts=st.lists(st.integers(0, 300), min_size=1, max_size=40, unique=True),
+    slip=st.integers(0, 80),
+    most=st.lists(st.integers(0, 6), min_size=1, max_size=3),
+    used=st.integers(0, 6),
 )
-def test_time_is_either_open_or_closed(openings: list[Opening], since: int, hours: int) -> None:
-    """Closed time is the rest of what the openings leave of a span."""
-    until = since + hours * times.HOUR
-    closed = closed_spans(openings, since, until)
-    opened = [span for each in openings for span in each.spans(since, until)]
-    for instant in range(since, until, 15 * times.MINUTE):
-        is_open = any(start <= instant < end for start, end in opened)
-        assert any(start <= instant < end for start, end in closed) != is_open
+def test_what_is_chosen_is_what_a_hold_admits(
+    starts: list[int], slip: int, most: list[int], used: int
+) -> None:
+    """Each chosen run is admitted beside the others, and every other one has a reason."""
+    asked = slots([DAY + at * times.MINUTE for at in sorted(starts)], slip * times.MINUTE)
+    quotas = [told(each, used={DAY: used}) for each in most]
+    proposals = {"b": proposal(asked, *quotas)}
+    count = QuotaCount.of(proposals)
+    offers = [Offer("b", proposals["b"].free, proposals["b"].free)]
+    chosen = choose(asked, offers, DURATION, None, (), count)
+    reasons = unplaced_reasons(asked, chosen, DURATION, offers, proposals, count)
+    assert len(chosen) + len(reasons) == len(asked)
+    accounts = [
+        Account(str(number), "a", (PeriodQuota(Quantity.RUNS, each, HOUR),))
+        for number, each in enumerate(most)
+    ]
+    keys = Counter({(account.name, "a", "runs", HOUR, DAY): used for account in accounts})
+    admission = UseCount(keys)  # type: ignore[arg-type]
+    for choice in sorted(chosen, key=lambda each: each.starts_at):
+        assert admission.admit(accounts, choice.starts_at, RunAmounts(DURATION, 0)) is None
+    assert all(reason.startswith("b: limit 'few': ") for reason in reasons.values())
+
+
+def test_a_run_that_exceeds_a_quota_alone_never_starts() -> None:
+    """All time is closed to a run that takes more than a period allows."""
+    asked = slots([DAY + 5, DAY + 7 * HOUR], 0)
+    proposals = {"b": proposal(asked, told(2, amount=3))}
+    count = QuotaCount.of(proposals)
+    offers = [Offer("b", proposals["b"].free, proposals["b"].free)]
+    assert choose(asked, offers, DURATION, None, (), count) == []
+    reasons = unplaced_reasons(asked, [], DURATION, offers, proposals, count)
+    free = times.to_the_second(DAY + 8 * HOUR)
+    assert reasons[DAY + 7 * HOUR] == (
+        f"b: limit 'few': 0 runs of 2 runs per hour used, free again from {free}"
+    )
+
+
+def test_nothing_is_counted_where_no_quota_is_told() -> None:
+    """Without quotas there is no count, and a choice costs what it did."""
+    asked = slots([DAY], 0)
+    assert QuotaCount.of({"b": proposal(asked)}) is None
+    assert QuotaCount.of({"b": proposal(asked).model_copy(update={"quotas": None})}) is None

@@ -13,7 +13,9 @@ from structlog.testing import capture_logs
 
 from lead.simulation.clock import SimulatedClock, pause
 from lead.simulation.loop import VirtualLoop, run
-from node.housekeeping import (
+from node.model.errors import DatabaseUnavailable
+from node.model.times import HOUR, MINUTE, SECOND
+from node.runtime.housekeeping import (
     Action,
     Housekeeper,
     PeriodicJob,
@@ -21,8 +23,6 @@ from node.housekeeping import (
     node_jobs,
     process_jobs,
 )
-from node.model.errors import DatabaseUnavailable
-from node.model.times import HOUR, MINUTE, SECOND
 from tests.support.clocks import ManualClock
 
 TURNS = 20
@@ -239,6 +239,7 @@ def test_the_tables_name_each_job_once() -> None:
         "end_overdue",
         "end_followers",
         "watch_peers",
+        "tell_revocations",
         "refresh_card",
         "renew_certificates",
         "extend_reservations",

@@ -22,7 +22,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from node.model.errors import HostError
-from node.trust.keys import NodeKey, fingerprint, identity_of, public_of, verify
+from node.trust.identities import fingerprint, identity_of, public_of, verify
+from node.trust.keys import NodeKey
 from node.trust.private_files import create_private, read_private, replace_private
 
 patient = settings(deadline=None)
@@ -117,6 +118,18 @@ def test_key_in_a_strange_place_is_a_host_error(tmp_path: Path) -> None:
     for path, words in cases.items():
         with pytest.raises(HostError, match=words):
             NodeKey.load_or_create(path)
+
+
+@pytest.mark.needs("root")
+def test_a_link_of_another_account_is_not_followed(tmp_path: Path) -> None:
+    """A private file is not read by a link that somebody else has put there, but by one's own."""
+    secret, link = tmp_path / "secret", tmp_path / "node.key"
+    create_private(secret, b"of root")
+    link.symlink_to(secret)
+    assert read_private(link) == b"of root"
+    os.chown(link, 1, 1, follow_symlinks=False)
+    with pytest.raises(HostError, match="is a link of another account; remove it"):
+        read_private(link)
 
 
 def test_key_shows_nothing_secret() -> None:

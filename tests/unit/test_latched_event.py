@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from lead.simulation.loop import VirtualLoop, run
-from node.clock import LatchedEvent
+from node.runtime.clock import LatchedEvent
 
 
 def test_a_set_event_wakes_all_waiters_and_stays_set() -> None:

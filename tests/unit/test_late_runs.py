@@ -48,15 +48,15 @@ def test_the_other_ends_follow_the_states_in_which_they_are_found() -> None:
     """A run that was lost or interrupted was running, one that was overslept was booked."""
     for end in (late_runs.LOST, late_runs.INTERRUPTED):
         assert RunState.RUNNING in predecessors(end.state)
-    assert RunState.BOOKED in predecessors(late_runs.overslept(LATE).state)
-    for end in (late_runs.overslept(LATE), late_runs.passed_over(LATE)):
-        assert RunState.BOOKED in predecessors(late_runs.doubted(end, others_tell=False).state)
+    assert RunState.BOOKED in predecessors(late_runs.overslept_end(LATE).state)
+    for end in (late_runs.overslept_end(LATE), late_runs.passed_over_end(LATE)):
+        assert RunState.BOOKED in predecessors(late_runs.end_in_doubt(end, others_tell=False).state)
 
 
 def test_a_restored_database_may_have_forgotten_that_a_part_was_measured() -> None:
     """The reason does not claim that the node was down if it cannot know that."""
-    down = late_runs.overslept(LATE)
-    unknown = late_runs.doubted(down, others_tell=False)
+    down = late_runs.overslept_end(LATE)
+    unknown = late_runs.end_in_doubt(down, others_tell=False)
     assert unknown.state is down.state
     assert unknown.reason.removeprefix(down.reason) == (
         ", or measured it and forgot that when its database was restored from a backup"
@@ -65,5 +65,5 @@ def test_a_restored_database_may_have_forgotten_that_a_part_was_measured() -> No
 
 def test_a_lead_that_may_have_forgotten_a_part_hears_the_others() -> None:
     """A run that others may have measured is not missed: they are asked for their parts."""
-    told = late_runs.doubted(late_runs.overslept(LATE), others_tell=True)
+    told = late_runs.end_in_doubt(late_runs.overslept_end(LATE), others_tell=True)
     assert told.state is RunState.FAILED

@@ -8,11 +8,11 @@ from uuid import UUID
 
 from prometheus_client import CollectorRegistry, generate_latest
 
-from node import metrics
 from node.execution import latest_results
 from node.execution.latest_results import LatestResults
 from node.model import times
 from node.model.samples import Sample
+from node.operation import metrics
 from tests.support.clocks import START, ManualClock
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from node.api import long_polling
-from node.events import LOOKS_AT_ONCE, EventHub
+from node.journal.events import LOOKS_AT_ONCE, EventHub
 from node.model import times
 from node.service import NodeService
 from node.store.database import Notice
@@ -22,12 +22,12 @@ class _Hub:
     next_change: asyncio.Event = field(default_factory=asyncio.Event)
     looks: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
 
-    async def change(self, seconds: float, _following: asyncio.Event) -> None:
+    async def wait_for_change(self, seconds: float, _following: asyncio.Event) -> None:
         """Let time pass until nothing has changed, and set the clock meanwhile."""
         self.clock.step(self.steps.pop(0) if self.steps else 0)
         self.clock.advance(round(seconds * times.SECOND))
 
-    async def pause(self, _seconds: float) -> None:
+    async def gather(self, _seconds: float) -> None:
         """Take no time: nothing changes so fast here."""
 
 
@@ -47,7 +47,7 @@ async def _duration(step: int) -> int:
         return "nothing new", False
 
     async with asyncio.timeout(10):
-        assert await long_polling.until(cast("NodeService", node), ask, 10) == "nothing new"
+        assert await long_polling.await_ready(cast("NodeService", node), ask, 10) == "nothing new"
     return clock.monotonic()
 
 
@@ -72,7 +72,7 @@ async def test_hundreds_look_in_turns() -> None:
         return "seen", ready
 
     node = cast("NodeService", _Node(clock, hub))
-    polls = [asyncio.create_task(long_polling.until(node, ask, 60)) for _ in range(200)]
+    polls = [asyncio.create_task(long_polling.await_ready(node, ask, 60)) for _ in range(200)]
     while len(hub.next_change._waiters) < len(polls):
         await asyncio.to_thread(int)
     ready = True
@@ -92,7 +92,7 @@ async def test_who_does_not_wait_takes_no_turn() -> None:
         for _ in range(LOOKS_AT_ONCE):
             await stack.enter_async_context(hub.looks)
         node = cast("NodeService", _Node(ManualClock(), hub))
-        assert await long_polling.until(node, ask, 0) == "now"
+        assert await long_polling.await_ready(node, ask, 0) == "now"
 
 
 async def test_what_changes_during_a_look_is_not_overlooked() -> None:
@@ -108,5 +108,5 @@ async def test_what_changes_during_a_look_is_not_overlooked() -> None:
         return looks, looks > 1
 
     began = asyncio.get_running_loop().time()
-    assert await long_polling.until(cast("NodeService", _Node(clock, hub)), ask, 60) == 2
+    assert await long_polling.await_ready(cast("NodeService", _Node(clock, hub)), ask, 60) == 2
     assert asyncio.get_running_loop().time() - began < long_polling._POLL_S

@@ -72,7 +72,7 @@ async def asked(box: Mailbox, *questions: Question) -> list[asyncio.Task[Reply]]
 @pytest.fixture
 def box(clock: ManualClock) -> Mailbox:
     """Return the mailbox of a node that may poll at any moment."""
-    return Mailboxes(clock, 5).of(B)
+    return Mailboxes(clock, 5).mailbox_of(B)
 
 
 async def test_each_question_gets_its_own_answer(box: Mailbox) -> None:
@@ -145,7 +145,7 @@ async def test_a_node_without_polls_is_away(box: Mailbox, clock: ManualClock) ->
 
 async def test_a_question_times_out_as_over_http(clock: ManualClock) -> None:
     """A question fetched but not answered in time is neither awaited nor assigned again."""
-    box = Mailboxes(clock, 0.01).of(B)
+    box = Mailboxes(clock, 0.01).mailbox_of(B)
     (task,) = await asked(box, question())
     assert len(await box.take(request())) == 1
     with pytest.raises(PeerUnreachable, match=r"gave no answer within 0.01 s"):
@@ -185,7 +185,7 @@ async def test_a_closed_mailbox_releases_all_waiters(box: Mailbox, clock: Manual
         await ManualClock().sleep(0)
     box.close()
     assert await polling == []
-    assert not box.attended
+    assert not box.is_attended
     assert box.figures == Shortfall(times.HOUR, START)
 
 
@@ -194,7 +194,7 @@ def test_no_question_is_lost(fates: list[str], count: int) -> None:
     """Every question gets its own answer, whatever becomes of each poll and its answer."""
 
     async def story() -> None:
-        box = Mailboxes(ManualClock(), 5).of(B)
+        box = Mailboxes(ManualClock(), 5).mailbox_of(B)
         tasks = await asked(box, *map(question, range(count)))
         working: dict[UUID, AssignedQuestion] = {}
         answers: dict[UUID, AnsweredQuestion] = {}
@@ -220,9 +220,9 @@ def test_no_question_is_lost(fates: list[str], count: int) -> None:
 def test_a_node_that_went_away_is_missed_whatever_the_date() -> None:
     """A node that polled before the clock was set back is not there until the former hour."""
     clock = ManualClock()
-    box = Mailboxes(clock, 1).of(B)
+    box = Mailboxes(clock, 1).mailbox_of(B)
     clock.step(-times.HOUR)
     clock.advance(PRESENCE_TIMEOUT - 1)
-    assert box.attended
+    assert box.is_attended
     clock.advance(1)
-    assert not box.attended
+    assert not box.is_attended

@@ -77,31 +77,31 @@ def test_equal_requests_are_judged_once() -> None:
     judge = Judge()
     there = of(judge, hosts({"in": "europe"}, {"in": "europe", "tool:ping": False}, {"in": "asia"}))
     one, again, other = asking("example.net"), asking("example.net"), asking("example.org")
-    able, unable = there.judged(one)
+    able, unable = there.judgement_of(one)
     assert able == ("n1",)
     assert unable == {"n2": "has none of the tools for it: ping"}
-    assert there.judged(again)[0] is able
-    assert there.judged(other)[0] is able
+    assert there.judgement_of(again)[0] is able
+    assert there.judgement_of(other)[0] is able
     assert judge.asked == ["example.net", "example.org"]
 
 
 def test_participants_are_excluded_from_shared_results() -> None:
     """A participant is excluded only for the task that names it."""
     there = of(Judge(), hosts({"in": "europe"}, {"in": "europe"}, {"in": "asia"}))
-    assert there.judged(asking("n2")) == (("n1",), {"n2": "takes part in it already"})
-    assert there.judged(asking("n3")) == (("n1", "n2"), {})
-    assert there.judged(asking()) == (("n1", "n2"), {})
+    assert there.judgement_of(asking("n2")) == (("n1",), {"n2": "takes part in it already"})
+    assert there.judgement_of(asking("n3")) == (("n1", "n2"), {})
+    assert there.judgement_of(asking()) == (("n1", "n2"), {})
 
 
 def test_verdicts_are_reused_while_nothing_changes() -> None:
     """An unreachable node does not change which nodes could have a seat."""
     judge = Judge()
     before = of(judge, hosts({"in": "europe"}))
-    able, _ = before.judged(asking())
+    able, _ = before.judgement_of(asking())
     silent = hosts({"in": "europe"})
     silent[0].unreachable_since = START
-    after = before.later(pools(**{"in": "europe"}), silent)
-    assert after.judged(asking())[0] is able
+    after = before.refreshed(pools(**{"in": "europe"}), silent)
+    assert after.judgement_of(asking())[0] is able
     assert len(judge.asked) == 1
     assert after.seat_loss_reason(asking(), silent[0].identity, START + 2 * HOUR) is not None
 
@@ -118,22 +118,22 @@ def test_verdicts_are_reused_while_nothing_changes() -> None:
 def test_a_change_is_judged_anew(match: dict[str, Any], facts: Attributes) -> None:
     """Another attribute or another pool is judged anew, and 1 differs from true."""
     before = of(Judge(), hosts({"in": "europe", "fast": True}))
-    assert before.judged(asking(fast=True))[0] == ("n1",)
-    after = before.later(pools(**match), hosts(facts))
-    assert after.judged(asking(fast=True))[0] == ()
-    assert before.judged(asking(fast=True))[0] == ("n1",), "who asked before is told the same"
+    assert before.judgement_of(asking(fast=True))[0] == ("n1",)
+    after = before.refreshed(pools(**match), hosts(facts))
+    assert after.judgement_of(asking(fast=True))[0] == ()
+    assert before.judgement_of(asking(fast=True))[0] == ("n1",), "who asked before is told the same"
 
 
 def test_matches_differ_by_type() -> None:
     """A match with 1 differs from one with true."""
     there = of(Judge(), hosts({"in": "europe", "fast": True}))
-    assert there.judged(asking(fast=True))[0] == ("n1",)
-    assert there.judged(asking(fast=1))[0] == ()
+    assert there.judgement_of(asking(fast=True))[0] == ("n1",)
+    assert there.judgement_of(asking(fast=1))[0] == ()
 
 
 def test_the_cache_is_bounded() -> None:
     """Requests beyond the limit of the cache are judged correctly all the same."""
     there = of(Judge(), hosts({"in": "europe", "rank": 3}))
     for rank in range(1200):
-        assert there.judged(asking(rank=rank))[0] == (("n1",) if rank == 3 else ())
+        assert there.judgement_of(asking(rank=rank))[0] == (("n1",) if rank == 3 else ())
     assert len(there._verdicts.judged) <= 500

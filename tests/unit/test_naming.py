@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from node.model.contexts import offered
-from node.model.naming import NodeIndex, clash
+from node.model.naming import NodeIndex, find_clash
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ B = _Card("b", "192.0.2.2", "http://[2001:db8::2]:8642", {"context:interface:x":
 )
 def test_a_clash(card: _Card, reason: str) -> None:
     """A card whose words stand for another node is refused: what clashes, with whom, what to do."""
-    said = clash(card, [OWN, B])
+    said = find_clash(card, [OWN, B])
     assert said is not None
     assert reason in said
     assert "let its owner" in said
@@ -60,9 +60,9 @@ def test_a_clash(card: _Card, reason: str) -> None:
 
 def test_no_clash() -> None:
     """A node keeps its own words, and nodes may share addresses and hosts."""
-    assert clash(OWN, [OWN, B]) is None
-    assert clash(_Card("c", "192.0.2.2", "http://a.example:8643"), [OWN, B]) is None
-    assert clash(_Card("c.example", "c.example", "https://c.example"), [OWN, B]) is None
+    assert find_clash(OWN, [OWN, B]) is None
+    assert find_clash(_Card("c", "192.0.2.2", "http://a.example:8643"), [OWN, B]) is None
+    assert find_clash(_Card("c.example", "c.example", "https://c.example"), [OWN, B]) is None
 
 
 def test_names_come_first() -> None:

@@ -98,5 +98,5 @@ def test_an_uncounted_number_is_not_a_resource() -> None:
         (ByFunction(functions[0]), "thin"),
         (ByFunction(functions[1]), "fat"),
     ):
-        ranked = select.begin(board).rank(wanting, list(nodes.values()))
+        ranked = select.for_episode(board).ranking(wanting, list(nodes.values()))
         assert ranked[0].name == best

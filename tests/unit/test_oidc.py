@@ -11,7 +11,7 @@ from node.model import times
 from node.model.errors import NotAuthenticated
 from node.model.oidc import LEEWAY_S, OidcTerms, fault_of_issuer, is_jwt, principal_of
 from node.model.principals import Principal, PrincipalKind, Role
-from node.settings import Settings
+from node.runtime.settings import Settings
 
 ISSUER = "https://id.example"
 ROLES = {"noc": Role.OPERATE, "staff": Role.RUN, "admins": Role.OWN}

@@ -11,7 +11,7 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from node.api.app import ROUTES
 from node.api.examples import EXAMPLES
-from node.api.openapi import TAGS, describe
+from node.api.openapi import TAGS, openapi_document
 from node.api.problem_types import PROBLEM_TYPES
 from node.model.errors import ParleyError
 from node.model.wire.fields import FROM_OUTSIDE, Document
@@ -24,7 +24,7 @@ Json = Any
 @pytest.fixture(scope="module")
 def whole() -> Json:
     """Return the document."""
-    return describe(ROUTES, "1.2.3", registered_tests())
+    return openapi_document(ROUTES, "1.2.3", registered_tests())
 
 
 def operations(whole: Json) -> Iterator[tuple[str, Json]]:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from node.capability.catalog import Capabilities
-from node.capability.privileges import (
+from node.execution.catalog import Capabilities
+from node.execution.privileges import (
     Grant,
     ProcessPrivileges,
     grant_of,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from node.api.responses import problem
+from node.api.responses import problem_response
 from node.model.errors import LimitUsedUp, TooManyRequests
 
 
@@ -20,6 +20,6 @@ def test_a_limit_that_is_reached_tells_when_there_is_more(
     error: TooManyRequests, policy: str | None
 ) -> None:
     """A limit that no number of requests describes has no policy, but it tells the time as well."""
-    headers = problem(error, "/v1/tasks").headers
+    headers = problem_response(error, "/v1/tasks").headers
     assert (headers["Retry-After"], headers["RateLimit"]) == ("60", '"limit";r=0;t=60')
     assert headers.get("RateLimit-Policy") == policy

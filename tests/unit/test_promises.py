@@ -9,7 +9,7 @@ import pytest
 from lead.policy.axes.share import ByPromise as PromisedRule
 from lead.policy.sets import SETS
 from lead.policy.settings import RULES
-from lead.policy.share.promised import admit
+from lead.policy.share.promised import find_promise_refusal
 from node.model import times
 from node.model.policysets import PROMISING
 from node.model.promises import (
@@ -98,7 +98,7 @@ def test_a_pool_that_serves_promises_without_any() -> None:
 )
 def test_a_campaign_without_promise_gets_the_remedy(promises: dict[str, int], begins: str) -> None:
     """The refusal has the existing figures, and no empty list of groups."""
-    refusal = admit("ops", None, promises)
+    refusal = find_promise_refusal("ops", None, promises)
     assert refusal is not None
     assert refusal.rule.name == "no-group"
     assert refusal.sentence.startswith(begins)

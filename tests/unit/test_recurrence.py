@@ -215,6 +215,7 @@ def watch(expression: Expression, minutes: list[tuple[int, datetime]]) -> list[i
 @settings(max_examples=12)
 @pytest.mark.parametrize(("zone", "day"), DAYS_OF_CHANGE)
 @given(expression=expressions(), since=st.integers(0, 5 * 1440 * 60))
+@pytest.mark.nightly
 def test_cron_agrees_with_a_watched_clock(
     zone: str, day: str, expression: Expression, since: int
 ) -> None:

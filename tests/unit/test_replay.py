@@ -9,14 +9,14 @@ from uuid import UUID
 
 import pytest
 
-from node.bundles.replay import ReplayedRun, _outcome, differences_of
-from node.capability.catalog import Capabilities
+from node.execution.catalog import Capabilities
 from node.execution.merging import conclude
 from node.model.canonical import canonical
 from node.model.errors import InvalidDocument, ToolOutputError
 from node.model.times import format_instant
 from node.model.wire.tasks import Participant
 from node.plugins import registry
+from node.results.bundles.replay import ReplayedRun, _outcome, differences_of
 from node.store.runs import KeptPart
 from tests.golden.recorded import TOOLS, cases, output
 from tests.support.circumstances import told

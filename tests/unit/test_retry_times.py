@@ -8,7 +8,7 @@ from uuid import UUID
 from lead.planning.agenda import PAUSE_MAX, Slot, try_again_at
 from lead.planning.retry_times import proposed_retry_times, refused_retry_times
 from node.model import times
-from node.model.errors import ParleyError, PeerUnreachable
+from node.model.errors import ParleyError, PeerUnreachable, TooManyRequests
 from node.model.wire.participants import (
     AboveShare,
     HoldAnswer,
@@ -44,7 +44,7 @@ def test_refused_holds_tell_it_too() -> None:
         HoldAnswer(held=(), refused=(refusal,)),
         PeerUnreachable("away"),
     ]
-    assert refused_retry_times({HOUR: request}, answers) == {HOUR: 8}
+    assert refused_retry_times({HOUR: request}, answers, 0) == {HOUR: 8}
 
 
 def test_a_lead_asks_again_when_it_was_told_to() -> None:
@@ -56,3 +56,15 @@ def test_a_lead_asks_again_when_it_was_told_to() -> None:
     again = try_again_at(SLOTS, 60, 20, 0, rng, {first: HOUR})
     assert again is not None
     assert again <= PAUSE_MAX
+
+
+def test_who_is_asked_too_much_is_asked_when_it_says() -> None:
+    """The latest instant of all that answered 429 counts, for each of the runs."""
+    run = UUID(int=1)
+    request = RunRequest(run=run, slot=HOUR, attempt=1, starts_at=HOUR, ends_at=2 * HOUR)
+    answers: list[HoldAnswer | ParleyError] = [
+        TooManyRequests("later", 7),
+        TooManyRequests("later", 9),
+        PeerUnreachable("away"),
+    ]
+    assert refused_retry_times({HOUR: request}, answers, 5) == {HOUR: 5 + 9 * times.SECOND}

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from node.model import times
-from node.model.recurrence import Recurrence, next_nominal, validate
+from node.model.recurrence import Recurrence, next_nominal, recurrence_faults
 from node.model.times import DAY, HOUR, MINUTE, SECOND, parse_instant
 
 patient = settings(deadline=None)
@@ -17,7 +17,7 @@ START = parse_instant("2026-01-01T00:00:00Z")
 
 def faults_of(recurrence: Recurrence, duration: int = 12 * SECOND) -> list[tuple[str, str]]:
     """Return pointers and sentences of the faults."""
-    return [(fault.pointer, fault.detail) for fault in validate(recurrence, duration)]
+    return [(fault.pointer, fault.detail) for fault in recurrence_faults(recurrence, duration)]
 
 
 @pytest.mark.parametrize(
@@ -179,5 +179,5 @@ def test_validation_never_raises(
 ) -> None:
     """Validation never raises, and a schedule that passes can be planned."""
     recurrence = Recurrence(START, repeat, cron, zone, until, slip)
-    if not validate(recurrence, SECOND):
+    if not recurrence_faults(recurrence, SECOND):
         assert next_nominal(recurrence, START - 1) is not None

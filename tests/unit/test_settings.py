@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from node.cli.services import settings_of, warn_of_contexts
 from node.execution.contexts import Contexts
 from node.model import times
-from node.settings import Settings, unknown_settings
+from node.runtime.settings import Settings, unknown_settings
 
 
 def test_a_node_is_reached_or_fetches() -> None:
@@ -69,6 +69,13 @@ def test_records_are_kept_for_an_hour_to_a_hundred_years() -> None:
 def test_a_host_reaches_its_own_api(listen: str, local: str) -> None:
     """For every listening address the host itself has a URL."""
     assert Settings(listen=listen).local_url == local
+
+
+def test_a_free_port_needs_a_url() -> None:
+    """Port 0 is another port at each start, so a node says nowhere where it is without a URL."""
+    with pytest.raises(ValidationError, match="any free port, another one at each start"):
+        Settings(listen="127.0.0.1:0")
+    assert Settings(listen="127.0.0.1:0", url="http://127.0.0.1:8642").listen_port == 0
 
 
 def test_targets_are_networks() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from multidict import CIMultiDict
 
 from node.model.times import SECOND
-from node.trust.keys import fingerprint
+from node.trust.identities import fingerprint
 from node.trust.signatures import COMPONENTS, Verifier, content_digest, new_nonce, sign
 from tests.support.signing import (
     ANNA,
@@ -263,7 +263,7 @@ def test_nonce_is_used_up_by_verified_requests_only() -> None:
 
 def test_a_flood_is_bounded() -> None:
     """A peer with too many requests is refused with the reason, and another is accepted."""
-    verifier = Verifier(BERT.identity, lambda: 0, lambda _: True, nonces_per_signer=3)
+    verifier = Verifier(BERT.identity, lambda: 0, lambda key, _: key, nonces_per_signer=3)
     for _ in range(3):
         verify(verifier, request())
     assert "more than 3 in a short time" in reason(verifier, request())

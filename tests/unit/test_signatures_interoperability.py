@@ -18,7 +18,7 @@ from http_message_signatures import (
 from http_message_signatures.algorithms import ED25519
 from hypothesis import settings
 
-from node.trust.keys import public_of
+from node.trust.identities import public_of
 from node.trust.signatures import COMPONENTS, new_nonce, sign
 from tests.support.signing import (
     ANNA,

@@ -15,7 +15,8 @@ from joserfc import jws
 from joserfc.jwk import OKPKey
 
 from node.model.canonical import canonical, digest
-from node.trust.keys import NodeKey, public_of
+from node.trust.identities import public_of
+from node.trust.keys import NodeKey
 from node.trust.statements import (
     InvalidStatementError,
     StatementKind,

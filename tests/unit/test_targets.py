@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -129,7 +130,7 @@ def test_one_of_several() -> None:
     """A name with a public and a refused address is refused, with its name in the reason."""
     refusal = addresses_refusal("x.example", ["8.8.8.8", "::1"], 80, RULES)
     assert refusal is not None
-    assert refusal.startswith("x.example: ::1 is a loopback address")
+    assert refusal.startswith("x.example leads to a loopback address, which")
     assert addresses_refusal("x.example", ["8.8.8.8", "2001:db8::2"], 80, RULES) is None
 
 
@@ -143,7 +144,7 @@ def test_exceptions() -> None:
         assert target_refusal(address, None, rules) is None
         refusal = target_refusal(address, 8642, rules)
         assert refusal is not None
-        assert "never reaches its API" in refusal
+        assert "must never reach" in refusal
     assert target_refusal("127.1.0.2", 8642, rules) is None  # another node's API
     assert target_refusal("169.254.169.254", 80, rules)
 
@@ -161,12 +162,31 @@ def test_content() -> None:
     for address in ("10.0.0.2", "192.168.1.1", "172.31.0.1", "fd00::7", "::ffff:10.0.0.2"):
         refusal = target_refusal(address, 80, rules)
         assert refusal is not None
-        assert "is a private address, and text would tell another node" in refusal
+        assert "is a private address, and text would tell others" in refusal
     assert target_refusal("10.9.1.1", 80, rules) is None
     assert target_refusal("8.8.8.8", 80, rules) is None
 
 
+def test_ports_of_private_nodes() -> None:
+    """A known node with a private address is a target at its API's port and at those of tools."""
+    node = ipaddress.ip_network("10.0.0.2")
+    apis = frozenset({(node.network_address, 8643)})
+    rules = TargetRules(OWN, 8642, private=(node,), tool_ports=range(5000, 5010), known_apis=apis)
+    for port in (None, 5000, 5009, 8643):
+        assert target_refusal("10.0.0.2", port, rules) is None
+    for port in (22, 6379, 5010, 8642):
+        refusal = str(target_refusal("::ffff:10.0.0.2", port, rules))
+        assert f"port {port} is neither a node's API nor for tools" in refusal
+    assert target_refusal("203.0.113.2", 22, rules) is None
+    assert target_refusal("10.0.0.2", 22, replace(rules, private=None)) is None
+    assert target_refusal("10.0.0.2", 22, replace(rules, allowed=(node,))) is None
+
+
 def test_as_a_document() -> None:
     """Rules survive the way to a program."""
-    rules = TargetRules(OWN, 8642, (), (ipaddress.ip_network("10.9.0.0/16"),), "text")
+    apis = frozenset({(ipaddress.ip_address("10.0.0.2"), 8643)})
+    allowed = (ipaddress.ip_network("10.9.0.0/16"),)
+    rules = TargetRules(
+        OWN, 8642, (), allowed, "text", tool_ports=range(5000, 5010), known_apis=apis
+    )
     assert TargetRules.of(json.loads(json.dumps(rules.as_document()))) == rules

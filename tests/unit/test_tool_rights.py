@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from node.capability.privileges import ProcessPrivileges
+from node.execution.privileges import ProcessPrivileges
 from node.execution.tool_runner import ToolRights
 
 CONFINED = ProcessPrivileges(root=False, effective=0, bounding=0, ambient=0, no_new=True, echo=True)
@@ -14,19 +14,26 @@ ORDINARY = ProcessPrivileges(
 
 
 @pytest.mark.parametrize(
-    ("separate", "landlock", "standing", "uid", "words"),
+    ("separate", "landlock", "filtered", "standing", "uid", "words"),
     [
-        (True, 7, CONFINED, 990, []),
-        (True, 7, CONFINED, 0, ["this node itself is root"]),
-        (True, 2, CONFINED, 990, []),
-        (True, 0, CONFINED, 990, ["no Landlock"]),
-        (False, 7, ORDINARY, 1000, ["own account", "file capabilities"]),
-        (False, 2, ORDINARY, 1000, ["own account", "ending this node", "file capabilities"]),
-        (False, 0, CONFINED, 1000, ["own account", "no Landlock"]),
+        (True, 7, True, CONFINED, 990, []),
+        (True, 7, True, CONFINED, 0, ["this node itself is root"]),
+        (True, 7, False, CONFINED, 990, ["not filtered"]),
+        (True, 2, True, CONFINED, 990, []),
+        (True, 0, True, CONFINED, 990, ["no Landlock"]),
+        (False, 7, True, ORDINARY, 1000, ["file capabilities"]),
+        (False, 2, False, CONFINED, 1000, ["not filtered", "own account", "ending this node"]),
+        (False, 0, True, CONFINED, 1000, ["no Landlock"]),
     ],
 )
 def test_what_is_weaker_is_said(
-    *, separate: bool, landlock: int, standing: ProcessPrivileges, uid: int, words: list[str]
+    *,
+    separate: bool,
+    landlock: int,
+    filtered: bool,
+    standing: ProcessPrivileges,
+    uid: int,
+    words: list[str],
 ) -> None:
     """Each right that tools have here and would not have under the units is said, and no other."""
     rights = ToolRights(
@@ -34,6 +41,7 @@ def test_what_is_weaker_is_said(
         separate=separate,
         gid=990,
         landlock=landlock,
+        filtered=filtered,
         bounded=True,
         standing=standing,
     )
@@ -49,6 +57,7 @@ def test_what_the_runner_says_comes_first() -> None:
         separate=True,
         gid=65534,
         landlock=7,
+        filtered=True,
         bounded=True,
         standing=CONFINED,
         weaker=("there is no account",),

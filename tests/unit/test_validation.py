@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from node.api.app import ROUTES
-from node.api.openapi import describe
+from node.api.openapi import openapi_document
 from node.model.times import WRITTEN_DURATION
 from node.model.wire.archives import ArchiveDocument
 from node.model.wire.campaigns import CampaignDocument
@@ -163,7 +163,9 @@ def _patterns(schema: object) -> Iterator[str]:
 
 def test_every_pattern_of_the_api_has_words() -> None:
     """No user who writes a document is shown a regular expression."""
-    patterns = set(_patterns(describe(ROUTES, "0")["components"]["schemas"])) - {WRITTEN_DURATION}
+    patterns = set(_patterns(openapi_document(ROUTES, "0")["components"]["schemas"])) - {
+        WRITTEN_DURATION
+    }
     assert patterns, "the description has patterns at all"
     assert patterns <= PATTERNS.keys()
 

@@ -64,8 +64,8 @@ class FeasibilityRules:
     partition: bool = False
     counted: availability.CapacityBasis = availability.CapacityBasis.DEDICATED
 
-    def begin(self, board: Board, rng: random.Random) -> FeasibilityJudge:
-        """Start an episode."""
+    def for_episode(self, board: Board, rng: random.Random) -> FeasibilityJudge:
+        """Return this rule with the figures of one episode."""
         return FeasibilityJudge(self, board, rng)
 
 
@@ -80,9 +80,10 @@ class FeasibilityJudge:
         state, now = board.view.state, board.view.now
         patience = rules.patience or deferral.PATIENCE
         self._deferrals = {
-            task: deferral.bounded(it, now, patience) for task, it in state.deferrals.items()
+            task: deferral.capped_deferral(it, now, patience)
+            for task, it in state.deferrals.items()
         }
-        self._backoffs = backoff.bounded(state.backoffs, now)
+        self._backoffs = backoff.capped_backoffs(state.backoffs, now)
         self._taken: tuple[Candidate, list[dict[str, dict[str, int]]]] | None = None
         self._shunned: set[tuple[str, str]] = set()
         if rules.alone:
@@ -102,21 +103,21 @@ class FeasibilityJudge:
             else {}
         )
 
-    def check(self, candidate: Candidate) -> PolicyRefusal | None:
+    def find_refusal(self, candidate: Candidate) -> PolicyRefusal | None:
         """Return a refusal if its campaign is inactive, it is too late, or too few nodes are up."""
         view = self._board.view
         campaign = view.campaigns.get(candidate.campaign)
         if campaign is None:
             return NO_CAMPAIGN.refuse(campaign=candidate.campaign)
         if campaign.level == SUSPENDED:
-            line = self._board.line(candidate.campaign)
+            line = self._board.lineage(candidate.campaign)
             suspended = [name for name in line if view.campaigns[name].level == SUSPENDED]
             return SUSPENDED_CAMPAIGN.refuse(campaign=suspended[-1])
         start_by = candidate.next_run_at + candidate.slip
         if start_by < view.now:
             late = (view.now - start_by) // times.SECOND
             return MISSED.refuse(start_by=times.to_the_second(start_by), late=late)
-        up = len(self._board.usable(candidate.nodes))
+        up = len(self._board.usable_nodes(candidate.nodes))
         wanted = candidate.least
         if up < wanted:
             matching = len(candidate.nodes)
@@ -125,31 +126,35 @@ class FeasibilityJudge:
         if self._rules.patience is None or not self._deferrals:
             return None
         deferred = self._deferrals.get(candidate.task)
-        return None if deferred is None else deferral.put_off(candidate.task, deferred, view.now)
+        return (
+            None
+            if deferred is None
+            else deferral.find_deferral_refusal(candidate.task, deferred, view.now)
+        )
 
-    def usable(self, candidate: Candidate, nodes: Sequence[NodeView]) -> Sequence[NodeView]:
+    def nodes_to_ask(self, candidate: Candidate, nodes: Sequence[NodeView]) -> Sequence[NodeView]:
         """Return the nodes that may be asked."""
         if not (self._shunned or self._busy or self._tied or candidate.needs):
             return nodes
-        return [node for node in nodes if self.why_not(candidate, node) is None]
+        return [node for node in nodes if self.find_node_refusal(candidate, node) is None]
 
-    def why_not(self, candidate: Candidate, node: NodeView) -> PolicyRefusal | None:
+    def find_node_refusal(self, candidate: Candidate, node: NodeView) -> PolicyRefusal | None:
         """Return a refusal if the node must not be asked, else None."""
         name, campaign = node.name, candidate.campaign
         if (campaign, name) in self._shunned and (
-            refusal := self._shuns(candidate, name)
+            refusal := self._find_shunning_refusal(candidate, name)
         ) is not None:
             return refusal
         if name in self._tied and not any(
-            attributes.eligible({name: self._tied[name]}, [above])
-            for above in self._board.line(campaign)
+            attributes.nodes_with({name: self._tied[name]}, [above])
+            for above in self._board.lineage(campaign)
         ):
             return TIED.refuse(node=name, campaigns=", ".join(self._tied[name]))
-        if self._busy and (refusal := self._is_busy(candidate, node)) is not None:
+        if self._busy and (refusal := self._find_busy_refusal(candidate, node)) is not None:
             return refusal
-        return self._too_little(candidate, node) if candidate.needs else None
+        return self._find_lack(candidate, node) if candidate.needs else None
 
-    def _is_busy(self, candidate: Candidate, node: NodeView) -> PolicyRefusal | None:
+    def _find_busy_refusal(self, candidate: Candidate, node: NodeView) -> PolicyRefusal | None:
         """Return a refusal if it is busy too long; runs that may displace others ask anyway."""
         last = candidate.spans[-1][0] + candidate.slip
         if node.busy_until <= last or candidate.scheduling_class is not SchedulingClass.EXCLUSIVE:
@@ -160,25 +165,25 @@ class FeasibilityJudge:
         begin, start_by = times.to_the_second(node.busy_until), times.to_the_second(last)
         return BUSY.refuse(until=node.busy_until, node=node.name, begin=begin, start_by=start_by)
 
-    def _shuns(self, candidate: Candidate, name: str) -> PolicyRefusal | None:
+    def _find_shunning_refusal(self, candidate: Candidate, name: str) -> PolicyRefusal | None:
         view, campaign = self._board.view, candidate.campaign
         if self._rules.alone:
-            key = self._key(candidate, name)
-            refusal = backoff.refuse_during_backoff(self._backoffs, key, view.now)
+            key = self._backoff_key(candidate, name)
+            refusal = backoff.find_backoff_refusal(self._backoffs, key, view.now)
             if refusal is not None:
                 return refusal
         failures_max = self._rules.failures_max
         return (
             None
             if failures_max is None
-            else blacklist.admit(view.state.failures, name, campaign, failures_max)
+            else blacklist.find_blacklist_refusal(view.state.failures, name, campaign, failures_max)
         )
 
     @staticmethod
-    def _key(candidate: Candidate, name: str) -> backoff.Key:
+    def _backoff_key(candidate: Candidate, name: str) -> backoff.Key:
         return candidate.campaign, name, candidate.scheduling_class.value
 
-    def _too_little(self, candidate: Candidate, node: NodeView) -> PolicyRefusal | None:
+    def _find_lack(self, candidate: Candidate, node: NodeView) -> PolicyRefusal | None:
         """Return a refusal if the node has too little of a resource left.
 
         A resource whose amount the node does not state has no limit.
@@ -192,7 +197,7 @@ class FeasibilityJudge:
                 if has is None:
                     continue
                 wanted, utilised = has if amount is None else amount, round(has * node.load)
-                remaining = availability.available(
+                remaining = availability.available_amount(
                     has, used_on_node.get(name, 0), utilised, self._rules.counted
                 )
                 if not availability.seats_on({name: remaining}, {name: wanted}):
@@ -221,7 +226,7 @@ class FeasibilityJudge:
                         )
         return {name: use.peaks() for name, use in usage.items()}
 
-    def answered(
+    def record_answers(
         self, ask: Ask, gave: Collection[str], refused: Collection[str], *, placed: bool
     ) -> None:
         """Record which nodes offered time or refused, and whether a run was placed.
@@ -230,8 +235,8 @@ class FeasibilityJudge:
         """
         candidate, now = ask.candidate, self._board.view.now
         if self._rules.alone:
-            offered = [self._key(candidate, name) for name in gave]
-            asked = [self._key(candidate, name) for name in refused]
+            offered = [self._backoff_key(candidate, name) for name in gave]
+            asked = [self._backoff_key(candidate, name) for name in refused]
             self._backoffs = backoff.after_answer(
                 self._backoffs, [*asked, *offered], offered, now, self._rng
             )
@@ -239,8 +244,10 @@ class FeasibilityJudge:
             self._deferrals.pop(candidate.task, None)
         elif self._rules.patience is not None:
             before = self._deferrals.get(candidate.task, Deferral())
-            self._deferrals[candidate.task] = deferral.failed(before, now, self._rules.patience)
+            self._deferrals[candidate.task] = deferral.after_failed_start(
+                before, now, self._rules.patience
+            )
 
-    def remember(self, state: RememberedState) -> RememberedState:
+    def updated_state(self, state: RememberedState) -> RememberedState:
         """Return the state with the current pauses and deferrals."""
         return replace(state, backoffs=self._backoffs, deferrals=self._deferrals)

@@ -33,10 +33,10 @@ class Slots:
         self._overtaking = overtaking
         self._lasting = lasting
         if lasting:
-            board.slots += reservations.lasting(board.view.state.slots, board.view.now)
+            board.slots += reservations.still_usable_slots(board.view.state.slots, board.view.now)
         self._blocked = ""
 
-    def protect(self, blocked: Candidate, passes: int) -> ReservationView | None:
+    def reserve_slot(self, blocked: Candidate, passes: int) -> ReservationView | None:
         """Reserve the earliest time it can have, if it may have a slot at all."""
         self._blocked = self._blocked or blocked.task
         own_slot = next((it for it in self._board.slots if blocked.task in it.tasks), None)
@@ -46,12 +46,14 @@ class Slots:
         if len(self._board.slots) >= self._depth and not due:
             return None
         slots = self._board.slots
-        slot = reservations.protect(blocked, self._board.view, self._board.booked, slots)
+        slot = reservations.find_slot(blocked, self._board.view, self._board.booked, slots)
         if slot is not None:
             slots.append(slot)
         return slot
 
-    def keeps_from(self, candidate: Candidate, nodes: Sequence[str]) -> Mapping[str, PolicyRefusal]:
+    def slot_refusals(
+        self, candidate: Candidate, nodes: Sequence[str]
+    ) -> Mapping[str, PolicyRefusal]:
         """Return the nodes where every possible start would overlap another task's slot."""
         if self._blocked and not self._overtaking:
             refusal = reservations.NO_OVERTAKING.refuse(task=candidate.task, holder=self._blocked)
@@ -63,10 +65,13 @@ class Slots:
         # the last of them.
         first = max(candidate.next_run_at, self._board.view.now)
         always = candidate.start_by, first + candidate.duration
-        refusals = {name: reservations.may_fill(candidate, [name], always, slots) for name in nodes}
+        refusals = {
+            name: reservations.find_overlap_refusal(candidate, [name], always, slots)
+            for name in nodes
+        }
         return {name: refusal for name, refusal in refusals.items() if refusal is not None}
 
-    def started(self, candidate: Candidate) -> None:
+    def record_start(self, candidate: Candidate) -> None:
         """Drop the candidate's slot: it has a run."""
         slots = self._board.slots
         slots[:] = [slot for slot in slots if candidate.task not in slot.tasks]
@@ -75,9 +80,9 @@ class Slots:
         """Return all reserved slots."""
         return self._board.slots
 
-    def remember(self, state: RememberedState) -> RememberedState:
+    def updated_state(self, state: RememberedState) -> RememberedState:
         """Return the state with the slots that outlive the episode."""
-        lasting_slots = reservations.remembered(self._board.slots) if self._lasting else {}
+        lasting_slots = reservations.slots_to_remember(self._board.slots) if self._lasting else {}
         return replace(state, slots=lasting_slots)
 
 
@@ -87,8 +92,8 @@ class EarliestGap:
 
     awaits_outcomes = False
 
-    def begin(self, board: Board) -> Slots:
-        """Start an episode."""
+    def for_episode(self, board: Board) -> Slots:
+        """Return this rule with the figures of one episode."""
         return Slots(board, 0, None)
 
 
@@ -112,8 +117,8 @@ class Protected:
         """Return whether slots depend on which candidates were blocked."""
         return self.depth > 0 or self.passes is not None or not self.overtaking
 
-    def begin(self, board: Board) -> Slots:
-        """Start an episode."""
+    def for_episode(self, board: Board) -> Slots:
+        """Return this rule with the figures of one episode."""
         return Slots(
             board, self.depth, self.passes, overtaking=self.overtaking, lasting=self.lasting
         )

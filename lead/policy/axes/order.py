@@ -1,4 +1,15 @@
-"""Axis 1 in an episode: fixed lists, and orders that change with the outcome of each candidate."""
+"""Axis 1 in an episode: fixed lists, and orders that change with the outcome of each candidate.
+
+An order hands out each candidate once with ``take`` and hears what became of it. A fixed list does
+not depend on that, so its driver may ask for several runs at a time. Queues with moving priorities
+do: a start raises everyone else that contends, and a candidate that is stuck blocks whatever lies
+below its gap. With them the driver must answer before it gets the next candidate, which is what
+``awaits_outcomes`` says.
+
+Orders that look ahead (deadlines, backfill) rearrange the list of another order and leave its
+bookkeeping to it. No order looks at whether a campaign has a share or a node has time, and none
+drops a candidate: those it never handed out are named by ``reasons_to_wait``.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +27,7 @@ from lead.policy.fill import backfill, reservations
 from lead.policy.gaps import GapAttempt
 from lead.policy.order import deadline_first, passes, queues, weighted
 from lead.policy.share import decayed_windows, recent_work, start_counts
-from lead.policy.timetable import PlacementRequest, Timetable, free_for
+from lead.policy.timetable import PlacementRequest, Timetable, free_times
 from lead.policy.verdict import PolicyRefusal
 from lead.policy.view import Candidate, Exact, QueueState, RememberedState
 from node.model.classes import SchedulingClass
@@ -38,17 +49,17 @@ class FixedOrder:
         """Return the next candidate of the list."""
         return next(self._left, None)
 
-    def started(self, candidate: Candidate) -> None:
+    def record_start(self, candidate: Candidate) -> None:
         """Do nothing: a fixed order does not change."""
 
-    def stuck(self, candidate: Candidate) -> None:
+    def record_stuck(self, candidate: Candidate) -> None:
         """Do nothing: a fixed order does not change."""
 
-    def held(self) -> Mapping[str, PolicyRefusal]:
+    def reasons_to_wait(self) -> Mapping[str, PolicyRefusal]:
         """Return nothing: nobody is blocked."""
         return {}
 
-    def remember(self, state: RememberedState) -> RememberedState:
+    def updated_state(self, state: RememberedState) -> RememberedState:
         """Return the state unchanged."""
         return state
 
@@ -57,8 +68,8 @@ class FixedOrder:
 class NextRun:
     """Tasks by next run; of equals, the older one first."""
 
-    def begin(self, board: Board, serving: Sequence[str]) -> FixedOrder:
-        """Start an episode."""
+    def for_episode(self, board: Board, serving: Sequence[str]) -> FixedOrder:
+        """Return this rule with the figures of one episode."""
         del serving
         return FixedOrder(sorted(board.candidates, key=_BY_NEXT_RUN))
 
@@ -69,12 +80,12 @@ class ByCampaign:
 
     in_turn: bool = False
 
-    def begin(self, board: Board, serving: Sequence[str]) -> FixedOrder:
-        """Start an episode."""
-        return FixedOrder(by_campaign(board.candidates, serving, in_turn=self.in_turn))
+    def for_episode(self, board: Board, serving: Sequence[str]) -> FixedOrder:
+        """Return this rule with the figures of one episode."""
+        return FixedOrder(sorted_by_campaign(board.candidates, serving, in_turn=self.in_turn))
 
 
-def by_campaign(
+def sorted_by_campaign(
     candidates: Iterable[Candidate], serving: Sequence[str], *, in_turn: bool
 ) -> list[Candidate]:
     """Sort candidates by the places of their campaigns, within a campaign by next run."""
@@ -108,13 +119,15 @@ class Weighted:
     relative: bool = False
     longest: bool = False
 
-    def begin(self, board: Board, serving: Sequence[str]) -> FixedOrder:
-        """Start an episode."""
+    def for_episode(self, board: Board, serving: Sequence[str]) -> FixedOrder:
+        """Return this rule with the figures of one episode."""
         del serving
         view = board.view
         fairshare: dict[str, float] = {}
         if "fairshare" in self.weights.terms:
-            used = board.with_parents(decayed_windows.usages(view.ledger, view.now, self.windows))
+            used = board.totals_with_descendants(
+                decayed_windows.usages(view.ledger, view.now, self.windows)
+            )
             wanted = {name: campaign.fairshare for name, campaign in view.campaigns.items()}
             deltas = decayed_windows.deltas(wanted, used, relative=self.relative)
             fairshare = {name: float(delta) for name, delta in deltas.items()}
@@ -128,7 +141,9 @@ class Weighted:
             self.targets,
             self.longest,
         )
-        return _by_name(board, weighted.order(board.candidates, self.weights, standing))
+        return _order_of_names(
+            board, weighted.tasks_in_order(board.candidates, self.weights, standing)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,38 +156,44 @@ class ByRecentWorkOrder:
     deadlines: bool = False
     half_life: int = recent_work.HALF_LIFE
 
-    def begin(self, board: Board, serving: Sequence[str]) -> FixedOrder:
-        """Start an episode."""
+    def for_episode(self, board: Board, serving: Sequence[str]) -> FixedOrder:
+        """Return this rule with the figures of one episode."""
         del serving
-        recent, shares = _recent(board, self.half_life)
-        seats = max(1, len(board.usable(board.view.pool.nodes)))
+        recent, shares = _recent_work_and_shares(board, self.half_life)
+        seats = max(1, len(board.usable_nodes(board.view.pool.nodes)))
         if self.deadlines:
-            late_tasks = deadline_first.moved(in_turns(board, board.candidates, self.half_life))
+            late_tasks = deadline_first.late_tasks(
+                forecast_in_turns(board, board.candidates, self.half_life)
+            )
             turns = recent_work.RecentWorkSelector(recent, shares, seats, self.half_life)
-            return _by_name(board, deadline_first.order(board.candidates, late_tasks, turns))
+            return _order_of_names(
+                board, deadline_first.tasks_in_order(board.candidates, late_tasks, turns)
+            )
         # Hour by hour: a task chosen for a full hour would count against its campaign in
         # the next one, and most against the campaigns that had least.
         hours: dict[int, dict[str, list[recent_work.WorkItem]]] = {}
         for it in sorted(board.candidates, key=_BY_NEXT_RUN):
             work = recent_work.WorkItem(it.task, it.campaign, it.duration, it.k)
-            hours.setdefault(board.bucket(it), {}).setdefault(it.campaign, []).append(work)
+            hours.setdefault(board.hour_of(it), {}).setdefault(it.campaign, []).append(work)
         # The duration of runs is known, so a choice counts as that and not as an hour.
         wanted = sum(it.k for it in board.candidates)
         chosen: list[str] = []
         for hour in sorted(hours):
             turns = recent_work.RecentWorkSelector(recent, shares, seats, self.half_life)
             chosen += [it.task for it in recent_work.choose(hours[hour], turns, wanted)]
-        return _by_name(board, chosen)
+        return _order_of_names(board, chosen)
 
 
-def _recent(board: Board, half_life: int) -> tuple[dict[str, float], dict[str, float]]:
+def _recent_work_and_shares(
+    board: Board, half_life: int
+) -> tuple[dict[str, float], dict[str, float]]:
     """Return each campaign's recent work, and the shares."""
     view = board.view
     shares = {name: float(campaign.weight) for name, campaign in view.campaigns.items()}
     return recent_work.recent_of(view.ledger, board.planned_to, half_life), shares
 
 
-def in_turns(
+def forecast_in_turns(
     board: Board,
     candidates: Sequence[Candidate],
     half_life: int,
@@ -182,10 +203,10 @@ def in_turns(
 
     ``busy_besides`` has by node the time in which it is busy beside what the lead has booked.
     """
-    recent, shares = _recent(board, half_life)
+    recent, shares = _recent_work_and_shares(board, half_life)
     # A seat that was always busy is worth the integral of 2**(-t/h) over the past: h/ln 2.
     work_done = {name: seats * half_life / math.log(2) for name, seats in recent.items()}
-    nodes = [node.name for node in board.usable(board.view.pool.nodes)]
+    nodes = [node.name for node in board.usable_nodes(board.view.pool.nodes)]
     busy: Timetable = board.booked[SchedulingClass.EXCLUSIVE]
     if busy_besides:
         busy = {
@@ -194,7 +215,7 @@ def in_turns(
     return forecast(candidates, Supply(nodes, busy, shares, work_done), board.view.now)
 
 
-def _by_name(board: Board, tasks: Iterable[str]) -> FixedOrder:
+def _order_of_names(board: Board, tasks: Iterable[str]) -> FixedOrder:
     candidates = {it.task: it for it in board.candidates}
     return FixedOrder(candidates[task] for task in tasks)
 
@@ -211,17 +232,20 @@ class LateFirst:
     others: Order = field(default_factory=Weighted)
     half_life: int = recent_work.HALF_LIFE
 
-    def begin(self, board: Board, serving: Sequence[str]) -> FixedOrder:
-        """Start an episode."""
-        late_tasks = deadline_first.moved(in_turns(board, board.candidates, self.half_life))
-        in_order = list(iter(self.others.begin(board, serving).take, None))
+    def for_episode(self, board: Board, serving: Sequence[str]) -> FixedOrder:
+        """Return this rule with the figures of one episode."""
+        late_tasks = deadline_first.late_tasks(
+            forecast_in_turns(board, board.candidates, self.half_life)
+        )
+        in_order = list(iter(self.others.for_episode(board, serving).take, None))
         if not late_tasks:
             return FixedOrder(in_order)
         queues: dict[str, list[Candidate]] = {}
         for it in in_order:
             queues.setdefault(it.campaign, []).append(it)
         ahead = {
-            name: deadline_first.moved_ahead(queue, late_tasks) for name, queue in queues.items()
+            name: deadline_first.with_late_tasks_ahead(queue, late_tasks)
+            for name, queue in queues.items()
         }
         return FixedOrder(next(ahead[it.campaign]) for it in in_order)
 
@@ -247,7 +271,7 @@ class MovingPriorities:
             waiting = passes.ReadyTask(it.task, number, self._passes.get(it.task, 0))
             self._fresh.setdefault(it.campaign, []).append(waiting)
         for waiting_of in self._fresh.values():
-            waiting_of.sort(key=passes.key, reverse=True)
+            waiting_of.sort(key=passes.sort_key, reverse=True)
         self._queues: dict[str, QueueState] = {
             name: state.queues.get(name) or QueueState(campaign.queue.floor)
             for name, campaign in self._campaigns.items()
@@ -266,32 +290,32 @@ class MovingPriorities:
                 self._campaigns[name].queue.gap,
                 self._queues[name].started,
             )
-            for name in self._contending()
+            for name in self._contenders()
         ]
         self._held = {}
-        turn = queues.turn(contenders, self._first_of)
+        turn = queues.next_campaign(contenders, self._first_of)
         self._tried = turn.result
         if turn.result is None or turn.result.entry is None:
-            for name, refusal in queues.held(turn).items():
+            for name, refusal in queues.reasons_to_wait(turn).items():
                 self._hold(name, refusal)
             return None
         return self._known[turn.result.entry.name]
 
-    def _contending(self) -> list[str]:
+    def _contenders(self) -> list[str]:
         return [name for name in self._queues if self._fresh.get(name) or self._stuck.get(name)]
 
     def _first_of(self, campaign: str) -> GapAttempt[str] | None:
         stuck = self._stuck.get(campaign, [])
-        in_order = merge(stuck, reversed(self._fresh.get(campaign, [])), key=passes.key)
+        in_order = merge(stuck, reversed(self._fresh.get(campaign, [])), key=passes.sort_key)
         stuck_tasks = {it.task for it in stuck}
-        tried = passes.choose(
+        tried = passes.next_task(
             in_order,
             lambda task: None if task in stuck_tasks else task,
             self._campaigns[campaign].queue.passes,
         )
         if tried.entry is not None:
             return tried
-        if (refusal := passes.held_reasons(tried)) is not None:
+        if (refusal := passes.reason_to_wait(tried)) is not None:
             self._hold(campaign, refusal)
         return None
 
@@ -299,18 +323,18 @@ class MovingPriorities:
         for waiting in self._fresh.get(campaign, ()):
             self._held[waiting.task] = refusal
 
-    def started(self, candidate: Candidate) -> None:
+    def record_start(self, candidate: Candidate) -> None:
         """Raise all that contend, charge the campaign that started, count the tasks passed.
 
         Each run is a start: a term with a hundred runs is charged a hundred times.
         """
         name = candidate.campaign
         priorities: Mapping[str, Exact] = {
-            each: self._queues[each].priority for each in self._contending()
+            each: self._queues[each].priority for each in self._contenders()
         }
         rules = {each: self._campaigns[each].queue for each in priorities}
         for _ in candidate.spans:
-            priorities = start_counts.after_start(name, priorities, rules)
+            priorities = start_counts.priorities_after_start(name, priorities, rules)
         for each, priority in priorities.items():
             started = self._starts if each == name else self._queues[each].started
             self._queues[each] = QueueState(priority, started)
@@ -319,21 +343,21 @@ class MovingPriorities:
         self._passes.pop(candidate.task, None)
         if self._tried is None:
             return
-        passed = set(passes.passed(self._tried, self._submitted))
+        passed = set(passes.passed_tasks(self._tried, self._submitted))
         if passed:
             stuck = self._stuck[name]
             self._stuck[name] = sorted(
                 (replace(it, passes=it.passes + (it.task in passed)) for it in stuck),
-                key=passes.key,
+                key=passes.sort_key,
             )
             for task in passed:
                 self._passes[task] = self._passes.get(task, 0) + 1
 
-    def stuck(self, candidate: Candidate) -> None:
+    def record_stuck(self, candidate: Candidate) -> None:
         """Let others pass the candidate from now on, as far as its gap permits."""
         stuck = self._stuck.setdefault(candidate.campaign, [])
         stuck.append(self._remove(candidate))
-        stuck.sort(key=passes.key)
+        stuck.sort(key=passes.sort_key)
 
     def _remove(self, candidate: Candidate) -> passes.ReadyTask:
         """Remove and return it from the tasks not yet tried, or from the stuck ones on a retry."""
@@ -346,11 +370,11 @@ class MovingPriorities:
         msg = f"{candidate.task} is not waiting"
         raise ValueError(msg)
 
-    def held(self) -> Mapping[str, PolicyRefusal]:
+    def reasons_to_wait(self) -> Mapping[str, PolicyRefusal]:
         """Return the tasks that had to wait when no other was left."""
         return self._held
 
-    def remember(self, state: RememberedState) -> RememberedState:
+    def updated_state(self, state: RememberedState) -> RememberedState:
         """Return the state with the current priorities and passes, and who only waited."""
         absent = [task for task in self._held_before if task not in self._known]
         return replace(
@@ -366,8 +390,8 @@ class MovingPriorities:
 class ByStarts:
     """Campaigns by moving priority, and within a campaign tasks by how often they were passed."""
 
-    def begin(self, board: Board, serving: Sequence[str]) -> MovingPriorities:
-        """Start an episode."""
+    def for_episode(self, board: Board, serving: Sequence[str]) -> MovingPriorities:
+        """Return this rule with the figures of one episode."""
         del serving
         return MovingPriorities(board)
 
@@ -387,9 +411,9 @@ class BackfillOrder:
     depth: int = reservations.DEPTH
     others: Order = field(default_factory=Weighted)
 
-    def begin(self, board: Board, serving: Sequence[str]) -> Filler:
-        """Start an episode."""
-        return Filler(self, board, self.others.begin(board, serving))
+    def for_episode(self, board: Board, serving: Sequence[str]) -> Filler:
+        """Return this rule with the figures of one episode."""
+        return Filler(self, board, self.others.for_episode(board, serving))
 
 
 class Filler:
@@ -422,36 +446,38 @@ class Filler:
             if it.next_run_at <= now
         ]
         rules = self._rules
-        chosen = backfill.fill(requests, self._free(), rules.choice, rules.worth, rules.considered)
+        chosen = backfill.runs_to_start(
+            requests, self._free_times(), rules.choice, rules.worth, rules.considered
+        )
         by_task = {it.task: it for it in self._left}
         return [*(by_task.pop(task) for task in chosen), *by_task.values()]
 
-    def _free(self) -> dict[str, int | None]:
+    def _free_times(self) -> dict[str, int | None]:
         """Return how long each node stays free (µs) of runs, reservations, and slots."""
         view = self._board.view
         busy_spans = self._board.booked[SchedulingClass.EXCLUSIVE]
         busy = {
             node.name: list(busy_spans.get(node.name, ()))
-            for node in self._board.usable(view.pool.nodes)
+            for node in self._board.usable_nodes(view.pool.nodes)
         }
         for reservation in (*view.reservations, *self._board.slots):
             for name in reservation.nodes:
                 if name in busy:
                     busy[name].append((reservation.start, reservation.end))
-        return free_for({name: normalise(spans) for name, spans in busy.items()}, view.now)
+        return free_times({name: normalise(spans) for name, spans in busy.items()}, view.now)
 
-    def started(self, candidate: Candidate) -> None:
+    def record_start(self, candidate: Candidate) -> None:
         """Pass the outcome on to the other order."""
-        self._others.started(candidate)
+        self._others.record_start(candidate)
 
-    def stuck(self, candidate: Candidate) -> None:
+    def record_stuck(self, candidate: Candidate) -> None:
         """Pass the outcome on to the other order."""
-        self._others.stuck(candidate)
+        self._others.record_stuck(candidate)
 
-    def held(self) -> Mapping[str, PolicyRefusal]:
+    def reasons_to_wait(self) -> Mapping[str, PolicyRefusal]:
         """Return the tasks that the other order blocks."""
-        return self._others.held()
+        return self._others.reasons_to_wait()
 
-    def remember(self, state: RememberedState) -> RememberedState:
+    def updated_state(self, state: RememberedState) -> RememberedState:
         """Return the state with what the other order remembers."""
-        return self._others.remember(state)
+        return self._others.updated_state(state)

@@ -23,18 +23,19 @@ class FunctionPreemption:
     """A preemption rule that is one function for all candidates."""
 
     def __init__(
-        self, displacing: Callable[[Candidate, Sequence[str]], Displacing | PolicyRefusal | None]
+        self,
+        find_displaceable: Callable[[Candidate, Sequence[str]], Displacing | PolicyRefusal | None],
     ) -> None:
         """Use this function."""
-        self.displacing = displacing
+        self.find_displaceable = find_displaceable
 
 
 @dataclass(frozen=True, slots=True)
 class Never:
     """A rule that displaces nothing."""
 
-    def begin(self, board: Board) -> FunctionPreemption:
-        """Start an episode."""
+    def for_episode(self, board: Board) -> FunctionPreemption:
+        """Return this rule with the figures of one episode."""
         del board
         return FunctionPreemption(lambda candidate, nodes: None)  # noqa: ARG005
 
@@ -43,8 +44,8 @@ class Never:
 class LowerPriority:
     """Runs of strictly lower priority are displaced, on the second pass."""
 
-    def begin(self, board: Board) -> FunctionPreemption:
-        """Start an episode."""
+    def for_episode(self, board: Board) -> FunctionPreemption:
+        """Return this rule with the figures of one episode."""
         del board
         return FunctionPreemption(lambda candidate, nodes: Displacing(candidate.priority))  # noqa: ARG005
 
@@ -53,21 +54,21 @@ class LowerPriority:
 class Flagged:
     """Preemptors displace preemptees of lower priority; that of the campaign counts too."""
 
-    def begin(self, board: Board) -> FunctionPreemption:
-        """Start an episode."""
+    def for_episode(self, board: Board) -> FunctionPreemption:
+        """Return this rule with the figures of one episode."""
         campaigns = board.view.campaigns
 
-        def displacing(
+        def find_displaceable(
             candidate: Candidate, nodes: Sequence[str]
         ) -> Displacing | PolicyRefusal | None:
             campaign = campaigns[candidate.campaign]
             new = candidate.campaign, candidate.priority + campaign.priority
             if not campaign.preemptor:
-                return flagged.may_displace(new, new, preemptor=False, preemptee=False)
+                return flagged.find_preemption_refusal(new, new, preemptor=False, preemptee=False)
             runs = [
                 run
-                for run in _in_the_way(board, candidate, nodes)
-                if flagged.may_displace(
+                for run in _runs_in_the_way(board, candidate, nodes)
+                if flagged.find_preemption_refusal(
                     new,
                     (run.campaign, run.priority + campaigns[run.campaign].priority),
                     preemptor=True,
@@ -75,9 +76,9 @@ class Flagged:
                 )
                 is None
             ]
-            return _these(runs, candidate.priority)
+            return _displaceable_only(runs, candidate.priority)
 
-        return FunctionPreemption(displacing)
+        return FunctionPreemption(find_displaceable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,34 +88,36 @@ class UrgentByScore:
     urgency: score.Urgency = field(default_factory=lambda: score.Urgency(Fraction(10)))
     others: Preempt = field(default_factory=Never)
 
-    def begin(self, board: Board) -> FunctionPreemption:
-        """Start an episode."""
+    def for_episode(self, board: Board) -> FunctionPreemption:
+        """Return this rule with the figures of one episode."""
         campaigns = board.view.campaigns
-        others = self.others.begin(board)
-        seats = len(board.usable(board.view.pool.nodes))
+        others = self.others.for_episode(board)
+        seats = len(board.usable_nodes(board.view.pool.nodes))
 
-        def displacing(
+        def find_displaceable(
             candidate: Candidate, nodes: Sequence[str]
         ) -> Displacing | PolicyRefusal | None:
             if campaigns[candidate.campaign].level < URGENT:
-                return others.displacing(candidate, nodes)
-            urgent = board.urgent((candidate.next_run_at, candidate.start_by + candidate.duration))
+                return others.find_displaceable(candidate, nodes)
+            urgent = board.count_urgent_nodes(
+                (candidate.next_run_at, candidate.start_by + candidate.duration)
+            )
             waited = board.view.now - candidate.waits_since
-            refusal = self.urgency.refused(candidate.campaign, waited, seats, urgent)
+            refusal = self.urgency.find_refusal(candidate.campaign, waited, seats, urgent)
             if refusal is not None and waited < self.urgency.delay:
                 return replace(refusal, until=candidate.waits_since + self.urgency.delay)
             if refusal is not None:
                 return refusal
-            by_name = {run.run: run for run in _in_the_way(board, candidate, nodes)}
+            by_name = {run.run: run for run in _runs_in_the_way(board, candidate, nodes)}
             occupants = [
                 score.Occupant(run.run, campaigns[run.campaign].level, 0)
                 for run in by_name.values()
             ]
             most = self.urgency.allowance(waited, seats, urgent)
             victims = score.victims(occupants, score.THRESHOLD, len(occupants))
-            return _these([by_name[it.run] for it in victims], candidate.priority, most)
+            return _displaceable_only([by_name[it.run] for it in victims], candidate.priority, most)
 
-        return FunctionPreemption(displacing)
+        return FunctionPreemption(find_displaceable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,14 +128,14 @@ class GroupReclaim:
     by tasks that name their nodes, unless they are urgent.
     """
 
-    def begin(self, board: Board) -> FunctionPreemption:
-        """Start an episode."""
+    def for_episode(self, board: Board) -> FunctionPreemption:
+        """Return this rule with the figures of one episode."""
         promises = {
             name: it.target for name, it in board.view.campaigns.items() if it.target is not None
         }
         seats = PromisedSeats(board, promises)
 
-        def displacing(
+        def find_displaceable(
             candidate: Candidate, nodes: Sequence[str]
         ) -> Displacing | PolicyRefusal | None:
             group = board.groups.get(candidate.campaign)
@@ -143,26 +146,28 @@ class GroupReclaim:
             wanted = min(seats.lanes_of(candidate), targets[group] - held[group])
             if wanted <= 0:  # a background run takes no seat
                 return None
-            reclaimed = groups.take_back(wanted, held, targets)
+            reclaimed = groups.seats_to_return(wanted, held, targets)
             if not reclaimed:
                 return groups.NOTHING_LENT.refuse(
                     group=group, held=held[group] / own, target=targets[group] / own
                 )
             runs = {
                 run.run: run
-                for run in _in_the_way(board, candidate, nodes)
+                for run in _runs_in_the_way(board, candidate, nodes)
                 if board.groups.get(run.campaign, NOBODY) in reclaimed
                 and board.view.campaigns[run.campaign].level < URGENT
             }
             # The limit is in seats of the candidate: a node may have many runs to displace.
             of_one = max(1, seats.lanes_of(candidate) // candidate.k)
             most = min(candidate.k, -(-sum(reclaimed.values()) // of_one))
-            return _these([runs[name] for name in sorted(runs)], candidate.priority, most)
+            return _displaceable_only(
+                [runs[name] for name in sorted(runs)], candidate.priority, most
+            )
 
-        return FunctionPreemption(displacing)
+        return FunctionPreemption(find_displaceable)
 
 
-def _in_the_way(board: Board, candidate: Candidate, nodes: Iterable[str]) -> list[PostedRun]:
+def _runs_in_the_way(board: Board, candidate: Candidate, nodes: Iterable[str]) -> list[PostedRun]:
     """Return the displaceable runs on these nodes where the candidate may run within the hour."""
     wanted_nodes, conflicting = set(nodes), blockers(candidate.scheduling_class)
     end = min(candidate.over_at, candidate.next_run_at + BUCKET)
@@ -176,7 +181,9 @@ def _in_the_way(board: Board, candidate: Candidate, nodes: Iterable[str]) -> lis
     ]
 
 
-def _these(runs: Sequence[PostedRun], priority: int, most: int | None = None) -> Displacing | None:
+def _displaceable_only(
+    runs: Sequence[PostedRun], priority: int, most: int | None = None
+) -> Displacing | None:
     """Allow these runs to be displaced, whatever their priority."""
     if not runs:
         return None

@@ -17,7 +17,7 @@ from lead.policy.select import (
     placement,
     poorest,
 )
-from lead.policy.timetable import free_for, timetable_for
+from lead.policy.timetable import free_times, timetable_for
 from lead.policy.view import Candidate, NodeView
 from node.model import times
 from node.model.spare_capacity import SpareCapacity
@@ -28,11 +28,13 @@ Ranking = Callable[[Candidate, Sequence[NodeView]], Sequence[NodeView]]
 class Ranked:
     """Nodes by one criterion; none is worth waiting for."""
 
-    def __init__(self, rank: Ranking) -> None:
+    def __init__(self, ranking: Ranking) -> None:
         """Rank with this function."""
-        self.rank = rank
+        self.ranking = ranking
 
-    def usual(self, candidate: Candidate, nodes: Sequence[NodeView]) -> frozenset[str]:
+    def nodes_worth_waiting_for(
+        self, candidate: Candidate, nodes: Sequence[NodeView]
+    ) -> frozenset[str]:
         """Return no node."""
         del candidate, nodes
         return frozenset()
@@ -42,17 +44,17 @@ class Ranked:
 class LeastLoaded:
     """The node with the least booked time in the hour of the run."""
 
-    def begin(self, board: Board) -> Ranked:
-        """Start an episode."""
+    def for_episode(self, board: Board) -> Ranked:
+        """Return this rule with the figures of one episode."""
 
-        def rank(candidate: Candidate, nodes: Sequence[NodeView]) -> Sequence[NodeView]:
-            return least_loaded.rank(nodes, _booked(board, candidate))
+        def ranking(candidate: Candidate, nodes: Sequence[NodeView]) -> Sequence[NodeView]:
+            return least_loaded.ranking(nodes, _booked_by_node(board, candidate))
 
-        return Ranked(rank)
+        return Ranked(ranking)
 
 
-def _booked(board: Board, candidate: Candidate) -> Mapping[str, int]:
-    return board.busy.get(board.bucket(candidate), {})
+def _booked_by_node(board: Board, candidate: Candidate) -> Mapping[str, int]:
+    return board.booked_time.get(board.hour_of(candidate), {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +63,8 @@ class Affinity:
 
     least_loaded: bool = False
 
-    def begin(self, board: Board) -> Affine:
-        """Start an episode."""
+    def for_episode(self, board: Board) -> Affine:
+        """Return this rule with the figures of one episode."""
         return Affine(board, least_loaded=self.least_loaded)
 
 
@@ -74,55 +76,57 @@ class Affine:
         self._board = board
         self._least_loaded = least_loaded
 
-    def rank(self, candidate: Candidate, nodes: Sequence[NodeView]) -> Sequence[NodeView]:
+    def ranking(self, candidate: Candidate, nodes: Sequence[NodeView]) -> Sequence[NodeView]:
         """Return the nodes, the highest affinity first."""
         state = self._board.view.state
-        booked = _booked(self._board, candidate) if self._least_loaded else {}
+        booked = _booked_by_node(self._board, candidate) if self._least_loaded else {}
         score: Callable[[NodeView], int] = lambda node: affinity.affinity(candidate, node, state)  # noqa: E731
-        return affinity.rank(nodes, score, booked)
+        return affinity.ranking(nodes, score, booked)
 
-    def usual(self, candidate: Candidate, nodes: Sequence[NodeView]) -> frozenset[str]:
+    def nodes_worth_waiting_for(
+        self, candidate: Candidate, nodes: Sequence[NodeView]
+    ) -> frozenset[str]:
         """Return the nodes that measured the target before."""
         state = self._board.view.state
-        return frozenset(it.name for it in nodes if affinity.knows(candidate, it, state))
+        return frozenset(it.name for it in nodes if affinity.has_measured(candidate, it, state))
 
 
 @dataclass(frozen=True, slots=True)
 class LastAvailable:
     """The node whose free time the run fills best; last, those not free at its ideal start."""
 
-    def begin(self, board: Board) -> Ranked:
-        """Start an episode."""
+    def for_episode(self, board: Board) -> Ranked:
+        """Return this rule with the figures of one episode."""
 
-        def rank(candidate: Candidate, nodes: Sequence[NodeView]) -> Sequence[NodeView]:
+        def ranking(candidate: Candidate, nodes: Sequence[NodeView]) -> Sequence[NodeView]:
             by_name = {node.name: node for node in nodes}
             reserved = [*board.view.reservations, *board.slots]
             busy = timetable_for(candidate, board.booked, reserved)
-            free = free_for(
+            free = free_times(
                 {name: busy[name] for name in by_name}, max(board.view.now, candidate.next_run_at)
             )
-            fitting = last_available.rank(free, candidate.duration)
+            fitting = last_available.ranking(free, candidate.duration)
             return [by_name.pop(name) for name in fitting] + list(by_name.values())
 
-        return Ranked(rank)
+        return Ranked(ranking)
 
 
 @dataclass(frozen=True, slots=True)
 class Poorest:
     """The node with the least resources that suffice."""
 
-    def begin(self, board: Board) -> Ranked:
-        """Start an episode."""
+    def for_episode(self, board: Board) -> Ranked:
+        """Return this rule with the figures of one episode."""
         del board
 
-        def rank(candidate: Candidate, nodes: Sequence[NodeView]) -> Sequence[NodeView]:
+        def ranking(candidate: Candidate, nodes: Sequence[NodeView]) -> Sequence[NodeView]:
             by_name = {node.name: node for node in nodes}
             needs = {name: amount or 0 for name, amount in candidate.needs.items()}
             # A node that does not state its amount of a resource counts as having what is needed.
             configured = {node.name: {**needs, **node.resources} for node in nodes}
-            return [by_name[name] for name in poorest.rank(configured, needs)]
+            return [by_name[name] for name in poorest.ranking(configured, needs)]
 
-        return Ranked(rank)
+        return Ranked(ranking)
 
 
 def _clean() -> linear_function.Linear:
@@ -139,12 +143,12 @@ class ByFunction:
 
     function: linear_function.Linear = field(default_factory=_clean)
 
-    def begin(self, board: Board) -> Ranked:
-        """Start an episode."""
+    def for_episode(self, board: Board) -> Ranked:
+        """Return this rule with the figures of one episode."""
 
-        def rank(candidate: Candidate, nodes: Sequence[NodeView]) -> Sequence[NodeView]:
+        def ranking(candidate: Candidate, nodes: Sequence[NodeView]) -> Sequence[NodeView]:
             by_name = {node.name: node for node in nodes}
-            booked = _booked(board, candidate)
+            booked = _booked_by_node(board, candidate)
             figures: dict[str, Mapping[str, Fraction | float]] = {
                 node.name: {
                     **node.resources,
@@ -157,9 +161,9 @@ class ByFunction:
                 }
                 for node in nodes
             }
-            return [by_name[name] for name, _ in linear_function.rank(self.function, figures)]
+            return [by_name[name] for name, _ in linear_function.ranking(self.function, figures)]
 
-        return Ranked(rank)
+        return Ranked(ranking)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,8 +177,8 @@ class NeediestNodes:
     low: int = times.DAY // 10
     more: int = times.DAY // 2
 
-    def begin(self, board: Board) -> Ranked:
-        """Start an episode."""
+    def for_episode(self, board: Board) -> Ranked:
+        """Return this rule with the figures of one episode."""
         now, horizon = board.view.now, board.view.horizon
         buffer = work_fetch.buffer_of(self.low, self.more)
 
@@ -187,10 +191,10 @@ class NeediestNodes:
                 -work_fetch.amount_to_ask(ahead, buffer, on_contact=True),
             )
 
-        def rank(candidate: Candidate, nodes: Sequence[NodeView]) -> Sequence[NodeView]:
-            return sorted(least_loaded.rank(nodes, _booked(board, candidate)), key=need)
+        def ranking(candidate: Candidate, nodes: Sequence[NodeView]) -> Sequence[NodeView]:
+            return sorted(least_loaded.ranking(nodes, _booked_by_node(board, candidate)), key=need)
 
-        return Ranked(rank)
+        return Ranked(ranking)
 
 
 class LayoutKind(StrEnum):
@@ -217,12 +221,12 @@ class NodeLayout:
 
     way: LayoutKind = LayoutKind.ROUND_ROBIN
 
-    def begin(self, board: Board) -> Ranked:
-        """Start an episode."""
+    def for_episode(self, board: Board) -> Ranked:
+        """Return this rule with the figures of one episode."""
         used: dict[str, int] = {}
 
-        def rank(candidate: Candidate, nodes: Sequence[NodeView]) -> Sequence[NodeView]:
-            booked = _booked(board, candidate)
+        def ranking(candidate: Candidate, nodes: Sequence[NodeView]) -> Sequence[NodeView]:
+            booked = _booked_by_node(board, candidate)
             if self.way is LayoutKind.ROUND_ROBIN:
                 nodes = sorted(nodes, key=lambda it: (used.get(it.name, 0), it.used_at, it.name))
             elif self.way is LayoutKind.PACK:
@@ -234,4 +238,4 @@ class NodeLayout:
                 used[node.name] = used.get(node.name, 0) + 1
             return chosen + [node for node in nodes if not layout.get(node.name)]
 
-        return Ranked(rank)
+        return Ranked(ranking)

@@ -1,4 +1,15 @@
-"""Axis 2 in an episode: each hour's seats allotted once, then counted down as runs are placed."""
+"""Axis 2 in an episode: each hour's seats allotted once, then counted down as runs are placed.
+
+A share is an amount of seat-µs per campaign and hour, fixed when the first candidate asks for that
+hour; so the order of candidates within an episode changes who is served first, not how much each
+may get. In the first round a campaign gets its own allotment only. What is left after it goes to
+whoever still wants it, as an idle seat helps nobody. The urgent are admitted above all shares. A
+run may exceed the allotment it begins in, since runs are not cut.
+
+The rules differ in how they allot an hour and in the order of serving, and are wrapped by
+``ahead_sharing.py`` where hours further ahead must be kept for campaigns that may still come. What
+was allotted is never taken back here: giving seats back and displacing are rules of their own.
+"""
 
 from __future__ import annotations
 
@@ -59,18 +70,18 @@ class Unlimited:
         self.serving = serving
         self._without = without
 
-    def admit(self, candidate: Candidate, turn: AllocationRound) -> PolicyRefusal | None:
+    def find_refusal(self, candidate: Candidate, turn: AllocationRound) -> PolicyRefusal | None:
         """Return a refusal in the first round if its campaign has no share."""
         if turn is not AllocationRound.FIRST or candidate.campaign not in self._without:
             return None
         return ONLY_IF_IDLE.refuse(campaign=candidate.campaign)
 
-    def returned(self, candidates: Sequence[Candidate]) -> Mapping[str, PolicyRefusal]:
+    def seats_to_return(self, candidates: Sequence[Candidate]) -> Mapping[str, PolicyRefusal]:
         """Return nothing: no campaign holds too much."""
         del candidates
         return {}
 
-    def remember(self, state: RememberedState) -> RememberedState:
+    def updated_state(self, state: RememberedState) -> RememberedState:
         """Return the state unchanged."""
         return state
 
@@ -82,18 +93,18 @@ class Divided:
         self,
         board: Board,
         serving: Sequence[str],
-        allot: Allot,
+        allotted: Allot,
         newcomers: Mapping[str, Charge] | None = None,
     ) -> None:
-        """Divide each hour on first use with ``allot``."""
+        """Divide each hour on first use with ``allotted``."""
         self.serving = serving
         self._board = board
-        self._allot = allot
+        self._allotted = allotted
         self._most: dict[int, Mapping[str, int]] = {}
         self._newcomers = newcomers
         self._full_refusals: dict[int, tuple[int, PolicyRefusal]] = {}
 
-    def admit(self, candidate: Candidate, turn: AllocationRound) -> PolicyRefusal | None:
+    def find_refusal(self, candidate: Candidate, turn: AllocationRound) -> PolicyRefusal | None:
         """Return a refusal if its campaign holds its allotment, or in round two if no seat is free.
 
         The urgent are always admitted: if no seat is free, other runs may be displaced for them.
@@ -101,16 +112,16 @@ class Divided:
         """
         if self._board.view.campaigns[candidate.campaign].level >= URGENT:
             return None
-        hour = self._board.bucket(candidate)
+        hour = self._board.hour_of(candidate)
         by_campaign = self._board.allocated.get(hour, {})
         if by_campaign.get(candidate.campaign, 0) < self._board.reserved_for(candidate, hour):
             return None
         if turn is not AllocationRound.FIRST:
             total, seats = sum(by_campaign.values()), self._board.capacity(hour)
-            return None if total < seats else self._full(hour, total, seats)
+            return None if total < seats else self._full_hour_refusal(hour, total, seats)
         most = self._most.get(hour)
         if most is None:
-            most = {name: by_campaign.get(name, 0) + added for name, added in self._allot(hour)}
+            most = {name: by_campaign.get(name, 0) + added for name, added in self._allotted(hour)}
             self._most[hour] = most
         ideal, allocated = most.get(candidate.campaign, 0), by_campaign.get(candidate.campaign, 0)
         if allocated < ideal or not self._board.seats_taken(candidate, candidate.k):
@@ -122,15 +133,15 @@ class Divided:
             hour=to_the_second(hour),
         )
 
-    def _full(self, hour: int, taken: int, seats: int) -> PolicyRefusal:
+    def _full_hour_refusal(self, hour: int, taken: int, seats: int) -> PolicyRefusal:
         """Return the refusal for a full hour; the text stays the same until more is taken."""
         known = self._full_refusals.get(hour)
         if known is None or known[0] != taken:
             by_campaign = self._board.allocated.get(hour, {})
             # Do not list campaigns with a negligible part as holders of an hour.
-            names = [name for name in by_campaign if _written(by_campaign[name]) != "0"]
+            names = [name for name in by_campaign if _in_seats(by_campaign[name]) != "0"]
             holders = sorted(names, key=lambda name: (-by_campaign[name], name))
-            parts = [f"{name} ({_written(by_campaign[name])})" for name in holders[:_LISTED_MAX]]
+            parts = [f"{name} ({_in_seats(by_campaign[name])})" for name in holders[:_LISTED_MAX]]
             if len(holders) > _LISTED_MAX:
                 parts.append(f"{len(holders) - _LISTED_MAX} others")
             refusal = FULL.refuse(
@@ -141,17 +152,17 @@ class Divided:
             known = self._full_refusals[hour] = taken, refusal
         return known[1]
 
-    def returned(self, candidates: Sequence[Candidate]) -> Mapping[str, PolicyRefusal]:
+    def seats_to_return(self, candidates: Sequence[Candidate]) -> Mapping[str, PolicyRefusal]:
         """Return nothing: what was allotted is not taken back."""
         del candidates
         return {}
 
-    def remember(self, state: RememberedState) -> RememberedState:
+    def updated_state(self, state: RememberedState) -> RememberedState:
         """Return the state with the usage that newcomers began with."""
         return state if self._newcomers is None else replace(state, newcomers=self._newcomers)
 
 
-def _written(amount: int) -> str:
+def _in_seats(amount: int) -> str:
     """Format an amount in seats of an hour, with at most two decimal places."""
     return f"{amount / BUCKET:.2f}".rstrip("0").rstrip(".")
 
@@ -160,11 +171,11 @@ def _written(amount: int) -> str:
 class Unshared:
     """No shares; campaigns are served in the order of their creation."""
 
-    def begin(self, board: Board) -> Unlimited:
-        """Start an episode."""
+    def for_episode(self, board: Board) -> Unlimited:
+        """Return this rule with the figures of one episode."""
         campaigns = board.view.campaigns.values()
         stakes = [CampaignStake(it.name, created_at=it.created_at) for it in campaigns]
-        return Unlimited([stake.name for stake in creation.queue(stakes)])
+        return Unlimited([stake.name for stake in creation.sorted_by_creation(stakes)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,14 +188,14 @@ class ByRecentWorkShare:
     half_life: int = recent_work.HALF_LIFE
     near: int = NEAR_TIME
 
-    def begin(self, board: Board) -> AheadSharing:
-        """Start an episode."""
+    def for_episode(self, board: Board) -> AheadSharing:
+        """Return this rule with the figures of one episode."""
         view = board.view
         recent = recent_work.recent_of(view.ledger, board.planned_to, self.half_life)
         shares = {name: float(campaign.weight) for name, campaign in view.campaigns.items()}
-        serving = recent_work.by_standing(recent_work.standings(recent, shares))
+        serving = recent_work.sorted_by_standing(recent_work.standings(recent, shares))
         without = frozenset(name for name, share in shares.items() if share <= 0)
-        unlimited, stakes = Unlimited(serving, without), _known(board)
+        unlimited, stakes = Unlimited(serving, without), _stakes_of_all(board)
 
         def parts(seats: int) -> Mapping[str, int]:
             return usage.ideals(seats, stakes)
@@ -201,9 +212,9 @@ class ByFairshare:
 
     near: int = NEAR_TIME
 
-    def begin(self, board: Board) -> AheadSharing:
-        """Start an episode."""
-        campaigns = [board.view.campaigns[stake.name] for stake in _known(board)]
+    def for_episode(self, board: Board) -> AheadSharing:
+        """Return this rule with the figures of one episode."""
+        campaigns = [board.view.campaigns[stake.name] for stake in _stakes_of_all(board)]
         targets = {it.name: Fraction(0) if _is_bound(it) else _fairshare_of(it) for it in campaigns}
         rest = max(Fraction(0), 1 - sum(targets.values())) / max(1, len(campaigns))
         entitled = {
@@ -214,7 +225,7 @@ class ByFairshare:
         def parts(seats: int) -> Mapping[str, int]:
             return {name: int(seats * part) for name, part in entitled.items()}
 
-        return AheadSharing(Unshared().begin(board), board, self.near, parts)
+        return AheadSharing(Unshared().for_episode(board), board, self.near, parts)
 
 
 def _fairshare_of(campaign: CampaignView) -> Fraction:
@@ -231,21 +242,21 @@ class ByCreation:
 
     serial: bool = False
 
-    def begin(self, board: Board) -> Divided:
-        """Start an episode."""
-        queue = creation.queue(_at_work(board))
+    def for_episode(self, board: Board) -> Divided:
+        """Return this rule with the figures of one episode."""
+        queue = creation.sorted_by_creation(_active_stakes(board))
         if self.serial:
             queue.sort(key=lambda stake: -stake.level)
 
-        def allot(hour: int) -> Allotted:
-            stakes, seats = board.stakes(hour), _free(board, hour)
+        def allotted(hour: int) -> Allotted:
+            stakes, seats = board.stakes(hour), _free_seats(board, hour)
             if self.serial:
                 return levels.allot(
                     stakes, seats, lambda _, level, free: creation.allot(level, free)
                 )
             return creation.allot(stakes, seats)
 
-        return Divided(board, [stake.name for stake in queue], allot)
+        return Divided(board, [stake.name for stake in queue], allotted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,30 +274,30 @@ class ByUsage:
     entitled: bool = False
     near: int = NEAR_TIME
 
-    def begin(self, board: Board) -> AheadSharing:
-        """Start an episode."""
-        working = _at_work(board)
+    def for_episode(self, board: Board) -> AheadSharing:
+        """Return this rule with the figures of one episode."""
+        working = _active_stakes(board)
         lines = CampaignLines(board, self.together, working)
-        at_work = lines.weighted(working)
-        newcomers = _newcomers(board, lines.entitlements(at_work), self.window)
+        at_work = lines.with_group_weights(working)
+        newcomers = _newcomer_usage(board, lines.entitlements(at_work), self.window)
 
-        def served(at: int) -> list[CampaignStake]:
+        def serving_order_at(at: int) -> list[CampaignStake]:
             """Return the serving order by what each will have used when an hour begins."""
-            used = _used(board, self.window, newcomers, at)
+            used = _usage(board, self.window, newcomers, at)
             stakes = [replace(stake, usage=used.get(stake.name, 0)) for stake in at_work]
             entitled = lines.entitlements(stakes) if self.entitled else None
             in_order = usage.serving_order(stakes, entitled)
             in_order.sort(
-                key=lambda it: (-it.level if self.serial or it.urgent else 0, _queued(it))
+                key=lambda it: (-it.level if self.serial or it.urgent else 0, _urgent_key(it))
             )
             return in_order
 
         latest = max(board.view.now, board.planned_to - BUCKET)
-        ordered = served(latest)
+        ordered = serving_order_at(latest)
 
-        def allot(hour: int) -> Allotted:
+        def allotted(hour: int) -> Allotted:
             at = max(board.view.now, hour)
-            order = ordered if at == latest else served(at)
+            order = ordered if at == latest else serving_order_at(at)
             place = {stake.name: number for number, stake in enumerate(order)}
             grain = board.grains.get(hour) or BUCKET
 
@@ -298,42 +309,42 @@ class ByUsage:
                 # A campaign that gets all it wants does not show what the others should have had.
                 short = {it.name for it in stakes if ideals[it.name] < (it.demand or 0)}
                 parts = lines.ideals(seats, stakes, 1)
-                lacks = usage.behind([it for it in order if it.name in short], parts)
-                return usage.allot(in_order, usage.caught_up(ideals, lacks, grain), free, grain)
+                lacks = usage.usage_deficits([it for it in order if it.name in short], parts)
+                return usage.allot(in_order, usage.raised_ideals(ideals, lacks, grain), free, grain)
 
-            stakes = [it for it in lines.weighted(board.stakes(hour)) if it.name in place]
-            seats = _free(board, hour)
+            stakes = [it for it in lines.with_group_weights(board.stakes(hour)) if it.name in place]
+            seats = _free_seats(board, hour)
             first, others = urgent.serve(stakes, seats)
             if self.serial:
                 return [*first, *levels.allot(others, seats, inner)]
             rest = urgent.left_to_share(board.capacity(hour), stakes, first)
             return [*first, *inner(rest, others, seats)]
 
-        divided = Divided(board, [stake.name for stake in ordered], allot, newcomers)
+        divided = Divided(board, [stake.name for stake in ordered], allotted, newcomers)
         return AheadSharing(divided, board, self.near, self._parts(board))
 
     def _parts(self, board: Board) -> Parts:
         """Return the parts of all campaigns, as if each of them wanted all it can get."""
-        stakes = _known(board)
+        stakes = _stakes_of_all(board)
         lines = CampaignLines(board, self.together, stakes)
-        weighted = lines.weighted(stakes)
+        weighted = lines.with_group_weights(stakes)
 
         def parts(seats: int) -> Mapping[str, int]:
             if not self.serial:
                 return lines.ideals(seats, weighted, 1)
             all_parts: dict[str, int] = {}
-            for _, level in groupby(sorted(weighted, key=_level_first), key=_level_first):
+            for _, level in groupby(sorted(weighted, key=_level_key), key=_level_key):
                 all_parts |= lines.ideals(seats - sum(all_parts.values()), list(level), 1)
             return all_parts
 
         return parts
 
 
-def _level_first(stake: CampaignStake) -> int:
+def _level_key(stake: CampaignStake) -> int:
     return -stake.level
 
 
-def _queued(stake: CampaignStake) -> int:
+def _urgent_key(stake: CampaignStake) -> int:
     """Return the key that orders the urgent by creation and leaves the others as they are."""
     return stake.created_at if stake.urgent else 0
 
@@ -348,10 +359,10 @@ class ByPromise:
     window: int = usage.WINDOW
     near: int = NEAR_TIME
 
-    def begin(self, board: Board) -> PromiseSharing:
-        """Start an episode."""
-        active = _at_work(board)
-        used = _used(board, self.window, {})
+    def for_episode(self, board: Board) -> PromiseSharing:
+        """Return this rule with the figures of one episode."""
+        active = _active_stakes(board)
+        used = _usage(board, self.window, {})
         groups = board.groups
         promises = {
             name: it.target
@@ -368,19 +379,21 @@ class ByPromise:
         stakes.sort(key=lambda it: (place[groups[it.name]], used.get(it.name, 0), it.created_at))
         serving = {stake.name: number for number, stake in enumerate(stakes)}
 
-        def allot(hour: int) -> Allotted:
+        def allotted(hour: int) -> Allotted:
             members: dict[str, list[CampaignStake]] = {name: [] for name in order}
             for stake in board.stakes(hour):
                 if stake.name in serving:
                     members[groups[stake.name]].append(stake)
             demand = {name: _demand(stakes_of_group) for name, stakes_of_group in members.items()}
-            settlement = promised.settle(board.capacity(hour), promises, demand, order, BUCKET)
+            settlement = promised.settlement_of(
+                board.capacity(hour), promises, demand, order, BUCKET
+            )
             allotted: list[tuple[str, int]] = []
             for name, stakes_of_group in members.items():
                 stakes_of_group.sort(key=lambda stake: serving[stake.name])
                 allocated = sum(stake.allocated for stake in stakes_of_group)
                 seats = FreeSeats(max(0, settlement.total[name] - allocated))
-                allotted += promised.inside(stakes_of_group, seats, BUCKET)
+                allotted += promised.allot_within_group(stakes_of_group, seats, BUCKET)
             return allotted
 
         # What is lent follows the same proportion, so the sum of both does, too.
@@ -389,7 +402,7 @@ class ByPromise:
         def parts(seats: int) -> Mapping[str, int]:
             return usage.ideals(seats, groups_known)
 
-        divided = Divided(board, list(serving), allot)
+        divided = Divided(board, list(serving), allotted)
         members = {name: group for name, group in groups.items() if group in promises}
         return PromiseSharing(
             AheadSharing(divided, board, self.near, parts, members),
@@ -416,27 +429,27 @@ class PromiseSharing:
         self._promises = promises
         self._seats = seats
 
-    def admit(self, candidate: Candidate, turn: AllocationRound) -> PolicyRefusal | None:
+    def find_refusal(self, candidate: Candidate, turn: AllocationRound) -> PolicyRefusal | None:
         """Return a refusal if its campaign belongs to no group or has no seats left.
 
         Seats that are promised count at each instant. Only what is lent is divided by the hour,
         and all of it if more is promised than there is.
         """
         group = self._groups.get(candidate.campaign)
-        refusal = promised.admit(candidate.campaign, group, self._promises)
+        refusal = promised.find_promise_refusal(candidate.campaign, group, self._promises)
         if refusal is not None:
             return refusal
         if self._seats.is_enough:
             if self._seats.is_within(candidate):
                 return None
-            refusal = self._seats.kept_from(candidate)
-        return refusal or self._divided.admit(candidate, turn)
+            refusal = self._seats.find_refusal(candidate)
+        return refusal or self._divided.find_refusal(candidate, turn)
 
-    def returned(self, candidates: Sequence[Candidate]) -> Mapping[str, PolicyRefusal]:
+    def seats_to_return(self, candidates: Sequence[Candidate]) -> Mapping[str, PolicyRefusal]:
         """Return what groups above their part give back."""
-        return self._divided.returned(candidates)
+        return self._divided.seats_to_return(candidates)
 
-    def remember(self, state: RememberedState) -> RememberedState:
+    def updated_state(self, state: RememberedState) -> RememberedState:
         """Return the state unchanged."""
         return state
 
@@ -445,7 +458,7 @@ def _demand(stakes: Iterable[CampaignStake]) -> int:
     return sum(stake.demand or 0 for stake in stakes)
 
 
-def _at_work(board: Board) -> list[CampaignStake]:
+def _active_stakes(board: Board) -> list[CampaignStake]:
     """Return the stakes of campaigns that hold or want anything in any hour."""
     names = {name for amounts in board.allocated.values() for name in amounts}
     names.update(name for amounts in board.waiting.values() for name in amounts)
@@ -456,7 +469,7 @@ def _at_work(board: Board) -> list[CampaignStake]:
     ]
 
 
-def _known(board: Board) -> list[CampaignStake]:
+def _stakes_of_all(board: Board) -> list[CampaignStake]:
     """Return the stakes of campaigns that may ask at any time, with the maximum of each per hour.
 
     Urgent campaigns are left out: other runs are displaced for them.
@@ -473,26 +486,28 @@ def _known(board: Board) -> list[CampaignStake]:
     ]
 
 
-def _free(board: Board, hour: int) -> FreeSeats:
+def _free_seats(board: Board, hour: int) -> FreeSeats:
     return FreeSeats(max(0, board.capacity(hour) - sum(board.allocated.get(hour, {}).values())))
 
 
-def _used(
+def _usage(
     board: Board, window: int, newcomers: Mapping[str, Charge], until: int | None = None
 ) -> dict[str, int]:
     until = board.view.now if until is None else until
-    return usage.used_within(chain(board.view.ledger, newcomers.values()), until, window)
+    return usage.usage_within(chain(board.view.ledger, newcomers.values()), until, window)
 
 
-def _newcomers(board: Board, entitled: Mapping[str, Exact], window: int) -> dict[str, Charge]:
+def _newcomer_usage(board: Board, entitled: Mapping[str, Exact], window: int) -> dict[str, Charge]:
     """Return the usage young campaigns began with: as remembered, or their current share."""
     view = board.view
     begin = view.now - window
     charges = {name: it for name, it in view.state.newcomers.items() if it.end > begin}
-    seats = len(board.usable(view.pool.nodes))
+    seats = len(board.usable_nodes(view.pool.nodes))
     total = sum(entitled.values())
     for name, weight in entitled.items():
         created = view.campaigns[name].created_at
         if name not in charges and begin < created <= view.now and total:
-            charges[name] = usage.newcomer(name, Fraction(seats) * weight / total, created, window)
+            charges[name] = usage.newcomer_charge(
+                name, Fraction(seats) * weight / total, created, window
+            )
     return charges

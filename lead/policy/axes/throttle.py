@@ -1,4 +1,16 @@
-"""Axis 5 in an episode: what is refused although there is room."""
+"""Axis 5 in an episode: what is refused although there is room.
+
+A limit is about one of two things. Some count what a campaign has *at an instant*: seats, runs,
+nodes, resources. A run that slips may get out of the way of these, so besides a yes or no they give
+the time that is full, and a run is refused only if its whole window lies in it. The others count a
+sum: booked time, deliveries, bytes of a period, what is considered at all. They only say yes or no
+here.
+
+Each class below is one kind of limit and counts what is booked and what this episode has placed,
+with everything up the line of campaigns. Soft limits bind in all rounds but the last, hard ones
+always. Limits that no campaign has cost nothing. The same limits bind bookings once more when they
+are committed (``lead/exchange/campaign_limits.py``): an episode may be wrong, a booking not.
+"""
 
 from __future__ import annotations
 
@@ -51,8 +63,8 @@ class LimitRules:
 
     windows: decayed_windows.DecayWindows = field(default_factory=decayed_windows.DecayWindows)
 
-    def begin(self, board: Board) -> LimitThrottling:
-        """Start an episode."""
+    def for_episode(self, board: Board) -> LimitThrottling:
+        """Return this rule with the figures of one episode."""
         return LimitThrottling(self, board)
 
 
@@ -71,32 +83,32 @@ class LimitThrottling:
         self._board = board
         if any(it.seats_max is not None for it in campaigns):
             self._seats = _SeatsMax(board)
-            self._checks.append(self._seats.admit)
+            self._checks.append(self._seats.find_refusal)
         if any(it.quotas for it in campaigns):
             self._quotas = _Quotas(board)
-            self._checks += [self._quotas.admit, self._quotas.admit_of_pool]
+            self._checks += [self._quotas.find_refusal, self._quotas.find_pool_refusal]
         if any(it.byte_quota for it in campaigns):
             self._bytes = _ByteQuotas(board)
-            self._checks.append(self._bytes.admit)
+            self._checks.append(self._bytes.find_refusal)
         if any(it.limits for it in campaigns):
             self._limits = _Limits(board, rules.windows)
-            self._checks += [self._limits.admit, self._limits.admit_time]
+            self._checks += [self._limits.find_refusal, self._limits.find_time_refusal]
 
-    def considered(self, candidates: Sequence[Candidate]) -> Mapping[str, PolicyRefusal]:
+    def find_excluded(self, candidates: Sequence[Candidate]) -> Mapping[str, PolicyRefusal]:
         """Return, by task, the refusals of candidates beyond the limits on due tasks."""
-        return self._limits.considered(candidates) if self._limits else {}
+        return self._limits.find_excluded(candidates) if self._limits else {}
 
-    def admit(self, candidate: Candidate, turn: AllocationRound) -> PolicyRefusal | None:
+    def find_refusal(self, candidate: Candidate, turn: AllocationRound) -> PolicyRefusal | None:
         """Return the first limit that the candidate would exceed, however far its runs slip."""
         for check in self._checks:
             refusal = check(candidate, turn)
             if refusal is not None and refusal.rule in _AT_ONCE:
-                refusal = _within_windows(candidate, self.full(candidate, turn), refusal)
+                refusal = _find_window_refusal(candidate, self.full_times(candidate, turn), refusal)
             if refusal is not None:
                 return refusal
         return None
 
-    def full(self, candidate: Candidate, turn: AllocationRound) -> Sequence[FullTime]:
+    def full_times(self, candidate: Candidate, turn: AllocationRound) -> Sequence[FullTime]:
         """Return the time in which a run of the candidate would exceed a limit at some instant."""
         if not self._checks:
             return ()
@@ -108,37 +120,36 @@ class LimitThrottling:
         if found is None:
             found = []
             if self._seats is not None:
-                found += self._seats.full(candidate)
+                found += self._seats.full_times(candidate)
             if self._quotas is not None:
-                found += self._quotas.full(candidate)
+                found += self._quotas.full_times(candidate)
             if self._limits is not None:
-                found += self._limits.full(candidate, level)
+                found += self._limits.full_times(candidate, level)
             self._full[key] = found
         return found
 
-    def placed(self, candidate: Candidate, run: PostedRun) -> None:
+    def record_run(self, candidate: Candidate, run: PostedRun) -> None:
         """Count a posted run."""
         self._full.clear()
         if self._seats is not None:
-            self._seats.placed(run)
+            self._seats.record_run(run)
         if self._bytes is not None:
-            self._bytes.placed(candidate, run)
+            self._bytes.record_run(candidate, run)
         if self._limits is not None:
-            self._limits.placed(candidate, run)
+            self._limits.record_run(candidate, run)
 
-    def remember(self, state: RememberedState) -> RememberedState:
+    def updated_state(self, state: RememberedState) -> RememberedState:
         """Return the state with the instants since when considered tasks age."""
-        return state if self._limits is None else self._limits.remember(state)
+        return state if self._limits is None else self._limits.updated_state(state)
 
 
 def _level_of(turn: AllocationRound) -> active_limits.LimitLevel:
-    """Return the level of limits that binds in a round."""
     if turn is AllocationRound.THIRD:
         return active_limits.LimitLevel.HARD
     return active_limits.LimitLevel.SOFT
 
 
-def _within_windows(
+def _find_window_refusal(
     candidate: Candidate, full: Sequence[FullTime], refusal: PolicyRefusal
 ) -> PolicyRefusal | None:
     """Return a refusal if some run finds no time within its slip outside the ``full`` time.
@@ -168,24 +179,24 @@ class _SeatsMax:
         self._board = board
         self._held: dict[tuple[str, int], list[tuple[Span, int]]] = {}
         for run in board.view.runs:
-            self.placed(run)
+            self.record_run(run)
 
-    def placed(self, run: PostedRun) -> None:
+    def record_run(self, run: PostedRun) -> None:
         """Count a posted run."""
-        lanes = self._board.weighed(run.scheduling_class, self._board.lanes * len(run.nodes))
-        if lanes and self._most(run.campaign) is not None:
+        lanes = self._board.seat_time(run.scheduling_class, self._board.lanes * len(run.nodes))
+        if lanes and self._seats_max_of(run.campaign) is not None:
             for hour in range(run.start // BUCKET * BUCKET, run.end, BUCKET):
                 bookings = self._held.setdefault((run.campaign, hour), [])
                 bookings.append(((run.start, run.end), lanes))
 
-    def admit(self, candidate: Candidate, turn: AllocationRound) -> PolicyRefusal | None:
+    def find_refusal(self, candidate: Candidate, turn: AllocationRound) -> PolicyRefusal | None:
         """Return a refusal if the peak within any run's ideal time is too high.
 
         The peak includes the candidate itself.
         """
         del turn
-        most, lanes = self._most(candidate.campaign), self._board.lanes
-        own_lanes = self._board.weighed(candidate.scheduling_class, lanes * candidate.k)
+        most, lanes = self._seats_max_of(candidate.campaign), self._board.lanes
+        own_lanes = self._board.seat_time(candidate.scheduling_class, lanes * candidate.k)
         if most is None or not own_lanes:
             return None
         for span in candidate.spans:
@@ -196,10 +207,10 @@ class _SeatsMax:
                 )
         return None
 
-    def full(self, candidate: Candidate) -> list[FullTime]:
+    def full_times(self, candidate: Candidate) -> list[FullTime]:
         """Return when another run of the candidate would exceed the maximum."""
-        most, lanes = self._most(candidate.campaign), self._board.lanes
-        own = self._board.weighed(candidate.scheduling_class, lanes * candidate.k)
+        most, lanes = self._seats_max_of(candidate.campaign), self._board.lanes
+        own = self._board.seat_time(candidate.scheduling_class, lanes * candidate.k)
         if most is None or not own:
             return []
         booked = (
@@ -209,7 +220,10 @@ class _SeatsMax:
             for span, amount in bookings
             if span[0] // BUCKET * BUCKET == hour
         )
-        uses = [*booked, *((*span, amount) for span, amount in self._asked(candidate.campaign))]
+        uses = [
+            *booked,
+            *((*span, amount) for span, amount in self._open_lanes(candidate.campaign)),
+        ]
         return full_times(
             uses,
             own,
@@ -219,33 +233,33 @@ class _SeatsMax:
             ),
         )
 
-    def _most(self, campaign: str) -> int | None:
+    def _seats_max_of(self, campaign: str) -> int | None:
         view = self._board.view.campaigns.get(campaign)
         return None if view is None else view.seats_max
 
     def _peak(self, campaign: str, span: Span) -> int:
         """Return the maximum number of lanes that a campaign holds at some instant of a span."""
         changes = []
-        for (start, end), lanes in self._beside(campaign, span):
+        for (start, end), lanes in self._lanes_beside(campaign, span):
             if start < span[1] and span[0] < end:
                 changes += [(max(start, span[0]), lanes), (end, -lanes)]
         # At equal instants, ends (negative) sort before beginnings.
         return max(accumulate(change for _, change in sorted(changes)), default=0)
 
-    def _beside(self, campaign: str, span: Span) -> Iterator[tuple[Span, int]]:
+    def _lanes_beside(self, campaign: str, span: Span) -> Iterator[tuple[Span, int]]:
         """Yield what is booked or open in the hours of a span, each once."""
         first = span[0] // BUCKET * BUCKET
         for hour in range(first, span[1], BUCKET):
             for booking in self._held.get((campaign, hour), ()):
                 if hour == first or booking[0][0] >= hour:
                     yield booking
-        yield from self._asked(campaign)
+        yield from self._open_lanes(campaign)
 
-    def _asked(self, campaign: str) -> Iterator[tuple[Span, int]]:
+    def _open_lanes(self, campaign: str) -> Iterator[tuple[Span, int]]:
         """Yield what is open."""
         for candidate in self._board.asked.values():
             if candidate.campaign == campaign:
-                lanes = self._board.weighed(
+                lanes = self._board.seat_time(
                     candidate.scheduling_class, self._board.lanes * candidate.k
                 )
                 yield from ((each, lanes) for each in candidate.spans)
@@ -257,8 +271,8 @@ class _Quotas:
     def __init__(self, board: Board) -> None:
         self._board = board
         self._members = frozenset(board.view.pool.nodes)
-        self._most: dict[tuple[int, str], list[int]] = {}
-        usable = board.usable(board.view.pool.nodes)
+        self._seats_max_of: dict[tuple[int, str], list[int]] = {}
+        usable = board.usable_nodes(board.view.pool.nodes)
         count_by_name = Counter(name for node in usable for name in node.resources)
         # The pool's amount of a resource is known only if all of its nodes state theirs.
         self._capacity = {
@@ -267,22 +281,24 @@ class _Quotas:
             if count == len(usable)
         }
 
-    def admit(self, candidate: Candidate, turn: AllocationRound) -> PolicyRefusal | None:
+    def find_refusal(self, candidate: Candidate, turn: AllocationRound) -> PolicyRefusal | None:
         """Return a refusal if its campaign would use too much at the ideal time of a run."""
         del turn
         for wanted, by_campaign, _ in self._at_ideal_times(candidate):
             quotas = self._board.view.campaigns[candidate.campaign].quotas
-            refusal = quota.admit(candidate.campaign, wanted, quotas, by_campaign, {})
+            refusal = quota.find_quota_refusal(candidate.campaign, wanted, quotas, by_campaign, {})
             if refusal is not None:
                 return refusal
         return None
 
-    def admit_of_pool(self, candidate: Candidate, turn: AllocationRound) -> PolicyRefusal | None:
+    def find_pool_refusal(
+        self, candidate: Candidate, turn: AllocationRound
+    ) -> PolicyRefusal | None:
         """Return a refusal if the pool would have too little at the ideal time of a run."""
         del turn
         for wanted, _, by_all in self._at_ideal_times(candidate):
             free = {name: (by_all.get(name, 0), most) for name, most in self._capacity.items()}
-            refusal = quota.admit(candidate.campaign, wanted, {}, {}, free)
+            refusal = quota.find_quota_refusal(candidate.campaign, wanted, {}, {}, free)
             if refusal is not None:
                 return refusal
         return None
@@ -292,25 +308,25 @@ class _Quotas:
     ) -> Iterator[tuple[dict[str, int], dict[str, int], dict[str, int]]]:
         """Yield for each run what it wants, what its campaign uses, and what all use then."""
         if self._board.view.campaigns[candidate.campaign].quotas and candidate.needs:
-            wanted = {name: self._wanted(candidate, name) for name in candidate.needs}
+            wanted = {name: self._amount_wanted(candidate, name) for name in candidate.needs}
             for span in candidate.spans:
-                yield wanted, *self._in_use(candidate, span)
+                yield wanted, *self._peak_usage(candidate, span)
 
-    def full(self, candidate: Candidate) -> Iterator[FullTime]:
+    def full_times(self, candidate: Candidate) -> Iterator[FullTime]:
         """Yield when another run of the candidate would exceed a quota of its campaign."""
         quotas = self._board.view.campaigns[candidate.campaign].quotas
         for resource in quotas.keys() & candidate.needs.keys():
-            own, most = self._wanted(candidate, resource), quotas[resource]
+            own, most = self._amount_wanted(candidate, resource), quotas[resource]
             uses = [
-                (run.start, run.end, self._used(run, resource))
+                (run.start, run.end, self._amount_used(run, resource))
                 for run in (*self._board.view.runs, *self._board.placed)
                 if run.campaign == candidate.campaign and resource in run.needs
             ]
             yield from full_times(
-                uses, own, most, partial(_over_quota, candidate.campaign, resource, own, most)
+                uses, own, most, partial(_quota_refusal, candidate.campaign, resource, own, most)
             )
 
-    def _used(self, run: PostedRun, resource: str) -> int:
+    def _amount_used(self, run: PostedRun, resource: str) -> int:
         """Return how much of a resource a run takes of the pool's nodes."""
         nodes, amount = self._board.view.nodes, run.needs[resource]
         members = [nodes[name] for name in run.nodes if name in self._members]
@@ -318,7 +334,9 @@ class _Quotas:
             node.resources.get(resource, 0) if amount is None else amount for node in members
         )
 
-    def _in_use(self, candidate: Candidate, span: Span) -> tuple[dict[str, int], dict[str, int]]:
+    def _peak_usage(
+        self, candidate: Candidate, span: Span
+    ) -> tuple[dict[str, int], dict[str, int]]:
         """Return the most that its campaign uses at an instant of a span, and all concurrent runs.
 
         Runs that cannot overlap the candidate do not reduce what it has: on their nodes it comes
@@ -328,26 +346,28 @@ class _Quotas:
         by_campaign, by_all = PeakUse(span), PeakUse(span)
         for run in self._board.overlapping(span):
             for resource in run.needs:
-                used = self._used(run, resource)
+                used = self._amount_used(run, resource)
                 if run.scheduling_class not in excluded:
                     by_all.add(resource, (run.start, run.end), used)
                 if run.campaign == candidate.campaign:
                     by_campaign.add(resource, (run.start, run.end), used)
         return by_campaign.peaks(), by_all.peaks()
 
-    def _wanted(self, candidate: Candidate, resource: str) -> int:
+    def _amount_wanted(self, candidate: Candidate, resource: str) -> int:
         """Return the amount wanted; "all of it" counts as if the richest nodes were chosen."""
         amount = candidate.needs[resource]
         if amount is not None:
             return amount * candidate.k
         key = id(candidate.nodes), resource
-        if key not in self._most:
-            nodes = self._board.usable(candidate.nodes)
-            self._most[key] = sorted((it.resources.get(resource, 0) for it in nodes), reverse=True)
-        return sum(self._most[key][: candidate.k])
+        if key not in self._seats_max_of:
+            nodes = self._board.usable_nodes(candidate.nodes)
+            self._seats_max_of[key] = sorted(
+                (it.resources.get(resource, 0) for it in nodes), reverse=True
+            )
+        return sum(self._seats_max_of[key][: candidate.k])
 
 
-def _over_quota(campaign: str, resource: str, own: int, most: int, wanted: int) -> PolicyRefusal:
+def _quota_refusal(campaign: str, resource: str, own: int, most: int, wanted: int) -> PolicyRefusal:
     return quota.QUOTA.refuse(
         campaign=campaign, resource=resource, used=wanted - own, wanted=own, quota=most
     )
@@ -364,11 +384,11 @@ class _ByteQuotas:
             if campaign.byte_quota is not None:
                 hours: Counter[int] = Counter()
                 for mover, amounts in view.moved.items():
-                    if name in board.line(mover):
+                    if name in board.lineage(mover):
                         hours.update(amounts)
                 self._moved[name] = MovedBytes(name, campaign.byte_quota, hours)
 
-    def admit(self, candidate: Candidate, turn: AllocationRound) -> PolicyRefusal | None:
+    def find_refusal(self, candidate: Candidate, turn: AllocationRound) -> PolicyRefusal | None:
         """Return a refusal if a quota does not permit all its runs, beside those being placed."""
         del turn
         own = None if candidate.moves is None else candidate.moves * candidate.k
@@ -378,18 +398,18 @@ class _ByteQuotas:
                 if holder in self._holders(asked.campaign):
                     _count(moved, asked, asked.k)
             for start, _ in candidate.spans:
-                if (refusal := moved.refuse(start, own)) is not None:
+                if (refusal := moved.find_refusal(start, own)) is not None:
                     return refusal
                 moved.add(start, own or 0)
         return None
 
-    def placed(self, candidate: Candidate, run: PostedRun) -> None:
+    def record_run(self, candidate: Candidate, run: PostedRun) -> None:
         """Count all runs of a candidate on the nodes of the posted one."""
         for holder in self._holders(candidate.campaign):
             _count(holder, candidate, len(run.nodes))
 
     def _holders(self, campaign: str) -> list[MovedBytes]:
-        return [self._moved[name] for name in self._board.line(campaign) if name in self._moved]
+        return [self._moved[name] for name in self._board.lineage(campaign) if name in self._moved]
 
 
 def _count(moved: MovedBytes, candidate: Candidate, nodes: int) -> None:
@@ -397,10 +417,10 @@ def _count(moved: MovedBytes, candidate: Candidate, nodes: int) -> None:
         moved.add(start, (candidate.moves or 0) * nodes)
 
 
-def _over_limit(
+def _limit_refusal(
     holder: str, kind: str, most: int, level: active_limits.LimitLevel, wanted: int
 ) -> PolicyRefusal:
-    return active_limits.over(holder, kind, wanted, most, level)
+    return active_limits.refusal_over(holder, kind, wanted, most, level)
 
 
 class _Limits:
@@ -414,10 +434,12 @@ class _Limits:
             if not campaign.limits.keys().isdisjoint((DELIVERED, DELIVERED_PERCENT))
         )
         ledger = view.ledger if self._capped else ()
-        self._delivered = delivered_cap.Delivered.of(ledger, view.now, windows, board.line)
+        self._delivered = delivered_cap.Delivered.from_ledger(
+            ledger, view.now, windows, board.lineage
+        )
         self._ageing = dict(view.state.eligible_since)
 
-    def considered(self, candidates: Sequence[Candidate]) -> Mapping[str, PolicyRefusal]:
+    def find_excluded(self, candidates: Sequence[Candidate]) -> Mapping[str, PolicyRefusal]:
         """Return the refusals of candidates beyond their campaigns' limits; the others age."""
         view = self._board.view
         limits = {
@@ -433,28 +455,32 @@ class _Limits:
         if limits:
             due = [
                 due_limits.DueTask(
-                    it.task, tuple(self._board.line(it.campaign)), active_limits.request_of(it)
+                    it.task, tuple(self._board.lineage(it.campaign)), active_limits.request_of(it)
                 )
                 for it in candidates
             ]
-            _, refused = due_limits.considered(due, limits)
+            _, refused = due_limits.tasks_within_limits(due, limits)
             considered_tasks = (it.task for it in candidates if it.task not in refused)
             self._ageing = due_limits.ageing_since(
                 view.state.eligible_since, considered_tasks, view.now
             )
         return refused
 
-    def admit(self, candidate: Candidate, turn: AllocationRound) -> PolicyRefusal | None:
+    def find_refusal(self, candidate: Candidate, turn: AllocationRound) -> PolicyRefusal | None:
         """Return a refusal if its campaign or an ancestor would have too much at an instant."""
-        return self._within(candidate, _level_of(turn), active_limits.AT_ONCE, candidate.spans)
+        return self._find_refusal_of(
+            candidate, _level_of(turn), active_limits.AT_ONCE, candidate.spans
+        )
 
-    def admit_time(self, candidate: Candidate, turn: AllocationRound) -> PolicyRefusal | None:
+    def find_time_refusal(
+        self, candidate: Candidate, turn: AllocationRound
+    ) -> PolicyRefusal | None:
         """Return a refusal if a limit on booked time, or on deliveries, would be exceeded."""
         level, kinds = _level_of(turn), (active_limits.SEAT_TIME, active_limits.TIME)
-        refusal = self._within(candidate, level, kinds, candidate.spans[:1])
-        return refusal or self._within_caps(candidate, level)
+        refusal = self._find_refusal_of(candidate, level, kinds, candidate.spans[:1])
+        return refusal or self._find_cap_refusal(candidate, level)
 
-    def _within(
+    def _find_refusal_of(
         self,
         candidate: Candidate,
         level: active_limits.LimitLevel,
@@ -469,54 +495,56 @@ class _Limits:
                 replace(it, limits={kind: it.limits[kind] for kind in it.limits if kind in kinds})
                 for it in holders
             )
-            refusal = active_limits.within_limits(request, some, level)
+            refusal = active_limits.find_limit_refusal(request, some, level)
             if refusal is not None or not holders:
                 return refusal
         return None
 
-    def full(self, candidate: Candidate, level: active_limits.LimitLevel) -> Iterator[FullTime]:
+    def full_times(
+        self, candidate: Candidate, level: active_limits.LimitLevel
+    ) -> Iterator[FullTime]:
         """Yield when another run of the candidate would exceed a limit at some instant."""
         request = active_limits.request_of(candidate)
         campaigns = self._board.view.campaigns
-        for name in self._board.line(candidate.campaign):
-            booked = self._under_way.booked(name)
+        for name in self._board.lineage(candidate.campaign):
+            booked = self._under_way.booked_runs(name)
             for kind, limit in campaigns[name].limits.items():
                 most = active_limits.limit_at(limit, level)
                 if kind in active_limits.AT_ONCE and most is not None:
                     alone = kind == active_limits.RUNS
                     uses = [(start, end, 1 if alone else nodes) for start, end, nodes in booked]
-                    refuse = partial(_over_limit, name, kind, most, level)
+                    refuse = partial(_limit_refusal, name, kind, most, level)
                     yield from full_times(uses, request[kind], most, refuse)
 
-    def _within_caps(
+    def _find_cap_refusal(
         self, candidate: Candidate, level: active_limits.LimitLevel
     ) -> PolicyRefusal | None:
         if not self._capped:
             return None
         request = Fraction(self._board.seats_taken(candidate, candidate.k))
-        for name in self._board.line(candidate.campaign):
+        for name in self._board.lineage(candidate.campaign):
             if name not in self._capped:
                 continue
             limits, used = (
                 self._board.view.campaigns[name].limits,
-                self._delivered.to(name),
+                self._delivered.amount_of(name),
             )
             percent = limits.get(DELIVERED_PERCENT)
             if percent and (cap := active_limits.limit_at(percent, level)) is not None:
-                refusal = delivered_cap.within_part(
+                refusal = delivered_cap.find_part_refusal(
                     name, used, request, self._delivered.total, Fraction(cap, 100)
                 )
                 if refusal is not None:
                     return refusal
             amount = limits.get(DELIVERED)
             if amount and (cap := active_limits.limit_at(amount, level)) is not None:
-                return delivered_cap.within_amount(name, used, request, Fraction(cap))
+                return delivered_cap.find_amount_refusal(name, used, request, Fraction(cap))
         return None
 
-    def placed(self, candidate: Candidate, run: PostedRun) -> None:
+    def record_run(self, candidate: Candidate, run: PostedRun) -> None:
         """Count a posted run."""
         self._under_way.add(run, apart=candidate.apart)
 
-    def remember(self, state: RememberedState) -> RememberedState:
+    def updated_state(self, state: RememberedState) -> RememberedState:
         """Return the state with the instants since when considered tasks age."""
         return replace(state, eligible_since=self._ageing)

@@ -18,7 +18,7 @@ class CapacityBasis(StrEnum):
     COMBINED = "combined"
 
 
-def available(
+def available_amount(
     configured: int, dedicated: int, utilised: int, counted: CapacityBasis = CapacityBasis.COMBINED
 ) -> int:
     """Return what is left of a resource, at least 0."""

@@ -48,7 +48,7 @@ def after_refusal(
     return Backoff(failures, now + round(pause(failures, first, most) * rng.uniform(*JITTER)))
 
 
-def bounded(backoffs: Mapping[Key, Backoff], now: int) -> dict[Key, Backoff]:
+def capped_backoffs(backoffs: Mapping[Key, Backoff], now: int) -> dict[Key, Backoff]:
     """Return the backoffs, none of them longer from ``now`` than it can have been drawn.
 
     A clock that was ahead may have drawn it, and was set back since.
@@ -74,7 +74,7 @@ def after_answer(
     return after
 
 
-def refuse_during_backoff(
+def find_backoff_refusal(
     backoffs: Mapping[Key, Backoff], key: Key, now: int
 ) -> PolicyRefusal | None:
     """Return a refusal while the pause under this key lasts."""

@@ -22,7 +22,7 @@ BLACKLISTED = RefusalRule(
 Failures = Mapping[tuple[str, str], int]
 
 
-def admit(
+def find_blacklist_refusal(
     failures: Failures, node: str, campaign: str, most: int = FAILURES_MAX
 ) -> PolicyRefusal | None:
     """Return a refusal if this node gets no runs of this campaign."""

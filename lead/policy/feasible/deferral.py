@@ -34,7 +34,7 @@ class DeferralRule:
 PATIENCE: Final = DeferralRule()
 
 
-def failed(before: Deferral, now: int, patience: DeferralRule = PATIENCE) -> Deferral:
+def after_failed_start(before: Deferral, now: int, patience: DeferralRule = PATIENCE) -> Deferral:
     """Return the task's state after one more failed start."""
     if before.failed + 1 < patience.starts:
         return replace(before, failed=before.failed + 1)
@@ -43,7 +43,7 @@ def failed(before: Deferral, now: int, patience: DeferralRule = PATIENCE) -> Def
     return Deferral(0, before.count + 1, now + patience.pause)
 
 
-def put_off(task: str, deferral: Deferral, now: int) -> PolicyRefusal | None:
+def find_deferral_refusal(task: str, deferral: Deferral, now: int) -> PolicyRefusal | None:
     """Return a refusal while a task is deferred or on hold."""
     if deferral.held:
         return ON_HOLD.refuse(task=task, count=deferral.count)
@@ -57,6 +57,6 @@ def put_off(task: str, deferral: Deferral, now: int) -> PolicyRefusal | None:
     return None
 
 
-def bounded(deferral: Deferral, now: int, patience: DeferralRule) -> Deferral:
+def capped_deferral(deferral: Deferral, now: int, patience: DeferralRule) -> Deferral:
     """Return the deferral, at most a pause from ``now``: the clock may have been set back since."""
     return replace(deferral, until=min(deferral.until, now + patience.pause))

@@ -80,7 +80,7 @@ def forecast(candidates: Sequence[Candidate], supply: Supply, now: int) -> list[
     while heap:
         since, standing, name = heap[0]
         demand = queues[name][0]
-        start, nodes = _earliest(demand, busy, since)
+        start, nodes = _earliest_start(demand, busy, since)
         if start > since:
             # Another campaign may start before that.
             heapq.heapreplace(heap, (start, standing, name))
@@ -89,7 +89,7 @@ def forecast(candidates: Sequence[Candidate], supply: Supply, now: int) -> list[
         it = demand.of
         found.append(ForecastRun(it.task, name, demand.nominal, demand.nominal + it.slip, start))
         for node in nodes:
-            _take(busy[node], (start, start + demand.duration))
+            _insert_span(busy[node], (start, start + demand.duration))
         work_done[name] += len(nodes) * demand.duration
         if queues[name]:
             standing = _standing(work_done[name], supply.shares.get(name, 0.0))
@@ -116,7 +116,7 @@ def _queues(candidates: Sequence[Candidate], nodes: frozenset[str]) -> dict[str,
     return queues
 
 
-def _earliest(
+def _earliest_start(
     demand: _Demand, busy: Mapping[str, Sequence[Span]], since: int
 ) -> tuple[int, list[str]]:
     """Return the first instant from ``since`` on at which enough nodes are free, and these."""
@@ -136,7 +136,7 @@ def _earliest(
         since = sorted(later)[demand.of.k - len(free) - 1]
 
 
-def _take(spans: list[Span], taken: Span) -> None:
+def _insert_span(spans: list[Span], taken: Span) -> None:
     """Insert a span into sorted, disjoint ones, as one with those that it touches."""
     start, end = taken
     at = bisect_right(spans, taken)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from lead.policy.select.last_available import rank
+from lead.policy.select.last_available import ranking
 from lead.policy.timetable import PlacementRequest
 
 Free = Mapping[str, int | None]
@@ -54,7 +54,7 @@ class FreeWindow:
     length: int | None
 
 
-def windows(free: Free) -> list[FreeWindow]:
+def free_windows(free: Free) -> list[FreeWindow]:
     """Return the windows, the widest first; nodes keep their order."""
     lengths = sorted({length for length in free.values() if length})
     finite = [
@@ -70,7 +70,7 @@ def windows(free: Free) -> list[FreeWindow]:
     return [*finite, FreeWindow(endless, None)] if endless else finite
 
 
-def fill(
+def runs_to_start(
     queue: Sequence[PlacementRequest],
     free: Free,
     choice: BackfillChoice = BackfillChoice.FIRST,
@@ -81,7 +81,7 @@ def fill(
 
     Only the first ``considered`` of the queue are examined (0: all).
     """
-    all_windows = windows(free)
+    all_windows = free_windows(free)
     # Each window lies within the one before it, so a run that finds no nodes in one finds none
     # later: it is tried once, in the first window that is long enough.
     fitting: list[list[PlacementRequest]] = [[] for _ in all_windows]
@@ -101,10 +101,10 @@ def fill(
     return started
 
 
-def _place(request: PlacementRequest, free: Free) -> tuple[str, ...] | None:
+def _nodes_for(request: PlacementRequest, free: Free) -> tuple[str, ...] | None:
     """Return the nodes a run would take: those with the least time left after it."""
     usable = {name: free[name] for name in free if name in set(request.nodes)}
-    fitting = rank(usable, request.duration)
+    fitting = ranking(usable, request.duration)
     return tuple(fitting[: request.k]) if len(fitting) >= request.k else None
 
 
@@ -112,11 +112,11 @@ _Placed = list[tuple[PlacementRequest, tuple[str, ...]]]
 _Value = Callable[[PlacementRequest], int]
 
 
-def _first(fitting: Sequence[PlacementRequest], free: Free, _: _Value) -> _Placed:
+def _first_fitting(fitting: Sequence[PlacementRequest], free: Free, _: _Value) -> _Placed:
     remaining = dict(free)
     placed: _Placed = []
     for request in fitting:
-        nodes = _place(request, remaining) if request.k <= len(remaining) else None
+        nodes = _nodes_for(request, remaining) if request.k <= len(remaining) else None
         if nodes is not None:
             placed.append((request, nodes))
             for name in nodes:
@@ -124,12 +124,12 @@ def _first(fitting: Sequence[PlacementRequest], free: Free, _: _Value) -> _Place
     return placed
 
 
-def _best(fitting: Sequence[PlacementRequest], free: Free, value: _Value) -> _Placed:
+def _best_fitting(fitting: Sequence[PlacementRequest], free: Free, value: _Value) -> _Placed:
     # A run that does not fit beside a more valuable one does not fit later: nodes only get fewer.
-    return _first(sorted(fitting, key=lambda it: -value(it)), free, value)
+    return _first_fitting(sorted(fitting, key=lambda it: -value(it)), free, value)
 
 
-def _combination(fitting: Sequence[PlacementRequest], free: Free, value: _Value) -> _Placed:
+def _best_combination(fitting: Sequence[PlacementRequest], free: Free, value: _Value) -> _Placed:
     """Search depth first, taking the higher priority first; cut branches that cannot gain."""
     gains = [0]  # by index, the worth of all requests from there on: the bound for cutting
     for request in reversed(fitting):
@@ -147,7 +147,7 @@ def _combination(fitting: Sequence[PlacementRequest], free: Free, value: _Value)
             continue
         request = fitting[index]
         stack.append((index + 1, total, placed, remaining))
-        nodes = _place(request, remaining) if request.k <= len(remaining) else None
+        nodes = _nodes_for(request, remaining) if request.k <= len(remaining) else None
         if nodes is not None:
             rest = {name: duration for name, duration in remaining.items() if name not in nodes}
             worth = total + value(request)
@@ -161,7 +161,7 @@ _WORTHS: Final[dict[RunWorth, _Value]] = {
     RunWorth.SEAT_TIME: lambda request: request.k * request.duration,
 }
 _CHOICES: Final = {
-    BackfillChoice.FIRST: _first,
-    BackfillChoice.BEST: _best,
-    BackfillChoice.COMBINATION: _combination,
+    BackfillChoice.FIRST: _first_fitting,
+    BackfillChoice.BEST: _best_fitting,
+    BackfillChoice.COMBINATION: _best_combination,
 }

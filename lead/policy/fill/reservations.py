@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from lead.policy.timetable import Booked, PlacementRequest, earliest, timetable_for
+from lead.policy.timetable import Booked, PlacementRequest, earliest_placement, timetable_for
 from lead.policy.verdict import Axis, PolicyRefusal, RefusalRule
 from lead.policy.view import Candidate, KeptSlot, ReservationView, View
 from node.model.spans import Span
@@ -28,7 +28,7 @@ DEPTH: Final = 1
 PREFIX: Final = "slot of "
 
 
-def protect(
+def find_slot(
     blocked: Candidate, view: View, taken: Booked, slots: Sequence[ReservationView]
 ) -> ReservationView | None:
     """Return the slot to reserve for a blocked candidate, beside the existing ``slots``.
@@ -38,7 +38,7 @@ def protect(
     """
     busy = timetable_for(blocked, taken, [*view.reservations, *slots])
     request = PlacementRequest(blocked.task, blocked.k, blocked.duration, blocked.nodes)
-    place = earliest(busy, request, max(view.now, blocked.next_run_at))
+    place = earliest_placement(busy, request, max(view.now, blocked.next_run_at))
     if place is None or place.start > blocked.start_by:
         return None
     return slot_of(blocked.task, place.nodes, place.start, place.start + blocked.duration)
@@ -60,7 +60,7 @@ def _holder(slot: ReservationView) -> str:
     return slot.name.removeprefix(PREFIX).partition(" ")[0]
 
 
-def lasting(slots_by_task: Mapping[str, KeptSlot], now: int) -> list[ReservationView]:
+def still_usable_slots(slots_by_task: Mapping[str, KeptSlot], now: int) -> list[ReservationView]:
     """Return the slots of earlier episodes that can still be used as they are, by start.
 
     A slot that did not begin in time was of no use: its task gets another one if it is blocked
@@ -70,7 +70,7 @@ def lasting(slots_by_task: Mapping[str, KeptSlot], now: int) -> list[Reservation
     return sorted((it for it in slots if it.start >= now), key=lambda it: (it.start, it.name))
 
 
-def remembered(slots: Iterable[ReservationView]) -> dict[str, KeptSlot]:
+def slots_to_remember(slots: Iterable[ReservationView]) -> dict[str, KeptSlot]:
     """Return the inverse of :func:`lasting`."""
     return {
         task: KeptSlot(tuple(slot.nodes), slot.start, slot.end)
@@ -79,7 +79,7 @@ def remembered(slots: Iterable[ReservationView]) -> dict[str, KeptSlot]:
     }
 
 
-def may_fill(
+def find_overlap_refusal(
     candidate: Candidate, nodes: Iterable[str], span: Span, slots: Iterable[ReservationView]
 ) -> PolicyRefusal | None:
     """Return a refusal if a run on these nodes would overlap another task's slot."""

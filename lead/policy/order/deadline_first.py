@@ -21,11 +21,11 @@ def run_list(
     """Return the work to run on ``seats`` seats, from ``work`` in the order of arrival."""
     chosen: list[WorkItem] = []
     used = 0.0
-    for it in by_deadline(it for it in work if it.task in late):
+    for it in sorted_by_deadline(it for it in work if it.task in late):
         if used >= seats:
             break
         chosen.append(it)
-        turns.chosen(it)
+        turns.record_choice(it)
         used += it.seats
     waiting: dict[str, list[WorkItem]] = {}
     for it in work:
@@ -34,12 +34,12 @@ def run_list(
     return chosen + choose(waiting, turns, seats, used)
 
 
-def by_deadline(work: Iterable[WorkItem]) -> list[WorkItem]:
+def sorted_by_deadline(work: Iterable[WorkItem]) -> list[WorkItem]:
     """Sort by deadline, the shorter first on a tie; items without a deadline come last."""
     return sorted(work, key=lambda it: (it.deadline is None, it.deadline or 0, it.duration))
 
 
-def moved(runs: Iterable[ForecastRun]) -> dict[str, int]:
+def late_tasks(runs: Iterable[ForecastRun]) -> dict[str, int]:
     """Return the tasks with late runs in a forecast, the most pressing first.
 
     Each has the latest start (µs) of its first late run.
@@ -51,7 +51,9 @@ def moved(runs: Iterable[ForecastRun]) -> dict[str, int]:
     return dict(sorted(deadlines.items(), key=lambda item: item[1]))
 
 
-def moved_ahead(in_order: Iterable[Candidate], late: Mapping[str, int]) -> Iterator[Candidate]:
+def with_late_tasks_ahead(
+    in_order: Iterable[Candidate], late: Mapping[str, int]
+) -> Iterator[Candidate]:
     """Yield candidates in order, late ones before those that have more time than they.
 
     ``late`` has the deadlines of late tasks, as :func:`moved` returns them. A task passes none with
@@ -62,13 +64,13 @@ def moved_ahead(in_order: Iterable[Candidate], late: Mapping[str, int]) -> Itera
     for it in list(left.values()):
         while waiting and waiting[0][1] < late.get(it.task, it.start_by):
             task, deadline = waiting.popleft()
-            for each in _along(list(left.values()), task, deadline, late):
+            for each in _tasks_to_move(list(left.values()), task, deadline, late):
                 yield left.pop(each)
         if it.task in left:
             yield left.pop(it.task)
 
 
-def _along(
+def _tasks_to_move(
     left: Sequence[Candidate], task: str, deadline: int, late: Mapping[str, int]
 ) -> list[str]:
     """Return the tasks before a late one that have no more time than it, and the late one."""
@@ -79,7 +81,7 @@ def _along(
     return [it.task for it in before if late.get(it.task, it.start_by) <= deadline] + [task]
 
 
-def order(
+def tasks_in_order(
     candidates: Sequence[Candidate], late: Mapping[str, int], turns: RecentWorkSelector
 ) -> list[str]:
     """Return all tasks in turn, but late ones before those that have more time than they."""
@@ -87,4 +89,4 @@ def order(
     work = [WorkItem(it.task, it.campaign, it.duration, it.k) for it in arrived]
     by_task = {it.task: it for it in candidates}
     in_turn = [by_task[it.task] for it in run_list(work, (), turns, math.inf)]
-    return [it.task for it in moved_ahead(in_turn, late)]
+    return [it.task for it in with_late_tasks_ahead(in_turn, late)]

@@ -37,7 +37,9 @@ def expected_misses(
         wanted = candidate.k if candidate.together else min(candidate.k, len(nodes))
         if len(nodes) >= wanted > 0:
             possible[candidate.task] = replace(candidate, nodes=nodes, k=wanted)
-        lacking = _runs(candidate, candidate.k - (wanted if candidate.task in possible else 0))
+        lacking = _count_runs(
+            candidate, candidate.k - (wanted if candidate.task in possible else 0)
+        )
         if lacking:
             misses[candidate.task] = [
                 start + candidate.slip for start, _ in candidate.spans for _ in range(lacking)
@@ -46,10 +48,9 @@ def expected_misses(
         if run.is_late:
             candidate = possible[run.task]
             listed = misses.setdefault(run.task, [])
-            listed += [run.start_by] * _runs(candidate, candidate.k)
+            listed += [run.start_by] * _count_runs(candidate, candidate.k)
     return {task: sorted(listed)[:MISSES_MAX] for task, listed in misses.items()}
 
 
-def _runs(candidate: Candidate, nodes: int) -> int:
-    """Return the number of runs that ``nodes`` for a candidate have at one start."""
+def _count_runs(candidate: Candidate, nodes: int) -> int:
     return nodes if candidate.apart else min(nodes, 1)

@@ -8,6 +8,6 @@ EPISODE_SPACING = 5 * times.SECOND
 """The default minimum time (µs) between the beginnings of two episodes."""
 
 
-def next_pass(event: int, last: int | None, apart: int = EPISODE_SPACING) -> int:
+def next_episode_at(event: int, last: int | None, apart: int = EPISODE_SPACING) -> int:
     """Return when an event's episode may begin, if the last one began at ``last``."""
     return event if last is None else max(event, last + apart)

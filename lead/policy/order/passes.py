@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from lead.policy.gaps import GapAttempt, GapEntry, attempt
+from lead.policy.gaps import GapAttempt, GapEntry, first_success
 from lead.policy.verdict import Axis, PolicyRefusal, RefusalRule
 
 Result = TypeVar("Result")
@@ -33,22 +33,22 @@ class ReadyTask:
     passes: int = 0
 
 
-def key(waiting: ReadyTask) -> tuple[int, int]:
+def sort_key(waiting: ReadyTask) -> tuple[int, int]:
     """Return the sort key of a task: passed more often first, then in the order of submission."""
     return -waiting.passes, waiting.submitted
 
 
-def choose(
+def next_task(
     in_order: Iterable[ReadyTask], find: Callable[[str], Result | None], gap: int | None
 ) -> GapAttempt[Result]:
     """Return the first task that can start, unless it is blocked; a gap of None blocks nobody.
 
     The tasks come in the order of :func:`key`, and are consumed only as far as needed.
     """
-    return attempt((GapEntry(task.task, task.passes, gap) for task in in_order), find)
+    return first_success((GapEntry(task.task, task.passes, gap) for task in in_order), find)
 
 
-def passed(tried: GapAttempt[Result], submitted: Mapping[str, int]) -> list[str]:
+def passed_tasks(tried: GapAttempt[Result], submitted: Mapping[str, int]) -> list[str]:
     """Return the tasks that were passed by the one that starts."""
     if tried.entry is None:
         return []
@@ -56,7 +56,7 @@ def passed(tried: GapAttempt[Result], submitted: Mapping[str, int]) -> list[str]
     return [entry.name for entry in tried.stuck if submitted[entry.name] < submitted_at]
 
 
-def held_reasons(tried: GapAttempt[Result]) -> PolicyRefusal | None:
+def reason_to_wait(tried: GapAttempt[Result]) -> PolicyRefusal | None:
     """Return why the tasks that were not tried have to wait, or None."""
     holder = tried.holder
     if holder is None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from lead.policy.gaps import GapAttempt, GapEntry, attempt
+from lead.policy.gaps import GapAttempt, GapEntry, first_success
 from lead.policy.verdict import Axis, PolicyRefusal, RefusalRule
 from lead.policy.view import Exact
 
@@ -34,7 +34,7 @@ class Contender:
     started: int = -1
 
 
-def turn(
+def next_campaign(
     contenders: Iterable[Contender], find: Callable[[str], Result | None]
 ) -> GapAttempt[Result]:
     """Return the first campaign for which ``find`` succeeds, unless it is blocked.
@@ -42,10 +42,10 @@ def turn(
     Of equals, the one started least recently comes first, then the one listed first.
     """
     by_priority = sorted(contenders, key=lambda it: (-it.priority, it.started))
-    return attempt([GapEntry(it.name, it.priority, it.gap) for it in by_priority], find)
+    return first_success([GapEntry(it.name, it.priority, it.gap) for it in by_priority], find)
 
 
-def held(tried: GapAttempt[Result]) -> dict[str, PolicyRefusal]:
+def reasons_to_wait(tried: GapAttempt[Result]) -> dict[str, PolicyRefusal]:
     """Return why each campaign that was not tried has to wait."""
     holder = tried.holder
     if holder is None:

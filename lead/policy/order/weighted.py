@@ -52,7 +52,7 @@ WAITING_ONLY: Final = Weights({"service": {"waiting": 1.0}})
 """The default: by waiting time alone."""
 
 
-def expansion(waited: float, duration: float, duration_min: float = 0) -> float:
+def expansion_factor(waited: float, duration: float, duration_min: float = 0) -> float:
     """Return the expansion factor ``1 + waited / max(duration_min, duration)``, all in one unit.
 
     The minimum duration keeps very short tasks from passing all others at once.
@@ -67,7 +67,7 @@ def urgency(target: float, current: float) -> float:
     return 1 / (remaining * remaining)
 
 
-def in_order(tasks: Iterable[tuple[str, float, float]]) -> list[str]:
+def names_by_priority(tasks: Iterable[tuple[str, float, float]]) -> list[str]:
     """Sort (name, priority, waited) and return the names; ties keep the given order."""
     return [name for name, _, _ in sorted(tasks, key=lambda it: (-it[1], -it[2]))]
 
@@ -92,18 +92,18 @@ class WeightingContext:
     longest: bool = False
 
 
-def order(
+def tasks_in_order(
     candidates: Sequence[Candidate], weights: Weights, standing: WeightingContext
 ) -> list[str]:
     """Return the tasks, highest priority first, then by waiting time, then by age."""
-    sums = _compiled(weights)
+    sums = _formula(weights)
     ranked = []
 
-    def place(candidate: Candidate) -> tuple[int, int]:
+    def number_of(candidate: Candidate) -> tuple[int, int]:
         return -candidate.duration if standing.longest else 0, candidate.added_at
 
     # Compiled once for all, because pools have thousands of candidates.
-    for candidate in sorted(candidates, key=place):
+    for candidate in sorted(candidates, key=number_of):
         waited = waited_minutes(candidate, standing)
         total = 0.0
         for weight, cap, terms in sums:
@@ -113,10 +113,10 @@ def order(
                 component_total += term_weight * (min(value, term_cap) if term_cap else value)
             total += weight * (min(component_total, cap) if cap else component_total)
         ranked.append((candidate.task, min(max(total, 0.0), PRIORITY_MAX), waited))
-    return in_order(ranked)
+    return names_by_priority(ranked)
 
 
-def _compiled(weights: Weights) -> list[_Sum]:
+def _formula(weights: Weights) -> list[_Sum]:
     """Return the formula without the terms that weigh nothing."""
     return [
         (
@@ -177,7 +177,7 @@ def _waiting(_: Candidate, __: WeightingContext, waited: float) -> float:
 
 
 def _expansion(candidate: Candidate, standing: WeightingContext, waited: float) -> float:
-    return expansion(waited * times.MINUTE, candidate.duration, standing.duration_min)
+    return expansion_factor(waited * times.MINUTE, candidate.duration, standing.duration_min)
 
 
 def _bypass(candidate: Candidate, standing: WeightingContext, _: float) -> float:

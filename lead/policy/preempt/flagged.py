@@ -13,7 +13,7 @@ NOT_HIGHER = RefusalRule(
 )
 
 
-def may_displace(
+def find_preemption_refusal(
     new: tuple[str, int], old: tuple[str, int], *, preemptor: bool, preemptee: bool
 ) -> PolicyRefusal | None:
     """Return a refusal unless a new run (campaign, priority) may displace an old one."""

@@ -18,7 +18,7 @@ NOTHING_LENT = RefusalRule(
 )
 
 
-def take_back(
+def seats_to_return(
     short: int, held: Mapping[str, int], targets: Mapping[str, int], unit: int = 1
 ) -> dict[str, int]:
     """Return how much each group gives up to free ``short`` seats, as far as possible."""

@@ -82,7 +82,9 @@ class Urgency:
             return 0
         return max(0, floor(self.percent * seats / _PERCENT) - urgent)
 
-    def refused(self, campaign: str, waited: int, seats: int, urgent: int) -> PolicyRefusal | None:
+    def find_refusal(
+        self, campaign: str, waited: int, seats: int, urgent: int
+    ) -> PolicyRefusal | None:
         """Return why an urgent campaign may displace nothing now, or None."""
         if waited < self.delay:
             return TOO_EARLY.refuse(

@@ -16,7 +16,7 @@ KNOWN = 100
 """The worth of having measured the target before; soft matches state their own worth."""
 
 
-def knows(candidate: Candidate, node: NodeView, state: RememberedState) -> bool:
+def has_measured(candidate: Candidate, node: NodeView, state: RememberedState) -> bool:
     """Return whether the node measured the target for this campaign before."""
     return (candidate.campaign, node.name, candidate.target) in state.measured
 
@@ -24,14 +24,14 @@ def knows(candidate: Candidate, node: NodeView, state: RememberedState) -> bool:
 def affinity(candidate: Candidate, node: NodeView, state: RememberedState) -> int:
     """Return how much the node suits the candidate, beyond being able."""
     attributes = node.attributes
-    worth_sum = KNOWN if knows(candidate, node, state) else 0
+    worth_sum = KNOWN if has_measured(candidate, node, state) else 0
     for (key, value), worth in candidate.prefer.items():
         if attributes.get(key) == value:
             worth_sum += worth
     return worth_sum
 
 
-def rank(
+def ranking(
     nodes: Iterable[NodeView],
     score: Callable[[NodeView], int],
     booked: Mapping[str, int] | None = None,

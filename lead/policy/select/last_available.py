@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 
-def rank(free_for: Mapping[str, int | None], duration: int) -> list[str]:
+def ranking(free_for: Mapping[str, int | None], duration: int) -> list[str]:
     """Return the nodes that are free for ``duration`` µs, the best first; None is without an end.
 
     Ties go to the node listed first.

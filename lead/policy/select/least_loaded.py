@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from lead.policy.view import NodeView
 
 
-def rank(nodes: Iterable[NodeView], booked: Mapping[str, int] | None = None) -> list[NodeView]:
+def ranking(nodes: Iterable[NodeView], booked: Mapping[str, int] | None = None) -> list[NodeView]:
     """Sort by booked time, then by load, the least recent use, and name.
 
     ``booked`` is the time that is booked on each, in any unit.

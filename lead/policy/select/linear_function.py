@@ -55,7 +55,7 @@ def value(function: Linear, figures: Mapping[str, Fraction | float]) -> Fraction
     return total
 
 
-def rank(
+def ranking(
     function: Linear, nodes: Mapping[str, Mapping[str, Fraction | float]]
 ) -> Sequence[tuple[str, Fraction]]:
     """Return the nodes with their values, the highest first; ties go to the node listed first."""

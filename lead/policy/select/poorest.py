@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 
-def rank(configured: Mapping[str, Mapping[str, int]], needs: Mapping[str, int]) -> list[str]:
+def ranking(configured: Mapping[str, Mapping[str, int]], needs: Mapping[str, int]) -> list[str]:
     """Return the nodes that meet ``needs``, the poorest first; ties go to the node listed first."""
     kinds = sorted({kind for has in configured.values() for kind in has})
     most = {kind: max(has.get(kind, 0) for has in configured.values()) or 1 for kind in kinds}

@@ -39,7 +39,7 @@ def entitlements(
     return weights
 
 
-def inherited(
+def top_and_part(
     active: Iterable[str], parents: Mapping[str, str | None], weights: Mapping[str, Exact]
 ) -> dict[str, tuple[str, Exact]]:
     """Return each active campaign's topmost ancestor, and its part of that one's share.
@@ -89,9 +89,9 @@ def ideals(
     weights = {group.name: group.weight for group in all_groups if group.name in stakes_of}
     parts = divide(
         seats, weights, {name: _demand(members) for name, members in stakes_of.items()}
-    ).exact()
+    ).exact_shares()
     for name, members in stakes_of.items():
-        result |= _divide_inside(parts[name], members).rounded_up(unit)
+        result |= _divide_inside(parts[name], members).rounded_shares(unit)
     return result
 
 

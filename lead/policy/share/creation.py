@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from lead.policy.seats import CampaignStake, FreeSeats
 
 
-def queue(stakes: Iterable[CampaignStake]) -> list[CampaignStake]:
+def sorted_by_creation(stakes: Iterable[CampaignStake]) -> list[CampaignStake]:
     """Sort by creation; campaigns created at the same time keep their order."""
     return sorted(stakes, key=lambda stake: stake.created_at)
 
@@ -20,6 +20,6 @@ def allot(stakes: Iterable[CampaignStake], seats: FreeSeats) -> list[tuple[str, 
     """Return what each may add, in serving order."""
     return [
         (stake.name, seats.take(stake.name, stake.addable))
-        for stake in queue(stakes)
+        for stake in sorted_by_creation(stakes)
         if stake.level
     ]

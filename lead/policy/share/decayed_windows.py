@@ -45,7 +45,7 @@ def usage(
     return decayed_sum(own, decay) / total if total else Fraction(0)
 
 
-def in_windows(
+def amounts_by_window(
     ledger: Iterable[Charge], now: int, windows: DecayWindows
 ) -> tuple[dict[str, list[int]], list[int]]:
     """Return what each campaign was charged in each window, and the total of each (seat-µs).
@@ -81,7 +81,7 @@ def _split(charge: Charge, now: int, interval: int) -> Iterable[tuple[int, int]]
 
 def usages(ledger: Iterable[Charge], now: int, windows: DecayWindows) -> dict[str, Fraction]:
     """Return the usage of every campaign that occurs in the ledger."""
-    by_campaign, delivered = in_windows(ledger, now, windows)
+    by_campaign, delivered = amounts_by_window(ledger, now, windows)
     return {name: usage(amounts, delivered, windows.decay) for name, amounts in by_campaign.items()}
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from lead.policy.division import whole
+from lead.policy.division import whole_weights
 from lead.policy.seats import CampaignStake, FreeSeats
 from lead.policy.verdict import Axis, PolicyRefusal, RefusalRule
 from lead.policy.view import Exact
@@ -50,7 +50,7 @@ class Settlement:
     total: Mapping[str, int]
 
 
-def admit(
+def find_promise_refusal(
     campaign: str, group: str | None, promises: Mapping[str, Promise]
 ) -> PolicyRefusal | None:
     """Return a refusal if the campaign's group has no promise."""
@@ -71,7 +71,7 @@ def targets(seats: int, promises: Mapping[str, Promise], unit: int = 1) -> dict[
     }
 
 
-def settle(
+def settlement_of(
     seats: int,
     promises: Mapping[str, Promise],
     demand: Mapping[str, int | None],
@@ -109,7 +109,9 @@ def _split(
 ) -> dict[str, int]:
     names = list(groups)
     by_target = [Fraction(target[name]) for name in names]
-    weights = whole(by_target if any(by_target) else [Fraction(promises[name]) for name in names])
+    weights = whole_weights(
+        by_target if any(by_target) else [Fraction(promises[name]) for name in names]
+    )
     total = sum(weights) or 1
     return {
         name: -(-remaining * weight // (total * unit)) * unit
@@ -125,7 +127,7 @@ def _wants_more(demand: int | None, held: int) -> bool:
     return demand is None or demand > held
 
 
-def inside(
+def allot_within_group(
     order: Sequence[CampaignStake], seats: FreeSeats, unit: int = 1
 ) -> list[tuple[str, int]]:
     """Divide a group's seats among its campaigns: one by one in turn, the least used first."""

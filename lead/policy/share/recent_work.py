@@ -77,7 +77,7 @@ def _standing(work_part: float, share: float) -> float:
     return -work_part / share if work_part else 0.0
 
 
-def by_standing(standing: Mapping[str, float]) -> list[str]:
+def sorted_by_standing(standing: Mapping[str, float]) -> list[str]:
     """Sort campaigns by standing, the highest first; ties by name."""
     return sorted(standing, key=lambda name: (-standing[name], name))
 
@@ -105,7 +105,7 @@ class RecentWorkSelector:
         work_part = self._recent.get(campaign, 0.0) / self._total
         return _standing(work_part, self._shares.get(campaign, 0.0) / self._shared)
 
-    def chosen(self, work: WorkItem) -> None:
+    def record_choice(self, work: WorkItem) -> None:
         """Count a chosen task as work done."""
         recent = self._recent.get(work.campaign, 0.0)
         if self._half_life is not None:
@@ -133,7 +133,7 @@ def choose(
         _, name, index = heap[0]
         work = waiting[name][index]
         chosen.append(work)
-        turns.chosen(work)
+        turns.record_choice(work)
         used += work.seats
         if index + 1 < len(waiting[name]):
             # A choice changes the standing of its own campaign only, so the heap stays valid.

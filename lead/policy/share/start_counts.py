@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from lead.policy.view import Exact, QueueView
 
 
-def after_start(
+def priorities_after_start(
     started: str, priorities: Mapping[str, Exact], queues: Mapping[str, QueueView]
 ) -> dict[str, Exact]:
     """Return the priorities of all that contend, after one of them started a run.
@@ -28,6 +28,6 @@ def after_start(
     return {name: min(priority - excess, queues[name].ceiling) for name, priority in raised.items()}
 
 
-def starting(queues: Iterable[tuple[str, QueueView]]) -> dict[str, Exact]:
+def initial_priorities(queues: Iterable[tuple[str, QueueView]]) -> dict[str, Exact]:
     """Return the initial priorities."""
     return {name: queue.floor for name, queue in queues}

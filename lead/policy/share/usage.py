@@ -29,7 +29,7 @@ SHARE_USED = RefusalRule(
 )
 
 
-def used_within(ledger: Iterable[Charge], now: int, window: int) -> dict[str, int]:
+def usage_within(ledger: Iterable[Charge], now: int, window: int) -> dict[str, int]:
     """Return the seat-µs by campaign in ``[now - window, now)``; running runs count up to now."""
     begin = now - window
     used: dict[str, int] = {}
@@ -41,7 +41,7 @@ def used_within(ledger: Iterable[Charge], now: int, window: int) -> dict[str, in
     return used
 
 
-def newcomer(campaign: str, ideal: Exact, now: int, window: int) -> Charge:
+def newcomer_charge(campaign: str, ideal: Exact, now: int, window: int) -> Charge:
     """Return the usage a new campaign begins with: ideal usage over the whole window.
 
     ``ideal`` is its exact share of the seats, itself counted as active. The charge slides out of
@@ -56,7 +56,7 @@ def ideals(seats: int, stakes: Iterable[CampaignStake], unit: int = 1) -> dict[s
     active = [stake for stake in all_stakes if stake.active]
     weights = {stake.name: stake.weight for stake in active}
     division = divide(seats, weights, {stake.name: stake.demand for stake in active})
-    return dict.fromkeys((stake.name for stake in all_stakes), 0) | division.rounded_up(unit)
+    return dict.fromkeys((stake.name for stake in all_stakes), 0) | division.rounded_shares(unit)
 
 
 def serving_order(
@@ -76,7 +76,7 @@ def serving_order(
     return [stake for *_, stake in sorted(keyed, key=lambda entry: entry[:3])]
 
 
-def behind(stakes: Sequence[CampaignStake], weights: Mapping[str, Exact]) -> dict[str, int]:
+def usage_deficits(stakes: Sequence[CampaignStake], weights: Mapping[str, Exact]) -> dict[str, int]:
     """Return by how much each used less than its part of all usage (seat-µs), if at all."""
     total_used = sum(stake.usage for stake in stakes)
     total_weight = sum(weights.get(stake.name, 0) for stake in stakes)
@@ -89,7 +89,7 @@ def behind(stakes: Sequence[CampaignStake], weights: Mapping[str, Exact]) -> dic
     return {name: lack for name, lack in lacks.items() if lack > 0}
 
 
-def caught_up(ideal: Mapping[str, int], lacks: Mapping[str, int], grain: int) -> dict[str, int]:
+def raised_ideals(ideal: Mapping[str, int], lacks: Mapping[str, int], grain: int) -> dict[str, int]:
     """Return the ideals, raised for those behind by whole runs: a quarter of the ideal, or one run.
 
     Being served first gives no more than the ideal, rounded up, while being served last can cost

@@ -55,7 +55,9 @@ OVER_TIME = RefusalRule(
 )
 
 
-def over(holder: str, kind: str, wanted: int, limit: int, level: LimitLevel) -> PolicyRefusal:
+def refusal_over(
+    holder: str, kind: str, wanted: int, limit: int, level: LimitLevel
+) -> PolicyRefusal:
     """Return the refusal of what would exceed a limit: a number, or booked time (µs)."""
     rule = OVER_TIME if kind in {TIME, SEAT_TIME} else OVER
     return rule.refuse(holder=holder, wanted=wanted, kind=kind, limit=limit, level=level.value)
@@ -77,7 +79,7 @@ def limit_at(limit: LimitView, level: LimitLevel) -> int | None:
     return limit.soft if limit.hard is None else min(limit.soft, limit.hard)
 
 
-def within_limits(
+def find_limit_refusal(
     request: Mapping[str, int],
     holders: Iterable[Holder],
     level: LimitLevel,
@@ -90,11 +92,11 @@ def within_limits(
             most = limit_at(replacements.get(kind, limit), level)
             wanted = holder.in_use.get(kind, 0) + request.get(kind, 0)
             if most is not None and wanted > most:
-                return over(holder.name, kind, wanted, most, level)
+                return refusal_over(holder.name, kind, wanted, most, level)
     return None
 
 
-def outstanding(runs: Sequence[tuple[int, int]], after: int = 0) -> int:
+def outstanding_time(runs: Sequence[tuple[int, int]], after: int = 0) -> int:
     """Return what is left of these runs (seats, µs left) ``after`` µs from now, in seat-µs."""
     return sum(seats * max(0, remaining - after) for seats, remaining in runs)
 
@@ -144,8 +146,8 @@ class ActiveBookings:
         self._longest = max(self._longest, duration)
         limited = [name for name in self._lineage(run.campaign) if self._campaigns[name].limits]
         for name in limited:
-            self._time[name] = self._time.get(name, 0) + outstanding([(1, duration)], elapsed)
-            seat_time = outstanding([(len(run.nodes), duration)], elapsed)
+            self._time[name] = self._time.get(name, 0) + outstanding_time([(1, duration)], elapsed)
+            seat_time = outstanding_time([(len(run.nodes), duration)], elapsed)
             self._seat_time[name] = self._seat_time.get(name, 0) + seat_time
         return limited
 
@@ -157,16 +159,16 @@ class ActiveBookings:
     def holders(self, campaign: str, span: Span) -> list[Holder]:
         """Return a campaign and its ancestors that have limits, with their usage in a span."""
         return [
-            Holder(name, self._campaigns[name].limits, self._in_use(name, span))
+            Holder(name, self._campaigns[name].limits, self._peak_usage(name, span))
             for name in self._lineage(campaign)
             if self._campaigns[name].limits
         ]
 
-    def booked(self, name: str) -> Sequence[tuple[int, int, int]]:
+    def booked_runs(self, name: str) -> Sequence[tuple[int, int, int]]:
         """Return the start, end, and number of nodes of each run that counts for a campaign."""
         return self._runs.get(name, ())
 
-    def _in_use(self, name: str, span: Span) -> dict[str, int]:
+    def _peak_usage(self, name: str, span: Span) -> dict[str, int]:
         booked = self._runs.get(name, [])
         first = bisect_left(booked, (span[0] - self._longest,))
         after = bisect_left(booked, (span[1],))

@@ -59,17 +59,17 @@ class MovedBytes:
         hour = start - start % BUCKET
         self._hours[hour] = self._hours.get(hour, 0) + amount
 
-    def refuse(self, start: int, own: int | None) -> PolicyRefusal | None:
+    def find_refusal(self, start: int, own: int | None) -> PolicyRefusal | None:
         """Return why a run that moves ``own`` bytes must not start then, None if it may.
 
         The refusal holds until there is room for it.
         """
-        if (never := self.never(own)) is not None or not own:
+        if (never := self.find_permanent_refusal(own)) is not None or not own:
             return never
-        full = next((it for it in self.full(own) if it.start <= start < it.end), None)
-        return None if full is None else self.over(full, own)
+        full = next((it for it in self.full_hours(own) if it.start <= start < it.end), None)
+        return None if full is None else self.refusal_in(full, own)
 
-    def never(self, own: int | None) -> PolicyRefusal | None:
+    def find_permanent_refusal(self, own: int | None) -> PolicyRefusal | None:
         """Return why a run that moves this number of bytes can never start, None if it can."""
         words = self.quota.words
         if own is None:
@@ -78,7 +78,7 @@ class MovedBytes:
             return TOO_MUCH.refuse(campaign=self.campaign, wanted=own, quota=words)
         return None
 
-    def over(self, full: FullHours, own: int) -> PolicyRefusal:
+    def refusal_in(self, full: FullHours, own: int) -> PolicyRefusal:
         """Return the refusal of a run in hours that are full."""
         return OVER.refuse(
             campaign=self.campaign,
@@ -88,7 +88,7 @@ class MovedBytes:
             until=full.end,
         ).with_room_at(full.end)
 
-    def full(self, own: int) -> list[FullHours]:
+    def full_hours(self, own: int) -> list[FullHours]:
         """Return the hours in which another run with this number of bytes would exceed the quota.
 
         A period that ends with an hour has what began in it. While that is too much, no run may
@@ -108,7 +108,7 @@ class MovedBytes:
                 since, peak = None, 0
         return _joined(full)
 
-    def standing(self, now: int) -> tuple[int, int]:
+    def current_and_peak(self, now: int) -> tuple[int, int]:
         """Return the bytes of the period that ends with this hour, and the most of later ones."""
         hour = now - now % BUCKET
         used = peak = 0

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from lead.policy.share.decayed_windows import DecayWindows, decayed_sum, in_windows
+from lead.policy.share.decayed_windows import DecayWindows, amounts_by_window, decayed_sum
 from lead.policy.verdict import Axis, PolicyRefusal, RefusalRule
 from lead.policy.view import Charge
 
@@ -31,7 +31,7 @@ class Delivered:
     total: Fraction = Fraction(0)
 
     @classmethod
-    def of(
+    def from_ledger(
         cls,
         ledger: Iterable[Charge],
         now: int,
@@ -39,7 +39,7 @@ class Delivered:
         line: Callable[[str], Iterable[str]],
     ) -> Delivered:
         """Add up a ledger; ``line(campaign)`` returns a campaign and those above it."""
-        by_campaign, by_all = in_windows(ledger, now, windows)
+        by_campaign, by_all = amounts_by_window(ledger, now, windows)
         used: dict[str, Fraction] = {}
         for campaign, amounts in by_campaign.items():
             worth = decayed_sum(amounts, windows.decay)
@@ -47,12 +47,12 @@ class Delivered:
                 used[name] = used.get(name, Fraction(0)) + worth
         return cls(used, decayed_sum(by_all, windows.decay))
 
-    def to(self, campaign: str) -> Fraction:
+    def amount_of(self, campaign: str) -> Fraction:
         """Return what a campaign and those below it were delivered."""
         return self.used.get(campaign, Fraction(0))
 
 
-def within_part(
+def find_part_refusal(
     campaign: str, used: Fraction, request: Fraction, delivered: Fraction, cap: Fraction
 ) -> PolicyRefusal | None:
     """Return a refusal if usage and request exceed the part ``cap`` of all that was delivered.
@@ -65,7 +65,7 @@ def within_part(
     return PART.refuse(campaign=campaign, part=part, cap=cap)
 
 
-def within_amount(
+def find_amount_refusal(
     campaign: str, used: Fraction, request: Fraction, cap: Fraction
 ) -> PolicyRefusal | None:
     """Return a refusal if usage and request exceed ``cap``, in the same unit."""

@@ -28,7 +28,7 @@ class DueTask:
     request: Mapping[str, int]
 
 
-def considered(
+def tasks_within_limits(
     due: Iterable[DueTask], limits: Mapping[str, Mapping[str, int]]
 ) -> tuple[list[str], dict[str, PolicyRefusal]]:
     """Return the tasks to consider, in the order given, and for each other task the limit it hit.
@@ -39,7 +39,7 @@ def considered(
     tasks: list[str] = []
     refused: dict[str, PolicyRefusal] = {}
     for it in due:
-        refusal = _over(it, limits, counts)
+        refusal = _find_refusal(it, limits, counts)
         if refusal is not None:
             refused[it.task] = refusal
             continue
@@ -50,7 +50,7 @@ def considered(
     return tasks, refused
 
 
-def _over(
+def _find_refusal(
     due: DueTask, limits: Mapping[str, Mapping[str, int]], counts: Mapping[str, Mapping[str, int]]
 ) -> PolicyRefusal | None:
     for holder in due.holders:

@@ -22,7 +22,7 @@ CAPACITY = RefusalRule(
 )
 
 
-def admit(
+def find_quota_refusal(
     campaign: str,
     wanted: Mapping[str, int],
     quotas: Mapping[str, int],

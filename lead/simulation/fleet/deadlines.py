@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
-from lead.policy.axes.order import ByRecentWorkOrder, LateFirst, in_turns
+from lead.policy.axes.order import ByRecentWorkOrder, LateFirst, forecast_in_turns
 from lead.policy.episode_figures import Board
 from lead.policy.sets import SETS, PolicyComposition
 from lead.policy.share import recent_work
@@ -50,8 +50,8 @@ def deadlines(scenario: FleetScenario, name: str, step_done: StepDone) -> Iterab
     regardless = without_deadlines(policy)
     if regardless is None:
         return
-    missed, forecast = _missed(scenario, name, policy, step_done)
-    before, forecast_before = _missed(scenario, name, regardless, step_done)
+    missed, forecast = _count_missed(scenario, name, policy, step_done)
+    before, forecast_before = _count_missed(scenario, name, regardless, step_done)
     check = partial(FleetCheck, trial="deadlines", policy=name)
     yield check(who="runs missed without regard to deadlines", unit="runs", promised=1, least=1,
                 found=before)  # fmt: skip
@@ -68,7 +68,7 @@ def deadlines(scenario: FleetScenario, name: str, step_done: StepDone) -> Iterab
         yield check(who=who, unit="%", promised=100, least=bound, found=round(part, 3))
 
 
-def _missed(
+def _count_missed(
     scenario: FleetScenario, name: str, policy: PolicyComposition, step_done: StepDone
 ) -> tuple[int, int]:
     """Return how many runs were missed, and how many of them a forecast had said would be."""
@@ -85,7 +85,7 @@ def _missed(
     late: set[str] = set()
 
     def watch(held: HeldEpisode) -> None:
-        expected = in_turns(Board(held.view), held.view.candidates, recent_work.HALF_LIFE)
+        expected = forecast_in_turns(Board(held.view), held.view.candidates, recent_work.HALF_LIFE)
         late.update(it.task for it in expected if it.is_late)
 
     for _ in fleet.play(_HOURS * times.HOUR, watch):

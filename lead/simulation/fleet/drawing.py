@@ -57,14 +57,14 @@ def panel(trial: FleetTrial) -> tuple[float, str]:
         y += _ROW
         for _, alike in groupby(of_set, key=lambda check: check.unit):
             listed = list(alike)
-            scale = Scale(0, max(map(_reach, listed)) or 1, _BARS, _END)
+            scale = Scale(0, max(map(_axis_end, listed)) or 1, _BARS, _END)
             for check in listed:
                 parts.append(_bar(check, y, scale))
                 y += _ROW
     return y + 24, "".join(parts)
 
 
-def _reach(check: FleetCheck) -> float:
+def _axis_end(check: FleetCheck) -> float:
     return max(check.found, check.promised, check.least or 0, check.most or 0)
 
 

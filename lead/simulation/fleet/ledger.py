@@ -1,8 +1,8 @@
 """The ledger of a fleet: what campaigns are charged, summed by the hour like the lead's ledger.
 
 The sums are in thousandths of a seat times microseconds, as in ``charge_hour``, and are read by
-the same function; ``tests/integration/simulation/test_fleet.py`` compares them with the twin of
-the table.
+the same function; ``tests/integration/simulation/test_fleet.py`` compares them with the
+table.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ Sharing = Callable[[Sequence[CampaignView], Mapping[str, int], int], Seats]
 
 def _by(key: Callable[[CampaignView], Exact]) -> Sharing:
     def shared(campaigns: Sequence[CampaignView], demand: Mapping[str, int], amount: int) -> Seats:
-        return divide(amount, {it.name: key(it) for it in campaigns}, demand).exact()
+        return divide(amount, {it.name: key(it) for it in campaigns}, demand).exact_shares()
 
     return shared
 
@@ -36,7 +36,7 @@ def _by_starts(campaigns: Sequence[CampaignView], demand: Mapping[str, int], amo
     inverse = {it.name: Fraction(1) / it.queue.price for it in campaigns}
     by_price = divide(amount, inverse, demand)
     if not by_price.limited:
-        return by_price.exact()
+        return by_price.exact_shares()
     rules = {it.name: it.queue for it in campaigns}
     wanted = {name: demand[name] // EQUAL for name in rules}
     starts_by_campaign = starts.long_run_starts(rules, amount // EQUAL, wanted)
@@ -84,11 +84,13 @@ def _aggregated(campaigns: Sequence[CampaignView], demand: Mapping[str, int], am
     """Divide among the levels by their numbers, and inside a level by weight."""
     levels = _levels(campaigns)
     wanted = {str(level): sum(demand[it.name] for it in some) for level, some in levels.items()}
-    parts = divide(amount, {str(level): level for level in levels}, wanted).exact()
+    parts = divide(amount, {str(level): level for level in levels}, wanted).exact_shares()
     shares: dict[str, Fraction] = {}
     for level, some in levels.items():
         weights = {it.name: it.weight for it in some}
-        shares |= divide(parts[str(level)], weights, {it: demand[it] for it in weights}).exact()
+        shares |= divide(
+            parts[str(level)], weights, {it: demand[it] for it in weights}
+        ).exact_shares()
     return shares
 
 
@@ -98,7 +100,7 @@ def _serial(campaigns: Sequence[CampaignView], demand: Mapping[str, int], amount
     remaining = Fraction(amount)
     for some in _levels(campaigns).values():
         weights = {it.name: it.weight for it in some}
-        granted = divide(remaining, weights, {it: demand[it] for it in weights}).exact()
+        granted = divide(remaining, weights, {it: demand[it] for it in weights}).exact_shares()
         remaining -= sum(granted.values())
         shares |= granted
     return shares

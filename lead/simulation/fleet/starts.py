@@ -33,7 +33,7 @@ class StartCountQueues:
     def __init__(self, rules: Mapping[str, QueueView]) -> None:
         """Create the queues in their state before the first start."""
         self._rules = rules
-        self._priorities: dict[str, Exact] = start_counts.starting(rules.items())
+        self._priorities: dict[str, Exact] = start_counts.initial_priorities(rules.items())
         self._started = dict.fromkeys(rules, -1)
         self._count = 0
         self._over: frozenset[str] = frozenset()
@@ -53,14 +53,14 @@ class StartCountQueues:
         remaining, counts = dict(wanted), Counter[str]()
         for _ in range(room):
             contending = [name for name in self._rules if remaining[name] or name in self._over]
-            turn = queues.turn(
+            turn = queues.next_campaign(
                 map(self._contender, contending), lambda name: remaining[name] or None
             )
             if turn.entry is None:
                 break
             name = turn.entry.name
             priorities = {each: self._priorities[each] for each in contending}
-            self._priorities |= start_counts.after_start(name, priorities, self._rules)
+            self._priorities |= start_counts.priorities_after_start(name, priorities, self._rules)
             self._count += 1
             self._started[name] = self._count
             remaining[name] -= 1

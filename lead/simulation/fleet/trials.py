@@ -67,7 +67,7 @@ def hourly(campaign: str, count: int, length: int) -> list[DemandStream]:
     return [DemandStream(name, campaign, 0, times.HOUR, length, slip) for name in names]
 
 
-def _wanting(
+def _streams_wanting(
     scenario: FleetScenario, name: str, part: float
 ) -> tuple[list[DemandStream], Counter[str]]:
     """Return streams in which every campaign wants ``part`` of the fleet, and their hourly demand.
@@ -151,7 +151,7 @@ def shares(scenario: FleetScenario, name: str, step_done: StepDone) -> Iterable[
     if name not in SHARES:
         return
     campaigns = scenario.shared_by()
-    streams, demand = _wanting(scenario, name, CROWDED_DEMAND)
+    streams, demand = _streams_wanting(scenario, name, CROWDED_DEMAND)
     pull_counter = PullCounter()
     delivered = _play(
         scenario, name, streams, campaigns, step_done, *[pull_counter] * (name in PULLED)
@@ -213,7 +213,7 @@ def overload(scenario: FleetScenario, name: str, step_done: StepDone) -> Iterabl
     """Check who loses when all want the same, together 1.5 times the fleet; all must be in use."""
     campaigns = scenario.shared_by()
     part = OVERLOAD / len(campaigns)
-    streams, demand = _wanting(scenario, name, part)
+    streams, demand = _streams_wanting(scenario, name, part)
     delivered = _play(scenario, name, streams, campaigns, step_done)
     whole = scenario.nodes * times.HOUR
     hours = sorted(delivered.by_hour)[:-1]
@@ -246,7 +246,7 @@ def newcomers(scenario: FleetScenario, name: str, step_done: StepDone) -> Iterab
     least = min(campaigns, key=lambda it: it.weight)
     joins = _JOINS
     new = replace(least, created_at=START + joins * times.HOUR)
-    streams, demand = _wanting(scenario, name, CROWDED_DEMAND)
+    streams, demand = _streams_wanting(scenario, name, CROWDED_DEMAND)
     streams = [
         replace(it, first=(joins + 1) * times.HOUR) if it.campaign == new.name else it
         for it in streams

@@ -31,7 +31,9 @@ _REFUSALS = 0.1
 _BURST = 6
 
 
-def _endless(scenario: FleetScenario, rng: random.Random, part: float) -> Iterator[DemandStream]:
+def _endless_streams(
+    scenario: FleetScenario, rng: random.Random, part: float
+) -> Iterator[DemandStream]:
     """Yield single-node runs for ``part`` of the fleet, at any time, known a minute ahead."""
     count = round(part * scenario.nodes * times.HOUR / _SINGLE)
     names = [it.name for it in scenario.campaigns]
@@ -59,7 +61,7 @@ def starvation(scenario: FleetScenario, name: str, step_done: StepDone) -> Itera
         known_for=times.MINUTE,
     )
     fleet = fleet_of(
-        scenario, name, [*_endless(scenario, rng, 1.3), wide], scenario.shared_by(), _STEP
+        scenario, name, [*_endless_streams(scenario, rng, 1.3), wide], scenario.shared_by(), _STEP
     )
     waits: list[int] = []
 
@@ -91,7 +93,7 @@ def backfill(scenario: FleetScenario, name: str, step_done: StepDone) -> Iterabl
     if name not in FILLING:
         return
     rng = random.Random(f"{scenario.seed} backfill")
-    streams = list(_endless(scenario, rng, 1.3))
+    streams = list(_endless_streams(scenario, rng, 1.3))
     streams = [
         replace(it, k=scenario.nodes // 4, together=True) if number % 20 == 0 else it
         for number, it in enumerate(streams)

@@ -18,7 +18,7 @@ from itertools import count
 from lead.planning.pool_view import LEDGER_LOOKBACK, state_to_keep
 from lead.policy.ahead_sharing import NEAR_TIME
 from lead.policy.episode import Episode
-from lead.policy.joint_placement import place
+from lead.policy.joint_placement import starts_by_node
 from lead.policy.placement_requests import Ask, Displacing, EpisodeOutcome
 from lead.policy.sets import PolicyComposition
 from lead.policy.view import (
@@ -245,31 +245,31 @@ class Fleet:
         view = self._view(candidates)
         episode = Episode(view, self._policy, self._rng)
         bookings: list[FleetBooking] = []
-        while (ask := episode.next()) is not None:
+        while (ask := episode.next_ask()) is not None:
             booking = self._answer(ask)
             if booking is None:
-                episode.refused(ask)
+                episode.record_refusal(ask)
             else:
                 bookings.append(replace(booking, slots=frozenset(episode.slots)))
-                episode.placed(ask, booking.run)
+                episode.record_placement(ask, booking.run)
         outcome = episode.outcome()
         self._state = state_to_keep(outcome.state, self.now)
         return HeldEpisode(view, outcome, bookings)
 
     def _answer(self, ask: Ask) -> FleetBooking | None:
         """Book free nodes; else displace as few of the runs that may yield as suffice."""
-        starts = place(ask, self._free(ask))
+        starts = starts_by_node(ask, self._free_time(ask))
         displaced: list[PostedRun] = []
         if not starts and ask.displacing is not None:
-            yielding = self._yielding(ask, ask.displacing)
+            yielding = self._runs_that_may_yield(ask, ask.displacing)
             while not starts and yielding:
                 displaced.append(yielding.pop(0))
-                starts = place(ask, self._free(ask, displaced))
+                starts = starts_by_node(ask, self._free_time(ask, displaced))
         if not starts:
             return None
         return self._book(ask, starts, displaced)
 
-    def _yielding(self, ask: Ask, displacing: Displacing) -> list[PostedRun]:
+    def _runs_that_may_yield(self, ask: Ask, displacing: Displacing) -> list[PostedRun]:
         """Return the posted runs that may be displaced, the first to go first."""
         if displacing.runs is not None:
             posted = [self._runs[name] for name in displacing.runs if name in self._runs]
@@ -281,7 +281,7 @@ class Fleet:
         ]
         return movable if displacing.most is None else movable[: displacing.most]
 
-    def _free(self, ask: Ask, without: Sequence[PostedRun] = ()) -> dict[str, list[Span]]:
+    def _free_time(self, ask: Ask, without: Sequence[PostedRun] = ()) -> dict[str, list[Span]]:
         always = [(self.now, ask.candidate.start_by + ask.candidate.duration)]
         free = {
             name: subtract(always, self._busy[name])

@@ -213,6 +213,7 @@ SET
     requester = whole.requester,
     limit_user = whole.limit_user,
     limit_address = whole.limit_address,
+    limit_bound = coalesce(whole.limit_bound, false),
     limit_rule = whole.limit_rule,
     limit_refusal = whole.limit_refusal,
     run_bytes = whole.run_bytes,

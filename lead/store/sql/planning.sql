@@ -240,6 +240,7 @@ WHERE NOT EXISTS (SELECT FROM counted WHERE counted.task_id = made.task_id);
 
 -- finish_claims --
 -- Returns tasks. Changes since the claim are kept: an earlier plan_at is a wake-up, another planned_to an edit.
+-- The next claim is above the epoch that a participant knows, should that be the higher one.
 -- Waits for a concurrent cancellation, which must see the slots that are about to wait, or prevent them.
 UPDATE planning
 SET
@@ -253,15 +254,15 @@ SET
         ELSE done.plan_at
     END,
     failures = done.failures, waits_for = done.waits_for, waits_until = done.waits_until, wants_room = done.wants_room,
-    lease_owner = NULL, lease_until = NULL
+    lease_epoch = greatest(planning.lease_epoch, done.known_epoch), lease_owner = NULL, lease_until = NULL
 FROM (
     SELECT done.*, task.state
     FROM unnest(
         $1::uuid [], $2::bigint [], $3::timestamptz [], $4::timestamptz [], $5::timestamptz [], $6::timestamptz [],
-        $7::integer [], $8::text [], $9::timestamptz [], $10::boolean []
+        $7::integer [], $8::text [], $9::timestamptz [], $10::boolean [], $11::bigint []
     ) AS done (
         task_id, lease_epoch, was_planned_to, planned_to, next_run_at, plan_at, failures, waits_for, waits_until,
-        wants_room
+        wants_room, known_epoch
     )
     INNER JOIN task ON done.task_id = task.id
     ORDER BY task.id

@@ -1,26 +1,33 @@
-"""Caps of the owner's limits: what one target gets from this host, whoever asks. Pure.
+"""Caps of the owner's limits: what one target gets from this host, or all nodes of a group. Pure.
 
-A cap counts the runs of all other nodes together, by the network in which a target lies. Targets
-are the hosts of a spec that take no part. An IPv6 address that leads to an IPv4 address counts as
-that one. The rate of a cap bounds the sum of the rates at which runs move payload at one time.
+A cap of targets counts the runs of all other nodes together, by the network in which a target lies.
+Targets are the hosts of a spec that take no part. An IPv6 address that leads to an IPv4 address
+counts as that one. A cap of groups (``who``) counts the runs of all nodes of these groups together,
+so that somebody with many keys has no more than with one. The rate of a cap bounds the sum of the
+rates at which runs move payload at one time.
 """
 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from node.model import times
+from node.model.classes import SchedulingClass
 from node.model.host_limits.quotas import PeriodQuota
 from node.model.targets import Network, literal, reached
 
 MEGABIT = 1_000_000
 
+ALL = "all"
+"""For whom a cap of groups counts, unless it counts for each node."""
+
 
 class CapAccount(NamedTuple):
-    """The name of a cap, and the network of a target, for which is counted.
+    """The name of a cap, and for what is counted: the network of a target, all nodes, or one.
 
     ``rate`` is that of each run (b/s), 0 if the cap has none.
     """
@@ -36,6 +43,10 @@ class Cap:
 
     Addresses of one network of this length, ``v4`` or ``v6``, count together. ``bps`` is the
     maximum rate of all runs at one time, None if it is not bounded.
+
+    A cap of groups has their names in ``who``, and no networks. It is about runs of these
+    ``classes`` (None: all), and counts for ``each`` node, or for all together; ``tasks_max`` are
+    the open tasks that it allows.
     """
 
     name: str
@@ -44,9 +55,21 @@ class Cap:
     v4: int = 32
     v6: int = 64
     bps: int | None = None
+    who: tuple[str, ...] = ()
+    classes: frozenset[SchedulingClass] | None = None
+    each: bool = False
+    tasks_max: int | None = None
+
+    def bounds(self, groups: AbstractSet[str], scheduling_class: SchedulingClass) -> bool:
+        """Return whether it is a cap of one of these groups, for runs of this class."""
+        if groups.isdisjoint(self.who):
+            return False
+        return self.classes is None or scheduling_class in self.classes
 
     def applies_to(self, host: str) -> bool:
         """Return whether it may apply to a target; names may have any address."""
+        if self.who:
+            return False
         address = literal(host)
         return self.networks is None or address is None or bool(self.accounts(address))
 
@@ -70,6 +93,12 @@ class Cap:
         parts = [quota.in_words() for quota in self.quotas]
         if self.bps is not None:
             parts.append(rate_text(self.bps))
+        if self.who:
+            if self.tasks_max is not None:
+                parts.append(f"{self.tasks_max} open tasks")
+            runs = "" if self.classes is None else f"{', '.join(sorted(self.classes))} runs of "
+            nodes = "each node" if self.each else "all nodes together"
+            return f"{', '.join(parts)} for {runs}{nodes} of {', '.join(self.who)}"
         return f"{', '.join(parts)} to each /{self.v4} or /{self.v6}"
 
 
@@ -78,7 +107,23 @@ def accounts_of(
 ) -> tuple[CapAccount, ...]:
     """Return for what a run of this rate to these targets counts, in order, without names."""
     known = [address for it in addresses if (address := literal(it)) is not None]
-    return tuple(sorted({each for cap in caps for it in known for each in cap.accounts(it, rate)}))
+    of_targets = [cap for cap in caps if not cap.who]
+    return tuple(
+        sorted({each for cap in of_targets for it in known for each in cap.accounts(it, rate)})
+    )
+
+
+def group_accounts(
+    caps: Iterable[Cap],
+    groups: AbstractSet[str],
+    lead: str,
+    scheduling_class: SchedulingClass,
+    rate: int,
+) -> Iterator[CapAccount]:
+    """Yield for which caps of groups a run of this rate counts, that a node of them leads."""
+    for cap in caps:
+        if cap.bounds(groups, scheduling_class):
+            yield CapAccount(cap.name, lead if cap.each else ALL, rate if cap.bps else 0)
 
 
 def run_rate(moved: int, duration: int, mbps: int) -> int:

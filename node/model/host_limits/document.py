@@ -58,26 +58,73 @@ version = 1
 [who.others]
 others = true
 
-[[rule]]                               # three minutes of each hour for each node
+[[rule]]                               # one minute of each hour for each node
 name = "exclusive runs"
 who = ["others"]
 class = ["exclusive"]
 priority_max = 0
-most = { time = "PT3M/PT1H", tasks = 100 }
+most = { time = "PT1M/PT1H", tasks = 100 }
 
 [[rule]]                               # normal runs overlap each other, and no exclusive ones
 name = "normal runs"
 who = ["others"]
 class = ["normal"]
 priority_max = 0
-most = { runs_at_once = 10, time = "PT30M/PT1H", tasks = 100 }
+most = { runs_at_once = 10, time = "PT10M/PT1H", bytes = "6G/P1D", tasks = 100 }
 
 [[rule]]
 name = "background runs"
 who = ["others"]
 class = ["background", "background-multi"]
 priority_max = 0
-most = { runs_at_once = 10, tasks = 100 }
+most = { runs_at_once = 10, bytes = "6G/P1D", tasks = 100 }
+
+[[cap]]                                # all these nodes together: many keys have no more than three
+name = "exclusive runs of all others"
+who = ["others"]
+class = ["exclusive"]
+time = "PT3M/PT1H"
+bytes = "600G/P1D"                     # as far as it is known beforehand what a run moves
+tasks = 300
+
+[[cap]]
+name = "exclusive runs of each other"
+who = ["others"]
+class = ["exclusive"]
+each = true
+bytes = "200G/P1D"
+
+[[cap]]
+name = "normal runs of all others"
+who = ["others"]
+class = ["normal"]
+time = "PT30M/PT1H"
+bytes = "20G/P1D"
+tasks = 300
+
+[[cap]]                                # they overlap exclusive runs of the host's own tasks
+name = "background runs of all others"
+who = ["others"]
+class = ["background", "background-multi"]
+bytes = "20G/P1D"
+bps = 10_000_000
+tasks = 300
+
+[[cap]]
+name = "background runs of each other"
+who = ["others"]
+class = ["background", "background-multi"]
+each = true
+bps = 3_000_000
+
+[who.clients]                          # of pScheduler, where its façade is open to them
+clients = true
+
+[[rule]]
+name = "clients of pScheduler"
+who = ["clients"]
+priority_max = 0
+most = { tasks = 100 }
 
 [[cap]]                                # to one target that takes no part, all other nodes together
 name = "targets"
@@ -93,6 +140,11 @@ version = 1
 [who.others]
 others = true
 
+[[rule]]                               # these tell of a host under rules that name them only
+name = "tests of the host itself"
+who = ["others"]
+tests = ["dns", "interface", "trace"]
+
 [[rule]]
 name = "known nodes"
 who = ["others"]
@@ -107,14 +159,14 @@ RuleName = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]{1,100}$")]
 _LISTED = Field(None, min_length=1, max_length=1000)
 
 
-def _several(value: object) -> object:
+def _as_list(value: object) -> object:
     """Return a value that may be written without a list as a list of one."""
     return value if isinstance(value, list | tuple) else (value,)
 
 
 QuotaTexts = Annotated[
     tuple[Annotated[str, Field(max_length=100)], ...],
-    BeforeValidator(_several),
+    BeforeValidator(_as_list),
     Field(max_length=4),
 ]
 
@@ -139,10 +191,11 @@ class WhoDocument(Document):
     campaigns: tuple[Name, ...] = Field((), max_length=1000)
     networks: Annotated[
         tuple[Annotated[str, Field(max_length=100)], ...],
-        BeforeValidator(_several),
+        BeforeValidator(_as_list),
         Field(max_length=1000),
     ] = ()
     users: bool = Field(default=False, strict=True)
+    clients: bool = Field(default=False, strict=True)
 
 
 class MostDocument(Document):
@@ -160,7 +213,7 @@ class TargetsDocument(Document):
 
     networks: Annotated[
         tuple[Annotated[str, Field(max_length=100)], ...],
-        BeforeValidator(_several),
+        BeforeValidator(_as_list),
         Field(min_length=1, max_length=1000),
     ]
 
@@ -180,7 +233,7 @@ class RuleDocument(Document):
     duration_max: Annotated[Duration, Field(gt=0)] | None = None
     priority_max: int | None = Field(None, ge=-PRIORITY_MAX - 1, lt=PRIORITY_MAX, strict=True)
     when: Annotated[
-        tuple[OpeningDocument, ...], BeforeValidator(_several), Field(max_length=20)
+        tuple[OpeningDocument, ...], BeforeValidator(_as_list), Field(max_length=20)
     ] = ()
     rank: Literal["own", "peer"] = "peer"
     most: MostDocument = MostDocument()
@@ -194,13 +247,16 @@ class PrefixDocument(Document):
 
 
 class CapDocument(Document):
-    """A cap, ``[[cap]]``: what one target gets from this host, whoever asks."""
+    """A cap, ``[[cap]]``: what one target gets from this host, whoever asks.
+
+    Or what all nodes of some groups have together.
+    """
 
     name: RuleName
     networks: (
         Annotated[
             tuple[Annotated[str, Field(max_length=100)], ...],
-            BeforeValidator(_several),
+            BeforeValidator(_as_list),
             Field(min_length=1, max_length=1000),
         ]
         | None
@@ -210,6 +266,12 @@ class CapDocument(Document):
     time: QuotaTexts = ()
     bytes: QuotaTexts = ()
     bps: Annotated[int, Field(gt=0, le=10**15, strict=True)] | None = None
+    who: tuple[Name, ...] | None = Field(None, min_length=1, max_length=100)
+    classes: tuple[SchedulingClass, ...] | None = Field(
+        None, alias="class", min_length=1, max_length=4
+    )
+    each: bool = Field(default=False, strict=True)
+    tasks: Count | None = None
 
 
 class LimitsDocument(Document):
@@ -238,7 +300,7 @@ def parse_limits(text: str) -> HostLimits:
         document = LimitsDocument.model_validate(raw, context=FROM_OUTSIDE)
     except ValidationError as error:
         raise InvalidDocument(faults_of(error, LimitsDocument)) from None
-    faults = list(_faults(document))
+    faults = list(_combination_faults(document))
     reader = _Reader(faults)
     targets = {
         name: reader.networks(each.networks, f"/targets/{name}/networks") or ()
@@ -250,13 +312,13 @@ def parse_limits(text: str) -> HostLimits:
         tuple(_cap(number, each, reader) for number, each in enumerate(document.cap)),
         _shares(document.shares),
     )
-    faults += _ranked_users(limits)
+    faults += _rank_faults(limits)
     if faults:
         raise InvalidDocument(faults)
     return limits
 
 
-def _ranked_users(limits: HostLimits) -> Iterator[FieldFault]:
+def _rank_faults(limits: HostLimits) -> Iterator[FieldFault]:
     """Yield the ranks of rules for users alone: they are for nodes."""
     for number, rule in enumerate(limits.rules):
         groups = [limits.who[name] for name in rule.who if name in limits.who]
@@ -267,25 +329,44 @@ def _ranked_users(limits: HostLimits) -> Iterator[FieldFault]:
             yield FieldFault(f"/rule/{number}/rank", fault)
 
 
-def _faults(document: LimitsDocument) -> Iterator[FieldFault]:
+def _combination_faults(document: LimitsDocument) -> Iterator[FieldFault]:
     """Yield what is wrong with the parts together."""
     yield from _group_faults(document)
-    yield from _repeated_names(document)
+    yield from _name_faults(document)
     yield from _share_faults(document.shares)
-    for number, cap in enumerate(document.cap):
-        if not (cap.runs or cap.time or cap.bytes or cap.bps):
-            yield FieldFault(f"/cap/{number}", "caps nothing; give runs, time, bytes, or bps")
+    yield from _cap_faults(document)
     yield from _target_faults(document)
-    for number, rule in enumerate(document.rule):
-        for place, who in enumerate(rule.who):
+    named = [(f"/rule/{number}", each.who) for number, each in enumerate(document.rule)]
+    named += [(f"/cap/{number}", each.who or ()) for number, each in enumerate(document.cap)]
+    for pointer, groups in named:
+        for place, who in enumerate(groups):
             if who not in document.who:
                 known = ", ".join(sorted(document.who)) or "none"
                 fault = f"there is no [who.{who}]; there are: {known}"
-                yield FieldFault(f"/rule/{number}/who/{place}", fault)
+                yield FieldFault(f"{pointer}/who/{place}", fault)
+
+
+def _cap_faults(document: LimitsDocument) -> Iterator[FieldFault]:
+    """Yield what is wrong with caps: each bounds something, of targets or of groups of nodes."""
+    for number, cap in enumerate(document.cap):
+        pointer, of_groups = f"/cap/{number}", cap.who is not None
+        if not (cap.runs or cap.time or cap.bytes or cap.bps or (of_groups and cap.tasks)):
+            fault = "caps nothing; give runs, time, bytes, or bps; for groups of nodes also tasks"
+            yield FieldFault(pointer, fault)
+        set_fields = cap.model_fields_set
+        unfit = {"networks", "prefix"} if of_groups else {"classes", "each", "tasks"}
+        for field in sorted(unfit & set_fields):
+            kind, other = ("of groups", "targets") if of_groups else ("of targets", "groups (who)")
+            fault = f"is for caps of {other}, and this one is {kind}; leave it out"
+            yield FieldFault(f"{pointer}/{'class' if field == 'classes' else field}", fault)
+        for place, name in enumerate(cap.who or ()):
+            group = document.who.get(name)
+            if group is not None and not (group.keys or group.match is not None or group.others):
+                fault = "has users of this host only, and caps are for other nodes; use a rule"
+                yield FieldFault(f"{pointer}/who/{place}", fault)
 
 
 def _target_faults(document: LimitsDocument) -> Iterator[FieldFault]:
-    """Yield what is wrong with the names of targets."""
     for name in document.targets:
         if name in _BUILT_IN:
             yield FieldFault(f"/targets/{name}", "is built in; give it another name")
@@ -298,7 +379,6 @@ def _target_faults(document: LimitsDocument) -> Iterator[FieldFault]:
 
 
 def _share_faults(shares: Mapping[str, int] | None) -> Iterator[FieldFault]:
-    """Yield what is wrong with the shares of leads."""
     if shares is None:
         return
     for lead in shares:
@@ -320,7 +400,7 @@ def _shares(shares: Mapping[str, int] | None) -> LeadShares:
     return LeadShares(by_lead, shares.get(OTHERS, 1))
 
 
-def _repeated_names(document: LimitsDocument) -> Iterator[FieldFault]:
+def _name_faults(document: LimitsDocument) -> Iterator[FieldFault]:
     """Yield the names that two rules or caps have: what is used is counted by name."""
     named = [(f"/rule/{number}", each.name) for number, each in enumerate(document.rule)]
     named += [(f"/cap/{number}", each.name) for number, each in enumerate(document.cap)]
@@ -333,16 +413,19 @@ def _repeated_names(document: LimitsDocument) -> Iterator[FieldFault]:
 
 
 def _group_faults(document: LimitsDocument) -> Iterator[FieldFault]:
-    """Yield what is wrong with groups of nodes."""
     for name, group in document.who.items():
         of_users = group.tokens or group.campaigns or group.networks
-        if not (group.keys or group.match is not None or group.others or of_users or group.users):
+        of_nodes = group.keys or group.match is not None or group.others
+        if not (of_nodes or of_users or group.users or group.clients):
             fault = "names nobody; give keys, match, or others = true; for users tokens, "
-            fault += "campaigns, networks, or users = true"
+            fault += "campaigns, networks, users = true, or clients = true"
             yield FieldFault(f"/who/{name}", fault)
         if group.users and of_users:
             fault = "are the users that no group names; leave tokens, campaigns, and networks out"
             yield FieldFault(f"/who/{name}/users", fault)
+        if group.clients and (of_users or group.users or of_nodes):
+            fault = "are the clients of pScheduler that no group names; leave all others out"
+            yield FieldFault(f"/who/{name}/clients", fault)
         if group.others and (group.keys or group.match is not None):
             fault = "are the nodes that no group names; leave keys and match out, or others"
             yield FieldFault(f"/who/{name}/others", fault)
@@ -355,7 +438,7 @@ class _Reader:
         self._faults = faults
 
     def networks(self, texts: Sequence[str] | None, pointer: str) -> tuple[Network, ...] | None:
-        """Return the networks; None if none are given."""
+        """Return the valid networks, None if none are given; collect the faults of the others."""
         if texts is None:
             return None
         networks = []
@@ -368,7 +451,7 @@ class _Reader:
         return tuple(networks)
 
     def quotas(self, most: MostDocument | CapDocument, pointer: str) -> tuple[PeriodQuota, ...]:
-        """Return the quotas."""
+        """Return the valid quotas, and collect the faults of the others."""
         quotas: dict[tuple[Quantity, int], PeriodQuota] = {}
         for quantity in Quantity:
             for text in getattr(most, quantity):
@@ -384,7 +467,7 @@ class _Reader:
         return tuple(quotas.values())
 
     def openings(self, when: Sequence[OpeningDocument], pointer: str) -> tuple[Opening, ...]:
-        """Return the times of a rule."""
+        """Return the valid openings of a rule, and collect the faults of the others."""
         openings = tuple(Opening(each.cron, each.duration, each.timezone) for each in when)
         for number, opening in enumerate(openings):
             at = pointer if len(openings) == 1 else f"{pointer}/{number}"
@@ -413,6 +496,7 @@ def _who(name: str, document: WhoDocument, reader: _Reader) -> Who:
         frozenset(document.campaigns),
         reader.networks(document.networks, f"/who/{name}/networks") or (),
         document.users,
+        document.clients,
     )
 
 
@@ -436,10 +520,10 @@ def _rule(
     return Rule(
         name=document.name,
         who=document.who,
-        tests=_set(document.tests),
-        classes=_set(document.classes),
+        tests=_optional_set(document.tests),
+        classes=_optional_set(document.classes),
         spec=reader.predicate(document.spec, f"{pointer}/spec"),
-        contexts=_set(document.contexts),
+        contexts=_optional_set(document.contexts),
         targets=_targets(document, targets),
         duration_max=document.duration_max,
         priority_max=document.priority_max,
@@ -460,10 +544,14 @@ def _cap(number: int, document: CapDocument, reader: _Reader) -> Cap:
         document.prefix.v4,
         document.prefix.v6,
         document.bps,
+        document.who or (),
+        _optional_set(document.classes),
+        document.each,
+        document.tasks,
     )
 
 
-def _set(words: tuple[Any, ...] | None) -> frozenset[Any] | None:
+def _optional_set(words: tuple[Any, ...] | None) -> frozenset[Any] | None:
     return None if words is None else frozenset(words)
 
 
@@ -479,14 +567,14 @@ def known_limits(text: str, fields: Mapping[str, frozenset[str]]) -> HostLimits:
     faults = [
         fault
         for number, rule in enumerate(limits.rules)
-        for fault in _unknown_words(f"/rule/{number}", rule, fields)
+        for fault in _unknown_word_faults(f"/rule/{number}", rule, fields)
     ]
     if faults:
         raise InvalidDocument(faults)
     return limits
 
 
-def _unknown_words(
+def _unknown_word_faults(
     pointer: str, rule: Rule, fields: Mapping[str, frozenset[str]]
 ) -> Iterator[FieldFault]:
     tests = set(fields) if rule.tests is None else rule.tests

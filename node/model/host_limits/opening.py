@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from node.model import times
 from node.model.errors import FieldFault
-from node.model.recurrence import Recurrence, nominal_starts, validate
+from node.model.recurrence import Recurrence, nominal_starts, recurrence_faults
 from node.model.spans import Span, from_portion, to_portion
 
 _SPANS_MAX = 5000
@@ -33,7 +33,7 @@ class Opening:
 
     def faults(self) -> list[FieldFault]:
         """Return what is wrong with it; pointers are to ``cron`` and ``timezone``."""
-        faults = validate(self.recurrence, 0, "opening")
+        faults = recurrence_faults(self.recurrence, 0, "opening")
         return [FieldFault(it.pointer.removeprefix("/schedule"), it.detail) for it in faults]
 
     def spans(self, since: int, until: int) -> list[Span]:

@@ -56,6 +56,10 @@ class PeriodQuota:
         """Return when the period of an instant begins."""
         return instant - instant % self.period
 
+    def exceeded(self, used: int, amount: int) -> bool:
+        """Return whether a run that takes this amount does not fit beside what is used."""
+        return used + amount > self.most
+
     def text_of(self, amount: int) -> str:
         """Return an amount with its unit: ``24 runs``, ``PT10M``, ``50 GB``."""
         if self.quantity is Quantity.RUNS:
@@ -122,11 +126,16 @@ class UseCount:
         ]
         for account, quota, key in keys:
             used = self._used.get(key, 0)
-            if used + amounts.of(quota.quantity) > quota.most:
+            if quota.exceeded(used, amounts.of(quota.quantity)):
                 return account, quota, used
         for _, quota, key in keys:
             self._used[key] = self._used.get(key, 0) + amounts.of(quota.quantity)
         return None
+
+
+def limit_used_up(name: str, quota: PeriodQuota, used: int, begin: int) -> str:
+    """Return why a limit of this name admits no further run in a period, in a sentence."""
+    return f"limit '{name}': {quota.used_up(used, begin)}"
 
 
 def full_spans(spans: Iterable[Span], most: int) -> list[Span]:

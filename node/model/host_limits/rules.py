@@ -17,8 +17,9 @@ from node.model.host_limits.opening import Opening
 from node.model.host_limits.quotas import PeriodQuota, Quantity, RunAmounts
 from node.model.lead_shares import LeadShares
 from node.model.predicates import AllOf, Attributes, Condition, Predicate, format_value
+from node.model.principals import OUTSIDE, Principal
 from node.model.ranks import OWN, PEER
-from node.model.targets import IpAddress, Network, is_private, literal, reached
+from node.model.targets import PRIVATE, IpAddress, Network, is_private, literal, reached
 from node.model.times import format_duration
 from node.model.wire.tasks import PRIORITY_MAX
 
@@ -27,12 +28,25 @@ from node.model.wire.tasks import PRIORITY_MAX
 class User:
     """The user of this host that asks: the label of their token, and the address of origin.
 
-    ``campaign`` is that of the task. Each is None if it is not known.
+    ``campaign`` is that of the task. Each is None if it is not known. ``bound`` are those with the
+    role ``run`` and clients of the pScheduler interface: the rules for targets hold for them, and
+    no priority above 0 is theirs, unless a rule says otherwise.
     """
 
     token: str | None
     campaign: str | None = None
     address: str | None = None
+    bound: bool = False
+
+    @classmethod
+    def of(cls, caller: Principal, campaign: str | None, address: str | None = None) -> User:
+        """Return the user that a caller is; those who reach only their own tasks are bound."""
+        return cls(caller.label, campaign, address, caller.only is not None)
+
+    @property
+    def is_client(self) -> bool:
+        """Return whether the user is known by address alone."""
+        return self.token is not None and self.token.startswith(OUTSIDE)
 
 
 @dataclass(frozen=True)
@@ -61,6 +75,11 @@ class TargetSet:
     public: bool = False
     private: bool = False
 
+    @property
+    def excepted(self) -> tuple[Network, ...]:
+        """Return the networks that it names, and with ``private`` every private one."""
+        return (*self.networks, *(PRIVATE if self.private else ()))
+
     def has(self, host: str) -> bool:
         """Return whether a target is among these; also the IPv4 addresses to which it leads."""
         address = literal(host.partition("%")[0])
@@ -82,7 +101,8 @@ class TaskFacts:
     ``spec`` is the complete spec, with its defaults. ``duration`` is how long a run occupies this
     host (µs), ``context`` where on this host it measures, or None. ``bytes`` is the payload that a
     run is expected to move here, None if that is unknown; ``mbps`` the rate that its test states,
-    or 0. ``targets`` are the hosts of the spec that take no part.
+    or 0. ``targets`` are the hosts of the spec that take no part. ``inward`` is what the results
+    tell of this host itself, if they do; ``inquires`` whether they answer there what the spec asks.
     """
 
     test: str
@@ -93,6 +113,8 @@ class TaskFacts:
     bytes: int | None = None
     targets: tuple[str, ...] = ()
     mbps: int = 0
+    inward: str | None = None
+    inquires: bool = False
 
     @property
     def rate(self) -> int:
@@ -106,7 +128,8 @@ class Who:
 
     Nodes are listed by key, matched by their cards, or all ``others`` that no group names. Users
     are listed by token, by the campaigns for which they ask, by networks of origin, or are all
-    ``users`` that no group names.
+    ``users`` that no group names. Before these come ``clients``: the unnamed users who are known by
+    address alone. A lead from outside is none of them.
     """
 
     name: str
@@ -117,6 +140,7 @@ class Who:
     campaigns: frozenset[str] = frozenset()
     networks: tuple[Network, ...] = ()
     users: bool = False
+    clients: bool = False
 
     def names(self, asker: Asker) -> bool:
         """Return whether this group names the node, by its key or its attributes, or as a user."""
@@ -183,11 +207,11 @@ class Rule:
     def what_in_words(self) -> str:
         """Describe which tasks it fits: ``throughput; exclusive; duration <= "PT60S"``."""
         parts = [
-            _listed(self.tests) if self.tests is not None else "all tests",
-            _listed(self.classes) if self.classes is not None else None,
+            _joined_words(self.tests) if self.tests is not None else "all tests",
+            _joined_words(self.classes) if self.classes is not None else None,
             None if self.spec is None else self.spec.in_words(),
-            None if self.contexts is None else f"from {_listed(self.contexts)}",
-            None if self.targets is None else f"to {_listed(self.targets.names)}",
+            None if self.contexts is None else f"from {_joined_words(self.contexts)}",
+            None if self.targets is None else f"to {_joined_words(self.targets.names)}",
             None
             if self.duration_max is None
             else f"runs of at most {format_duration(self.duration_max)}",
@@ -229,10 +253,10 @@ class LimitRefusal:
     def in_words(self) -> str:
         """Return the sentence: ``limit 'lab': the spec's duration is "PT2M"; at most …``."""
         allowed = f"; allowed: {self.allowed}" if self.allowed is not None else ""
-        return f"{_limit(self.rule)}: {self.detail}{allowed}"
+        return f"{_limit_words(self.rule)}: {self.detail}{allowed}"
 
 
-def _limit(rule: str | None) -> str:
+def _limit_words(rule: str | None) -> str:
     return "limits of this host" if rule is None else f"limit '{rule}'"
 
 
@@ -261,23 +285,57 @@ class HostLimits:
     def groups_of_user(self, user: User) -> frozenset[str]:
         """Return the groups of users that a user belongs to; none bound users in no group."""
         named = {name for name, group in self.who.items() if group.names_user(user)}
+        if not named and user.is_client:
+            named = {name for name, group in self.who.items() if group.clients}
         return frozenset(named or (name for name, group in self.who.items() if group.users))
 
     @property
     def bounds_users(self) -> bool:
         """Return whether users of this host have limits."""
+        return self.bounds_tokens or self.bounds_clients
+
+    @property
+    def bounds_clients(self) -> bool:
+        """Return whether there are limits for users who are known by address alone."""
+        return any(group.clients or group.users for group in self.who.values())
+
+    @property
+    def bounds_tokens(self) -> bool:
+        """Return whether users with a token have limits."""
         return any(group.has_users for group in self.who.values())
 
     def judge_user(self, user: User, task: TaskFacts, priority: int) -> Verdict | None:
         """Return the first rule that fits, or why none does; None if the user is not limited."""
         groups = self.groups_of_user(user)
-        return self._judged(groups, task, priority) if groups else None
+        if groups:
+            return self._verdict_of_rules(groups, task, priority, user)
+        if user.bound and priority > 0:
+            detail = f"the priority is {priority}, and no rule is for this user"
+            return LimitRefusal(None, "/priority", detail, "at most 0")
+        return next(_inquiry_misfits(None, task, user), None)
 
     def judge(self, asker: Asker, task: TaskFacts) -> Verdict:
         """Return the first rule that fits, or why none does; or which cap no run of it fits."""
-        return self._above_cap(task) or self._judged(self.groups_of(asker), task)
+        groups = self.groups_of(asker)
+        verdict = self._target_cap_refusal(task) or self._verdict_of_rules(groups, task)
+        if isinstance(verdict, LimitRefusal):
+            return verdict
+        return self._group_cap_refusal(groups, task) or verdict
 
-    def _above_cap(self, task: TaskFacts) -> LimitRefusal | None:
+    def _group_cap_refusal(self, groups: frozenset[str], task: TaskFacts) -> LimitRefusal | None:
+        """Return the cap of these groups that not even one run of a task fits."""
+        for cap in self.caps:
+            if not cap.bounds(groups, task.scheduling_class):
+                continue
+            if cap.bps is not None and task.rate > cap.bps:
+                detail = f"a run moves {rate_text(task.rate)}"
+                allowed = f"at most {rate_text(cap.bps)}"
+                return LimitRefusal(cap.name, "/test/spec", detail, allowed)
+            if (large := _quota_misfit(cap.name, cap.quotas, task)) is not None:
+                return large
+        return None
+
+    def _target_cap_refusal(self, task: TaskFacts) -> LimitRefusal | None:
         for cap in self.caps:
             for host in task.targets:
                 if cap.bps is not None and task.rate > cap.bps and cap.applies_to(host):
@@ -286,22 +344,28 @@ class HostLimits:
                     return LimitRefusal(cap.name, "/test/spec", detail, allowed)
         return None
 
-    def _judged(
-        self, groups: frozenset[str], task: TaskFacts, priority: int | None = None
+    def _verdict_of_rules(
+        self,
+        groups: frozenset[str],
+        task: TaskFacts,
+        priority: int = 0,
+        user: User | None = None,
     ) -> Verdict:
         closest: list[LimitRefusal] | None = None
         for rule in self.rules:
             if groups.isdisjoint(rule.who):
                 continue
             misfits = list(_misfits(rule, task))
-            if priority is not None:
-                misfits += _too_high(rule, priority)
+            if user is None:
+                misfits += _inward_misfits(rule, task, "another node")
+            else:
+                misfits += (*_priority_misfits(rule, priority), *_inquiry_misfits(rule, task, user))
             if not misfits:
                 return rule
-            if closest is None or len(misfits) < len(closest):
+            if closest is None or _distance(misfits) < _distance(closest):
                 closest = misfits
         if closest is None:
-            who = "this node" if priority is None else "this user"
+            who = "this node" if user is None else "this user"
             detail = f"the owner of this host lets {who} measure nothing from here"
             return LimitRefusal(None, "", f"{detail}; ask for a rule that names it")
         return closest[0]
@@ -341,20 +405,28 @@ def rank_under(rule: Rule | None) -> int:
     return PEER if rule is None else rule.rank
 
 
+def _distance(misfits: Sequence[LimitRefusal]) -> tuple[int, bool]:
+    """Return how far a task is from a rule: one for another kind of tests is farther away."""
+    return len(misfits), any(each.pointer == "/test/type" for each in misfits)
+
+
 def _misfits(rule: Rule, task: TaskFacts) -> Iterator[LimitRefusal]:
     """Yield why a rule does not fit a task."""
     if rule.tests is not None and task.test not in rule.tests:
         detail = f"{task.test} is not among its tests"
-        yield LimitRefusal(rule.name, "/test/type", detail, _listed(rule.tests))
+        yield LimitRefusal(rule.name, "/test/type", detail, _joined_words(rule.tests))
     if rule.classes is not None and task.scheduling_class not in rule.classes:
         detail = f"a {task.test} run of this spec is {task.scheduling_class}"
-        yield LimitRefusal(rule.name, "/test/type", detail, _listed(rule.classes))
+        yield LimitRefusal(rule.name, "/test/type", detail, _joined_words(rule.classes))
     if rule.spec is not None:
         yield from _spec_misfits(rule.name, rule.spec, task.spec)
     if rule.contexts is not None and task.context not in rule.contexts:
         where = f"measuring from {task.context}" if task.context else "measuring without a context"
         yield LimitRefusal(
-            rule.name, "/contexts", f"{where} is not among its contexts", _listed(rule.contexts)
+            rule.name,
+            "/contexts",
+            f"{where} is not among its contexts",
+            _joined_words(rule.contexts),
         )
     if rule.duration_max is not None and task.duration > rule.duration_max:
         detail = f"a run takes {format_duration(task.duration)} of this host's time"
@@ -372,11 +444,26 @@ def _target_misfits(rule: Rule, task: TaskFacts) -> Iterator[LimitRefusal]:
     for host in task.targets:
         if not rule.targets.has(host):
             detail = f"{host} is not among its targets"
-            yield LimitRefusal(rule.name, "/test/spec", detail, _listed(rule.targets.names))
+            yield LimitRefusal(rule.name, "/test/spec", detail, _joined_words(rule.targets.names))
             return
 
 
-def _too_high(rule: Rule, priority: int) -> Iterator[LimitRefusal]:
+def _inward_misfits(rule: Rule | None, task: TaskFacts, whom: str) -> Iterator[LimitRefusal]:
+    """Yield why somebody is not told of this host, unless a rule names the test."""
+    named = rule is not None and rule.tests is not None and task.test in rule.tests
+    if task.inward is not None and not named:
+        detail = f"{task.test} of this spec would tell {whom} {task.inward}"
+        name = None if rule is None else rule.name
+        yield LimitRefusal(name, "/test/spec", detail, "under a rule that names the test")
+
+
+def _inquiry_misfits(rule: Rule | None, task: TaskFacts, user: User) -> Iterator[LimitRefusal]:
+    """Yield why a bound user does not inquire of this host what its spec says."""
+    if user.bound and task.inquires:
+        yield from _inward_misfits(rule, task, "this user")
+
+
+def _priority_misfits(rule: Rule, priority: int) -> Iterator[LimitRefusal]:
     """Yield why a user's task has a priority that a rule does not allow."""
     if rule.priority_max is not None and priority > rule.priority_max:
         detail = f"the priority is {priority}"
@@ -389,11 +476,20 @@ def _quota_misfits(rule: Rule, task: TaskFacts) -> Iterator[LimitRefusal]:
         if quota.quantity is Quantity.BYTES and task.bytes is None:
             detail = f"it is not known how much a {task.test} run of this spec moves"
             yield LimitRefusal(rule.name, "/test/spec", detail, quota.in_words())
-            continue
-        amount = RunAmounts(task.duration, task.bytes or 0).of(quota.quantity)
-        if amount > quota.most:
+        elif (large := _quota_misfit(rule.name, (quota,), task)) is not None:
+            yield large
+
+
+def _quota_misfit(
+    limit: str, quotas: Sequence[PeriodQuota], task: TaskFacts
+) -> LimitRefusal | None:
+    """Return why not even one run fits one of these quotas; what is not known counts as nothing."""
+    amounts = RunAmounts(task.duration, task.bytes or 0)
+    for quota in quotas:
+        if quota.exceeded(0, amount := amounts.of(quota.quantity)):
             detail = f"one run takes {quota.text_of(amount)}"
-            yield LimitRefusal(rule.name, "/test/spec", detail, quota.in_words())
+            return LimitRefusal(limit, "/test/spec", detail, quota.in_words())
+    return None
 
 
 def _spec_misfits(
@@ -421,5 +517,5 @@ def _is_scalar(value: object) -> bool:
     return isinstance(value, str | int | float | bool)
 
 
-def _listed(words: frozenset[str] | Sequence[str]) -> str:
+def _joined_words(words: frozenset[str] | Sequence[str]) -> str:
     return ", ".join(sorted(words)) or "nothing"

@@ -37,6 +37,6 @@ class LimitStanding:
         caps: list[list[Any]],
         user: str | None = None,
     ) -> Self:
-        """Return a standing as the table of tasks has it."""
+        """Return the standing that these columns of the table of tasks hold."""
         accounts = tuple(CapAccount(*each) for each in caps)
         return cls(rule, refusal, run_bytes, accounts, user)

@@ -39,7 +39,7 @@ class Transform(Document):
     )
 
     @model_validator(mode="after")
-    def _one_of_both(self) -> Self:
+    def _check_one_of_both(self) -> Self:
         if (self.jmespath is None) == (self.jq is None):
             msg = "needs either jmespath or jq"
             raise ValueError(msg)
@@ -173,7 +173,7 @@ class RetryRequest(Document):
     all: bool = Field(default=False, strict=True, description="All deliveries of this node.")
 
     @model_validator(mode="after")
-    def _says_which(self) -> Self:
+    def _check_selection(self) -> Self:
         filters = (self.archive, self.destination, self.run, self.number)
         if all(each is None for each in filters) != self.all:
             msg = "choose deliveries by archive, destination, run or number; or give all"

@@ -1,7 +1,7 @@
 """The bundle of a run: one file with everything about it, signed by its participants and its lead.
 
-A bundle is checked as the JSON it is (:mod:`node.bundles.verification`); these models describe it,
-and refuse what is none.
+A bundle is checked as the JSON it is (:mod:`node.results.bundles.verification`); these models
+describe it, and refuse what is none.
 """
 
 from __future__ import annotations

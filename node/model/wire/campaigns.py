@@ -36,7 +36,7 @@ def _number(value: Decimal) -> int | float:
     return int(value) if value == value.to_integral() else float(value)
 
 
-def _no_text(value: object) -> object:
+def _refuse_text(value: object) -> object:
     if isinstance(value, str):
         msg = "is text; give a number, without quotes"
         raise ValueError(msg)  # noqa: TRY004 - pydantic reports only ValueError
@@ -45,7 +45,7 @@ def _no_text(value: object) -> object:
 
 Exact = Annotated[
     Decimal,
-    BeforeValidator(_no_text),
+    BeforeValidator(_refuse_text),
     Field(ge=0, max_digits=12, decimal_places=6, allow_inf_nan=False),
     PlainSerializer(_number, return_type=float, when_used="json"),
 ]
@@ -53,7 +53,7 @@ Exact = Annotated[
 
 Share = Annotated[
     Decimal,
-    BeforeValidator(_no_text),
+    BeforeValidator(_refuse_text),
     Field(gt=0, le=1, decimal_places=6, allow_inf_nan=False),
     PlainSerializer(_number, return_type=float, when_used="json"),
 ]
@@ -112,7 +112,7 @@ class Limit(Document):
     hard: Amount | None = None
 
     @model_validator(mode="after")
-    def _is_one(self) -> Self:
+    def _check_exactly_one(self) -> Self:
         if self.soft is None and self.hard is None:
             msg = "has no effect; give soft, hard, or both"
             raise ValueError(msg)
@@ -129,7 +129,7 @@ class Target(Document):
     share: Share | None = None
 
     @model_validator(mode="after")
-    def _is_one(self) -> Self:
+    def _check_exactly_one(self) -> Self:
         if (self.seats is None) == (self.share is None):
             msg = "needs either seats or share; give exactly one of them"
             raise ValueError(msg)
@@ -161,7 +161,7 @@ class Queue(Document):
     )
 
     @model_validator(mode="after")
-    def _is_ordered(self) -> Self:
+    def _check_order(self) -> Self:
         if self.floor > self.ceiling:
             msg = "floor is above ceiling; swap them"
             raise ValueError(msg)
@@ -222,7 +222,7 @@ class CampaignDocument(Document):
 
     @field_validator("quotas")
     @classmethod
-    def _is_of_its_kind(cls, quotas: dict[Resource, int | str]) -> dict[Resource, int | str]:
+    def _check_quota_kinds(cls, quotas: dict[Resource, int | str]) -> dict[Resource, int | str]:
         for what, most in quotas.items():
             if isinstance(most, str) != (what == BYTES):
                 form = "an amount per period: 50G/P1D" if what == BYTES else "a whole number"
@@ -232,7 +232,9 @@ class CampaignDocument(Document):
 
     @field_validator("limits")
     @classmethod
-    def _is_part(cls, limits: dict[Limited, Limit], info: ValidationInfo) -> dict[Limited, Limit]:
+    def _check_percentages(
+        cls, limits: dict[Limited, Limit], info: ValidationInfo
+    ) -> dict[Limited, Limit]:
         """Refuse percentages above 100, which would not limit anything; keep stored ones."""
         limit = limits.get("delivered_percent")
         if (

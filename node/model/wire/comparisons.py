@@ -57,7 +57,7 @@ class NodeComparison(Document):
         )
 
 
-def compared(tasks: int, runs: int, differences: list[Difference]) -> TaskComparison:
+def task_comparison(tasks: int, runs: int, differences: list[Difference]) -> TaskComparison:
     """Return a comparison with these differences, of which it lists the first."""
     return TaskComparison(
         tasks=tasks,

@@ -57,7 +57,7 @@ class DirectoryRequest(Document):
     )
 
     @model_validator(mode="after")
-    def _is_distinct(self) -> Self:
+    def _check_nodes_distinct(self) -> Self:
         _check_distinct(self.nodes or ())
         return self
 
@@ -75,7 +75,7 @@ class NodeDirectory(Document):
     )
 
     @model_validator(mode="after")
-    def _is_distinct(self) -> Self:
+    def _check_nodes_distinct(self) -> Self:
         _check_distinct(self.nodes)
         return self
 

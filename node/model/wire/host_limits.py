@@ -76,7 +76,8 @@ class LimitTrialRequest(Document):
     """A task to try against the limits, as if another node or a user asked for it here."""
 
     as_: Annotated[str, Field(alias="as", max_length=200)] = Field(
-        description="The node that would lead it, its name or its key; or token:LABEL, a user."
+        description="The node that would lead it, its name or its key; or token:LABEL, a user, "
+        "with the lowest role of their tokens here that may post, or run without one."
     )
     task: TaskDocument
 

@@ -11,7 +11,15 @@ from pydantic import Field
 
 from node.model.classes import SchedulingClass
 from node.model.wire.fields import Document
-from node.model.wire.participants import BATCH_MAX, LeavingOut, Micros, Obstacle, Priority, Span
+from node.model.wire.participants import (
+    BATCH_MAX,
+    IfIntroduced,
+    LeavingOut,
+    Micros,
+    Obstacle,
+    Priority,
+    Span,
+)
 
 HOURS = 24
 """Number of hours in an answer, from ``since`` on."""
@@ -33,6 +41,7 @@ class ImpactRequest(Document):
     ] = ()
     mesh: str | None = Field(None, description="The mesh to leave out of `others`; see Hour.")
     leaving_out: LeavingOut = None
+    introduction: IfIntroduced = None
 
 
 class Hour(Document):

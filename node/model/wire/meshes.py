@@ -37,7 +37,7 @@ class Threshold(Document):
     )
 
     @model_validator(mode="after")
-    def _tells_which_is_worse(self) -> Self:
+    def _check_direction(self) -> Self:
         if self.fair == self.bad:
             msg = "fair and bad are the same, so that nobody knows which values are worse"
             raise ValueError(msg)

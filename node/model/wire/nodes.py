@@ -16,13 +16,14 @@ from pydantic import (
 
 from node.model.nodekinds import NodeKind, pscheduler_identity
 from node.model.predicates import NAME, WORDS
+from node.model.urls import split_url
 from node.model.wire.fields import Document, Duration, Host, Instant, Name
 
 _URL = re.compile(r"https?://[^\s/?#@]{1,280}", re.ASCII)
 
 
 def _url(value: str) -> str:
-    if _URL.fullmatch(value.removesuffix("/")) is None:
+    if _URL.fullmatch(value.removesuffix("/")) is None or split_url(value) is None:
         raise ValueError("not the URL of a node's API; write http://HOST:PORT without a path")
     return value.removesuffix("/")
 
@@ -101,7 +102,7 @@ class NodeCard(Document):
     name: NodeName
     url: Url | None = Field(description="Null if no other node can reach it and it fetches work.")
     address: Host = Field(description="The address that measurements use.")
-    version: str = ""
+    version: str = Field("", max_length=100)
     attributes: Attributes = Field(
         default_factory=dict, description="What predicates of pools compare; see /v1/pools."
     )
@@ -150,6 +151,11 @@ class Node(NodeCard):
         NodeKind.PARLEY,
         description="The program that it runs. A host that runs pScheduler has no key, and its "
         "certificate proves nothing; it takes part in tasks, and leads none here by this way.",
+    )
+    keys: tuple[Identity, ...] = Field(
+        (),
+        description="Its public keys in their order, as far as they are known here: the last one "
+        "is that of today, and the first one is its identity.",
     )
     is_self: bool
     added_at: Instant
@@ -211,7 +217,7 @@ class NodeAddition(Document):
     )
 
     @model_validator(mode="after")
-    def _is_somebody(self) -> Self:
+    def _check_identification(self) -> Self:
         if self.url is None and self.identity is None:
             msg = "needs the url of a node, or the identity of a node that fetches its work"
             raise ValueError(msg)

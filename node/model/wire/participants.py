@@ -15,6 +15,7 @@ from pydantic import Field, model_validator
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.host_limits.closed import LimitedTime
+from node.model.host_limits.quotas import Account, PeriodQuota, Quantity, RunAmounts
 from node.model.lead_shares import KeptTime
 from node.model.reservations import ReservationSpan, in_words
 from node.model.wire.circumstances import Circumstances
@@ -68,6 +69,12 @@ HOSTS_MAX = 64
 
 SIGNATURE_LENGTH_MAX = 8192
 """Maximum length of a participant's signed statement."""
+
+QUOTAS_MAX = 256
+"""Maximum number of quotas in a proposal; a node with more for one task tells none."""
+
+PERIODS_MAX = 10_000
+"""Maximum number of periods of one quota in a proposal."""
 
 INTERVALS_PER_MESSAGE_MAX = 64
 """Maximum number of intervals in one message."""
@@ -127,6 +134,12 @@ class Introduction(Document):
     pool_task: UUID | None = Field(None, description="The pool task that it has seats of, if any.")
     paused_at: Micros | None = Field(None, description="When it was paused, if it is paused.")
     freeing: FreedRuns | None = None
+    secrets: Annotated[dict[str, str], Field(max_length=100)] | None = Field(
+        None,
+        exclude_if=lambda value: value is None,
+        repr=False,
+        description="By text that is sealed in the spec, the text itself; only to a participant.",
+    )
 
 
 class IntroductionAnswer(Document):
@@ -167,8 +180,20 @@ Yielding = Annotated[
 ]
 
 
+IfIntroduced = Annotated[
+    Introduction | None,
+    Field(
+        exclude_if=_is_absent,
+        description="The task, if it was not introduced: the limits are those that would bind it.",
+    ),
+]
+
+
 class ProposalRequest(Document):
-    """A request for free ranges; windows are sorted by start and at least ``duration`` long."""
+    """A request for free ranges; windows are sorted by start and at least ``duration`` long.
+
+    ``quotas``, ``introduction``, and ``preview`` are only for nodes that have the feature.
+    """
 
     task: UUID
     lease_epoch: Epoch
@@ -181,6 +206,15 @@ class ProposalRequest(Document):
     campaign: Word | None = None
     pool_task: UUID | None = None
     leaving_out: LeavingOut = None
+    quotas: bool | None = Field(
+        None, exclude_if=_is_absent, description="Whether to tell the quotas, too."
+    )
+    introduction: IfIntroduced = None
+    preview: bool | None = Field(
+        None,
+        exclude_if=_is_absent,
+        description="Whether nothing will be booked: it waits for nothing, and wants no time.",
+    )
 
 
 class Obstacle(Document):
@@ -298,6 +332,49 @@ class HostLimit(Document):
         return self.sentence
 
 
+Amount = Annotated[int, Field(ge=0, lt=2**63, strict=True)]
+
+
+class HostQuota(Document):
+    """A quota of the host's limits, for which each run counts in the period in which it starts."""
+
+    name: Word = Field(description="The rule or the cap that has the quota.")
+    holder: Annotated[str, Field(max_length=200)] = Field(
+        description="For whom it counts: the lead, or the network of a target."
+    )
+    quantity: Quantity
+    most: Amount = Field(description="How much each period allows: runs, microseconds, bytes.")
+    period: Annotated[int, Field(ge=times.HOUR, lt=times.LATEST, strict=True)]
+    amount: Amount = Field(description="How much of it each run of the task takes.")
+    used: Annotated[tuple[tuple[Micros, Amount], ...], Field(max_length=PERIODS_MAX)] = Field(
+        (), description="What is used already: the begin of each period, and the amount."
+    )
+
+    @classmethod
+    def of(
+        cls,
+        account: Account,
+        quota: PeriodQuota,
+        amounts: RunAmounts,
+        used: tuple[tuple[int, int], ...],
+    ) -> Self:
+        """Return a quota of an account, with what a run takes and what is used already."""
+        return cls(
+            name=account.name,
+            holder=account.holder,
+            quantity=quota.quantity,
+            most=quota.most,
+            period=quota.period,
+            amount=amounts.of(quota.quantity),
+            used=used,
+        )
+
+    @property
+    def quota(self) -> PeriodQuota:
+        """Return the quota without its use."""
+        return PeriodQuota(self.quantity, self.most, self.period)
+
+
 class LimitReached(Document):
     """A limit of the task's campaign, or of one above it, that is reached in a window.
 
@@ -336,8 +413,13 @@ class Proposal(Document):
     reason: Sentence | None = Field(None, description="Why nothing is offered, if so.")
     particular: bool = Field(
         default=False,
-        description="Whether reservations for particular tasks exist; other tasks may get another "
-        "answer.",
+        description="Whether reservations for particular tasks exist, or limits bind this one; "
+        "other tasks may get another answer.",
+    )
+    quotas: Annotated[tuple[HostQuota, ...], Field(max_length=QUOTAS_MAX)] | None = Field(
+        None,
+        exclude_if=_is_absent,
+        description="The quotas for which the runs count; null if the node does not tell them.",
     )
 
 
@@ -354,7 +436,7 @@ class RunRequest(Document):
     )
 
     @model_validator(mode="after")
-    def _lasts(self) -> Self:
+    def _check_duration(self) -> Self:
         if self.ends_at <= self.starts_at:
             msg = "ends before it starts"
             raise ValueError(msg)
@@ -434,7 +516,7 @@ class Ruling(Document):
     release: Release | None = None
 
     @model_validator(mode="after")
-    def _is_one(self) -> Self:
+    def _check_exactly_one(self) -> Self:
         if (self.commit is None) == (self.release is None):
             msg = "needs either a commit or a release; give exactly one of them"
             raise ValueError(msg)
@@ -506,6 +588,13 @@ class ConfirmationRequest(Document):
         description="Where the sender is, signed with its key (a JWS); only to nodes that have "
         "the feature.",
     )
+    process: StatementText | None = Field(
+        None,
+        exclude_if=_is_absent,
+        description="The sender's process, signed with its key (a JWS): a number that it drew at "
+        "its start, when that was, the instant of the statement, and the generation of the data; "
+        "only to nodes that have the feature.",
+    )
 
 
 class ConfirmationAnswer(Document):
@@ -532,14 +621,34 @@ class ConfirmationAnswer(Document):
         exclude_if=_is_absent,
         description="Why this node does not reach the asking one where it says that it is.",
     )
+    rival: StatementText | None = Field(
+        None,
+        exclude_if=_is_absent,
+        description="The last statement of another process with the asking one's key, which has "
+        "asked since the asking one did first: both live.",
+    )
+    other_heard: Micros | None = Field(
+        None,
+        exclude_if=_is_absent,
+        description="The time since another process with the asking one's key has asked.",
+    )
 
 
 class BookedRun(Document):
-    """A run as one participant has booked it, for another one that is to send much to it."""
+    """A run as one participant has booked it, for another one that is to send something to it."""
 
     task: UUID
     lead: str
     starts_at: Micros
+    data: ParticipantData | None = Field(
+        None,
+        exclude_if=_is_absent,
+        description="What the node told in its own hold, such as its port; only to nodes that "
+        "have the feature.",
+    )
+    measured: Word | None = Field(
+        None, exclude_if=_is_absent, description="The digest of its test and spec there, likewise."
+    )
 
 
 class PartMessage(Document):
@@ -579,7 +688,7 @@ class IntervalsMessage(Document):
     ]
 
     @model_validator(mode="after")
-    def _are_in_order(self) -> Self:
+    def _check_order(self) -> Self:
         numbers = [each.number for each in self.intervals]
         if sorted(set(numbers)) != numbers:
             msg = "the intervals are out of order, or one of them is repeated"

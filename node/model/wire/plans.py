@@ -11,9 +11,13 @@ from node.model.classes import SchedulingClass
 from node.model.wire.alternatives import Alternative
 from node.model.wire.fields import Document, Duration, Instant
 from node.model.wire.participants import BATCH_MAX
+from node.model.wire.problems import Problem
 from node.model.wire.tasks import TaskDocument
 
 RUNS = 10
+
+PLANS_MAX = 64
+"""Maximum number of tasks that are previewed together in one list."""
 
 
 class Outcome(StrEnum):
@@ -37,7 +41,8 @@ class PlanRequest(TaskDocument):
     instead_of: UUID | None = Field(
         None,
         description="An open task led here that this one would replace, as an edit of it would: "
-        "the time of its booked runs counts as free. They still count toward quotas of periods.",
+        "the time of its booked runs counts as free, and they do not count toward limits of "
+        "hosts. They still count toward quotas of campaigns.",
     )
 
 
@@ -179,3 +184,14 @@ class Plan(Document):
     no_alternatives: tuple[NoAlternative, ...] = Field(
         description="Why a kind has none, if the task as posted does not find all its time."
     )
+
+
+class ListedPlan(Document):
+    """The plan of one task of a list, or why there is none.
+
+    Each is planned beside those before it, as their lead plans them after they were created
+    together: what these take of time and of limits is not there for it. None has alternatives.
+    """
+
+    plan: Plan | None = None
+    problem: Problem | None = None

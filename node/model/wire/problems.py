@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from node.model.errors import (
+    Conflict,
     FieldFault,
     InvalidDocument,
     LimitRefused,
@@ -61,6 +62,15 @@ class Problem(Document):
         (), description="What the limits of hosts do not allow, and what they would allow."
     )
 
+    epoch: int | None = Field(
+        None,
+        ge=0,
+        lt=2**63,
+        exclude_if=lambda value: value is None,
+        description="To another node, the lease epoch of the task that is known here, if its own "
+        "is older.",
+    )
+
     @property
     def code(self) -> str:
         """The stable last part of the type, as in ``node.model.errors``."""
@@ -80,6 +90,7 @@ def problem_of(error: ParleyError, instance: str | None = None) -> Problem:
         retry_after=error.retry_after_s if isinstance(error, TooManyRequests) else None,
         offers=tuple(error.offers) if isinstance(error, NoTime) else (),
         limits=tuple(error.limits) if isinstance(error, LimitRefused) else (),
+        epoch=error.epoch if isinstance(error, Conflict) else None,
     )
 
 
@@ -96,9 +107,15 @@ def error_of(problem: Problem) -> ParleyError:
         return NoTime(problem.detail, problem.offers)
     for kind in _concrete(ParleyError):
         if kind.code == problem.code:
-            return kind(problem.detail)
+            return _of_kind(kind, problem)
     base = RequestError if problem.status < 500 else PeerError  # noqa: PLR2004 - HTTP's own border
     return base(problem.detail)
+
+
+def _of_kind(kind: type[ParleyError], problem: Problem) -> ParleyError:
+    if issubclass(kind, Conflict):
+        return kind(problem.detail, epoch=problem.epoch)
+    return kind(problem.detail)
 
 
 def unknown_to(name: str) -> str:

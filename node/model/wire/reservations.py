@@ -74,7 +74,7 @@ class Occasions(OccasionsDocument):
     until: Instant | None = Field(None, description="It does not start again then or later.")
 
 
-def _named(value: str) -> str:
+def _check_task_name(value: str) -> str:
     try:
         task, lead = split_task(value)
     except ValueError:
@@ -84,7 +84,7 @@ def _named(value: str) -> str:
 
 
 Named = Annotated[
-    str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]{1,200}$"), AfterValidator(_named)
+    str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]{1,200}$"), AfterValidator(_check_task_name)
 ]
 """A task by its id, optionally with the node that leads it."""
 

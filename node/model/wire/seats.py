@@ -28,7 +28,7 @@ WORTH = 10
 _Attribute = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_.:-]{0,62}$")]
 
 
-def _preferred(value: object) -> tuple[str | int | float | bool, ...]:
+def _preferred_values(value: object) -> tuple[str | int | float | bool, ...]:
     values = tuple(value) if isinstance(value, list | tuple) else (value,)
     if not values or not all(isinstance(each, str | int | float | bool) for each in values):
         msg = "must be a text, a number, true or false, or a list of these"
@@ -38,7 +38,7 @@ def _preferred(value: object) -> tuple[str | int | float | bool, ...]:
 
 _Preferred = Annotated[
     tuple[str | int | float | bool, ...],
-    BeforeValidator(_preferred),
+    BeforeValidator(_preferred_values),
     WithJsonSchema({"examples": ["DE", ["DE", "FR"]]}),
 ]
 _Alike = Annotated[int, Field(ge=1, le=SEATS_MAX, strict=True)]
@@ -102,7 +102,7 @@ class SeatRequest(Document):
 
     @field_validator("min_k")
     @classmethod
-    def _is_no_more_than_k(cls, value: int | None, info: ValidationInfo) -> int | None:
+    def _check_at_most_k(cls, value: int | None, info: ValidationInfo) -> int | None:
         k = info.data.get("k", SEATS_MAX)
         if value is not None and value > k:
             msg = f"is more than k, {k}; lower it, or raise k"
@@ -111,7 +111,7 @@ class SeatRequest(Document):
 
     @field_validator("together")
     @classmethod
-    def _is_all_or_nothing(cls, value: bool, info: ValidationInfo) -> bool:  # noqa: FBT001 - a value
+    def _check_all_or_nothing(cls, value: bool, info: ValidationInfo) -> bool:  # noqa: FBT001 - a value
         k = info.data.get("k", 1)
         if value and (info.data.get("min_k") or k) < k:
             msg = "requires all k nodes; leave out min_k, or together"

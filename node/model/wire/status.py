@@ -18,15 +18,20 @@ class Attention(Document):
 
 
 class DatabaseStatus(Document):
-    """The database of the node."""
+    """The database of the node; what cannot be read of it is null."""
 
     place: str = Field(description="Where its server listens; empty if that is not known.")
-    server_version: str
-    size_bytes: int
-    answer_ms: float = Field(description="Time in which it answered.")
-    schema_version: int
+    server_version: str | None
+    size_bytes: int | None
+    answer_ms: float | None = Field(description="Time in which it answered.")
+    schema_version: int | None
     program_schema_version: int = Field(description="The version of this program's own schema.")
     refused_write: str | None = Field(description="Why it lately had no room for a write.")
+    oldest_id_age: int | None = Field(
+        None,
+        description="Transactions since the oldest transaction id that is still in use. Postgres "
+        "takes no change any more shortly before 2147483648.",
+    )
 
 
 class LeadStatus(Document):
@@ -104,6 +109,9 @@ class LoadStatus(Document):
     one_minute: float = Field(description="Processes that ran or waited to, on average.")
 
 
+_UNREAD = "Null if the database does not answer for it; `attention` says why."
+
+
 class NodeStatus(Document):
     """The answer to how a node is."""
 
@@ -114,12 +122,12 @@ class NodeStatus(Document):
     started_at: Instant
     clock: ClockState
     database: DatabaseStatus
-    leads: tuple[LeadStatus, ...]
-    planning: PlanningStatus
-    runs: RunsStatus
+    leads: tuple[LeadStatus, ...] | None = Field(description=_UNREAD)
+    planning: PlanningStatus | None = Field(description=_UNREAD)
+    runs: RunsStatus | None = Field(description=_UNREAD)
     peers: int = Field(description="Known nodes besides this one.")
     peers_away: tuple[PeerAway, ...]
-    backlog: BacklogStatus
+    backlog: BacklogStatus | None = Field(description=_UNREAD)
     disk: DiskStatus
     load: LoadStatus
     backup: BackupStatus

@@ -54,7 +54,7 @@ class TaskChanges(Document):
     patch: TaskPatch | None = Field(None, description="The changes of an edit, for all tasks.")
 
     @model_validator(mode="after")
-    def _has_what_it_needs(self) -> Self:
+    def _check_needed_fields(self) -> Self:
         if (self.change is TaskVerb.EDIT) is (self.patch is None):
             msg = "an edit needs a patch, and nothing else has one"
             raise ValueError(msg)

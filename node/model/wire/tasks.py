@@ -6,13 +6,24 @@ from enum import StrEnum
 from typing import Annotated, Any, Self
 from uuid import UUID
 
-from pydantic import Discriminator, Field, StringConstraints, Tag, TypeAdapter, model_validator
+from pydantic import (
+    Discriminator,
+    Field,
+    StringConstraints,
+    Tag,
+    TypeAdapter,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.contexts import ContextWord
+from node.model.secrets import has_sealed
 from node.model.wire.archives import ArchiveChoice
 from node.model.wire.fields import (
+    FROM_OUTSIDE,
     HEADLINE,
     KIND,
     Count,
@@ -38,6 +49,15 @@ class TestChoice(Document):
     spec: dict[str, Any] = Field(
         default_factory=dict, description="The test's own fields; see /v1/tests."
     )
+
+    @field_validator("spec")
+    @classmethod
+    def _refuse_sealed(cls, spec: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+        """Refuse what is sealed: it would be opened for whoever has seen it somewhere."""
+        if info.context == FROM_OUTSIDE and has_sealed(spec):
+            msg = 'has a sealed text, which only the node writes; write the value, or {"secret": …}'
+            raise ValueError(msg)
+        return spec
 
 
 class ScheduleDocument(Document):
@@ -203,7 +223,7 @@ class TaskDocument(Document):
         return () if isinstance(self.participants, SeatRequest) else self.participants
 
     @model_validator(mode="after")
-    def _contexts_are_of_somebody(self) -> Self:
+    def _check_contexts(self) -> Self:
         if self.contexts and self.seats is not None:
             msg = "contexts are for named participants; nodes of a pool are chosen later"
             raise ValueError(msg)

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, StringConstraints
 
 
-def _url(value: str) -> str:
+def _check_url(value: str) -> str:
     parts = urlsplit(value)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         msg = "not an address such as https://collector.example/in"
@@ -23,5 +23,5 @@ def _url(value: str) -> str:
     return value
 
 
-Url = Annotated[str, StringConstraints(max_length=2000), AfterValidator(_url)]
+Url = Annotated[str, StringConstraints(max_length=2000), AfterValidator(_check_url)]
 """An address to post to, without user, password, blanks and fragment."""

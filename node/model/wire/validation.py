@@ -32,6 +32,7 @@ PATTERNS: Final[Mapping[str, str]] = {
     r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,62}$": "a letter or digit, then at most 62 letters, digits, "
     "'.', '_', '@' and '-'",
     r"^(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9_.-]{1,253})(:[0-9]{1,5})?$": "HOST or HOST:PORT",
+    r"^(\[[0-9A-Fa-f:.]{2,45}\]:[0-9]{1,5}|[0-9A-Za-z:_.-]{1,259})$": "HOST or HOST:PORT",
     r"^ed25519:[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]$": "ed25519: and 43 characters, exactly as "
     "parley node show prints it there",
     r"^[^\x00-\x1f\x7f]{1,100}$": "one line of 1 to 100 characters",
@@ -62,12 +63,12 @@ def faults_of(error: ValidationError, kind: type[BaseModel], prefix: str = "") -
     unknown fields must not occupy the service for seconds, nor be answered with megabytes.
     """
     if error.error_count() > NAMED_MAX:  # pydantic would build all of them to return the first
-        fault = f"has {error.error_count()} faults; it {_object(_fields(kind, []))}"
+        fault = f"has {error.error_count()} faults; it {_object_text(_fields(kind, []))}"
         return [FieldFault(prefix, fault)]
     errors = error.errors(include_url=False)
     named = errors if len(errors) <= FAULTS_MAX else errors[: FAULTS_MAX - 1]
     faults = [
-        FieldFault(prefix + _pointer(_place(each)), _sentence(each, kind))
+        FieldFault(prefix + _pointer(place_of(each)), _fault_text(each, kind))
         for each in map(dict, named)
     ]
     if len(errors) > len(named):
@@ -92,7 +93,9 @@ def many_unknown(
     if len(unknown) <= FAULTS_MAX:
         return []
     named = unknown[: FAULTS_MAX - 1]
-    faults = [FieldFault(_pointer(at), _unknown_field(_fields(kind, at[:-1]), at)) for at in named]
+    faults = [
+        FieldFault(_pointer(at), _unknown_field_text(_fields(kind, at[:-1]), at)) for at in named
+    ]
     return [*faults, FieldFault("", "has more unknown fields")]
 
 
@@ -111,11 +114,11 @@ def _unknown_places(value: Any, kind: Any, place: list[int | str]) -> Iterator[l
     children = value.items() if isinstance(value, Mapping) else enumerate(value[:_ENTRIES_MAX])
     for part, child in children:
         if child and isinstance(child, Mapping | list):
-            for inner in _inside(kind, part):
+            for inner in _annotations_inside(kind, part):
                 yield from _unknown_places(child, inner, [*place, part])
 
 
-def _place(error: Mapping[str, Any]) -> list[int | str]:
+def place_of(error: Mapping[str, Any]) -> list[int | str]:
     """Return the place of an error without union tags and key marks, which only the model has."""
     place = [part for part in error["loc"] if not str(part).startswith(KIND)]
     return place[:-1] if _is_key(error) else place
@@ -135,28 +138,32 @@ def _pointer(place: Sequence[int | str]) -> str:
 # -- sentences -------------------------------------------------------------------------------------
 
 
-def _sentence(error: Mapping[str, Any], kind: type[BaseModel]) -> str:
+def _fault_text(error: Mapping[str, Any], kind: type[BaseModel]) -> str:
     code, value, context = str(error["type"]), error["input"], error.get("ctx", {})
-    place = _place(error)
+    place = place_of(error)
     if _is_secret(kind, place):
         value = _SECRET
     match code:
         case "missing" | "extra_forbidden":
             fields = _fields(kind, place[:-1])
-            return _absent(fields, place) if code == "missing" else _unknown_field(fields, place)
+            return (
+                _missing_field_text(fields, place)
+                if code == "missing"
+                else _unknown_field_text(fields, place)
+            )
         case "model_type" | "model_attributes_type" | "dict_type":
-            return _object(_fields(kind, place))
+            return _object_text(_fields(kind, place))
         case "literal_error" | "enum":
             expected = str(context["expected"])
             options = [word or number for word, number in _OPTION.findall(expected)]
-            return _unknown(value, options or [expected.lower()])  # True is written true
+            return _unknown_word_text(value, options or [expected.lower()])  # True is written true
         case "string_pattern_mismatch" if context["pattern"] in PATTERNS:
-            return f"is {_shown(value)}; write {PATTERNS[context['pattern']]}"
+            return f"is {_value_text(value)}; write {PATTERNS[context['pattern']]}"
     if code in _KINDS:
-        return f"must be {_KINDS[code]}, not {_shown(value)}"
+        return f"must be {_KINDS[code]}, not {_value_text(value)}"
     limit = _LIMITS.get(code)
     own = str(error["msg"]).removeprefix("Value error, ")
-    return own if limit is None else limit(context).replace(_VALUE, _shown(value))
+    return own if limit is None else limit(context).replace(_VALUE, _value_text(value))
 
 
 _VALUE = "\0"
@@ -199,7 +206,7 @@ _LIMITS: Final[Mapping[str, Callable[[Mapping[str, Any]], str]]] = {
 }
 
 
-def _shown(value: object) -> str:
+def _value_text(value: object) -> str:
     """Return a value as JSON, shortened; for objects and lists only their kind."""
     if value is _SECRET:
         return "(secret)"
@@ -211,38 +218,38 @@ def _shown(value: object) -> str:
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
 
 
-def _unknown(value: object, options: Sequence[str]) -> str:
+def _unknown_word_text(value: object, options: Sequence[str]) -> str:
     """Describe an unknown word, with the most similar options, or all of them."""
-    near = _near(str(value), options)
-    return f"{_shown(value)} is not known; {_choice(near or options)}"
+    near = _similar_words(str(value), options)
+    return f"{_value_text(value)} is not known; {_choice_text(near or options)}"
 
 
-def _near(word: str, options: Sequence[str]) -> list[str]:
+def _similar_words(word: str, options: Sequence[str]) -> list[str]:
     """Return the most similar options; none for a word far longer than any, as that takes long."""
     return [] if len(word) > _WORD else get_close_matches(word, options, n=3, cutoff=0.6)
 
 
-def _choice(words: Sequence[str]) -> str:
+def _choice_text(words: Sequence[str]) -> str:
     return f"write {' or '.join(filter(None, (', '.join(words[:-1]), words[-1])))}"
 
 
-def _unknown_field(fields: Mapping[str, str | None], place: Sequence[int | str]) -> str:
+def _unknown_field_text(fields: Mapping[str, str | None], place: Sequence[int | str]) -> str:
     fault = "no such field"
     if not fields:
         return fault
     # A name that begins with NUL looks like a union tag, which a place does not have.
-    near = _near(str(place[-1]), list(fields)) if place else []
+    near = _similar_words(str(place[-1]), list(fields)) if place else []
     return (
         f"{fault}; near: {', '.join(near)}" if near else f"{fault}; there are: {', '.join(fields)}"
     )
 
 
-def _absent(fields: Mapping[str, str | None], place: Sequence[int | str]) -> str:
+def _missing_field_text(fields: Mapping[str, str | None], place: Sequence[int | str]) -> str:
     meaning = fields.get(str(place[-1]))
     return "is required" if meaning is None else f"is required: {meaning}"
 
 
-def _object(fields: Mapping[str, str | None]) -> str:
+def _object_text(fields: Mapping[str, str | None]) -> str:
     return f"must be an object with: {', '.join(fields)}" if fields else "must be an object, {…}"
 
 
@@ -253,7 +260,7 @@ def _fields(kind: type[BaseModel], place: Sequence[int | str]) -> dict[str, str 
     """Return the fields of the document at this place, with their descriptions, if known."""
     kinds: list[Any] = [kind]
     for part in place:
-        kinds = [inner for each in kinds for inner in _inside(each, part)]
+        kinds = [inner for each in kinds for inner in _annotations_inside(each, part)]
     models = [each for outer in kinds for each in _members(outer) if _is_model(each)]
     return {
         field.alias or name: field.description
@@ -271,7 +278,7 @@ def _is_secret(kind: type[BaseModel], place: Sequence[int | str]) -> bool:
             extra = field.json_schema_extra
             if part == (field.alias or name) and isinstance(extra, Mapping) and extra.get("secret"):
                 return True
-        kinds = [inner for each in kinds for inner in _inside(each, part)]
+        kinds = [inner for each in kinds for inner in _annotations_inside(each, part)]
     return False
 
 
@@ -286,7 +293,7 @@ def _members(annotation: Any) -> Iterator[Any]:
         yield annotation
 
 
-def _inside(annotation: Any, part: int | str) -> Iterator[Any]:
+def _annotations_inside(annotation: Any, part: int | str) -> Iterator[Any]:
     """Yield the annotations of what may be at this field, index, or key."""
     for member in _members(annotation):
         if _is_model(member):

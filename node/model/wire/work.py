@@ -23,7 +23,7 @@ WAIT_MAX = 60 * times.SECOND
 """Maximum time that a node waits for a question (µs): proxies close silent connections."""
 
 _HeaderName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z-]{1,40}$")]
-_HeaderValue = Annotated[str, StringConstraints(pattern=r"^[ -~]{0,500}$")]
+_HeaderValue = Annotated[str, StringConstraints(pattern=r"^[ -~]{0,4000}$")]
 
 
 class Question(Document):

@@ -33,7 +33,7 @@ class BitbucketArchiver(UnrestrictedArchiver):
     spec_model: type[Document] = BitbucketSpec
 
     def label(self, spec: BitbucketSpec) -> str:  # noqa: ARG002 - the contract's
-        """Return that it is nowhere."""
+        """Return the label that lists show for results that go nowhere."""
         return "nowhere"
 
     def batches(self, spec: BitbucketSpec) -> Batches:  # noqa: ARG002 - the contract's
@@ -41,19 +41,19 @@ class BitbucketArchiver(UnrestrictedArchiver):
         return Batches(1000, 8_000_000, times.SECOND)
 
     def open(self, spec: BitbucketSpec, host: ArchivingHost) -> BitbucketDestination:  # noqa: ARG002 - the contract's
-        """Return the destination."""
+        """Return the destination, which needs no connection."""
         return BitbucketDestination()
 
 
 class BitbucketDestination:
-    """Nowhere."""
+    """The destination that keeps nothing."""
 
     async def deliver(self, batch: Sequence[DeliveryItem]) -> list[DeliveryOutcome]:
         """Accept everything."""
         return [DeliveryOutcome(DeliveryStatus.ACCEPTED)] * len(batch)
 
     async def test(self) -> str:
-        """Return that results are forgotten."""
+        """Return a sentence which says that results are forgotten; this never fails."""
         return "results are counted and forgotten here"
 
     async def close(self) -> None:

@@ -8,9 +8,9 @@ line is from an earlier period.
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -27,11 +27,12 @@ from node.plugins.contracts import (
     DeliveryStatus,
 )
 from node.plugins.fields import between, duration_field
+from node.runtime.threads import aside
 
 _MODE = 0o640
 
 
-def _path(value: str) -> str:
+def _check_path(value: str) -> str:
     path = Path(value)
     if not path.is_absolute() or ".." in path.parts or value.endswith("/") or "\0" in value:
         msg = "must be the absolute path of a file, such as /var/lib/parley/results.jsonl"
@@ -42,7 +43,7 @@ def _path(value: str) -> str:
 class FileSpec(Document):
     """The file, and when to rotate it."""
 
-    path: Annotated[str, StringConstraints(max_length=1000), AfterValidator(_path)] = Field(
+    path: Annotated[str, StringConstraints(max_length=1000), AfterValidator(_check_path)] = Field(
         description="The file; its directory must be one that the node's owner allows "
         "(PARLEY_ARCHIVE_DIRECTORIES)."
     )
@@ -99,7 +100,7 @@ class FileArchiver:
 
 
 class FileDestination:
-    """One file."""
+    """The file to which results are appended; it is opened for each batch."""
 
     def __init__(self, archiver: FileArchiver, spec: FileSpec, host: ArchivingHost) -> None:
         """Store the arguments; nothing is opened yet."""
@@ -114,7 +115,7 @@ class FileDestination:
             return [DeliveryOutcome(DeliveryStatus.REFUSED, refused[1])] * len(batch)
         lines = b"".join(item.body + b"\n" for item in batch)
         try:
-            await asyncio.to_thread(self._append, lines, self._host.now())
+            await aside(partial(self._append, lines, self._host.now()), f"append to {self._path}")
         except OSError as error:
             return [DeliveryOutcome(DeliveryStatus.AGAIN, _reason(error))] * len(batch)
         return [DeliveryOutcome(DeliveryStatus.ACCEPTED)] * len(batch)
@@ -151,7 +152,7 @@ class FileDestination:
         old = status.st_mtime_ns // 1000 // period < now // period
         if not status.st_size or not (old or status.st_size + more > self._spec.rotate_bytes):
             return
-        self._path.rename(self._path.with_name(f"{self._path.name}.{_stamp(now)}"))
+        self._path.rename(self._path.with_name(f"{self._path.name}.{_time_stamp(now)}"))
         if self._spec.keep:
             for path in self._rotated()[: -self._spec.keep]:
                 path.unlink(missing_ok=True)
@@ -173,7 +174,7 @@ class FileDestination:
         if (refused := self._archiver.refusal(self._spec, self._host)) is not None:
             raise ArchiverFailed(refused[1])
         try:
-            os.close(await asyncio.to_thread(self._open, os.O_WRONLY))
+            os.close(await aside(partial(self._open, os.O_WRONLY), f"open {self._path}"))
         except OSError as error:
             raise ArchiverFailed(_reason(error)) from None
         return f"{self._path} can be appended to"
@@ -188,7 +189,7 @@ def _write_all(descriptor: int, lines: bytes) -> None:
         left = left[os.write(descriptor, left) :]
 
 
-def _stamp(now: int) -> str:
+def _time_stamp(now: int) -> str:
     """Return ``20261201T120000.000000Z``: sorting by name sorts by time."""
     return times.to_datetime(now).strftime("%Y%m%dT%H%M%S.%fZ")
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import hmac
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
@@ -97,18 +97,25 @@ class HttpArchiver(UnrestrictedArchiver):
 
     def open(self, spec: HttpArchiverSpec, host: ArchivingHost) -> HttpDestination:
         """Return the destination; it connects on first use."""
-        return HttpDestination(spec, host.now)
+        return HttpDestination(spec, host)
 
 
 class HttpDestination(UrlDestination):
-    """One URL."""
+    """The URL to which batches are posted."""
 
-    def __init__(self, spec: HttpArchiverSpec, now: Callable[[], int]) -> None:
+    def __init__(self, spec: HttpArchiverSpec, host: ArchivingHost) -> None:
         """Store the arguments; nothing is connected yet."""
-        poster = Poster(spec.url, spec.timeout, now, verify=spec.verify, bind=spec.bind)
+        poster = Poster(
+            spec.url,
+            spec.timeout,
+            host.now,
+            verify=spec.verify,
+            bind=spec.bind,
+            agent=host.agent,
+        )
         super().__init__(poster)
         self._spec = spec
-        self._now = now
+        self._now = host.now
 
     async def deliver(self, batch: Sequence[DeliveryItem]) -> list[DeliveryOutcome]:
         """Post the batch; if a single document may have caused a refusal, bisect it."""

@@ -107,14 +107,15 @@ class KafkaDestination:
         fitting = [item for item in batch if len(item.body) <= _RECORD_MAX]
         outcomes = iter(await self._produce(fitting) if fitting else ())
         return [
-            next(outcomes) if len(item.body) <= _RECORD_MAX else _too_long(item) for item in batch
+            next(outcomes) if len(item.body) <= _RECORD_MAX else _too_long_outcome(item)
+            for item in batch
         ]
 
     async def _produce(self, batch: Sequence[DeliveryItem]) -> list[DeliveryOutcome]:
         """Send all, and wait until each is acknowledged."""
         try:
             async with asyncio.timeout(self._seconds):
-                producer = await self._started()
+                producer = await self._start_producer()
                 sent = [await self._send(producer, item) for item in batch]
                 await producer.flush()
                 results = await asyncio.gather(*sent, return_exceptions=True)
@@ -144,7 +145,7 @@ class KafkaDestination:
         )
         return future
 
-    async def _started(self) -> AIOKafkaProducer:
+    async def _start_producer(self) -> AIOKafkaProducer:
         if self._producer is None:
             from aiokafka import AIOKafkaProducer
 
@@ -176,7 +177,7 @@ class KafkaDestination:
         """
         try:
             async with asyncio.timeout(self._seconds):
-                producer = await self._started()
+                producer = await self._start_producer()
                 count = len(await producer.partitions_for(self._spec.topic))
         except Exception as error:  # noqa: BLE001 - the library raises many kinds
             await self.close()
@@ -199,7 +200,7 @@ class KafkaDestination:
 _ACCEPTED = DeliveryOutcome(DeliveryStatus.ACCEPTED)
 
 
-def _too_long(item: DeliveryItem) -> DeliveryOutcome:
+def _too_long_outcome(item: DeliveryItem) -> DeliveryOutcome:
     reason = f"{len(item.body)} bytes exceed the size of a record; shorten it by a transform"
     return DeliveryOutcome(DeliveryStatus.REFUSED, reason)
 

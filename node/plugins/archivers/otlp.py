@@ -57,11 +57,13 @@ class OtlpArchiver(Exporter):
 
     def open(self, spec: OtlpSpec, host: ArchivingHost) -> OtlpDestination:
         """Return the destination; it connects on first use."""
-        return OtlpDestination(spec, Poster(spec.url, spec.timeout, host.now), host.name)
+        return OtlpDestination(
+            spec, Poster(spec.url, spec.timeout, host.now, agent=host.agent), host.name
+        )
 
 
 class OtlpDestination(ExportDestination):
-    """One collector."""
+    """The collector to which gauges are exported."""
 
     def __init__(self, spec: OtlpSpec, poster: Poster, host: str) -> None:
         """Store the arguments; ``host`` names the resource. Nothing is connected yet."""
@@ -75,12 +77,12 @@ class OtlpDestination(ExportDestination):
 
     async def export(self, results: Sequence[Figures]) -> tuple[DeliveryOutcome, bool]:
         """Post one request; partially rejected data points blame one of the results."""
-        body = otlp.compressed(_request(results, self._resource))
+        body = otlp.compressed_body(_request(results, self._resource))
         answer = await self.poster.post(body, self._headers)
         outcome = answer.outcome
         if (
             outcome.status is DeliveryStatus.ACCEPTED
-            and (rejected := _rejected(answer.body)) is not None
+            and (rejected := _rejection_reason(answer.body)) is not None
         ):
             return DeliveryOutcome(DeliveryStatus.REFUSED, rejected), True
         return outcome, answer.status in DOCUMENT_REJECTED_STATUSES
@@ -111,7 +113,7 @@ def _request(
     return request
 
 
-def _rejected(body: bytes) -> str | None:
+def _rejection_reason(body: bytes) -> str | None:
     """Return why the receiver rejected some of it; None if it took all, or the body is not OTLP."""
     from google.protobuf.message import DecodeError
     from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (

@@ -30,7 +30,7 @@ from node.store.results import Address, ResultRow, ResultTable, Tls
 _Word = Annotated[str, StringConstraints(pattern=r"^[^\x00\s][^\x00\n]{0,62}$")]
 
 
-def _directory(value: str) -> str:
+def _check_directory(value: str) -> str:
     if not value.startswith("/") or ".." in Path(value).parts or "\0" in value:
         msg = "must be the absolute path of a directory, such as /run/postgresql"
         raise ValueError(msg)
@@ -42,12 +42,12 @@ class PostgresqlSpec(Document):
 
     host: Host = Field("127.0.0.1", description="Name or address.")
     port: int = Field(5432, ge=1, le=65_535, strict=True, description="The server's port.")
-    socket: Annotated[str, StringConstraints(max_length=90), AfterValidator(_directory)] | None = (
-        Field(
-            None,
-            description="Instead of the host: the directory of the server's socket, in one that "
-            "the node's owner allows (PARLEY_ARCHIVE_DIRECTORIES).",
-        )
+    socket: (
+        Annotated[str, StringConstraints(max_length=90), AfterValidator(_check_directory)] | None
+    ) = Field(
+        None,
+        description="Instead of the host: the directory of the server's socket, in one that "
+        "the node's owner allows (PARLEY_ARCHIVE_DIRECTORIES).",
     )
     database: _Word = Field(description="The name of the database.")
     user: _Word = Field(description="A user who may insert into the table.")
@@ -74,7 +74,7 @@ class PostgresqlSpec(Document):
     )
 
     @model_validator(mode="after")
-    def _names_table_and_column(self) -> Self:
+    def _check_table_and_column(self) -> Self:
         if (self.table is None) != (self.column is None):
             msg = "needs table and column together"
             raise ValueError(msg)
@@ -92,7 +92,7 @@ class PostgresqlArchiver:
     def label(self, spec: PostgresqlSpec) -> str:
         """Return the server, the database and the schema."""
         table = "" if spec.table is None else f".{spec.table}"
-        return f"{_where(spec)}, {spec.database}.{spec.namespace}{table}"
+        return f"{_server_text(spec)}, {spec.database}.{spec.namespace}{table}"
 
     def batches(self, spec: PostgresqlSpec) -> Batches:
         """Return a thousand rows, and time for four statements in case the batch is bisected."""
@@ -113,7 +113,7 @@ class PostgresqlArchiver:
 
 
 class PostgresqlDestination:
-    """One table."""
+    """The table into which rows are inserted."""
 
     def __init__(self, spec: PostgresqlSpec, where: str) -> None:
         """Store the arguments; nothing is connected yet."""
@@ -163,7 +163,7 @@ class PostgresqlDestination:
         self._table.close()
 
 
-def _where(spec: PostgresqlSpec) -> str:
+def _server_text(spec: PostgresqlSpec) -> str:
     return spec.socket or f"{spec.host} port {spec.port}"
 
 

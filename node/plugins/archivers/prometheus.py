@@ -71,11 +71,13 @@ class PrometheusArchiver(Exporter):
 
     def open(self, spec: PrometheusSpec, host: ArchivingHost) -> PrometheusDestination:
         """Return the destination; it connects on first use."""
-        return PrometheusDestination(spec, Poster(spec.url, spec.timeout, host.now))
+        return PrometheusDestination(
+            spec, Poster(spec.url, spec.timeout, host.now, agent=host.agent)
+        )
 
 
 class PrometheusDestination(ExportDestination):
-    """One receiver."""
+    """The receiver of remote writes."""
 
     # If later samples were written first, the waiting one would be too old for Prometheus.
     held = DeliveryOutcome(DeliveryStatus.AGAIN, "comes after one that was not taken")

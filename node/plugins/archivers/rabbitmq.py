@@ -63,7 +63,7 @@ class RabbitmqSpec(Document):
 
     @field_validator("routing_key")
     @classmethod
-    def _names_a_queue(cls, value: str, info: ValidationInfo) -> str:
+    def _check_queue_named(cls, value: str, info: ValidationInfo) -> str:
         if not value and not info.data.get("exchange"):
             msg = "without an exchange it is the queue, so it must not be empty"
             raise ValueError(msg)
@@ -108,7 +108,7 @@ class RabbitmqDestination:
         """Publish all, and wait until each is confirmed."""
         try:
             async with asyncio.timeout(self._spec.timeout / times.SECOND):
-                exchange = await self._connected()
+                exchange = await self._connect()
                 confirmed = await asyncio.gather(
                     *(self._publish(exchange, item) for item in batch), return_exceptions=True
                 )
@@ -134,7 +134,7 @@ class RabbitmqDestination:
         )
         await exchange.publish(message, self._spec.routing_key, mandatory=True)
 
-    async def _connected(self) -> AbstractExchange:
+    async def _connect(self) -> AbstractExchange:
         """Return the exchange; connect first if necessary.
 
         :raises Exception: any that the libraries raise.
@@ -168,7 +168,7 @@ class RabbitmqDestination:
         """
         try:
             async with asyncio.timeout(self._spec.timeout / times.SECOND):
-                await self._connected()
+                await self._connect()
         except Exception as error:  # noqa: BLE001 - three libraries raise many kinds
             await self.close()
             msg = f"{self._where}: {_reason(error)}"

@@ -75,7 +75,7 @@ class S3Archiver:
 
     def label(self, spec: S3Spec) -> str:
         """Return bucket and prefix, and the endpoint if it is not Amazon's."""
-        return " ".join(filter(None, (f"s3://{spec.bucket}/{spec.prefix}", _shown(spec))))
+        return " ".join(filter(None, (f"s3://{spec.bucket}/{spec.prefix}", _place_text(spec))))
 
     def batches(self, spec: S3Spec) -> Batches:
         """Return a thousand rows; they may be of several days."""
@@ -93,14 +93,14 @@ class S3Archiver:
 
 
 class S3Destination:
-    """One bucket."""
+    """The bucket into which files are put."""
 
     def __init__(self, spec: S3Spec, host: ArchivingHost) -> None:
         """Store the arguments; nothing is connected yet."""
         self._spec = spec
         server = (spec.endpoint or f"https://s3.{spec.region}.amazonaws.com").rstrip("/")
         self._bucket = f"{server}/{spec.bucket}"
-        self._poster = Poster(self._bucket, spec.timeout, host.now)
+        self._poster = Poster(self._bucket, spec.timeout, host.now, agent=host.agent)
         self._credentials: Credentials | None = None
 
     async def deliver(self, batch: Sequence[DeliveryItem]) -> list[DeliveryOutcome]:
@@ -115,19 +115,19 @@ class S3Destination:
         digest = hashlib.sha256("\n".join(item.key for item in batch).encode()).hexdigest()
         folder = f"{self._spec.prefix.rstrip('/')}/".lstrip("/")
         body = await asyncio.to_thread(parquet_of, batch)
-        answer = await self._signed("PUT", f"/{folder}date={day}/{digest[:32]}.parquet", body)
+        answer = await self._send_signed("PUT", f"/{folder}date={day}/{digest[:32]}.parquet", body)
         if answer.outcome.status is DeliveryStatus.REFUSED:
             # A missing bucket or a key without permission can be repaired, so the rows wait.
             return DeliveryOutcome(DeliveryStatus.AGAIN, answer.outcome.reason)
         return answer.outcome
 
-    async def _signed(self, method: str, path: str, body: bytes) -> HttpReply:
+    async def _send_signed(self, method: str, path: str, body: bytes) -> HttpReply:
         """Send a request signed by botocore, in a thread: it may look up keys over the network."""
         url = self._bucket + path
-        headers = await asyncio.to_thread(self._sign, method, url, body)
+        headers = await asyncio.to_thread(self._signature_headers, method, url, body)
         return await self._poster.request(method, url, body, headers)
 
-    def _sign(self, method: str, url: str, body: bytes) -> Mapping[str, str]:
+    def _signature_headers(self, method: str, url: str, body: bytes) -> Mapping[str, str]:
         from botocore.auth import S3SigV4Auth
         from botocore.awsrequest import AWSRequest
         from botocore.credentials import Credentials
@@ -151,7 +151,7 @@ class S3Destination:
 
         :raises ArchiverFailed: that is not possible.
         """
-        answer = await self._signed("GET", "?list-type=2&max-keys=0", b"")
+        answer = await self._send_signed("GET", "?list-type=2&max-keys=0", b"")
         if answer.outcome.status is not DeliveryStatus.ACCEPTED:
             msg = f"{self._bucket}: {answer.outcome.reason}"
             raise ArchiverFailed(msg)
@@ -231,7 +231,7 @@ def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _shown(spec: S3Spec) -> str:
+def _place_text(spec: S3Spec) -> str:
     return f"at {url_without_query(spec.endpoint)}" if spec.endpoint else ""
 
 

@@ -71,7 +71,7 @@ class TcpArchiver(_SocketArchiver):
 
 
 class TcpDestination(SocketDestination):
-    """One connection."""
+    """The connection on which JSON lines are sent."""
 
     def __init__(self, spec: SocketSpec) -> None:
         """Prepare the sender; nothing is connected yet."""
@@ -103,7 +103,7 @@ class UdpArchiver(_SocketArchiver):
 
 
 class UdpDestination(SocketDestination):
-    """One address."""
+    """The address to which datagrams are sent."""
 
     def __init__(self, spec: SocketSpec) -> None:
         """Prepare the sender; nothing is opened yet."""
@@ -116,10 +116,13 @@ class UdpDestination(SocketDestination):
         """Send each document that fits into a datagram, and refuse the others."""
         fitting = [item.body for item in batch if len(item.body) <= _DATAGRAM_MAX]
         outcome = await send_bytes(self.sender, fitting)
-        return [outcome if len(item.body) <= _DATAGRAM_MAX else _too_long(item) for item in batch]
+        return [
+            outcome if len(item.body) <= _DATAGRAM_MAX else _too_long_outcome(item)
+            for item in batch
+        ]
 
 
-def _too_long(item: DeliveryItem) -> DeliveryOutcome:
+def _too_long_outcome(item: DeliveryItem) -> DeliveryOutcome:
     reason = (
         f"{len(item.body)} bytes do not fit into a datagram of {_DATAGRAM_MAX}; "
         "shorten it by a transform"

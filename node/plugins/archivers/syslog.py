@@ -117,7 +117,7 @@ class SyslogArchiver:
 
 
 class SyslogDestination(SocketDestination):
-    """One log."""
+    """The log to which messages are sent."""
 
     def __init__(self, spec: SyslogSpec, where: str, host: str) -> None:
         """Store the arguments; ``host`` is the host in messages. Nothing is connected yet."""
@@ -134,7 +134,7 @@ class SyslogDestination(SocketDestination):
             fitting = [b"%d %s" % (len(message), message) for message in fitting]
         outcome = await send_bytes(self.sender, fitting)
         return [
-            outcome if fit else _too_long(len(message), self._spec.size_max)
+            outcome if fit else _too_long_outcome(len(message), self._spec.size_max)
             for message, fit in zip(messages, fits, strict=True)
         ]
 
@@ -156,7 +156,7 @@ def _sender(spec: SyslogSpec) -> Sender:
     return DatagramSender(address, spec.timeout)
 
 
-def _too_long(size: int, most: int) -> DeliveryOutcome:
+def _too_long_outcome(size: int, most: int) -> DeliveryOutcome:
     reason = (
         f"{size} bytes are more than the {most} of size_max; shorten it by a transform, "
         "such as {run: run, test: test.type, state: state, summary: summary} in JMESPath"

@@ -57,7 +57,7 @@ class ClockSpec(Document):
     )
 
     @model_validator(mode="after")
-    def _is_sound(self) -> ClockSpec:
+    def _check_fields(self) -> ClockSpec:
         check_two(self)
         check_packet_total(self.count, self.interval)
         return self
@@ -126,6 +126,7 @@ class ClockTest(PairTest):
     resources: tuple[str, ...] = ()
     spec_model: type[Document] = ClockSpec
     result_model: type[Document] = ClockResult
+    part_models: tuple[type[Document], ...] = (ComparingPart, ReflectingPart)
 
     def scheduling_class(self, spec: ClockSpec) -> SchedulingClass:  # noqa: ARG002 - same for all
         """Return background: a few packets disturb nobody, and the best of them is enough."""

@@ -45,7 +45,7 @@ _SHOWN = 3
 _TEXTS = frozenset({"TXT", "CAA"})
 
 
-def _is_name(value: str) -> str:
+def _check_name(value: str) -> str:
     labels = value.removesuffix(".").split(".") if value != "." else []
     if len(value) > _LONGEST_NAME or not all(_LABEL.fullmatch(label) for label in labels):
         msg = "not a domain name: letters, digits, '-', '_' and '.' only"
@@ -100,9 +100,9 @@ class DnsSpec(Document):
     )
 
     @model_validator(mode="after")
-    def _is_sound(self) -> DnsSpec:
+    def _check_fields(self) -> DnsSpec:
         if not (self.type == "PTR" and is_address(self.name)):
-            _is_name(self.name)
+            _check_name(self.name)
         if self.server is None and self.port != _PORT:
             raise ValueError("source's own resolvers are asked at port 53; name the server as well")
         if self.expected is not None and self.rcode != "NOERROR":
@@ -158,10 +158,19 @@ class DnsTest(SingleParticipantTest):
     example: Mapping[str, Any] = MappingProxyType({"name": "www.example"})
     spec_model: type[Document] = DnsSpec
     result_model: type[Document] = DnsResult
+    part_models: tuple[type[Document], ...] = (DnsResult,)
 
     def hosts(self, spec: DnsSpec) -> tuple[str, ...]:
         """Return source and server, if set."""
         return tuple(host for host in (spec.source, spec.server) if host is not None)
+
+    def telling(self, spec: DnsSpec) -> str | None:  # noqa: ARG002 - contract
+        """Return the answer: its records are told."""
+        return "the answer"
+
+    def inward(self, spec: DnsSpec) -> str | None:
+        """Return what the host's own resolvers answer, unless a server is named."""
+        return None if spec.server is not None else "what this host's own resolvers answer"
 
     def expected_bytes(self, spec: DnsSpec, mbps: int | None) -> int:  # noqa: ARG002 - contract
         """Return a question, and an answer of the size that resolvers accept by UDP."""

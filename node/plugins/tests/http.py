@@ -17,10 +17,12 @@ from node.model.wire.circumstances import Traffic
 from node.model.wire.fields import Document, Duration, Host
 from node.plugins.contracts import Merged, Metric, Part, Result
 from node.plugins.fields import (
+    SECRET,
     CountField,
     ForeignText,
     IpVersion,
     NonNegative,
+    SecretText,
     between,
     duration_field,
 )
@@ -40,31 +42,31 @@ _RESERVED_HEADERS = frozenset(
 )  # fmt: skip
 
 
-def _is_url(value: str) -> str:
+def _check_url(value: str) -> str:
     parts = urlsplit(value)  # itself raises ValueError for a malformed address
     if parts.scheme not in _PORTS or not parts.hostname or not _PLAIN.fullmatch(value):
         raise ValueError("not a URL; write http://HOST/PATH or https://HOST/PATH")
     if "@" in parts.netloc:
-        raise ValueError("a user or password in a URL is not accepted: tasks are visible to others")
+        raise ValueError("a user or password in a URL is not accepted: it is shown; use a header")
     if parts.port == 0 or parts.fragment:
         raise ValueError("a URL with port 0, or with a part after '#', cannot be requested")
     _HOST.validate_python(parts.hostname)
     return value
 
 
-def _is_header(value: str) -> str:
+def _check_header(value: str) -> str:
     if value.lower() in _RESERVED_HEADERS:
         raise ValueError(f"{value} is set by the node; leave it out")
     return value
 
 
-Url = Annotated[str, StringConstraints(strict=True, max_length=2000), AfterValidator(_is_url)]
+Url = Annotated[str, StringConstraints(strict=True, max_length=2000), AfterValidator(_check_url)]
 """``http://…`` or ``https://…``, in ASCII: other characters percent-encoded or in Punycode."""
 
 HeaderName = Annotated[
     str,
     StringConstraints(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}$"),
-    AfterValidator(_is_header),
+    AfterValidator(_check_header),
 ]
 """A header's name (RFC 9110)."""
 
@@ -80,11 +82,13 @@ class HttpSpec(Document):
     )
     url: Url = Field(description="The URL to request, http or https; without user and password.")
     method: Literal["GET", "HEAD"] = Field(default="GET", description="The method: GET or HEAD.")
-    headers: dict[HeaderName, HeaderValue] = Field(
+    headers: dict[HeaderName, SecretText[HeaderValue]] = Field(
         default={},
         max_length=10,
-        description="Headers to send. They are part of the task, which others can see; results"
-        " never contain them. With headers, redirects are not followed.",
+        description='Headers to send: each a text, or {"secret": "NAME"} for one in the store of'
+        " the owner of the host that asks. Only that host's tool is told their values. With"
+        " headers, redirects are not followed.",
+        json_schema_extra=SECRET,
     )
     redirects: Annotated[int, Field(ge=0, le=20, strict=True)] | None = Field(
         default=None,
@@ -114,7 +118,7 @@ class HttpSpec(Document):
     )
 
     @model_validator(mode="after")
-    def _is_sound(self) -> HttpSpec:
+    def _check_fields(self) -> HttpSpec:
         if self.headers and self.redirects:
             raise ValueError("redirects could send the headers to another host: leave one out")
         if len({name.lower() for name in self.headers}) < len(self.headers):
@@ -188,6 +192,7 @@ class HttpTest(SingleParticipantTest):
     example: Mapping[str, Any] = MappingProxyType({"url": "https://b.example/"})
     spec_model: type[Document] = HttpSpec
     result_model: type[Document] = HttpResult
+    part_models: tuple[type[Document], ...] = (HttpResult,)
 
     def hosts(self, spec: HttpSpec) -> tuple[str, ...]:
         """Return source, if set, and the URL's host."""

@@ -35,7 +35,7 @@ class IdleSpec(Document):
     )
 
     @model_validator(mode="after")
-    def _is_sound(self) -> IdleSpec:
+    def _check_fields(self) -> IdleSpec:
         if len(set(self.participants)) < len(self.participants):
             raise ValueError("a host is named twice among the participants")
         return self
@@ -63,6 +63,7 @@ class IdleTest:
     resources: tuple[str, ...] = ()
     spec_model: type[Document] = IdleSpec
     result_model: type[Document] = IdleResult
+    part_models: tuple[type[Document], ...] = (IdlePart,)
 
     def scheduling_class(self, spec: IdleSpec) -> SchedulingClass:
         """Return the class in the spec."""

@@ -34,7 +34,7 @@ class IdleBgSpec(Document):
     )
 
     @model_validator(mode="after")
-    def _is_sound(self) -> IdleBgSpec:
+    def _check_fields(self) -> IdleBgSpec:
         check_multiple("duration", self.duration, "each", self.each)
         return self
 
@@ -62,6 +62,8 @@ class IdleBgTest(SingleParticipantTest):
     spec_model: type[Document] = IdleBgSpec
     result_model: type[Document] = IdleBgResult
     interval_model: type[Document] = IdleInterval
+    part_models: tuple[type[Document], ...] = (StreamEnd,)
+    share_models: tuple[type[Document], ...] = (IdleInterval,)
 
     def scheduling_class(self, spec: Document) -> SchedulingClass:  # noqa: ARG002 - same for all
         """Return background-multi, the class of streams."""

@@ -50,7 +50,7 @@ class InterfaceSpec(Document):
     )
 
     @model_validator(mode="after")
-    def _is_sound(self) -> InterfaceSpec:
+    def _check_fields(self) -> InterfaceSpec:
         check_multiple("duration", self.duration, "each", self.each)
         return self
 
@@ -104,6 +104,12 @@ class InterfaceTest:
     spec_model: type[Document] = InterfaceSpec
     result_model: type[Document] = InterfaceResult
     interval_model: type[Document] = InterfaceInterval
+    part_models: tuple[type[Document], ...] = (StreamEnd,)
+    share_models: tuple[type[Document], ...] = (InterfaceInterval,)
+
+    def inward(self, spec: InterfaceSpec) -> str:  # noqa: ARG002 - contract
+        """Return the traffic of the host: all that others send and receive by it."""
+        return "all traffic of this host"
 
     def scheduling_class(
         self,
@@ -151,7 +157,7 @@ class InterfaceTest:
     def interval_summary(self, result: Result) -> str:
         """Return ``eth0: 12.0 Mb/s in, 3.10 Mb/s out``, with errors and drops if there are any."""
         figures = InterfaceInterval.model_validate(result)
-        return _text(figures.interface, figures.received, figures.sent)
+        return _interval_text(figures.interface, figures.received, figures.sent)
 
     def interval_metrics(self, result: Result) -> tuple[Metric, ...]:
         """Return rates by direction, and the errors and drops."""
@@ -185,7 +191,7 @@ class InterfaceTest:
     def summary(self, result: Result) -> str:
         """Return the text of an interval, with the numbers of intervals and of gaps."""
         figures = InterfaceResult.model_validate(result)
-        text = _text(figures.interface, figures.received, figures.sent)
+        text = _interval_text(figures.interface, figures.received, figures.sent)
         return f"{text}; {gaps_text(figures.intervals, figures.gaps)}"
 
     def metrics(self, result: Result) -> tuple[Metric, ...]:
@@ -235,7 +241,7 @@ def _total(intervals: Sequence[InterfaceTraffic], took_ms: float) -> TotalTraffi
     return TotalTraffic(**figures, peak_bps=max(each.rate_bps for each in intervals))
 
 
-def _text(interface: str, received: InterfaceTraffic, sent: InterfaceTraffic) -> str:
+def _interval_text(interface: str, received: InterfaceTraffic, sent: InterfaceTraffic) -> str:
     text = f"{interface}: {rate_text(received.rate_bps)} in, {rate_text(sent.rate_bps)} out"
     errors, drops = received.errors + sent.errors, received.drops + sent.drops
     for count, what in ((errors, "error"), (drops, "drop")):

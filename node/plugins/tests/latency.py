@@ -49,7 +49,7 @@ class LatencySpec(Document):
     )
 
     @model_validator(mode="after")
-    def _is_sound(self) -> LatencySpec:
+    def _check_fields(self) -> LatencySpec:
         oneway.check_packets(self)
         check_packet_total(self.count, self.interval)
         return self
@@ -67,6 +67,7 @@ class LatencyTest(oneway.OneWayTest):
     example: Mapping[str, Any] = MappingProxyType({"dest": "b.example"})
     spec_model: type[Document] = LatencySpec
     result_model: type[Document] = LatencyResult
+    part_models: tuple[type[Document], ...] = (SourcePart, oneway.DestPart)
 
     def scheduling_class(self, spec: LatencySpec) -> SchedulingClass:  # noqa: ARG002 - same for all
         """Return normal: throughput tests disturb it, other normal runs do not."""

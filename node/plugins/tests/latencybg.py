@@ -67,7 +67,7 @@ class LatencyBgSpec(Document):
     port: oneway.DestPort = None
 
     @model_validator(mode="after")
-    def _is_sound(self) -> LatencyBgSpec:
+    def _check_fields(self) -> LatencyBgSpec:
         oneway.check_packets(self)
         check_multiple("duration", self.duration, "each", self.each)
         check_multiple("each", self.each, "interval", self.interval)
@@ -135,6 +135,8 @@ class LatencyBgTest(oneway.OneWayTest):
     spec_model: type[Document] = LatencyBgSpec
     result_model: type[Document] = LatencyBgResult
     interval_model: type[Document] = LatencyInterval
+    part_models: tuple[type[Document], ...] = (StreamEnd,)
+    share_models: tuple[type[Document], ...] = (SourceInterval, oneway.DestPart)
 
     def scheduling_class(
         self,
@@ -204,11 +206,11 @@ class LatencyBgTest(oneway.OneWayTest):
                 backward=loss.backward if counted else None,
                 round_trip=loss_of(sent, None, back).round_trip,
             ),
-            delay_ms=DelaysBothWays(**{way: _delays(used, way) for way in _WAYS}),
+            delay_ms=DelaysBothWays(**{way: _combined_delays(used, way) for way in _WAYS}),
             jitter_ms=JitterBothWays(**{way: _jitter(used, way) for way in _WAYS}),
             duplicates=_counts(each.duplicates for each in used),
             reordered=_counts(each.reordered for each in used),
-            unreachable=_sum(each.unreachable for each in used),
+            unreachable=_sum_of_known(each.unreachable for each in used),
             histogram=HistogramsBothWays(**{way: _histogram(used, way) for way in _WAYS}),
             clocks_synchronised=all(each.clocks_synchronised for each in used),
             clock_error_ms=max((e for e in errors if e is not None), default=None)
@@ -231,10 +233,12 @@ class LatencyBgTest(oneway.OneWayTest):
 
 def _counts(counts: Iterable[CountsBothWays]) -> CountsBothWays:
     every = list(counts)
-    return CountsBothWays(**{way: _sum(getattr(each, way) for each in every) for way in _BOTH_WAYS})
+    return CountsBothWays(
+        **{way: _sum_of_known(getattr(each, way) for each in every) for way in _BOTH_WAYS}
+    )
 
 
-def _sum(counts: Iterable[int | None]) -> int | None:
+def _sum_of_known(counts: Iterable[int | None]) -> int | None:
     """Return the sum of the counts that are not None; None if all are."""
     present = [count for count in counts if count is not None]
     return sum(present) if present else None
@@ -253,7 +257,7 @@ def _jitter(intervals: Sequence[LatencyInterval], way: str) -> float | None:
     return round(math.fsum(jitter * packets for jitter, packets in weighted) / weight, DECIMALS)
 
 
-def _added(intervals: Sequence[LatencyInterval], way: str) -> tuple[int, dict[int, int]]:
+def _summed_histogram(intervals: Sequence[LatencyInterval], way: str) -> tuple[int, dict[int, int]]:
     histograms = []
     for each in intervals:
         histogram: Histogram = getattr(each.histogram, way)
@@ -263,11 +267,11 @@ def _added(intervals: Sequence[LatencyInterval], way: str) -> tuple[int, dict[in
 
 
 def _histogram(intervals: Sequence[LatencyInterval], way: str) -> Histogram:
-    width, buckets = _added(intervals, way)
+    width, buckets = _summed_histogram(intervals, way)
     return histogram_of(width, buckets)
 
 
-def _delays(intervals: Sequence[LatencyInterval], way: str) -> DelayFigures | None:
+def _combined_delays(intervals: Sequence[LatencyInterval], way: str) -> DelayFigures | None:
     """Combine the intervals: min, max, mean and deviation exactly, the rest from histograms."""
     weighted = [
         (delays, each.received_back)
@@ -284,7 +288,7 @@ def _delays(intervals: Sequence[LatencyInterval], way: str) -> DelayFigures | No
     )
     least = min(delays.min for delays, _ in weighted)
     most = max(delays.max for delays, _ in weighted)
-    width, buckets = _added(intervals, way)
+    width, buckets = _summed_histogram(intervals, way)
     middle, high = (
         min(most, max(least, (quantile(width, buckets, part) or 0) / _MICROSECONDS_PER_MS))
         for part in (0.5, 0.95)

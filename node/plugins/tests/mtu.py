@@ -89,6 +89,7 @@ class MtuTest(SingleParticipantTestWithDest):
     example: Mapping[str, Any] = MappingProxyType({"dest": "192.0.2.7"})
     spec_model: type[Document] = MtuSpec
     result_model: type[Document] = MtuResult
+    part_models: tuple[type[Document], ...] = (MtuResult,)
 
     def expected_bytes(self, spec: MtuSpec, mbps: int | None) -> int:  # noqa: ARG002 - contract
         """Return the packets of a search, each as large as the largest, and their answers."""

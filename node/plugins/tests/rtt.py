@@ -95,7 +95,7 @@ class RttSpec(Document):
     )
 
     @model_validator(mode="after")
-    def _is_sound(self) -> RttSpec:
+    def _check_fields(self) -> RttSpec:
         if self.flow_label and self.ip_version != _WITH_FLOWS:
             raise ValueError("only IPv6 has flow labels; set ip_version to 6")
         check_packet_total(self.count, self.interval)
@@ -130,6 +130,7 @@ class RttTest(SingleParticipantTestWithDest):
     resources: tuple[str, ...] = ("mbps",)
     spec_model: type[Document] = RttSpec
     result_model: type[Document] = RttResult
+    part_models: tuple[type[Document], ...] = (RttResult,)
 
     def needs(self, spec: RttSpec) -> Mapping[str, int | None]:
         """Return the payload rate of its packets."""

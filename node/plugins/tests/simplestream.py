@@ -26,14 +26,14 @@ TEXT_MAX = 8_192
 _RECEIVED_MAX = 65_536
 
 
-def _storable(value: object) -> object:
+def _storable_text(value: object) -> object:
     """Replace what no database keeps: NUL, and halves of surrogate pairs."""
     if not isinstance(value, str):
         return value
     return value.encode("utf-8", "replace").decode().replace("\x00", "\N{REPLACEMENT CHARACTER}")
 
 
-StreamText = Annotated[str, BeforeValidator(_storable), Field(max_length=_RECEIVED_MAX)]
+StreamText = Annotated[str, BeforeValidator(_storable_text), Field(max_length=_RECEIVED_MAX)]
 """A text that was sent or received."""
 
 
@@ -63,7 +63,7 @@ class SimplestreamSpec(Document):
     )
 
     @model_validator(mode="after")
-    def _is_sound(self) -> SimplestreamSpec:
+    def _check_fields(self) -> SimplestreamSpec:
         check_two(self)
         return self
 
@@ -102,6 +102,7 @@ class SimplestreamTest(PairTest):
     resources: tuple[str, ...] = ()
     spec_model: type[Document] = SimplestreamSpec
     result_model: type[Document] = SimplestreamResult
+    part_models: tuple[type[Document], ...] = (SendingPart, ReceivingPart)
 
     def scheduling_class(self, spec: SimplestreamSpec) -> SchedulingClass:  # noqa: ARG002 - all same
         """Return background: it disturbs nothing."""

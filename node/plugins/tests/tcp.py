@@ -63,7 +63,7 @@ class TcpSpec(Document):
     )
 
     @model_validator(mode="after")
-    def _is_sound(self) -> TcpSpec:
+    def _check_fields(self) -> TcpSpec:
         check_packet_total(self.count, self.interval)
         return self
 
@@ -106,6 +106,7 @@ class TcpTest(SingleParticipantTestWithDest):
     example: Mapping[str, Any] = MappingProxyType({"dest": "192.0.2.7", "port": 22})
     spec_model: type[Document] = TcpSpec
     result_model: type[Document] = TcpResult
+    part_models: tuple[type[Document], ...] = (TcpResult,)
 
     def telling(self, spec: TcpSpec) -> str | None:
         """Return ``banner``, if the result has one."""

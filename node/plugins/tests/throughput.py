@@ -150,7 +150,7 @@ class ThroughputSpec(Document):
     )
 
     @model_validator(mode="after")
-    def _is_sound(self) -> ThroughputSpec:
+    def _check_fields(self) -> ThroughputSpec:
         check_two(self)
         if self.protocol == "udp" and (self.mss_bytes or self.no_delay):
             raise ValueError("UDP has no segments; leave out mss_bytes and no_delay")
@@ -281,6 +281,8 @@ class ThroughputTest(PairTest):
     resources: tuple[str, ...] = ("mbps",)
     spec_model: type[Document] = ThroughputSpec
     result_model: type[Document] = ThroughputResult
+    part_models: tuple[type[Document], ...] = (ThroughputPart,)
+    part_bytes_max = 640_000  # an hour, second by second
 
     def scheduling_class(self, spec: ThroughputSpec) -> SchedulingClass:  # noqa: ARG002 - all same
         """Return exclusive: it fills the path, and is wrong if anything else does."""

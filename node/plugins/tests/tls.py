@@ -133,6 +133,11 @@ class TlsTest(SingleParticipantTestWithDest):
     example: Mapping[str, Any] = MappingProxyType({"dest": "b.example"})
     spec_model: type[Document] = TlsSpec
     result_model: type[Document] = TlsResult
+    part_models: tuple[type[Document], ...] = (TlsResult,)
+
+    def telling(self, spec: TlsSpec) -> str | None:  # noqa: ARG002 - contract
+        """Return the certificates: they are told."""
+        return "its certificates"
 
     def expected_bytes(self, spec: TlsSpec, mbps: int | None) -> int:  # noqa: ARG002 - contract
         """Return a handshake with a chain of certificates of usual length."""

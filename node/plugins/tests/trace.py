@@ -77,7 +77,7 @@ class TraceSpec(Document):
     )
 
     @model_validator(mode="after")
-    def _is_sound(self) -> TraceSpec:
+    def _check_fields(self) -> TraceSpec:
         if self.port is not None and self.protocol != "tcp":
             raise ValueError(f"port applies only to tcp, not to {self.protocol}")
         if self.length is not None and self.protocol == "tcp":
@@ -142,6 +142,11 @@ class TraceTest(SingleParticipantTestWithDest):
     example: Mapping[str, Any] = MappingProxyType({"dest": "192.0.2.7"})
     spec_model: type[Document] = TraceSpec
     result_model: type[Document] = TraceResult
+    part_models: tuple[type[Document], ...] = (TraceResult,)
+
+    def inward(self, spec: TraceSpec) -> str | None:
+        """Return the names that the host's own resolvers have for hops, if they are looked up."""
+        return "the names that this host's own resolvers have for hops" if spec.names else None
 
     def expected_bytes(self, spec: TraceSpec, mbps: int | None) -> int:  # noqa: ARG002 - contract
         """Return the packets to all hops that it may ask, and as much for their answers."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, Field, ValidationError
 
@@ -17,7 +18,7 @@ from node.model.targets import literal
 from node.model.times import SECOND
 from node.plugins.binding import EITHER, binding_arguments, version_of
 from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
-from node.plugins.fields import CountField, ForeignText
+from node.plugins.fields import CountField, ForeignText, texts
 from node.plugins.participation import first_fault
 from node.plugins.reading import BYTES_MAX, failure
 from node.plugins.single_participant import SingleParticipantTool
@@ -30,7 +31,9 @@ _WRAP_UP = SECOND // 2  # the launcher ends what still runs 250 ms before the bo
 _OUR_FAULT = frozenset({2, 4, 27, 41, 43, 48})
 """Exit codes (curl's manual) that do not concern the target: options, memory, curl itself."""
 _TOO_LARGE = 63
+_NOT_RESOLVED = 6
 _SECONDS_DECIMALS = 3
+_NOWHERE = "another-host.invalid"
 
 
 _Instant = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
@@ -90,15 +93,14 @@ class CurlTool(SingleParticipantTool):
         """
         spec: HttpSpec = part.spec
         argv = ["curl", "-q", "--silent", "--globoff", "--path-as-is", "--noproxy", "*"]
-        argv += ["--proto", "=http,https", "--proto-redir", "=http,https", "--user-agent", "parley"]
+        argv += ["--proto", "=http,https", "--proto-redir", "=http,https"]
+        argv += ["--user-agent", part.agent]
         argv += ["--max-time", f"{spec.timeout / SECOND:.{_SECONDS_DECIMALS}f}"]
         argv += ["--max-filesize", str(spec.bytes_max), "--write-out", "%{stderr}%{json}"]
         if spec.text is None:
             argv += ["--output", "/dev/null"]
         if spec.method == "HEAD":
             argv.append("--head")
-        if spec.redirects_followed:
-            argv += ["--location", "--max-redirs", str(spec.redirects_followed)]
         if not spec.verify:
             argv.append("--insecure")
         if (version := version_of(part)) is not None:
@@ -107,8 +109,8 @@ class CurlTool(SingleParticipantTool):
             argv += ["--interface", "".join(words)]
         if spec.headers:
             argv += ["--header", "@-"]
-        argv += _elsewhere(spec, part.addresses.get(spec.host, spec.host))
-        lines = [f"{name}: {value}\n" for name, value in spec.headers.items()]
+        argv += _place_options(spec, part.addresses.get(spec.host, spec.host))
+        lines = [f"{name}: {value}\n" for name, value in texts(spec.headers).items()]
         return Command(
             (*argv, "--url", spec.url),
             stdin="".join(lines).encode(),
@@ -151,12 +153,20 @@ class CurlTool(SingleParticipantTool):
         return result.model_dump(mode="json")
 
 
-def _elsewhere(spec: HttpSpec, address: str) -> list[str]:
-    """Return the option to connect to another address than the URL's host: that of a node."""
-    if address == spec.host:
-        return []
+def _place_options(spec: HttpSpec, address: str) -> list[str]:
+    """Return the options for redirects, and for where to connect to.
+
+    The URL's host may have another address than its name says: that of a node. A redirect to
+    another host leads nowhere: nobody has asked that one whether it objects to being measured, and
+    curl cannot. The first option that fits a host counts; a name below ``.invalid`` has no address
+    (RFC 6761).
+    """
     # Without ports, so that it applies to every port that a redirect on that host uses.
-    return ["--connect-to", f"{_bracketed(spec.host)}::{_bracketed(address)}:"]
+    here = ["--connect-to", f"{_bracketed(spec.host)}::{_bracketed(address)}:"]
+    if spec.redirects_followed:
+        followed = ["--location", "--max-redirs", str(spec.redirects_followed)]
+        return [*followed, *here, "--connect-to", f"::{_NOWHERE}:"]
+    return here if address != spec.host else []
 
 
 def _bracketed(host: str) -> str:
@@ -185,6 +195,12 @@ def _report(output: Output) -> _CurlOutput:
 
 
 def _reason(report: _CurlOutput) -> str:
+    if report.exitcode == _NOT_RESOLVED and _NOWHERE in (report.errormsg or ""):
+        host = urlsplit(report.url_effective).hostname
+        return (
+            f"redirected to {host}, which curl cannot ask whether it objects to being measured; "
+            "use fetch, or name that URL"
+        )
     return report.errormsg or f"curl ended with exit code {report.exitcode}"
 
 
@@ -195,18 +211,18 @@ def _phases(report: _CurlOutput, *, resolving: bool) -> HttpPhases:
     """
     over_tls = report.time_appconnect > 0
     return HttpPhases(
-        name=_between(0, report.time_namelookup) if resolving else None,
-        connect=_between(report.time_namelookup, report.time_connect),
+        name=_phase_ms(0, report.time_namelookup) if resolving else None,
+        connect=_phase_ms(report.time_namelookup, report.time_connect),
         # The instant after TLS is a sum over the requests with TLS only, and cannot be used.
-        tls=_between(report.time_connect, report.time_pretransfer) if over_tls else None,
-        first_byte=_between(report.time_pretransfer, report.time_starttransfer),
-        transfer=_between(report.time_starttransfer, report.time_total)
+        tls=_phase_ms(report.time_connect, report.time_pretransfer) if over_tls else None,
+        first_byte=_phase_ms(report.time_pretransfer, report.time_starttransfer),
+        transfer=_phase_ms(report.time_starttransfer, report.time_total)
         if report.time_starttransfer
         else None,
     )
 
 
-def _between(begin_s: float, end_s: float) -> float | None:
+def _phase_ms(begin_s: float, end_s: float) -> float | None:
     if not end_s:
         return None
     if end_s < begin_s:

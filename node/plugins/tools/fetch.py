@@ -9,7 +9,7 @@ from node.model.times import SECOND
 from node.model.wire.fields import Document
 from node.plugins.binding import EITHER, source_arguments
 from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
-from node.plugins.fields import CountField, ForeignText
+from node.plugins.fields import CountField, ForeignText, texts
 from node.plugins.figures import milliseconds
 from node.plugins.ownprograms import checking_program
 from node.plugins.reading import document_of
@@ -73,9 +73,14 @@ class FetchTool(SingleParticipantTool):
             "bytes_max": spec.bytes_max,
             "text": spec.text,
             "verify": spec.verify,
+            "agent": part.agent,
             "first_ns": part.starts * _MICROSECOND_NS,
         }
-        private = {"headers": spec.headers} if spec.headers else None
+        private: dict[str, object] = {}
+        if spec.headers:
+            private["headers"] = texts(spec.headers)
+        if spec.redirects_followed and part.not_asked is not None:
+            private["not_asked"] = [str(network) for network in part.not_asked]
         return checking_program("http_fetch.py", arguments, part.rules, private)
 
     def read(self, part: PartContext, output: Output) -> Result:

@@ -52,6 +52,7 @@ class FpingTool(SingleParticipantTool):
         "fping",
         ("fping", "--version"),
         privilege=lambda _: Privilege.RAW,
+        connects=lambda _: False,
     )
     tried: tuple[str, ...] = ("5.1",)
 
@@ -107,13 +108,13 @@ class FpingTool(SingleParticipantTool):
             rtt_ms=delay_figures(list(in_time.values())),
             jitter_ms=jitter(in_time),
             duplicates=sum(_DUPLICATE.match(line) is not None for line in complaints),
-            reordered=_reordered(answers),
-            errors=_errors(complaints),
+            reordered=_reordered_count(answers),
+            errors=_error_messages(complaints),
         )
         return result.model_dump(mode="json")
 
 
-def _reordered(sequences: Iterable[int]) -> int:
+def _reordered_count(sequences: Iterable[int]) -> int:
     """Count the answers with a smaller number than an earlier one (RFC 4737)."""
     highest, count = -1, 0
     for sequence in sequences:
@@ -122,7 +123,7 @@ def _reordered(sequences: Iterable[int]) -> int:
     return count
 
 
-def _errors(complaints: Iterable[str]) -> tuple[str, ...]:
+def _error_messages(complaints: Iterable[str]) -> tuple[str, ...]:
     """Return routers' error messages, each once."""
     refusals = filter(None, map(_REFUSAL.match, complaints))
     errors = [f"{refusal['said']} (from {refusal['router']})" for refusal in refusals]

@@ -179,10 +179,10 @@ class Iperf3Tool:
         spec: ThroughputSpec = part.spec
         shared = ["-J", "-p", str(int(server.data["port"])), "-i", str(_interval_s(spec))]
         if part.participant == _CLIENT:
-            options = [*shared, *_bound(client), *_client_options(spec)]
+            options = [*shared, *_binding_options(client), *_client_options(spec)]
             return Command(("iperf3", "-c", server.address, *options), delay=_CLIENT_DELAY)
         idle = ["--idle-timeout", str(_IDLE_TIMEOUT_S)]
-        return Command(("iperf3", "-s", "-1", *shared, *_bound(server), *idle))
+        return Command(("iperf3", "-s", "-1", *shared, *_binding_options(server), *idle))
 
     def read(self, part: PartContext, output: Output) -> Result:
         """Read what this end moved; the client also reports what the server told it.
@@ -243,7 +243,7 @@ def _without_warnings(stdout: bytes) -> bytes:
     return stdout[at + 1 :] if at >= 0 and not stdout.lstrip().startswith(b"{") else stdout
 
 
-def _bound(party: Party) -> list[str]:
+def _binding_options(party: Party) -> list[str]:
     """Return options to use the agreed address; a name may resolve differently on this host."""
     device = [] if party.device is None else ["--bind-dev", party.device]
     try:
@@ -293,8 +293,8 @@ def _part(
     end = document.end
     cpu = end.cpu_utilization_percent
     part = ThroughputPart(
-        sent=_sent(sent) if sent else None,
-        received=_received(received) if received else None,
+        sent=_traffic_sent(sent) if sent else None,
+        received=_traffic_received(received) if received else None,
         datagrams=_datagrams(received, end) if received and spec.protocol == "udp" else None,
         rtt_ms=_rtt_ms(end.streams),
         congestion=end.sender_tcp_congestion,
@@ -304,7 +304,7 @@ def _part(
     return part.model_dump(mode="json")
 
 
-def _sent(total: _Sum) -> Sent:
+def _traffic_sent(total: _Sum) -> Sent:
     return Sent(
         bytes=total.bytes,
         duration_ms=_ms(total.seconds),
@@ -313,7 +313,7 @@ def _sent(total: _Sum) -> Sent:
     )
 
 
-def _received(total: _Sum) -> Received:
+def _traffic_received(total: _Sum) -> Received:
     return Received(
         bytes=total.bytes,
         duration_ms=_ms(total.seconds),

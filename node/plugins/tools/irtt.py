@@ -57,7 +57,7 @@ class IrttTool:
     def can(self, spec: LatencySpec | LatencyBgSpec) -> str | None:
         """Refuse more packets than can be read, and streams with short intervals."""
         if isinstance(spec, LatencyBgSpec):
-            return irttstream.can(spec)
+            return irttstream.refusal(spec)
         if spec.count > PACKETS_MAX:
             return f"irtt prints more than can be read for more than {PACKETS_MAX} packets"
         return None
@@ -84,10 +84,12 @@ class IrttTool:
         source, dest = part.parties
         port = spec.port or int(dest.data["port"])
         if part.participant == _DEST:
-            argv = irttargv.server(dest, port, spec)
+            argv = irttargv.server_command(dest, port, spec)
             return attended_command(argv, part.starts, part.ends - _MARGIN)
         lasts_ns = (spec.count + _EXTRA) * spec.interval * _MICROSECOND_NS
-        argv = irttargv.sending(irttargv.client(source, dest, port, spec, _OPENING_MS), lasts_ns)
+        argv = irttargv.with_sending_time(
+            irttargv.client_command(source, dest, port, spec, _OPENING_MS), lasts_ns
+        )
         return attended_command(argv, part.starts + _CLIENT_DELAY)
 
     def read_interval(self, part: PartContext, record: bytes) -> Interval:

@@ -49,6 +49,7 @@ class MtrTool(SingleParticipantTool):
         ("mtr", "--version"),
         privilege=lambda _: Privilege.RAW,
         privileged="mtr-packet",
+        connects=lambda spec: spec.protocol == "tcp",
     )
     tried: tuple[str, ...] = ("0.95",)
 
@@ -97,7 +98,7 @@ def _probes(lines: Iterable[str]) -> list[Probe]:
     sent: dict[str, Probe] = {}
     addresses: dict[int, str] = {}
     names: dict[int, str] = {}
-    for line in _matched(lines):
+    for line in _matching_lines(lines):
         ttl, word, sequence = int(line["hop"]) + 1, line["word"], line["sequence"]
         if line["kind"] == "x":
             sent[word] = Probe(ttl)
@@ -115,7 +116,7 @@ def _probes(lines: Iterable[str]) -> list[Probe]:
     return [replace(probe, name=names.get(probe.ttl)) for probe in sent.values()]
 
 
-def _matched(lines: Iterable[str]) -> Iterator[re.Match[str]]:
+def _matching_lines(lines: Iterable[str]) -> Iterator[re.Match[str]]:
     for line in filter(_KNOWN.match, lines):
         match = _LINE.fullmatch(line)
         if match is None:

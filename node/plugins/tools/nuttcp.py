@@ -177,15 +177,15 @@ def _line(line: str) -> _Line:
     return {name: float(value) for name, value in _FIGURE.findall(line)}
 
 
-def _bytes(line: _Line) -> int:
+def _bytes_in(line: _Line) -> int:
     return round(line.get("megabytes", 0) * _MEGABYTE)
 
 
-def _seconds(line: _Line) -> float:
+def _exact_seconds(line: _Line) -> float:
     """Return the time computed from the rate, which has more digits than the printed time."""
     rate_mbps = line.get("rate_Mbps", 0)
     rough = line.get("real_sec", line.get("real_seconds", 0))
-    exact = _bytes(line) * 8 / (rate_mbps * 1e6) if rate_mbps else rough
+    exact = _bytes_in(line) * 8 / (rate_mbps * 1e6) if rate_mbps else rough
     # A value that was rounded to 0 has a meaningless rate.
     return exact if abs(exact - rough) <= 0.01 * max(1.0, rough) else rough
 
@@ -204,13 +204,13 @@ class _Measured:
     @classmethod
     def of(cls, spec: ThroughputSpec, lines: Sequence[_Line], total: _Line) -> _Measured:
         """Subtract the omitted seconds from the whole."""
-        if not _bytes(total) and any(map(_bytes, lines)):
+        if not _bytes_in(total) and any(map(_bytes_in, lines)):
             raise ToolOutputError("nuttcp: its server did not report the sums")
         omitted = lines[: spec.omitted // SECOND]
         if len(omitted) < spec.omitted // SECOND:
             raise ToolOutputError(f"nuttcp reports {len(lines)} seconds, fewer than are omitted")
-        octets = _bytes(total) - sum(map(_bytes, omitted))
-        seconds = _seconds(total) - sum(map(_seconds, omitted))
+        octets = _bytes_in(total) - sum(map(_bytes_in, omitted))
+        seconds = _exact_seconds(total) - sum(map(_exact_seconds, omitted))
         counted = {
             name: int(total.get(name, 0) - sum(line.get(name, 0) for line in omitted))
             for name in ("pkt", "drop")
@@ -223,7 +223,7 @@ class _Measured:
             packets=counted["pkt"],
             drops=counted["drop"],
             total=total,
-            intervals=_course(lines, spec.omitted // SECOND),
+            intervals=_intervals(lines, spec.omitted // SECOND),
         )
 
     @property
@@ -232,12 +232,12 @@ class _Measured:
         return round(self.octets * 8 / self.seconds)
 
 
-def _course(lines: Sequence[_Line], omitted: int) -> tuple[ThroughputInterval, ...]:
+def _intervals(lines: Sequence[_Line], omitted: int) -> tuple[ThroughputInterval, ...]:
     intervals, at_ms = [], 0.0
     for number, line in enumerate(lines):
         if number == omitted:
             at_ms = 0.0
-        end_ms = at_ms + _seconds(line) * 1000
+        end_ms = at_ms + _exact_seconds(line) * 1000
         intervals.append(
             ThroughputInterval(
                 start_ms=round(at_ms, 3),

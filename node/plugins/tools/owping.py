@@ -145,7 +145,7 @@ class OwpingTool:
         if part.participant == _DEST:
             server = document_of(output, "owampd", _ServerOutput)
             if server.early:
-                raise _refused("owampd", server.exit_code, server.said)
+                raise _start_error("owampd", server.exit_code, server.said)
             return DestPart.without_figures(server.clock.clock).model_dump(mode="json")
         client = document_of(output, "owping", _ClientOutput)
         if output.ended_by != "itself":
@@ -164,7 +164,7 @@ def _seconds(duration: int) -> str:
     return f"{duration / SECOND:.6f}".rstrip("0").rstrip(".")
 
 
-def _refused(program: str, exit_code: int, complaint: str) -> ToolOutputError:
+def _start_error(program: str, exit_code: int, complaint: str) -> ToolOutputError:
     ended = Output(exit_code, b"", complaint.encode(errors="replace"))
     return failure(ended, program, "it ended without a reason")
 
@@ -179,7 +179,7 @@ def _packets(way: _Way, count: int) -> dict[int, _Arrival]:
     :raises ToolOutputError: owping failed, or reports packets that were not sent.
     """
     if way.exit_code != 0:
-        raise _refused("owping", way.exit_code, way.said)
+        raise _start_error("owping", way.exit_code, way.said)
     arrivals: dict[int, _Arrival] = {}
     for line in filter(None, map(_PACKET.fullmatch, way.printed.splitlines())):
         number, sent, received = (int(line[name]) for name in ("number", "sent", "received"))
@@ -193,7 +193,7 @@ def _packets(way: _Way, count: int) -> dict[int, _Arrival]:
         else:
             arrivals.setdefault(number, None)
     if not arrivals:
-        raise _refused("owping", way.exit_code, way.said or "it printed no packet")
+        raise _start_error("owping", way.exit_code, way.said or "it printed no packet")
     return arrivals
 
 
@@ -224,14 +224,14 @@ def _source_part(spec: LatencySpec, client: _ClientOutput) -> SourcePart:
         reordered_backward=None,
         delay_ms=delays,
         jitter_ms=jitters,
-        hops_forward=_hops(there),
-        hops_backward=_hops(back),
+        hops_forward=_router_count(there),
+        hops_backward=_router_count(back),
         clock=client.clock.clock,
         histogram=histograms(in_time) if spec.histogram else None,
     )
 
 
-def _hops(packets: Mapping[int, _Arrival]) -> int | None:
+def _router_count(packets: Mapping[int, _Arrival]) -> int | None:
     """Return the first packet's number of routers; 255, printed for unknown, counts as unknown."""
     first = next(filter(None, packets.values()), None)
     return (_TTL_SENT - first[1] or None) if first and first[1] <= _TTL_SENT else None

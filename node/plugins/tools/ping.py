@@ -122,7 +122,7 @@ class PingTool(SingleParticipantTool):
             jitter_ms=jitter(in_time),
             duplicates=answers.duplicates,
             reordered=answers.reordered,
-            errors=_errors(lines, complaint(output, "ping")),
+            errors=_error_messages(lines, complaint(output, "ping")),
         )
         return result.model_dump(mode="json")
 
@@ -151,7 +151,7 @@ def _check(spec: RttSpec, answers: _Answers, sent: int, received: int) -> None:
         raise ToolOutputError(f"ping reports {sent} sent, {received} received of {spec.count}")
 
 
-def _errors(lines: Iterable[str], complaint_line: str) -> tuple[str, ...]:
+def _error_messages(lines: Iterable[str], complaint_line: str) -> tuple[str, ...]:
     """Return the error messages, each once, routers' before the host's own."""
     refusals = filter(None, map(_REFUSAL.match, lines))
     errors = [f"{refusal['said'].strip()} (from {refusal['router']})" for refusal in refusals]
@@ -169,13 +169,13 @@ def _in_time(
     timeout_ms = spec.timeout / MILLISECOND
     in_time = {at: rtt_ms for at, rtt_ms in answers.rtt_ms.items() if rtt_ms <= timeout_ms}
     figures = delay_figures(list(in_time.values()))
-    summary = _times(lines)
+    summary = _summary_line(lines)
     if figures is None or summary is None or answers.duplicates or len(in_time) < answers.count:
         return in_time, figures
-    return in_time, _sharpened(figures, summary)
+    return in_time, _with_summary(figures, summary)
 
 
-def _times(lines: Iterable[str]) -> re.Match[str] | None:
+def _summary_line(lines: Iterable[str]) -> re.Match[str] | None:
     """Return the last line, with minimum, mean, maximum and deviation; None without answers.
 
     :raises ToolOutputError: it is there, but malformed.
@@ -187,7 +187,7 @@ def _times(lines: Iterable[str]) -> re.Match[str] | None:
     return summary or None
 
 
-def _sharpened(figures: DelayFigures, summary: re.Match[str]) -> DelayFigures:
+def _with_summary(figures: DelayFigures, summary: re.Match[str]) -> DelayFigures:
     least, mean, most, deviation = (float(number) for number in summary.groups())
     if not least <= mean <= most:
         raise ToolOutputError(f"ping contradicts itself: {summary[0]}")

@@ -66,7 +66,7 @@ class PingDfTool(SingleParticipantTool):
 
     def duration(self, spec: MtuSpec) -> int:
         """Return the time if every size vanishes, the smallest included, in microseconds."""
-        sizes = 1 + (_most(spec) - MTU_LEAST_BYTES).bit_length()
+        sizes = 1 + (_largest_size(spec) - MTU_LEAST_BYTES).bit_length()
         # One packet, and if it is lost, all others back to back.
         each = 2 * (_START + spec.wait) + (_TRIES - 2) * _INTERVAL
         return _SET_UP + _LOOK_UP + sizes * each + _WRAP_UP
@@ -77,7 +77,7 @@ class PingDfTool(SingleParticipantTool):
         arguments = {
             "host": part.addresses.get(spec.dest, spec.dest),
             **source_arguments(part),
-            "most": _most(spec),
+            "most": _largest_size(spec),
             "wait_s": spec.wait / SECOND,
             "tries": _TRIES,
             "first_ns": part.starts * _MICROSECOND_NS,
@@ -93,7 +93,9 @@ class PingDfTool(SingleParticipantTool):
             raise ToolOutputError(f"ping-df: {document_of(output, 'ping-df', _Failed).error}")
         document = document_of(output, "ping-df", _Output)
         vanished = document.vanished
-        if document.mtu > _most(part.spec) or (vanished is not None and vanished <= document.mtu):
+        if document.mtu > _largest_size(part.spec) or (
+            vanished is not None and vanished <= document.mtu
+        ):
             raise ToolOutputError(f"ping-df contradicts itself: {document.mtu} bytes pass")
         address = address_in(document.address, "ping-df")
         limits = tuple(
@@ -111,7 +113,7 @@ class PingDfTool(SingleParticipantTool):
         ).model_dump(mode="json")
 
 
-def _most(spec: MtuSpec) -> int:
+def _largest_size(spec: MtuSpec) -> int:
     return MTU_MOST_BYTES if spec.mtu_max_bytes is None else spec.mtu_max_bytes
 
 

@@ -125,24 +125,24 @@ class ScamperTool(SingleParticipantTool):
         dest, lines = split_address(output, "scamper")
         document = next((line for line in lines if _TRACE.match(line)), None)
         if document is None:
-            raise _fault(output, "it printed no path")
+            raise _output_error(output, "it printed no path")
         try:
             trace = _Trace.model_validate_json(document, strict=True)
         except ValidationError as fault:
-            raise _fault(output, first_fault(fault)) from None
+            raise _output_error(output, first_fault(fault)) from None
         if trace.stop_reason not in _MADE:
-            raise _fault(output, _unsent(part.spec, trace))
+            raise _output_error(output, _unsent_reason(part.spec, trace))
         if address_in(trace.dst, "scamper") != dest:
             raise ToolOutputError(f"scamper traced {trace.dst}, not {dest}")
         probes = list(_probes(trace, probes_of(part.spec)))
         return assemble_path("scamper", part.spec, dest, probes, paris=trace.method in _PARIS)
 
 
-def _fault(output: Output, otherwise: str) -> ToolOutputError:
+def _output_error(output: Output, otherwise: str) -> ToolOutputError:
     return failure(replace(output, stderr=_WHERE.sub(b"", output.stderr)), "scamper", otherwise)
 
 
-def _unsent(spec: TraceSpec, trace: _Trace) -> str:
+def _unsent_reason(spec: TraceSpec, trace: _Trace) -> str:
     reason = f"it stopped with {trace.stop_reason} after hop {trace.hop_count}"
     if spec.protocol == "tcp" and not trace.hop_count:
         reason += "; it cannot send TCP without Ethernet, as others can (traceroute)"
@@ -153,14 +153,14 @@ def _probes(trace: _Trace, per_hop: int) -> Iterator[Probe]:
     """Yield the answered packets, and each hop's unanswered ones."""
     answered = {(hop.probe_ttl, hop.probe_id) for hop in trace.hops}
     for hop in trace.hops:
-        yield Probe(hop.probe_ttl, address_in(hop.addr, "scamper"), hop.rtt, _said(hop))
+        yield Probe(hop.probe_ttl, address_in(hop.addr, "scamper"), hop.rtt, _refusal_code(hop))
     for ttl in range(1, trace.hop_count + 1):
         for number in range(1, per_hop + 1):
             if (ttl, number) not in answered:
                 yield Probe(ttl)
 
 
-def _said(hop: _Hop) -> str | None:
+def _refusal_code(hop: _Hop) -> str | None:
     """Return ``!N`` and the like, as traceroute prints it; None from routers and from dest."""
     version = 6 if ":" in hop.addr else 4
     code = hop.icmp_code

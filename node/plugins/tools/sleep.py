@@ -29,7 +29,7 @@ class SleepTool(SingleParticipantTool):
 
     def command(self, part: PartContext) -> Command:
         """Return ``sleep 179.5``."""
-        return Command(argv=("sleep", f"{_slept(part) / SECOND:.6f}"))
+        return Command(argv=("sleep", f"{_sleep_time(part) / SECOND:.6f}"))
 
     def read(self, part: PartContext, output: Output) -> Result:
         """Return how long it was to sleep, in milliseconds.
@@ -40,10 +40,10 @@ class SleepTool(SingleParticipantTool):
         """
         if output.exit_code != 0 and output.ended_by != "end":
             raise failure(output, "sleep", "it did not sleep to the end")
-        return IdlePart(slept_ms=_slept(part) / MILLISECOND).model_dump(mode="json")
+        return IdlePart(slept_ms=_sleep_time(part) / MILLISECOND).model_dump(mode="json")
 
 
-def _slept(part: PartContext) -> int:
+def _sleep_time(part: PartContext) -> int:
     spec: IdleSpec = part.spec
     return spec.duration - _WRAP_UP
 

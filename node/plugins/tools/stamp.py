@@ -88,8 +88,10 @@ class StampTool:
     def command(self, part: PartContext) -> Command:
         """Return our sender at source, our reflector at dest."""
         if part.participant == _SOURCE:
-            return own_program("stamp_sender.py", _shared(part) | _for_sender(part))
-        return own_program("stamp_reflector.py", _shared(part) | _for_reflector(part))
+            return own_program("stamp_sender.py", _shared_arguments(part) | _sender_arguments(part))
+        return own_program(
+            "stamp_reflector.py", _shared_arguments(part) | _reflector_arguments(part)
+        )
 
     def read(self, part: PartContext, output: Output) -> Result:
         """Read what this end saw: figures from the sender, counts from the reflector.
@@ -101,7 +103,7 @@ class StampTool:
         if part.participant == _SOURCE:
             sender = document_of(output, "STAMP sender", _SenderOutput)
             if isinstance(part.spec, ClockSpec):
-                return _compared(part.spec, sender).model_dump(mode="json")
+                return _comparing_part(part.spec, sender).model_dump(mode="json")
             return _source_part(part.spec, sender).model_dump(mode="json")
         reflector = document_of(output, "STAMP reflector", _ReflectorOutput)
         if reflector.received > part.spec.count:
@@ -112,7 +114,7 @@ class StampTool:
         return _dest_part(reflector).model_dump(mode="json")
 
 
-def _shared(part: PartContext) -> dict[str, object]:
+def _shared_arguments(part: PartContext) -> dict[str, object]:
     spec: LatencySpec | ClockSpec = part.spec
     port = spec.port or int(part.parties[_DEST].data["port"])
     return {
@@ -127,7 +129,7 @@ def _shared(part: PartContext) -> dict[str, object]:
     }
 
 
-def _for_sender(part: PartContext) -> dict[str, object]:
+def _sender_arguments(part: PartContext) -> dict[str, object]:
     return {
         "reflector": part.parties[_DEST].address,
         "source": part.parties[_SOURCE].address,
@@ -136,7 +138,7 @@ def _for_sender(part: PartContext) -> dict[str, object]:
     }
 
 
-def _for_reflector(part: PartContext) -> dict[str, object]:
+def _reflector_arguments(part: PartContext) -> dict[str, object]:
     return {
         "address": part.parties[_DEST].address,
         "sender": part.parties[_SOURCE].address,
@@ -186,7 +188,7 @@ class _Tally:
                 self.in_time[sequence] = answer
 
 
-def _tallied(spec: LatencySpec | ClockSpec, output: _SenderOutput) -> _Tally:
+def _tally(spec: LatencySpec | ClockSpec, output: _SenderOutput) -> _Tally:
     if output.sent + output.unsent != spec.count:
         raise ToolOutputError(f"STAMP sender reports {output.sent} packets of {spec.count}")
     tally = _Tally(output.answers, spec.timeout * _MICROSECOND_NS)
@@ -194,13 +196,13 @@ def _tallied(spec: LatencySpec | ClockSpec, output: _SenderOutput) -> _Tally:
     return tally
 
 
-def _compared(spec: ClockSpec, output: _SenderOutput) -> ComparingPart:
+def _comparing_part(spec: ClockSpec, output: _SenderOutput) -> ComparingPart:
     """Return the clocks' offset by the best answer, computed as in RFC 5905 section 8.
 
     With equal delays both ways it is half of what the way there seems to take longer; at worst the
     whole round trip was spent in one direction, so it is wrong by at most half a round trip.
     """
-    in_time = _tallied(spec, output).in_time.values()
+    in_time = _tally(spec, output).in_time.values()
     best = min(in_time, key=lambda answer: answer[1] + answer[3], default=None)
     offsets_ms = [(answer[1] - answer[3]) / 2e6 for answer in in_time]
     return ComparingPart(
@@ -215,7 +217,7 @@ def _compared(spec: ClockSpec, output: _SenderOutput) -> ComparingPart:
 
 
 def _source_part(spec: LatencySpec, output: _SenderOutput) -> SourcePart:
-    tally = _tallied(spec, output)
+    tally = _tally(spec, output)
     first = next(iter(tally.in_time.values()), None)
     ways = {at: (answer[1], answer[3]) for at, answer in tally.in_time.items()}
     delays, jitters = delays_and_jitter(ways)

@@ -89,8 +89,8 @@ class StampBgTool:
     def command(self, part: PartContext) -> Command:
         """Return our sender at source, our reflector at dest."""
         if part.participant == _SOURCE:
-            return _program("stampbg_sender.py", part, _for_sender(part))
-        return _program("stampbg_reflector.py", part, _for_reflector(part))
+            return _program("stampbg_sender.py", part, _sender_arguments(part))
+        return _program("stampbg_reflector.py", part, _reflector_arguments(part))
 
     def read_interval(self, part: PartContext, record: bytes) -> Interval:
         """Read what this end saw in one interval.
@@ -99,8 +99,8 @@ class StampBgTool:
         """
         packets = part.spec.each // part.spec.interval
         if part.participant == _SOURCE:
-            return _source(record_of(record, "STAMP sender", _SenderRecord), packets)
-        return _dest(record_of(record, "STAMP reflector", _ReflectorRecord), packets)
+            return _source_interval(record_of(record, "STAMP sender", _SenderRecord), packets)
+        return _dest_interval(record_of(record, "STAMP reflector", _ReflectorRecord), packets)
 
     def read(self, part: PartContext, output: Output) -> Result:  # noqa: ARG002 - contract
         """Return how many intervals it reported.
@@ -116,11 +116,11 @@ def overtime(spec: LatencyBgSpec) -> int:
 
 
 def _program(name: str, part: PartContext, arguments: dict[str, object]) -> Command:
-    program = own_program(name, _shared(part) | arguments)
+    program = own_program(name, _shared_arguments(part) | arguments)
     return replace(program, streams=True, overtime=overtime(part.spec))
 
 
-def _shared(part: PartContext) -> dict[str, object]:
+def _shared_arguments(part: PartContext) -> dict[str, object]:
     spec: LatencyBgSpec = part.spec
     return {
         "port": spec.port or int(part.parties[_DEST].data["port"]),
@@ -137,7 +137,7 @@ def _shared(part: PartContext) -> dict[str, object]:
     }
 
 
-def _for_sender(part: PartContext) -> dict[str, object]:
+def _sender_arguments(part: PartContext) -> dict[str, object]:
     return {
         "reflector": part.parties[_DEST].address,
         "source": part.parties[_SOURCE].address,
@@ -145,7 +145,7 @@ def _for_sender(part: PartContext) -> dict[str, object]:
     }
 
 
-def _for_reflector(part: PartContext) -> dict[str, object]:
+def _reflector_arguments(part: PartContext) -> dict[str, object]:
     deadline = part.ends + overtime(part.spec) - _MARGIN
     return {
         "address": part.parties[_DEST].address,
@@ -154,7 +154,7 @@ def _for_reflector(part: PartContext) -> dict[str, object]:
     }
 
 
-def _source(record: _SenderRecord, packets: int) -> Interval:
+def _source_interval(record: _SenderRecord, packets: int) -> Interval:
     check(record, packets, "STAMP sender")
     if not record.sent:
         return Interval(record.interval, None, explain_unsent(record))
@@ -168,7 +168,7 @@ def _source(record: _SenderRecord, packets: int) -> Interval:
     return Interval(record.interval, source_interval(record, counts).model_dump(mode="json"))
 
 
-def _dest(record: _ReflectorRecord, packets: int) -> Interval:
+def _dest_interval(record: _ReflectorRecord, packets: int) -> Interval:
     if record.received > packets:
         raise ToolOutputError(f"STAMP reflector counts {record.received} packets, too many")
     result = DestPart(

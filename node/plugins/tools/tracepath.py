@@ -51,7 +51,11 @@ class TracepathTool(SingleParticipantTool):
     tests: tuple[str, ...] = ("mtu", "trace")
     preference = 0
     requirement: Requirement | None = Requirement(
-        "tracepath", "iputils-tracepath", ("tracepath", "-V"), iputils.VERSION
+        "tracepath",
+        "iputils-tracepath",
+        ("tracepath", "-V"),
+        iputils.VERSION,
+        connects=lambda _: False,
     )
     tried: tuple[str, ...] = iputils.TRIED
 
@@ -59,7 +63,7 @@ class TracepathTool(SingleParticipantTool):
         """Refuse all but UDP with one answer per hop, its own wait and its own lengths."""
         if spec.wait not in {None, _ITS_WAIT}:
             return "tracepath always waits one second"
-        return _cannot_trace(spec) if isinstance(spec, TraceSpec) else None
+        return _trace_refusal(spec) if isinstance(spec, TraceSpec) else None
 
     def duration(self, spec: TraceSpec | MtuSpec) -> int:
         """Return the time if all hops are silent, with the look-ups, in microseconds."""
@@ -85,11 +89,11 @@ class TracepathTool(SingleParticipantTool):
         if resume is None or output.exit_code != 0:
             raise failure(output, "tracepath", "it printed no result")
         if isinstance(part.spec, MtuSpec):
-            return _mtu(dest, lines, _bytes(resume["mtu"]))
+            return _mtu(dest, lines, _parse_bytes(resume["mtu"]))
         return assemble_path("tracepath", part.spec, dest, _probes(lines), paris=False)
 
 
-def _cannot_trace(spec: TraceSpec) -> str | None:
+def _trace_refusal(spec: TraceSpec) -> str | None:
     if spec.protocol != "udp":
         return f"tracepath cannot send {spec.protocol.upper()}"
     if spec.as_numbers:
@@ -128,10 +132,10 @@ def _mtu(dest: str, lines: list[str], mtu: int) -> Result:
     for line in lines:
         answer = _ANSWER.fullmatch(line)
         if own := _OWN.fullmatch(line):
-            limits.append(MtuLimit(address=None, mtu_bytes=_bytes(own["mtu"])))
+            limits.append(MtuLimit(address=None, mtu_bytes=_parse_bytes(own["mtu"])))
         elif answer and (limit := _PMTU.fullmatch(answer["told"])):
             address = address_in(answer["who"], "tracepath")
-            limits.append(MtuLimit(address=address, mtu_bytes=_bytes(limit[1])))
+            limits.append(MtuLimit(address=address, mtu_bytes=_parse_bytes(limit[1])))
         elif answer:
             last = address_in(answer["who"], "tracepath")
     reached = last == dest
@@ -147,7 +151,7 @@ def _mtu(dest: str, lines: list[str], mtu: int) -> Result:
     ).model_dump(mode="json")
 
 
-def _bytes(text: str) -> int:
+def _parse_bytes(text: str) -> int:
     """Parse the length of a packet.
 
     :raises ToolOutputError: no packet can have this length.

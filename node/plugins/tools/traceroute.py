@@ -46,6 +46,7 @@ class TracerouteTool(SingleParticipantTool):
         "traceroute",
         ("traceroute", "--version"),
         privilege=lambda spec: None if spec.protocol == "udp" else Privilege.RAW,
+        connects=lambda spec: spec.protocol == "tcp",
     )
     tried: tuple[str, ...] = ("2.1.2",)
 
@@ -87,14 +88,14 @@ class TracerouteTool(SingleParticipantTool):
         hops = [hop for hop in map(_HOP.fullmatch, lines) if hop is not None]
         if header is None or not hops or output.exit_code != 0:
             raise failure(output, "traceroute", "it printed no path")
-        if output.ended_by != "itself" and not _complete(part.spec, hops):
+        if output.ended_by != "itself" and not _is_complete(part.spec, hops):
             raise failure(output, "traceroute", "it did not finish")
         probes = [probe for hop in hops for probe in _probes(int(hop["ttl"]), hop["rest"])]
         dest = address_in(header["address"], "traceroute")
         return assemble_path("traceroute", part.spec, dest, probes, paris=False)
 
 
-def _complete(spec: TraceSpec, hops: list[re.Match[str]]) -> bool:
+def _is_complete(spec: TraceSpec, hops: list[re.Match[str]]) -> bool:
     """Return whether the last hop to probe is there, or the path ended before it."""
     return int(hops[-1]["ttl"]) == spec.hops_max
 

@@ -17,7 +17,7 @@ HEADERS = {"Content-Type": "application/x-protobuf", "Content-Encoding": "gzip"}
 _NANOSECONDS = 1000  # in a microsecond
 
 
-def compressed(request: Message) -> bytes:
+def compressed_body(request: Message) -> bytes:
     """Return the body of a request with :data:`HEADERS`."""
     return gzip.compress(request.SerializeToString(), compresslevel=5, mtime=0)
 

@@ -22,6 +22,7 @@ from yarl import URL
 
 from node.model import times
 from node.model.errors import ArchiverFailed
+from node.model.useragent import AGENT
 from node.model.wire.urls import Url as Url  # noqa: PLC0414 - the field of specs
 from node.plugins.contracts import DeliveryOutcome, DeliveryStatus
 from node.plugins.transport.senders import error_summary
@@ -87,12 +88,14 @@ class Poster:
         *,
         verify: bool = True,
         bind: str | None = None,
+        agent: str = AGENT,
     ) -> None:
         """Store the arguments; ``timeout`` (µs) is per request. Nothing is connected yet.
 
         ``verify`` is whether the certificate of the server must be trusted, ``bind`` the address of
-        this host to connect from.
+        this host to connect from, ``agent`` the name of this program with a contact.
         """
+        self._agent = agent
         self._url = url
         self._timeout = timeout
         self._now = now
@@ -120,7 +123,7 @@ class Poster:
                 cookie_jar=aiohttp.DummyCookieJar(),
                 trust_env=False,
             )
-        all_headers = {**headers, "User-Agent": "parley"}
+        all_headers = {**headers, "User-Agent": self._agent}
         try:
             async with self._session.request(
                 method,

@@ -49,15 +49,15 @@ class StreamSender:
         """Send all pieces at once."""
         try:
             async with asyncio.timeout(self._seconds):
-                reader, writer = await self._connected()
+                reader, writer = await self._find_or_connect()
                 writer.writelines(pieces)
                 await writer.drain()
-                await _still_open(reader)
+                await _check_open(reader)
         except BaseException:
             self.close()
             raise
 
-    async def _connected(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def _find_or_connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         if self._open is not None and self._open[0].at_eof():
             self.close()
         if self._open is None:
@@ -72,7 +72,7 @@ class StreamSender:
     async def connect(self) -> None:
         """Connect without sending anything."""
         async with asyncio.timeout(self._seconds):
-            await self._connected()
+            await self._find_or_connect()
 
     def close(self) -> None:
         """Close the connection, if there is one."""
@@ -81,7 +81,7 @@ class StreamSender:
             connection[1].close()
 
 
-async def _still_open(reader: asyncio.StreamReader) -> None:
+async def _check_open(reader: asyncio.StreamReader) -> None:
     """Check whether the other side has closed the connection; what it sends is ignored.
 
     :raises ConnectionError: it has.
@@ -121,7 +121,7 @@ class DatagramSender:
         """Send each piece as a datagram."""
         try:
             async with asyncio.timeout(self._seconds):
-                endpoint = await self._connected()
+                endpoint = await self._find_or_connect()
                 for piece in pieces:
                     await asyncio.get_running_loop().sock_sendall(endpoint, piece)
                 _raise_pending_error(endpoint)
@@ -129,7 +129,7 @@ class DatagramSender:
             self.close()
             raise
 
-    async def _connected(self) -> socket.socket:
+    async def _find_or_connect(self) -> socket.socket:
         if self._socket is not None:
             return self._socket
         loop = asyncio.get_running_loop()
@@ -152,7 +152,7 @@ class DatagramSender:
     async def connect(self) -> None:
         """Only resolve the name and open a socket, which does not show whether anyone listens."""
         async with asyncio.timeout(self._seconds):
-            await self._connected()
+            await self._find_or_connect()
 
     def close(self) -> None:
         """Close the socket, if there is one."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from node.capability.catalog import program_version
-from node.diagnosis.status import clock_of
+from node.execution.catalog import program_version
+from node.operation.status import clock_of
 from node.pscheduler import times
 from node.pscheduler.facade import API_LEVEL
 from node.pscheduler.routing import Call, Route

@@ -7,13 +7,13 @@ from uuid import UUID
 
 from aiohttp import web
 
-from node.api.long_polling import until
+from node.api.long_polling import await_ready
 from node.model.runstate import RunState
 from node.pscheduler import answers, documents, times, tools
 from node.pscheduler.api import plugins, runs, tasks
-from node.pscheduler.parameters import load, uuid_of
+from node.pscheduler.parameters import parse_json, uuid_of
 from node.pscheduler.participating import LedRun, LedTask, Offer
-from node.pscheduler.posted import sanitised
+from node.pscheduler.posted import without_private_members
 from node.pscheduler.refusals import Refusal, invalid
 from node.pscheduler.requesters import Need
 from node.pscheduler.routing import Call, Route
@@ -29,15 +29,16 @@ async def take_part(call: Call) -> web.StreamResponse:
     place = call.query.integer("participant")
     if place is None or place < 1:
         raise invalid("Task error: participant must be a number from 1.")
-    document = _body(call)
+    tasks.require_size(call)
+    document = _body_document(call)
     participating = call.facade.participating
     await participating.introduce(task, place, call.requester.address, document)
-    return answers.of_text(f"{call.base}/tasks/{task}", answers.HTML)
+    return answers.text_response(f"{call.base}/tasks/{task}", answers.HTML)
 
 
 async def runtimes(call: Call) -> web.StreamResponse:
     """GET: the ranges of time in which a run can take place; a lead may ask without its key."""
-    task = await _readable(call)
+    task = await _readable_task(call)
     start, end = call.query.instant("start"), call.query.instant("end")
     if start is None or end is None:
         raise invalid("Missing start or end time")
@@ -55,7 +56,7 @@ async def runtimes(call: Call) -> web.StreamResponse:
 async def change_run(call: Call) -> web.StreamResponse:
     """PUT: hold a run at a start, or keep it with the data of all participants."""
     task, run = await led_task(call), uuid_of(call.words["run"], "Run")
-    document, participating = _body(call), call.facade.participating
+    document, participating = _body_document(call), call.facade.participating
     if "part-data-full" in document:
         data = document["part-data-full"]
         if not isinstance(data, list):
@@ -65,7 +66,7 @@ async def change_run(call: Call) -> web.StreamResponse:
         await participating.hold(task, run, _start(document["start-time"]))
     else:
         raise invalid("A run of another lead takes start-time or part-data-full only.")
-    return answers.ok()
+    return answers.done_response()
 
 
 def _start(value: Any) -> int:
@@ -81,7 +82,7 @@ async def give_up_run(call: Call) -> web.StreamResponse:
     """DELETE: give a run up; what measures is stopped."""
     task, run = await led_task(call), uuid_of(call.words["run"], "Run")
     await call.facade.participating.release(task, run)
-    return answers.ok()
+    return answers.done_response()
 
 
 async def end_task(call: Call) -> web.StreamResponse:
@@ -90,7 +91,7 @@ async def end_task(call: Call) -> web.StreamResponse:
     if task is None:
         return await tasks.end(call)
     await call.facade.participating.end(await led_task(call))
-    return answers.ok()
+    return answers.done_response()
 
 
 async def list_tools(call: Call) -> web.StreamResponse:
@@ -101,7 +102,7 @@ async def list_tools(call: Call) -> web.StreamResponse:
     if not isinstance(test, dict):
         raise invalid("Argument 'test' must be an object with type and spec.")
     offers = call.facade.participating.offers(test)
-    return call.json(_offered(offers, call))
+    return call.json(_offers_document(offers, call))
 
 
 async def show_run(call: Call) -> web.StreamResponse:
@@ -112,24 +113,26 @@ async def show_run(call: Call) -> web.StreamResponse:
     key = call.query.text("key")
     if key is not None:
         await led_task(call)  # refuses another key than its own
+    else:
+        tasks.require_sight(call, task.record.requester)
     if call.query.flag("wait-merged"):
         raise invalid("Only its lead merges a run; wait-local waits for the part of this node.")
     wait_s = 0.0
     if call.query.flag("wait-local"):
         wait_s = min(call.query.seconds("wait", runs.WAIT_S), runs.WAIT_MAX_S)
-    found = await _awaited(call, task, uuid_of(call.words["run"], "Run"), wait_s)
+    found = await _await_run(call, task, uuid_of(call.words["run"], "Run"), wait_s)
     document = run_document(found, call.base, call.facade.node.clock.now())
-    return call.json(document if key is not None else sanitised(document))
+    return call.json(document if key is not None else without_private_members(document))
 
 
-async def _awaited(call: Call, task: LedTask, run: UUID, wait_s: float) -> LedRun:
+async def _await_run(call: Call, task: LedTask, run: UUID, wait_s: float) -> LedRun:
     facade = call.facade
 
-    async def ask() -> tuple[LedRun, bool]:
+    async def fetch_run() -> tuple[LedRun, bool]:
         found = await facade.participating.run(task, run)
         return found, found.is_over
 
-    return await until(facade.node, ask, wait_s)
+    return await await_ready(facade.node, fetch_run, wait_s)
 
 
 def run_document(found: LedRun, base: str, now: int) -> Document:
@@ -161,7 +164,7 @@ def run_document(found: LedRun, base: str, now: int) -> Document:
     }
 
 
-def _offered(offers: list[Offer], call: Call) -> list[Document]:
+def _offers_document(offers: list[Offer], call: Call) -> list[Document]:
     """Return the tools for a test, best first, as the level of the call wants them."""
     level = call.query.integer("api") or 1
     if level < _REASONS_LEVEL:
@@ -180,7 +183,7 @@ def _can_run(offer: Offer) -> Document:
 
 
 async def led_task(call: Call) -> LedTask:
-    """Return the task of a call that only its lead may make, or somebody on this host.
+    """Return the task of a call that only its lead may make.
 
     :raises Refusal: there is no such task, or the caller is another one.
     """
@@ -188,12 +191,11 @@ async def led_task(call: Call) -> LedTask:
     return await call.facade.participating.task(
         uuid_of(call.words["task"], "Task"),
         key=call.query.text("key"),
-        here=requester.here,
         address=requester.address,
     )
 
 
-async def _readable(call: Call) -> LedTask:
+async def _readable_task(call: Call) -> LedTask:
     """Return the task of a call that changes nothing.
 
     :raises Refusal: there is no such task, or the caller has sent another key than its own.
@@ -203,11 +205,12 @@ async def _readable(call: Call) -> LedTask:
     found = await call.facade.participating.find(uuid_of(call.words["task"], "Task"))
     if found is None:
         raise Refusal(404, "No such task.")
+    tasks.require_sight(call, found.record.requester)
     return found
 
 
-def _body(call: Call) -> Document:
-    document = load(call.body, "The body")
+def _body_document(call: Call) -> Document:
+    document = parse_json(call.body, "The body")
     if not isinstance(document, dict):
         raise invalid("The body is not a JSON object.")
     return document

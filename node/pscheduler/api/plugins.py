@@ -21,41 +21,43 @@ _WORD = (str, int, float)
 Enumerate = Callable[[str, str], Document]
 
 
-def _listed(call: Call, kind: str, names: Collection[str], describe: Enumerate) -> web.Response:
+def _answer_list(
+    call: Call, kind: str, names: Collection[str], describe: Enumerate
+) -> web.Response:
     if call.query.flag("expanded"):
         return call.json([describe(name, call.base) for name in names])
     return call.json([f"{call.base}/{kind}/{name}" for name in names])
 
 
-def _one(call: Call, kind: str, names: Collection[str], describe: Enumerate) -> web.Response:
+def _answer_one(call: Call, kind: str, names: Collection[str], describe: Enumerate) -> web.Response:
     name = call.words["name"]
     if name not in names:
         raise Refusal(404, f'No {kind} "{name[:100]}" is available.')
     return call.json(describe(name, call.base))
 
 
-def _test(name: str, base: str) -> Document:
+def _test_description(name: str, base: str) -> Document:
     return {**LANGUAGES[name].enumeration(), "href": f"{base}/tests/{name}"}
 
 
-def installed(call: Call) -> Mapping[str, Any]:
+def installed_tools(call: Call) -> Mapping[str, Any]:
     """Return the tools of this host that measure a test of pScheduler, by name."""
     capabilities = call.facade.node.capabilities
     return {
         name: tool
         for name, tool in sorted(capabilities.tools.items())
-        if tools.measured_by(tool) and capabilities.missing(tool) is None
+        if tools.measured_tests(tool) and capabilities.missing(tool) is None
     }
 
 
 async def tests(call: Call) -> web.StreamResponse:
     """GET: all tests."""
-    return _listed(call, "tests", LANGUAGES, _test)
+    return _answer_list(call, "tests", LANGUAGES, _test_description)
 
 
 async def test(call: Call) -> web.StreamResponse:
     """GET: one test."""
-    return _one(call, "test", LANGUAGES, _test)
+    return _answer_one(call, "test", LANGUAGES, _test_description)
 
 
 async def spec(call: Call) -> web.StreamResponse:
@@ -89,38 +91,38 @@ async def tools_of_test(call: Call) -> web.StreamResponse:
     """GET: the tools here that measure a test."""
     name = call.words["name"]
     language_of(name)
-    able = [tool for tool, it in installed(call).items() if name in tools.measured_by(it)]
-    return _listed(call, "tools", able, tools.tool_enumeration)
+    able = [tool for tool, it in installed_tools(call).items() if name in tools.measured_tests(it)]
+    return _answer_list(call, "tools", able, tools.tool_enumeration)
 
 
 async def all_tools(call: Call) -> web.StreamResponse:
     """GET: all tools of this host."""
-    return _listed(call, "tools", installed(call), tools.tool_enumeration)
+    return _answer_list(call, "tools", installed_tools(call), tools.tool_enumeration)
 
 
 async def tool(call: Call) -> web.StreamResponse:
     """GET: one tool."""
-    return _one(call, "tool", installed(call), tools.tool_enumeration)
+    return _answer_one(call, "tool", installed_tools(call), tools.tool_enumeration)
 
 
 async def archivers(call: Call) -> web.StreamResponse:
     """GET: all archivers."""
-    return _listed(call, "archivers", tools.ARCHIVERS, tools.archiver_enumeration)
+    return _answer_list(call, "archivers", tools.ARCHIVERS, tools.archiver_enumeration)
 
 
 async def archiver(call: Call) -> web.StreamResponse:
     """GET: one archiver."""
-    return _one(call, "archiver", tools.ARCHIVERS, tools.archiver_enumeration)
+    return _answer_one(call, "archiver", tools.ARCHIVERS, tools.archiver_enumeration)
 
 
 async def contexts(call: Call) -> web.StreamResponse:
     """GET: all contexts."""
-    return _listed(call, "contexts", tools.CONTEXTS, tools.context_enumeration)
+    return _answer_list(call, "contexts", tools.CONTEXTS, tools.context_enumeration)
 
 
 async def context(call: Call) -> web.StreamResponse:
     """GET: one context."""
-    return _one(call, "context", tools.CONTEXTS, tools.context_enumeration)
+    return _answer_one(call, "context", tools.CONTEXTS, tools.context_enumeration)
 
 
 async def archiver_data_is_valid(call: Call) -> web.StreamResponse:

@@ -6,12 +6,12 @@ from uuid import UUID
 
 from aiohttp import web
 
-from node.api.long_polling import until
+from node.api.long_polling import await_ready
 from node.pscheduler import answers, documents
-from node.pscheduler.api.tasks import knows_key, require_change, told
+from node.pscheduler.api.tasks import find_task, knows_key, require_change
 from node.pscheduler.documents import ToldRun
-from node.pscheduler.parameters import load, uuid_of
-from node.pscheduler.posted import sanitised
+from node.pscheduler.parameters import parse_json, uuid_of
+from node.pscheduler.posted import without_private_members
 from node.pscheduler.refusals import Refusal, invalid
 from node.pscheduler.requesters import Need
 from node.pscheduler.routing import Call, Route
@@ -32,7 +32,7 @@ def _wait_s(call: Call, default: float) -> float:
 
 async def listed(call: Call) -> web.StreamResponse:
     """GET: the URLs of a task's runs, by time."""
-    task = await told(call)
+    task = await find_task(call)
     start, now = call.query.instant("start"), call.facade.node.clock.now()
     limit = call.query.integer("limit")
     if limit is not None and limit < 1:
@@ -53,17 +53,17 @@ async def listed(call: Call) -> web.StreamResponse:
 
 async def show(call: Call) -> web.StreamResponse:
     """GET: a run, at once or when it has its result; or the first or next one."""
-    task = await told(call)
-    run = await _found(call, task)
+    task = await find_task(call)
+    run = await _find_run(call, task)
     whole = knows_key(call, task)
     document = documents.run_document(run, task.spoken, task.participants(call.host), call.base)
     archivings = await call.facade.teller.archivings(task, run, call.base)
     if archivings:
         document["archivings"] = archivings
-    return call.json(document if whole else sanitised(document))
+    return call.json(document if whole else without_private_members(document))
 
 
-async def _found(call: Call, task: ToldTask) -> ToldRun:
+async def _find_run(call: Call, task: ToldTask) -> ToldRun:
     """Return the run that a path names, after as much waiting as its query asks for."""
     local, merged = call.query.flag("wait-local"), call.query.flag("wait-merged")
     if local and merged:
@@ -72,29 +72,29 @@ async def _found(call: Call, task: ToldTask) -> ToldRun:
     word = call.words["run"]
     waits = seconds if local or merged else 0
     if word not in {"first", "next"}:
-        return await awaited(call, task, uuid_of(word, "Run"), waits)
-    found = await _in_time(call, task, word, min(2 * seconds, WAIT_MAX_S))
-    return found if found.state == "nonstart" else await awaited(call, task, found.id, waits)
+        return await await_run(call, task, uuid_of(word, "Run"), waits)
+    found = await _await_first_run(call, task, word, min(2 * seconds, WAIT_MAX_S))
+    return found if found.state == "nonstart" else await await_run(call, task, found.id, waits)
 
 
-async def awaited(call: Call, task: ToldTask, run: UUID, seconds: float) -> ToldRun:
+async def await_run(call: Call, task: ToldTask, run: UUID, seconds: float) -> ToldRun:
     """Return a run when it is over, or as it is when the time is over."""
 
-    async def look() -> tuple[ToldRun, bool]:
+    async def fetch_run() -> tuple[ToldRun, bool]:
         current = await call.facade.teller.run(task, run)
         return current, current.state in documents.ENDED
 
-    return await until(call.facade.node, look, seconds)
+    return await await_ready(call.facade.node, fetch_run, seconds)
 
 
-async def _in_time(call: Call, task: ToldTask, word: str, seconds: float) -> ToldRun:
+async def _await_first_run(call: Call, task: ToldTask, word: str, seconds: float) -> ToldRun:
     """Return the first run of a task, or the first one that is not over.
 
     A run that has no time by the end of the waiting is told as one that does not start.
     """
     teller, node = call.facade.teller, call.facade.node
 
-    async def look() -> tuple[ToldRun | None, bool]:
+    async def fetch_run() -> tuple[ToldRun | None, bool]:
         since = node.clock.now() if word == "next" else None
         wanted = ToldFilter(task.id, ends_after=since, waiting=True, limit=1)
         found = await teller.runs(task, wanted)
@@ -103,7 +103,7 @@ async def _in_time(call: Call, task: ToldTask, word: str, seconds: float) -> Tol
         ended = (await teller.task(task.id)).task.ended_at
         return None, ended is not None
 
-    run = await until(node, look, seconds)
+    run = await await_ready(node, fetch_run, seconds)
     if run is None:
         raise Refusal(404, "No such run")
     return run
@@ -111,24 +111,24 @@ async def _in_time(call: Call, task: ToldTask, word: str, seconds: float) -> Tol
 
 async def result(call: Call) -> web.StreamResponse:
     """GET: the merged result of a run, as JSON or in a form for people."""
-    task = await told(call)
+    task = await find_task(call)
     form = call.query.text("format") or _FORMATS[0]
     if form not in _FORMATS:
         raise invalid(f"Unsupported format '{form[:60]}'; there are: {', '.join(_FORMATS)}")
     if call.words["run"] == "first":
-        identifier = (await _in_time(call, task, "first", 0)).id
+        identifier = (await _await_first_run(call, task, "first", 0)).id
     else:
         identifier = uuid_of(call.words["run"], "Run")
-    run = await awaited(call, task, identifier, _wait_s(call, _AT_ONCE_S))
+    run = await await_run(call, task, identifier, _wait_s(call, _AT_ONCE_S))
     merged = documents.result_of(run, task.spoken)
     if merged is None:
         raise Refusal(404, "No result available")
     if form == _FORMATS[0]:
-        return call.json(sanitised(merged))
-    return answers.of_text(_formatted(task, merged, form), form)
+        return call.json(without_private_members(merged))
+    return answers.text_response(_formatted_result(task, merged, form), form)
 
 
-def _formatted(task: ToldTask, merged: Document, form: str) -> str:
+def _formatted_result(task: ToldTask, merged: Document, form: str) -> str:
     if not merged.get("succeeded"):
         return "Run failed." if form == answers.PLAIN else "<p>Run failed.</p>"
     language = task.spoken.language
@@ -144,9 +144,9 @@ def _formatted(task: ToldTask, merged: Document, form: str) -> str:
 
 async def create(call: Call) -> web.StreamResponse:
     """POST: refused; this node places the runs of its tasks itself."""
-    task = await told(call)
+    task = await find_task(call)
     require_change(call, task)
-    load(call.body, "Run")
+    parse_json(call.body, "Run")
     raise Refusal(403, "This server schedules the runs of its tasks itself.")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from uuid import UUID
 
 from aiohttp import web
@@ -14,7 +15,7 @@ from node.pscheduler.parameters import uuid_of
 from node.pscheduler.refusals import invalid
 from node.pscheduler.requesters import Need
 from node.pscheduler.routing import Call, Route
-from node.pscheduler.telling import ToldTask, told_run, tool_of
+from node.pscheduler.telling import ToldTask, told_run, tool_document
 from node.pscheduler.tests.contract import Document
 from node.store import pscheduler
 from node.store.database import Record
@@ -38,9 +39,10 @@ async def schedule(call: Call) -> web.StreamResponse:
         ends_after=call.facade.node.clock.now() - _BACK if since is None else since,
         starts_before=call.query.instant("end"),
         limit=ENTRIES_MAX,
+        requester=call.requester.only,
     )
     async with call.facade.node.database.connection() as connection:
-        rows = await pscheduler.runs(connection, wanted)
+        rows = await pscheduler.find_runs(connection, wanted)
     return call.json([entry for _, entry in await _entries(call, rows)])
 
 
@@ -50,12 +52,12 @@ async def monitor(call: Call) -> web.StreamResponse:
     if window < 0:
         raise invalid("Argument 'window' must not be negative.")
     size, now = min(window, WINDOW_MAX), call.facade.node.clock.now()
+    whole = ToldFilter(limit=size, requester=call.requester.only)
+    running = replace(whole, ends_after=now, starts_before=now + 1, limit=WINDOW_MAX)
     async with call.facade.node.database.connection() as connection:
-        past = await pscheduler.runs(connection, ToldFilter(ends_by=now, limit=size), backward=True)
-        present = await pscheduler.runs(
-            connection, ToldFilter(ends_after=now, starts_before=now + 1, limit=WINDOW_MAX)
-        )
-        future = await pscheduler.runs(connection, ToldFilter(starts_after=now, limit=size))
+        past = await pscheduler.find_runs(connection, replace(whole, ends_by=now), backward=True)
+        present = await pscheduler.find_runs(connection, running)
+        future = await pscheduler.find_runs(connection, replace(whole, starts_after=now))
     rows = [*reversed(past), *present, *future]
     told = []
     for run, entry in await _entries(call, rows):
@@ -70,7 +72,8 @@ async def _entries(call: Call, rows: Sequence[Record]) -> list[tuple[ToldRun, Do
     now, base = call.facade.node.clock.now(), call.base
     known = await call.facade.teller.tasks(row["task"] for row in rows)
     shown: dict[UUID, tuple[Document, Document | None]] = {
-        task: (_document(told, base), tool_of(told, base)) for task, told in known.items()
+        task: (_task_document(told, base), tool_document(told, base))
+        for task, told in known.items()
     }
     entries = []
     for row in rows:
@@ -83,7 +86,7 @@ async def _entries(call: Call, rows: Sequence[Record]) -> list[tuple[ToldRun, Do
     return entries
 
 
-def _document(told: ToldTask, base: str) -> Document:
+def _task_document(told: ToldTask, base: str) -> Document:
     return {**told.shown(), "tool": told.task.terms.tool, "href": f"{base}/tasks/{told.id}"}
 
 

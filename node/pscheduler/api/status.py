@@ -8,22 +8,23 @@ from collections.abc import Mapping
 from aiohttp import web
 
 from node.execution import path_mtu
-from node.model.errors import ParleyError
+from node.model.errors import HostError, ParleyError
 from node.model.host_limits.rules import User
 from node.model.leads import LeadState
 from node.model.wire.campaigns import DEFAULT
 from node.model.wire.fields import is_host
 from node.model.wire.plans import Outcome, PlanRequest
+from node.operation.readiness import leads_of
 from node.pscheduler import answers, documents, times
 from node.pscheduler.admission import refusal_of
 from node.pscheduler.refusals import Refusal, invalid
 from node.pscheduler.requesters import Need
 from node.pscheduler.routing import Call, Route
 from node.pscheduler.tests.contract import Document
-from node.readiness import leads_of
-from node.store import archives, pscheduler, readiness
+from node.store import archives, outbox, pscheduler
 
 _SEARCH_S = 10.0
+_LOOK_UP_S = 5.0
 _SEARCHES = asyncio.Semaphore(2)
 """Taken by searches for a path's MTU: each of them sends packets."""
 
@@ -47,9 +48,9 @@ async def status(call: Call) -> web.StreamResponse:
     node = call.facade.node
     now = node.clock.now()
     async with node.database.connection() as connection:
-        finished, scheduled = await pscheduler.last_runs(connection)
+        finished, scheduled = await pscheduler.last_run_times(connection)
     itself = _service(now, now - node.started, None)
-    fault = (await node.limits.shown()).fault
+    fault = (await node.limits.for_people()).fault
     told: Document = {
         "time": times.format_zulu(now),
         "limits": {"ok": True} if fault is None else {"ok": False, "error": fault},
@@ -100,22 +101,21 @@ async def runs(call: Call) -> web.StreamResponse:
     number = sum(counts.get(each, 0) for each in _COUNTED[state])
     if state in {"pending", "on-deck"}:
         number = near if state == "on-deck" else number - near
-    return answers.of_text(str(number), answers.HTML)
+    return answers.text_response(str(number), answers.HTML)
 
 
 async def archiving(call: Call) -> web.StreamResponse:
     """GET: the number of deliveries that wait."""
     async with call.facade.node.database.connection() as connection:
         rows = await archives.backlog(connection)
-    return answers.of_text(str(sum(row["waiting"] for row in rows)), answers.HTML)
+    return answers.text_response(str(sum(row["waiting"] for row in rows)), answers.HTML)
 
 
 async def http_queue(call: Call) -> web.StreamResponse:
     """GET: the number of messages to other nodes that wait."""
-    now = call.facade.node.clock.now()
     async with call.facade.node.database.connection() as connection:
-        standing = await readiness.standing(connection, now, now + 1)
-    return answers.of_text(str(standing.outbox), answers.HTML)
+        waiting = await outbox.count_waiting(connection)
+    return answers.text_response(str(waiting), answers.HTML)
 
 
 async def pause(call: Call) -> web.StreamResponse:
@@ -128,8 +128,12 @@ async def mtu_safe(call: Call) -> web.StreamResponse:
     dest = call.query.text("dest")
     if dest is None or not is_host(dest):
         raise invalid("Argument 'dest' must be the name or address of a host.")
+    try:
+        address = await call.facade.node.foreign_targets.probed_for_user(dest, _LOOK_UP_S)
+    except HostError as error:
+        raise Refusal(403, f"{error.detail}.") from error
     async with _SEARCHES:
-        found = await path_mtu.find(dest, call.facade.node.tool_runner, _SEARCH_S)
+        found = await path_mtu.find(address, call.facade.node.tool_runner, _SEARCH_S)
     if found.mtu is None:
         return call.json({"safe": False, "message": found.fault or "No answer"})
     if found.vanished is not None:
@@ -144,9 +148,11 @@ async def limits(call: Call) -> web.StreamResponse:
     node = call.facade.node
     try:
         document = await call.facade.poster.propose(proposal, call.requester, call.host)
-        user = User(call.requester.label, document.campaign or DEFAULT, call.requester.address)
+        user = User(
+            call.requester.label, document.campaign or DEFAULT, call.requester.address, bound=True
+        )
         posted = document.model_dump(mode="json", exclude_unset=True)
-        plan = await node.preview(PlanRequest.model_validate(posted), user)
+        plan = await node.preview.plan(PlanRequest.model_validate(posted), user)
     except ParleyError as error:
         return call.json({"passed": False, "diags": refusal_of(error).text})
     passed = plan.outcome is not Outcome.REFUSED
@@ -155,7 +161,7 @@ async def limits(call: Call) -> web.StreamResponse:
 
 async def debug(call: Call) -> web.StreamResponse:  # noqa: ARG001 - all handlers have one form
     """GET: a sign that nothing is to be switched here."""
-    return answers.of_text("This server logs what its PARLEY_LOG_LEVEL says.")
+    return answers.text_response("This server logs what its PARLEY_LOG_LEVEL says.")
 
 
 ROUTES = (
@@ -166,7 +172,7 @@ ROUTES = (
     Route("GET", "/stat/http-queue/backlog", http_queue, Need.READ),
     Route("GET", "/stat/http-queue/length", http_queue, Need.READ),
     Route("GET", "/stat/control/pause", pause),
-    Route("GET", "/mtu-safe", mtu_safe, Need.READ),
-    Route("GET", "/limits", limits, Need.READ),
+    Route("GET", "/mtu-safe", mtu_safe, Need.WRITE),
+    Route("GET", "/limits", limits, Need.WRITE),
     Route("GET", "/debug", debug),
 )

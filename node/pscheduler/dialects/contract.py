@@ -4,9 +4,9 @@ A dialect stands for one tool of pScheduler and one of ours that measure the sam
 of a run can be a node of pScheduler and the other one this node::
 
     our hold's data ─ data ─▶ participant data as pScheduler writes it
-    theirs ─ understood ─▶ the data that a command of ours needs of the other end
-    our part ─ told ─▶ a part that a lead of pScheduler can merge
-    theirs ─ heard ─▶ a part that our test can merge, or why it is none
+    theirs ─ command_data ─▶ the data that a command of ours needs of the other end
+    our part ─ told_part ─▶ a part that a lead of pScheduler can merge
+    theirs ─ heard_part ─▶ a part that our test can merge, or why it is none
 
 What comes from another host may be anything. The functions here return, or raise
 :class:`~node.pscheduler.refusals.Refusal` or, for a part, give the reason why it is none.
@@ -40,12 +40,12 @@ class Dialect(Protocol):
     tests: tuple[str, ...]
     description: str
 
-    def can(self, spec: Document) -> str | None:
-        """Return why the tool does not measure a valid spec of pScheduler; None if it does."""
+    def obstacle(self, spec: Document) -> str | None:
+        """Return why the tool cannot measure a valid spec of pScheduler; None if it can."""
         ...
 
-    def adapted(self, spec: Document) -> Document:
-        """Return the spec of our test as it is measured together with a node of pScheduler."""
+    def adapted_spec(self, spec: Document) -> Document:
+        """Return the spec of our test, changed where a run with a node of pScheduler differs."""
         ...
 
     def data(self, place: int, held: Mapping[str, int], version: str | None) -> Document:
@@ -55,19 +55,19 @@ class Dialect(Protocol):
         """
         ...
 
-    def understood(self, place: int, data: Document) -> dict[str, int]:
-        """Return another participant's data as commands of ours read it.
+    def command_data(self, place: int, data: Document) -> dict[str, int]:
+        """Return another participant's data as commands of ours need it, such as its port.
 
         :raises Refusal: 422, if something is missing without which nothing can be measured.
         """
         ...
 
-    def told(self, place: int, spec: Document, part: PartOutcome) -> Document:
-        """Return this node's part of a run of that spec as pScheduler's tool tells it."""
+    def told_part(self, place: int, spec: Document, part: PartOutcome) -> Document:
+        """Return this node's part of a run of that spec in the form of pScheduler's tool."""
         ...
 
-    def heard(self, place: int, spec: Mapping[str, Any], part: Document | None) -> HeardPart:
-        """Return another participant's part as our tool tells it; ``spec`` is that of our test."""
+    def heard_part(self, place: int, spec: Mapping[str, Any], part: Document | None) -> HeardPart:
+        """Return another participant's part in the form of our tool, for the spec of our test."""
         ...
 
 
@@ -77,8 +77,8 @@ def diagnostics(part: PartOutcome) -> str:
     return f"{called}\n\n{part.output or ''}".strip()
 
 
-def failed(part: PartOutcome) -> Document:
-    """Return the part of a run that failed here, with its reason."""
+def failed_part(part: PartOutcome) -> Document:
+    """Return the part in pScheduler's form of a run that failed here, with its reason."""
     return {
         "succeeded": False,
         "diags": diagnostics(part),
@@ -88,7 +88,7 @@ def failed(part: PartOutcome) -> Document:
 
 
 def failure_of(part: Document | None) -> str | None:
-    """Return why another participant's part is none; None if it says that it succeeded."""
+    """Return why another participant's part has no figures; None if it says that it succeeded."""
     if part is None:
         return "it has no result"
     if part.get("succeeded") is True:

@@ -8,7 +8,7 @@ from typing import Any
 from node.model import times
 from node.model.times import MILLISECOND, SECOND
 from node.plugins.tests.idle import IdlePart
-from node.pscheduler.dialects.contract import HeardPart, diagnostics, failed, failure_of
+from node.pscheduler.dialects.contract import HeardPart, diagnostics, failed_part, failure_of
 from node.pscheduler.tests.contract import Document, PartOutcome
 from node.pscheduler.times import format_duration, parse_duration
 
@@ -28,14 +28,14 @@ class IdleDialect:
         self.description = description
         self._longest = longest
 
-    def can(self, spec: Document) -> str | None:
-        """Return why the tool does not idle for so long, or None."""
+    def obstacle(self, spec: Document) -> str | None:
+        """Return why the tool does not idle for so long; None if it does."""
         duration = parse_duration(str(spec["duration"]))
         if self._longest is not None and duration > self._longest:
             return f"{self.tool} idles for at most {format_duration(self._longest)}"
         return None
 
-    def adapted(self, spec: Document) -> Document:
+    def adapted_spec(self, spec: Document) -> Document:
         """Return a spec with which our tool idles for all of the duration.
 
         pScheduler books a second more than the duration, so there is time for it.
@@ -44,17 +44,17 @@ class IdleDialect:
         return {**spec, "duration": times.format_duration(duration)}
 
     def data(self, place: int, held: Mapping[str, int], version: str | None) -> Document:  # noqa: ARG002 - contract
-        """Return nothing: nobody needs to know anything of who idles."""
+        """Return an empty object: the others need to know nothing."""
         return {}
 
-    def understood(self, place: int, data: Document) -> dict[str, int]:  # noqa: ARG002 - contract
-        """Return nothing."""
+    def command_data(self, place: int, data: Document) -> dict[str, int]:  # noqa: ARG002 - contract
+        """Return an empty object: commands need nothing of the others."""
         return {}
 
-    def told(self, place: int, spec: Document, part: PartOutcome) -> Document:  # noqa: ARG002 - contract
-        """Return how long this node has slept."""
+    def told_part(self, place: int, spec: Document, part: PartOutcome) -> Document:  # noqa: ARG002 - contract
+        """Return the time for which this node has idled, as pScheduler's part."""
         if part.result is None:
-            return failed(part)
+            return failed_part(part)
         slept = round(IdlePart.model_validate(part.result).slept_ms * MILLISECOND)
         return {
             "succeeded": True,
@@ -63,8 +63,8 @@ class IdleDialect:
             "result": {"schema": 1, "succeeded": True, "time-slept": format_duration(slept)},
         }
 
-    def heard(self, place: int, spec: Mapping[str, Any], part: Document | None) -> HeardPart:  # noqa: ARG002 - contract
-        """Return how long another participant has slept."""
+    def heard_part(self, place: int, spec: Mapping[str, Any], part: Document | None) -> HeardPart:  # noqa: ARG002 - contract
+        """Return the time for which another participant has idled, as our part."""
         reason = failure_of(part)
         result = (part or {}).get("result")
         if reason is not None or not isinstance(result, dict):

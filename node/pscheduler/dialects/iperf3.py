@@ -57,12 +57,12 @@ class Iperf3Dialect:
     tests: tuple[str, ...] = ("throughput",)
     description = "Throughput test with iperf3"
 
-    def can(self, spec: Document) -> str | None:  # noqa: ARG002 - contract
-        """Return None: what our test cannot say, its language has refused."""
+    def obstacle(self, spec: Document) -> str | None:  # noqa: ARG002 - contract
+        """Return None: the language of the test has refused what our test cannot say."""
         return None
 
-    def adapted(self, spec: Document) -> Document:
-        """Return the spec as it is: the client's options are the client's."""
+    def adapted_spec(self, spec: Document) -> Document:
+        """Return the spec unchanged: the client's options are the same at both."""
         return spec
 
     def data(self, place: int, held: Mapping[str, int], version: str | None) -> Document:
@@ -73,7 +73,7 @@ class Iperf3Dialect:
             data["server_port"] = held["port"]
         return data
 
-    def understood(self, place: int, data: Document) -> dict[str, int]:
+    def command_data(self, place: int, data: Document) -> dict[str, int]:
         """Return the port of a server.
 
         :raises Refusal: it is no port.
@@ -85,7 +85,7 @@ class Iperf3Dialect:
             raise impossible("Participant data has no valid server_port for iperf3.")
         return {"port": port}
 
-    def told(self, place: int, spec: Document, part: PartOutcome) -> Document:
+    def told_part(self, place: int, spec: Document, part: PartOutcome) -> Document:
         """Return the figures of this end from what iperf3 printed.
 
         Of output that was too long to be kept whole, the figures of all streams together are left.
@@ -97,10 +97,14 @@ class Iperf3Dialect:
         sends = _sends(place, reverse=bool(spec.get("reverse")))
         printed = printed_by_iperf3(part.output)
         if printed is not None:
-            return {**base, "succeeded": True, **flat(printed, place=place, sends=sends)}
-        return {**base, "succeeded": True, **summed(ThroughputPart.model_validate(part.result))}
+            return {**base, "succeeded": True, **flat_document(printed, place=place, sends=sends)}
+        return {
+            **base,
+            "succeeded": True,
+            **summed_streams(ThroughputPart.model_validate(part.result)),
+        }
 
-    def heard(self, place: int, spec: Mapping[str, Any], part: Document | None) -> HeardPart:
+    def heard_part(self, place: int, spec: Mapping[str, Any], part: Document | None) -> HeardPart:
         """Return another end's figures, read from the print-out in its diagnostics."""
         reason = failure_of(part)
         if reason is not None or part is None:
@@ -130,7 +134,7 @@ def printed_by_iperf3(text: str | None) -> Document | None:
     return document if isinstance(document.get("end"), dict) else None
 
 
-def flat(printed: Document, *, place: int, sends: bool) -> Document:
+def flat_document(printed: Document, *, place: int, sends: bool) -> Document:
     """Return what iperf3 printed as intervals and a summary in pScheduler's words.
 
     At a server only one direction was seen: what it ``sends``, or else what came.
@@ -139,17 +143,19 @@ def flat(printed: Document, *, place: int, sends: bool) -> Document:
     shown: Document = {
         "intervals": [
             {
-                "streams": [_renamed(each) for each in _objects(interval.get("streams"))],
-                "summary": _renamed(_object(interval.get("sum")), _ALL),
+                "streams": [_renamed_members(each) for each in _objects(interval.get("streams"))],
+                "summary": _renamed_members(_object(interval.get("sum")), _ALL),
             }
             for interval in _objects(printed.get("intervals"))
         ],
         "summary": {
             "streams": [
-                _filled(_both_ends(each, "sender", "receiver", place=place, sends=sends), printed)
+                _summed_stream(
+                    _merged_total(each, "sender", "receiver", place=place, sends=sends), printed
+                )
                 for each in _objects(end.get("streams"))
             ],
-            "summary": _both_ends(
+            "summary": _merged_total(
                 end, "sum_sent", "sum_received", place=place, sends=sends, name=_ALL
             ),
         },
@@ -163,7 +169,7 @@ def flat(printed: Document, *, place: int, sends: bool) -> Document:
     return shown
 
 
-def _both_ends(
+def _merged_total(
     of: Document,
     sent: str,
     received: str,
@@ -176,20 +182,20 @@ def _both_ends(
     sender, receiver = _object(of.get(sent)), _object(of.get(received))
     datagrams = _object(of.get("udp")) or _object(of.get("sum"))
     if not sender and not receiver:
-        return _renamed(datagrams, name)
+        return _renamed_members(datagrams, name)
     if place == _SERVER:
         # What a server prints of the other end is made up.
-        return _renamed(sender if sends else receiver, name)
-    total = _renamed({**datagrams, **sender}, name)
+        return _renamed_members(sender if sends else receiver, name)
+    total = _renamed_members({**datagrams, **sender}, name)
     if _is_number(rate := receiver.get("bits_per_second")):
         total["receiver-throughput-bits"] = rate
     if "lost_packets" in receiver:
-        told = _renamed(receiver, name)
+        told = _renamed_members(receiver, name)
         total |= {member: told[member] for member in ("lost", "jitter") if member in told}
     return total
 
 
-def _filled(stream: Document, printed: Document) -> Document:
+def _summed_stream(stream: Document, printed: Document) -> Document:
     """Return a stream's total, summed up from its intervals where iperf3 has left it at 0.
 
     A server that receives datagrams does so.
@@ -199,7 +205,7 @@ def _filled(stream: Document, printed: Document) -> Document:
     course = [
         each
         for interval in _objects(printed.get("intervals"))
-        for each in map(_renamed, _objects(interval.get("streams")))
+        for each in map(_renamed_members, _objects(interval.get("streams")))
         if each.get("stream-id") == stream.get("stream-id") and not each.get("omitted")
     ]
     octets = sum(each.get("throughput-bytes", 0) for each in course)
@@ -209,7 +215,7 @@ def _filled(stream: Document, printed: Document) -> Document:
     return {**stream, "throughput-bytes": octets, "throughput-bits": octets * 8 / seconds}
 
 
-def _renamed(entry: Document, name: str | None = None) -> Document:
+def _renamed_members(entry: Document, name: str | None = None) -> Document:
     renamed = {
         _NAMES[member]: value for member, value in entry.items() if _is_figure(member, value)
     }
@@ -238,7 +244,7 @@ def _sends(place: int, *, reverse: bool) -> bool:
     return place == (_SERVER if reverse else _CLIENT)
 
 
-def summed(part: ThroughputPart) -> Document:
+def summed_streams(part: ThroughputPart) -> Document:
     """Return the figures of all streams together, as our own part has them."""
     own = part.sent or part.received
     total: Document = {"stream-id": _ALL}

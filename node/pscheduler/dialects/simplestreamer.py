@@ -10,7 +10,7 @@ from node.plugins.tests.simplestream import (
     ReceivingPart,
     SendingPart,
 )
-from node.pscheduler.dialects.contract import HeardPart, diagnostics, failed, failure_of
+from node.pscheduler.dialects.contract import HeardPart, diagnostics, failed_part, failure_of
 from node.pscheduler.refusals import impossible
 from node.pscheduler.tests.contract import Document, PartOutcome
 from node.pscheduler.times import format_duration, parse_duration
@@ -28,19 +28,19 @@ class SimplestreamerDialect:
     tests: tuple[str, ...] = ("simplestream",)
     description = "Send a text from one host to another over TCP"
 
-    def can(self, spec: Document) -> str | None:  # noqa: ARG002 - contract
-        """Return None: what our test cannot say, its language has refused."""
+    def obstacle(self, spec: Document) -> str | None:  # noqa: ARG002 - contract
+        """Return None: the language of the test has refused what our test cannot say."""
         return None
 
-    def adapted(self, spec: Document) -> Document:
-        """Return the spec as it is."""
+    def adapted_spec(self, spec: Document) -> Document:
+        """Return the spec unchanged."""
         return spec
 
     def data(self, place: int, held: Mapping[str, int], version: str | None) -> Document:  # noqa: ARG002 - contract
         """Return, of a receiver, the port at which it listens."""
         return {"listen-port": held["port"]} if place == _RECEIVER else {}
 
-    def understood(self, place: int, data: Document) -> dict[str, int]:
+    def command_data(self, place: int, data: Document) -> dict[str, int]:
         """Return the port of a receiver.
 
         :raises Refusal: it has none.
@@ -52,10 +52,10 @@ class SimplestreamerDialect:
             raise impossible("Participant data has no valid listen-port for simplestreamer.")
         return {"port": port}
 
-    def told(self, place: int, spec: Document, part: PartOutcome) -> Document:  # noqa: ARG002 - contract
-        """Return what was sent, or what has arrived."""
+    def told_part(self, place: int, spec: Document, part: PartOutcome) -> Document:  # noqa: ARG002 - contract
+        """Return the text that was sent, or that has arrived, as pScheduler's part."""
         if part.result is None:
-            return failed(part)
+            return failed_part(part)
         result: Document
         if place == _SENDER:
             sent = SendingPart.model_validate(part.result)
@@ -66,8 +66,8 @@ class SimplestreamerDialect:
             result = {"received": received.received, "elapsed-time": elapsed}
         return {"succeeded": True, "diags": diagnostics(part), "error": None, "result": result}
 
-    def heard(self, place: int, spec: Mapping[str, Any], part: Document | None) -> HeardPart:  # noqa: ARG002 - contract
-        """Return what another participant has sent or received."""
+    def heard_part(self, place: int, spec: Mapping[str, Any], part: Document | None) -> HeardPart:  # noqa: ARG002 - contract
+        """Return the text that another participant has sent or received, as our part."""
         reason = failure_of(part)
         result = (part or {}).get("result")
         if reason is not None or not isinstance(result, dict):

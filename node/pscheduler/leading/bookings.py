@@ -20,14 +20,14 @@ import structlog
 from node.client.pscheduler import JsonObject, PschedulerHost
 from node.core import Core
 from node.model import times
-from node.model.errors import NotAllowed, NotFound, ParleyError, PeerError
+from node.model.errors import InvalidDocument, NotAllowed, NotFound, ParleyError, PeerError
 from node.model.exchangestate import NegotiationState
 from node.model.runstate import RunState
 from node.model.wire.participants import OUTPUT_LENGTH_MAX, CommitRequest, PartMessage, RunEnd
 from node.pscheduler.dialects.registry import DIALECTS
 from node.pscheduler.leading import delegation
 from node.pscheduler.leading.delegation import DELEGATED
-from node.pscheduler.leading.results import heard_of
+from node.pscheduler.leading.results import part_of_result
 from node.store import pscheduler_bookings as store
 from node.store.pscheduler_bookings import BookedThere, BookingState, Membership
 
@@ -76,6 +76,7 @@ class ForeignBookings:
     def __init__(self, core: Core, services: BookingServices) -> None:
         """Nothing is watched before :meth:`run`."""
         self._database = core.database
+        self._sealing = core.sealing
         self._clock = core.clock
         self._services = services
         self._busy: dict[UUID, asyncio.Task[None]] = {}
@@ -99,25 +100,25 @@ class ForeignBookings:
             await asyncio.gather(*self._busy.values(), return_exceptions=True)
 
     async def start_due(self) -> float:
-        """Start what is due; return the seconds until the next look."""
+        """Begin to tend due bookings, each in its own task; return the seconds to the next look."""
         now = self._clock.now()
         if now >= self._swept_at + _SWEPT or now < self._swept_at:
             self._swept_at = now
             await self.sweep()
         async with self._database.connection() as connection:
-            due = await store.due(connection, now)
+            due = await store.due_bookings(connection, self._sealing, now)
         for row in due:
             if row.run_there not in self._busy and len(self._busy) < _AT_ONCE:
                 work = asyncio.create_task(self._tend_safely(row), name=f"pscheduler {row.run}")
                 self._busy[row.run_there] = work
-                work.add_done_callback(partial(self._done, row.run_there))
+                work.add_done_callback(partial(self._forget_finished, row.run_there))
         return _POLL_S
 
-    def _done(self, run_there: UUID, _: asyncio.Task[None]) -> None:
+    def _forget_finished(self, run_there: UUID, _: asyncio.Task[None]) -> None:
         self._busy.pop(run_there, None)
 
     async def run_once(self) -> None:
-        """Do what is due, and wait until it is done."""
+        """Do what is due for all bookings, and wait until it is done."""
         await self.start_due()
         await asyncio.gather(*self._busy.values())
 
@@ -125,20 +126,20 @@ class ForeignBookings:
         """End the tasks there that are over here, or that nobody here knows."""
         async with self._database.connection() as connection:
             now = self._clock.now()
-            await store.end_over(connection, now, now - _STORED_BY)
-            ending = await store.ending(connection)
+            await store.end_obsolete(connection, now, now - _STORED_BY)
+            ending = await store.memberships_to_delete(connection, self._sealing)
         for there in ending:
             await self._end(there)
 
     async def clear(self, node: str, task: UUID) -> None:
         """Delete at a host what is to be deleted of a task; what fails is repeated later."""
         async with self._database.connection() as connection:
-            rows = await store.of_task(connection, node, task)
+            rows = await store.bookings_of_task(connection, self._sealing, node, task)
         for row in rows:
             if row.state is BookingState.DROPPING:
                 await self.try_to_drop(row)
         async with self._database.connection() as connection:
-            ending = await store.ending(connection, node, task)
+            ending = await store.memberships_to_delete(connection, self._sealing, node, task)
         for there in ending:
             await self._end(there)
 
@@ -193,7 +194,6 @@ class ForeignBookings:
             await self._postpone(row, self._clock.now() + _REPEATED)
 
     async def _tend(self, row: BookedThere) -> None:
-        """Do what is due for one booking."""
         match row.state:
             case BookingState.BOOKING:
                 await self._drop(row)
@@ -214,7 +214,7 @@ class ForeignBookings:
         await self.try_to_drop(row)
 
     async def _decide(self, row: BookedThere) -> None:
-        """Do what the lead has decided about a booking that nobody has spoken of for long."""
+        """Do what the lead has decided about a booking that was held as long as a hold lives."""
         decided, now = await self._services.decided(row.exchange), self._clock.now()
         if isinstance(decided, CommitRequest):
             await self._complete(row, decided)
@@ -264,7 +264,7 @@ class ForeignBookings:
         # Its part may be there before the booking ends, which is longer than the run.
         fetched_at = max(row.starts_at + times.SECOND, row.ends_at - _FETCH_WAIT_S * times.SECOND)
         async with self._database.connection() as connection:
-            await store.begin(connection, row.run_there, fetched_at)
+            await store.note_begun(connection, row.run_there, fetched_at)
 
     async def run_of(self, row: BookedThere, wait_s: int = 0) -> JsonObject:
         """Return a run as its host has it; with ``wait_s``, once it has its result, or as it is.
@@ -304,7 +304,7 @@ class ForeignBookings:
             return
         result = run.get("result-merged" if row.participant == DELEGATED else "result")
         if isinstance(result, dict):
-            await self._hear(row, result)
+            await self._receive_result(row, result)
         elif run.get("state") in _OVER:
             why = f": {run['errors']}" if run.get("errors") else ""
             await self._receive(row, None, f"the run is {run['state']} there{why}")
@@ -313,12 +313,12 @@ class ForeignBookings:
         else:
             await self._postpone(row, now + _FETCH_PAUSE)
 
-    async def _hear(self, row: BookedThere, part: JsonObject) -> None:
-        """Take a part in, in the form of our tool."""
+    async def _receive_result(self, row: BookedThere, part: JsonObject) -> None:
+        """Read the part of a host as one of our tool, and give it to the lead."""
         if row.participant == DELEGATED:
-            heard = heard_of(row.test, row.spec, part)
+            heard = part_of_result(row.test, row.spec, part)
         else:
-            heard = DIALECTS[row.tool].heard(row.participant, row.spec, part)
+            heard = DIALECTS[row.tool].heard_part(row.participant, row.spec, part)
         reason = heard.reason
         if heard.result is None and reason is None:
             reason = "its result is not understood"
@@ -340,7 +340,10 @@ class ForeignBookings:
             command=None,
             output=None if output is None else output.replace("\x00", "")[:OUTPUT_LENGTH_MAX],
         )
-        await self._services.receive(row.node, part)
+        try:
+            await self._services.receive(row.node, part)
+        except InvalidDocument as error:
+            log.info("part not kept whole", run=str(row.run), reason=error.detail)
         await self._forget(row)
 
     async def _postpone(self, row: BookedThere, next_at: int) -> None:

@@ -20,7 +20,7 @@ from node.model.errors import NotFound
 from node.model.wire.fields import is_address
 from node.model.wire.participants import Introduction, IntroductionAnswer
 from node.plugins import registry
-from node.pscheduler.leading.results import is_heard
+from node.pscheduler.leading.results import is_readable
 from node.pscheduler.tests.contract import Document
 from node.pscheduler.tests.registry import LANGUAGES
 from node.store.pscheduler_bookings import BookedThere
@@ -62,34 +62,34 @@ def is_delegated(introduction: Introduction) -> bool:
 
 def delegated_test(introduction: Introduction) -> tuple[str, Document] | None:
     """Return the test in pScheduler's words; None if it has none, or no result that we read."""
-    if not is_heard(introduction.test) or _obstacle(introduction) is not None:
+    if not is_readable(introduction.test) or _unsupported_members(introduction) is not None:
         return None
     for name, language in LANGUAGES.items():
         spec = language.from_parley(introduction.test, introduction.spec)
         if spec is not None:
-            return name, _as_meant(spec, introduction)
+            return name, _with_full_names(spec, introduction)
     return None
 
 
-def _as_meant(spec: Document, introduction: Introduction) -> Document:
-    """Return a spec that means there what ours means here: with addresses, and full names."""
+def _with_full_names(spec: Document, introduction: Introduction) -> Document:
+    """Return a spec that means the same at the host: with our addresses, and full names."""
     own = {key: value for key, value in spec.items() if key not in {"source", "host"}}
     for member in {"dest", "nameserver"} & own.keys():
         own[member] = introduction.addresses.get(own[member], own[member])
     if introduction.test == _DNS:
-        own["query"] = _question(own["query"], own["record"])
+        own["query"] = _absolute_name(own["query"], own["record"])
     return own
 
 
-def _question(name: str, record: str) -> str:
-    """Return a full name, to which no search domain is added there."""
+def _absolute_name(name: str, record: str) -> str:
+    """Return a DNS name with a final dot, to which the host adds no search domain."""
     if record == "ptr" and is_address(name):
         name = ipaddress.ip_address(name).reverse_pointer
     return f"{name.removesuffix('.')}."
 
 
-def _obstacle(introduction: Introduction) -> str | None:
-    """Return which members of a spec pScheduler has no word for; None if it can say them all."""
+def _unsupported_members(introduction: Introduction) -> str | None:
+    """Return a sentence on members of a spec without a word in pScheduler; None without such."""
     test, spec = introduction.test, introduction.spec
     needed = [
         f"without {member}" if value in (None, {}) else f"with {member} {json.dumps(value)}"
@@ -108,11 +108,11 @@ def booked_length(test: str, spec: Document) -> int:
     return LANGUAGES[test].duration(spec)
 
 
-async def offer(host: PschedulerHost, introduction: Introduction) -> IntroductionAnswer:
+async def delegation_answer(host: PschedulerHost, introduction: Introduction) -> IntroductionAnswer:
     """Return whether a host measures this alone, and by which tools of ours that it has, too."""
     found = delegated_test(introduction)
     if found is None:
-        reason = _obstacle(introduction) or (
+        reason = _unsupported_members(introduction) or (
             f"pScheduler has no test like {introduction.test} with this spec whose results are "
             "read here"
         )
@@ -122,7 +122,7 @@ async def offer(host: PschedulerHost, introduction: Introduction) -> Introductio
     own = [tool.name for tool in registry.tools_for(introduction.test)]
     wanted = introduction.tools or tuple(own)
     able = {each.name for each in listed if each.refusal is None}
-    tools = tuple(each for each in wanted if called_there(each) in able and each in own)
+    tools = tuple(each for each in wanted if name_there(each) in able and each in own)
     if not tools:
         have = ", ".join(sorted(able)) or "none"
         reason = f"it has no tool that measures as one of {', '.join(wanted)} (it has: {have})"
@@ -130,8 +130,8 @@ async def offer(host: PschedulerHost, introduction: Introduction) -> Introductio
     return IntroductionAnswer(accepted=True, tools=tools)
 
 
-def called_there(tool: str) -> str:
-    """Return what a tool of ours is called there."""
+def name_there(tool: str) -> str:
+    """Return pScheduler's name of a tool of ours."""
     return _CALLED_THERE.get(tool, tool)
 
 
@@ -140,14 +140,14 @@ def document_of(test: Document, row: BookedThere, tool: str) -> JsonObject:
     return {
         "test": test,
         "schedule": {"start": instant_text(row.starts_at), "slip": "PT0S"},
-        "tools": [called_there(tool)],
+        "tools": [name_there(tool)],
         "reference": reference_of(row),
         "_key": row.key,
     }
 
 
 def reference_of(row: BookedThere) -> JsonObject:
-    """Return the reference by which a task there is found."""
+    """Return the reference by which a task is found again whose post got no answer."""
     return {"parley": {"booking": str(row.run_there)}}
 
 
@@ -162,7 +162,7 @@ def data_of(task: UUID) -> JsonObject:
     return {_TASK: str(task)}
 
 
-async def found_task(host: PschedulerHost, row: BookedThere) -> UUID:
+async def find_task(host: PschedulerHost, row: BookedThere) -> UUID:
     """Return the task of a booking there, whether or not its post was answered.
 
     :raises NotFound: there is none.
@@ -179,7 +179,7 @@ async def drop(host: PschedulerHost, row: BookedThere) -> None:
 
     :raises NotFound: there is none.
     """
-    await host.end_task(await found_task(host, row), row.key)
+    await host.end_task(await find_task(host, row), row.key)
 
 
 async def run_of(host: PschedulerHost, row: BookedThere, wait_s: int = 0) -> JsonObject:
@@ -189,7 +189,7 @@ async def run_of(host: PschedulerHost, row: BookedThere, wait_s: int = 0) -> Jso
 
     :raises NotFound: there is no such task.
     """
-    task = await found_task(host, row)
+    task = await find_task(host, row)
     try:
         return await host.first_run(task, row.key, wait_s)
     except NotFound:

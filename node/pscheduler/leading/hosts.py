@@ -46,19 +46,19 @@ class PschedulerNodes:
 
     def peer(self, known: KnownNode) -> PschedulerParticipant:
         """Return the client of a host."""
-        host = self._hosts.at(known.url or pscheduler_url(known.identity), known.name)
+        host = self._hosts.client_at(known.url or pscheduler_url(known.identity), known.name)
         return PschedulerParticipant(
             self._node.core, known.identity, known.name, host, self.bookings
         )
 
     async def describe(self, url: str) -> ForeignDescription:
         """Return the name of a host, and the level of its API."""
-        described = await self._hosts.at(url).describe()
+        described = await self._hosts.client_at(url).describe()
         name = named(described.name) or named(host_of(url) or "") or "pscheduler"
         return ForeignDescription(name, {"pscheduler_api": described.level})
 
     async def look(self, known: KnownNode) -> None:
-        """Return if a host answers like pScheduler."""
+        """Check that a host answers like pScheduler."""
         await self._host_of(known.identity).look()
 
     async def clock(self, known: KnownNode) -> int:
@@ -72,12 +72,11 @@ class PschedulerNodes:
         await self.bookings.run()
 
     def _host_of(self, identity: str) -> PschedulerHost:
-        """Return the client of a host, which may have been removed."""
         try:
             known = self._node.directory.by_identity(identity)
         except NotFound:
-            return self._hosts.at(pscheduler_url(identity), place_of(identity))
-        return self._hosts.at(known.url or pscheduler_url(identity), known.name)
+            return self._hosts.client_at(pscheduler_url(identity), place_of(identity))
+        return self._hosts.client_at(known.url or pscheduler_url(identity), known.name)
 
     async def _lose(self, identity: str, end: RunEnd) -> None:
         await self._node.termination.apply_run_end(identity, end)

@@ -32,7 +32,7 @@ from node.model.errors import (
 from node.model.spans import Span, intersect, normalise
 from node.model.taskstate import OPEN, UNKNOWN, TaskState
 from node.model.wire.checks import Diagnosis, PeerFacts, ProbeOffer, ProbeRequest
-from node.model.wire.comparisons import NodeComparison, compared
+from node.model.wire.comparisons import NodeComparison, task_comparison
 from node.model.wire.host_limits import GrantedLimits
 from node.model.wire.impacts import Impact, ImpactRequest
 from node.model.wire.participants import (
@@ -116,6 +116,7 @@ class PschedulerParticipant:
         self.name = name
         self._lead = core.identity
         self._database = core.database
+        self._sealing = core.sealing
         self._clock = core.clock
         self._host = host
         self._bookings = bookings
@@ -146,37 +147,37 @@ class PschedulerParticipant:
         """
         now = await self._now()
         horizon = await self._host.horizon()
-        there = await self._memberships.of(request.task)
+        there = await self._memberships.find(request.task)
         everything = Proposal(now=now, horizon=now + horizon, free=request.windows)
         if there is None or there.duration is None:
             return everything
         if there.participant == DELEGATED:
             # It says whether it has time once a run is posted, and its scheduler has looked.
-            free = _from(now + _POSTED_BEFORE, request.windows)
+            free = _spans_from(now + _POSTED_BEFORE, request.windows)
             return everything.model_copy(update={"free": free, "reason": _TOO_SOON})
         try:
-            free = await self._free(there, request, None)
+            free = await self._free_ranges(there, request, None)
             displacing = None
             if request.priority > 0 and request.yielding is None and free != request.windows:
-                displacing = await self._free(there, request, request.priority)
+                displacing = await self._free_ranges(there, request, request.priority)
         except NotFound:
             await self._memberships.lose(there)
             return everything
         soonest = now + _BOOKED_BEFORE
         update = {
-            "free": _from(soonest, free),
-            "free_displacing": None if displacing is None else _from(soonest, displacing),
+            "free": _spans_from(soonest, free),
+            "free_displacing": None if displacing is None else _spans_from(soonest, displacing),
         }
         return everything.model_copy(update=update)
 
     async def _now(self) -> int:
-        """Return what its clock says; this node's, if it cannot look at its clock."""
+        """Return the host's time (µs); this node's, if the host's clock cannot be read."""
         try:
             return (await self._host.clock()).now
         except PeerFailed:
             return self._clock.now()
 
-    async def _free(
+    async def _free_ranges(
         self, there: Membership, request: ProposalRequest, priority: int | None
     ) -> tuple[Span, ...]:
         """Return the free ranges in the windows, in whole seconds and as long as needed there."""
@@ -196,7 +197,7 @@ class PschedulerParticipant:
 
         :raises NotFound: it does not know this revision of the task.
         """
-        there = await self._memberships.of(request.task, request.revision)
+        there = await self._memberships.find(request.task, request.revision)
         if there is None or there.state is not MembershipState.STANDING or not there.duration:
             msg = f"{self.name} does not know revision {request.revision} of the task"
             raise NotFound(msg)
@@ -220,14 +221,16 @@ class PschedulerParticipant:
                 new,
                 next_at=self._clock.now() + UNCERTAIN_FOR,
             )
-            rows = await store.of_exchange(connection, self.identity, exchange)
+            rows = await store.bookings_of_exchange(
+                connection, self._sealing, self.identity, exchange
+            )
         written = {row.run: row for row in rows}
         return await self._book_all(there, request, [written[run.run] for run in request.runs])
 
     async def _book_all(
         self, there: Membership, request: HoldRequest, rows: Sequence[BookedThere]
     ) -> HoldAnswer:
-        """Book runs until half of the life of the other participants' holds is over."""
+        """Book runs, but stop after half of the life of the other participants' holds."""
         until = self._clock.monotonic() + request.life // 2
         held: list[UUID] = []
         refused: list[Refusal] = []
@@ -257,12 +260,12 @@ class PschedulerParticipant:
         :raises NotFound: it does not know the task any more.
         """
         if row.state is BookingState.HELD:
-            return self._understood(there, row.data)
+            return self._read_data(there, row.data)
         if row.state is not BookingState.BOOKING:
             return _Booked(None, _TAKEN_BACK)
         if there.participant == DELEGATED:
             return await self._delegate(there, row, request)
-        refusal = await self._request(there, row)
+        refusal = await self._request_booking(there, row)
         if refusal is not None:
             return refusal
         run = await self._host.run(there.task_there, row.run_there, there.key)
@@ -277,8 +280,8 @@ class PschedulerParticipant:
         """Note that a run is booked there, and read what the host says for the others."""
         async with self._database.connection() as connection:
             expires_at = min(self._clock.now() + life, row.starts_at - LOOKED_AT_BEFORE)
-            is_held = await store.hold(connection, row.run_there, data, expires_at)
-        understood = self._understood(there, data) if is_held else _Booked(None, _TAKEN_BACK)
+            is_held = await store.note_held(connection, row.run_there, data, expires_at)
+        understood = self._read_data(there, data) if is_held else _Booked(None, _TAKEN_BACK)
         if understood.data is None:
             await self._take_back(replace(row, data=data))
         return understood
@@ -289,12 +292,12 @@ class PschedulerParticipant:
         try:
             task = await self._host.post(document)
         except NotAllowed as error:
-            return await self._not_booked(row, f"its limits forbid the task: {error.detail}")
+            return await self._note_refusal(row, f"its limits forbid the task: {error.detail}")
         except RequestError as error:
-            return await self._not_booked(row, error.detail)
+            return await self._note_refusal(row, error.detail)
         return await self._hold(there, row, data_of(task), request.life)
 
-    async def _request(self, there: Membership, row: BookedThere) -> _Booked | None:
+    async def _request_booking(self, there: Membership, row: BookedThere) -> _Booked | None:
         """Request a booking; return the refusal, None if it stands.
 
         :raises NotFound: it does not know the task any more.
@@ -302,7 +305,7 @@ class PschedulerParticipant:
         try:
             await self._host.book(there.task_there, row.run_there, there.key, row.starts_at)
         except Conflict as error:
-            return await self._not_booked(row, error.detail)
+            return await self._note_refusal(row, error.detail)
         except NotFound as error:
             await self._memberships.lose(there)
             raise NotFound(f"{self.name} does not know the task any more") from error
@@ -311,21 +314,20 @@ class PschedulerParticipant:
             return _Booked(None, error.detail)
         return None
 
-    async def _not_booked(self, row: BookedThere, reason: str) -> _Booked:
+    async def _note_refusal(self, row: BookedThere, reason: str) -> _Booked:
         async with self._database.connection() as connection:
             await store.forget(connection, row.run_there)
         return _Booked(None, reason)
 
-    def _understood(self, there: Membership, data: JsonObject) -> _Booked:
+    def _read_data(self, there: Membership, data: JsonObject) -> _Booked:
         if there.participant == DELEGATED:
             return _Booked({})
         try:
-            return _Booked(DIALECTS[there.tool].understood(there.participant, data))
+            return _Booked(DIALECTS[there.tool].command_data(there.participant, data))
         except TextRefusal as refusal:
             return _Booked(None, refusal.text)
 
     async def _take_back(self, row: BookedThere) -> None:
-        """Delete one booking there, now or later."""
         async with self._database.connection() as connection:
             await store.drop_some(connection, [row.run_there], self._clock.now())
         await self._bookings.try_to_drop(replace(row, state=BookingState.DROPPING))
@@ -337,7 +339,9 @@ class PschedulerParticipant:
         like runs that the host displaced.
         """
         async with self._database.connection() as connection:
-            rows = await store.of_exchange(connection, self.identity, exchange)
+            rows = await store.bookings_of_exchange(
+                connection, self._sealing, self.identity, exchange
+            )
         kept = [row for row in rows if row.run in request.runs]
         surplus = [row for row in rows if row.run not in request.runs]
         for row in surplus:
@@ -351,11 +355,11 @@ class PschedulerParticipant:
         async with self._database.connection() as connection:
             for row in late:
                 reason = f"{self.name} had taken its time away before the run was decided"
-                await store.lose(connection, row.run_there, reason, self._clock.now())
+                await store.note_lost(connection, row.run_there, reason, self._clock.now())
         return CommitAnswer()
 
     async def _complete(self, row: BookedThere, request: CommitRequest) -> bool:
-        """Complete one booking; return whether it stands there."""
+        """Give a booking the data of all participants; return whether it stands at the host."""
         if row.state in {BookingState.KEPT, BookingState.BEGUN}:
             return True
         if row.state is not BookingState.HELD:
@@ -366,7 +370,7 @@ class PschedulerParticipant:
         if row.participant == DELEGATED:
             look_at = min(look_at, self._clock.now() + SCHEDULED_WITHIN)
         async with self._database.connection() as connection:
-            return await store.keep(connection, row.run_there, look_at)
+            return await store.note_kept(connection, row.run_there, look_at)
 
     async def _tell(self, row: BookedThere, request: CommitRequest) -> bool:
         """Tell a host what all participants say; return whether it has the run."""
@@ -381,7 +385,9 @@ class PschedulerParticipant:
         """Take all bookings of an exchange back; those that fail are repeated until their end."""
         async with self._database.connection() as connection:
             await store.drop_exchange(connection, self.identity, exchange, self._clock.now())
-            rows = await store.of_exchange(connection, self.identity, exchange)
+            rows = await store.bookings_of_exchange(
+                connection, self._sealing, self.identity, exchange
+            )
         await self._drop(rows)
 
     async def _drop(self, rows: Sequence[BookedThere]) -> None:
@@ -393,7 +399,7 @@ class PschedulerParticipant:
         """Take a run back; what measures there already goes on."""
         async with self._database.connection() as connection:
             await store.drop_run(connection, self.identity, end.run, self._clock.now())
-            rows = await store.of_run(connection, self.identity, end.run)
+            rows = await store.bookings_of_run(connection, self._sealing, self.identity, end.run)
         await self._drop(rows)
 
     async def end_task(self, end: TaskEnd) -> None:
@@ -410,7 +416,7 @@ class PschedulerParticipant:
         ended: dict[UUID, str] = {}
         revisions: dict[UUID, int] = {}
         for digest in request.tasks:
-            there = await self._memberships.of(digest.task)
+            there = await self._memberships.find(digest.task)
             if there is None or there.state is not MembershipState.STANDING:
                 if digest.state in OPEN and digest.state != TaskState.PAUSED:
                     ended[digest.task] = UNKNOWN
@@ -427,7 +433,7 @@ class PschedulerParticipant:
     async def _booked(self, task: UUID, since: int, until: int) -> dict[UUID, int]:
         """Return the runs of a task that both sides have, with our starts, in a span of starts."""
         async with self._database.connection() as connection:
-            rows = await store.of_task(connection, self.identity, task)
+            rows = await store.bookings_of_task(connection, self._sealing, self.identity, task)
         rows = [
             row
             for row in rows
@@ -459,7 +465,7 @@ class PschedulerParticipant:
         :raises NotFound: it does not have it, or another node leads it.
         """
         async with self._database.connection() as connection:
-            rows = await store.of_run(connection, self.identity, run)
+            rows = await store.bookings_of_run(connection, self._sealing, self.identity, run)
         for row in rows:
             if row.state in {BookingState.KEPT, BookingState.BEGUN}:
                 there = await self._bookings.run_of(row)
@@ -474,7 +480,7 @@ class PschedulerParticipant:
 
     async def compare_with_sender(self) -> NodeComparison:
         """Return nothing: it leads nothing here by this way."""
-        nothing = compared(0, 0, [])
+        nothing = task_comparison(0, 0, [])
         return NodeComparison(led_here=nothing, led_there=nothing)
 
     async def freed(self, message: FreedTime) -> None:
@@ -485,63 +491,63 @@ class PschedulerParticipant:
 
         :raises PeerFailed: always.
         """
-        self._cannot("say what would give way, or how full it would be")
+        self._raise_unsupported("say what would give way, or how full it would be")
 
     async def limits(self) -> GrantedLimits:
         """Raise, for it does not tell its limits.
 
         :raises PeerFailed: always.
         """
-        self._cannot("tell what its limits allow")
+        self._raise_unsupported("tell what its limits allow")
 
     async def decision(self, exchange: UUID) -> DecisionAnswer:  # noqa: ARG002 - port
         """Raise, for it leads no exchange.
 
         :raises PeerFailed: always.
         """
-        self._cannot("lead an exchange")
+        self._raise_unsupported("lead an exchange")
 
     async def check(self, towards: str) -> Diagnosis:  # noqa: ARG002 - port
         """Raise, for it checks no ways.
 
         :raises PeerFailed: always.
         """
-        self._cannot("check the way to another node")
+        self._raise_unsupported("check the way to another node")
 
     async def facts(self) -> PeerFacts:
         """Raise, for it does not tell the state of its host.
 
         :raises PeerFailed: always.
         """
-        self._cannot("tell the state of its host")
+        self._raise_unsupported("tell the state of its host")
 
     async def probe(self, request: ProbeRequest) -> ProbeOffer:  # noqa: ARG002 - port
         """Raise, for it opens no ports for probes.
 
         :raises PeerFailed: always.
         """
-        self._cannot("open a port for a probe")
+        self._raise_unsupported("open a port for a probe")
 
     async def send_part(self, part: PartMessage) -> None:  # noqa: ARG002 - port
         """Raise, for it leads nothing here by this way.
 
         :raises PeerFailed: always.
         """
-        self._cannot("take parts")
+        self._raise_unsupported("take parts")
 
     async def send_intervals(self, intervals: IntervalsMessage) -> None:  # noqa: ARG002 - port
         """Raise, for it leads nothing here by this way.
 
         :raises PeerFailed: always.
         """
-        self._cannot("take intervals")
+        self._raise_unsupported("take intervals")
 
-    def _cannot(self, what: str) -> NoReturn:
+    def _raise_unsupported(self, what: str) -> NoReturn:
         msg = f"{self.name} cannot {what}: it runs pScheduler"
         raise PeerFailed(msg)
 
 
-def _from(soonest: int, spans: Sequence[Span]) -> tuple[Span, ...]:
+def _spans_from(soonest: int, spans: Sequence[Span]) -> tuple[Span, ...]:
     """Return the part of spans from an instant on, beginning with whole seconds."""
     later = ((_next_second(max(start, soonest)), end) for start, end in spans)
     return tuple((start, end) for start, end in later if start < end)
@@ -552,7 +558,7 @@ def _next_second(instant: int) -> int:
 
 
 def _stretches(windows: Sequence[Span]) -> list[Span]:
-    """Return the spans to ask for: windows that are close to each other together."""
+    """Return the spans of few requests: windows that are close to each other in one."""
     stretches: list[Span] = []
     for start, end in normalise(windows):
         if stretches and start - stretches[-1][1] <= _ASKED_TOGETHER:

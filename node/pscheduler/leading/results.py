@@ -32,8 +32,8 @@ _UNREADABLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueErr
 """Errors that reading a result of another form raises."""
 
 
-def heard_of(test: str, spec: Mapping[str, Any], result: Any) -> HeardPart:
-    """Return a merged result as the part of our test; ``spec`` is that of our test."""
+def part_of_result(test: str, spec: Mapping[str, Any], result: Any) -> HeardPart:
+    """Return a merged result as the part of our test with the spec ``spec``."""
     document = result if isinstance(result, dict) else None
     reason = failure_of(document)
     if reason is not None or document is None:
@@ -47,7 +47,7 @@ def heard_of(test: str, spec: Mapping[str, Any], result: Any) -> HeardPart:
         return HeardPart(None, f"its result is not understood: {said.splitlines()[0]}"[:300])
 
 
-def is_heard(test: str) -> bool:
+def is_readable(test: str) -> bool:
     """Return whether results of a test of ours can be read from pScheduler's."""
     return test in _READERS
 
@@ -97,7 +97,7 @@ def _trace(spec: Mapping[str, Any], result: Document) -> Document:
 def _dns(spec: Mapping[str, Any], result: Document) -> Document:
     ours = DnsSpec.model_validate(spec)
     taken_ms = _ms(result["time"])
-    values = _values(ours.type, result.get("record"))
+    values = _record_values(ours.type, result.get("record"))
     if not values:
         raise ValueError("it tells no record")
     part = DnsResult(
@@ -119,8 +119,8 @@ def _dns(spec: Mapping[str, Any], result: Document) -> Document:
     return part.model_dump(mode="json")
 
 
-def _values(kind: str, told: Any) -> list[str]:
-    """Return records as in a zone file, a TXT without quotes."""
+def _record_values(kind: str, told: Any) -> list[str]:
+    """Return DNS records as texts of a zone file; TXT records without quotes."""
     records = told if isinstance(told, list) else [] if told is None else [told]
     match kind:
         case "MX":

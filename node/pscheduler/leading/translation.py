@@ -34,7 +34,7 @@ class TranslatedTask:
         return {"type": self.test, "spec": self.spec}
 
 
-def translated(introduction: Introduction, place_there: str) -> TranslatedTask:
+def translated_task(introduction: Introduction, place_there: str) -> TranslatedTask:
     """Return the test of a task for a participant at ``place_there``, its HOST[:PORT].
 
     :raises NotAllowed: pScheduler has no such test, or cannot take this part in it; says why.
@@ -51,21 +51,23 @@ def translated(introduction: Introduction, place_there: str) -> TranslatedTask:
     for name, language in LANGUAGES.items():
         spec = language.from_parley(introduction.test, introduction.spec)
         if spec is not None:
-            return _spoken(introduction, name, _with_addresses(introduction, spec), place_there)
+            return _task_in_dialect(
+                introduction, name, _with_addresses(introduction, spec), place_there
+            )
     raise NotAllowed(
         f"pScheduler has no test like {introduction.test} with this spec in which two hosts take "
         "part"
     )
 
 
-def _spoken(
+def _task_in_dialect(
     introduction: Introduction, test: str, spec: Document, place_there: str
 ) -> TranslatedTask:
     wanted = introduction.tools
     spoken = [each for each in dialects_of(test) if not wanted or each.own in wanted]
-    able = tuple(each for each in spoken if each.can(spec) is None)
+    able = tuple(each for each in spoken if each.obstacle(spec) is None)
     if not able:
-        reasons = "; ".join(filter(None, (each.can(spec) for each in spoken)))
+        reasons = "; ".join(filter(None, (each.obstacle(spec) for each in spoken)))
         choice = f" among {', '.join(wanted)}" if wanted else ""
         raise NotAllowed(
             reasons or f"no tool{choice} for {introduction.test} works together with pScheduler's"
@@ -92,10 +94,10 @@ def _with_addresses(introduction: Introduction, spec: Document) -> Document:
     return located
 
 
-def posted(
+def posted_document(
     introduction: Introduction, test: Document, tool: str, key: str, place_there: str
 ) -> Document:
-    """Return the task as it is posted to a participant."""
+    """Return the task as it is posted to a host: one participant of it at ``place_there``."""
     participants = [each.address for each in introduction.participants]
     participants[introduction.participant] = place_there
     document: Document = {

@@ -60,12 +60,12 @@ class AddressBook:
     own: Sequence[str] | None = None
     known_ips: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
-    def selected(self, selector: Any, place: str) -> list[Selected]:
-        """Return what a selector of a group stands for."""
+    def selected_entries(self, selector: Any, place: str) -> list[Selected]:
+        """Return the address entries that a selector of a group means: one, or those of a class."""
         if not isinstance(selector, dict) or selector.get("disabled") is True:
             return []
         if (wanted := selector.get("class")) is not None:
-            return [Selected(name, None) for name in self.of_class(str(wanted), place)]
+            return [Selected(name, None) for name in self.class_members(str(wanted), place)]
         name = str(selector.get("name"))
         if name not in self.template["addresses"]:
             self.report.add(place, f"there is no address {name}")
@@ -79,10 +79,10 @@ class AddressBook:
         if entry is None:  # of a requesting agent
             return Address(chosen.name, chosen.name, chosen.name)
         label = chosen.label or default_label
-        own = _labelled(entry, label)
+        own = _labelled_entry(entry, label)
         towards = entry.get("remote-addresses", {}).get(remote)
         if isinstance(towards, dict):
-            special = _labelled(towards, label)
+            special = _labelled_entry(towards, label)
             if special is not None and special.get("address"):
                 return self._address(chosen.name, entry, special, towards)
             if label and not towards.get("address"):
@@ -112,7 +112,7 @@ class AddressBook:
 
     # Classes
 
-    def of_class(self, name: str, place: str) -> list[str]:
+    def class_members(self, name: str, place: str) -> list[str]:
         """Return the names of the addresses in a class."""
         entry = self.template["address-classes"].get(name)
         if entry is None:
@@ -122,18 +122,18 @@ class AddressBook:
 
     def _members(self, name: str, entry: Document, depth: int) -> Iterator[str]:
         at = pointer("address-classes", name)
-        for candidate, address in self._source(entry, at).items():
+        for candidate, address in self._class_source(entry, at).items():
             wanted, unwanted = entry.get("match-filter"), entry.get("exclude-filter")
-            if wanted is not None and not self._fits(
+            if wanted is not None and not self._is_wanted(
                 wanted, candidate, address, f"{at}/match-filter", depth
             ):
                 continue
-            if unwanted is None or not self._fits(
+            if unwanted is None or not self._is_wanted(
                 unwanted, candidate, address, f"{at}/exclude-filter", depth
             ):
                 yield candidate
 
-    def _source(self, entry: Document, at: str) -> Mapping[str, Document]:
+    def _class_source(self, entry: Document, at: str) -> Mapping[str, Document]:
         source = entry.get("data-source", {})
         match source.get("type") if isinstance(source, dict) else None:
             case "current-config":
@@ -151,13 +151,13 @@ class AddressBook:
                 self.report.add(f"{at}/data-source", f"there is no source {other!r}")
         return {}
 
-    def _fits(self, wanted: Any, name: str, address: Document, at: str, depth: int) -> bool:
+    def _is_wanted(self, wanted: Any, name: str, address: Document, at: str, depth: int) -> bool:
         if depth <= 0 or not isinstance(wanted, dict):
             self.report.add(at, "is no filter, or refers to itself")
             return False
         inner = [] if not isinstance(wanted.get("filters"), list) else wanted["filters"]
         answers = (
-            self._fits(each, name, address, f"{at}/filters/{number}", depth - 1)
+            self._is_wanted(each, name, address, f"{at}/filters/{number}", depth - 1)
             for number, each in enumerate(inner)
         )
         match wanted.get("type"):
@@ -167,46 +167,46 @@ class AddressBook:
                 return any(answers)
             case "not":
                 rest = wanted.get("filter")
-                return not self._fits(rest, name, address, f"{at}/filter", depth - 1)
+                return not self._is_wanted(rest, name, address, f"{at}/filter", depth - 1)
             case "address-class":
-                return self._in_class(str(wanted.get("class")), name, at, depth)
+                return self._is_in_class(str(wanted.get("class")), name, at, depth)
             case _:
-                return self._fits_itself(wanted, address, at)
+                return self._is_wanted_itself(wanted, address, at)
 
-    def _in_class(self, wanted: str, name: str, at: str, depth: int) -> bool:
+    def _is_in_class(self, wanted: str, name: str, at: str, depth: int) -> bool:
         entry = self.template["address-classes"].get(wanted)
         if entry is None:
             self.report.add(at, f"there is no address class {wanted}")
             return False
         return name in set(self._members(wanted, entry, depth - 1))
 
-    def _fits_itself(self, wanted: Document, address: Document, at: str) -> bool:
+    def _is_wanted_itself(self, wanted: Document, address: Document, at: str) -> bool:
         """Return whether an address fits a filter that has no other filters in it."""
         host = self.host(address.get("host"))
         match wanted.get("type"):
             case "tag":
                 return wanted.get("tag") in address.get("tags", ())
             case "host":
-                return self._host_fits(wanted, host, at)
+                return self._is_host_wanted(wanted, host, at)
             case "ip-version":
                 version = wanted.get("ip-version")
                 return any(ip.version == version for ip in self._ips(address, at))
             case "netmask":
-                return self._in_network(wanted, address, at)
+                return self._is_in_network(wanted, address, at)
             case "jq":
-                return self._jq_fits(wanted.get("jq"), address, f"{at}/jq")
+                return self._is_accepted_by_jq(wanted.get("jq"), address, f"{at}/jq")
             case other:
                 self.report.add(at, f"there is no filter {other!r}: nothing fits it")
                 return False
 
-    def _host_fits(self, wanted: Document, host: Document, at: str) -> bool:
+    def _is_host_wanted(self, wanted: Document, host: Document, at: str) -> bool:
         if "tag" in wanted and wanted["tag"] not in host.get("tags", ()):
             return False
         if "no-agent" in wanted and wanted["no-agent"] is not bool(host.get("no-agent", False)):
             return False
-        return "jq" not in wanted or self._jq_fits(wanted["jq"], host, f"{at}/jq")
+        return "jq" not in wanted or self._is_accepted_by_jq(wanted["jq"], host, f"{at}/jq")
 
-    def _jq_fits(self, transform: Any, document: Document, at: str) -> bool:
+    def _is_accepted_by_jq(self, transform: Any, document: Document, at: str) -> bool:
         script = transform.get("script") if isinstance(transform, dict) else transform
         program = "\n".join(script) if isinstance(script, list) else str(script)
         try:
@@ -217,7 +217,7 @@ class AddressBook:
         # Zero is not false in jq, and so it fits.
         return answer is not None and answer is not False and answer not in ("", [], {})
 
-    def _in_network(self, wanted: Document, address: Document, at: str) -> bool:
+    def _is_in_network(self, wanted: Document, address: Document, at: str) -> bool:
         try:
             network = ipaddress.ip_network(str(wanted.get("netmask")), strict=False)
         except ValueError:
@@ -239,7 +239,7 @@ class AddressBook:
         return ips
 
 
-def _labelled(entry: Document, label: str | None) -> Document | None:
+def _labelled_entry(entry: Document, label: str | None) -> Document | None:
     """Return the entry, or its label of this name; None if it has no such label."""
     if not label:
         return entry

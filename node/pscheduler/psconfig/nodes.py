@@ -45,23 +45,23 @@ class NodeFinder:
         for node in every:
             for context, address in node.contexts.items():
                 self._add(address, Place(node.name, context))
-        self._places |= {_plain(host): Place(node) for host, node in named.items()}
+        self._places |= {_normalised_host(host): Place(node) for host, node in named.items()}
 
     def _add(self, host: str, place: Place) -> None:
-        for spelling in (host, *self._ips.get(_plain(host), ())):
+        for spelling in (host, *self._ips.get(_normalised_host(host), ())):
             if spelling:
-                self._places.setdefault(_plain(spelling), place)
+                self._places.setdefault(_normalised_host(spelling), place)
 
     def find(self, host: str) -> Place | None:
         """Return the place that has this name or address, with or without a port."""
-        plain = _plain(host)
+        plain = _normalised_host(host)
         for spelling in (plain, *self._ips.get(plain, ())):
-            if (place := self._places.get(_plain(spelling))) is not None:
+            if (place := self._places.get(_normalised_host(spelling))) is not None:
                 return place
         return None
 
 
-def _plain(host: str) -> str:
+def _normalised_host(host: str) -> str:
     """Return a host without port and brackets, in small letters; addresses in their short form."""
     text = host.strip().lower()
     if text.startswith("["):

@@ -56,15 +56,15 @@ def _combinations(group: str, task: str, book: AddressBook) -> Iterator[tuple[Ad
     label = entry.get("default-address-label")
     match entry.get("type"):
         case "list":
-            for chosen in _selected(entry, "addresses", at, book):
+            for chosen in _selected_addresses(entry, "addresses", at, book):
                 if (address := book.address(chosen, label, "")) is not None:
                     yield (address,)
         case "mesh":
-            each = _selected(entry, "addresses", at, book)
+            each = _selected_addresses(entry, "addresses", at, book)
             yield from _pairs(entry, each, each, book)
         case "disjoint":
-            left = _selected(entry, "a-addresses", at, book)
-            right = _selected(entry, "b-addresses", at, book)
+            left = _selected_addresses(entry, "a-addresses", at, book)
+            right = _selected_addresses(entry, "b-addresses", at, book)
             yield from _pairs(entry, left, right, book)
             if entry.get("unidirectional") is not True:
                 yield from _pairs(entry, right, left, book)
@@ -72,12 +72,12 @@ def _combinations(group: str, task: str, book: AddressBook) -> Iterator[tuple[Ad
             book.report.add(f"{at}/type", f"there is no type {other!r}")
 
 
-def _selected(entry: Document, member: str, at: str, book: AddressBook) -> list[Selected]:
+def _selected_addresses(entry: Document, member: str, at: str, book: AddressBook) -> list[Selected]:
     selectors = entry.get(member, [])
     chosen = [
         each
         for number, selector in enumerate(selectors)
-        for each in book.selected(selector, f"{at}/{member}/{number}")
+        for each in book.selected_entries(selector, f"{at}/{member}/{number}")
     ]
     return list(dict.fromkeys(chosen))
 
@@ -87,7 +87,7 @@ def _pairs(
 ) -> Iterator[tuple[Address, ...]]:
     label = entry.get("default-address-label")
     scope = entry.get("excludes-self", "host")
-    excluded = set(_excluded(entry, book))
+    excluded = set(_excluded_pairs(entry, book))
     for one, other in product(left, right):
         if (one, other) in excluded:
             continue
@@ -102,11 +102,11 @@ def _is_itself(near: Address, far: Address, scope: Any) -> bool:
     return {"host": same_host or same_address, "disabled": False}.get(scope, same_address)
 
 
-def _excluded(entry: Document, book: AddressBook) -> Iterator[tuple[Selected, Selected]]:
+def _excluded_pairs(entry: Document, book: AddressBook) -> Iterator[tuple[Selected, Selected]]:
     for pair in entry.get("excludes", ()):
         targets = pair.get("target-addresses")
         targets = targets if isinstance(targets, list) else []
-        for one in book.selected(pair.get("local-address"), ""):
+        for one in book.selected_entries(pair.get("local-address"), ""):
             for selector in targets:
-                for other in book.selected(selector, ""):
+                for other in book.selected_entries(selector, ""):
                     yield one, other

@@ -54,7 +54,7 @@ class Shapes:
     nodes: Collection[str]
     groups: Names
 
-    def described(
+    def described_pairs(
         self, pairs: Sequence[Pair], group: str, sides: Mapping[str, Sequence[str]]
     ) -> dict[str, Any]:
         """Return the fields of an entry that has just these pairs.

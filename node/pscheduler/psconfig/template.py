@@ -134,7 +134,7 @@ class Report:
     _omissions: dict[Omission, None] = field(default_factory=dict)
 
     def add(self, pointer: str, why: str) -> None:
-        """Report a part of the template."""
+        """Report why a part of the template is left out or changed; the same is kept once."""
         self._omissions[Omission(pointer, why)] = None
 
     @property
@@ -191,7 +191,7 @@ def _is_deep(value: Any, most: int) -> bool:
 
 
 def _faults(document: Document) -> Iterator[FieldFault]:
-    """Find what is not of the type that it must have; unknown members may be anything."""
+    """Yield a fault for each known member of the wrong type; unknown members may be anything."""
     for name, members in MEMBERS.items():
         section = document.get(name, {})
         if not isinstance(section, dict):

@@ -1,7 +1,12 @@
 """A template of psConfig becomes a mesh file of ours, with a report of what it does not have. Pure.
 
 Each task of the template is expanded to its pairs, with variables replaced, and each pair is
-translated; pairs that have everything in common but their ends become one entry.
+translated by the language of its test; pairs that have everything in common but their ends become
+one entry. What cannot be translated is never silently lost: members without a counterpart are left
+out and reported, one by one, until the rest can be translated; a pair that needs an unknown node,
+or measures what no tool of ours does, is left out as a whole. The report names the place in the
+template by its JSON pointer, each place once. Programs of jq are asked through a function, since
+running them is not pure.
 """
 
 from __future__ import annotations
@@ -114,7 +119,7 @@ class _Wanted:
 
     @property
     def terms(self) -> str:
-        """Return what two tasks of one entry have in common, as a text."""
+        """Return everything but the ends as a canonical text, by which tasks share an entry."""
         content = [self.test, self.spec, self.archives, self.schedule, self.tools]
         return json.dumps(content, sort_keys=True)
 
@@ -153,8 +158,8 @@ class _Translation:
         """Translate all tasks."""
         for name, task in self._template["tasks"].items():
             if task.get("disabled") is not True:
-                self._task(name, task)
-        self._unsaid()
+                self._translate_task(name, task)
+        self._report_unknown_members()
         mesh = {
             "name": slug(self._name, "mesh"),
             "groups": self._groups.contents,
@@ -166,7 +171,7 @@ class _Translation:
         kept = {key: value for key, value in mesh.items() if value}
         return Translated(kept, self._report.omissions, self._count)
 
-    def _unsaid(self) -> None:
+    def _report_unknown_members(self) -> None:
         """Report members that a mesh file has no place for."""
         if "_meta" in self._template:
             self._report.add("/_meta", "a mesh file has no descriptions")
@@ -182,7 +187,7 @@ class _Translation:
 
     # One task of the template
 
-    def _task(self, name: str, task: Document) -> None:
+    def _translate_task(self, name: str, task: Document) -> None:
         test = self._template["tests"].get(task.get("test"))
         if test is None:
             self._report.add(pointer("tasks", name, "test"), f"there is no test {task.get('test')}")
@@ -200,14 +205,14 @@ class _Translation:
                 self._report.add(pointer("tasks", name, member), why)
         schedule = self._schedule(name, task)
         room = TASKS_MAX - self._count + 1
-        wanted = list(islice(self._wanted(name, task, test, language, schedule), room))
+        wanted = list(islice(self._wanted_tasks(name, task, test, language, schedule), room))
         self._count += len(wanted)
         if self._count > TASKS_MAX:
             fault = f"gives more than {TASKS_MAX:,} tasks; divide the template"
             raise InvalidDocument([FieldFault(pointer("tasks", name), fault)])
-        self._entries(name, task, wanted)
+        self._add_entries(name, task, wanted)
 
-    def _wanted(
+    def _wanted_tasks(
         self,
         name: str,
         task: Document,
@@ -220,11 +225,11 @@ class _Translation:
             if self._fleet.own not in (None, leader and leader.node):
                 continue
             try:
-                yield self._one(name, task, test, language, schedule, pairing)
+                yield self._wanted_task(name, task, test, language, schedule, pairing)
             except _Left:
                 continue
 
-    def _one(
+    def _wanted_task(
         self,
         name: str,
         task: Document,
@@ -235,10 +240,10 @@ class _Translation:
     ) -> _Wanted:
         scope = self._scope(task, test, pairing)
         at = pointer("tests", task["test"], "spec")
-        spec = self._expanded(test.get("spec"), scope, at)
-        found = self._translated(language, spec, pairing, at)
+        spec = self._expand(test.get("spec"), scope, at)
+        found = self._translate_test(language, spec, pairing, at)
         if schedule is not None and (repeat := schedule.get("repeat")) is not None:
-            found = streams.fitted(found, times.parse_duration(repeat))
+            found = streams.fitted_to_interval(found, times.parse_duration(repeat))
         contexts = self._contexts(found, pairing)
         ends = self._ends(found, at)
         kept = {key: value for key, value in found.spec.items() if key not in _ENDS}
@@ -250,7 +255,7 @@ class _Translation:
             *ends,
             found.type,
             kept,
-            tuple(self._archived(task, pairing, scope)),
+            tuple(self._archive_names_of(task, pairing, scope)),
             contexts,
             timing,
             self._tools(name, task, found),
@@ -276,26 +281,28 @@ class _Translation:
             facts["schedule"] = schedule
         return Scope(addresses, pairing.scheduled_by, pairing.flip, facts, self._jq)
 
-    def _expanded(self, value: Any, scope: Scope, at: str) -> Any:
+    def _expand(self, value: Any, scope: Scope, at: str) -> Any:
         try:
             return expand(value, scope)
         except VariableError as error:
             self._report.add(at, str(error))
             raise _Left from None
 
-    def _translated(self, language: Language, spec: Any, pairing: Pairing, at: str) -> ParleyTest:
+    def _translate_test(
+        self, language: Language, spec: Any, pairing: Pairing, at: str
+    ) -> ParleyTest:
         if not isinstance(spec, dict):
             self._report.add(at, "is no object")
             raise _Left
         try:
             language.check(spec)
-            found = self._relaxed(language, spec, pairing, at)
+            found = self._translate_relaxed(language, spec, pairing, at)
         except Refusal as refusal:
             self._report.add(at, refusal.text)
             raise _Left from None
         for note in found.notes:
             self._report.add(at, f"makes no difference: {note}")
-        places = [self._node(name, pairing) for name in found.participants]
+        places = [self._node_of_host(name, pairing) for name in found.participants]
         names = {name: place.node for name, place in zip(found.participants, places, strict=True)}
         return replace(
             found,
@@ -307,13 +314,17 @@ class _Translation:
             },
         )
 
-    def _relaxed(self, language: Language, spec: Document, pairing: Pairing, at: str) -> ParleyTest:
+    def _translate_relaxed(
+        self, language: Language, spec: Document, pairing: Pairing, at: str
+    ) -> ParleyTest:
         """Return our test for a spec, if need be without members that matter less.
 
         :raises Refusal: what it measures has no counterpart.
         """
         names = language.participants(spec).names
-        hosts = [self._node(name or pairing.scheduled_by.address, pairing).node for name in names]
+        hosts = [
+            self._node_of_host(name or pairing.scheduled_by.address, pairing).node for name in names
+        ]
         left = dict(spec)
         for member in sorted(set(spec) - _WHAT_IS_MEASURED):
             try:
@@ -325,7 +336,7 @@ class _Translation:
                     left = without
         return language.to_parley(left, hosts)
 
-    def _node(self, host: str, pairing: Pairing) -> Place:
+    def _node_of_host(self, host: str, pairing: Pairing) -> Place:
         """Return the node of a host that takes part.
 
         :raises _Left: none is known here.
@@ -410,14 +421,14 @@ class _Translation:
         names = [*task.get("archives", ()), *host.get("archives", ())]
         return [name for name in dict.fromkeys(names) if name in self._template["archives"]]
 
-    def _archived(self, task: Document, pairing: Pairing, scope: Scope) -> Iterator[str]:
+    def _archive_names_of(self, task: Document, pairing: Pairing, scope: Scope) -> Iterator[str]:
         for name in task.get("archives", ()):
             if name not in self._template["archives"]:
                 self._report.add("/tasks", f"there is no archive {name}")
         for name in self._archive_names(task, pairing):
             at = pointer("archives", name)
             entry = {k: v for k, v in self._template["archives"][name].items() if k != "_meta"}
-            given = self._expanded(entry, scope, at)
+            given = self._expand(entry, scope, at)
             # Archives of a template may have all members, whatever their schema says.
             try:
                 translated = archives.to_parley({**given, "schema": archives.SCHEMA_MAX})
@@ -455,18 +466,18 @@ class _Translation:
 
     # Entries
 
-    def _entries(self, name: str, task: Document, wanted: Sequence[_Wanted]) -> None:
+    def _add_entries(self, name: str, task: Document, wanted: Sequence[_Wanted]) -> None:
         by_terms: dict[str, list[list[_Wanted]]] = {}
         for each in wanted:
-            _place(each, by_terms.setdefault(each.terms, []))
+            _group(each, by_terms.setdefault(each.terms, []))
         entries = [entry for several in by_terms.values() for entry in several]
         label = slug(name, "task")
         for entry in entries:
             sources = {each.source for each in entry}
             suffix = f"-{slug(*sources)}" if len(entries) > 1 and len(sources) == 1 else ""
-            self._entry(self._label(f"{label}{suffix}"), task, entry)
+            self._add_entry(self._unique_label(f"{label}{suffix}"), task, entry)
 
-    def _label(self, wanted: str) -> str:
+    def _unique_label(self, wanted: str) -> str:
         label, number = wanted, 1
         while label in self._labels:
             number += 1
@@ -474,7 +485,7 @@ class _Translation:
         self._labels.add(label)
         return label
 
-    def _entry(self, label: str, task: Document, entry: Sequence[_Wanted]) -> None:
+    def _add_entry(self, label: str, task: Document, entry: Sequence[_Wanted]) -> None:
         first = entry[0]
         pairs = list(dict.fromkeys((each.source, each.dest) for each in entry))
         test = {"type": first.test, "spec": dict(first.spec), "tools": list(first.tools)}
@@ -482,7 +493,7 @@ class _Translation:
         group = str(task.get("group"))
         measure: Document = {
             "name": label,
-            **self._shapes.described(pairs, slug(group, "group"), self._sides(group, pairs)),
+            **self._shapes.described_pairs(pairs, slug(group, "group"), self._sides(group, pairs)),
             "test": self._tests.of(slug(task["test"], "test"), used, json.dumps(used)),
         }
         if first.schedule is not None:
@@ -507,7 +518,7 @@ class _Translation:
         for side in ("a", "b"):
             names = []
             for selector in entry.get(f"{side}-addresses", ()):
-                for chosen in self._book.selected(selector, pointer("groups", group)):
+                for chosen in self._book.selected_entries(selector, pointer("groups", group)):
                     address = self._book.address(chosen, entry.get("default-address-label"), "")
                     place = None if address is None else self._fleet.finder.find(address.parent)
                     name = place.node if place else (address.address if address else "")
@@ -517,7 +528,7 @@ class _Translation:
 
 
 def _refusal_of(language: Language, spec: Document, hosts: Sequence[str]) -> str | None:
-    """Return why a spec has no counterpart; None if it has one."""
+    """Return why a spec has no counterpart here; None if it has one."""
     try:
         language.to_parley(spec, hosts)
     except Refusal as refusal:
@@ -525,7 +536,7 @@ def _refusal_of(language: Language, spec: Document, hosts: Sequence[str]) -> str
     return None
 
 
-def _place(each: _Wanted, entries: list[list[_Wanted]]) -> None:
+def _group(each: _Wanted, entries: list[list[_Wanted]]) -> None:
     """Add a task to the first entry whose nodes measure from the same places."""
     for entry in entries:
         known = {node: word for other in entry for node, word in other.contexts.items()}

@@ -25,7 +25,7 @@ class Addressed(Protocol):
 
     @property
     def address(self) -> str:
-        """The address that is measured."""
+        """The address to and from which is measured, as the template writes it."""
         ...
 
     @property
@@ -59,7 +59,7 @@ class Scope:
         :raises VariableError: there is no such variable, or not for this task.
         """
         if indexed := _INDEXED.fullmatch(variable):
-            return self._indexed(indexed[1], int(indexed[2]))
+            return self._indexed_value(indexed[1], int(indexed[2]))
         match variable.split(maxsplit=1):
             case ["scheduled_by_address"]:
                 return self.scheduled_by.address
@@ -73,14 +73,14 @@ class Scope:
                 msg = f"there is no variable {{% {variable} %}}"
                 raise VariableError(msg)
 
-    def _indexed(self, kind: str, index: int) -> str:
+    def _indexed_value(self, kind: str, index: int) -> str:
         if index >= len(self.addresses):
             count = len(self.addresses)
             msg = f"{{% {kind}[{index}] %}}: its group gives {count} addresses to a task"
             raise VariableError(msg)
         given = self.addresses[index]
         if kind == "pscheduler_address":
-            return _bracketed(given.pscheduler or given.address)
+            return _bracketed_host(given.pscheduler or given.address)
         return (given.lead_bind if kind == "lead_bind_address" else None) or given.address
 
 
@@ -95,7 +95,7 @@ def expand(value: Any, scope: Scope) -> Any:
         case str():
             if whole := _VARIABLE.fullmatch(value.strip()):
                 return scope.value(whole[1])
-            return _VARIABLE.sub(lambda found: _text(scope.value(found[1])), value)
+            return _VARIABLE.sub(lambda found: _value_text(scope.value(found[1])), value)
         case dict():
             return {expand(name, scope): expand(child, scope) for name, child in value.items()}
         case list():
@@ -104,11 +104,11 @@ def expand(value: Any, scope: Scope) -> Any:
             return value
 
 
-def _text(value: Any) -> str:
+def _value_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _bracketed(host: str) -> str:
+def _bracketed_host(host: str) -> str:
     try:
         return f"[{host}]" if ipaddress.ip_address(host).version == 6 else host  # noqa: PLR2004
     except ValueError:

@@ -10,7 +10,7 @@ from node.plugins.tests.clock import TEST
 from node.pscheduler import times
 from node.pscheduler.tests import members as types
 from node.pscheduler.tests.contract import Document, Language, Outcome, ParleyTest
-from node.pscheduler.tests.language import TableLanguage, ours, without_none
+from node.pscheduler.tests.language import TableLanguage, our_test, without_none
 from node.pscheduler.tests.markup import table
 from node.pscheduler.tests.members import Member
 from node.pscheduler.tests.options import text
@@ -42,10 +42,10 @@ class ClockLanguage(TableLanguage):
     is_open = True
 
     def duration(self, spec: Document) -> int:
-        """Return the timeout and a second."""
+        """Return the timeout and a second (µs)."""
         return times.parse_duration(spec.get("timeout", _TIMEOUT)) + _SLACK
 
-    def translated(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
+    def translated_test(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
         """Return our clock, in which dest takes part: it has to be a node."""
         dest = types.host_of(spec["dest"])
         timeout = min(times.parse_duration(spec.get("timeout", _TIMEOUT)), _WAIT_MAX)
@@ -55,10 +55,10 @@ class ClockLanguage(TableLanguage):
             "timeout": times.format_duration(max(timeout, 10 * MILLISECOND)),
         }
         source = spec.get("source")
-        return ours(TEST, members, (hosts[0], dest), [source and types.host_of(source)])
+        return our_test(TEST, members, (hosts[0], dest), [source and types.host_of(source)])
 
     def from_parley(self, test_type: str, spec: Document) -> Document | None:
-        """Return the spec of our clock."""
+        """Return the spec of our clock in pScheduler's words; None for other tests."""
         if test_type != TEST.name or spec.get("dest") is None:
             return None
         members = {
@@ -84,7 +84,7 @@ class ClockLanguage(TableLanguage):
             "diags": f"The difference is wrong by at most {result['bound_ms']} ms",
         }
 
-    def plain(self, spec: Document, result: Document) -> str:  # noqa: ARG002 - contract
+    def plain_text(self, spec: Document, result: Document) -> str:  # noqa: ARG002 - contract
         """Return the lines of both clocks, and the difference."""
         sections = [
             "\n".join(f"  {f'{label} ':.<{_WIDTH}} {value}" for label, value in _rows(result[name]))
@@ -93,7 +93,7 @@ class ClockLanguage(TableLanguage):
         difference = f"{'Difference ':.<{_WIDTH + 2}} {result.get('difference')}"
         return f"Local Host\n{sections[0]}\n\nRemote Host\n{sections[1]}\n\n{difference}"
 
-    def marked_up(self, spec: Document, result: Document) -> str:  # noqa: ARG002 - contract
+    def html_text(self, spec: Document, result: Document) -> str:  # noqa: ARG002 - contract
         """Return the rows of both clocks, and the difference."""
         rows = [
             (f"{title} {label}", value)

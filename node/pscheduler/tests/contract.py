@@ -106,6 +106,8 @@ class Language(Protocol):
     """One test of pScheduler, in its own words."""
 
     name: str
+    secrets: frozenset[str]
+    """The members of a spec whose texts are told to whoever posted them only."""
 
     def enumeration(self) -> Document:
         """Return the description of the test, without ``href``."""

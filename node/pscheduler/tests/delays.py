@@ -17,7 +17,7 @@ from node.pscheduler import times
 from node.pscheduler.refusals import impossible
 from node.pscheduler.tests import members as types
 from node.pscheduler.tests.contract import Document, Outcome, Participants
-from node.pscheduler.tests.language import TableLanguage, single
+from node.pscheduler.tests.language import TableLanguage, single_participant
 from node.pscheduler.tests.members import Member
 from node.pscheduler.tests.options import Option, integer, number, on, text
 
@@ -30,15 +30,15 @@ _TOOLS = {"owamp": "owping", "stamp": "stamp", "irtt": "irtt"}
 
 
 def data_ports(value: Any) -> str | None:
-    """Accept a range of ports."""
+    """Return a complaint unless the value is a range of ports."""
     ends = ("lower", "upper")
     if isinstance(value, dict) and value.keys() == set(ends):
         return next(filter(None, (types.port(value[end]) for end in ends)), None)
     return "must be an object with the ports lower and upper"
 
 
-def read_ports(told: str) -> Document:
-    """Return the range that ``8760-9960`` stands for.
+def port_range(told: str) -> Document:
+    """Return first and last port of a text like ``8760-9960``, as pScheduler's spec has them.
 
     :raises ValueError: it is no range.
     """
@@ -49,7 +49,7 @@ def read_ports(told: str) -> Document:
 
 
 def positive(below: float = math.inf) -> types.Check:
-    """Accept numbers above zero."""
+    """Return a check that accepts numbers above zero and below ``below``."""
     limit = "" if below == math.inf else f" and below {below:g}"
 
     def check(value: Any) -> str | None:
@@ -61,7 +61,7 @@ def positive(below: float = math.inf) -> types.Check:
 
 
 def not_negative(value: Any) -> str | None:
-    """Accept numbers from zero on."""
+    """Return a complaint unless the value is a number from zero on."""
     return None if types.number(value) is None and value >= 0 else "must be a number of at least 0"
 
 
@@ -78,7 +78,7 @@ PACKETS: tuple[Option, ...] = (
     number("-L --packet-timeout", "Seconds after which a packet counts as lost"),
     integer("-p --packet-padding", "Bytes that are added to each packet"),
     integer("-C --ctrl-port", "Port of the control connection"),
-    text("-P --data-ports", "Ports of the packets, such as 8760-9960", read=read_ports),
+    text("-P --data-ports", "Ports of the packets, such as 8760-9960", read=port_range),
     integer("-T --ip-tos", "Octet of the type of service"),
     integer("--ip-version", "Version of the Internet Protocol: 4 or 6"),
     number("-b --bucket-width", "Seconds that a step of the histogram stands for"),
@@ -133,7 +133,9 @@ class DelayLanguage(TableLanguage):
 
     def participants(self, spec: Document) -> Participants:
         """Return the one that begins: the source, or the dest with ``flip``."""
-        return single(spec, "dest" if spec.get("flip") else "source", "No source specified")
+        return single_participant(
+            spec, "dest" if spec.get("flip") else "source", "No source specified"
+        )
 
     def figures(self, spec: Document, result: Mapping[str, Any], outcome: Outcome) -> Document:  # noqa: ARG002
         """Return the counts of the way from source to dest, and the histogram of its delays."""
@@ -148,12 +150,12 @@ class DelayLanguage(TableLanguage):
             "max-clock-error": result["clock_error_ms"],
         }
         figures = {name: value for name, value in figures.items() if value is not None}
-        remarks = list(_remarks(spec, result, received))
+        remarks = list(_remark_lines(spec, result, received))
         if result.get("histogram") is not None:
             figures["histogram-latency"] = _histogram(spec, result["histogram"]["forward"])
         return {**figures, "diags": "\n".join(remarks)} if remarks else figures
 
-    def plain(self, spec: Document, result: Document) -> str:
+    def plain_text(self, spec: Document, result: Document) -> str:
         """Return the counts, the statistics of the delays, and the histogram."""
         counts = ("sent", "received", "lost", "duplicated", "reordered")
         lines = ["", "Packet Statistics", "-----------------"]
@@ -168,7 +170,7 @@ class DelayLanguage(TableLanguage):
             lines += ["", result["diags"]]
         return "\n".join(lines)
 
-    def marked_up(self, spec: Document, result: Document) -> None:  # noqa: ARG002 - contract
+    def html_text(self, spec: Document, result: Document) -> None:  # noqa: ARG002 - contract
         """Return None: the test has no such form."""
         return
 
@@ -204,13 +206,13 @@ def tools_of(name: str, spec: Document) -> tuple[str, ...]:
 
 
 def length_of(spec: Document) -> int:
-    """Return the length of our packets with the padding that a spec asks for."""
+    """Return the length (bytes) of our packets with the padding that a spec asks for."""
     padding: int = spec.get("packet-padding", 0)
     return max(LENGTH_BASE + padding, LENGTH_LEAST_PADDED) if padding else LENGTH_BASE
 
 
 def padding_of(length: int | None) -> int | None:
-    """Return the padding of packets of ours; None if there is none."""
+    """Return the padding (bytes) of packets of ours with this length; None if there is none."""
     return None if length is None or length <= LENGTH_BASE else length - LENGTH_BASE
 
 
@@ -227,11 +229,11 @@ def timeout_of(spec: Document) -> str | None:
 
 
 def seconds_of(duration: str) -> float:
-    """Return the seconds of a duration."""
+    """Return an ISO 8601 duration in seconds."""
     return times.parse_duration(duration) / SECOND
 
 
-def _remarks(spec: Document, result: Mapping[str, Any], received: int) -> Iterator[str]:
+def _remark_lines(spec: Document, result: Mapping[str, Any], received: int) -> Iterator[str]:
     """Yield what a reader of the result should know."""
     if result.get("histogram") is None:
         yield "The delays of the packets were not counted."

@@ -10,7 +10,7 @@ from node.plugins.tests.dns import TEST
 from node.pscheduler import times
 from node.pscheduler.tests import members as types
 from node.pscheduler.tests.contract import Document, Language, Outcome, ParleyTest, Participants
-from node.pscheduler.tests.language import TableLanguage, ours, single, without_none
+from node.pscheduler.tests.language import TableLanguage, our_test, single_participant, without_none
 from node.pscheduler.tests.markup import table
 from node.pscheduler.tests.members import Member
 from node.pscheduler.tests.options import text
@@ -49,13 +49,13 @@ class DnsLanguage(TableLanguage):
 
     def participants(self, spec: Document) -> Participants:
         """Return the host: by its node if that is named."""
-        return single(spec, "host", "No host specified")
+        return single_participant(spec, "host", "No host specified")
 
     def duration(self, spec: Document) -> int:
         """Return the timeout and a second."""
         return times.parse_duration(spec.get("timeout", _TIMEOUT)) + _SLACK
 
-    def translated(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
+    def translated_test(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
         """Return our dns: one try, as the timeout is for all of it."""
         members = {
             "source": hosts[0],
@@ -65,7 +65,7 @@ class DnsLanguage(TableLanguage):
             "timeout": spec.get("timeout", _TIMEOUT),
             "tries": 1,
         }
-        return ours(TEST, members, hosts, [spec.get("host")])
+        return our_test(TEST, members, hosts, [spec.get("host")])
 
     def from_parley(self, test_type: str, spec: Document) -> Document | None:
         """Return the spec of our dns, if pScheduler knows the type of record."""
@@ -89,13 +89,13 @@ class DnsLanguage(TableLanguage):
         figures: Document = {"time": times.format_duration(taken)}
         return {**figures, "record": _record(spec["record"], values)} if values else figures
 
-    def plain(self, spec: Document, result: Document) -> str:
+    def plain_text(self, spec: Document, result: Document) -> str:
         """Return a line with the time, and a line per record."""
         return "\n".join(
             f"{f'{label} ':.<{_LABEL_WIDTH}} {value}" for label, value in _rows(spec, result)
         )
 
-    def marked_up(self, spec: Document, result: Document) -> str:
+    def html_text(self, spec: Document, result: Document) -> str:
         """Return a row with the time, and a row per record."""
         return table(_rows(spec, result))
 

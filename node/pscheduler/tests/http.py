@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from node.model.secrets import secret_fields
 from node.model.times import MILLISECOND, SECOND
 from node.plugins.tests.http import TEST
 from node.pscheduler import times
 from node.pscheduler.refusals import invalid
 from node.pscheduler.tests import members as types
 from node.pscheduler.tests.contract import Document, Language, Outcome, ParleyTest, Participants
-from node.pscheduler.tests.language import TableLanguage, ours, single, without_none
+from node.pscheduler.tests.language import TableLanguage, our_test, single_participant, without_none
 from node.pscheduler.tests.markup import table
 from node.pscheduler.tests.members import Member
 from node.pscheduler.tests.options import integer, listed, on, text
@@ -24,7 +25,7 @@ _RESULT_SCHEMA = 2
 
 
 def headers(value: Any) -> str | None:
-    """Accept an object of texts."""
+    """Return a complaint unless the value is an object of texts."""
     if isinstance(value, dict) and all(isinstance(each, str) for each in value.values()):
         return None
     return "must be an object whose members are texts"
@@ -58,9 +59,10 @@ class HttpLanguage(TableLanguage):
         "headers": Member(headers, since=4),
     }
     highest = 4
+    secrets = secret_fields(TEST.spec_model)
     without_counterpart = {"keep-content": "results here never keep what a server sends"}
 
-    def completed(self, spec: Document) -> Document:
+    def completed_spec(self, spec: Document) -> Document:
         """Write headers as an object."""
         if "headers" not in spec:
             return spec
@@ -73,13 +75,13 @@ class HttpLanguage(TableLanguage):
 
     def participants(self, spec: Document) -> Participants:
         """Return the host: by its node if that is named."""
-        return single(spec, "host", "No host specified")
+        return single_participant(spec, "host", "No host specified")
 
     def duration(self, spec: Document) -> int:
         """Return the timeout and two seconds."""
         return times.parse_duration(spec.get("timeout", _TIMEOUT)) + _SLACK
 
-    def translated(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
+    def translated_test(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
         """Return our http; as there, the certificate is not checked."""
         members = {
             "source": hosts[0],
@@ -90,7 +92,7 @@ class HttpLanguage(TableLanguage):
             "timeout": spec.get("timeout", _TIMEOUT),
             "ip_version": spec.get("ip-version"),
         }
-        return ours(TEST, members, hosts, [spec.get("host")])
+        return our_test(TEST, members, hosts, [spec.get("host")])
 
     def from_parley(self, test_type: str, spec: Document) -> Document | None:
         """Return the spec of our http, if it asks for nothing that pScheduler cannot check."""
@@ -98,6 +100,8 @@ class HttpLanguage(TableLanguage):
             return None
         if spec.get("method", "GET") != "GET" or spec.get("status") is not None:
             return None
+        if headers(spec.get("headers", {})) is not None:
+            return None  # secrets, which would be told to whoever asks there
         parsed = without_none(
             {
                 "url": spec["url"],
@@ -131,11 +135,11 @@ class HttpLanguage(TableLanguage):
         }
         return without_none(figures)
 
-    def plain(self, spec: Document, result: Document) -> str:  # noqa: ARG002 - contract
+    def plain_text(self, spec: Document, result: Document) -> str:  # noqa: ARG002 - contract
         """Return a line per figure."""
         return "\n".join(f"{label}: {value}" for label, value in _rows(result))
 
-    def marked_up(self, spec: Document, result: Document) -> str:  # noqa: ARG002 - contract
+    def html_text(self, spec: Document, result: Document) -> str:  # noqa: ARG002 - contract
         """Return a row per figure."""
         return table(_rows(result))
 

@@ -10,7 +10,7 @@ from node.plugins.tests.idle import TEST
 from node.pscheduler import times
 from node.pscheduler.tests import members as types
 from node.pscheduler.tests.contract import Document, Language, Outcome, ParleyTest, Participants
-from node.pscheduler.tests.language import TableLanguage, ours
+from node.pscheduler.tests.language import TableLanguage, our_test
 from node.pscheduler.tests.markup import table
 from node.pscheduler.tests.members import Member
 from node.pscheduler.tests.options import listed, text
@@ -30,7 +30,7 @@ COMMENTS = (
 
 
 def hosts_or_list(value: Any) -> str | None:
-    """Accept a host, or a list of hosts."""
+    """Return a complaint unless the value is a host, or a list of hosts."""
     if isinstance(value, list) and value:
         return next(filter(None, map(types.host_and_port, value)), None)
     return types.host_and_port(value)
@@ -48,14 +48,14 @@ class IdlingLanguage(TableLanguage):
 
     def figures(self, spec: Document, result: Mapping[str, Any], outcome: Outcome) -> Document:  # noqa: ARG002
         """Return how long the hosts were idle."""
-        return {self.figure: slept(result)}
+        return {self.figure: idle_duration(result)}
 
-    def plain(self, spec: Document, result: Document) -> str:  # noqa: ARG002 - contract
-        """Return one line."""
+    def plain_text(self, spec: Document, result: Document) -> str:  # noqa: ARG002 - contract
+        """Return the time without activity as one line."""
         return f"Duration ... {result.get(self.figure)}"
 
-    def marked_up(self, spec: Document, result: Document) -> str:  # noqa: ARG002 - contract
-        """Return one row."""
+    def html_text(self, spec: Document, result: Document) -> str:  # noqa: ARG002 - contract
+        """Return the time without activity as a table of one row."""
         return table([("Duration", result.get(self.figure))])
 
 
@@ -74,7 +74,7 @@ class IdleLanguage(IdlingLanguage):
     }
     highest = 2
 
-    def completed(self, spec: Document) -> Document:
+    def completed_spec(self, spec: Document) -> Document:
         """Write a single host as such; several are a list, which needs schema 2."""
         hosts = spec.get("host", ())
         return {**spec, "host": hosts[0]} if len(hosts) == 1 else spec
@@ -92,7 +92,7 @@ class IdleLanguage(IdlingLanguage):
         reason = None if host is not None else "No source specified"
         return Participants(names, reason, reason_member="reason")
 
-    def translated(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
+    def translated_test(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
         """Return our idle, in the background."""
         return idle_of(spec, hosts, self.scheduling_class)
 
@@ -101,20 +101,20 @@ class IdleLanguage(IdlingLanguage):
         if test_type != TEST.name or spec.get("class", "background") != self.scheduling_class:
             return None
         hosts = list(spec.get("participants") or ())
-        parsed = self.completed(
+        parsed = self.completed_spec(
             {"duration": spec.get("duration", "PT1S"), **({"host": hosts} if hosts else {})}
         )
         return {"schema": types.least_schema(self.members, parsed), **parsed}
 
 
 def idle_of(spec: Document, hosts: Sequence[str], scheduling_class: str) -> ParleyTest:
-    """Return our idle of a class."""
+    """Return our idle test in this scheduling class."""
     ours_ = {"duration": spec["duration"], "class": scheduling_class}
-    return ours(TEST, {**ours_, "participants": list(hosts) or None}, hosts)
+    return our_test(TEST, {**ours_, "participants": list(hosts) or None}, hosts)
 
 
-def slept(result: Mapping[str, Any]) -> str:
-    """Return the duration of our result."""
+def idle_duration(result: Mapping[str, Any]) -> str:
+    """Return the duration that the result of our idle tells, in ISO 8601."""
     return times.format_duration(round(result["duration_ms"] * MILLISECOND))
 
 

@@ -12,10 +12,10 @@ from node.pscheduler.refusals import impossible
 from node.pscheduler.tests import members as types
 from node.pscheduler.tests.contract import Document, Language, Outcome, ParleyTest, Participants
 from node.pscheduler.tests.idle import COMMENTS, DURATION, IdlingLanguage
-from node.pscheduler.tests.language import ours, single, without_none
+from node.pscheduler.tests.language import our_test, single_participant, without_none
 from node.pscheduler.tests.members import Member
 from node.pscheduler.tests.options import text
-from node.pscheduler.tests.streams import STREAM_LONGEST, followed
+from node.pscheduler.tests.streams import STREAM_LONGEST, with_consecutive_runs
 
 
 class IdleBgmLanguage(IdlingLanguage):
@@ -43,9 +43,9 @@ class IdleBgmLanguage(IdlingLanguage):
 
     def participants(self, spec: Document) -> Participants:
         """Return the host: by its node if that is named."""
-        return single(spec, "host", "No source specified")
+        return single_participant(spec, "host", "No source specified")
 
-    def translated(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
+    def translated_test(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
         """Return our idle with intervals; runs of a day follow each other for longer ones.
 
         :raises Refusal: 422, the duration is shorter than an interval.
@@ -61,7 +61,9 @@ class IdleBgmLanguage(IdlingLanguage):
             "duration": times.format_duration(length),
             "each": times.format_duration(each),
         }
-        return followed(ours(TEST, members, hosts, [spec.get("host")]), asked, length)
+        return with_consecutive_runs(
+            our_test(TEST, members, hosts, [spec.get("host")]), asked, length
+        )
 
     def from_parley(self, test_type: str, spec: Document) -> Document | None:
         """Return the spec of our idle with intervals."""

@@ -43,7 +43,7 @@ class IdleExLanguage(IdlingLanguage):
         host = spec.get("host-node", spec.get(_MISSPELT, spec.get("host")))
         return Participants((host,), None if host is not None else "No source specified")
 
-    def translated(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
+    def translated_test(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
         """Return our idle in the exclusive class."""
         return idle_of(spec, hosts, self.scheduling_class)
 

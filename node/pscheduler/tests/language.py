@@ -52,9 +52,10 @@ class TableLanguage(ABC):
     without_counterpart: ClassVar[Mapping[str, str]] = {}
     without_difference: ClassVar[Mapping[str, str]] = {}
     harmless: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
+    secrets: frozenset[str] = frozenset()
 
     def enumeration(self) -> Document:
-        """Return the description of the test."""
+        """Return the object that describes the test, as ``GET /tests/TEST`` answers it."""
         return {
             "schema": 1,
             "name": self.name,
@@ -66,11 +67,11 @@ class TableLanguage(ABC):
 
     def parse(self, words: Sequence[str]) -> Document:
         """Return the spec of the words, with the least schema that knows its members."""
-        spec = self.completed(options.parse(self.name, self.options, words))
+        spec = self.completed_spec(options.parse(self.name, self.options, words))
         return {"schema": types.least_schema(self.members, spec), **spec}
 
-    def completed(self, spec: Document) -> Document:
-        """Return the members of parsed words, with those that follow from others."""
+    def completed_spec(self, spec: Document) -> Document:
+        """Return the members that words set, with those that follow from them."""
         return spec
 
     def words(self, spec: Document) -> list[str]:
@@ -83,7 +84,7 @@ class TableLanguage(ABC):
 
     def participants(self, spec: Document) -> Participants:
         """Return the source alone: its node if that is named, or else its address."""
-        return single(spec, "source", "No source specified")
+        return single_participant(spec, "source", "No source specified")
 
     def to_parley(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
         """Return our test, unless the spec has members that no tool of ours does.
@@ -93,10 +94,10 @@ class TableLanguage(ABC):
         for member, sentence in self.without_counterpart.items():
             if member in spec and spec[member] not in self.harmless.get(member, ()):
                 raise impossible(f"{self.name}: {sentence}")
-        return replace(self.translated(spec, hosts), notes=self.notes(spec))
+        return replace(self.translated_test(spec, hosts), notes=self.notes(spec))
 
     @abstractmethod
-    def translated(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
+    def translated_test(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
         """Return our test for a spec without such members.
 
         :raises Refusal: 422, its values have no counterpart.
@@ -115,11 +116,11 @@ class TableLanguage(ABC):
         """Return the figures of a run that succeeded, or why it failed."""
         reason = self.failure(spec, outcome)
         if reason is not None or outcome.result is None:
-            return failed(reason or "The run has no result", outcome)
+            return failed_result(reason or "The run has no result", outcome)
         try:
             figures = self.figures(spec, outcome.result, outcome)
         except _IN_ANOTHER_FORM:
-            return failed("The result lacks a figure that this test tells", outcome)
+            return failed_result("The result lacks a figure that this test tells", outcome)
         return {"schema": 1, "succeeded": True, **figures}
 
     def failure(self, spec: Document, outcome: Outcome) -> str | None:  # noqa: ARG002 - contract
@@ -138,12 +139,12 @@ class TableLanguage(ABC):
         if not result.get("succeeded"):
             return RUN_FAILED
         try:
-            return self.plain(spec, result)
+            return self.plain_text(spec, result)
         except _IN_ANOTHER_FORM:
             return json.dumps(result, indent=2)
 
     @abstractmethod
-    def plain(self, spec: Document, result: Document) -> str:
+    def plain_text(self, spec: Document, result: Document) -> str:
         """Return a successful result as plain text."""
 
     def html(self, spec: Document, result: Document) -> str | None:
@@ -151,22 +152,22 @@ class TableLanguage(ABC):
         if not result.get("succeeded"):
             return RUN_FAILED_HTML
         try:
-            return self.marked_up(spec, result)
+            return self.html_text(spec, result)
         except _IN_ANOTHER_FORM:
             return f"<pre>{escape(json.dumps(result, indent=2))}</pre>"
 
     @abstractmethod
-    def marked_up(self, spec: Document, result: Document) -> str | None:
+    def html_text(self, spec: Document, result: Document) -> str | None:
         """Return a successful result as HTML; None if the test has no such form."""
 
 
-def single(spec: Document, member: str, null_reason: str) -> Participants:
-    """Return the one participant of a spec: ``MEMBER-node`` or ``MEMBER``."""
+def single_participant(spec: Document, member: str, null_reason: str) -> Participants:
+    """Return the one participant of a spec: the member ``MEMBER-node``, or else ``MEMBER``."""
     host = spec.get(f"{member}-node", spec.get(member))
     return Participants((host,), None if host is not None else null_reason)
 
 
-def pair(spec: Document) -> Participants:
+def source_and_dest(spec: Document) -> Participants:
     """Return source and dest of a spec, each by its node if that is named."""
     source = spec.get("source-node", spec.get("source"))
     dest = spec.get("dest-node", spec.get("dest"))
@@ -178,7 +179,7 @@ def without_none(members: Mapping[str, Any]) -> Document:
     return {name: value for name, value in members.items() if value is not None}
 
 
-def ours(
+def our_test(
     test: Test,
     spec: Document,
     hosts: Sequence[str],
@@ -204,13 +205,13 @@ def ours(
     return ParleyTest(test.name, given, tuple(hosts), others, tools)
 
 
-def failed(reason: str, outcome: Outcome) -> Document:
+def failed_result(reason: str, outcome: Outcome) -> Document:
     """Return the result of a run that failed."""
     return {"schema": 1, "succeeded": False, "error": reason, "diags": diagnostics(outcome)}
 
 
 def diagnostics(outcome: Outcome) -> str:
-    """Return what was called and what it printed, part by part."""
+    """Return argv and output of each part's program as one text."""
     texts = []
     for part in outcome.parts:
         pieces = [" ".join(part.command or ()), part.output or "", part.reason or ""]

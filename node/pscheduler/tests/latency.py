@@ -12,7 +12,7 @@ from node.pscheduler.tests import delays
 from node.pscheduler.tests import members as types
 from node.pscheduler.tests.contract import Document, Language, ParleyTest
 from node.pscheduler.tests.delays import DelayLanguage
-from node.pscheduler.tests.language import ours, without_none
+from node.pscheduler.tests.language import our_test, without_none
 from node.pscheduler.tests.members import Member
 from node.pscheduler.tests.options import on
 
@@ -50,7 +50,7 @@ class LatencyLanguage(DelayLanguage):
         sending = _OVERHEAD * interval * count + count / _READ_PER_S
         return int(sending + spec.get("packet-timeout", 0) + _CONTROL_S) * SECOND
 
-    def translated(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
+    def translated_test(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
         """Return our latency, which counts the packets by delay; dest takes part, too."""
         ends = self.ends(spec, hosts)
         source, dest = ends.nodes
@@ -65,7 +65,7 @@ class LatencyLanguage(DelayLanguage):
             "histogram": True,
         }
         tools = delays.tools_of(self.name, spec)
-        return ours(TEST, members, ends.nodes, ends.addresses, tools)
+        return our_test(TEST, members, ends.nodes, ends.addresses, tools)
 
     def from_parley(self, test_type: str, spec: Document) -> Document | None:
         """Return the spec of our latency, of which only the way to dest is measured then."""

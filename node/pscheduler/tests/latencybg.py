@@ -12,11 +12,11 @@ from node.pscheduler.tests import delays
 from node.pscheduler.tests import members as types
 from node.pscheduler.tests.contract import Document, Language, ParleyTest
 from node.pscheduler.tests.delays import DelayLanguage
-from node.pscheduler.tests.language import ours, without_none
+from node.pscheduler.tests.language import our_test, without_none
 from node.pscheduler.tests.members import Member
 from node.pscheduler.tests.options import text
-from node.pscheduler.tests.readers import seconds
-from node.pscheduler.tests.streams import STREAM_LONGEST, followed
+from node.pscheduler.tests.readers import seconds_duration
+from node.pscheduler.tests.streams import STREAM_LONGEST, with_consecutive_runs
 
 _COUNT = 600
 
@@ -29,7 +29,7 @@ class LatencyBgLanguage(DelayLanguage):
     scheduling_class = "background-multi"
     options = (
         *delays.ENDS,
-        text("-t --duration", "How long to measure", read=seconds),
+        text("-t --duration", "How long to measure", read=seconds_duration),
         *delays.PACKETS,
         delays.RAW,
     )
@@ -45,7 +45,7 @@ class LatencyBgLanguage(DelayLanguage):
         """Return the length of a run; without one, and beyond a day, a day."""
         return min(STREAM_LONGEST, _duration_of(spec) or STREAM_LONGEST)
 
-    def translated(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
+    def translated_test(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
         """Return our latencybg; runs of a day follow each other for longer ones.
 
         :raises Refusal: 422, the duration is shorter than an interval.
@@ -69,8 +69,8 @@ class LatencyBgLanguage(DelayLanguage):
             "ip_version": spec.get("ip-version"),
         }
         tools = tuple({"stamp": "stampbg"}.get(tool, tool) for tool in self._tools(spec))
-        test = ours(TEST, members, ends.nodes, ends.addresses, tools)
-        return followed(test, _duration_of(spec), length)
+        test = our_test(TEST, members, ends.nodes, ends.addresses, tools)
+        return with_consecutive_runs(test, _duration_of(spec), length)
 
     def _tools(self, spec: Document) -> tuple[str, ...]:
         tools = delays.tools_of(self.name, spec)

@@ -25,17 +25,17 @@ _PORT_MAX = 65_535
 
 
 def text(value: Any) -> str | None:
-    """Accept any text."""
+    """Return a complaint unless the value is a text."""
     return None if isinstance(value, str) else "must be a text"
 
 
 def boolean(value: Any) -> str | None:
-    """Accept true and false."""
+    """Return a complaint unless the value is true or false."""
     return None if isinstance(value, bool) else "must be true or false"
 
 
 def whole(least: int, most: int = _WHOLE_MAX) -> Check:
-    """Accept whole numbers in a range."""
+    """Return a check that accepts whole numbers from ``least`` to ``most``."""
     span = f"of at least {least}" if most == _WHOLE_MAX else f"from {least} to {most}"
 
     def check(value: Any) -> str | None:
@@ -58,12 +58,12 @@ octet = whole(0, 255)
 
 
 def ip_version(value: Any) -> str | None:
-    """Accept 4 and 6."""
+    """Return a complaint unless the value is 4 or 6."""
     return None if _is_whole(value) and value in (4, 6) else "must be 4 or 6"
 
 
 def number(value: Any) -> str | None:
-    """Accept finite numbers."""
+    """Return a complaint unless the value is a finite number."""
     if isinstance(value, int | float) and not isinstance(value, bool) and _is_finite(value):
         return None
     return "must be a number"
@@ -77,12 +77,12 @@ def _is_finite(value: float) -> bool:
 
 
 def probability(value: Any) -> str | None:
-    """Accept numbers from 0 to 1."""
+    """Return a complaint unless the value is a number from 0 to 1."""
     return None if number(value) is None and 0 <= value <= 1 else "must be a number from 0 to 1"
 
 
 def duration(value: Any) -> str | None:
-    """Accept ISO 8601 durations of weeks, days, hours, minutes, seconds."""
+    """Return a complaint unless the value is an ISO 8601 duration of weeks to seconds."""
     if not isinstance(value, str):
         return "must be an ISO 8601 duration, such as PT10S"
     try:
@@ -93,7 +93,7 @@ def duration(value: Any) -> str | None:
 
 
 def host(value: Any) -> str | None:
-    """Accept names and addresses without a port."""
+    """Return a complaint unless the value is a name or an address, without a port."""
     return None if is_host(value) else "must be the name or address of a host"
 
 
@@ -117,7 +117,7 @@ def host_of(value: str) -> str:
 
 
 def one_of(*values: str) -> Check:
-    """Accept some words only."""
+    """Return a check that accepts these words only."""
 
     def check(value: Any) -> str | None:
         return None if value in values else f"must be one of {', '.join(values)}"
@@ -126,7 +126,7 @@ def one_of(*values: str) -> Check:
 
 
 def si_number(value: Any) -> str | None:
-    """Accept whole numbers, and numbers with a unit such as 10M or 1Ki."""
+    """Return a complaint unless the value is a number, perhaps with a unit such as 10M or 1Ki."""
     if isinstance(value, str):
         return None if _SI.fullmatch(value) else "must be a number, such as 10M or 1Ki"
     return None if _is_whole(value) and abs(value) <= _WHOLE_MAX else "must be a number"

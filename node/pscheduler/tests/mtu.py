@@ -9,7 +9,7 @@ from node.model.times import SECOND
 from node.plugins.tests.mtu import TEST
 from node.pscheduler.tests import members as types
 from node.pscheduler.tests.contract import Document, Language, Outcome, ParleyTest
-from node.pscheduler.tests.language import TableLanguage, ours, without_none
+from node.pscheduler.tests.language import TableLanguage, our_test, without_none
 from node.pscheduler.tests.markup import table
 from node.pscheduler.tests.members import Member
 from node.pscheduler.tests.options import integer, text
@@ -38,20 +38,20 @@ class MtuLanguage(TableLanguage):
     without_counterpart = {"port": "the tools here choose the ports that they send to"}
 
     def duration(self, spec: Document) -> int:  # noqa: ARG002 - contract
-        """Return five seconds."""
+        """Return five seconds (µs): pScheduler's mtu books no other time."""
         return 5 * SECOND
 
-    def translated(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
-        """Return our mtu."""
+    def translated_test(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
+        """Return our mtu to the same host, from the same address."""
         members = {
             "source": hosts[0],
             "dest": spec["dest"],
             "ip_version": spec.get("ip-version"),
         }
-        return ours(TEST, members, hosts, [spec.get("source")])
+        return our_test(TEST, members, hosts, [spec.get("source")])
 
     def from_parley(self, test_type: str, spec: Document) -> Document | None:
-        """Return the spec of our mtu."""
+        """Return the spec of our mtu in pScheduler's words; None for other tests."""
         if test_type != TEST.name or "dest" not in spec:
             return None
         parsed = without_none(
@@ -64,15 +64,15 @@ class MtuLanguage(TableLanguage):
         return {"schema": types.least_schema(self.members, parsed), **parsed}
 
     def figures(self, spec: Document, result: Mapping[str, Any], outcome: Outcome) -> Document:  # noqa: ARG002
-        """Return the largest packet."""
+        """Return the largest packet (bytes) that passed."""
         return {"mtu": result["mtu_bytes"]}
 
-    def plain(self, spec: Document, result: Document) -> str:  # noqa: ARG002 - contract
-        """Return one line."""
+    def plain_text(self, spec: Document, result: Document) -> str:  # noqa: ARG002 - contract
+        """Return the largest packet as one line."""
         return f"MTU: {result.get('mtu')}"
 
-    def marked_up(self, spec: Document, result: Document) -> str:  # noqa: ARG002 - contract
-        """Return one row."""
+    def html_text(self, spec: Document, result: Document) -> str:  # noqa: ARG002 - contract
+        """Return the largest packet as a table of one row."""
         return table([("MTU", result.get("mtu"))])
 
 

@@ -10,7 +10,7 @@ from node.plugins.tests.http import TEST
 from node.pscheduler import times
 from node.pscheduler.tests import members as types
 from node.pscheduler.tests.contract import Document, Language, Outcome, ParleyTest
-from node.pscheduler.tests.language import TableLanguage, ours
+from node.pscheduler.tests.language import TableLanguage, our_test
 from node.pscheduler.tests.markup import table
 from node.pscheduler.tests.members import Member
 from node.pscheduler.tests.options import text
@@ -38,10 +38,10 @@ class PsResponseLanguage(TableLanguage):
     }
 
     def duration(self, spec: Document) -> int:
-        """Return the timeout."""
+        """Return the timeout (µs)."""
         return times.parse_duration(spec.get("timeout", _TIMEOUT))
 
-    def translated(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
+    def translated_test(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
         """Return our http, with the address that tells whether pScheduler answers."""
         dest = spec["dest"]
         members = {
@@ -50,7 +50,7 @@ class PsResponseLanguage(TableLanguage):
             "verify": False,
             "timeout": spec.get("timeout", _TIMEOUT),
         }
-        return ours(TEST, members, hosts, [spec.get("source")])
+        return our_test(TEST, members, hosts, [spec.get("source")])
 
     def from_parley(self, test_type: str, spec: Document) -> Document | None:  # noqa: ARG002
         """Return None: a http of ours becomes one of theirs."""
@@ -67,11 +67,11 @@ class PsResponseLanguage(TableLanguage):
         reason = result["failure"] or outcome.reason or f"The answer has status {result['status']}"
         return {"time": None, "reason": reason}
 
-    def plain(self, spec: Document, result: Document) -> str:  # noqa: ARG002 - contract
+    def plain_text(self, spec: Document, result: Document) -> str:  # noqa: ARG002 - contract
         """Return a line with the time, and one with the reason."""
         return "\n".join(f"{label}: {value}" for label, value in _rows(result))
 
-    def marked_up(self, spec: Document, result: Document) -> str:  # noqa: ARG002 - contract
+    def html_text(self, spec: Document, result: Document) -> str:  # noqa: ARG002 - contract
         """Return a row with the time, and one with the reason."""
         return table(_rows(result))
 

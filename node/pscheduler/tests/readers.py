@@ -8,14 +8,14 @@ from node.pscheduler import times
 _DIGITS_MAX = 9
 
 
-def seconds(told: str) -> str:
+def seconds_duration(told: str) -> str:
     """Return ``PT10S`` for ``10``; anything else stays as it is."""
     if not told.isdecimal():
         return told
     return times.format_duration(_whole(told) * SECOND)
 
 
-def milliseconds(told: str) -> str:
+def milliseconds_duration(told: str) -> str:
     """Return ``PT0.1S`` for ``100``, always with decimals; anything else stays as it is."""
     return f"PT{_whole(told) / 1000}S" if told.isdecimal() else told
 

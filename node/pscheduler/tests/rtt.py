@@ -11,7 +11,7 @@ from node.plugins.tests.rtt import TEST
 from node.pscheduler import times
 from node.pscheduler.tests import members as types
 from node.pscheduler.tests.contract import Document, Language, Outcome, ParleyTest
-from node.pscheduler.tests.language import TableLanguage, ours, without_none
+from node.pscheduler.tests.language import TableLanguage, our_test, without_none
 from node.pscheduler.tests.markup import table
 from node.pscheduler.tests.members import Member
 from node.pscheduler.tests.options import integer, off, on, text
@@ -118,7 +118,7 @@ class RttLanguage(TableLanguage):
             total += times.parse_duration(spec.get("timeout", _WAIT_BOOKED))
         return total + _SLACK + (_NAMES if spec.get("hostnames", True) else 0)
 
-    def translated(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
+    def translated_test(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
         """Return our rtt; the names of who answered are not looked up."""
         members = {
             "source": hosts[0],
@@ -133,7 +133,7 @@ class RttLanguage(TableLanguage):
             "tos": spec.get("ip-tos") or None,
             "flow_label": spec.get("flow-label") or None,
         }
-        return ours(TEST, members, hosts, [spec.get("source")])
+        return our_test(TEST, members, hosts, [spec.get("source")])
 
     def from_parley(self, test_type: str, spec: Document) -> Document | None:
         """Return the spec of our rtt, with our defaults."""
@@ -179,13 +179,13 @@ class RttLanguage(TableLanguage):
             )
         return figures
 
-    def plain(self, spec: Document, result: Document) -> str:  # noqa: ARG002 - contract
+    def plain_text(self, spec: Document, result: Document) -> str:  # noqa: ARG002 - contract
         """Return a line per round trip, and the loss and the times."""
         lines = [_line(at, trip) for at, trip in enumerate(result.get("roundtrips", ()), 1)]
         lines += ["", _summary(result)]
         return "\n".join(lines).strip("\n")
 
-    def marked_up(self, spec: Document, result: Document) -> str:  # noqa: ARG002 - contract
+    def html_text(self, spec: Document, result: Document) -> str:  # noqa: ARG002 - contract
         """Return a row per round trip, and the loss and the times."""
         rows = [
             (

@@ -10,7 +10,7 @@ from node.plugins.tests.simplestream import TEST
 from node.pscheduler import times
 from node.pscheduler.tests import members as types
 from node.pscheduler.tests.contract import Document, Language, Outcome, ParleyTest, Participants
-from node.pscheduler.tests.language import TableLanguage, ours, pair, without_none
+from node.pscheduler.tests.language import TableLanguage, our_test, source_and_dest, without_none
 from node.pscheduler.tests.markup import table
 from node.pscheduler.tests.members import Member
 from node.pscheduler.tests.options import integer, number, text
@@ -61,7 +61,7 @@ class SimplestreamLanguage(TableLanguage):
 
     def participants(self, spec: Document) -> Participants:
         """Return source and dest, each by its node if that is named."""
-        return pair(spec)
+        return source_and_dest(spec)
 
     def duration(self, spec: Document) -> int:
         """Return the timeout, or else twice the time to dawdle, or else five seconds."""
@@ -71,8 +71,8 @@ class SimplestreamLanguage(TableLanguage):
             return 2 * times.parse_duration(spec["dawdle"])
         return times.parse_duration(_TIMEOUT)
 
-    def translated(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
-        """Return our simplestream."""
+    def translated_test(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
+        """Return our simplestream with the same text and times."""
         members = {
             "source": hosts[0],
             "dest": hosts[1],
@@ -82,10 +82,10 @@ class SimplestreamLanguage(TableLanguage):
             "ip_version": spec.get("ip-version"),
             "port": spec.get("port"),
         }
-        return ours(TEST, members, hosts, [spec.get("source"), spec["dest"]])
+        return our_test(TEST, members, hosts, [spec.get("source"), spec["dest"]])
 
     def from_parley(self, test_type: str, spec: Document) -> Document | None:
-        """Return the spec of our simplestream."""
+        """Return the spec of our simplestream in pScheduler's words; None for other tests."""
         if test_type != TEST.name or spec.get("dest") is None:
             return None
         parsed = without_none(
@@ -110,15 +110,15 @@ class SimplestreamLanguage(TableLanguage):
             "elapsed-time": times.format_duration(round(result["elapsed_ms"] * MILLISECOND)),
         }
 
-    def plain(self, spec: Document, result: Document) -> str:  # noqa: ARG002 - contract
-        """Return four lines."""
+    def plain_text(self, spec: Document, result: Document) -> str:  # noqa: ARG002 - contract
+        """Return what was sent and received, and both times, in four lines."""
         return "\n".join(
             f"{f'{label} '.ljust(_WIDTH, '.')} {result.get(member)}"
             for member, label in _LABELS.items()
         )
 
-    def marked_up(self, spec: Document, result: Document) -> str:  # noqa: ARG002 - contract
-        """Return four rows."""
+    def html_text(self, spec: Document, result: Document) -> str:  # noqa: ARG002 - contract
+        """Return what was sent and received, and both times, in four rows."""
         return table((label, result.get(member)) for member, label in _LABELS.items())
 
 

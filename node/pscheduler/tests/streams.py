@@ -12,18 +12,15 @@ STREAM_LONGEST = DAY
 """The longest run of a stream of ours."""
 
 
-def followed(test: ParleyTest, asked: int | None, length: int) -> ParleyTest:
-    """Return a test of runs of that length that follow each other for as long as is asked.
-
-    Both are in microseconds; what is asked without an end is None.
-    """
+def with_consecutive_runs(test: ParleyTest, asked: int | None, length: int) -> ParleyTest:
+    """Return a test repeated in runs of ``length`` for as long as ``asked`` (µs; None: no end)."""
     if asked is not None and asked <= STREAM_LONGEST:
         return test
     runs = None if asked is None else -(-asked // length)
     return replace(test, repeat=times.format_duration(length), max_runs=runs)
 
 
-def fitted(test: ParleyTest, interval: int | None) -> ParleyTest:
+def fitted_to_interval(test: ParleyTest, interval: int | None) -> ParleyTest:
     """Return a test whose runs are no longer than the interval at which they are repeated.
 
     Only a run that stands for a part of a longer one is cut, to a multiple of its own intervals.

@@ -8,20 +8,20 @@ from typing import Any
 from node.model.times import MILLISECOND, SECOND
 from node.plugins.tests.throughput import TEST, ThroughputPart
 from node.pscheduler import times
-from node.pscheduler.dialects.iperf3 import flat, printed_by_iperf3, summed
+from node.pscheduler.dialects.iperf3 import flat_document, printed_by_iperf3, summed_streams
 from node.pscheduler.tests import members as types
 from node.pscheduler.tests.contract import Document, Language, Outcome, ParleyTest, Participants
 from node.pscheduler.tests.language import (
     TableLanguage,
     diagnostics,
-    ours,
-    pair,
-    single,
+    our_test,
+    single_participant,
+    source_and_dest,
     without_none,
 )
 from node.pscheduler.tests.members import Member
 from node.pscheduler.tests.options import integer, on, text
-from node.pscheduler.tests.readers import milliseconds, seconds
+from node.pscheduler.tests.readers import milliseconds_duration, seconds_duration
 
 _CLIENT, _SERVER = 0, 1
 _DURATION = "PT10S"
@@ -62,9 +62,9 @@ class ThroughputLanguage(TableLanguage):
         text("--source-node", "Node that sends, if it has another name than the source"),
         text("-d --destination --dest", "Host or address that receives"),
         text("--dest-node", "Node that receives, if it has another name than the dest"),
-        text("-t --duration", "How long to measure", read=seconds),
-        text("-i --interval", "Length of the intervals in the result", read=seconds),
-        text("--link-rtt", "Round-trip time, for setting up", read=milliseconds),
+        text("-t --duration", "How long to measure", read=seconds_duration),
+        text("-i --interval", "Length of the intervals in the result", read=seconds_duration),
+        text("--link-rtt", "Round-trip time, for setting up", read=milliseconds_duration),
         integer("-P --parallel", "Number of parallel streams"),
         on("-u --udp", "Measure with UDP instead of TCP"),
         text("-b --bandwidth", "Bits per second of each stream", read=types.si_value),
@@ -77,7 +77,7 @@ class ThroughputLanguage(TableLanguage):
         integer("--ip-tos", "Octet of the type of service"),
         integer("--ip-version", "Version of the Internet Protocol: 4 or 6"),
         text("-B --local-address", "Address to measure from"),
-        text("-O --omit", "How long to send before measuring", read=seconds),
+        text("-O --omit", "How long to send before measuring", read=seconds_duration),
         on("--no-delay", "Send small packets at once"),
         text("--congestion", "Congestion control of TCP"),
         on("--zero-copy", "Send without copying"),
@@ -146,7 +146,7 @@ class ThroughputLanguage(TableLanguage):
         "link-rtt": "it is for booking time alone",
     }
 
-    def completed(self, spec: Document) -> Document:
+    def completed_spec(self, spec: Document) -> Document:
         """Leave out what asks for nothing, and imply IPv6 by a flow label."""
         given = {name: each for name, each in spec.items() if each or name not in _NOTHING_IF_ZERO}
         return {**given, "ip-version": 6} if "flow-label" in given else given
@@ -154,17 +154,17 @@ class ThroughputLanguage(TableLanguage):
     def participants(self, spec: Document) -> Participants:
         """Return source and dest; the source alone if dest is no node, or is the same host."""
         if "single-ended" in spec or "loopback" in spec:
-            return single(spec, "source", "No source specified")
-        return pair(spec)
+            return single_participant(spec, "source", "No source specified")
+        return source_and_dest(spec)
 
     def duration(self, spec: Document) -> int:
         """Return the time to set up, which depends on the distance, and all times of the spec."""
-        link_rtt = _parsed(spec, "link-rtt", _LINK_RTT)
+        link_rtt = _parsed_duration(spec, "link-rtt", _LINK_RTT)
         setup = max(link_rtt * SECOND // _ROUND_TRIPS_PER_S, _SETUP_LEAST)
         measured = times.parse_duration(spec.get("duration", _DURATION))
-        return setup + _parsed(spec, "omit", 0) + measured + _CLIENT_DELAY + _FINISH
+        return setup + _parsed_duration(spec, "omit", 0) + measured + _CLIENT_DELAY + _FINISH
 
-    def translated(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
+    def translated_test(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
         """Return our throughput, with the defaults of iperf3 where the spec names nothing."""
         dest = types.host_of(str(spec.get("dest-node", spec["dest"])))
         nodes = (hosts[0], hosts[1] if len(hosts) > 1 else dest)
@@ -182,10 +182,10 @@ class ThroughputLanguage(TableLanguage):
             "reverse": spec.get("reverse"),
             "window_bytes": window or None,
             "ip_version": spec.get("ip-version"),
-            **_special(spec),
+            **_iperf3_members(spec),
         }
         addresses = [spec.get("local-address", spec.get("source")), spec["dest"]]
-        return ours(TEST, members, nodes, addresses)
+        return our_test(TEST, members, nodes, addresses)
 
     def from_parley(self, test_type: str, spec: Document) -> Document | None:
         """Return the spec of our throughput; what we omit by default is said."""
@@ -198,7 +198,7 @@ class ThroughputLanguage(TableLanguage):
                 "source": spec.get("source"),
                 "dest": spec["dest"],
                 "duration": spec.get("duration", _DURATION),
-                "omit": spec.get("omit") or _omitted(spec),
+                "omit": spec.get("omit") or _omitted_duration(spec),
                 "udp": True if udp else None,
                 "parallel": spec.get("streams"),
                 "bandwidth": spec.get("rate_bps"),
@@ -216,16 +216,16 @@ class ThroughputLanguage(TableLanguage):
 
         Without that, as of other tools or if it was cut, there is one stream: all of them together.
         """
-        shown = _printed(spec, outcome) or summed(_together(result))
+        shown = _printed(spec, outcome) or summed_streams(_result_as_part(result))
         if "window-size" in spec:
             shown["requested-tcp-window-size"] = types.si_value(spec["window-size"])
         return {"diags": diagnostics(outcome), **shown}
 
-    def plain(self, spec: Document, result: Document) -> str:
+    def plain_text(self, spec: Document, result: Document) -> str:
         """Return a table for each stream, and the totals."""
         udp = bool(spec.get("udp"))
         lines: list[str] = []
-        for stream, course in _courses(result).items():
+        for stream, course in _intervals_by_stream(result).items():
             lines += [f"* Stream ID {stream}", *_table(course, udp=udp), ""]
         summary = result["summary"]
         if len(summary["streams"]) > 1:
@@ -234,12 +234,12 @@ class ThroughputLanguage(TableLanguage):
                 lines += [*_table([total], udp=udp, total=True), ""]
         return "\n".join([*lines, "Summary", *_table([summary["summary"]], udp=udp, total=True)])
 
-    def marked_up(self, spec: Document, result: Document) -> None:  # noqa: ARG002 - contract
+    def html_text(self, spec: Document, result: Document) -> None:  # noqa: ARG002 - contract
         """Return None: the test has no such form."""
         return
 
 
-def _special(spec: Document) -> dict[str, Any]:
+def _iperf3_members(spec: Document) -> dict[str, Any]:
     """Return the members that iperf3 alone knows, by our names; zero is nothing special."""
     told = {ours_: spec.get(theirs) for theirs, ours_ in _SPECIAL.items()}
     if told["pacing_bps"] is not None:
@@ -247,12 +247,12 @@ def _special(spec: Document) -> dict[str, Any]:
     return {name: value for name, value in told.items() if value}
 
 
-def _parsed(spec: Document, member: str, otherwise: int) -> int:
+def _parsed_duration(spec: Document, member: str, otherwise: int) -> int:
     return times.parse_duration(spec[member]) if member in spec else otherwise
 
 
-def _omitted(spec: Document) -> str:
-    """Return how long our test sends before it measures, if it is not told."""
+def _omitted_duration(spec: Document) -> str:
+    """Return how long (ISO 8601) our test sends by default before it measures."""
     model = TEST.spec_model.model_validate(spec)
     return times.format_duration(getattr(model, "omitted", 0))
 
@@ -269,10 +269,10 @@ def _printed(spec: Document, outcome: Outcome) -> Document | None:
     reverse = bool(spec.get("reverse"))
     if client is None:
         return None
-    shown = flat(client, place=_CLIENT, sends=not reverse)
+    shown = flat_document(client, place=_CLIENT, sends=not reverse)
     if not reverse or server is None:
         return shown
-    sent = flat(server, place=_SERVER, sends=True)
+    sent = flat_document(server, place=_SERVER, sends=True)
     sent["summary"] = _with_received(sent["summary"], shown["summary"])
     return sent
 
@@ -292,13 +292,13 @@ def _add(sent: Document, received: Document) -> Document:
     return sent if rate is None else {**sent, _RECEIVED: rate}
 
 
-def _together(result: Mapping[str, Any]) -> ThroughputPart:
-    """Return the figures of our result in the form of a part."""
+def _result_as_part(result: Mapping[str, Any]) -> ThroughputPart:
+    """Return the merged figures of our result as one part, as if one end had all of them."""
     names = ("sent", "received", "datagrams", "rtt_ms", "congestion", "intervals")
     return ThroughputPart.model_validate({**{name: result[name] for name in names}, "cpu": None})
 
 
-def _courses(result: Document) -> dict[object, list[Document]]:
+def _intervals_by_stream(result: Document) -> dict[object, list[Document]]:
     """Return the intervals of each stream, omitted ones first."""
     courses: dict[object, list[Document]] = {}
     for interval in result["intervals"]:
@@ -345,7 +345,7 @@ def _datagrams(entry: Document) -> str:
 
 
 def _si(value: float | None) -> str:
-    """Return ``1.76 G``, in steps of a thousand."""
+    """Return a number in steps of a thousand, such as ``1.76 G``."""
     number = float(value or 0)
     for factor, unit in ((1e9, "G"), (1e6, "M"), (1e3, "K")):
         if number > factor:

@@ -10,7 +10,7 @@ from node.plugins.tests.trace import TEST
 from node.pscheduler import times
 from node.pscheduler.tests import members as types
 from node.pscheduler.tests.contract import Document, Language, Outcome, ParleyTest
-from node.pscheduler.tests.language import TableLanguage, ours, without_none
+from node.pscheduler.tests.language import TableLanguage, our_test, without_none
 from node.pscheduler.tests.markup import table
 from node.pscheduler.tests.members import Member
 from node.pscheduler.tests.options import integer, off, on, text
@@ -109,7 +109,7 @@ class TraceLanguage(TableLanguage):
         total += _NAMES if spec.get("hostnames", True) else 0
         return total + (_AUTONOMOUS_SYSTEMS if spec.get("as", True) else 0)
 
-    def translated(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
+    def translated_test(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
         """Return our trace, with one packet per hop unless told otherwise, and the tool's own wait.
 
         Autonomous systems are looked up only if the spec says so: in public registries.
@@ -131,7 +131,7 @@ class TraceLanguage(TableLanguage):
             "ip_version": spec.get("ip-version"),
         }
         tools = ("scamper",) if "algorithm" in spec else ()
-        return ours(TEST, members, hosts, [spec.get("source")], tools)
+        return our_test(TEST, members, hosts, [spec.get("source")], tools)
 
     def from_parley(self, test_type: str, spec: Document) -> Document | None:
         """Return the spec of our trace, with our defaults."""
@@ -163,7 +163,7 @@ class TraceLanguage(TableLanguage):
             ]
         }
 
-    def plain(self, spec: Document, result: Document) -> str:  # noqa: ARG002 - contract
+    def plain_text(self, spec: Document, result: Document) -> str:  # noqa: ARG002 - contract
         """Return a line per hop, below the number of the path if there are several."""
         paths = result.get("paths", [])
         lines: list[str] = []
@@ -172,7 +172,7 @@ class TraceLanguage(TableLanguage):
             lines += [_line(number, hop) for number, hop in enumerate(path, 1)]
         return "\n".join(lines).strip("\n")
 
-    def marked_up(self, spec: Document, result: Document) -> str:  # noqa: ARG002 - contract
+    def html_text(self, spec: Document, result: Document) -> str:  # noqa: ARG002 - contract
         """Return a table per path."""
         head = ("TTL", "Address", "Host", "RTT (ms)", "AS", "Operator", "MTU", "Error")
         return "\n".join(

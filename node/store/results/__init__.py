@@ -76,7 +76,7 @@ class ResultTable:
             [row.document for row in rows],
         )
         try:
-            connection = await self._connected()
+            connection = await self._open_connection()
             if self._address.foreign is None:
                 await connection.execute(_SQL["insert"], *columns)
             else:
@@ -85,10 +85,10 @@ class ResultTable:
                     table, columns=[column], records=[(row.document,) for row in rows]
                 )
         except _UNFIT as error:
-            return _said(error)
+            return _error_sentence(error)
         except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
             self.close()
-            raise ArchiverFailed(_said(error)) from error
+            raise ArchiverFailed(_error_sentence(error)) from error
         except BaseException:
             self.close()  # a statement may still be running
             raise
@@ -100,11 +100,11 @@ class ResultTable:
         :raises ArchiverFailed: one of these fails.
         """
         try:
-            connection = await self._connected()
+            connection = await self._open_connection()
             allowed = await connection.fetchval(_SQL["may_insert"], self._table)
         except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
             self.close()
-            raise ArchiverFailed(_said(error)) from error
+            raise ArchiverFailed(_error_sentence(error)) from error
         if not allowed:
             msg = f"{self._address.user} may not insert into {self._name}"
             raise ArchiverFailed(msg)
@@ -119,10 +119,10 @@ class ResultTable:
         doubled = self._name.replace('"', '""')
         return f'"{doubled}"'
 
-    async def _connected(self) -> asyncpg.Connection[asyncpg.Record]:
+    async def _open_connection(self) -> asyncpg.Connection[asyncpg.Record]:
         if self._open is None or self._open.is_closed():
             self._open = await self._connect()
-            await self._ready(self._open)
+            await self._create_table(self._open)
         return self._open
 
     async def _connect(self) -> asyncpg.Connection[asyncpg.Record]:
@@ -140,7 +140,7 @@ class ResultTable:
             server_settings={"search_path": address.schema, "application_name": "parley"},
         )
 
-    async def _ready(self, connection: asyncpg.Connection[asyncpg.Record]) -> None:
+    async def _create_table(self, connection: asyncpg.Connection[asyncpg.Record]) -> None:
         """Create table, index, and view if there is no table and the address allows it."""
         if await connection.fetchval(_SQL["find"], self._table):
             return
@@ -161,7 +161,7 @@ class ResultTable:
             connection.terminate()
 
 
-def _said(error: BaseException) -> str:
+def _error_sentence(error: BaseException) -> str:
     if isinstance(error, TimeoutError) and not str(error):
         return "did not answer in time"
     if isinstance(error, ConnectionRefusedError):

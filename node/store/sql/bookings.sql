@@ -179,7 +179,7 @@ RETURNING run.displaced_by;
 
 -- book --
 -- In start order, so that concurrent batches wait for each other in one direction and cannot deadlock. Fails in time that
--- is reserved for others.
+-- is reserved for others, and for a slot of which another attempt has begun or is still to come: all holds of a task lock it.
 INSERT INTO run (
     id, task_id, exchange_id, slot, attempt, participant, scheduling_class, priority, rank,
     starts_at, ends_at, lane, state, created_at, changed_at
@@ -204,6 +204,15 @@ FROM (
         WITH ORDINALITY AS exchange (id, task_id, participant, scheduling_class, priority, rank, number)
         ON wanted.number = exchange.number
     WHERE NOT EXISTS (
+        SELECT FROM run AS other
+        WHERE
+            other.task_id = exchange.task_id AND other.slot = wanted.slot AND other.attempt <> wanted.attempt
+            AND other.participant IS NOT NULL
+            AND (
+                other.started_at IS NOT NULL OR other.state IN ('booked', 'set-aside', 'running', 'merging', 'finished')
+            )
+    )
+    AND NOT EXISTS (
         SELECT
         FROM reserved
         INNER JOIN reservation ON reserved.reservation_id = reservation.id AND reservation.pool IS NULL
@@ -220,6 +229,16 @@ FROM (
 ) AS wanted
 ON CONFLICT DO NOTHING
 RETURNING id;
+
+-- other_attempts --
+-- The latest other attempt of each of these slots that keeps a run from being booked, as in "book".
+SELECT DISTINCT ON (wanted.id) wanted.id, other.id AS other, other.attempt
+FROM unnest($1::uuid [], $2::uuid [], $3::timestamptz [], $4::smallint []) AS wanted (id, task_id, slot, attempt)
+INNER JOIN run AS other ON wanted.task_id = other.task_id AND wanted.slot = other.slot
+WHERE
+    wanted.attempt <> other.attempt AND other.participant IS NOT NULL
+    AND (other.started_at IS NOT NULL OR other.state IN ('booked', 'set-aside', 'running', 'merging', 'finished'))
+ORDER BY wanted.id, other.attempt DESC;
 
 -- ports_in_use --
 -- Ports of exchanges that may still run on this node. Looked up from its live runs, which are few compared to all stored
@@ -330,6 +349,8 @@ UPDATE exchange
 SET
     state = CASE WHEN said.commits THEN 'committed' ELSE 'released' END::exchange_state,
     data = CASE WHEN said.commits THEN said.data ELSE exchange.data END,
+    -- A released hold is answered without it, but who leads without a key is told what became of a run by its id.
+    answer = CASE WHEN said.commits OR task.lead NOT LIKE 'ed25519:%' THEN exchange.answer ELSE '{}' END,
     decided_at = $5
 FROM unnest($1::uuid [], $2::boolean [], $3::jsonb [], $4::text []) AS said (id, commits, data, sender), task
 WHERE
@@ -430,7 +451,7 @@ SELECT exchange.id, exchange.task_id, exchange.lease_epoch, exchange.expires_at,
 FROM exchange
 INNER JOIN task ON exchange.task_id = task.id
 WHERE exchange.state = 'held' AND exchange.expires_at <= $1 AND task.lead <> ALL($2::text [])
-ORDER BY exchange.expires_at
+ORDER BY exchange.expires_at, exchange.id
 LIMIT $3;
 
 -- notify --

@@ -1,13 +1,36 @@
 -- note_clock --
--- Returns what was noted before.
-UPDATE generation SET clock_at = $1
+-- Returns what was noted before. A reading in doubt ($2) is not believed, and age is judged by none that is ahead.
+UPDATE generation
+SET
+    clock_at = $1,
+    believed_at = CASE WHEN $2 THEN generation.believed_at ELSE $1 END,
+    believed_boot = CASE WHEN $2 THEN generation.believed_boot ELSE $3 END,
+    believed_uptime = CASE WHEN $2 THEN generation.believed_uptime ELSE $4 END,
+    aged_at = least(generation.aged_at, $1, CASE WHEN generation.aged_at IS NULL THEN generation.clock_at END)
 FROM (SELECT clock_at FROM generation FOR UPDATE) AS before
 RETURNING before.clock_at;
 
+-- believed_clock --
+SELECT believed_at FROM generation;
+
+-- latest_known_clock --
+-- The same reading, and so much later as the kernel has counted in the same boot ($1) until its uptime is $2 µs.
+SELECT
+    believed_at
+    + CASE WHEN believed_boot = $1 THEN greatest(0, $2 - believed_uptime) ELSE 0 END * interval '1 microsecond'
+FROM generation;
+
+-- aged_clock --
+SELECT least(aged_at + interval '1 day', $1) FROM generation;
+
+-- age_clock --
+UPDATE generation SET aged_at = least(aged_at + interval '1 day', $1) RETURNING aged_at;
+
 -- plan_now --
 -- Nobody can tell a pause that the wrong clock chose from an instant that follows from the schedule. Planning too early
--- finds nothing to do and chooses anew.
-UPDATE planning SET plan_at = $1 WHERE plan_at > $1 AND lease_until IS NULL;
+-- finds nothing to do and chooses anew. The same holds for the next slot, which is the wrong instant of an edit.
+UPDATE planning SET plan_at = least(plan_at, $1), next_run_at = least(next_run_at, $1)
+WHERE (plan_at > $1 OR (plan_at IS NOT NULL AND next_run_at > $1)) AND lease_until IS NULL;
 
 -- shorten_leases --
 -- Of workers that may live. An earlier plan_at is a wake-up for the end of the lease (see "finish_claims").
@@ -47,6 +70,90 @@ WHERE
     state = 'merging' AND participant IS NULL AND starts_at > $1
     AND NOT EXISTS (SELECT FROM part WHERE part.run_id = run.id);
 
+-- open_again --
+-- Tasks led here that seemed to have nothing left to come. If that is so, they end again.
+WITH opened AS (
+    UPDATE task SET state = 'active', reason = NULL, ended_at = NULL
+    FROM node
+    WHERE
+        task.state = 'finished' AND task.ended_at > $1 AND task.lead = node.identity AND node.is_self
+        AND NOT EXISTS (SELECT FROM pool_task WHERE pool_task.task_id = task.id)
+    RETURNING task.id
+)
+
+DELETE FROM outbox USING opened WHERE outbox.kind = 'task-end' AND outbox.message ->> 'task' = opened.id::text;
+
+-- book_again --
+-- Runs that are over by the wrong clock alone: nothing is over before its start. They get their time back if it is still free
+-- here. What was to be told or delivered of them is not, and what their campaigns and limits got back they give again.
+WITH back AS (
+    UPDATE run
+    SET
+        state = 'booked', reason = NULL, changed_at = $1, started_at = NULL, finished_at = NULL, process_id = NULL,
+        process_ticks = NULL
+    FROM task
+    WHERE
+        run.state IN ('failed', 'missed') AND run.starts_at > $1 AND NOT run.freed
+        AND task.id = run.task_id AND task.state IN ('active', 'paused')
+        AND (
+            EXISTS (SELECT FROM exchange WHERE exchange.id = run.exchange_id AND exchange.state = 'committed')
+            OR EXISTS (SELECT FROM negotiation WHERE negotiation.id = run.exchange_id AND negotiation.state = 'committed')
+        )
+        AND NOT EXISTS (
+            SELECT FROM run AS other
+            WHERE other.state IN ('booked', 'running') AND other.during && run.during AND other.lane && run.lane
+        )
+        AND NOT EXISTS (
+            SELECT FROM run AS later
+            WHERE later.task_id = run.task_id AND later.slot = run.slot AND later.attempt > run.attempt
+        )
+    RETURNING run.id, run.task_id, run.starts_at, run.ends_at, run.lane, run.spec
+),
+
+unmeasured AS (
+    DELETE FROM part USING back WHERE part.run_id = back.id
+),
+
+untold AS (
+    DELETE FROM outbox USING back
+    WHERE outbox.kind IN ('part', 'run-end') AND outbox.message ->> 'run' = back.id::text
+),
+
+undelivered AS (
+    DELETE FROM archiving USING back
+    WHERE archiving.run_id = back.id AND archiving.state = 'waiting' AND NOT archiving.taken
+),
+
+charged AS (
+    INSERT INTO charge (campaign_id, run_id, participant, node, starts_at, ends_at, weight, bytes, cause, made_at)
+    SELECT
+        charge.campaign_id, charge.run_id, charge.participant, charge.node, charge.starts_at, charge.ends_at,
+        -sum(charge.weight), -sum(charge.bytes), 'unused', $1
+    FROM back
+    INNER JOIN charge ON back.id = charge.run_id AND charge.starts_at >= back.starts_at AND charge.starts_at < back.ends_at
+    WHERE charge.cause IN ('unused', 'measured')
+    GROUP BY charge.campaign_id, charge.run_id, charge.participant, charge.node, charge.starts_at, charge.ends_at
+    HAVING sum(charge.weight) <> 0 OR sum(charge.bytes) <> 0
+),
+
+counted AS (
+    INSERT INTO limit_return (rule, holder, quantity, period, begins_at, amount)
+    SELECT
+        quota.rule, account.holder, quota.quantity, quota.period, date_bin(quota.period, back.starts_at, 'epoch'),
+        limit_amount(quota.quantity, back.ends_at - back.starts_at, account.run_bytes)
+    FROM back
+    INNER JOIN limit_account AS account ON back.task_id = account.task_id
+    INNER JOIN limit_quota AS quota ON account.rule = quota.rule
+    WHERE back.spec IS NULL
+)
+
+SELECT
+    id, task_id,
+    CASE WHEN lane IS NOT NULL THEN pg_notify('parley', format(
+        'changed %s %s', (extract(EPOCH FROM starts_at) * 1000000)::bigint, (extract(EPOCH FROM ends_at) * 1000000)::bigint
+    )) END
+FROM back;
+
 -- deliver_now --
 -- Nor does the delivery of a result. Its day of attempts begins at the latest now.
 UPDATE archiving
@@ -61,8 +168,9 @@ SET
     seen_at = least(seen_at, $1), heard_at = least(heard_at, $1), unreachable_since = least(unreachable_since, $1)
 WHERE greatest(seen_at, heard_at, unreachable_since) > $1;
 
--- plan_gaps_again --
--- Slots that seemed to have passed unplanned. With a new revision the lead looks which of them have runs already.
+-- plan_again --
+-- Slots that seemed to have passed unplanned, and those of runs led here that are over by the wrong clock alone and did not get
+-- their time back. With a new revision the lead looks which of them have runs already.
 WITH undone AS (
     DELETE FROM gap USING planning, task
     WHERE
@@ -70,9 +178,31 @@ WITH undone AS (
     RETURNING gap.task_id, gap.first_slot
 ),
 
+left_over AS (
+    UPDATE run SET freed = TRUE, changed_at = $1
+    FROM planning, task
+    WHERE
+        (
+            (run.state IN ('failed', 'missed') AND run.starts_at > $1)
+            OR (run.state = 'unplaced' AND run.finished_at > $1)
+        )
+        AND NOT run.freed
+        AND planning.task_id = run.task_id AND task.id = run.task_id AND task.state = 'active'
+        AND NOT EXISTS (
+            SELECT FROM run AS later
+            WHERE later.task_id = run.task_id AND later.slot = run.slot AND later.attempt > run.attempt
+        )
+    RETURNING run.task_id, run.slot
+),
+
 again AS (
     SELECT undone.task_id, min(undone.first_slot) AS slot
-    FROM undone INNER JOIN planning ON undone.task_id = planning.task_id
+    FROM (
+        SELECT task_id, first_slot FROM undone
+        UNION ALL
+        SELECT task_id, slot FROM left_over
+    ) AS undone
+    INNER JOIN planning ON undone.task_id = planning.task_id
     WHERE NOT planning.follower
     GROUP BY undone.task_id
 ),

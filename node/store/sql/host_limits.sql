@@ -5,7 +5,7 @@ WHERE
     task.state IN ('active', 'paused') AND task.id > $1
     AND (
         task.lead <> (SELECT node.identity FROM node WHERE node.is_self)
-        OR ($3 AND task.limit_user IS NOT NULL)
+        OR (($3 OR task.limit_bound) AND task.limit_user IS NOT NULL)
         OR task.limit_rule IS NOT NULL
         OR task.limit_refusal IS NOT NULL
     )

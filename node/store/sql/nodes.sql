@@ -18,6 +18,42 @@ UPDATE node SET attributes = $2, lanes = $3, address = $4 WHERE identity = $1 AN
 -- doubt --
 UPDATE node SET last_error = $2 WHERE identity = $1;
 
+-- lineage --
+SELECT lineage FROM node WHERE identity = $1 FOR UPDATE;
+
+-- keep_lineage --
+-- The chain of a node's keys, which grows only from the one that was compared with it.
+UPDATE node SET lineage = $3, followed_at = coalesce(followed_at, '{}') || $4::timestamptz []
+WHERE identity = $1 AND lineage IS NOT DISTINCT FROM $2
+RETURNING identity;
+
+-- followed_at --
+SELECT followed_at FROM node WHERE identity = $1 FOR UPDATE;
+
+-- keep_revocation --
+-- The first revocation of a key is the one that counts.
+INSERT INTO revocation (key, statement, ends_node, heard_at) VALUES ($1, $2, $3, $4)
+ON CONFLICT (key) DO NOTHING
+RETURNING pg_notify('parley', 'successor');
+
+-- forget_unsigned --
+-- Of a key that the owner of this node alone has revoked; a signed revocation, which is told to others, takes its place.
+DELETE FROM revocation WHERE key = $1 AND statement = '';
+
+-- revoked --
+SELECT key, ends_node FROM revocation;
+
+-- revocations_to_tell --
+-- By node, what it has not been told yet, the oldest first.
+SELECT node.identity, revocation.number, revocation.statement
+FROM node
+INNER JOIN revocation ON node.revocations_told < revocation.number
+WHERE NOT node.is_self AND node.identity LIKE 'ed25519:%' AND revocation.statement <> ''
+ORDER BY node.identity, revocation.number;
+
+-- told_revocations --
+UPDATE node SET revocations_told = $2 WHERE identity = $1;
+
 -- own_identity --
 SELECT identity FROM node WHERE is_self;
 
@@ -40,7 +76,7 @@ WHERE NOT node.is_self;
 -- nodes --
 SELECT
     identity, name, url, address, is_self, added_at, seen_at, unreachable_since, last_error, busy_until,
-    shortfall, attributes, lanes, heard_at
+    shortfall, attributes, lanes, heard_at, lineage
 FROM node ORDER BY is_self DESC, name;
 
 -- uncompared --
@@ -121,7 +157,11 @@ UPDATE node SET url = $2, address = $3, seen_at = $4, unreachable_since = NULL, 
 WHERE identity = $1 AND NOT is_self;
 
 -- successor --
-SELECT successor FROM generation;
+SELECT successor, copy_of FROM generation;
+
+-- keep_copy --
+-- Whether these data are a copy of a node that goes on, and where; the other processes here end, too.
+UPDATE generation SET copy_of = $1 RETURNING pg_notify('parley', 'successor');
 
 -- give_up --
 -- Another host has this node. Only in the generation that was announced there is nothing later.

@@ -71,6 +71,26 @@ WITH gone AS (
 
 SELECT count(*) FROM gone;
 
+-- purge_surplus_messages --
+-- Of the messages with what was measured here, the latest ones to each lead stay: one that takes none cannot have them pile up.
+WITH gone AS (
+    DELETE FROM outbox
+    WHERE id IN (
+        SELECT numbered.id
+        FROM (
+            SELECT id, row_number() OVER (PARTITION BY node ORDER BY id DESC) AS place
+            FROM outbox
+            WHERE kind IN ('part', 'intervals')
+        ) AS numbered
+        WHERE numbered.place > $1
+        ORDER BY numbered.id
+        LIMIT $2
+    )
+    RETURNING id
+)
+
+SELECT count(*) FROM gone;
+
 -- hasten --
 -- These nodes answer again: their messages need not wait out the pause.
 UPDATE outbox SET next_at = $2 WHERE node = ANY($1::text []) AND attempts > 0 AND next_at > $2;

@@ -13,7 +13,7 @@ WHERE task_id = ANY($1::uuid []);
 -- stream anew that has no more than two of them after 15 minutes.
 SELECT
     posted.task_id AS task, posted.document::text AS document, posted.detail::text AS detail, task.state = 'active' AS enabled,
-    task.tool, coalesce(counted.runs, 0) AS runs, coalesce(counted.started, 0) AS started
+    task.tool, posted.requester, coalesce(counted.runs, 0) AS runs, coalesce(counted.started, 0) AS started
 FROM pscheduler_task AS posted
 INNER JOIN task ON posted.task_id = task.id
 LEFT JOIN (
@@ -33,6 +33,7 @@ WHERE
     ($1::text IS NULL OR posted.document IS NULL OR posted.document @> $1::text::jsonb)
     AND ($2::text IS NULL OR posted.detail @> $2::text::jsonb)
     AND ($3::boolean IS NULL OR (task.state = 'active') = $3)
+    AND ($4::text IS NULL OR posted.requester = $4)
 ORDER BY task.created_at, task.id;
 
 -- count_runs --
@@ -89,6 +90,7 @@ WHERE
     AND run_known.state <> 'held'
     AND (run_known.state <> 'waiting' OR $7::boolean)
     AND (run_known.state <> 'cancelled' OR run_known.started_at IS NOT NULL)
+    AND ($8::text IS NULL OR run_known.task_id IN (SELECT task_id FROM pscheduler_task WHERE requester = $8))
 ORDER BY run_known.starts_at, run_known.run_id
 LIMIT $6;
 
@@ -109,6 +111,7 @@ WHERE
     AND run_known.state <> 'held'
     AND (run_known.state <> 'waiting' OR $7::boolean)
     AND (run_known.state <> 'cancelled' OR run_known.started_at IS NOT NULL)
+    AND ($8::text IS NULL OR run_known.task_id IN (SELECT task_id FROM pscheduler_task WHERE requester = $8))
 ORDER BY run_known.starts_at DESC, run_known.run_id DESC
 LIMIT $6;
 

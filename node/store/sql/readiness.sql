@@ -44,12 +44,17 @@ LIMIT 200;
 -- lead_figures --
 SELECT owner, figures FROM lead_process WHERE figures IS NOT NULL AND stopped_at IS NULL AND seen_at > $1 ORDER BY owner;
 
--- standing --
--- For the status: what is stored, what waits, and what is measured. The latest decision is that of the thousand newest rows.
+-- server --
+-- Transaction ids are given to all databases of a server, and it stops when those of the oldest one are used up.
 SELECT
     current_setting('server_version') AS server_version,
     pg_database_size(current_database()) AS size_bytes,
     (SELECT max(version) FROM schema_version) AS schema_version,
+    (SELECT max(greatest(age(datfrozenxid), mxid_age(datminmxid))) FROM pg_database) AS oldest_id_age;
+
+-- planned --
+-- The latest decision is that of the thousand newest rows.
+SELECT
     (SELECT max(latest.decided_at) FROM (SELECT decided_at FROM decision ORDER BY id DESC LIMIT 1000) AS latest) AS planned_at,
     (
         SELECT count(*)
@@ -60,8 +65,10 @@ SELECT
             LIMIT 100000
         ) AS due
     ) AS due,
-    (SELECT count(*) FROM planning WHERE waits_for IS NOT NULL) AS waiting_for_nodes,
-    (SELECT count(*) FROM outbox) AS outbox,
+    (SELECT count(*) FROM planning WHERE waits_for IS NOT NULL) AS waiting_for_nodes;
+
+-- measured --
+SELECT
     (SELECT count(*) FROM run WHERE state = 'running') AS running,
     (SELECT min(starts_at) FROM run WHERE state = 'booked' AND starts_at > $1) AS next_start;
 

@@ -1,20 +1,28 @@
 -- due_runs --
--- Committed runs that start soon, with all that is needed to launch this node's part of them.
+-- Committed runs that start soon, from $1 on, with all that is needed to launch this node's part of them, but for those that
+-- are known ($3). Of those that it only leads, also earlier ones.
 SELECT
     run.id, run.task_id, run.participant, run.starts_at, run.ends_at, task.lead, task.test, coalesce(run.tool, task.tool) AS tool,
-    coalesce(run.spec, task.spec) AS spec, task.participants, task.addresses, exchange.data
+    coalesce(run.spec, task.spec) AS spec, task.participants, task.addresses, exchange.data, exchange.answer -> 'data' AS told,
+    task.limit_bound AS bound, CASE WHEN task.limit_bound THEN task.limit_user END AS bound_user,
+    task.limit_rule AS rule
 FROM run
 INNER JOIN task ON run.task_id = task.id
 INNER JOIN exchange ON run.exchange_id = exchange.id
-WHERE run.state = 'booked' AND exchange.state = 'committed' AND run.starts_at < $1
+WHERE
+    run.state = 'booked' AND exchange.state = 'committed' AND run.starts_at < $2
+    AND (run.starts_at >= $1 OR run.participant IS NULL) AND run.id <> ALL($3::uuid [])
 ORDER BY run.starts_at
 LIMIT 1000;
 
 -- booked_with --
 -- A run that is held, booked, under way, or was tried here, if this node leads it or is among the participants.
-SELECT run.task_id AS task, task.lead, run.starts_at
+SELECT
+    run.task_id AS task, task.lead, run.starts_at, run.participant, task.test, coalesce(run.tool, task.tool) AS tool,
+    coalesce(run.spec, task.spec) AS spec, exchange.answer -> 'data' AS told
 FROM run
 INNER JOIN task ON run.task_id = task.id
+LEFT JOIN exchange ON run.exchange_id = exchange.id
 WHERE
     run.id = $1 AND run.state IN ('booked', 'running', 'merging', 'finished', 'failed', 'missed')
     AND (task.lead = $2 OR task.participants @> jsonb_build_array(jsonb_build_object('node', $2::text)));
@@ -160,14 +168,15 @@ WHERE
 LIMIT 100;
 
 -- overslept --
--- Runs that should have started, but were not started by this node.
-SELECT run.id
+-- Some of the runs that should have started, but were not started by this node; those that are known ($2) may yet be.
+SELECT run.id, run.starts_at
 FROM run
 INNER JOIN exchange ON run.exchange_id = exchange.id
 WHERE
     run.state = 'booked' AND exchange.state = 'committed' AND run.participant IS NOT NULL AND run.starts_at < $1
+    AND run.id <> ALL($2::uuid [])
 ORDER BY run.starts_at
-LIMIT 1000;
+LIMIT 20;
 
 -- open_runs_of_tasks --
 SELECT id FROM run
@@ -650,6 +659,62 @@ WITH gone AS (
         SELECT old.id FROM decision AS old
         WHERE old.decided_at < $1 AND coalesce(old.last_slot, old.decided_at) < $1
         ORDER BY old.id
+        LIMIT $2
+    )
+    RETURNING id
+)
+
+SELECT count(*) FROM gone;
+
+-- purge_surplus_runs --
+-- Of the runs that are over, of the tasks of each other lead, or of all leads whose tasks count for a cap together, the latest stay.
+-- Those that a task with max_runs counts while it is planned stay as well.
+WITH surplus AS (
+    SELECT numbered.id
+    FROM (
+        SELECT
+            run.id,
+            row_number() OVER (
+                PARTITION BY CASE WHEN task.limit_caps @@ '$[*][1] == "all"' THEN 'all' ELSE task.lead END
+                ORDER BY run.changed_at DESC, run.id DESC
+            ) AS place,
+            run.started_at IS NOT NULL AND task.state IN ('active', 'paused')
+            AND coalesce(jsonb_typeof(task.schedule -> 'max_runs') = 'number', false) AS counted
+        FROM task
+        INNER JOIN node ON task.lead = node.identity AND NOT node.is_self
+        INNER JOIN run ON task.id = run.task_id
+        WHERE run.state IN ('finished', 'failed', 'missed', 'cancelled', 'displaced', 'unplaced')
+    ) AS numbered
+    WHERE numbered.place > $1 AND NOT numbered.counted
+    ORDER BY numbered.id
+    LIMIT $2
+),
+
+gone AS (
+    DELETE FROM run WHERE id IN (SELECT id FROM surplus)
+    RETURNING id
+)
+
+SELECT count(*) FROM gone;
+
+-- purge_surplus_exchanges --
+-- Of the exchanges without runs, of the tasks of each other node, the latest stay: a lead may open and release any number.
+WITH gone AS (
+    DELETE FROM exchange
+    WHERE id IN (
+        SELECT surplus.id
+        FROM (SELECT node.identity FROM node WHERE NOT node.is_self) AS other
+        CROSS JOIN LATERAL (
+            SELECT old.id
+            FROM task
+            INNER JOIN exchange AS old ON task.id = old.task_id
+            WHERE
+                task.lead = other.identity AND old.state <> 'held'
+                AND NOT EXISTS (SELECT FROM run WHERE run.exchange_id = old.id)
+            ORDER BY old.decided_at DESC, old.id DESC
+            OFFSET $1
+        ) AS surplus
+        ORDER BY surplus.id
         LIMIT $2
     )
     RETURNING id

@@ -33,18 +33,27 @@ SELECT concat_ws(
 
 -- first_generation --
 -- Another process of this node may be the first.
-INSERT INTO generation (id, place, marked_at)
-VALUES (gen_random_uuid(), $1, greatest($2::timestamptz + interval '1 microsecond', clock_timestamp()))
+INSERT INTO generation (id, place, marked_at, host)
+VALUES (gen_random_uuid(), $1, greatest($2::timestamptz + interval '1 microsecond', clock_timestamp()), $3)
 ON CONFLICT DO NOTHING;
 
 -- generation --
 -- Another process of this node may look at the same time.
-SELECT id, place, marked_at, clock_timestamp() AS now FROM generation FOR UPDATE;
+SELECT
+    id, place, marked_at, clock_timestamp() AS now, host, copy_of, made_at > now() - interval '10 minutes' AS is_young
+FROM generation FOR UPDATE;
+
+-- stored_marks --
+SELECT host, marked_at FROM generation;
+
+-- keep_host --
+-- The same host has another set of network cards, or an earlier program did not write it.
+UPDATE generation SET host = $1 WHERE host IS DISTINCT FROM $1;
 
 -- mark --
 UPDATE generation
 SET marked_at = greatest(marked_at + interval '1 microsecond', least(clock_timestamp(), marked_at + $1::interval))
-RETURNING id, marked_at;
+RETURNING id, marked_at, copy_of;
 
 -- is_fresh --
 -- Long enough that both services of a node see it, though they start one after the other.
@@ -60,12 +69,17 @@ FROM generation;
 UPDATE generation
 SET
     id = gen_random_uuid(), place = $1, made_at = now(),
-    marked_at = greatest($2::timestamptz + interval '1 microsecond', clock_timestamp()), successor = NULL
-RETURNING id, marked_at, pg_notify('parley', 'generation');
+    marked_at = greatest($2::timestamptz + interval '1 microsecond', clock_timestamp()), successor = NULL,
+    host = coalesce($3, host), copy_of = $4
+RETURNING id, marked_at, copy_of, pg_notify('parley', 'generation');
 
 -- reclaim --
 -- As if the data were in another place: the next start makes a new generation, later than all others.
 UPDATE generation SET place = '', successor = NULL;
+
+-- given_here --
+-- Whoever restores a backup says by that where the node is to be: no other host is asked whether it goes on.
+UPDATE generation SET place = '';
 
 -- raise_all_epochs --
 -- Above every epoch that was given after the backup: no lead claims a task once a microsecond. Other nodes refuse lower ones.
@@ -108,3 +122,14 @@ CREATE ROLE parley_reader NOLOGIN;
 
 -- has_reader --
 SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = 'parley_reader');
+
+-- databases --
+-- This one first.
+SELECT datname FROM pg_database WHERE datallowconn ORDER BY datname <> current_database(), datname;
+
+-- vacuum --
+-- It reads no index, which may be damaged.
+VACUUM (FREEZE, INDEX_CLEANUP OFF, TRUNCATE OFF);
+
+-- own_tables --
+SELECT format('%I.%I', schemaname, tablename) FROM pg_tables WHERE schemaname = current_schema() ORDER BY 1;

@@ -3,11 +3,11 @@
 INSERT INTO task (
     id, lead, test, spec, tool, tools, scheduling_class, duration, priority, participants, participant,
     addresses, schedule, campaign, reference, created_at, revision, pool_task, limit_rule, run_bytes,
-    limit_caps, requester, limit_user, limit_address, limit_refusal
+    limit_caps, requester, limit_user, limit_address, limit_refusal, limit_bound
 )
 VALUES (
     $1, $2, $3, $4, $5, $6, $7::scheduling_class, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22,
-    $23, $24, $25
+    $23, $24, $25, $26
 )
 ON CONFLICT (id) DO UPDATE SET
     spec = excluded.spec,
@@ -28,7 +28,8 @@ ON CONFLICT (id) DO UPDATE SET
     limit_caps = excluded.limit_caps,
     limit_user = excluded.limit_user,
     limit_address = excluded.limit_address,
-    limit_refusal = excluded.limit_refusal
+    limit_refusal = excluded.limit_refusal,
+    limit_bound = excluded.limit_bound
 WHERE task.lead = excluded.lead AND task.revision <= excluded.revision
 RETURNING id;
 
@@ -63,7 +64,7 @@ SELECT
     task.scheduling_class::text, task.duration, task.priority, task.participants, task.participant,
     task.addresses, task.schedule, task.campaign, task.reference, task.created_at, task.revision,
     task.freeing, task.paused_at, task.ended_at, task.parent, task.pool_task, task.requester, task.limit_user,
-    task.limit_address
+    task.limit_address, task.limit_bound
 FROM task
 WHERE id = ANY($1::uuid [])
 ORDER BY id;
@@ -98,6 +99,13 @@ SELECT id FROM task WHERE lead = $1 AND state IN ('active', 'paused') ORDER BY i
 SELECT count(*) FROM task
 WHERE lead = $1 AND state IN ('active', 'paused') AND ($2::text IS NULL OR limit_rule = $2);
 
+-- count_open_capped --
+-- Those that count for a cap of groups: of one node, or of all of them together.
+SELECT count(*) FROM task
+WHERE
+    limit_caps <> '[]' AND limit_caps @> jsonb_build_array(jsonb_build_array($1::text, $2::text))
+    AND state IN ('active', 'paused');
+
 -- count_open_for --
 -- Of a user under a rule; the tasks of seats are part of their pool task.
 SELECT count(*) FROM task
@@ -107,7 +115,7 @@ WHERE limit_user = $1 AND limit_rule = $2 AND parent IS NULL AND state IN ('acti
 UPDATE task
 SET
     limit_user = whole.limit_user, limit_address = whole.limit_address, limit_rule = whole.limit_rule,
-    limit_refusal = whole.limit_refusal, run_bytes = whole.run_bytes
+    limit_refusal = whole.limit_refusal, run_bytes = whole.run_bytes, limit_bound = whole.limit_bound
 FROM task AS whole
 WHERE whole.id = $1 AND task.parent = $1 AND task.state IN ('active', 'paused');
 
@@ -341,6 +349,49 @@ WITH gone AS (
 )
 
 SELECT count(*) FROM gone;
+
+-- purge_heavy_tasks --
+-- The ended tasks of other nodes may take so many bytes: of each lead, or of all leads together whose tasks count for a cap of
+-- groups. Of older ones the reference goes first, and then the task. What is stored out of line counts as it is stored.
+WITH ended AS (
+    SELECT
+        task.id, task.ended_at, pg_column_size(task.spec) + pg_column_size(task.participants)
+        + coalesce(pg_column_size(task.schedule), 0) + coalesce(pg_column_size(task.addresses), 0) + 500 AS rest,
+        coalesce(pg_column_size(task.reference), 0) AS reference,
+        CASE WHEN task.limit_caps @@ '$[*][1] == "all"' THEN 'all' ELSE task.lead END AS holder
+    FROM task
+    INNER JOIN node ON task.lead = node.identity AND NOT node.is_self
+    WHERE
+        task.ended_at IS NOT NULL
+        AND NOT EXISTS (
+            SELECT FROM run
+            WHERE run.task_id = task.id AND run.state IN ('waiting', 'booked', 'set-aside', 'running', 'merging')
+        )
+),
+
+summed AS (
+    SELECT
+        id, reference,
+        sum(rest + reference) OVER latest_first AS whole,
+        sum(rest) OVER latest_first AS without
+    FROM ended
+    WINDOW latest_first AS (PARTITION BY holder ORDER BY ended_at DESC, id DESC)
+),
+
+gone AS (
+    DELETE FROM task WHERE id IN (SELECT id FROM summed WHERE without > $1 ORDER BY id LIMIT $2)
+    RETURNING id
+),
+
+slimmed AS (
+    UPDATE task SET reference = NULL
+    WHERE id IN (
+        SELECT id FROM summed WHERE whole > $1 AND without <= $1 AND reference > 0 ORDER BY id LIMIT $2
+    )
+    RETURNING id
+)
+
+SELECT greatest((SELECT count(*) FROM gone), (SELECT count(*) FROM slimmed)) AS count;
 
 -- purge_surplus_tasks --
 -- Of the ended tasks of each other node, and of each lead from outside, the latest ones stay; the others are deleted with all

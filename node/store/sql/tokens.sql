@@ -6,6 +6,14 @@ VALUES ($1, $2, $3, $4::token_role, $5, $6, $7);
 SELECT id, label, role::text, created_at, created_by, expires_at, used_at, revoked_at
 FROM access_token WHERE digest = $1;
 
+-- tokens_with --
+SELECT digest, id, label, role::text, created_at, created_by, expires_at, used_at, revoked_at
+FROM access_token WHERE digest = ANY ($1);
+
+-- valid_roles --
+SELECT DISTINCT role FROM access_token
+WHERE label = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $2);
+
 -- note_use --
 UPDATE access_token SET used_at = $2 WHERE id = $1;
 

@@ -135,6 +135,7 @@ async def test_wrong_types_everywhere(
     max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(data=st.data())
+@pytest.mark.nightly
 async def test_any_question(a: Outsider, data: st.DataObject) -> None:
     """Every query with any parameters is answered by a document, never by an internal error."""
     paths = (await a.get("/v1/openapi.json"))["paths"]
@@ -162,6 +163,7 @@ async def test_any_question(a: Outsider, data: st.DataObject) -> None:
 @given(
     body=st.binary(max_size=200) | st.text(max_size=200).map(lambda t: t.encode("utf-8", "replace"))
 )
+@pytest.mark.nightly
 async def test_any_bytes(a: Outsider, body: bytes) -> None:
     """Arbitrary bytes in a POST are answered by a problem document."""
     is_problem(await a.ask("POST", "/v1/tasks", body), 400, 422)

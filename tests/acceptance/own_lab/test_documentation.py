@@ -94,6 +94,7 @@ async def commands(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Pa
 
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("page", PAGES, ids=where)
+@pytest.mark.nightly
 async def test_the_commands_of_a_page_work(
     page: Path, documented_lab: DocumentedLab, commands: Path, tmp_path: Path
 ) -> None:

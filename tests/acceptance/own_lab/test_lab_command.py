@@ -46,6 +46,7 @@ def listening(url: str) -> bool:
         return probe.connect_ex((host, int(port))) == 0
 
 
+@pytest.mark.nightly
 async def test_lab_up() -> None:
     """``lab up`` prints one line of JSON, its nodes measure, and its end leaves nothing behind."""
     lab = await parley("lab", "up", "--nodes", "3", "--json")

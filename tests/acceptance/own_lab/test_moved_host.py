@@ -9,8 +9,6 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import aiohttp
-import asyncpg
 import pytest
 import pytest_asyncio
 
@@ -20,7 +18,7 @@ from node.lab.nodes import NodePlan, node_command
 from node.lab.supervisor import Lab
 from node.model.errors import HostError
 from tests.acceptance.outsider import Json, Outsider
-from tests.integration.host_leftovers import nothing_left
+from tests.acceptance.own_lab.copies import elsewhere, execute, lab_of, outsiders
 from tests.support.command_line import run_command
 from tests.support.patience import PATIENCE_S
 
@@ -33,9 +31,8 @@ pytestmark = [
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", name="lab")
 async def _lab() -> AsyncIterator[Lab]:
-    with nothing_left():
-        async with Lab(3, tls=True) as lab:
-            yield lab
+    async with lab_of(3) as lab:
+        yield lab
 
 
 async def _admin(node: Outsider, *words: object) -> None:
@@ -48,20 +45,8 @@ async def _admin(node: Outsider, *words: object) -> None:
 
 async def _another_host(plan: NodePlan, place: Path) -> NodePlan:
     """Return the same node with another address, database, and state directory."""
-    connection = await asyncpg.connect(plan.dsn)
-    await connection.execute("CREATE DATABASE moved")
-    await connection.close()
-    address = plan.address.rpartition(".")[0] + ".99"
-    listen = plan.listen.replace(plan.address, address)
-    return replace(
-        plan,
-        listen=listen,
-        url=f"https://{listen}",
-        address=address,
-        dsn=plan.dsn.replace(f"/{plan.name}?", "/moved?"),
-        state=place / "moved",
-        log=place / "moved.log",
-    )
+    await execute(plan.dsn, "CREATE DATABASE moved")
+    return elsewhere(plan, place, "moved")
 
 
 async def _finished(task: Json, lead: Outsider, since: datetime) -> None:
@@ -75,13 +60,11 @@ async def _finished(task: Json, lead: Outsider, since: datetime) -> None:
     )
 
 
+@pytest.mark.nightly
 async def test_a_restored_node_is_followed_to_its_new_host(lab: Lab, tmp_path: Path) -> None:
     """Tasks that it leads, and those that it takes part in, go on; the old host is refused."""
     tmp_path.chmod(0o711)
-    waits = aiohttp.ClientTimeout(total=PATIENCE_S)
-    connector = aiohttp.TCPConnector(ssl=False)
-    async with aiohttp.ClientSession(timeout=waits, connector=connector) as session:
-        a, b, c = (Outsider(**asdict(node), session=session) for node in lab.nodes)
+    async with outsiders(lab) as (a, b, c):
         often = {"repeat": "PT3S", "until": (datetime.now(UTC) + timedelta(minutes=5)).isoformat()}
         spec = {"duration": "PT1S"}
         led = await a.create("idle", a, b, spec=spec, schedule=often)
@@ -99,7 +82,7 @@ async def test_a_restored_node_is_followed_to_its_new_host(lab: Lab, tmp_path: P
             old = process.tail_of(lab._plans["a"].log, 3)
             assert ended.exit_code == 9, old
             assert "another host goes on as this node" in old
-            ready = await nodes.ready(plan, running, session, PATIENCE_S)
+            ready = await nodes.ready(plan, running, a.session, PATIENCE_S)
             moved = replace(moved, token=ready.token)
             for other in (b, c):
                 await other.until(
@@ -118,7 +101,7 @@ async def test_a_restored_node_is_followed_to_its_new_host(lab: Lab, tmp_path: P
         with pytest.raises(HostError, match="this database belongs to the node"):
             await lab.restart("a")
         await _admin(a, "restore", "--replace", tmp_path / "a.parley")
-        again = Outsider(**asdict(await lab.restart("a")), session=session)
+        again = Outsider(**asdict(await lab.restart("a")), session=a.session)
         for other in (b, c):
             await other.until(
                 "/v1/nodes", lambda page: again.url in [each["url"] for each in page["items"]]

@@ -44,6 +44,7 @@ def test_the_interval() -> None:
 
 
 @pytest.mark.needs("root", "ip", "ping")
+@pytest.mark.nightly
 async def test_delay_and_loss_are_what_the_network_does() -> None:
     """Latency and round trip report delay to a millisecond, and loss within its interval."""
     with nothing_left():

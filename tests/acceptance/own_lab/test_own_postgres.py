@@ -10,7 +10,7 @@ import signal
 import socket
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,15 +58,29 @@ class Node:
 
     async def until_ready(self) -> None:
         """Wait until the node says that it is ready."""
-        await self._until("/readyz", lambda status, _: status == 200)
+        await self._until_answered("/readyz", lambda status, _: status == 200)
 
     async def until_measured(self, *lines: str) -> None:
         """Wait until the metrics have these lines."""
-        await self._until("/metrics", lambda _, text: set(lines) <= set(text.splitlines()))
+        await self._until_answered("/metrics", lambda _, text: set(lines) <= set(text.splitlines()))
 
-    async def _until(self, path: str, holds: Callable[[int, str], bool]) -> None:
+    async def until_noted(self, words: str) -> None:
+        """Wait until the log has a line with these words."""
+
+        async def noted() -> bool:
+            return words in (self.state / "log").read_text()
+
+        await self._until(noted)
+
+    async def _until_answered(self, path: str, holds: Callable[[int, str], bool]) -> None:
+        async def answered() -> bool:
+            return holds(*await self.status("GET", path))
+
+        await self._until(answered)
+
+    async def _until(self, holds: Callable[[], Awaitable[bool]]) -> None:
         async with asyncio.timeout(PATIENCE_S):
-            while not holds(*await self.status("GET", path)):
+            while not await holds():
                 assert not self.running.ended, process.tail_of(self.state / "log", 20)
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self.running.wait(), 0.05)
@@ -120,6 +134,7 @@ async def test_postgres_is_started_again_and_may_hang(node: Node) -> None:
         await proctable.wait_for_exits([killed])
     await node.until_ready()
     assert node.postmaster != killed
+    await node.until_noted("the database is back")
     await node.until_measured("parley_database_up 1.0")
     posting = {"json": {"test": {"type": "idle", "spec": {"duration": "PT1S"}}}}
     os.kill(node.postmaster, signal.SIGSTOP)  # first, so that it starts no others meanwhile

@@ -21,11 +21,11 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
-from node.bundles.verification import check_bundle, parse_bundle
-from node.clock import SystemClock
 from node.lab.nodes import NodePlan, node_command
 from node.lab.supervisor import Lab
-from node.settings import Settings
+from node.results.bundles.verification import check_bundle, parse_bundle
+from node.runtime.clock import SystemClock
+from node.runtime.settings import Settings
 from tests.acceptance.outsider import Outsider
 from tests.architecture.sources import REPOSITORY
 from tests.support.bundles import keys_of
@@ -47,6 +47,7 @@ HERE = {
     "PARLEY_PSCHEDULER_LISTEN": f"{{address}}:{PORT}",
     "PARLEY_PSCHEDULER_ALLOW": "127.0.0.0/8",
     "PARLEY_PSCHEDULER_READ": "198.51.100.0/24",
+    "PARLEY_PSCHEDULER_ARCHIVES": "https://archive.example/logstash",
 }
 """The settings of the page, as they are for a host whose addresses are all of loopback."""
 SHORT = {"throughput": ["--duration", "3s", "--rate", "8M"], "rtt": ["--count", "3"]}
@@ -129,6 +130,7 @@ async def test_a_moved_host_answers_its_clients(pair: tuple[Outsider, Outsider])
 
 
 @pytest.mark.needs("jq")
+@pytest.mark.nightly
 async def test_a_moved_host_schedules_what_it_did(
     pair: tuple[Outsider, Outsider], tmp_path: Path
 ) -> None:
@@ -159,6 +161,7 @@ async def test_a_moved_host_schedules_what_it_did(
 
 
 @pytest.mark.needs("iperf3", "cubic", "ping")
+@pytest.mark.nightly
 async def test_a_host_that_is_not_moved_yet_measures(pair: tuple[Outsider, Outsider]) -> None:
     """Such a host is made known, and measures with others and alone, by the page's commands."""
     a, b = pair  # the latter is such a host here, in its words for pScheduler

@@ -14,9 +14,9 @@ import orjson
 import pytest
 import pytest_asyncio
 
-from node.bundles.verification import Outcome, check_bundle, parse_bundle
 from node.lab.nodes import NodePlan, node_command
 from node.lab.supervisor import Lab
+from node.results.bundles.verification import Outcome, check_bundle, parse_bundle
 from tests.acceptance.commands import parley
 from tests.acceptance.outsider import Json, Outsider, booked
 from tests.integration.host_leftovers import nothing_left
@@ -91,6 +91,7 @@ async def _lab() -> AsyncIterator[Lab]:
             yield lab
 
 
+@pytest.mark.nightly
 async def test_a_node_behind_a_firewall_takes_part(lab: Lab) -> None:
     """A node in pull mode takes part, leads, is added by its key, and finds a restarted lead."""
     waits = aiohttp.ClientTimeout(total=PATIENCE_S)
@@ -122,6 +123,7 @@ async def test_a_node_behind_a_firewall_takes_part(lab: Lab) -> None:
 
 
 @pytest.mark.needs("postgres")
+@pytest.mark.nightly
 async def test_a_restored_lead_agrees_with_its_participant(lab: Lab, tmp_path: Path) -> None:
     """Tasks edited, cancelled, and posted since the backup are the same on both nodes again."""
     waits = aiohttp.ClientTimeout(total=PATIENCE_S)

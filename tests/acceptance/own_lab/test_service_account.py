@@ -7,10 +7,11 @@ import os
 import pwd
 import shutil
 import socket
+import stat
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from pathlib import Path
 
 import aiohttp
@@ -18,12 +19,13 @@ import pytest
 
 from node.cli.profiles import Profiles, read_profiles
 from node.cli.service_account import acting_for, hand_over
-from node.clock import SystemClock
-from node.execution import process
+from node.execution import process, proctable
 from node.execution.process import RunningProcess
 from node.lab.nodes import module_environment
-from node.model.errors import HostError
-from node.settings import Settings
+from node.model.errors import HostError, ParleyError
+from node.postgres.access import present_database, served_database
+from node.runtime.clock import SystemClock
+from node.runtime.settings import Settings
 from tests.support.patience import PATIENCE_S
 
 pytestmark = [
@@ -120,6 +122,7 @@ async def test_root_becomes_the_account_of_the_node(state: Path) -> None:
             status = _status_of(running.pid)
             assert status["Uid"].split() == [account] * 4
             assert (int(status["CapPrm"], 16), status["NoNewPrivs"]) == (0, "1")
+            assert status["Seccomp"] == "2"  # it does not type on the terminal of root
             assert _owners(state) == {int(account)}
             assert await _measure(url, state) == "finished"
     assert (state / "node.pem").read_bytes() == identity
@@ -179,6 +182,63 @@ def test_a_directory_in_use_is_not_handed_over(state: Path) -> None:
         with pytest.raises(HostError, match="in use by another Parley"):
             hand_over(state, (1, 1))
     assert state.stat().st_uid == 0
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_what_is_handed_over_has_no_trap(state: Path, kind: str) -> None:
+    """Root opens no link, and waits for no pipe, that the account has put in place of the lock."""
+    lock, foreign = state / "postgres" / "lock", state.with_name("foreign")
+    lock.parent.mkdir(parents=True)
+    if kind == "pipe":
+        os.mkfifo(lock)
+    else:
+        foreign.write_text("of root")
+        lock.symlink_to(foreign)
+        os.chown(lock, 1, 1, follow_symlinks=False)
+    with pytest.raises(HostError, match=r"is not a file|is a link of another account"):
+        hand_over(state, (1, 1))
+    assert state.stat().st_uid == 0
+
+
+@pytest.mark.parametrize("name", ["lock", "log"])
+async def test_root_follows_no_link_of_the_account(state: Path, name: str) -> None:
+    """Commands of root act for the account in its directory, its private Postgres included."""
+    entry = pwd.getpwnam("nobody")
+    foreign = state.with_name("foreign")
+    foreign.write_text("of root")
+    foreign.chmod(0o600)
+    state.mkdir()
+    os.chown(state, entry.pw_uid, entry.pw_gid)
+    settings = Settings(state_dir=state)
+    with acting_for(settings) as account:
+        async with served_database(settings, CLOCK):
+            [server] = proctable.working_in(state / "postgres" / "data")[:1]
+            assert _status_of(server)["Uid"].split() == [str(entry.pw_uid)] * 4
+            assert int(_status_of(server)["CapPrm"], 16) == 0
+    assert account == "nobody"
+    assert _owners(state) == {entry.pw_uid}
+    trap = state / "postgres" / name
+    trap.unlink()
+    trap.symlink_to(foreign)
+    for acting in (acting_for(settings), nullcontext()):  # and as root itself
+        with acting, pytest.raises((ParleyError, OSError)):
+            async with present_database(settings):
+                pass
+    assert foreign.read_text() == "of root"
+
+
+async def test_root_keeps_its_database_in_no_place_of_a_link(state: Path) -> None:
+    """Root changes no mode of a directory to which the account has put a link."""
+    foreign = state.with_name("foreign")
+    foreign.mkdir(mode=0o700)
+    state.mkdir()
+    os.chown(state, 1, 1)
+    (state / "postgres").symlink_to(foreign)
+    os.chown(state / "postgres", 1, 1, follow_symlinks=False)
+    with pytest.raises(HostError, match="is a link of another account"):
+        async with served_database(Settings(state_dir=state), CLOCK):
+            pass
+    assert stat.S_IMODE(foreign.stat().st_mode) == 0o700
 
 
 @pytest.mark.parametrize("named", ["HOME", "XDG_CONFIG_HOME"])

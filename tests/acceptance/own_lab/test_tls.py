@@ -88,6 +88,7 @@ async def test_everything_goes_over_tls() -> None:
 
 
 @pytest.mark.needs("root", "ip", "ping")
+@pytest.mark.nightly
 async def test_between_hosts(tmp_path: Path) -> None:
     """Another host is served over TLS only, and a command asks who a server is before it speaks."""
     with nothing_left():

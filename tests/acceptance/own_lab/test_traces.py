@@ -21,7 +21,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from node.lab.nodes import NodePlan, node_command
 from node.lab.supervisor import Lab
-from node.tracing import HEADER
+from node.runtime.tracing import HEADER
 from tests.acceptance.outsider import Outsider
 from tests.integration.host_leftovers import nothing_left
 from tests.support.loopback import serving
@@ -88,6 +88,7 @@ def _command(plan: NodePlan, url: str) -> list[str]:
     return ["env", f"PARLEY_TRACES_ENDPOINT={url}", *node_command(plan)]
 
 
+@pytest.mark.nightly
 async def test_a_run_is_one_trace_across_three_nodes() -> None:
     """A run's trace has what each node measured and sent; a request's has what it caused."""
     with nothing_left():

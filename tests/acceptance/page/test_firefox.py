@@ -42,6 +42,7 @@ async def close(fox: FirefoxPage) -> None:
     await fox.until("!document.getElementById('act').open")
 
 
+@pytest.mark.nightly
 async def test_each_view_is_drawn_in_firefox(fox: FirefoxPage, day: MeshDay) -> None:
     """All modules load, each view is drawn as wide as the window at most, and nothing complains."""
     await opened(fox, day)
@@ -56,6 +57,7 @@ async def test_each_view_is_drawn_in_firefox(fox: FirefoxPage, day: MeshDay) -> 
     assert fox.complaints == []
 
 
+@pytest.mark.nightly
 async def test_each_action_works_in_firefox(fox: FirefoxPage, a: Outsider) -> None:
     """A task is paused, planned again, measured now, edited, and cancelled with all like it."""
     fields = {"schedule": {"repeat": "PT1H"}, "reference": {"mesh": "foxes"}}

@@ -123,11 +123,13 @@ async def pictured(browser: str, day: MeshDay) -> Pictured:
     return found
 
 
+@pytest.mark.nightly
 async def test_each_view_has_an_address_and_no_barrier(pictured: Pictured) -> None:
     """Each view passes axe, fits a phone, a desk and a wall, and asks no other host."""
     assert {name: each for name, each in pictured.faults.items() if each} == {}
 
 
+@pytest.mark.nightly
 async def test_the_documentation_shows_the_page_as_it_is(pictured: Pictured) -> None:
     """The pictures of the documentation have the words that the page has now."""
     shown = json.loads((SHOWN / "words.json").read_text())

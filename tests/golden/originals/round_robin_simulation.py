@@ -98,7 +98,7 @@ def _active(
         if used >= seats.count:
             break
         active.append(it)
-        turns.chosen(it)
+        turns.record_choice(it)
         used += it.seats
     return active + choose(queues, turns, seats.count, used)
 

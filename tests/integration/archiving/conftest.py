@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from node.execution.tool_runner import ToolRunner
-from node.settings import Settings
+from node.runtime.settings import Settings
 from node.store.database import PostgresDatabase
 from tests.support.archiving import Office, Receiver, office, receiver
 from tests.support.clocks import ManualClock

@@ -9,9 +9,9 @@ from uuid import UUID
 import pytest
 
 from node.model import times
-from node.model.archiving import REDACTED
 from node.model.errors import ArchiverFailed
 from node.model.intervals import Interval, Rhythm
+from node.model.secrets import REDACTED
 from node.model.wire.archives import RetryRequest
 from node.store import archives, intervals, runs
 from node.store.intervals import MergedInterval
@@ -90,7 +90,7 @@ async def told(a: Office, run: UUID, *numbers: int, gaps: tuple[int, ...] = ()) 
         for number, one in zip(numbers, found, strict=True)
     ]
     async with a.database.transaction() as connection:
-        await intervals.fill(connection, run, starts_at, RHYTHM, 1 + max(numbers))
+        await intervals.create_first(connection, run, starts_at, RHYTHM, 1 + max(numbers))
         await intervals.merge(connection, run, merged, a.clock.now())
 
 
@@ -139,7 +139,7 @@ async def test_an_interval_goes_with_its_commit_or_not_at_all(a: Office) -> None
 
 async def _merged_but_not_committed(a: Office, run: UUID) -> None:
     async with a.database.transaction() as connection:
-        await intervals.fill(connection, run, a.clock.now(), RHYTHM, 1)
+        await intervals.create_first(connection, run, a.clock.now(), RHYTHM, 1)
         merged = MergedInterval(Interval(0, FIGURES), "fine", complete=True)
         await intervals.merge(connection, run, [merged], a.clock.now())
         raise ZeroDivisionError(await connection.fetchval("SELECT count(*) FROM archiving"))

@@ -9,12 +9,12 @@ import orjson
 import pytest
 from aiohttp import web
 
-from node.clock import SystemClock
 from node.execution.tool_runner import ToolRunner
 from node.model import times
 from node.model.errors import ArchiverFailed
 from node.results.delivery import NoDocument
-from node.settings import Settings
+from node.runtime.clock import SystemClock
+from node.runtime.settings import Settings
 from node.store.database import PostgresDatabase, Record
 from node.trust.certificates import OwnCertificate
 from node.trust.tls import served

@@ -17,7 +17,7 @@ from uuid import UUID
 import pytest
 from aiohttp import web
 
-from node.model.changes import merged
+from node.model.changes import patched_document
 from node.model.errors import Conflict, NotAuthenticated, NotFound, ParleyError
 from node.model.wire.problems import MEDIA_TYPE, problem_of
 from tests.conftest import NewDatabase
@@ -243,9 +243,13 @@ async def _campaign(request: web.Request) -> web.Response:
 
 
 async def _plan(request: web.Request) -> web.Response:
-    node = request.app[STAND_IN]
-    node.posted.append((await request.json(), request.headers["Idempotency-Key"]))
-    return web.json_response(node.documents[request.path])
+    node, body = request.app[STAND_IN], await request.json()
+    answer = node.documents[request.path]
+    if isinstance(body, list):
+        node.posted += [(each, "") for each in body]
+        return web.json_response({"items": [{"plan": answer} for _ in body]})
+    node.posted.append((body, request.headers["Idempotency-Key"]))
+    return web.json_response(answer)
 
 
 async def _cancel(request: web.Request) -> web.Response:
@@ -274,7 +278,7 @@ async def _edit(request: web.Request) -> web.Response:
     task = _by_id(node.tasks, request)
     if patch.get("revision", 1) != task.get("revision", 1):
         raise Conflict("the task has been changed since")
-    schedule = merged(task["schedule"], patch.get("schedule", {}))
+    schedule = patched_document(task["schedule"], patch.get("schedule", {}))
     return web.json_response({**task, "schedule": schedule, "revision": 5})
 
 

@@ -142,8 +142,8 @@ async def test_a_host_takes_a_node_back_on_demand(node: tuple[str, ...]) -> None
     await service.open()
     before = service.generation
     async with service.connection() as connection:
-        await nodes.give_up(connection, before, "an announcement")
-        assert await nodes.successor(connection) == "an announcement"
+        await nodes.note_moved_away(connection, before, "an announcement")
+        assert await nodes.successor(connection) == ("an announcement", None)
     refused = await _admin("reclaim", *node)
     assert (refused.code, "stop them first" in refused.err) == (8, True)
     await service.close()
@@ -152,7 +152,25 @@ async def test_a_host_takes_a_node_back_on_demand(node: tuple[str, ...]) -> None
     await service.open()
     assert service.generation != before
     async with service.connection() as connection:
-        assert await nodes.successor(connection) is None
+        assert await nodes.successor(connection) == (None, None)
+    await service.close()
+
+
+async def test_a_database_is_repaired_while_nobody_uses_it(node: tuple[str, ...]) -> None:
+    """The command is refused while a service runs, and makes all indexes anew otherwise."""
+    service = PostgresDatabase(node[1])
+    await service.open()
+    refused = await _admin("repair", *node)
+    assert (refused.code, "stop them first" in refused.err) == (8, True)
+    query = "SELECT pg_relation_filepath('run_no_overlap')"
+    async with service.connection() as connection:
+        before = await connection.fetchval(query)
+    await service.close()
+    done = json.loads((await _admin("repair", *node)).out)
+    assert "public.run" in done["indexed"]
+    await service.open()
+    async with service.connection() as connection:
+        assert await connection.fetchval(query) != before
     await service.close()
 
 

@@ -16,7 +16,6 @@ from node.cli.progress import Progress
 from node.cli.reservations import _add
 from node.cli.session import Session
 from node.client.users import UserClient
-from node.clock import SystemClock
 from node.model.errors import (
     AnswerLost,
     Conflict,
@@ -27,6 +26,7 @@ from node.model.errors import (
 )
 from node.model.wire.nodes import NodeAddition
 from node.model.wire.problems import problem_of
+from node.runtime.clock import SystemClock
 from tests.support.loopback import serving
 
 TASK = "aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa"

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from node.cli.demo import WISHES, show
+from node.cli.demo import WISHES, run_demo
 from node.cli.progress import Progress
 from node.cli.serving import usage_lines
 from node.client.users import UserClient
-from node.clock import SystemClock
+from node.runtime.clock import SystemClock
 
 TASK = "aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa"
 RUN = "11111111-1111-4111-8111-111111111111"
@@ -63,7 +63,7 @@ async def demonstrate(lab: PlainLab) -> int:
     """Run the check."""
     first = lab.nodes[0]
     async with UserClient(first.url, first.token, SystemClock()) as client:
-        return await show(lab, client, SystemClock(), Progress(), check=True)
+        return await run_demo(lab, client, SystemClock(), Progress(), check=True)
 
 
 async def test_a_round(lab: PlainLab, node: Any, capsys: pytest.CaptureFixture[str]) -> None:

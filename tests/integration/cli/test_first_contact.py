@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from node.clock import SystemClock
+from node.runtime.clock import SystemClock
 from node.trust.keys import NodeKey
 from tests.conftest import NewDatabase
 from tests.integration.cli.conftest import Parley

@@ -64,6 +64,11 @@ def meshed(node: Any) -> Any:
     return node
 
 
+def _created(node: Any) -> list[Any]:
+    """Return what was posted with a key of its own; previews have none."""
+    return [(document, key) for document, key in node.posted if key]
+
+
 def _existing() -> list[Any]:
     return [task.model_dump(mode="json") for task in everything(a_mesh())]
 
@@ -149,13 +154,14 @@ async def test_applying_posts_what_is_missing(parley: Any, meshed: Any, file: Pa
     meshed.documents["/v1/meshes/lab/tasks"] = _page(*tasks)
     meshed.created = meshed.tasks[0]
     ended = await parley("mesh", "apply", str(file), "--dry-run")
-    assert (ended.code, meshed.posted) == (0, [])
+    assert (ended.code, _created(meshed)) == (0, [])
+    assert [document["reference"]["key"] for document, _ in meshed.posted] == ["fill/a/c"]
     assert json.loads(ended.out)["sentence"] == "1 to create, 1 to edit, 1 to end, 4 unchanged"
     ended = await parley("mesh", "apply", str(file))
     done = json.loads(ended.out)
     assert (ended.code, done["failed"], done["left"]) == (0, [], 0)
     assert [done[word] for word in ("created", "edited", "ended", "unchanged")] == [1, 1, 1, 4]
-    [(document, key)] = meshed.posted
+    [(document, key)] = _created(meshed)
     assert document["reference"] == {"mesh": "lab", "key": "fill/a/c"}
     assert meshed.patched == [({"priority": 3, "revision": 1}, "")]
     assert meshed.tasks[1]["state"] == "cancelled"

@@ -107,6 +107,7 @@ def test_untried_tools_are_marked() -> None:
     assert caveats == {"owping": reason}
 
 
+@pytest.mark.nightly
 def test_an_archiver_is_made_that_works(tmp_path: Path) -> None:
     """The archiver of the skeleton passes its tests, is listed, and can be tried."""
     package = new(tmp_path, "kept-rows", "--kind", "archiver")
@@ -129,6 +130,7 @@ def test_an_archiver_is_made_that_works(tmp_path: Path) -> None:
     assert "can be written to; nothing was added" in tried.stdout
 
 
+@pytest.mark.nightly
 def test_a_broken_plugin_stops_nothing(tmp_path: Path) -> None:
     """A plugin that cannot be imported, or has a name of ours, is listed with the reason."""
     info = tmp_path / "parley_broken-1.0.dist-info"
@@ -167,6 +169,7 @@ def test_a_broken_plugin_stops_nothing(tmp_path: Path) -> None:
     assert checked.returncode == 1
 
 
+@pytest.mark.nightly
 def test_exceptions_of_plugins_are_reported(tmp_path: Path) -> None:
     """An exception in a summary, a merge or a destination is reported, with exit code 1."""
     info = tmp_path / "parley_silent-1.0.dist-info"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from tests.integration.cli.conftest import START, a_run
 
 RUN = "11111111-1111-4111-8111-111111111111"
@@ -54,6 +56,7 @@ SHOWN = {
 """The same for commands that show one thing."""
 
 
+@pytest.mark.nightly
 async def test_what_only_reads_loads_nothing_that_is_slow_to_load(bare: Any, node: Any) -> None:
     """Reading needs no loop, no client of all requests, and no models of documents."""
     node.add_task(TASK)

@@ -23,7 +23,8 @@ from node.model import times
 from tests.support.clocks import ManualClock
 
 WORLD = """
-days = 0.02
+days = 0.01
+settle = "PT10M"
 [nodes]
 count = 3
 horizon = "PT30M"
@@ -85,16 +86,31 @@ def report(*words: object) -> dict[str, Any]:
     return document
 
 
-def test_the_report_counts_every_slot(world: Path) -> None:
-    """Every promised slot is delivered, or has a reason."""
-    done = report(world)
+def test_a_world_is_told_and_drawn_and_the_same_again(world: Path, tmp_path: Path) -> None:
+    """Every promised slot is delivered or has a reason, in a document, a table, and a drawing."""
+    one, other = tmp_path / "one.svg", tmp_path / "other.svg"
+    done = report(world, "--svg", one)
     lost = sum(reason["slots"] for reason in done["not_delivered"])
     assert done["promised"] == done["delivered"] + lost > 0
     assert done["violations"] == []
     assert done["messages"]["proposals"] > 0
+    assert f"{done['promised']:,} runs promised" in one.read_text()
+    again = simulated(world, "-o", "table", "--svg", other)
+    assert again.exit_code == 0
+    assert "delivered" in again.stdout
+    assert "✓ no forbidden overlap on any node" in again.stdout
+    assert one.read_bytes() == other.read_bytes()
+
+
+def test_a_drawing_needs_a_folder(world: Path, tmp_path: Path) -> None:
+    """A drawing in a folder that does not exist is refused before anything is played."""
+    result = simulated(world, "--svg", tmp_path / "nowhere" / "x.svg")
+    assert result.exit_code == 2
+    assert "there is no folder" in result.stderr
 
 
 @pytest.mark.timeout(180)
+@pytest.mark.nightly
 def test_the_same_seed_is_the_same_world_in_any_process(world: Path) -> None:
     """A seed gives the same report byte for byte, regardless of the hash seed."""
     argv = [sys.executable, "-m", "node.cli.main", "simulate", str(world), "--days", "0.01"]
@@ -110,32 +126,12 @@ def test_the_same_seed_is_the_same_world_in_any_process(world: Path) -> None:
     assert len(reports) == 2
 
 
+@pytest.mark.nightly
 def test_another_seed_is_another_world(world: Path) -> None:
     """Another seed or another number of days gives another report."""
     one, other = report(world, "--seed", 1), report(world, "--seed", 2)
     assert one["messages"] != other["messages"]
-    assert report(world, "--days", 0.01)["promised"] < one["promised"]
-
-
-def test_people_get_a_table(world: Path) -> None:
-    """The table shows what was promised, delivered, and checked."""
-    result = simulated(world, "-o", "table")
-    assert result.exit_code == 0
-    assert "delivered" in result.stdout
-    assert "✓ no forbidden overlap on any node" in result.stdout
-
-
-def test_the_report_is_drawn_too(world: Path, tmp_path: Path) -> None:
-    """A seed gives the same drawing, and a missing folder is refused."""
-    files = [tmp_path / "one.svg", tmp_path / "other.svg"]
-    for file in files:
-        done = report(world, "--svg", file)
-        assert f"{done['promised']:,} runs promised" in file.read_text()
-    one, other = (file.read_bytes() for file in files)
-    assert one == other
-    result = simulated(world, "--svg", tmp_path / "nowhere" / "x.svg")
-    assert result.exit_code == 2
-    assert "there is no folder" in result.stderr
+    assert report(world, "--days", 0.005)["promised"] < one["promised"]
 
 
 @dataclass
@@ -178,10 +174,10 @@ def test_a_broken_promise_says_how_to_see_it_again(
 ) -> None:
     """A broken promise gives exit code 8 and the command that simulates the same world again."""
     monkeypatch.setattr(History, "begins", lambda self, *_: self.violated("two at once"))
-    result = simulated(world, "--seed", 5, "-o", "table")
+    result = simulated(world, "--seed", 5, "--days", 0.004, "-o", "table")
     assert result.exit_code == 8
     assert "✗ two at once" in result.stdout
-    assert f"again with: parley simulate {world} --seed 5 --days 0.02" in result.stderr
+    assert f"again with: parley simulate {world} --seed 5 --days 0.004" in result.stderr
 
 
 @pytest.mark.timeout(180)

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from lead.assembly import lead_of
-from node.clock import SystemClock
 from node.model import times
+from node.runtime.clock import SystemClock
 from tests.conftest import NewDatabase
 from tests.support.clocks import ManualClock
 from tests.support.patience import PATIENCE_S

@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from node.model.targets import TargetRules
+from node.model.targets import Network, TargetRules
 from node.plugins import registry
 from node.plugins.contracts import Merged, Output, Part, PartContext, Party
 
@@ -36,6 +36,8 @@ def measured(
     trusting: Path | None = None,
     addresses: dict[str, str] | None = None,
     rules: TargetRules | None = None,
+    not_asked: tuple[Network, ...] | None = None,
+    agent: str = "parley",
     **fields: Any,
 ) -> Merged:
     """Run the tool's own argv now, and return the parsed and merged result."""
@@ -44,7 +46,9 @@ def measured(
     starts = time.time_ns() // 1000
     ends = starts + tool.duration(spec)
     parties = (Party("a", "127.0.0.1"),)
-    part = PartContext(spec, 0, parties, starts, ends, addresses or {}, rules=rules)
+    part = PartContext(
+        spec, 0, parties, starts, ends, addresses or {}, None, rules, not_asked, agent
+    )
     command = tool.command(part)
     environment = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
     if trusting is not None:
@@ -147,7 +151,7 @@ class Pages(http.server.BaseHTTPRequestHandler):
         elif self.path == "/error":
             self._answer(500, b"sorry")
         elif self.path == "/header":
-            self._answer(200, str(self.headers["X-Probe"]).encode())
+            self._answer(200, (self.headers["X-Probe"] or self.headers["User-Agent"]).encode())
         elif self.path == "/large":
             self._answer(200, b"x" * 500_000)
         else:

@@ -30,6 +30,15 @@ def test_the_phases_of_an_answer(tool: str) -> None:
 
 
 @pytest.mark.parametrize("tool", TOOLS)
+def test_a_target_is_told_whom_to_ask(tool: str) -> None:
+    """A target sees the version and the contact in the name of the program that asks."""
+    agent = "parley/0.4.0 (+https://a.example:8642)"
+    with pages() as port:
+        url = f"http://127.0.0.1:{port}/header"
+        assert measured("http", tool, url=url, text=agent, agent=agent).reason is None
+
+
+@pytest.mark.parametrize("tool", TOOLS)
 def test_redirects_are_followed_as_far_as_asked(tool: str) -> None:
     """Redirects are followed up to the limit; without one, a redirect is an ordinary answer."""
     with pages() as port:

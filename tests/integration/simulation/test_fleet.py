@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -37,13 +38,17 @@ from lead.simulation.fleet.pull_order import PullCounter
 from lead.simulation.fleet.report import FleetCheck
 from lead.simulation.fleet.trials import tolerance
 from lead.simulation.fleet.world import FleetBooking, HeldEpisode
-from lead.simulation.memory.journal import Journal
-from lead.simulation.memory.ledgertable import ChargeHourTable
-from lead.simulation.memory.rows import ChargeRow
 from lead.simulation.scenario import FLEET, checked, read
+from lead.simulation.server import NodeStore, lent
 from node.model import times
 from node.model.errors import InvalidDocument
 
+CHARGE = """
+INSERT INTO charge
+(campaign_id, run_id, participant, node, starts_at, ends_at, weight, cause, made_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, 'booked', $5)
+"""
+HOURS = "SELECT hour, campaign_id, sum(amount)::bigint AS amount FROM charge_hour GROUP BY 1, 2"
 RUNS = st.tuples(
     st.integers(0, 5 * times.HOUR), st.integers(1, 3 * times.HOUR), st.sampled_from("ab")
 )
@@ -67,11 +72,21 @@ def tried(trial: str, name: str, **changes: Any) -> dict[str, FleetCheck]:
     return {check.who: check for check in checks}
 
 
+@pytest.fixture(scope="module")
+def store() -> Iterator[NodeStore]:
+    """Return an empty database of a lead."""
+    with lent(1) as [made]:
+        yield made
+
+
 @settings(max_examples=30)
 @given(runs=st.lists(RUNS, max_size=6), reversals=st.integers(0, 6))
-def test_the_ledger_is_that_of_the_lead(runs: list[tuple[int, int, str]], reversals: int) -> None:
+def test_the_ledger_is_that_of_the_lead(
+    store: NodeStore, runs: list[tuple[int, int, str]], reversals: int
+) -> None:
     """The fleet's ledger has the same sums as the table of hours, also after reversed charges."""
-    ledger, hours = Ledger(), ChargeHourTable(Journal())
+    ledger = Ledger()
+    store.empty()
     ids = {"a": 1, "b": 2}
     for number, (start, length, campaign) in enumerate([*runs, *runs[:reversals]]):
         back = number >= len(runs)
@@ -79,14 +94,11 @@ def test_the_ledger_is_that_of_the_lead(runs: list[tuple[int, int, str]], revers
         run = PostedRun("r", "t", campaign, ("n1", "n2"), START + start, START + start + length)
         ledger.charge(run, weight)
         for place, node in enumerate(run.nodes):
-            span = run.start, run.end
-            hours.add(
-                ChargeRow(number, ids[campaign], UUID(int=1), place, node, *span, weight, 0, "", 0)
-            )
+            key = ids[campaign], UUID(int=number), place, node
+            store.write(CHARGE, *key, run.start, run.end, weight)
     sums: dict[tuple[int, str], int] = {}
-    for row in hours.rows.values():
-        key = row.hour, "ab"[row.campaign_id - 1]
-        sums[key] = sums.get(key, 0) + row.amount
+    for row in store.read(HOURS):
+        sums[row["hour"], "ab"[row["campaign_id"] - 1]] = row["amount"]
     expected = charges_of((campaign, hour, it) for (hour, campaign), it in sorted(sums.items()))
     assert ledger.read(START) == expected
 
@@ -167,6 +179,7 @@ def test_a_fairshare_decides_between_runs_alike() -> None:
 
 @pytest.mark.parametrize("name", ["campaign-default", "fbsng-dynamic"])
 @pytest.mark.timeout(60)
+@pytest.mark.nightly
 def test_overload_is_shared_as_promised(name: str) -> None:
     """Under overload each campaign gets its promised share and no time stays unused."""
     checks = tried("overload", name, runs=2500, nodes=4)
@@ -175,6 +188,7 @@ def test_overload_is_shared_as_promised(name: str) -> None:
 
 
 @pytest.mark.timeout(60)
+@pytest.mark.nightly
 def test_short_runs_leave_no_pieces_of_those_who_are_behind() -> None:
     """A campaign that wants less than its share gets all of it in any order of tasks."""
     checks = tried("overload", "campaign-default", runs=500, seed=1)
@@ -182,6 +196,7 @@ def test_short_runs_leave_no_pieces_of_those_who_are_behind() -> None:
 
 
 @pytest.mark.timeout(60)
+@pytest.mark.nightly
 def test_without_a_budget_the_urgent_displace_nobody() -> None:
     """A budget of a tenth of six nodes is less than one node and allows no displacement."""
     checks = tried("urgent", "gridserver-urgent", nodes=6)
@@ -190,6 +205,7 @@ def test_without_a_budget_the_urgent_displace_nobody() -> None:
 
 
 @pytest.mark.timeout(60)
+@pytest.mark.nightly
 def test_the_second_tier_fills_a_fleet_that_one_episode_cannot() -> None:
     """A second episode fills the fleet when an hour has more runs than one episode can place."""
     checks = tried("overload", "gridserver-usage-aggregated", runs=1000, nodes=12)
@@ -197,6 +213,7 @@ def test_the_second_tier_fills_a_fleet_that_one_episode_cannot() -> None:
 
 
 @pytest.mark.timeout(60)
+@pytest.mark.nightly
 def test_turns_are_not_spent_on_hours_that_are_full() -> None:
     """The rest of the last hour does not count against the campaigns that got least of it."""
     checks = tried("shares", "boinc-wrr", runs=1500, nodes=6)
@@ -212,6 +229,7 @@ def test_a_newcomer_neither_floods_nor_starves() -> None:
 
 
 @pytest.mark.parametrize("name", ["campaign-default", "gridserver-usage"])
+@pytest.mark.nightly
 def test_who_asks_later_has_its_part(name: str) -> None:
     """A campaign that asks after others have asked for a whole day gets its share."""
     checks = tried("latecomers", name, nodes=10)
@@ -219,6 +237,7 @@ def test_who_asks_later_has_its_part(name: str) -> None:
     assert all(check.holds for check in checks.values()), checks
 
 
+@pytest.mark.nightly
 def test_first_come_first_served_is_no_promise_to_latecomers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -231,6 +250,7 @@ def test_first_come_first_served_is_no_promise_to_latecomers(
 
 
 @pytest.mark.timeout(60)
+@pytest.mark.nightly
 def test_the_urgent_displace_up_to_their_budget() -> None:
     """Urgent runs on a full fleet displace exactly as many seats as their budget allows."""
     checks = tried("urgent", "gridserver-urgent", nodes=10)
@@ -255,6 +275,7 @@ def test_a_check_is_described_with_its_bounds() -> None:
 
 
 @pytest.mark.timeout(60)
+@pytest.mark.nightly
 def test_the_same_seed_is_the_same_report() -> None:
     """Two plays with the same seed give equal reports."""
     scenario = fleet(sets=["gridserver-usage"], runs=100, nodes=4, campaigns=THREE_CAMPAIGNS)

@@ -67,6 +67,7 @@ def test_who_wants_less_than_its_part_is_promised_what_it_wants() -> None:
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.nightly
 def test_whole_leads_and_nodes_share_a_pool_by_weight() -> None:
     """Campaigns share half of the nodes by weight for five hours, within 10 %."""
     # A run is 3 % of the share of atlas in five hours, hence the wide tolerance.
@@ -84,6 +85,7 @@ def test_whole_leads_and_nodes_share_a_pool_by_weight() -> None:
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.nightly
 def test_what_is_given_is_delivered_and_few_are_asked_in_vain() -> None:
     """Under overload every seat that was given is delivered, with few proposals in vain."""
     few = scenario(days=0.125, nodes={"count": 5, "horizon": "PT2H"}, shares=None)
@@ -98,6 +100,7 @@ def test_what_is_given_is_delivered_and_few_are_asked_in_vain() -> None:
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.nightly
 def test_two_leads_of_the_same_nodes_keep_what_they_promise() -> None:
     """Two leads that share nodes move a seat to another node when the other lead was faster."""
     few = scenario(days=0.25, nodes={"count": 8, "horizon": "PT2H"}, shares=None)
@@ -132,6 +135,7 @@ def test_two_leads_of_the_same_nodes_keep_what_they_promise() -> None:
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.nightly
 def test_leads_have_the_shares_that_owners_give_them() -> None:
     """Three leads that want more than there is have their shares of four nodes within hours."""
     # A run is 5 % of the share of n3 in these hours, hence the tolerance of two runs; the scenario

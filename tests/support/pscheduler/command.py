@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from node.clock import SystemClock
 from node.model import times
+from node.runtime.clock import SystemClock
 from node.trust.tls import unchecked
 
 AGENT = {"User-Agent": "PycURL/7.45.2 libcurl/7.88.1 OpenSSL/3.0.15", "Accept": "*/*"}
@@ -44,9 +44,13 @@ class Reply:
 
 @dataclass
 class CommandLine:
-    """The command ``pscheduler`` on some host; ``host`` is where it posts, ``HOST:PORT``."""
+    """The command ``pscheduler`` on some host; ``host`` is where it posts, ``HOST:PORT``.
+
+    ``address`` is the one from which it asks, if it is to be a certain one.
+    """
 
     host: str
+    address: str | None = None
     asked: list[str] = field(default_factory=list)
     """Each request: method and path."""
     took: list[tuple[str, float]] = field(default_factory=list)
@@ -68,7 +72,11 @@ class CommandLine:
             headers["Content-Type"] = "application/json"
             data = json.dumps(body).encode()
         began = self.clock.monotonic()
-        connector = aiohttp.TCPConnector(ssl=unchecked()["ssl"], force_close=True)
+        connector = aiohttp.TCPConnector(
+            ssl=unchecked()["ssl"],
+            force_close=True,
+            local_addr=None if self.address is None else (self.address, 0),
+        )
         async with (
             aiohttp.ClientSession(connector=connector) as session,
             session.request(

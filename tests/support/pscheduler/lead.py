@@ -16,8 +16,8 @@ from uuid import UUID, uuid4
 
 import aiohttp
 
-from node.clock import Clock, SystemClock
 from node.model import times
+from node.runtime.clock import Clock, SystemClock
 from node.trust.tls import anybody
 from tests.support.pscheduler.command import Reply
 

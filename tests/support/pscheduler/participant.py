@@ -14,6 +14,7 @@ import json
 import secrets
 import socket
 import ssl
+import weakref
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -26,8 +27,9 @@ import dns.asyncresolver
 import dns.exception
 from aiohttp import web
 
-from node.clock import Clock, SystemClock
+from node.api.connections import ConnectionLimits, CountedConnection
 from node.model import times
+from node.runtime.clock import Clock, SystemClock
 from node.trust.certificates import OwnCertificate
 
 JsonObject = dict[str, Any]
@@ -154,6 +156,8 @@ class StandIn:
         self._port = port
         self._directory = directory
         self._runner: web.AppRunner | None = None
+        self._server: asyncio.Server
+        self._connections: weakref.WeakSet[CountedConnection] = weakref.WeakSet()
 
     @property
     def url(self) -> str:
@@ -206,10 +210,18 @@ class StandIn:
             return
         self._runner = web.AppRunner(self._application(), access_log=None)
         await self._runner.setup()
-        site = web.TCPSite(
-            self._runner, "127.0.0.1", self._port, ssl_context=self._tls(), reuse_address=True
+        context, serving = self._tls(), self._runner.server
+        assert serving is not None
+        limits = ConnectionLimits(serving, 1000, 1000, lambda: context)
+
+        def connect() -> CountedConnection:
+            self._connections.add(connection := limits())
+            return connection
+
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(
+            connect, "127.0.0.1", self._port, reuse_address=True
         )
-        await site.start()
 
     async def kill(self) -> None:
         """Be gone: nothing is served, no run goes on; what was booked stays booked."""
@@ -218,7 +230,11 @@ class StandIn:
                 run.work.cancel()
         if self._runner is not None:
             runner, self._runner = self._runner, None
+            self._server.close()
             await runner.cleanup()
+            for connection in self._connections:  # in its handshake it is unknown to the runner
+                connection.abort()
+            self._connections.clear()
 
     async def __aenter__(self) -> Self:
         """Serve it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -9,19 +10,19 @@ from typing import Any
 import click
 import pytest
 
-from node.cli.failures import sentence
+from node.cli.failures import error_text
 from node.cli.invocation import DEFAULT_SERVER, Invocation
 from node.cli.lab import WanOptions, _Loss, wan_of
-from node.cli.main import COMMANDS, FOREIGN, did_you_mean, parley, wants_json
+from node.cli.main import COMMANDS, FOREIGN, parley, suggestion, wants_json
 from node.cli.shortcuts import _FIELDS, spec_of
 from node.client.users import UserClient
-from node.clock import SystemClock
 from node.model.errors import (
     FieldFault,
     InvalidDocument,
     NotAllowed,
     RefusedByParticipant,
 )
+from node.runtime.clock import SystemClock
 
 OWN = [name for name in COMMANDS if name != "up"]
 
@@ -119,6 +120,21 @@ def test_stored_token_stays_on_this_host(
     assert Invocation(server=server).access_token() == "environment"
 
 
+@pytest.mark.needs("root")
+def test_stored_token_is_no_link_of_another_account(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Root sends no file as a token to which the account of a node has put a link there."""
+    (tmp_path / "secret").write_text("of root\n")
+    (tmp_path / "token").symlink_to(tmp_path / "secret")
+    monkeypatch.setattr("node.cli.invocation._token_folders", lambda: [tmp_path])
+    monkeypatch.setenv("HOME", str(tmp_path / "nobody"))
+    monkeypatch.delenv("PARLEY_TOKEN", raising=False)
+    assert Invocation().access_token() == "of root"
+    os.chown(tmp_path / "token", 1, 1, follow_symlinks=False)
+    assert Invocation().access_token() is None
+
+
 @pytest.mark.parametrize(
     ("test", "given", "spec"),
     [
@@ -178,18 +194,18 @@ def test_networks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_sentences() -> None:
     """An error is printed as the cause on one line and the remedy on the next."""
-    assert sentence(NotAllowed("no; ask the owner")) == "✗ no\n  ask the owner"
-    assert sentence(InvalidDocument([FieldFault("/a", "is wrong")])) == "✗ /a: is wrong"
+    assert error_text(NotAllowed("no; ask the owner")) == "✗ no\n  ask the owner"
+    assert error_text(InvalidDocument([FieldFault("/a", "is wrong")])) == "✗ /a: is wrong"
 
 
 def test_each_refusal_has_a_line() -> None:
     """Each refusal has its own line, and a remedy stays with its cause."""
     lacks = "iperf3: TCP here has no congestion control bbr; modprobe tcp_bbr may bring it"
     other = "nuttcp: nuttcp cannot choose bbr"
-    assert sentence(RefusedByParticipant(f"a: {lacks}; {other}; b: {lacks}; {other}")) == (
+    assert error_text(RefusedByParticipant(f"a: {lacks}; {other}; b: {lacks}; {other}")) == (
         f"✗ A participant refuses the task\n  a: {lacks}\n  {other}\n  b: {lacks}\n  {other}"
     )
-    assert sentence(RefusedByParticipant("a: no ping; apt install it")) == (
+    assert error_text(RefusedByParticipant("a: no ping; apt install it")) == (
         "✗ a: no ping\n  apt install it"
     )
 
@@ -274,7 +290,7 @@ def test_borrowed_tokens(
     """A token of the environment is borrowed if it goes to another server than PARLEY_SERVER."""
     monkeypatch.setenv("PARLEY_SERVER", meant)
     monkeypatch.setenv("PARLEY_TOKEN", "environment")
-    assert Invocation(server=server, token=token).borrowed is borrowed
+    assert Invocation(server=server, token=token).is_token_borrowed is borrowed
 
 
 def test_every_shortcut_has_examples() -> None:
@@ -300,8 +316,8 @@ def test_every_shortcut_has_examples() -> None:
 )  # fmt: skip
 def test_suggestions_at_the_top(word: str, meant: str) -> None:
     """A mistyped command, or that of another program, is answered with the one probably meant."""
-    assert f"Did you mean {meant!r}" in did_you_mean(word)
-    assert did_you_mean("zzzz") == ""
+    assert f"Did you mean {meant!r}" in suggestion(word)
+    assert suggestion("zzzz") == ""
     assert all(known.split()[0] in COMMANDS for known in FOREIGN.values())
 
 

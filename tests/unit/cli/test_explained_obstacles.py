@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from node.cli.explain import _obstacle
+from node.cli.explain import _obstacle_text
 from node.model import times
 
 START = times.parse_instant("2026-12-01T10:00:00Z")
@@ -28,4 +28,4 @@ WHEN = "2026-12-01 10:00:00Z to 11:00:00"
 )
 def test_each_obstacle_is_worded(obstacle: dict[str, Any], says: str) -> None:
     """Limits and shares are not shown as runs of another node."""
-    assert _obstacle(SPAN | obstacle) == says
+    assert _obstacle_text(SPAN | obstacle) == says

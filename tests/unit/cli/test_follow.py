@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from node.cli.follow import OPEN, situation, verdict
+from node.cli.follow import OPEN, outcome_exit_code, status_line
 from node.cli.progress import Progress
 from node.model.classes import SchedulingClass
 from node.model.times import MINUTE, SECOND
@@ -61,14 +61,14 @@ def a_run(**changes: Any) -> Run:
 )
 def test_situations(state: str, before_noon: int, text: str) -> None:
     """Each state is described with what a waiting person wants to know next."""
-    assert text in situation(a_run(state=state, reason="because"), NOON - before_noon)
+    assert text in status_line(a_run(state=state, reason="because"), NOON - before_noon)
 
 
 def test_only_finished_is_success() -> None:
     """Only a finished run that did not lose all exits with 0; one without a place exits with 4."""
     ends = ("finished", "failed", "missed", "cancelled", "displaced", "unplaced")
-    assert [verdict(state, total_loss=False) for state in ends] == [0, 1, 1, 1, 4, 4]
-    assert verdict("finished", total_loss=True) == 1
+    assert [outcome_exit_code(state, total_loss=False) for state in ends] == [0, 1, 1, 1, 4, 4]
+    assert outcome_exit_code("finished", total_loss=True) == 1
     assert not set(ends) & set(OPEN)
 
 

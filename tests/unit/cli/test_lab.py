@@ -14,7 +14,7 @@ import pytest
 
 from node.cli.lab import ready_line, ready_text
 from node.cli.progress import Progress
-from node.cli.serving import death_reason, with_lab
+from node.cli.serving import death_reason, run_with_lab
 from node.lab.nodes import settings_given
 from node.model.errors import DatabaseUnavailable, HostError
 
@@ -77,7 +77,7 @@ async def test_work_that_ends() -> None:
     async def work() -> int:
         return 4
 
-    assert await with_lab(lab, QUIET, work) == 4
+    assert await run_with_lab(lab, QUIET, work) == 4
     assert lab.stopped == 1
 
 
@@ -90,7 +90,7 @@ async def test_a_signal_ends_serving(number: signal.Signals) -> None:
         signal.raise_signal(number)
         return await forever()
 
-    assert await with_lab(lab, QUIET, work) == 0
+    assert await run_with_lab(lab, QUIET, work) == 0
     assert lab.stopped == 1
 
 
@@ -103,7 +103,7 @@ async def test_usr1_restarts_nodes(capsys: pytest.CaptureFixture[str]) -> None:
         await lab.revived.wait()
         return 3
 
-    assert await with_lab(lab, QUIET, work) == 3
+    assert await run_with_lab(lab, QUIET, work) == 3
     assert capsys.readouterr().err == "✗ node a was not ready within 60 s\n"
     text = death_reason("a", "a has ended unexpectedly", ["a", "b"])
     assert text.startswith("node a has ended")
@@ -126,7 +126,7 @@ async def test_a_signal_while_starting() -> None:
         await forever()
 
     lab = PlainLab(starting=starting)
-    assert await with_lab(lab, QUIET, forever) == 130
+    assert await run_with_lab(lab, QUIET, forever) == 130
     assert lab.stopped == 1
 
 
@@ -138,7 +138,7 @@ async def test_a_start_that_fails() -> None:
 
     lab = PlainLab(starting=starting)
     with pytest.raises(DatabaseUnavailable):
-        await with_lab(lab, QUIET, forever)
+        await run_with_lab(lab, QUIET, forever)
     assert lab.stopped == 1
 
 

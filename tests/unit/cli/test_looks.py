@@ -7,8 +7,8 @@ from uuid import UUID
 
 from node.api.examples import EXAMPLES
 from node.cli.capacity import PIECE, pieces_of
-from node.cli.causes import CAUSE, by_cause, cause_lines
-from node.cli.pair import PAIR, of_pair, pair_view
+from node.cli.causes import CAUSE, cause_lines, runs_by_cause
+from node.cli.pair import PAIR, pair_measurements, pair_view
 from node.model.times import HOUR, MINUTE, format_instant, parse_instant
 from node.model.wire.runs import Run
 
@@ -47,7 +47,7 @@ def lost(number: int, **changes: Any) -> dict[str, Any]:
 def test_causes_have_no_particulars() -> None:
     """Runs with reasons that differ in times are one cause; a gap counts with its slots."""
     away = "d cannot be reached since 2026-12-01T11:0{}:00Z: timed out after {} s, 5, 7.5"
-    causes = by_cause(
+    causes = runs_by_cause(
         [
             lost(1, reason=away.format(1, 5)),
             lost(2, reason=away.format(2, 7), headline="rtt  b → d"),
@@ -74,7 +74,7 @@ def test_causes_have_no_particulars() -> None:
 def test_a_pair_has_each_direction_with_its_figures() -> None:
     """Runs of one headline are summed up: due, delivered, doubtful, figures and causes."""
     back = {"headline": "rtt  d → a", "verdict": "suspicious", "total_loss": True}
-    there, here = of_pair(
+    there, here = pair_measurements(
         [run(3), run(1), run(2), lost(4, reason="no time", slots=2), run(9, **back)]
     )
     assert (there["due"], there["finished"], there["summary"]) == (5, 3, "3 ms, loss 0 %")

@@ -9,7 +9,7 @@ import pytest
 from node.cli.meshes import MESH
 from node.cli.meshplan import plan_view
 from node.cli.reservations import reservation_view
-from node.client.responses import not_finite
+from node.client.responses import non_finite_faults
 
 AT = "2026-12-01T01:00:00Z"
 
@@ -89,9 +89,9 @@ def test_a_removed_mesh_is_shown_as_removed() -> None:
 def test_numbers_that_json_cannot_represent() -> None:
     """Each number that JSON cannot represent is reported with its pointer in the document."""
     document = {"weight": float("nan"), "a/b": [1.5, {"x": float("-inf")}], "n": 10**400}
-    faults = [(fault.pointer, fault.detail) for fault in not_finite(document)]
+    faults = [(fault.pointer, fault.detail) for fault in non_finite_faults(document)]
     assert faults == [
         ("/weight", "is nan; give a finite number"),
         ("/a~1b/1/x", "is -inf; give a finite number"),
     ]
-    assert not_finite({"weight": 1.5, "name": "inf"}) == []
+    assert non_finite_faults({"weight": 1.5, "name": "inf"}) == []

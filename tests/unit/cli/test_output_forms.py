@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from node.cli.archives import archive_group
-from node.cli.output import Column, OutputWriter, RecordLayout, fitted, leaves
+from node.cli.output import Column, OutputWriter, RecordLayout, column_widths, leaves
 from node.client.answers import object_of
 
 LAYOUT = RecordLayout(
@@ -26,9 +26,9 @@ def printed(form: str | None, program: str | None = None, *, line: bool = False)
     stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
     output = OutputWriter(form, (), stream, program=program)
     if line:
-        output.line(RECORD, LAYOUT)
+        output.print_line(RECORD, LAYOUT)
     else:
-        output.many([RECORD], LAYOUT)
+        output.print_list([RECORD], LAYOUT)
     stream.seek(0)
     return stream.read()
 
@@ -95,4 +95,4 @@ def test_tables_fit_a_terminal(width: int, widths: dict[int, int | None]) -> Non
         Column("reason", str),
     )
     rows = [("7c1e", "throughput  a → b", "ada", "b has no time left " * 2 + "x")]
-    assert fitted(columns, rows, width) == widths
+    assert column_widths(columns, rows, width) == widths

@@ -54,8 +54,8 @@ def test_tokens_and_keys_stay_with_their_server(monkeypatch: pytest.MonkeyPatch)
     assert not Invocation(server=B, profile="a").allows_plain_http
     assert Invocation(profile="b").allows_plain_http
     monkeypatch.setenv("PARLEY_TOKEN", "of-the-environment")
-    assert Invocation(server=B).borrowed
-    assert not Invocation(profile="a").borrowed  # it has a token of its own
+    assert Invocation(server=B).is_token_borrowed
+    assert not Invocation(profile="a").is_token_borrowed  # it has a token of its own
     assert used(Invocation(profile="a"))[1] == "of-a"
 
 
@@ -64,7 +64,7 @@ def test_the_output_of_a_profile() -> None:
     assert Invocation(profile="b").writer().format == "yaml"
     assert Invocation(profile="b", output="csv").writer().format == "csv"
     assert Invocation(profile="b", jq=".").writer().format == "json"
-    assert not Invocation(profile="b").machine
+    assert not Invocation(profile="b").wants_json
 
 
 def test_unknown_profiles_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,11 +16,11 @@ from node.cli.times import (
     SECONDS,
     clock_time,
     duration_in_words,
-    local,
+    duration_text,
+    local_time_text,
     looks_like_duration,
     parse_duration,
     parse_moment,
-    spell,
     with_local_times,
 )
 from node.model import times
@@ -118,10 +118,10 @@ def test_option_types() -> None:
 def test_local_times_carry_their_offset_and_can_be_typed_again() -> None:
     """Times are shown with the right offset in summer and winter, and can be typed again."""
     winter, summer = "2026-12-01T00:00:00Z", "2026-07-01T00:00:00Z"
-    assert local(winter) == "2026-12-01 01:00:00+01:00"
-    assert local(summer) == "2026-07-01 02:00:00+02:00"
-    assert local(None) == ""
-    assert parse_moment(local(winter)).at(0) == times.parse_instant(winter)
+    assert local_time_text(winter) == "2026-12-01 01:00:00+01:00"
+    assert local_time_text(summer) == "2026-07-01 02:00:00+02:00"
+    assert local_time_text(None) == ""
+    assert parse_moment(local_time_text(winter)).at(0) == times.parse_instant(winter)
     assert clock_time(times.parse_instant(winter)) == "01:00:00"
 
 
@@ -162,11 +162,11 @@ def test_a_duration_is_not_a_time(text: str) -> None:
 )
 def test_times_inside_sentences(sentence: str, wanted: str | None) -> None:
     """Instants and durations inside a sentence are written for people, all else stays."""
-    here = local("2026-12-01T10:00:00Z")
+    here = local_time_text("2026-12-01T10:00:00Z")
     assert with_local_times(sentence) == (wanted or sentence).replace("LOCAL", here)
 
 
 @pytest.mark.parametrize("duration", [0, 1, 250_000, 1_000_000, 11_700_000, 90 * 60_000_000])
 def test_a_spelt_duration_can_be_typed(duration: int) -> None:
     """A duration as printed is one that options take."""
-    assert parse_duration(spell(duration)) == duration
+    assert parse_duration(duration_text(duration)) == duration

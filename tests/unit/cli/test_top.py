@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from node.cli.top import document_of, takers, top_view
-from node.client.events import ServerEvent, parsed
+from node.client.events import ServerEvent, parse_events
 from node.model.errors import PeerAnswered
 from node.model.times import HOUR, MINUTE, SECOND
 from node.model.wire.runs import Run
@@ -90,11 +90,11 @@ async def test_events_are_parsed() -> None:
         "retry: 2000\n\n: still here\n\nid: 7\nevent: run\n"
         'data: {"id": "x", "state": "running"}\n\nid: 8\n'
     )
-    found = [event async for event in parsed(_lines(text))]
+    found = [event async for event in parse_events(_lines(text))]
     assert found == [ServerEvent(7, "run", {"id": "x", "state": "running"})]
 
 
 async def test_other_streams_are_refused() -> None:
     """An event without a number is not one of a node."""
     with pytest.raises(PeerAnswered, match="an event that cannot be read"):
-        [event async for event in parsed(_lines("event: run\ndata: {}\n\n"))]
+        [event async for event in parse_events(_lines("event: run\ndata: {}\n\n"))]

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from node.cli.explain import decision_lines, explanation_view
-from node.cli.lanes import Bar, Frame, lanes
-from node.cli.output import aligned, pairs, pick, printable, sanitise_line
-from node.cli.results import in_order, result_view
+from node.cli.lanes import Bar, Frame, timeline_lines
+from node.cli.output import aligned_text, pairs_text, printable_text, sanitise_line, value_at
+from node.cli.results import result_view, sorted_result
 from node.cli.runs import RUN
 from node.cli.seats import request_rows
 from node.model.times import HOUR, MINUTE
@@ -65,11 +65,11 @@ def test_results_come_in_the_order_of_their_schema() -> None:
     optional = {"anyOf": [{"$ref": "#/$defs/Figures"}, {"type": "null"}]}
     schema = {"properties": {"sent": {}, "rtt_ms": optional}, "$defs": {"Figures": figures}}
     result = {"new": 1, "rtt_ms": {"max": 2, "min": 1}, "sent": 5}
-    ordered = in_order(result, schema)
+    ordered = sorted_result(result, schema)
     assert ordered == result
     assert list(ordered) == ["sent", "rtt_ms", "new"]
     assert list(ordered["rtt_ms"]) == ["min", "max"]
-    assert in_order(result, {}) == result
+    assert sorted_result(result, {}) == result
 
 
 def test_objects_in_lists_come_in_the_order_of_their_schema() -> None:
@@ -78,7 +78,7 @@ def test_objects_in_lists_come_in_the_order_of_their_schema() -> None:
         "properties": {"hops": {"items": {"$ref": "#/$defs/Hop"}}},
         "$defs": {"Hop": {"properties": {"ttl": {}, "by": {}}}},
     }
-    ordered = in_order({"hops": [{"by": "a", "ttl": 1}], "path": ["b"]}, schema)
+    ordered = sorted_result({"hops": [{"by": "a", "ttl": 1}], "path": ["b"]}, schema)
     assert list(ordered["hops"][0]) == ["ttl", "by"]
     assert ordered["path"] == ["b"]
 
@@ -92,7 +92,7 @@ def test_lanes_stack_what_overlaps() -> None:
         Bar("normal", "running", 25 * MINUTE, 35 * MINUTE),
         Bar("normal", "failed", 30 * MINUTE, 32 * MINUTE),
     ]
-    scale, exclusive, normal, second = lanes(bars, frame, now=30 * MINUTE)
+    scale, exclusive, normal, second = timeline_lines(bars, frame, now=30 * MINUTE)
     margin = len("exclusive") + 2
     assert scale.split()[0].endswith(":00")
     assert scale.index(scale.split()[1]) == margin + 10
@@ -105,10 +105,10 @@ def test_lanes_keep_within_the_frame() -> None:
     """Runs that exceed the frame are cut, and more than four at once share the last lane."""
     frame = Frame(HOUR, 2 * HOUR, 30)
     bars = [Bar("background", "finished", 0, 3 * HOUR)] * 9
-    lines = lanes(bars, frame, now=0)
+    lines = timeline_lines(bars, frame, now=0)
     assert len(lines) == 1 + 4
     assert {len(line) for line in lines[1:]} == {len("background") + 2 + 30}
-    assert lanes([], frame, now=0)
+    assert timeline_lines([], frame, now=0)
 
 
 def test_an_explanation_survives_an_unknown_trace() -> None:
@@ -153,12 +153,12 @@ def test_an_explanation_survives_an_unknown_trace() -> None:
 
 def test_pieces_of_tables() -> None:
     """Columns are aligned, empty values are left out, and dotted paths are followed."""
-    assert aligned([["a", "b"], ["long", "c"]]) == "a     b\nlong  c"
-    assert pairs([("a", None), ("b", ""), ("c", 0)]) == "c  0"
-    assert pairs([]) == ""
-    assert pick({"a": {"b": 1}}, "a.b") == 1
-    assert pick({"a": None}, "a.b") is None
-    assert printable("a\n\tb") == "a b"
+    assert aligned_text([["a", "b"], ["long", "c"]]) == "a     b\nlong  c"
+    assert pairs_text([("a", None), ("b", ""), ("c", 0)]) == "c  0"
+    assert pairs_text([]) == ""
+    assert value_at({"a": {"b": 1}}, "a.b") == 1
+    assert value_at({"a": None}, "a.b") is None
+    assert printable_text("a\n\tb") == "a b"
     assert sanitise_line("\x1b[2J\u202e") == "\ufffd[2J\ufffd"
 
 

@@ -13,7 +13,7 @@ from node.mesh.comparison import Comparison, compare
 from node.mesh.document import MeshDocument
 from node.mesh.terms import idempotency_key
 from node.model import times
-from node.model.changes import merged
+from node.model.changes import patched_document
 from node.model.wire.meshes import MeshTask
 from tests.unit.mesh.kept import MESH, NOW, a_mesh, all_terms, everything, kept, pairs_of
 
@@ -98,7 +98,7 @@ def _patched(task: MeshTask, patch: dict[str, Any], now: int) -> MeshTask:
         "campaign": task.campaign,
         "reference": task.reference,
     }
-    return kept(merged(document, changes), now, id=task.id, revision=task.revision + 1)
+    return kept(patched_document(document, changes), now, id=task.id, revision=task.revision + 1)
 
 
 @given(document=documents())
@@ -195,3 +195,42 @@ def test_keys_of_requests() -> None:
     }
     assert len(keys) == 3
     assert all(len(key) <= 200 for key in keys)
+
+
+SECRETS = """
+name = "lab"
+
+[groups]
+all = ["a"]
+
+[tests.site]
+type = "http"
+spec = { url = "https://h.example/", headers = { A = "%s", B = { secret = "door" } } }
+
+[[measure]]
+shape = "each"
+members = "all"
+test = "site"
+"""
+
+
+def _with_secret(word: str, before: str) -> Comparison:
+    """Compare a file with a secret with the task that one with another secret has made."""
+    [task] = everything(a_mesh(SECRETS % before))
+    headers = {"A": "(secret)", "B": {"secret": "door"}}
+    task = task.model_copy(update={"spec": {**task.spec, "headers": headers}})
+    document = a_mesh(SECRETS % word)
+    return compare(pairs_of(document), all_terms(document), [task])
+
+
+def test_a_secret_of_the_file_is_no_difference() -> None:
+    """A node tells no secret again: a file with the same one changes nothing."""
+    assert not _with_secret("hush", "hush").edit
+
+
+def test_another_secret_is_posted_and_not_shown() -> None:
+    """A secret that was changed in the file is posted, and its difference does not show it."""
+    [edit] = _with_secret("hush", "before").edit
+    assert edit.patch["test"]["spec"]["headers"] == {"A": "hush", "B": {"secret": "door"}}
+    assert "hush" not in " ".join(edit.differences)
+    assert edit.differences

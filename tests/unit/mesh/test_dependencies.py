@@ -10,7 +10,7 @@ import pytest
 from node.mesh.comparison import Comparison, compare
 from node.mesh.document import MeshDocument, depths_of
 from node.mesh.lint import lint
-from node.model.changes import merged
+from node.model.changes import patched_document
 from node.model.wire.meshes import MeshTask
 from tests.unit.mesh.kept import MESH, NOW, a_fleet, a_mesh, all_terms, kept, pairs_of
 
@@ -41,7 +41,7 @@ def _apply(document: MeshDocument, existing: list[MeshTask]) -> tuple[Comparison
             tasks.append(task.model_copy(update={"state": "cancelled"}))
         elif task.id in edited:
             changes = {k: v for k, v in edited[task.id].patch.items() if k != "revision"}
-            tasks.append(kept(merged(_document(task), changes), id=task.id, revision=2))
+            tasks.append(kept(patched_document(_document(task), changes), id=task.id, revision=2))
         else:
             tasks.append(task)
     present = dict(compared.present)

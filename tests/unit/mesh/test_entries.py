@@ -7,7 +7,7 @@ from node.mesh.comparison import compare
 from node.mesh.expansion import expand, members_of
 from node.mesh.findings import FindingKind
 from node.mesh.lint import lint
-from node.model.changes import merged
+from node.model.changes import patched_document
 from node.model.errors import FieldFault
 from tests.unit.mesh.kept import NOW, a_fleet, a_mesh, all_terms, everything, kept, pairs_of
 
@@ -81,7 +81,7 @@ def test_applying_again_changes_nothing_until_an_archive_is_another() -> None:
         _, source, dest = edit.task.key.split("/")
         posted = all_terms(document)[0].document(edit.task.key, source, dest)
         patch = {name: value for name, value in edit.patch.items() if name != "revision"}
-        after = kept(merged(posted, patch))
+        after = kept(patched_document(posted, patch))
         assert after.reference == terms[0].reference(edit.task.key)
     removed = a_mesh(ARCHIVED.replace('archives = ["hook"]\n', ""))
     cleared = compare(pairs_of(removed), all_terms(removed), existing)
@@ -103,7 +103,7 @@ def test_thresholds_are_in_the_reference_and_edited_there() -> None:
     told = "thresholds loss 0.01 / 0.05, hops 9 / 20 → loss 0.01 / 0.1"
     assert [edit.differences for edit in edits] == [(told,), (told,)]
     assert set(edits[0].patch) == {"reference", "revision"}
-    after = merged(reference, edits[0].patch["reference"])
+    after = patched_document(reference, edits[0].patch["reference"])
     assert after["thresholds"] == {"loss": {"fair": 0.01, "bad": 0.1}}
 
 

@@ -166,7 +166,7 @@ async def test_an_archive_without_its_client_is_refused(monkeypatch: pytest.Monk
     monkeypatch.setattr("node.results.archivers.find_spec", lambda _: None)
     host = ArchivingHost("a", (), lambda: START)
     unused: Any = None
-    archives = Archives(unused, ManualClock(), host, unused, unused)
+    archives = Archives(unused, ManualClock(), host, unused, unused, unused)
     choice = ArchiveChoice(archiver="rabbitmq", spec={"host": "b.example"})
     with pytest.raises(InvalidDocument) as refused:
         await archives.checked(choice, "/archives/0")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from node.capability.catalog import Capabilities
+from node.execution.catalog import Capabilities
 from node.model.errors import ToolOutputError
 from node.plugins import registry
 from node.plugins.contracts import Merged, Output, Part

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from pydantic import ValidationError
 
 from node.plugins import registry
+from node.plugins.participation import first_fault
 from tests.unit.plugins.parts import spec
 
 PAIRS = ["latency", "throughput"]
@@ -95,3 +97,11 @@ def test_a_name_that_is_none_is_refused() -> None:
         registry.tests()["latency"].with_participants(
             registry.tests()["latency"].spec_model(), ["a", "-b"]
         )
+
+
+def test_a_fault_is_told_by_its_place_in_the_document() -> None:
+    """The kinds between which a field may choose are no part of the place."""
+    http = registry.tests()["http"].spec_model
+    with pytest.raises(ValidationError) as refused:
+        http.model_validate({"url": "http://a/", "headers": {"X-Key": "a\nb"}})
+    assert first_fault(refused.value).startswith("headers.X-Key: ")

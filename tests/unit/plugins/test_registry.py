@@ -8,7 +8,7 @@ import re
 import pytest
 from pydantic import ValidationError
 
-from node.capability.catalog import Capabilities
+from node.execution.catalog import Capabilities
 from node.plugins import registry
 from node.plugins.conformity import checks_of_test, checks_of_tool
 from node.plugins.contracts import Test, Tool

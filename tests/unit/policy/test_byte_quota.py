@@ -88,7 +88,7 @@ def test_the_quota_holds_in_every_period(
         )
 
     for hour, amount in [*wanted, *((hour, own) for hour in range(0, 40, 7))]:
-        refusal = moved.refuse(hour * HOUR + HOUR // 3, amount)
+        refusal = moved.find_refusal(hour * HOUR + HOUR // 3, amount)
         assert (refusal is None) == (worst_at(hour) + amount <= most)
         if refusal is None:
             booked.append((hour, amount))

@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 
 from lead.policy.share.decayed_windows import (
     DecayWindows,
+    amounts_by_window,
     decayed_sum,
     delta,
     deltas,
-    in_windows,
     relative_delta,
     usage,
     usages,
 )
-from lead.policy.throttle.delivered_cap import within_amount, within_part
+from lead.policy.throttle.delivered_cap import find_amount_refusal, find_part_refusal
 from lead.policy.view import Charge, FairshareKind, FairshareView
 
 WINDOWS = DecayWindows(interval=10, depth=4, decay=Fraction(1, 2))
@@ -32,7 +32,7 @@ charges = st.lists(
 @given(charges, st.integers(0, 130))
 def test_windows_agree_with_counting_every_instant(ledger: list[Charge], now: int) -> None:
     """Charges over several windows are split by time, and their future part does not count."""
-    own, delivered = in_windows(ledger, now, WINDOWS)
+    own, delivered = amounts_by_window(ledger, now, WINDOWS)
     for name, amounts in own.items():
         expected = [0] * WINDOWS.depth
         for at in range(now):
@@ -95,10 +95,10 @@ def test_an_uncharged_campaign_used_nothing() -> None:
 def test_a_cap_counts_the_run_itself() -> None:
     """Usage up to the cap is allowed, and anything beyond it is refused with figures."""
     part, total = Fraction(2, 5), Fraction(1000)
-    assert within_part("ops", Fraction(350), Fraction(50), total, part) is None
-    refusal = within_part("ops", Fraction(350), Fraction(51), total, part)
+    assert find_part_refusal("ops", Fraction(350), Fraction(50), total, part) is None
+    refusal = find_part_refusal("ops", Fraction(350), Fraction(51), total, part)
     assert refusal is not None
     assert refusal.sentence == "ops would have 40.1 % of what was delivered; the cap is 40 %"
-    assert within_part("ops", Fraction(0), Fraction(51), Fraction(0), part) is None
-    assert within_amount("ops", Fraction(350), Fraction(50), Fraction(400)) is None
-    assert within_amount("ops", Fraction(350), Fraction(51), Fraction(400)) is not None
+    assert find_part_refusal("ops", Fraction(0), Fraction(51), Fraction(0), part) is None
+    assert find_amount_refusal("ops", Fraction(350), Fraction(50), Fraction(400)) is None
+    assert find_amount_refusal("ops", Fraction(350), Fraction(51), Fraction(400)) is not None

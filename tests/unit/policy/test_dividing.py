@@ -44,7 +44,7 @@ def test_division_equals_water_filling(
     amount: int, weights: dict[str, Fraction], demand: dict[str, int | None]
 ) -> None:
     """Every exact share equals the level reached by pouring the water in slowly."""
-    assert divide(amount, weights, demand).exact() == _poured(amount, weights, demand)
+    assert divide(amount, weights, demand).exact_shares() == _poured(amount, weights, demand)
 
 
 @given(st.integers(0, 200), WEIGHTS, DEMANDS)
@@ -55,7 +55,7 @@ def test_the_shares_add_up(
     wanted = [demand.get(name) for name in weights]
     limited = [most for most in wanted if most is not None]
     most = amount if len(limited) < len(wanted) else min(amount, sum(limited))
-    assert sum(divide(amount, weights, demand).exact().values()) == most
+    assert sum(divide(amount, weights, demand).exact_shares().values()) == most
 
 
 @given(st.integers(1, 200), WEIGHTS, DEMANDS, st.sampled_from([1, 7]))
@@ -64,7 +64,7 @@ def test_rounding_goes_up_by_less_than_a_unit(
 ) -> None:
     """A rounded share exceeds the exact one by less than a unit, and is 0 only without demand."""
     division = divide(amount, weights, demand)
-    exact, rounded = division.exact(), division.rounded_up(unit)
+    exact, rounded = division.exact_shares(), division.rounded_shares(unit)
     assert all(0 <= rounded[name] - exact[name] < unit for name in weights)
     assert all(rounded[name] or demand.get(name) == 0 for name in weights)
 
@@ -72,13 +72,13 @@ def test_rounding_goes_up_by_less_than_a_unit(
 def test_float_errors_add_no_seat() -> None:
     """Weights of 0.1 and 0.2 divide 300 into exactly 100 and 200."""
     weights = {"a": Fraction("0.1"), "b": Fraction("0.2")}
-    assert divide(300, weights, {}).rounded_up() == {"a": 100, "b": 200}
+    assert divide(300, weights, {}).rounded_shares() == {"a": 100, "b": 200}
 
 
 def test_a_weight_of_zero_gets_nothing() -> None:
     """A weight of zero gives no share, whatever the demand."""
-    assert divide(10, {"a": 0, "b": 1}, {"a": 5}).rounded_up() == {"a": 0, "b": 10}
-    assert divide(10, {"a": 0}, {"a": 50}).rounded_up() == {"a": 0}
+    assert divide(10, {"a": 0, "b": 1}, {"a": 5}).rounded_shares() == {"a": 0, "b": 10}
+    assert divide(10, {"a": 0}, {"a": 50}).rounded_shares() == {"a": 0}
 
 
 GROUPS = st.lists(st.lists(st.integers(0, 30) | st.none(), min_size=1, max_size=4), min_size=1)

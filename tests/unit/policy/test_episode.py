@@ -564,11 +564,11 @@ def test_open_runs_count_as_placed() -> None:
     campaigns = [CampaignView("a"), CampaignView("b", level=0)]
     view = view_of(nodes, campaigns, _crowd(campaigns, nodes, 4))
     episode = Episode(view, SETS["gridserver-usage"], random.Random(1))
-    first, second = episode.next(), episode.next()
+    first, second = episode.next_ask(), episode.next_ask()
     assert first is not None
     assert second is not None
-    assert episode.next() is None
-    episode.refused(first)
+    assert episode.next_ask() is None
+    episode.record_refusal(first)
     assert len(episode.outcome().refused) == 7
 
 

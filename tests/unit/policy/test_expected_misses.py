@@ -83,10 +83,10 @@ def test_a_run_that_was_placed_is_not_expected_to_miss() -> None:
     tasks = [_task("a", nodes), _task("b", nodes)]
     view = view_of(nodes, [CampaignView("ops")], tasks)
     episode = Episode(view, SETS["campaign-default"], random.Random(1))
-    ask = episode.next()
+    ask = episode.next_ask()
     assert ask is not None
     placed = PostedRun("r", ask.candidate.task, "ops", ("n0",), TONIGHT, TONIGHT + HALF)
-    episode.placed(ask, placed)
+    episode.record_placement(ask, placed)
     [other] = {"a", "b"} - {ask.candidate.task}
     assert episode.expected_misses({}) == {other: [TONIGHT + times.MINUTE]}
 

@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 
 from lead.policy.axes.fill import Protected
 from lead.policy.axes.order import BackfillOrder
-from lead.policy.fill.backfill import BackfillChoice, RunWorth, fill, windows
-from lead.policy.fill.reservations import may_fill, protect
+from lead.policy.fill.backfill import BackfillChoice, RunWorth, free_windows, runs_to_start
+from lead.policy.fill.reservations import find_overlap_refusal, find_slot
 from lead.policy.sets import SETS, PolicyComposition
 from lead.policy.timetable import (
     Placement,
     PlacementRequest,
-    booked,
-    earliest,
+    earliest_placement,
     first_gap,
-    free_for,
+    free_times,
     timetable_for,
+    timetables_by_class,
 )
 from lead.policy.view import Candidate, PoolView, PostedRun, ReservationView, View
 from node.model.classes import SchedulingClass
@@ -53,7 +53,7 @@ def test_the_earliest_place_agrees_with_trying_every_instant(
     table: dict[str, list[tuple[int, int]]], k: int, length: int, now: int
 ) -> None:
     """No earlier start has enough free nodes, and the chosen nodes are free throughout."""
-    result = earliest(table, PlacementRequest("t", k, length, NODES), now)
+    result = earliest_placement(table, PlacementRequest("t", k, length, NODES), now)
     assert result is not None
     assert len(set(result.nodes)) == k
     assert all(is_free(table, name, result.start, result.start + length) for name in result.nodes)
@@ -67,14 +67,16 @@ def test_the_earliest_place_agrees_with_trying_every_instant(
 def test_slots_take_the_nodes_that_become_free_last() -> None:
     """Nodes that are free already remain available to backfill."""
     table = {"a": [], "b": [(0, 5)], "c": [(0, 5)], "d": []}
-    assert earliest(table, PlacementRequest("t", 3, 10, "abcd"), 0) == Placement(5, ("b", "c", "a"))
-    assert earliest(table, PlacementRequest("t", 5, 10, "abcd"), 0) is None
+    assert earliest_placement(table, PlacementRequest("t", 3, 10, "abcd"), 0) == Placement(
+        5, ("b", "c", "a")
+    )
+    assert earliest_placement(table, PlacementRequest("t", 5, 10, "abcd"), 0) is None
 
 
 @given(timetables, st.integers(0, 40))
 def test_how_long_nodes_stay_free(table: dict[str, list[tuple[int, int]]], at: int) -> None:
     """A node that is free now stays free until its next span; busy nodes are left out."""
-    result = free_for(table, at)
+    result = free_times(table, at)
     for name in NODES:
         later = [start for start, _ in table[name] if start > at]
         if is_free(table, name, at, at + 1):
@@ -179,7 +181,7 @@ def test_an_episode_fills_as_its_set_chooses(
 @given(frees)
 def test_windows_are_wider_the_shorter_they_are(free: dict[str, int | None]) -> None:
     """Each window has all nodes that are free for its length, and each length occurs once."""
-    result = windows(free)
+    result = free_windows(free)
     for window in result:
         fits = {
             n
@@ -203,7 +205,7 @@ def test_backfilled_runs_fit(
     considered: int,
 ) -> None:
     """Each run has nodes of its own for its duration, and only the first are examined."""
-    started = fill(queue, free, choice, worth, considered)
+    started = runs_to_start(queue, free, choice, worth, considered)
     taken = [name for nodes in started.values() for name in nodes]
     assert len(taken) == len(set(taken))
     for request in queue:
@@ -224,7 +226,7 @@ def test_a_combination_is_worth_the_most(
     def value(some: list[PlacementRequest]) -> int:
         return sum(it.k * (it.duration if worth is RunWorth.SEAT_TIME else 1) for it in some)
 
-    chosen = fill(queue, free, BackfillChoice.COMBINATION, worth)
+    chosen = runs_to_start(queue, free, BackfillChoice.COMBINATION, worth)
     fitting = [it for it in queue if it.duration <= 10]
     best = max(
         value(list(some))
@@ -248,14 +250,14 @@ def view(*runs: PostedRun, reservations: tuple[ReservationView, ...] = ()) -> Vi
 
 def test_a_blocked_candidate_gets_a_slot() -> None:
     """The slot begins when all its nodes are free, and admits that task alone."""
-    slot = protect(BLOCKED, view(RUN), booked([RUN]), [])
+    slot = find_slot(BLOCKED, view(RUN), timetables_by_class([RUN]), [])
     assert slot is not None
     assert (slot.start, slot.end, set(slot.nodes)) == (15, 25, {"n1", "n2"})
     other = replace(BLOCKED, task="other")
-    assert may_fill(BLOCKED, ["n2"], (10, 20), [slot]) is None
-    assert may_fill(other, ["n2"], (0, 15), [slot]) is None
-    assert may_fill(other, ["n3"], (0, 99), [slot]) is None
-    refusal = may_fill(other, ["n3", "n2"], (0, 16), [slot])
+    assert find_overlap_refusal(BLOCKED, ["n2"], (10, 20), [slot]) is None
+    assert find_overlap_refusal(other, ["n2"], (0, 15), [slot]) is None
+    assert find_overlap_refusal(other, ["n3"], (0, 99), [slot]) is None
+    refusal = find_overlap_refusal(other, ["n3", "n2"], (0, 16), [slot])
     assert refusal is not None
     epoch = "1970-01-01T00:00:00Z"
     instants = dict.fromkeys(("start", "free", "end"), epoch)
@@ -264,23 +266,27 @@ def test_a_blocked_candidate_gets_a_slot() -> None:
 
 def test_a_slot_that_would_be_too_late_is_not_reserved() -> None:
     """No slot is reserved for a run that could not start any more by then."""
-    assert protect(replace(BLOCKED, slip=14), view(RUN), booked([RUN]), []) is None
-    assert protect(replace(BLOCKED, k=3), view(RUN), booked([RUN]), []) is None
+    assert find_slot(replace(BLOCKED, slip=14), view(RUN), timetables_by_class([RUN]), []) is None
+    assert find_slot(replace(BLOCKED, k=3), view(RUN), timetables_by_class([RUN]), []) is None
 
 
 def test_slots_and_reservations_block_others() -> None:
     """A second slot follows the first, and a reservation blocks only runs it does not admit."""
-    first = protect(BLOCKED, view(RUN), booked([RUN]), [])
+    first = find_slot(BLOCKED, view(RUN), timetables_by_class([RUN]), [])
     assert first is not None
-    second = protect(replace(BLOCKED, task="second", slip=99), view(RUN), booked([RUN]), [first])
+    second = find_slot(
+        replace(BLOCKED, task="second", slip=99), view(RUN), timetables_by_class([RUN]), [first]
+    )
     assert second is not None
     assert second.start == 25
     kept = ReservationView("demo", ["n2"], 10, 90, campaigns=frozenset({"ops"}))
-    slot = protect(BLOCKED, view(RUN, reservations=(kept,)), booked([RUN]), [])
+    slot = find_slot(BLOCKED, view(RUN, reservations=(kept,)), timetables_by_class([RUN]), [])
     assert slot is not None
     assert slot.start == 15
     stranger = replace(BLOCKED, campaign="net")
-    assert protect(stranger, view(RUN, reservations=(kept,)), booked([RUN]), []) is None
+    assert (
+        find_slot(stranger, view(RUN, reservations=(kept,)), timetables_by_class([RUN]), []) is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -296,5 +302,5 @@ def test_only_conflicting_classes_block(asking: str, present: str, *, busy: bool
     run = replace(RUN, scheduling_class=SchedulingClass(present))
     candidate = replace(BLOCKED, scheduling_class=SchedulingClass(asking))
     expected = {"n1": [(0, 15)] if busy else [], "n2": []}
-    result = timetable_for(candidate, booked([run]), [])
+    result = timetable_for(candidate, timetables_by_class([run]), [])
     assert {name: list(some) for name, some in result.items()} == expected

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from lead.policy.axes import fill
-from lead.policy.fill.reservations import lasting, remembered, slot_of
+from lead.policy.fill.reservations import slot_of, slots_to_remember, still_usable_slots
 from lead.policy.placement_requests import EpisodeOutcome
 from lead.policy.sets import PolicyComposition
 from lead.policy.view import CampaignView, KeptSlot, PostedRun, RememberedState, View
@@ -67,5 +67,5 @@ def test_a_started_task_gives_its_slot_back() -> None:
 def test_an_unused_slot_expires() -> None:
     """A slot that should have begun by now is dropped, whatever is left of it."""
     slots = {"a": SLOT, "b": replace(SLOT, start=NOW - 1)}
-    assert lasting(slots, NOW) == [slot_of("a", SLOT.nodes, SLOT.start, SLOT.end)]
-    assert remembered(lasting(slots, NOW)) == {"a": SLOT}
+    assert still_usable_slots(slots, NOW) == [slot_of("a", SLOT.nodes, SLOT.start, SLOT.end)]
+    assert slots_to_remember(still_usable_slots(slots, NOW)) == {"a": SLOT}

@@ -9,18 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lead.policy.feasible import deferral
-from lead.policy.feasible.availability import CapacityBasis, available, seats_on
+from lead.policy.feasible.availability import CapacityBasis, available_amount, seats_on
 from lead.policy.feasible.backoff import (
     FIRST,
     MOST,
     Key,
     after_answer,
     after_refusal,
-    bounded,
+    capped_backoffs,
+    find_backoff_refusal,
     pause,
-    refuse_during_backoff,
 )
-from lead.policy.feasible.deferral import DeferralRule, failed, put_off
+from lead.policy.feasible.deferral import DeferralRule, after_failed_start, find_deferral_refusal
 from lead.policy.feasible.work_fetch import (
     LOW_MIN,
     Buffer,
@@ -64,13 +64,13 @@ def test_a_question_during_the_pause_changes_nothing() -> None:
 def test_no_pause_outlasts_a_clock_that_was_set_back() -> None:
     """A pause that a clock chose which was ahead lasts no longer than the longest of its kind."""
     drawn = after_refusal(None, 0, random.Random(0))
-    assert bounded({KEY: drawn}, 0) == {KEY: drawn}
+    assert capped_backoffs({KEY: drawn}, 0) == {KEY: drawn}
     now, longest = -times.DAY, pause(1) * 3 // 2
-    assert bounded({KEY: drawn}, now) == {KEY: Backoff(1, now + longest)}
+    assert capped_backoffs({KEY: drawn}, now) == {KEY: Backoff(1, now + longest)}
     rule = DeferralRule(pause=times.HOUR)
-    deferred = failed(Deferral(), 0, rule)
-    assert deferral.bounded(deferred, 0, rule) == deferred
-    assert deferral.bounded(deferred, now, rule) == Deferral(0, 1, now + times.HOUR)
+    deferred = after_failed_start(Deferral(), 0, rule)
+    assert deferral.capped_deferral(deferred, 0, rule) == deferred
+    assert deferral.capped_deferral(deferred, now, rule) == Deferral(0, 1, now + times.HOUR)
 
 
 def test_an_answer_clears_only_its_own_pauses() -> None:
@@ -84,9 +84,9 @@ def test_an_answer_clears_only_its_own_pauses() -> None:
 
 def test_a_backoff_states_its_end() -> None:
     """The refusal holds for the pause and states how often the node refused."""
-    assert refuse_during_backoff({}, KEY, 0) is None
-    assert refuse_during_backoff({KEY: Backoff(2, 50)}, KEY, 50) is None
-    refusal = refuse_during_backoff({KEY: Backoff(2, 50)}, KEY, 49)
+    assert find_backoff_refusal({}, KEY, 0) is None
+    assert find_backoff_refusal({KEY: Backoff(2, 50)}, KEY, 50) is None
+    refusal = find_backoff_refusal({KEY: Backoff(2, 50)}, KEY, 49)
     assert refusal is not None
     assert refusal.until == 50
     assert refusal.sentence == "n1 refused ops 2 times in a row and is not asked for a while"
@@ -98,7 +98,7 @@ def test_a_task_is_deferred_and_then_held() -> None:
     patience = DeferralRule(pause=10, deferrals=2, starts=2)
     state, seen = Deferral(), []
     for now in range(0, 60, 10):
-        state = failed(state, now, patience)
+        state = after_failed_start(state, now, patience)
         seen.append((state.failed, state.count, state.until, state.held))
     assert seen == [
         (1, 0, 0, False),
@@ -112,12 +112,12 @@ def test_a_task_is_deferred_and_then_held() -> None:
 
 def test_deferrals_and_holds_are_explained() -> None:
     """A deferred task may be retried after its deferral, one on hold never by itself."""
-    assert put_off("t", Deferral(), 0) is None
-    refusal = put_off("t", Deferral(0, 3, 50), 49)
+    assert find_deferral_refusal("t", Deferral(), 0) is None
+    refusal = find_deferral_refusal("t", Deferral(0, 3, 50), 49)
     assert refusal is not None
     assert refusal.until == 50
-    assert put_off("t", Deferral(0, 3, 50), 50) is None
-    on_hold = put_off("t", Deferral(0, 24, 50, held=True), 99)
+    assert find_deferral_refusal("t", Deferral(0, 3, 50), 50) is None
+    on_hold = find_deferral_refusal("t", Deferral(0, 24, 50, held=True), 99)
     assert on_hold is not None
     assert on_hold.sentence == "t is on hold (deferrals: 24); to try it now: parley task release"
 
@@ -163,7 +163,9 @@ def test_a_buffer_is_never_shorter_than_three_minutes() -> None:
 @given(st.integers(0, 99), st.integers(0, 99), st.integers(0, 99))
 def test_available_is_what_is_neither_reserved_nor_used(has: int, promised: int, used: int) -> None:
     """The combined count is the stricter of the two, and none leaves less than nothing."""
-    left_by_basis = {counted: available(has, promised, used, counted) for counted in CapacityBasis}
+    left_by_basis = {
+        counted: available_amount(has, promised, used, counted) for counted in CapacityBasis
+    }
     assert left_by_basis[CapacityBasis.COMBINED] == min(
         left_by_basis[CapacityBasis.DEDICATED], left_by_basis[CapacityBasis.UTILISED]
     )
@@ -184,7 +186,7 @@ def test_seats_do_not_add_up_across_nodes() -> None:
 )
 def test_nodes_with_the_least_left_come_first(free: dict[str, int | None], duration: int) -> None:
     """Only nodes that are free for long enough are ranked, those without an end last."""
-    ranked = last_available.rank(free, duration)
+    ranked = last_available.ranking(free, duration)
     free_times = [free[name] for name in ranked]
     assert free_times == sorted(free_times, key=lambda it: 99 if it is None else it)
     assert set(ranked) == {name for name, has in free.items() if has is None or has >= duration}
@@ -197,15 +199,15 @@ def test_the_richest_node_is_spared() -> None:
         "small": {"mbps": 1_000, "lanes": 2},
         "odd": {"mbps": 10_000},
     }
-    assert poorest.rank(configured, {"mbps": 500}) == ["odd", "small", "big"]
-    assert poorest.rank(configured, {"mbps": 500, "lanes": 1}) == ["small", "big"]
-    assert poorest.rank({}, {"mbps": 1}) == []
+    assert poorest.ranking(configured, {"mbps": 500}) == ["odd", "small", "big"]
+    assert poorest.ranking(configured, {"mbps": 500, "lanes": 1}) == ["small", "big"]
+    assert poorest.ranking({}, {"mbps": 1}) == []
 
 
 def test_quiet_nodes_come_first() -> None:
     """Nodes are sorted by load, then by last use, then by name."""
     nodes = [NodeView("d", load=0.5), NodeView("c", used_at=9), NodeView("b"), NodeView("a")]
-    assert [node.name for node in least_loaded.rank(nodes)] == ["a", "b", "c", "d"]
+    assert [node.name for node in least_loaded.ranking(nodes)] == ["a", "b", "c", "d"]
 
 
 @pytest.mark.parametrize(
@@ -235,5 +237,5 @@ def test_a_nonlinear_function_is_refused_with_its_position(text: str) -> None:
 def test_nodes_are_ranked_by_the_function() -> None:
     """The highest value comes first, and ties go to the node listed first."""
     function = linear_function.parse("x")
-    ranked = linear_function.rank(function, {"a": {"x": 1}, "b": {"x": 2}, "c": {"x": 1}})
+    ranked = linear_function.ranking(function, {"a": {"x": 1}, "b": {"x": 2}, "c": {"x": 1}})
     assert [name for name, _ in ranked] == ["b", "a", "c"]

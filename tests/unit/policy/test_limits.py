@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lead.policy.preempt.flagged import may_displace
+from lead.policy.preempt.flagged import find_preemption_refusal
 from lead.policy.throttle.active_limits import (
     NODES,
     RUNS,
@@ -18,12 +18,12 @@ from lead.policy.throttle.active_limits import (
     ActiveBookings,
     Holder,
     LimitLevel,
+    find_limit_refusal,
     limit_at,
-    outstanding,
+    outstanding_time,
     request_of,
-    within_limits,
 )
-from lead.policy.throttle.due_limits import DueTask, ageing_since, considered
+from lead.policy.throttle.due_limits import DueTask, ageing_since, tasks_within_limits
 from lead.policy.view import CampaignView, Candidate, LimitView, PostedRun
 
 CAMPAIGNS = {
@@ -57,11 +57,11 @@ def test_every_limit_of_every_holder_counts() -> None:
         Holder("probe", {RUNS: LimitView(1, 2)}, {RUNS: 1}),
         Holder("ops", {NODES: LimitView(5, 5)}),
     ]
-    assert within_limits({RUNS: 1, NODES: 5}, holders, LimitLevel.HARD) is None
-    refusal = within_limits({RUNS: 1, NODES: 5}, holders, LimitLevel.SOFT)
+    assert find_limit_refusal({RUNS: 1, NODES: 5}, holders, LimitLevel.HARD) is None
+    refusal = find_limit_refusal({RUNS: 1, NODES: 5}, holders, LimitLevel.SOFT)
     assert refusal is not None
     assert refusal.sentence == "probe would have 2 runs at once, of at most 1 (soft)"
-    refusal = within_limits({RUNS: 1, NODES: 6}, holders, LimitLevel.HARD)
+    refusal = find_limit_refusal({RUNS: 1, NODES: 6}, holders, LimitLevel.HARD)
     assert refusal is not None
     assert dict(refusal.figures)["holder"] == "ops"
 
@@ -72,14 +72,14 @@ def test_an_override_replaces_other_limits_but_not_those_of_runs() -> None:
         Holder("probe", {RUNS: LimitView(2, 2), NODES: LimitView(3, 3)}, {RUNS: 1, NODES: 3})
     ]
     overrides = {RUNS: LimitView(9, 9), NODES: LimitView(9, 9)}
-    assert within_limits({RUNS: 1, NODES: 6}, holders, LimitLevel.HARD, overrides) is None
-    assert within_limits({RUNS: 1, NODES: 7}, holders, LimitLevel.HARD, overrides) is not None
-    assert within_limits({RUNS: 2, NODES: 1}, holders, LimitLevel.HARD, overrides) is not None
+    assert find_limit_refusal({RUNS: 1, NODES: 6}, holders, LimitLevel.HARD, overrides) is None
+    assert find_limit_refusal({RUNS: 1, NODES: 7}, holders, LimitLevel.HARD, overrides) is not None
+    assert find_limit_refusal({RUNS: 2, NODES: 1}, holders, LimitLevel.HARD, overrides) is not None
 
 
 def test_outstanding_time_shrinks_as_runs_progress() -> None:
     """The rest of each run counts for each of its seats, and is never negative."""
-    assert [outstanding([(4, 3), (2, 6)], after) for after in (0, 3, 9)] == [24, 6, 0]
+    assert [outstanding_time([(4, 3), (2, 6)], after) for after in (0, 3, 9)] == [24, 6, 0]
 
 
 def test_parents_count_their_childrens_runs() -> None:
@@ -159,7 +159,9 @@ def test_a_candidate_requests_all_it_will_book(*, together: bool, named: bool, r
 def test_due_tasks_beyond_a_limit_are_left_out_with_the_reason() -> None:
     """A wide task that exceeds a limit leaves it to narrower ones after it."""
     due = [DueTask(f"t{k}", ("ops",), {RUNS: 1, NODES: k}) for k in (3, 4, 2)]
-    tasks, refused = considered([*due, DueTask("x", ("free",), {RUNS: 1})], {"ops": {NODES: 5}})
+    tasks, refused = tasks_within_limits(
+        [*due, DueTask("x", ("free",), {RUNS: 1})], {"ops": {NODES: 5}}
+    )
     assert tasks == ["t3", "t2", "x"]
     [refusal] = refused.values()
     assert (
@@ -172,7 +174,7 @@ def test_due_tasks_beyond_a_limit_are_left_out_with_the_reason() -> None:
 def test_each_holder_has_its_first_due_tasks_considered(names: list[str], most: int) -> None:
     """With a limit on runs, exactly the first tasks of each holder are considered."""
     due = [DueTask(f"{name}{at}", (name,), {RUNS: 1}) for at, name in enumerate(names)]
-    tasks, refused = considered(due, {name: {RUNS: most} for name in "uvw"})
+    tasks, refused = tasks_within_limits(due, {name: {RUNS: most} for name in "uvw"})
     for name in "uvw":
         mine = [it.task for it in due if it.holders == (name,)]
         assert [task for task in tasks if task in mine] == mine[:most]
@@ -188,7 +190,9 @@ def test_each_refusal_to_displace_has_its_own_rule() -> None:
     """A run is displaced only by a preemptor of higher priority, and only if it is a preemptee."""
 
     def rule(new: int, old: int, *, preemptor: bool = True, preemptee: bool = True) -> str | None:
-        refusal = may_displace(("a", new), ("b", old), preemptor=preemptor, preemptee=preemptee)
+        refusal = find_preemption_refusal(
+            ("a", new), ("b", old), preemptor=preemptor, preemptee=preemptee
+        )
         return None if refusal is None else refusal.rule.name
 
     assert rule(9, 5) is None

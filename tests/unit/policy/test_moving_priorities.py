@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lead.policy.feasible import blacklist
-from lead.policy.gaps import GapEntry, attempt
+from lead.policy.gaps import GapEntry, first_success
 from lead.policy.order import pacing, queues
 from lead.policy.select import affinity, attributes, placement
 from lead.policy.share import start_counts
@@ -23,7 +23,7 @@ PRICES = st.lists(st.integers(1, 12), min_size=1, max_size=5)
 
 def _starts(rules: dict[str, QueueView], count: int) -> dict[str, int]:
     """Return how often each starts while all contend and all fit."""
-    priorities: dict[str, Exact] = start_counts.starting(rules.items())
+    priorities: dict[str, Exact] = start_counts.initial_priorities(rules.items())
     started = dict.fromkeys(rules, -1)
     counts = dict.fromkeys(rules, 0)
     for number in range(count):
@@ -31,9 +31,9 @@ def _starts(rules: dict[str, QueueView], count: int) -> dict[str, int]:
             queues.Contender(name, priorities[name], rule.gap, started[name])
             for name, rule in rules.items()
         ]
-        entry = queues.turn(contenders, lambda _: True).entry
+        entry = queues.next_campaign(contenders, lambda _: True).entry
         assert entry is not None
-        priorities |= start_counts.after_start(entry.name, priorities, rules)
+        priorities |= start_counts.priorities_after_start(entry.name, priorities, rules)
         started[entry.name] = number
         counts[entry.name] += 1
     return counts
@@ -74,7 +74,7 @@ def test_only_a_gap_blocks(wanted: list[tuple[int, int | None, bool]]) -> None:
     listed = sorted(wanted, key=lambda it: -it[0])
     entries = [GapEntry(str(n), priority, gap) for n, (priority, gap, _) in enumerate(listed)]
     fits = {str(n) for n, (_, _, fit) in enumerate(listed) if fit}
-    tried = attempt(entries, lambda name: name if name in fits else None)
+    tried = first_success(entries, lambda name: name if name in fits else None)
     reached = [*tried.stuck, *([tried.entry] if tried.entry else [])]
     assert [entry.name for entry in (*reached, *tried.held)] == [
         str(n) for n in range(len(reached) + len(tried.held))
@@ -92,7 +92,7 @@ def test_only_a_gap_blocks(wanted: list[tuple[int, int | None, bool]]) -> None:
 def test_a_blocked_queue_names_the_stuck_one() -> None:
     """The sentence names the stuck queue, both priorities, and the gap."""
     contenders = [queues.Contender("high", 9, 5), queues.Contender("low", Fraction(7, 2), 1)]
-    refusal = queues.held(queues.turn(contenders, lambda _: None))["low"]
+    refusal = queues.reasons_to_wait(queues.next_campaign(contenders, lambda _: None))["low"]
     assert refusal.sentence == "low waits at priority 3.5: high is stuck at 9, 5 or more above it"
 
 
@@ -102,7 +102,7 @@ def test_every_event_is_served_and_episodes_are_spaced(events: list[int], apart:
     begun: list[int] = []
     for event in sorted(events):
         if not begun or event > begun[-1]:
-            begun.append(pacing.next_pass(event, begun[-1] if begun else None, apart))
+            begun.append(pacing.next_episode_at(event, begun[-1] if begun else None, apart))
     assert all(later - earlier >= apart for earlier, later in pairwise(begun))
     assert all(any(event <= at <= event + apart for at in begun) for event in events)
 
@@ -138,29 +138,33 @@ def test_layouts_differ_as_documented() -> None:
 def test_all_wanted_attributes_are_required() -> None:
     """A node is eligible if it has all wanted attributes, whatever else it has."""
     nodes = {"x": ["a", "b"], "y": ["b"], "z": []}
-    assert attributes.eligible(nodes, ["a", "b"]) == ["x"]
-    assert attributes.eligible(nodes, []) == ["x", "y", "z"]
+    assert attributes.nodes_with(nodes, ["a", "b"]) == ["x"]
+    assert attributes.nodes_with(nodes, []) == ["x", "y", "z"]
 
 
 def test_quota_before_capacity() -> None:
     """A request that exceeds both is refused by its own quota, with the figures."""
-    refusal = quota.admit("a", {"mbps": 6}, {"mbps": 10}, {"mbps": 5}, {"mbps": (9, 12)})
+    refusal = quota.find_quota_refusal(
+        "a", {"mbps": 6}, {"mbps": 10}, {"mbps": 5}, {"mbps": (9, 12)}
+    )
     assert refusal is not None
     assert refusal.sentence == "a uses 5 mbps and wants 6 more, of at most 10"
-    refusal = quota.admit("a", {"mbps": 5}, {"mbps": 10}, {"mbps": 5}, {"mbps": (9, 12)})
+    refusal = quota.find_quota_refusal(
+        "a", {"mbps": 5}, {"mbps": 10}, {"mbps": 5}, {"mbps": (9, 12)}
+    )
     assert refusal is not None
     assert refusal.rule.name == "capacity"
-    assert quota.admit("a", {"mbps": 3, "other": 9}, {}, {}, {"mbps": (9, 12)}) is None
+    assert quota.find_quota_refusal("a", {"mbps": 3, "other": 9}, {}, {}, {"mbps": (9, 12)}) is None
 
 
 def test_failures_are_counted_and_cleared() -> None:
     """A node is excluded for one campaign after the maximum of failures, until that is cleared."""
     failures = failed({}, "n", "a")
-    assert blacklist.admit(failures, "n", "a", 2) is None
+    assert blacklist.find_blacklist_refusal(failures, "n", "a", 2) is None
     failures = failed(failures, "n", "a")
-    assert blacklist.admit(failures, "n", "a", 2) is not None
-    assert blacklist.admit(failures, "n", "b", 2) is None
-    assert blacklist.admit(cleared(failures, "n", "a"), "n", "a", 2) is None
+    assert blacklist.find_blacklist_refusal(failures, "n", "a", 2) is not None
+    assert blacklist.find_blacklist_refusal(failures, "n", "b", 2) is None
+    assert blacklist.find_blacklist_refusal(cleared(failures, "n", "a"), "n", "a", 2) is None
 
 
 FREE_AT = st.none() | st.integers(0, 20)

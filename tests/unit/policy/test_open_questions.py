@@ -16,15 +16,15 @@ def test_several_may_be_open_if_none_depends_on_them() -> None:
     campaigns = [CampaignView("a", queue=QueueView())]
     view = view_of(nodes, campaigns, [due(f"t{n}", "a", nodes) for n in range(3)])
     lists = Episode(view, SETS["pscheduler"], random.Random(1))
-    open_at_once = [lists.next(), lists.next(), lists.next()]
+    open_at_once = [lists.next_ask(), lists.next_ask(), lists.next_ask()]
     assert [ask.candidate.task for ask in open_at_once if ask] == ["t0", "t1", "t2"]
-    assert lists.next() is None
+    assert lists.next_ask() is None
     moving = Episode(view, SETS["fbsng-dynamic"], random.Random(1))
-    first = moving.next()
+    first = moving.next_ask()
     assert first is not None
-    assert moving.next() is None
-    assert len(moving.open) == 1
-    moving.refused(first)
-    second = moving.next()
+    assert moving.next_ask() is None
+    assert len(moving.unanswered) == 1
+    moving.record_refusal(first)
+    second = moving.next_ask()
     assert second is not None
     assert second.candidate.task == "t1"

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from lead.policy.share.recent_work import (
     RecentWorkSelector,
     WorkItem,
-    by_standing,
     choose,
     recent_of,
+    sorted_by_standing,
     standings,
 )
 from lead.policy.view import Charge
@@ -31,12 +31,12 @@ def test_no_usage_stands_highest() -> None:
     """Less work per share stands higher, and a campaign without a share stands lowest."""
     result = standings({"a": 3, "b": 1, "z": 0}, {"a": 1, "b": 1, "c": 2, "z": 0})
     assert result == {"a": -3.0, "b": -1.0, "c": 0.0, "z": -1000.0}
-    assert by_standing(result) == ["c", "b", "a", "z"]
+    assert sorted_by_standing(result) == ["c", "b", "a", "z"]
 
 
 def test_ties_are_broken_by_name() -> None:
     """While no work was done, all are equal and names decide."""
-    assert by_standing(standings({}, {"b": 1, "a": 5})) == ["a", "b"]
+    assert sorted_by_standing(standings({}, {"b": 1, "a": 5})) == ["a", "b"]
 
 
 @given(
@@ -89,7 +89,7 @@ def test_each_choice_has_the_highest_standing(
         if not queues[name]:
             del queues[name]
         expected.append(work)
-        turns.chosen(work)
+        turns.record_choice(work)
         used += work.seats
     assert choose(waiting, RecentWorkSelector(recent, shares, seats), seats) == expected
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lead.policy.order.deadline_first import by_deadline
+from lead.policy.order.deadline_first import sorted_by_deadline
 from lead.policy.share.recent_work import WorkItem
 from node.model import times
 from node.model.spare_capacity import SpareCapacity, spare_capacity
@@ -70,7 +70,7 @@ def test_stretches_follow_each_other(work: list[WorkItem], count: int) -> None:
 @given(short, st.integers(1, 4))
 def test_urgent_work_is_not_delayed_by_other_work(work: list[WorkItem], count: int) -> None:
     """Urgent work ends when it would if there were nothing else."""
-    first = by_deadline(late(work, simulate(work, seats_of(count), 0)))
+    first = sorted_by_deadline(late(work, simulate(work, seats_of(count), 0)))
     names = [it.task for it in first]
     alone = simulate(first, seats_of(count), 0, names).ended
     together = simulate(work, seats_of(count), 0, names).ended

@@ -87,7 +87,7 @@ def test_overlapping_runs_count_together() -> None:
     assert refusal.sentence == f"a would hold 2 seats at once, of at most 1, until {until}"
     # Open runs count like placed ones.
     episode = Episode(view, POLICY, random.Random(1))
-    asked = [episode.next() for _ in candidates]
+    asked = [episode.next_ask() for _ in candidates]
     assert [ask and ask.candidate.task for ask in asked] == ["first", "none", "after", None]
 
 

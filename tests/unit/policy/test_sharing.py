@@ -115,7 +115,7 @@ def test_promises_are_kept_when_they_can_be(
 ) -> None:
     """With enough seats each group has its target or demand, and no wanted seat is free."""
     order = sorted(promises)
-    settled = promised.settle(seats, promises, demand, order)
+    settled = promised.settlement_of(seats, promises, demand, order)
     wants = {name: demand.get(name) for name in order}
     need = {
         name: promises[name] if (want := wants[name]) is None else min(promises[name], want)
@@ -133,7 +133,7 @@ def test_promises_are_kept_when_they_can_be(
 def test_groups_take_turns_inside() -> None:
     """A group's seats go one by one to its campaigns, the least used first."""
     order = [CampaignStake("x", waiting=1), CampaignStake("y"), CampaignStake("z", waiting=9)]
-    assert promised.inside(order, FreeSeats(6)) == [("x", 1), ("y", 3), ("z", 2)]
+    assert promised.allot_within_group(order, FreeSeats(6)) == [("x", 1), ("y", 3), ("z", 2)]
 
 
 def test_named_seats_go_to_those_who_may_use_them() -> None:
@@ -146,22 +146,22 @@ def test_named_seats_go_to_those_who_may_use_them() -> None:
 def test_usage_slides_out_of_the_window() -> None:
     """Only usage within the window counts, running runs up to now, newcomers as if they had run."""
     ledger = [Charge("a", 0, 100, 100), Charge("a", 90, 130, 80), Charge("b", 0, 10, 10)]
-    assert usage.used_within(ledger, 100, 50) == {"a": 50 + 20}
-    begun = usage.newcomer("n", Fraction(5, 2), 100, 50)
+    assert usage.usage_within(ledger, 100, 50) == {"a": 50 + 20}
+    begun = usage.newcomer_charge("n", Fraction(5, 2), 100, 50)
     assert begun.amount == 125
-    assert usage.used_within([begun], 120, 50) == {"n": 75}
+    assert usage.usage_within([begun], 120, 50) == {"n": 75}
 
 
 def test_inherited_parts_follow_the_tree() -> None:
     """A parent's part is split among active children, with its own tasks as one more child."""
     parents = {"p": None, "a": "p", "b": "p", "c": "b", "idle": "p", "q": None}
     weights = {"p": 5, "a": 1, "b": 2, "c": 7, "idle": 9, "q": 1}
-    assert aggregation.inherited(["a", "c", "q"], parents, weights) == {
+    assert aggregation.top_and_part(["a", "c", "q"], parents, weights) == {
         "a": ("p", Fraction(1, 3)),
         "c": ("p", Fraction(2, 3)),
         "q": ("q", 1),
     }
-    assert aggregation.inherited(["p", "a"], parents, weights)["p"] == ("p", Fraction(1, 2))
+    assert aggregation.top_and_part(["p", "a"], parents, weights)["p"] == ("p", Fraction(1, 2))
 
 
 @given(
@@ -172,7 +172,7 @@ def test_inherited_parts_follow_the_tree() -> None:
 def test_only_what_was_lent_is_taken_back(short: int, held: dict[str, int], target: int) -> None:
     """No group falls below its target, and those left alone are no further above it."""
     targets = dict.fromkeys(held, target)
-    taken = groups.take_back(short, held, targets)
+    taken = groups.seats_to_return(short, held, targets)
     remaining = {name: held[name] - taken.get(name, 0) for name in held}
     lent = sum(max(0, count - target) for count in held.values())
     assert sum(taken.values()) == min(short, lent)
@@ -203,9 +203,9 @@ def test_urgent_campaigns_need_no_free_seat() -> None:
     campaigns = [CampaignView("ops"), CampaignView("outage", level=URGENT)]
     candidates = [due(name, name, nodes) for name in ("ops", "outage")]
     full = [Charge("ops", NOW, NOW + BUCKET, 2 * BUCKET)]
-    sharing = ByUsage().begin(Board(view_of(nodes, campaigns, candidates, ledger=full)))
+    sharing = ByUsage().for_episode(Board(view_of(nodes, campaigns, candidates, ledger=full)))
     for turn in AllocationRound:
-        refusals = {each.task: sharing.admit(each, turn) for each in candidates}
+        refusals = {each.task: sharing.find_refusal(each, turn) for each in candidates}
         assert [task for task, refusal in refusals.items() if refusal is None] == ["outage"]
 
 
@@ -216,12 +216,12 @@ def test_a_campaign_behind_catches_up_by_whole_runs() -> None:
         CampaignStake("b", usage=100),
         CampaignStake("c", usage=130),
     ]
-    lacks = usage.behind(stakes, {"a": 1, "b": 1, "c": 1})
+    lacks = usage.usage_deficits(stakes, {"a": 1, "b": 1, "c": 1})
     assert lacks == {"a": 30}
-    assert usage.behind([], {}) == {}
-    assert usage.caught_up({"a": 40, "c": 40}, lacks, 5) == {"a": 50, "c": 40}
-    assert usage.caught_up({"a": 4}, lacks, 20) == {"a": 24}
-    assert usage.caught_up({"a": 40}, lacks, 31) == {"a": 40}
+    assert usage.usage_deficits([], {}) == {}
+    assert usage.raised_ideals({"a": 40, "c": 40}, lacks, 5) == {"a": 50, "c": 40}
+    assert usage.raised_ideals({"a": 4}, lacks, 20) == {"a": 24}
+    assert usage.raised_ideals({"a": 40}, lacks, 31) == {"a": 40}
 
 
 def test_the_second_round_survives_the_last_worker() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lead.policy.feasible.start_by import ForecastRun, Supply, forecast
-from lead.policy.order.deadline_first import moved, order, run_list
+from lead.policy.order.deadline_first import late_tasks, run_list, tasks_in_order
 from lead.policy.sets import SETS
 from lead.policy.share.recent_work import RecentWorkSelector, WorkItem
 from lead.policy.view import CampaignView, Candidate
@@ -129,7 +129,7 @@ def test_each_run_of_a_candidate_is_forecast() -> None:
         ForecastRun("often", "a", 100, 105, 150),
         ForecastRun("often", "a", 200, 205, 250),
     ]
-    assert moved(runs) == {"often": 105}
+    assert late_tasks(runs) == {"often": 105}
 
 
 @given(candidates, busy)
@@ -137,10 +137,10 @@ def test_the_order_names_every_task_once(
     some: list[Candidate], taken: dict[str, list[tuple[int, int]]]
 ) -> None:
     """No task is lost or doubled, and late ones pass those that have more time, and no others."""
-    late = moved(forecast(some, Supply(NODES, taken, SHARES, {}), 0))
+    late = late_tasks(forecast(some, Supply(NODES, taken, SHARES, {}), 0))
     turns = RecentWorkSelector({}, SHARES, len(NODES))
-    in_turn = order(some, {}, turns)
-    ordered = order(some, late, RecentWorkSelector({}, SHARES, len(NODES)))
+    in_turn = tasks_in_order(some, {}, turns)
+    ordered = tasks_in_order(some, late, RecentWorkSelector({}, SHARES, len(NODES)))
     assert sorted(ordered) == sorted(in_turn) == sorted(it.task for it in some)
     deadlines = {it.task: late.get(it.task, it.start_by) for it in some}
     for one, other in combinations(in_turn, 2):

@@ -15,7 +15,7 @@ import lead
 from lead.policy.axes.fill import Protected
 from lead.policy.axes.preempt import UrgentByScore
 from lead.policy.episode import Episode
-from lead.policy.joint_placement import place
+from lead.policy.joint_placement import starts_by_node
 from lead.policy.placement_requests import Ask
 from lead.policy.preempt.score import Urgency
 from lead.policy.sets import SETS, PolicyComposition
@@ -189,7 +189,7 @@ class TruthDriver(Driver):
         self._check(episode, moment)
         while True:
             moment.slots = list(episode._filling.slots())
-            ask = episode.next()
+            ask = episode.next_ask()
             moment.slots = [*moment.slots, *episode._filling.slots()]
             self._check(episode, moment)
             if ask is None:
@@ -204,7 +204,7 @@ class TruthDriver(Driver):
 
     def _answer(self, episode: Episode, ask: Ask, moment: Moment) -> None:
         candidate = ask.candidate
-        starts = place(ask, self._free(ask))
+        starts = starts_by_node(ask, self._free(ask))
         no_displacement = episode._open[ask.number][1]
         if no_displacement is not None:
             self._look(candidate, (no_displacement,), moment)
@@ -213,13 +213,13 @@ class TruthDriver(Driver):
             for name in ask.nodes:
                 key = candidate.campaign, name, candidate.scheduling_class.value
                 moment.failures[key] = moment.failures.get(key, 0) + 1
-            episode.refused(ask, ask.nodes)
+            episode.record_refusal(ask, ask.nodes)
             self._check(episode, moment)
             moment.ask = None
             return
         run = self._run(ask, starts)
         self._passed(moment, candidate)
-        episode.placed(ask, run)
+        episode.record_placement(ask, run)
         for start, end in ((run.start, run.end), *candidate.runs[1:]):
             moment.runs.append(replace(run, start=start, end=end))
         for name in run.nodes:

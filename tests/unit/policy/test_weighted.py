@@ -15,9 +15,9 @@ from lead.policy.order.weighted import (
     WAITING_ONLY,
     WeightingContext,
     Weights,
-    expansion,
-    in_order,
-    order,
+    expansion_factor,
+    names_by_priority,
+    tasks_in_order,
     urgency,
     waited_minutes,
 )
@@ -101,10 +101,10 @@ def test_a_component_without_weight_is_left_out() -> None:
 
 def test_short_tasks_expand_faster_but_not_at_once() -> None:
     """The factor grows with waiting over duration, and the minimum duration bounds it."""
-    assert expansion(30, 10) == 4
-    assert expansion(30, 60) == 1.5
-    assert expansion(30, 1, 60) == 1.5
-    assert expansion(30, 0) == 1
+    assert expansion_factor(30, 10) == 4
+    assert expansion_factor(30, 60) == 1.5
+    assert expansion_factor(30, 1, 60) == 1.5
+    assert expansion_factor(30, 0) == 1
 
 
 def test_urgency_peaks_at_the_target() -> None:
@@ -121,7 +121,7 @@ def test_by_default_who_has_waited_longest_is_first(since: list[tuple[int, int]]
         for at, (waits, added) in enumerate(since)
     ]
     expected = sorted(due, key=lambda it: (it.waits_since, it.added_at, it.task))
-    assert order(due, WAITING_ONLY, STANDING) == [it.task for it in expected]
+    assert tasks_in_order(due, WAITING_ONLY, STANDING) == [it.task for it in expected]
 
 
 @given(
@@ -152,8 +152,8 @@ def test_the_order_agrees_with_the_priorities(
     ]
     minutes = {it.task: waited_minutes(it, STANDING) for it in due}
     result = {it.task: priority(_values(it, STANDING, minutes[it.task]), weights) for it in due}
-    expected = in_order([(it.task, result[it.task], minutes[it.task]) for it in due])
-    assert order(due, weights, STANDING) == expected
+    expected = names_by_priority([(it.task, result[it.task], minutes[it.task]) for it in due])
+    assert tasks_in_order(due, weights, STANDING) == expected
 
 
 def test_time_under_a_limit_does_not_count() -> None:
@@ -161,8 +161,8 @@ def test_time_under_a_limit_does_not_count() -> None:
     old = replace(DUE, task="old", waits_since=0)
     young = replace(DUE, task="young", waits_since=NOW - times.HOUR)
     kept_out = replace(STANDING, state=RememberedState(eligible_since={"old": NOW - times.MINUTE}))
-    assert order([old, young], WAITING_ONLY, STANDING) == ["old", "young"]
-    assert order([old, young], WAITING_ONLY, kept_out) == ["young", "old"]
+    assert tasks_in_order([old, young], WAITING_ONLY, STANDING) == ["old", "young"]
+    assert tasks_in_order([old, young], WAITING_ONLY, kept_out) == ["young", "old"]
 
 
 def test_the_longest_of_equals_is_first_if_configured() -> None:
@@ -173,7 +173,10 @@ def test_the_longest_of_equals_is_first_if_configured() -> None:
     ]
     tasks = [*short, *long]
     longest = WeightingContext(NOW, CAMPAIGNS, {}, longest=True)
-    assert order(tasks, WAITING_ONLY, longest) == ["long ops", "long net", "ops", "net"]
-    assert order(tasks, WAITING_ONLY, replace(longest, longest=False))[:2] == ["ops", "net"]
+    assert tasks_in_order(tasks, WAITING_ONLY, longest) == ["long ops", "long net", "ops", "net"]
+    assert tasks_in_order(tasks, WAITING_ONLY, replace(longest, longest=False))[:2] == [
+        "ops",
+        "net",
+    ]
     by_campaign = Weights({"credential": {"campaign": 1.0}})
-    assert order(tasks, by_campaign, longest) == ["long ops", "ops", "long net", "net"]
+    assert tasks_in_order(tasks, by_campaign, longest) == ["long ops", "ops", "long net", "net"]

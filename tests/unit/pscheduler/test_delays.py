@@ -12,7 +12,7 @@ from node.plugins.tests.latency import LatencySpec
 from node.pscheduler.refusals import Refusal
 from node.pscheduler.tests.contract import Outcome
 from node.pscheduler.tests.registry import LANGUAGES
-from node.pscheduler.tests.streams import fitted
+from node.pscheduler.tests.streams import fitted_to_interval
 from tests.golden.recorded import output
 from tests.support.pscheduler_outcomes import outcome_of
 
@@ -145,11 +145,11 @@ def test_long_streams_are_runs_of_a_day() -> None:
 def test_repeated_streams_are_as_long_as_the_interval() -> None:
     """A run without an end is cut to the interval at which it is repeated; others stay."""
     endless = LATENCYBG.to_parley(SPEC, ["a"])
-    hourly = fitted(endless, HOUR + 30 * SECOND)
+    hourly = fitted_to_interval(endless, HOUR + 30 * SECOND)
     assert (hourly.spec["duration"], hourly.repeat) == ("PT1H", None)
-    assert fitted(endless, None) == endless
+    assert fitted_to_interval(endless, None) == endless
     short = LATENCYBG.to_parley({**SPEC, "duration": "PT2H"}, ["a"])
-    assert fitted(short, HOUR) == short
+    assert fitted_to_interval(short, HOUR) == short
 
 
 def test_streams_are_ours_and_back() -> None:

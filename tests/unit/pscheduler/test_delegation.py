@@ -10,7 +10,7 @@ import pytest
 from node.plugins.registry import tests as all_tests
 from node.pscheduler.dialects.registry import DIALECTS
 from node.pscheduler.leading.delegation import delegated_test
-from node.pscheduler.leading.results import is_heard
+from node.pscheduler.leading.results import is_readable
 from node.pscheduler.tests.contract import Document
 from node.pscheduler.tests.registry import LANGUAGES
 from tests.architecture.sources import REPOSITORY
@@ -68,7 +68,7 @@ def test_the_guide_tells_what_is_measured() -> None:
     ways = {
         name: ", ".join(
             word
-            for word, known in (("alone", is_heard(name)), ("with others", name in together))
+            for word, known in (("alone", is_readable(name)), ("with others", name in together))
             if known
         )
         for name in all_tests()

@@ -33,7 +33,7 @@ def part(case: str, place: int, *, cut: bool = False, **fields: Any) -> PartOutc
 @pytest.mark.parametrize("case", ["tcp", "udp"])
 def test_a_part_is_told_in_their_words(case: str) -> None:
     """A part is told with streams, intervals, and a summary, and nothing else."""
-    told = DIALECT.told(SERVER, {"dest": "b"}, part(f"{case}-server", SERVER, protocol=case))
+    told = DIALECT.told_part(SERVER, {"dest": "b"}, part(f"{case}-server", SERVER, protocol=case))
     assert told["succeeded"]
     assert told["diags"].startswith("iperf3 -s -1 -J\n\n{")
     assert [set(each) for each in told["intervals"]] == [{"streams", "summary"}] * len(
@@ -55,7 +55,7 @@ def test_a_part_is_told_in_their_words(case: str) -> None:
 
 def test_a_client_tells_both_rates() -> None:
     """A client that sends knows what the server has received, too."""
-    told = DIALECT.told(CLIENT, {"dest": "b"}, part("tcp-client", CLIENT))
+    told = DIALECT.told_part(CLIENT, {"dest": "b"}, part("tcp-client", CLIENT))
     total = told["summary"]["summary"]
     assert {"throughput-bits", "receiver-throughput-bits", "retransmits"} <= set(total)
     assert {"tcp-window-size", "rtt"} <= set(told["intervals"][0]["streams"][0])
@@ -64,7 +64,7 @@ def test_a_client_tells_both_rates() -> None:
 def test_a_server_that_sends_tells_what_it_sent() -> None:
     """With reverse the server's figures are those of the sender: the lead takes them."""
     stored = part("tcp-streams-reverse-server", SERVER, streams=2, reverse=True)
-    told = DIALECT.told(SERVER, {"dest": "b", "reverse": True}, stored)
+    told = DIALECT.told_part(SERVER, {"dest": "b", "reverse": True}, stored)
     sent = throughput.ThroughputPart.model_validate(stored.result).sent
     assert sent is not None
     assert told["summary"]["summary"]["throughput-bits"] == pytest.approx(sent.rate_bps, rel=0.01)
@@ -72,8 +72,8 @@ def test_a_server_that_sends_tells_what_it_sent() -> None:
 
 def test_output_that_was_cut_leaves_the_sums() -> None:
     """A print-out that was not kept whole leaves the figures of all streams together."""
-    whole = DIALECT.told(SERVER, {}, part("tcp-server", SERVER))
-    told = DIALECT.told(SERVER, {}, part("tcp-server", SERVER, cut=True))
+    whole = DIALECT.told_part(SERVER, {}, part("tcp-server", SERVER))
+    told = DIALECT.told_part(SERVER, {}, part("tcp-server", SERVER, cut=True))
     [stream] = told["summary"]["streams"]
     assert stream == told["summary"]["summary"]
     assert stream["stream-id"] == "SUM"
@@ -84,7 +84,7 @@ def test_output_that_was_cut_leaves_the_sums() -> None:
 
 def test_a_failed_part_has_its_reason() -> None:
     """A part without a result is an object with the reason; a lead needs one to merge."""
-    told = DIALECT.told(SERVER, {}, PartOutcome("a", COMMAND, "", None, "no client came"))
+    told = DIALECT.told_part(SERVER, {}, PartOutcome("a", COMMAND, "", None, "no client came"))
     assert (told["succeeded"], told["error"]) == (False, "no client came")
     assert told["diags"] == "iperf3 -s -1 -J"
 
@@ -95,7 +95,7 @@ def test_what_is_told_is_heard(place: int) -> None:
     end = ("client", "server")[place]
     stored = part(f"tcp-{end}", place)
     spec = context("throughput", place).spec.model_dump(mode="json")
-    heard = DIALECT.heard(place, spec, DIALECT.told(place, {}, stored))
+    heard = DIALECT.heard_part(place, spec, DIALECT.told_part(place, {}, stored))
     assert (heard.result, heard.reason) == (stored.result, None)
 
 
@@ -113,7 +113,7 @@ def test_what_is_told_is_heard(place: int) -> None:
 def test_a_part_that_is_none(said: dict[str, Any] | None, reason: str) -> None:
     """A part of another host that cannot be used is a reason, never an exception."""
     spec = context("throughput").spec.model_dump(mode="json")
-    heard = DIALECT.heard(SERVER, spec, said)
+    heard = DIALECT.heard_part(SERVER, spec, said)
     assert heard.result is None
     assert reason in (heard.reason or "")
 
@@ -126,11 +126,11 @@ def test_the_data_of_both_ends() -> None:
         "server_port": 5301,
     }
     assert DIALECT.data(CLIENT, {}, None) == {"schema": 1, "iperf3-version": "0.0"}
-    assert DIALECT.understood(SERVER, {"server_port": 5201, "_auth": {}}) == {"port": 5201}
-    assert DIALECT.understood(CLIENT, {"schema": 3}) == {}
+    assert DIALECT.command_data(SERVER, {"server_port": 5201, "_auth": {}}) == {"port": 5201}
+    assert DIALECT.command_data(CLIENT, {"schema": 3}) == {}
     for bad in (None, "5201", 0, 70_000, True):
         with pytest.raises(Refusal, match="server_port"):
-            DIALECT.understood(SERVER, {"server_port": bad})
+            DIALECT.command_data(SERVER, {"server_port": bad})
 
 
 def test_a_text() -> None:
@@ -138,32 +138,32 @@ def test_a_text() -> None:
     speak = simplestreamer.DIALECT
     sent = {"sent": "hello", "dawdled_ms": 120.0}
     received = {"received": "hello", "elapsed_ms": 1500.0}
-    there = speak.told(0, {}, PartOutcome("a", None, None, sent))
-    back = speak.told(1, {}, PartOutcome("b", None, None, received))
+    there = speak.told_part(0, {}, PartOutcome("a", None, None, sent))
+    back = speak.told_part(1, {}, PartOutcome("b", None, None, received))
     assert there["result"] == {"dawdled": "PT0.12S", "sent": "hello"}
     assert back["result"] == {"received": "hello", "elapsed-time": "PT1.5S"}
-    assert speak.heard(0, {}, there).result == sent
-    assert speak.heard(1, {}, back).result == received
+    assert speak.heard_part(0, {}, there).result == sent
+    assert speak.heard_part(1, {}, back).result == received
     wrong = {"succeeded": True, "result": {"received": 5, "elapsed-time": "PT1S"}}
-    assert "no valid text" in (speak.heard(1, {}, wrong).reason or "")
+    assert "no valid text" in (speak.heard_part(1, {}, wrong).reason or "")
     assert speak.data(1, {"port": 5890}, None) == {"listen-port": 5890}
     odd = {"succeeded": True, "result": {"received": "a\ud800\x00", "elapsed-time": "PT1S"}}
-    assert (speak.heard(1, {}, odd).result or {})["received"] == "a?\N{REPLACEMENT CHARACTER}"
+    assert (speak.heard_part(1, {}, odd).result or {})["received"] == "a?\N{REPLACEMENT CHARACTER}"
     with pytest.raises(Refusal, match="listen-port"):
-        speak.understood(1, {})
+        speak.command_data(1, {})
 
 
 def test_idling() -> None:
     """Our idling is as long as theirs, and snooze is for a minute at most."""
-    assert idle.SLEEP.adapted({"duration": "PT2S"}) == {"duration": "PT2.5S"}
-    told = idle.SLEEP.told(1, {}, PartOutcome("a", None, None, {"slept_ms": 2000.0}))
+    assert idle.SLEEP.adapted_spec({"duration": "PT2S"}) == {"duration": "PT2.5S"}
+    told = idle.SLEEP.told_part(1, {}, PartOutcome("a", None, None, {"slept_ms": 2000.0}))
     assert told["result"]["time-slept"] == "PT2S"
-    assert idle.SLEEP.heard(1, {}, told).result == {"slept_ms": 2000.0}
+    assert idle.SLEEP.heard_part(1, {}, told).result == {"slept_ms": 2000.0}
     assert "not understood" in (
-        idle.SLEEP.heard(1, {}, {"succeeded": True, "result": {}}).reason or ""
+        idle.SLEEP.heard_part(1, {}, {"succeeded": True, "result": {}}).reason or ""
     )
-    assert idle.SLEEP.can({"duration": "PT1H"}) is None
-    assert idle.SNOOZE.can({"duration": "PT1H"}) == "snooze idles for at most PT1M"
+    assert idle.SLEEP.obstacle({"duration": "PT1H"}) is None
+    assert idle.SNOOZE.obstacle({"duration": "PT1H"}) == "snooze idles for at most PT1M"
 
 
 def test_tools_of_a_test() -> None:
@@ -178,7 +178,9 @@ def test_both_ends_merge() -> None:
     spec = context("throughput").spec
     wire = spec.model_dump(mode="json")
     client = TOOL.read(context("throughput", CLIENT), output("iperf3", "tcp-client"))
-    heard = DIALECT.heard(SERVER, wire, DIALECT.told(SERVER, {}, part("tcp-server", SERVER)))
+    heard = DIALECT.heard_part(
+        SERVER, wire, DIALECT.told_part(SERVER, {}, part("tcp-server", SERVER))
+    )
     merged = throughput.TEST.merge(spec, [Part(0, "a", client), Part(1, "b", heard.result)])
     assert merged.succeeded
     assert isinstance(output("iperf3", "tcp-client"), Output)
@@ -207,5 +209,5 @@ def test_any_part_is_heard(result: Any, diags: Any) -> None:
     for each in DIALECTS.values():
         for place in (CLIENT, SERVER):
             spec = throughput_spec if each is DIALECT else {}
-            heard = each.heard(place, spec, said)
+            heard = each.heard_part(place, spec, said)
             assert (heard.result is None) == (heard.reason is not None)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from node.plugins.contracts import Part
 from node.plugins.registry import tests as all_tests
-from node.pscheduler.leading.results import heard_of
+from node.pscheduler.leading.results import part_of_result
 from node.pscheduler.tests.dns import SOA
 
 RTT = {"dest": "192.0.2.7", "count": 3}
@@ -29,7 +29,7 @@ def hop(address: str | None) -> dict[str, Any]:
 def test_round_trips_become_figures() -> None:
     """Counts are those of the result, and the distribution is that of its round trips."""
     result = {"succeeded": True, "roundtrips": TRIPS, "loss": 1 / 3, "sent": 3, "received": 2}
-    heard = heard_of("rtt", RTT, result)
+    heard = part_of_result("rtt", RTT, result)
     assert heard.result is not None, heard.reason
     figures = all_tests()["rtt"].result_model.model_validate(heard.result).model_dump()
     assert (figures["sent"], figures["received"], figures["address"]) == (3, 2, "192.0.2.7")
@@ -41,7 +41,7 @@ def test_round_trips_become_figures() -> None:
 def test_paths_become_hops() -> None:
     """A hop without an answer is a gap, and who answered at the end is the destination."""
     paths = [[hop("192.0.2.1"), hop(None), hop("192.0.2.7")]]
-    heard = heard_of("trace", {"dest": "192.0.2.7"}, {"succeeded": True, "paths": paths})
+    heard = part_of_result("trace", {"dest": "192.0.2.7"}, {"succeeded": True, "paths": paths})
     assert heard.result is not None, heard.reason
     assert heard.result["reached"] is True
     assert heard.result["path"] == ["192.0.2.1", None, "192.0.2.7"]
@@ -65,7 +65,7 @@ def test_paths_become_hops() -> None:
 def test_what_is_no_result_has_a_reason(test: str, result: Any, reason: str) -> None:
     """A failed result keeps its error; one that cannot be read is told as such."""
     spec = SPECS[test] if test in {"dns", "http"} else {"dest": "b.example", "duration": "PT1S"}
-    heard = heard_of(test, spec, result)
+    heard = part_of_result(test, spec, result)
     assert heard.result is None
     assert reason in str(heard.reason)
 
@@ -87,7 +87,7 @@ def test_what_is_no_result_has_a_reason(test: str, result: Any, reason: str) -> 
 def test_answers_become_records(kind: str, record: Any, values: list[str]) -> None:
     """Records are as in a zone file; what the host does not tell of them is null."""
     spec = {"name": "www.example", "type": kind, "server": "192.0.2.53"}
-    heard = heard_of("dns", spec, {"succeeded": True, "time": "PT0.0204S", "record": record})
+    heard = part_of_result("dns", spec, {"succeeded": True, "time": "PT0.0204S", "record": record})
     assert heard.result is not None, heard.reason
     assert [each["value"] for each in heard.result["answers"]] == values
     assert {each["ttl_s"] for each in heard.result["answers"]} == {None}
@@ -129,7 +129,7 @@ def test_pages_become_figures(
     """The time is that of all; phases, redirects and size are null, as the host tells none."""
     result = {"succeeded": True, "time": "PT0.0841S", "status": 200} | told
     spec = {"url": "http://b.example/", "verify": False, **fields}
-    heard = heard_of("http", spec, result)
+    heard = part_of_result("http", spec, result)
     assert heard.result is not None, heard.reason
     assert (heard.result["total_ms"], heard.result["redirects"]) == (84.1, None)
     assert heard.result["matched"] == told.get("found")
@@ -140,7 +140,7 @@ def test_pages_become_figures(
 def reason_of(name: str, spec: dict[str, Any], told: dict[str, Any]) -> str | None:
     """Return why a run with that result there fails here."""
     test = all_tests()[name]
-    part = Part(0, "a", heard_of(name, spec, told).result)
+    part = Part(0, "a", part_of_result(name, spec, told).result)
     return test.merge(test.spec_model.model_validate(spec), [part]).reason
 
 
@@ -178,7 +178,7 @@ def test_any_result_is_heard(kind: tuple[str, dict[str, Any]], told: Any) -> Non
     """A result of another host may be anything: it is one of ours, or there is a reason."""
     name, spec = kind
     result = {**told, "succeeded": True} if isinstance(told, dict) else told
-    heard = heard_of(name, spec, result)
+    heard = part_of_result(name, spec, result)
     assert (heard.result is None) == (heard.reason is not None)
     if heard.result is not None:
         reason_of(name, spec, result)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from node.model.secrets import secret_fields
 from node.model.times import parse_instant
 from node.plugins import registry as plugins
 from node.plugins.sample_results import results_of
@@ -200,3 +201,11 @@ def test_the_guide_tells_what_is_refused(language: Language) -> None:
     ]
     guide = (REPOSITORY / "docs/how-to/pscheduler.md").read_text(encoding="utf-8")
     assert f"| `{language.name}` | {columns[0]} | {columns[1]} |" in guide.splitlines()
+
+
+def test_secret_members_are_those_of_our_test_of_that_name() -> None:
+    """A field that is secret in our specs is so in theirs, under the same name."""
+    marked = {name: secret_fields(test.spec_model) for name, test in plugins.tests().items()}
+    assert {name: each.secrets for name, each in LANGUAGES.items() if each.secrets} == {
+        name: fields for name, fields in marked.items() if fields
+    }

@@ -122,15 +122,15 @@ def test_comments_and_private_values() -> None:
 )
 def test_hosts_with_ports(word: str, host: str) -> None:
     """The host is read whether a port follows or not."""
-    assert hosts.host_part(word) == host
+    assert hosts.without_port(word) == host
 
 
 def test_participants_are_nodes_by_name() -> None:
     """The first participant is this node by whatever name; others are known here, and distinct."""
     a, b = _known("a", "192.0.2.1", is_self=True), _known("b", "192.0.2.2")
     own, known = hosts.own_words(a, ["a.example"]), NodeIndex([a, b])
-    assert hosts.resolve([None], own, a, known) == ("a",)
-    assert hosts.resolve(["a.behind.nat:8443", "192.0.2.2"], own, a, known) == ("a", "b")
+    assert hosts.participant_names([None], own, a, known) == ("a",)
+    assert hosts.participant_names(["a.behind.nat:8443", "192.0.2.2"], own, a, known) == ("a", "b")
     for named, status in [
         (["b"], 400),
         (["a", "A.example"], 400),
@@ -138,7 +138,7 @@ def test_participants_are_nodes_by_name() -> None:
         (["a", "c.example"], 422),
     ]:
         with pytest.raises(Refusal) as refused:
-            hosts.resolve(named, own, a, known)
+            hosts.participant_names(named, own, a, known)
         assert refused.value.status == status
 
 
@@ -196,6 +196,6 @@ JSON = st.recursive(
 def test_a_document_contains_itself(value: Any) -> None:
     """Containment is reflexive, and what was posted is told unchanged but for private members."""
     assert documents.contains(value, value)
-    assert posted.without_comments(posted.sanitised(value)) == posted.sanitised(
-        posted.without_comments(value)
-    )
+    assert posted.without_comments(
+        posted.without_private_members(value)
+    ) == posted.without_private_members(posted.without_comments(value))

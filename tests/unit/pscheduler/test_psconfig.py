@@ -520,6 +520,7 @@ def _places(value: Any, *steps: Any) -> Iterator[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("junk", [None, True, -1, 1e300, "", "{% x", [], {}, [[]], {"a": {"b": 1}}])
+@pytest.mark.nightly
 def test_no_template_breaks_the_translation(junk: Any) -> None:
     """A template with anything in any place leads to a mesh file, or to faults with places."""
     for steps in list(_places(RICH)):

@@ -9,8 +9,7 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lead.simulation.history import History
-from lead.simulation.memory.rows import RunRow
+from lead.simulation.history import EndedRun, History
 from lead.simulation.series import by_node, over_time, pairs, step_for, waiting
 from node.model.classes import SchedulingClass
 from node.model.ids import TaskId, run_id
@@ -25,8 +24,7 @@ def record_end(history: History, task: int, slot: int, state: str, wait: int = 0
     key = UUID(int=task)
     run = run_id(TaskId(key), slot, 1)
     span = slot + wait, slot + wait + MINUTE
-    row = RunRow(run, key, None, slot, 1, 0, "normal", 0, *span, state, 0, 0, reason="x")
-    history.over(row, "a", "default", 1)
+    history.over(EndedRun(run, key, slot, 1, state, *span, "x", "default", 1), "a")
 
 
 def record_measuring(history: History, node: str, start: int, length: int, kind: str) -> None:

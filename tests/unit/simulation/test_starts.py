@@ -30,7 +30,7 @@ def test_starts_stay_near_the_prices(mix: dict[str, tuple[int, int]], room: int)
     weights = {name: weight for name, (weight, _) in mix.items()}
     wanted = {name: count for name, (_, count) in mix.items()}
     starts = long_run_starts(_rules(weights), room, wanted)
-    by_price = divide(room, weights, wanted).exact()
+    by_price = divide(room, weights, wanted).exact_shares()
     assert sum(starts.values()) == min(room, sum(wanted.values()))
     for name, count in starts.items():
         assert count <= wanted[name]

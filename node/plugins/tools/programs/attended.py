@@ -94,7 +94,7 @@ def _attend(program: subprocess.Popen[bytes], arguments: Mapping[str, Any]) -> s
 def congestion(port: int, *, own: bool) -> str | None:
     """Return the congestion control of a TCP connection with this port; needs no privilege."""
     for family in (socket.AF_INET, socket.AF_INET6):
-        for message in _connections(family):
+        for message in _connection_messages(family):
             source, dest = _PORTS.unpack_from(message, _PORTS_AT)
             name = _attribute(message, _INET_DIAG_CONG)
             if name is not None and port == (source if own else dest):
@@ -102,7 +102,7 @@ def congestion(port: int, *, own: bool) -> str | None:
     return None
 
 
-def _connections(family: int) -> list[bytes]:
+def _connection_messages(family: int) -> list[bytes]:
     """Return the kernel's message for each established connection; empty if it sends none."""
     wanted = 1 << (_INET_DIAG_CONG - 1)
     question = _QUESTION.pack(family, socket.IPPROTO_TCP, wanted, 0, _ESTABLISHED, bytes(48))

@@ -118,7 +118,7 @@ class DnsQuestion:
                 )
             else:
                 self._result["time_ns"] = time.monotonic_ns() - asked_ns
-                self._result |= _parsed(answer)
+                self._result |= _parse_answer(answer)
                 return
         raise reason
 
@@ -144,7 +144,7 @@ class DnsQuestion:
             )  # fmt: skip
 
 
-def _load(kind: str) -> None:
+def _load_parsers(kind: str) -> None:
     """Load in advance what parsing needs: the library would load it while the time is measured."""
     number = dns.rdatatype.from_text(kind)
     dns.rdata.get_rdata_class(dns.rdataclass.IN, number)  # type: ignore[no-untyped-call]
@@ -171,7 +171,7 @@ def _message(arguments: stamp_endpoint.Arguments) -> dns.message.QueryMessage:
     return message
 
 
-def _parsed(answer: dns.message.Message) -> dict[str, Any]:
+def _parse_answer(answer: dns.message.Message) -> dict[str, Any]:
     answers = [each for rrset in answer.answer for each in _records(rrset)]
     return {
         "rcode": dns.rcode.to_text(answer.rcode()),
@@ -209,7 +209,7 @@ def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
     Result: the server asked last, tries, nanoseconds of the answered try and in all, the code, the
     flags and the records of the answer; ``failure`` if there was none.
     """
-    _load(arguments["type"])
+    _load_parsers(arguments["type"])
     rules = target.Private(arguments).rules
     stamp_endpoint.wait_until(arguments["first_ns"])
     return DnsQuestion(arguments, rules).run()

@@ -14,13 +14,16 @@ import ssl
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, quote, urljoin, urlsplit
 
 if __name__ == "__main__":  # started by its path and in isolated mode: nothing else is importable
     sys.path.append(str(Path(__file__).resolve().parents[4]))
 
 from node.plugins.tools.programs import stamp_endpoint, target
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _PORTS = {"http": 80, "https": 443}
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -65,11 +68,16 @@ class Fetch:
         arguments: stamp_endpoint.Arguments,
         private: target.Private,
         context: ssl.SSLContext | None,
+        objection: Callable[[list[str], list[str], float], str | None] = target.objection,
     ) -> None:
         """Take headers for every request, and the TLS settings, or None if not yet known."""
+        self._objection = objection
         self._arguments = arguments
         self._headers = private.headers
         self._rules = private.rules
+        self._not_asked = private.not_asked
+        self._asking_ns = 0
+        """The time in which it was asked by DNS whether a host objects; it is part of no figure."""
         self._context = context
         self._deadline = target.Deadline(arguments["timeout_ns"])
         self._text = arguments["text"].encode() if arguments["text"] is not None else None
@@ -82,7 +90,7 @@ class Fetch:
         url = self._arguments["url"]
         try:
             while (further := self._ask(url)) is not None:
-                self._result["redirect_ns"] = time.monotonic_ns() - began_ns
+                self._result["redirect_ns"] = time.monotonic_ns() - began_ns - self._asking_ns
                 url = further
         except target.Distrusted as reason:
             self._result["failure"] = f"the certificate is not trusted: {reason}"
@@ -90,7 +98,7 @@ class Fetch:
             self._result["failure"] = str(reason)
         except (OSError, ValueError, http.client.HTTPException) as fault:
             self._result["failure"] = _failure_text(fault)
-        self._result["total_ns"] = time.monotonic_ns() - began_ns
+        self._result["total_ns"] = time.monotonic_ns() - began_ns - self._asking_ns
         return self._result | {"url": url, "phases_ns": self._phases}
 
     def _ask(self, url: str) -> str | None:
@@ -103,12 +111,17 @@ class Fetch:
         host = parts.hostname or ""
         if parts.scheme == "https" and self._context is None:
             self._context = _context(verify=self._arguments["verify"])
-        asked_ns = time.monotonic_ns()
-        own = urlsplit(self._arguments["url"]).hostname
+        own = urlsplit(self._arguments["url"]).hostname or ""
+        if (refusal := target.redirect_refusal(own, host, self._rules)) is not None:
+            raise target.TargetUnreachable(refusal)
+        looked_up_ns = time.monotonic_ns()
         at = self._arguments["address"] if host == own else host
         version = self._arguments["ip_version"]
         addresses = target.look_up(at, port, version, self._deadline, self._rules)
-        resolved_ns = self._add("name", asked_ns)
+        self._add("name", looked_up_ns)
+        if host != own:
+            self._ask_whether_it_objects(host, addresses)
+        resolved_ns = time.monotonic_ns()
         with target.connect(addresses, self._deadline, self._arguments) as plain:
             connected_ns = self._add("connect", resolved_ns)
             self._result["address"] = plain.getpeername()[0]
@@ -117,6 +130,23 @@ class Fetch:
             with target.secure(self._context, plain, host, self._deadline) as endpoint:
                 self._add("tls", connected_ns)
                 return self._exchange(endpoint, parts, url)
+
+    def _ask_whether_it_objects(self, host: str, addresses: list[target.Address]) -> None:
+        """Return if a host to which a redirect leads does not object to being measured.
+
+        The hosts that the task names were asked before this program began.
+
+        :raises target.TargetUnreachable: it does.
+        """
+        if self._not_asked is None:
+            return
+        began_ns = time.monotonic_ns()
+        hosts = [host, *(address[0] for _, address in addresses)]
+        left_s = self._deadline.left(f"{host} was not asked whether it objects")
+        objection = self._objection(hosts, self._not_asked, left_s)
+        self._asking_ns += time.monotonic_ns() - began_ns
+        if objection is not None:
+            raise target.TargetUnreachable(objection)
 
     def _add(self, phase: str, since_ns: int) -> int:
         now_ns = time.monotonic_ns()
@@ -149,14 +179,14 @@ class Fetch:
             if self._result["redirects"] == self._arguments["redirects"]:
                 raise target.TargetUnreachable(f"more than {self._result['redirects']} redirects")
             self._result["redirects"] += 1
-            return _joined(url, further[:_URL_MAX])
+            return _redirect_target(url, further[:_URL_MAX])
 
     def _request(self, parts: SplitResult) -> bytes:
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         lines = [f"{self._arguments['method']} {path} HTTP/1.1"]
         headers = {
             "Host": parts.netloc,
-            "User-Agent": "parley",
+            "User-Agent": self._arguments["agent"],
             "Accept": "*/*",
             "Accept-Encoding": "identity",
             "Connection": "close",
@@ -188,7 +218,7 @@ class Fetch:
 
 def _context(*, verify: bool) -> ssl.SSLContext:
     """Return the TLS settings. This takes a while: the system's trust store is read."""
-    context = ssl.create_default_context()
+    context = target.judging_context()
     context.set_alpn_protocols(["http/1.1"])
     if not verify:
         context.check_hostname = False
@@ -196,7 +226,7 @@ def _context(*, verify: bool) -> ssl.SSLContext:
     return context
 
 
-def _joined(url: str, location: str) -> str:
+def _redirect_target(url: str, location: str) -> str:
     """Return the target of a redirect; headers are read as Latin-1, so other characters are quoted.
 
     :raises target.TargetUnreachable: it is not a URL.
@@ -220,12 +250,12 @@ def _split(url: str) -> tuple[SplitResult, int]:
         sendable = (parts.path + parts.query + parts.netloc).encode("ascii")
     except (ValueError, KeyError):
         raise target.TargetUnreachable(f"redirected to an unsupported URL: {url[:200]}") from None
-    if not parts.hostname or "@" in parts.netloc or not _plain(sendable):
+    if not parts.hostname or "@" in parts.netloc or not _is_plain(sendable):
         raise target.TargetUnreachable(f"redirected to an unsupported URL: {url[:200]}")
     return parts, port
 
 
-def _plain(octets: bytes) -> bool:
+def _is_plain(octets: bytes) -> bool:
     return all(_SPACE < octet < _DELETE for octet in octets)
 
 
@@ -246,7 +276,8 @@ def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
     (4, 6 or null), ``device``, ``source`` (the address to send from, or null), ``redirects`` (the
     maximum to follow), ``timeout_ns`` (for everything), ``bytes_max`` (of the body), ``text`` (to
     search for in it, or null), ``verify`` (the certificate), ``first_ns`` (the instant to begin),
-    ``private`` (see :class:`.target.Private`: the headers, and the rules for each address).
+    ``private`` (see :class:`.target.Private`: the headers, the rules for each address, and who is
+    not asked whether they object where a redirect leads to another host).
     Result: the last URL, its address, status and protocol, bytes read and whether that was all,
     whether the text was found; ``phases_ns``, each summed over all requests; nanoseconds in all and
     until the last request; ``failure`` if the result is incomplete.

@@ -130,7 +130,7 @@ class IrttStream:
         lasts_ns = (packets + self._extra) * self._interval_ns
         over_ns = due_ns + (self._size + self._extra) * self._interval_ns
         over_ns += self._opening_ns + self._timeout_ns
-        argv = irttargv.sending(self._argv, lasts_ns)
+        argv = irttargv.with_sending_time(self._argv, lasts_ns)
         started_ns, began_ns = time.time_ns(), time.monotonic_ns()
         left_s = (over_ns - began_ns) / _SECOND_NS + _LATER_S
         exit_code, printed, complaints = _run(argv, left_s)
@@ -158,7 +158,6 @@ def _record_until(waiting: deque[Future[dict[str, Any]]], until_ns: int) -> None
 
 
 def _sleep_until(instant_ns: int) -> None:
-    """Return at a monotonic instant."""
     time.sleep(max(0, instant_ns - time.monotonic_ns()) / _SECOND_NS)
 
 

@@ -135,7 +135,7 @@ def bind(endpoint: socket.socket, address: SocketAddress, *, fixed_port: bool) -
         raise Unusable(f"cannot use {address[0]} port {address[1]}: {fault.strerror}") from None
 
 
-def connected(arguments: Arguments) -> socket.socket:
+def connected_socket(arguments: Arguments) -> socket.socket:
     """Return a sender's socket, connected from its own address to the reflector.
 
     Arguments: ``reflector``, ``source`` (addresses or names), ``port``, ``ip_version``, ``device``.
@@ -156,7 +156,7 @@ def connected(arguments: Arguments) -> socket.socket:
     return endpoint
 
 
-def bound(arguments: Arguments, *, shared: bool = False) -> socket.socket:
+def bound_socket(arguments: Arguments, *, shared: bool = False) -> socket.socket:
     """Return a reflector's socket, bound to its address; for a name, whose address may differ, any.
 
     Arguments: ``address``, ``port``, ``ip_version``, ``device``. ``shared``: another socket of this

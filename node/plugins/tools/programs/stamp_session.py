@@ -46,7 +46,7 @@ class SendingEnd(End):
         super().__init__(arguments)
         extra = arguments["length"] - stamp_packet.LENGTH
         self._tail = stamp_packet.padding(arguments["length"], os.urandom(extra))
-        self._socket = stamp_endpoint.connected(arguments)
+        self._socket = stamp_endpoint.connected_socket(arguments)
 
     def _emit(self, sequence: int) -> SendResult:
         unreachable, complaint = 0, ""
@@ -77,7 +77,7 @@ class ReflectingEnd(End, ABC):
         senders = stamp_endpoint.addresses(arguments["sender"], None, 0)
         self._senders = {address[0] for _, address in senders}
         super().__init__(arguments)
-        self._socket = stamp_endpoint.bound(arguments, shared=shared)
+        self._socket = stamp_endpoint.bound_socket(arguments, shared=shared)
         self._answered = 0
         self._strays = 0
 

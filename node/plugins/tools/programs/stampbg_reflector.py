@@ -94,10 +94,12 @@ class ReflectorStream(stamp_session.ReflectingEnd):
 
     def _listen_to_any(self) -> None:
         self._socket.close()
-        self._socket = stamp_endpoint.bound(self._arguments, shared=True)
+        self._socket = stamp_endpoint.bound_socket(self._arguments, shared=True)
         self._sender = None
 
     def _record(self) -> None:
+        for _ in range(self._size // _READ_AT_ONCE + 1):  # what came during a pause was not lost
+            self._read()
         interval = self._intervals.pop(self._next, None) or _Interval(0)
         counts = {"interval": self._next, **interval.counts(), "strays": self._strays}
         stamp_endpoint.record({**counts, "clock": self._clock.state()})

@@ -75,6 +75,7 @@ class SenderStream(stamp_session.SendingEnd):
         self._slack_ns: int = arguments["slack_ns"]
         self._intervals: dict[int, _Interval] = {}
         self._next = 0  # the first interval that has no record yet
+        self._handled = 0  # packets that were sent or skipped
         self._began_ns = 0
         self._highest = -1
 
@@ -102,11 +103,18 @@ class SenderStream(stamp_session.SendingEnd):
             ready, _, _ = select.select([self._socket], [], [], left_ns / _SECOND_NS)
             if ready:
                 self._read()
-        if self._next < self._count and time.monotonic_ns() >= self._over_ns():
+        # After a long pause of this process packets may be due that belong to an interval whose
+        # time is up: it is over when they are told as not sent, too.
+        if (
+            self._handled >= (self._next + 1) * self._size
+            and time.monotonic_ns() >= self._over_ns()
+        ):
             self._record()
 
     def _record(self) -> None:
-        interval = self._intervals.pop(self._next, None) or _Interval(0, 0)
+        for _ in range(self._size // _READ_AT_ONCE + 1):  # what came during a pause was not lost
+            self._read()
+        interval = self._intervals.pop(self._next)
         state = self._clock.state()
         stamp_endpoint.record({"interval": self._next, **interval.figures(), "clock": state})
         self._next += 1
@@ -122,6 +130,7 @@ class SenderStream(stamp_session.SendingEnd):
         interval.unreachable += sent.unreachable
         interval.complaint = sent.complaint or interval.complaint
         interval.unsent += not sent.at_ns
+        self._handled += 1
 
     def _read(self) -> None:
         for _ in range(_READ_AT_ONCE):

@@ -22,7 +22,7 @@ _BYTES_MAX = 60_000
 _AT_ONCE = 65_536
 
 
-def listening(arguments: stamp_endpoint.Arguments) -> socket.socket:
+def listening_socket(arguments: stamp_endpoint.Arguments) -> socket.socket:
     """Return a socket that listens at the address; for a name, whose address may differ, at any.
 
     :raises stamp_endpoint.Unusable: the port cannot be used.
@@ -57,7 +57,7 @@ def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
 
     :raises stamp_endpoint.Unusable: the port cannot be used, or nobody sent anything in time.
     """
-    endpoint = listening(arguments)
+    endpoint = listening_socket(arguments)
     deadline_ns = time.monotonic_ns() + arguments["deadline_ns"] - time.time_ns()
     octets = bytearray()
     try:

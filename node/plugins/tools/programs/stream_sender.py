@@ -22,7 +22,7 @@ _PAUSE_S = 0.2
 """Time between two attempts to connect: the receiver may be late."""
 
 
-def _connected(arguments: stamp_endpoint.Arguments, left_s: float) -> socket.socket:
+def _connect(arguments: stamp_endpoint.Arguments, left_s: float) -> socket.socket:
     """Return a connection from the own address to the receiver.
 
     :raises OSError: there is none.
@@ -61,7 +61,7 @@ def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
     reason = "no time was left to connect"
     while (left_ns := deadline_ns - time.monotonic_ns()) > 0:
         try:
-            with _connected(arguments, left_ns / _SECOND_NS) as endpoint:
+            with _connect(arguments, left_ns / _SECOND_NS) as endpoint:
                 endpoint.sendall(arguments["text"].encode("utf-8", "replace"))
                 endpoint.shutdown(socket.SHUT_WR)
         except OSError as fault:

@@ -35,18 +35,23 @@ class Distrusted(TargetUnreachable):
 
 
 class Private:
-    """The words of standard input: ``headers``, and ``rules`` for its targets."""
+    """The words of standard input: ``headers``, and ``rules`` for its targets.
+
+    ``not_asked`` are the networks that are not asked by DNS whether they object to being measured;
+    None if nobody is asked.
+    """
 
     def __init__(self, arguments: Arguments) -> None:
         """Read it, if the arguments say with ``private`` that there is something."""
         document = json.load(sys.stdin) if arguments.get("private") else {}
         self.headers: dict[str, str] = document.get("headers", {})
+        self.not_asked: list[str] | None = document.get("not_asked")
         self.rules: TargetRules | None = None
         if (rules := document.get("rules")) is not None:
-            self.rules = _targets().TargetRules.of(rules)
+            self.rules = _load_targets().TargetRules.of(rules)
 
 
-def _targets() -> Any:
+def _load_targets() -> Any:
     """Return the module that judges targets. Loading it takes 10 ms, which own tasks need not."""
     from node.model import targets  # noqa: PLC0415 - see above
 
@@ -102,10 +107,35 @@ def look_up(
     found = _look_up(host, port, ip_version, deadline)
     if rules is not None:
         addresses = [address[0] for _, address in found]
-        refusal = _targets().addresses_refusal(host, addresses, port, rules)
+        refusal = _load_targets().addresses_refusal(host, addresses, port, rules)
         if refusal is not None:
             raise TargetUnreachable(refusal)
     return found
+
+
+def redirect_refusal(named: str, host: str, rules: TargetRules | None) -> str | None:
+    """Return why a redirect to a host is not followed (:mod:`node.model.targets`), or None."""
+    if rules is None:
+        return None
+    refusal: str | None = _load_targets().redirect_refusal(named, host, rules)
+    return refusal
+
+
+def objection(hosts: list[str], not_asked: list[str], patience_s: float) -> str | None:
+    """Return which of these hosts has said by DNS that it does not want to be measured, or None.
+
+    What asks is loaded here, in a tenth of a second: few measurements are sent on to another host.
+    """
+    import asyncio  # noqa: PLC0415 - see above
+    import ipaddress  # noqa: PLC0415
+    import site  # noqa: PLC0415
+
+    site.main()  # this program has started without the place of libraries
+
+    from node.runtime.opt_outs import OptOuts  # noqa: PLC0415
+
+    networks = [ipaddress.ip_network(each) for each in not_asked]
+    return asyncio.run(OptOuts(lambda: networks).refusal(hosts, patience_s))
 
 
 def _look_up(host: str, port: int, ip_version: int | None, deadline: Deadline) -> list[Address]:
@@ -166,7 +196,7 @@ def connect(addresses: list[Address], deadline: Deadline, arguments: Arguments) 
         waited_for = f"{place(address)} did not answer"
         share_s = deadline.left(waited_for) / (len(addresses) - at)
         try:
-            return _connected(family, address, share_s, arguments)
+            return _connect_to(family, address, share_s, arguments)
         except TimeoutError:
             reason = deadline.over(waited_for)
         except OSError as fault:
@@ -174,7 +204,7 @@ def connect(addresses: list[Address], deadline: Deadline, arguments: Arguments) 
     raise reason
 
 
-def _connected(
+def _connect_to(
     family: int, address: SocketAddress, timeout_s: float, arguments: Arguments
 ) -> socket.socket:
     endpoint = endpoint_of(family, socket.SOCK_STREAM, arguments)
@@ -187,6 +217,17 @@ def _connected(
         endpoint.close()
         raise
     return endpoint
+
+
+def judging_context() -> ssl.SSLContext:
+    """Return a client's TLS settings that judge a certificate alike on all hosts.
+
+    From Python 3.13 on a default context also refuses chains that lack what RFC 5280 asks of
+    authorities, as many private ones do; browsers and OpenSSL do not.
+    """
+    context = ssl.create_default_context()
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    return context
 
 
 def secure(

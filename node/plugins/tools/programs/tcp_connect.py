@@ -55,7 +55,7 @@ class Connector:
         return {
             "connected": self._connected,
             "failures": list(self._failures.items()),
-            "banner": _shown(self._banner) if self._banner else None,
+            "banner": _first_line(self._banner) if self._banner else None,
             "banner_ns": self._banner_ns,
         }
 
@@ -76,14 +76,14 @@ class Connector:
             now_ns = time.monotonic_ns()
             if due_ns is not None and now_ns >= due_ns:
                 return
-            instants = [since_ns + self._timeout_ns for since_ns in self._since()]
+            instants = [since_ns + self._timeout_ns for since_ns in self._waiting_since()]
             next_ns = min([*instants, *([] if due_ns is None else [due_ns])], default=now_ns)
             for key, _ in self._selector.select(max(0, next_ns - now_ns) / _SECOND_NS):
                 endpoint = key.fileobj
                 if isinstance(endpoint, socket.socket):
                     self._handle(endpoint, time.monotonic_ns())
 
-    def _since(self) -> list[int]:
+    def _waiting_since(self) -> list[int]:
         return [began_ns for _, began_ns in self._begun.values()] + list(self._listening.values())
 
     def _give_up(self) -> None:
@@ -129,7 +129,7 @@ class Connector:
         self._failures[reason] = self._failures.get(reason, 0) + 1
 
 
-def _shown(banner: bytes) -> str:
+def _first_line(banner: bytes) -> str:
     """Return the first line, as far as it is text."""
     return banner.decode(errors="replace").strip().split("\n", 1)[0].strip()
 

@@ -90,7 +90,7 @@ class Handshake:
 
 
 def _context(judging: ssl.VerifyMode, alpn: list[str]) -> ssl.SSLContext:
-    context = ssl.create_default_context()
+    context = target.judging_context()
     context.check_hostname = judging is ssl.CERT_REQUIRED
     context.hostname_checks_common_name = False  # RFC 9525
     context.verify_mode = judging

@@ -1,0 +1,1 @@
+"""Access to a node: the tokens of its users, those of issuers, and its certificates."""

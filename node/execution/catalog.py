@@ -1,0 +1,251 @@
+"""The catalog of tests and tools on this host, and which of the tools are installed."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from pydantic import ValidationError
+
+from node.execution import privileges
+from node.execution.privileges import ProcessPrivileges
+from node.model.contexts import Context
+from node.model.errors import FieldFault, InvalidDocument, ToolUnavailable
+from node.model.useragent import user_agent
+from node.model.wire.fields import FROM_OUTSIDE
+from node.model.wire.validation import faults_of
+from node.plugins import registry, series
+from node.plugins.contracts import (
+    Bindable,
+    Metric,
+    Result,
+    StreamingTest,
+    Test,
+    Tool,
+    unchecked,
+)
+from node.runtime.settings import Settings
+
+
+@cache
+def program_version() -> str:
+    """The installed version of Parley, for cards, descriptions, and our own measuring programs."""
+    try:
+        return version("parley-scheduler")
+    except PackageNotFoundError:
+        return "0"
+
+
+def agent_of(settings: Settings) -> str:
+    """Return the name by which a node calls itself to servers of HTTP, with its contact."""
+    return user_agent(program_version(), settings.shown_contact)
+
+
+class Capabilities:
+    """Tests and tools by name; installation is checked when it is needed."""
+
+    def __init__(
+        self,
+        which: Callable[[str], str | None] = shutil.which,
+        standing: Callable[[], ProcessPrivileges] = privileges.process_privileges,
+    ) -> None:
+        """``which(program)`` finds a program on the PATH; ``standing()`` are our privileges."""
+        self._which = which
+        self._standing = standing
+        self.tests: Mapping[str, Test] = registry.tests()
+        self.tools: Mapping[str, Tool] = registry.tools()
+        self.unusable: tuple[tuple[str, str, str], ...] = tuple(
+            (each.group, each.name, f"{each.distribution} {each.version}: {each.fault}")
+            for each in registry.third_party_plugins()
+            if each.fault is not None
+        )
+
+    def assume_all(self) -> None:
+        """Treat every program as installed and every privilege as held, for a simulated host."""
+        self._which = "/usr/bin/{}".format
+        self._standing = lambda: privileges.UNLIMITED
+
+    def run_with(self, standing: ProcessPrivileges) -> None:
+        """Set the privileges with which tools are started here."""
+        self._standing = lambda: standing
+
+    @property
+    def resources(self) -> frozenset[str]:
+        """The counted resources that runs of any test may need."""
+        return frozenset(name for test in self.tests.values() for name in test.resources)
+
+    def test(self, name: str, pointer: str = "/test/type") -> Test:
+        """Return the test of this name.
+
+        :raises InvalidDocument: there is none; lists the existing ones.
+        """
+        if name not in self.tests:
+            known = ", ".join(sorted(self.tests))
+            fault = FieldFault(pointer, f"there is no test {name!r}; there are: {known}")
+            raise InvalidDocument([fault])
+        return self.tests[name]
+
+    def spec(self, test: Test, document: dict[str, Any], pointer: str = "/test/spec") -> Any:
+        """Parse and check a spec.
+
+        :raises InvalidDocument: with a pointer to each wrong field.
+        """
+        try:
+            return test.spec_model.model_validate(document, context=FROM_OUTSIDE)
+        except ValidationError as error:
+            raise InvalidDocument(faults_of(error, test.spec_model, pointer)) from None
+
+    def metrics(self, name: str, result: Result, *, interval: bool = False) -> tuple[Metric, ...]:
+        """Return the figures of a stored result, or of an interval's.
+
+        The tuple is empty if this version cannot read the result, or its plugin fails: one bad row
+        must not make a list unreadable.
+        """
+        test = self.tests.get(name)
+        if test is None:
+            return ()
+        try:
+            if not interval:
+                return series.usable_metrics(test.metrics(result))
+            if not isinstance(test, StreamingTest):
+                return ()
+            return series.usable_metrics(test.interval_metrics(result))
+        except Exception:  # noqa: BLE001 - any plugin error was already reported when the run ended
+            return ()
+
+    def missing(self, tool: Tool) -> str | None:
+        """Return what the tool lacks on this host, with its package; None if nothing."""
+        requirement = tool.requirement
+        if requirement is None:
+            return None
+        programs = ((requirement.program, requirement.package), *requirement.others)
+        for program, package in programs:
+            if self._which(program) is None:
+                return f"{program} is not installed; apt install {package}"
+        return None
+
+    def unbound(self, tool: Tool, context: Context | None) -> str | None:
+        """Return why a tool cannot measure from a context; None if it can, or there is none."""
+        if context is None or not context.bound:
+            return None
+        if isinstance(tool, Bindable) and context.kind in tool.binds:
+            return None
+        return f"cannot be bound to an {context.kind}"
+
+    def refused(self, tool: Tool, spec: Any) -> str | None:
+        """Return why this host does not run the tool with this spec; None if it does.
+
+        This is about the host: the tool is not installed, or lacks a privilege that it needs.
+        """
+        requirement = tool.requirement
+        missing = self.missing(tool)
+        if missing is not None or requirement is None:
+            return missing
+        control = requirement.congestion(spec)
+        lacks = control and privileges.missing_congestion_control(control, self._standing())
+        if lacks:
+            return lacks
+        privilege = requirement.privilege(spec)
+        if privilege is None:
+            return None
+        path = self._which(requirement.privileged or requirement.program)
+        grant = privileges.grant_of(path) if path else privileges.Grant()
+        standing = self._standing()
+        return privileges.missing_privilege(requirement.program, privilege, standing, grant)
+
+    def offered(self, test: str) -> tuple[str, ...]:
+        """Return the names of the installed tools for a test, best first."""
+        return tuple(tool.name for tool in registry.tools_for(test) if self.missing(tool) is None)
+
+    def offers(
+        self,
+        test: str,
+        spec: Any,
+        asked: Collection[str] = (),
+        context: Context | None = None,
+        *,
+        foreign: bool = False,
+    ) -> tuple[tuple[str, ...], dict[str, str]]:
+        """Return the tools that would measure ``spec`` here, best first, and why others would not.
+
+        If any tools are ``asked`` for, only these; with a ``context``, those that measure from it;
+        of a ``foreign`` task, one that another node leads, those that reach only checked targets.
+        """
+        tools = [tool for tool in registry.tools_for(test) if not asked or tool.name in asked]
+        reasons = {
+            tool.name: tool.can(spec)
+            or self.refused(tool, spec)
+            or self.unbound(tool, context)
+            or (unchecked(tool, spec) if foreign else None)
+            for tool in tools
+        }
+        offered = tuple(name for name, reason in reasons.items() if reason is None)
+        return offered, {name: reason for name, reason in reasons.items() if reason is not None}
+
+    def choose(
+        self, test: str, preferred: tuple[str, ...], offers: Sequence[tuple[str, ...]], spec: Any
+    ) -> Tool:
+        """Return the first preferred tool that all offer and that can measure; or else the best.
+
+        :raises ToolUnavailable: there is none; says which of the preferred ones cannot, and why.
+        """
+        candidates = [
+            tool for tool in registry.tools_for(test) if not preferred or tool.name in preferred
+        ]
+        if preferred:
+            candidates.sort(key=lambda tool: preferred.index(tool.name))
+        unable = []
+        for tool in candidates:
+            reason = tool.can(spec)
+            if reason is not None:
+                unable.append(reason)
+            elif all(tool.name in offer for offer in offers):
+                return tool
+        choice = f" among {', '.join(preferred)}" if preferred else ""
+        reasons = f" ({'; '.join(unable)})" if unable else ""
+        msg = f"no tool{choice} for {test} that every participant has{reasons}"
+        raise ToolUnavailable(msg)
+
+    def agree(
+        self, test: str, preferred: tuple[str, ...], offers: list[tuple[str, ...]], spec: Any
+    ) -> tuple[str, int]:
+        """Return the name of the tool that :meth:`choose` returns, and its duration for ``spec``.
+
+        :raises ToolUnavailable: there is none.
+        """
+        parsed = self.spec(self.test(test), spec)
+        tool = self.choose(test, preferred, offers, parsed)
+        return tool.name, tool.duration(parsed)
+
+    def needs_port(self, test: str, tool: str, spec: dict[str, Any], participant: int) -> int:
+        """Return how many consecutive ports this tool needs for that participant's part.
+
+        :raises InvalidDocument: there is no such tool here.
+        """
+        return self._tool(tool).needs_port(self.spec(self.test(test), spec), participant)
+
+    def duration_with(self, test: str, tool: str, spec: dict[str, Any]) -> int:
+        """Return how long a run with this tool takes (microseconds).
+
+        :raises InvalidDocument: there is no such tool here.
+        """
+        return self._tool(tool).duration(self.spec(self.test(test), spec))
+
+    def durations(self, test: str, spec: Any, asked: Collection[str] = ()) -> dict[str, int]:
+        """Return how long a run takes with each tool that can measure ``spec`` (microseconds).
+
+        If any tools are ``asked`` for, only with these.
+        """
+        return {
+            tool.name: tool.duration(spec)
+            for tool in registry.tools_for(test)
+            if (not asked or tool.name in asked) and tool.can(spec) is None
+        }
+
+    def _tool(self, name: str) -> Tool:
+        if name not in self.tools:
+            raise InvalidDocument([FieldFault("/tool", f"there is no tool {name!r} here")])
+        return self.tools[name]

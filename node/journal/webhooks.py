@@ -1,0 +1,276 @@
+"""Tells the owner's webhooks when a node is away, a task fails, or a mesh delivers too little.
+
+What is told, and that it was, are written in one transaction with the message for the outbox, which
+is sent until it is accepted. So nothing is told twice or lost, whatever process ends when.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable
+from uuid import UUID
+
+import orjson
+
+from node.core import Core
+from node.execution.catalog import agent_of
+from node.model import times
+from node.model.errors import Conflict, HostError, NotFound, WebhookFailed
+from node.model.headline import headline
+from node.model.secrets import SEAL_PREFIX
+from node.model.webhooks import (
+    Condition,
+    WebhookEvent,
+    changes,
+    percent_of,
+    secret_of,
+    signature_headers,
+)
+from node.model.wire.seats import SeatRequest
+from node.model.wire.webhooks import (
+    NewWebhook,
+    Webhook,
+    WebhookDocument,
+    WebhookMessage,
+    WebhookTerms,
+)
+from node.plugins.contracts import DeliveryStatus
+from node.plugins.transport.posting import Poster
+from node.store import meshes, outbox, tasks, webhooks
+from node.store.database import Connection
+from node.store.outbox import Message, MessageKind
+from node.store.webhooks import KeptWebhook
+from node.trust.sealing import WEBHOOK
+
+_TIMEOUT = 10 * times.SECOND
+_KEY_BYTES = 32
+
+Found = dict[Condition, str]
+"""By condition that holds now, a sentence about it."""
+
+
+class Webhooks:
+    """The webhooks of a node: added and removed by its owner, checked, and delivered to."""
+
+    def __init__(self, core: Core, new_id: Callable[[], UUID]) -> None:
+        self._core = core
+        self._new_id = new_id
+
+    async def all(self) -> list[Webhook]:
+        """Return all webhooks, by name."""
+        async with self._core.database.connection() as connection:
+            return [_webhook_for_people(each) for each in await webhooks.find_all(connection)]
+
+    async def add(self, document: WebhookDocument) -> NewWebhook:
+        """Add a webhook, and return it with its secret.
+
+        :raises Conflict: there is one of this name.
+        """
+        secret = document.secret or secret_of(secrets.token_bytes(_KEY_BYTES))
+        sealed = self._core.sealing.seal(secret, WEBHOOK)
+        terms = WebhookTerms.model_validate(document.model_dump(exclude={"secret"}))
+        kept = KeptWebhook(terms, sealed, self._core.clock.now())
+        async with self._core.database.transaction() as connection:
+            if not await webhooks.keep(connection, kept):
+                msg = f"there is already a webhook {document.name}; remove it, or use another name"
+                raise Conflict(msg)
+        return NewWebhook(**_webhook_for_people(kept).model_dump(), secret=secret)
+
+    async def remove(self, name: str) -> None:
+        """Remove a webhook, and drop what it was not told yet.
+
+        :raises NotFound: there is none of this name.
+        """
+        async with self._core.database.transaction() as connection:
+            if not await webhooks.remove(connection, name):
+                raise NotFound(_unknown_webhook(name))
+
+    async def test(self, name: str) -> UUID:
+        """Send a message of the type test at once; return its id when it was accepted.
+
+        :raises NotFound: there is none of this name.
+        :raises WebhookFailed: it was not accepted.
+        """
+        async with self._core.database.connection() as connection:
+            found = await webhooks.find_all(connection, name)
+        if not found:
+            raise NotFound(_unknown_webhook(name))
+        sentence = f"{self._core.settings.name} tests its webhook {name}"
+        message = self._message("test", name, sentence, over=False)
+        await self._post(found[0], message)
+        return message.id
+
+    def _message(
+        self, kind: WebhookEvent | str, subject: str, sentence: str, *, over: bool
+    ) -> WebhookMessage:
+        return WebhookMessage.model_validate(
+            {
+                "id": self._new_id(),
+                "type": kind,
+                "state": "over" if over else "begun",
+                "at": self._core.clock.now(),
+                "node": self._core.settings.name,
+                "subject": subject,
+                "sentence": sentence,
+            }
+        )
+
+    # What there is to tell
+
+    async def queue_messages(self) -> None:
+        """Write a message for each webhook about conditions that began or ended since last time."""
+        async with self._core.database.connection() as connection:
+            every = await webhooks.find_all(connection)
+        for each in every:
+            async with self._core.database.transaction() as connection:
+                await self._queue_for_webhook(connection, each.terms)
+
+    async def _queue_for_webhook(self, connection: Connection, terms: WebhookTerms) -> None:
+        now = self._core.clock.now()
+        holding = await self._conditions_now(connection, terms, now)
+        change = changes(holding, await webhooks.told_conditions(connection, terms.name))
+        begun = await webhooks.note_told(connection, terms.name, change.begun, now)
+        over = await webhooks.note_over(connection, terms.name, change.over)
+        messages = [
+            *(self._message(*each, holding[each], over=False) for each in sorted(begun)),
+            *(self._message(*each, _sentence_when_over(each), over=True) for each in sorted(over)),
+        ]
+        receiver = webhooks.NODE + terms.name
+        posts = [
+            outbox.OutgoingMessage(receiver, MessageKind.WEBHOOK, each.model_dump(mode="json"))
+            for each in messages
+        ]
+        await outbox.post_all(connection, posts, now)
+
+    async def _conditions_now(self, connection: Connection, terms: WebhookTerms, now: int) -> Found:
+        holding: Found = {}
+        if WebhookEvent.NODE_AWAY in terms.events:
+            holding |= await _nodes_away(connection)
+        if WebhookEvent.TASK_FAILING in terms.events:
+            holding |= await _failing_tasks(connection, terms.failures)
+        if WebhookEvent.MESH_BELOW in terms.events:
+            holding |= await _meshes_below_target(connection, terms, now)
+        return holding
+
+    # Delivery
+
+    async def deliver(self, message: Message) -> None:
+        """Deliver a message of the outbox; one for a webhook that was removed is dropped.
+
+        :raises WebhookFailed: it was not accepted; it is sent again later.
+        """
+        name = message.node.removeprefix(webhooks.NODE)
+        async with self._core.database.connection() as connection:
+            found = await webhooks.find_all(connection, name)
+        if found:
+            await self._post(found[0], WebhookMessage.model_validate(message.body))
+
+    async def _post(self, webhook: KeptWebhook, message: WebhookMessage) -> None:
+        """Post a message, and record how that went.
+
+        :raises WebhookFailed: it was not accepted.
+        """
+        now, name = self._core.clock.now(), webhook.terms.name
+        body = orjson.dumps(message.model_dump(mode="json"))
+        headers = signature_headers(
+            self._opened_secret(webhook), str(message.id), now // times.SECOND, body
+        )
+        agent = agent_of(self._core.settings)
+        poster = Poster(webhook.terms.url, _TIMEOUT, self._core.clock.now, agent=agent)
+        try:
+            reply = await poster.post(body, {**headers, "Content-Type": "application/json"})
+        finally:
+            await poster.close()
+        accepted = reply.outcome.status is DeliveryStatus.ACCEPTED
+        error = None if accepted else reply.outcome.reason
+        async with self._core.database.connection() as connection:
+            await webhooks.note_delivery(connection, name, now if accepted else None, error)
+        if not accepted:
+            raise WebhookFailed(f"webhook {name} did not accept the message: {error}")
+
+    def _opened_secret(self, webhook: KeptWebhook) -> str:
+        """Return the secret of a webhook.
+
+        :raises WebhookFailed: it cannot be read.
+        """
+        if not webhook.secret.startswith(SEAL_PREFIX):
+            return webhook.secret  # an earlier program stored it
+        try:
+            return self._core.sealing.open(webhook.secret, WEBHOOK)
+        except HostError as error:
+            msg = f"the secret of webhook {webhook.terms.name} cannot be read: {error.detail}"
+            raise WebhookFailed(msg) from error
+
+
+def _unknown_webhook(name: str) -> str:
+    return f"there is no webhook {name}; see: parley webhook list"
+
+
+def _webhook_for_people(kept: KeptWebhook) -> Webhook:
+    return Webhook(
+        **kept.terms.model_dump(),
+        created_at=kept.created_at,
+        waiting=kept.waiting,
+        delivered_at=kept.delivered_at,
+        last_error=kept.last_error,
+    )
+
+
+def _sentence_when_over(condition: Condition) -> str:
+    match condition.event:
+        case WebhookEvent.NODE_AWAY:
+            return f"{condition.subject} answers again"
+        case WebhookEvent.TASK_FAILING:
+            return f"task {condition.subject} fails no more, or has ended"
+        case WebhookEvent.MESH_BELOW:
+            return f"mesh {condition.subject} delivers enough again, or has nothing due"
+
+
+async def _nodes_away(connection: Connection) -> Found:
+    return {
+        Condition(WebhookEvent.NODE_AWAY, each.name): f"{each.name} does not answer since "
+        f"{times.to_the_second(each.since)}: {each.error or 'no reason is known'}"
+        for each in await webhooks.nodes_away(connection)
+    }
+
+
+async def _failing_tasks(connection: Connection, failures: int) -> Found:
+    failing = await webhooks.failing_tasks(connection, failures)
+    lines = await _headlines(connection, [task for task, _ in failing])
+    times_ = "run" if failures == 1 else f"{failures} runs"
+    return {
+        Condition(WebhookEvent.TASK_FAILING, str(task)): f"{lines.get(task, task)}: the last "
+        f"{times_} had no result: {reason or 'no reason is known'}"
+        for task, reason in failing
+    }
+
+
+async def _headlines(connection: Connection, ids: list[UUID]) -> dict[UUID, str]:
+    rows = await tasks.naming_facts(connection, ids) if ids else ()
+    return {
+        row["id"]: headline(
+            row["test"],
+            row["participants"],
+            row["spec"],
+            None if row["pool"] is None else SeatRequest.model_validate(row["pool"]),
+        )
+        for row in rows
+    }
+
+
+async def _meshes_below_target(connection: Connection, terms: WebhookTerms, now: int) -> Found:
+    names: Iterable[str] = [terms.mesh] if terms.mesh else []
+    if not terms.mesh:
+        names = [each.mesh for each in await meshes.find_all(connection)]
+    below: Found = {}
+    for name in names:
+        slots: dict[str, int] = {}
+        for each in await meshes.outcomes(connection, name, now - terms.span, now):
+            slots[each.outcome] = slots.get(each.outcome, 0) + each.slots
+        percent = percent_of(slots)
+        if percent is not None and percent < terms.percent:
+            below[Condition(WebhookEvent.MESH_BELOW, name)] = (
+                f"mesh {name} delivered {percent:.1f} % of what was due in the last "
+                f"{times.format_duration(terms.span)}, less than {terms.percent:g} %"
+            )
+    return below

@@ -1,0 +1,1 @@
+"""Operation of a node: how it is, what its metrics are, what is wrong between two."""

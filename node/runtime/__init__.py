@@ -1,0 +1,1 @@
+"""Ground of every part: time, settings, names, batches, traces, periodic jobs."""

@@ -1,1 +1,0 @@
-"""The users of this node: their tokens."""

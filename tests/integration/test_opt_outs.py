@@ -1,0 +1,59 @@
+"""Objections by DNS, asked of a real name server on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from node.runtime.opt_outs import AT_ONCE_MAX
+from tests.support.objections import objecting
+
+
+@pytest.mark.parametrize(
+    ("host", "record"),
+    [
+        ("example.org", "_parley.example.org"),
+        ("deep.down.example.org", "_parley.example.org"),
+        ("198.41.0.4", "_parley.4.0.41.198.in-addr.arpa"),
+        ("www.example.org", None),
+        ("example.net", None),
+        ("127.0.0.1", None),
+    ],
+)
+async def test_a_target_says_no(host: str, record: str | None) -> None:
+    """A target with a record of its own or above it is refused, with the record in the reason."""
+    async with objecting() as (_, opt_outs):
+        reason = await opt_outs.refusal([host], 2)
+        expected = record and (
+            f"{host} has said by DNS ({record} TXT) that it does not want to be measured"
+        )
+        assert reason == expected
+        assert await opt_outs.refusal([host], 0) == expected
+
+
+async def test_answers_are_remembered() -> None:
+    """A name is asked for once, whether there is a record or none, also by many at a time."""
+    async with objecting() as (zone, opt_outs):
+        for _ in range(3):
+            many = (opt_outs.refusal(["example.org", "example.net"], 2) for _ in range(5))
+            assert len(set(await asyncio.gather(*many))) == 1
+        assert set(zone.asked.values()) == {1}
+
+
+async def test_silence_is_no_objection() -> None:
+    """A name server that does not answer delays nothing for long, and refuses nothing."""
+    async with objecting() as (zone, opt_outs):
+        zone.silent = True
+        began = asyncio.get_running_loop().time()
+        assert await opt_outs.refusal(["example.org"], 0.2) is None
+        assert asyncio.get_running_loop().time() - began < 2
+
+
+async def test_questions_under_way_are_bounded() -> None:
+    """No more questions are under way than the bound, however many targets there are."""
+    async with objecting() as (zone, opt_outs):
+        zone.silent = True
+        hosts = [f"n{number}.example" for number in range(3 * AT_ONCE_MAX)]
+        assert await opt_outs.refusal(hosts, 0.2) is None
+        assert len(zone.asked) <= AT_ONCE_MAX

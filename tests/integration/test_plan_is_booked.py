@@ -1,0 +1,438 @@
+"""Plans over HTTP, compared with what is booked when the task is posted next."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import random
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from lead.assembly import lead_of
+from lead.service import Lead
+from node.model import times
+from node.model.principals import Role
+from node.model.wire.tasks import TaskDocument
+from node.store import nodes
+from tests.conftest import NewDatabase
+from tests.support.clocks import START, ManualClock
+from tests.support.command_line import CommandResult, run_command
+from tests.support.limits import RANKED_ALIKE, limit, share
+from tests.support.served_nodes import (
+    Asker,
+    Served,
+    asker,
+    give_token,
+    know,
+    served,
+    user,
+)
+
+HOUR = START // times.HOUR * times.HOUR + 2 * times.HOUR
+RULE = """
+version = 1
+
+[who.all]
+others = true
+
+[[rule]]
+name = "few"
+who = ["all"]
+"""
+
+
+@dataclass
+class Trio:
+    """Three nodes that know each other: a, which leads, b, which has limits, and c."""
+
+    a: Asker
+    b: Served
+    c: Served
+    lead: Lead
+    clock: ManualClock
+
+    async def planned(self, document: dict[str, Any]) -> dict[str, Any]:
+        """Return the plan of a task."""
+        status, plan = await self.a.ask("POST", "/v1/plans", {**document, "runs": 512})
+        assert status == 200, plan
+        return dict(plan)
+
+    async def posted(self, document: dict[str, Any]) -> str:
+        """Post a task, have its lead plan it once, and return its id."""
+        status, task = await self.a.ask("POST", "/v1/tasks", document)
+        assert status == 201, task
+        await self.work()
+        return str(task["id"])
+
+    async def work(self) -> None:
+        """Plan what is due, and deliver the decisions."""
+        await plan_once(self.lead)
+
+    async def runs(self, task: str) -> list[tuple[int, int | None, str | None]]:
+        """Return slot, start, and reason of the runs of a task; one that waits has no start."""
+        query = (
+            "SELECT slot, starts_at, state::text, reason FROM run "
+            "WHERE task_id = $1 AND state IN ('booked', 'waiting') ORDER BY 1"
+        )
+        return [
+            (row[0], row[1], None) if row[2] == "booked" else (row[0], None, row[3])
+            for row in await self.a.rows(query, UUID(task))
+        ]
+
+    async def compare(self, document: dict[str, Any], asker: Asker | None = None) -> dict[str, Any]:
+        """Plan a task and post it, as the owner or another user of a; return the plan.
+
+        It is what was booked, and what gave way.
+        """
+        asker = asker or self.a
+        status, plan = await asker.ask("POST", "/v1/plans", {**document, "runs": 512})
+        assert status == 200, plan
+        status, task = await asker.ask("POST", "/v1/tasks", document)
+        if plan["outcome"] == "refused":
+            assert status in {403, 429}, task
+            assert task["detail"] == plan["sentence"]
+            return dict(plan)
+        assert status == 201, task
+        await self.work()
+        runs = await self.runs(str(task["id"]))
+        if plan["outcome"] == "unreachable":
+            assert {each[1:] for each in runs} == {(None, plan["sentence"])}
+            return dict(plan)
+        assert runs == told(plan)
+        [[tool]] = await self.a.rows("SELECT tool FROM task WHERE id = $1", UUID(task["id"]))
+        assert tool == plan["tool"]
+        assert await self.displaced(task["id"]) == sorted(
+            (it["name"], times.parse_instant(it["starts_at"]), times.parse_instant(it["by"]))
+            for it in plan["displaced"]
+        )
+        assert plan["displaced_count"] == len(plan["displaced"])
+        return dict(plan)
+
+    async def displaced(self, task: str) -> list[tuple[str, int, int]]:
+        """Return node, start, and start of the run in its place, of what gave way to a task."""
+        found: list[tuple[str, int, int]] = []
+        for node in (self.a.node, self.b, self.c):
+            async with node.database.connection() as connection:
+                rows = await connection.fetch(
+                    "SELECT lost.starts_at, run.starts_at FROM run AS lost "
+                    "INNER JOIN run ON lost.displaced_by = run.id "
+                    "WHERE lost.state = 'displaced' AND lost.participant IS NOT NULL "
+                    "AND run.task_id = $1",
+                    UUID(task),
+                )
+            found += [(node.card.name, row[0], row[1]) for row in rows]
+        return sorted(found)
+
+    async def settle(self) -> None:
+        """Plan until nothing is due: tasks that were planned at once may meet each other."""
+        for _ in range(20):
+            await self.work()
+            [[due]] = await self.a.rows(
+                "SELECT count(*) FROM planning WHERE plan_at <= $1", self.clock.now()
+            )
+            if not due:
+                return
+        pytest.fail("the lead goes on planning")
+
+    async def parley(self, *arguments: str) -> CommandResult:
+        """Run a command, which asks the node that leads."""
+        assert self.a.node.card.url is not None
+        settings = {"PARLEY_SERVER": self.a.node.card.url, "PARLEY_TOKEN": "secret", "TZ": "UTC"}
+        return await run_command(arguments, {**os.environ, **settings})
+
+
+async def plan_once(lead: Lead) -> None:
+    """Plan what is due at a node, and deliver the decisions."""
+    await lead.workers.run_once()
+    await asyncio.gather(*lead.workers._busy)
+    await lead.outbox.run_once()
+
+
+def told(plan: dict[str, Any]) -> list[tuple[int, int | None, str | None]]:
+    """Return slot, start, and reason of each run of a plan."""
+    booked = [
+        (times.parse_instant(it["slot"]), times.parse_instant(it["starts_at"]), None)
+        for it in plan["starts"]
+    ]
+    waiting = [(times.parse_instant(it["slot"]), None, it["reason"]) for it in plan["unplaced"]]
+    return sorted([*booked, *waiting], key=lambda each: each[0])
+
+
+@pytest.fixture
+async def trio(
+    new_database: NewDatabase, clock: ManualClock, tmp_path: Path
+) -> AsyncIterator[Trio]:
+    """Return three nodes that know each other."""
+    async with contextlib.AsyncExitStack() as stack:
+        # One worker: tasks that are planned at the same time may meet, and try again later.
+        a = await stack.enter_async_context(
+            asker("a", await new_database(), clock, tmp_path / "a", workers=1)
+        )
+        b, c = [
+            await stack.enter_async_context(
+                served(name, await new_database(), clock, tmp_path / name)
+            )
+            for name in ("b", "c")
+        ]
+        for node in (a.node, b, c):
+            await node.own_card.look_again()
+        for node in (a.node, b, c):
+            await know(node, *(other for other in (a.node, b, c) if other is not node))
+        lead = lead_of(a.node, owner="worker", rng=random.Random(1))
+        yield Trio(a, b, c, lead, clock)
+
+
+def idle(
+    *names: str, duration: str = "PT1M", kind: str = "exclusive", **schedule: Any
+) -> dict[str, Any]:
+    """Return a task of these participants."""
+    spec = {"duration": duration, "class": kind, "participants": list(names)}
+    return {"test": {"type": "idle", "spec": spec}, "schedule": schedule}
+
+
+def at(instant: int, **schedule: Any) -> dict[str, Any]:
+    """Return a schedule that begins then."""
+    return {"start": times.format_instant(instant), **schedule}
+
+
+async def test_no_more_runs_are_promised_than_a_quota_leaves(trio: Trio) -> None:
+    """A plan counts its own runs, and those that are booked, toward the quota of another host."""
+    await limit(trio.b, RULE + 'most.runs = "4/PT1H"')
+    document = idle("a", "b", **at(HOUR, repeat="PT5M", max_runs=36))
+    plan = await trio.compare(document)
+    assert (plan["outcome"], plan["asked"], plan["placed"]) == ("partly", 36, 12)
+    reason = plan["unplaced"][0]["reason"]
+    assert reason.startswith("b: limit 'few': 4 runs of 4 runs per hour used, free again from ")
+    assert plan["sentence"].startswith("12 of 36 runs would be booked")
+    by_name = {each["name"]: each for each in plan["participants"]}
+    assert (by_name["a"]["windows_free"], by_name["b"]["windows_free"]) == (36, 12)
+    again = await trio.compare(idle("b", "c", **at(HOUR + 1, repeat="PT5M", max_runs=36)))
+    assert (again["outcome"], again["placed"]) == ("no-time", 0)
+    assert "limit 'few': 4 runs of 4 runs per hour used" in again["sentence"]
+    free = await trio.compare(idle("a", "c", **at(HOUR, repeat="PT5M", slip="PT4M", max_runs=36)))
+    assert (free["outcome"], free["placed"]) == ("found", 36)
+
+
+async def test_no_hold_is_asked_for_that_a_quota_refuses(trio: Trio) -> None:
+    """The lead asks for the runs only that the quotas of all participants leave."""
+    await limit(trio.b, RULE + 'most.runs = "4/PT1H"')
+    await trio.posted(idle("a", "b", **at(HOUR, repeat="PT5M", max_runs=36)))
+    await trio.posted(idle("b", "c", **at(HOUR, repeat="PT5M", max_runs=3)))
+    async with trio.b.database.connection() as connection:
+        asked = await connection.fetch("SELECT answer::text FROM exchange")
+    answers = [json.loads(row[0]) for row in asked]
+    assert [(len(it["held"]), it["refused"]) for it in answers] == [(12, [])]
+
+
+async def test_a_run_moves_into_the_next_period_if_it_may_slip(trio: Trio) -> None:
+    """A run whose window reaches beyond a period that is used up starts when the next begins."""
+    await limit(trio.b, RULE + 'most.runs = "2/PT1H"')
+    schedule = at(HOUR + 46 * times.MINUTE, repeat="PT6M", slip="PT6M", max_runs=3)
+    plan = await trio.compare(idle("a", "b", **schedule))
+    starts = [times.parse_instant(it["starts_at"]) - HOUR for it in plan["starts"]]
+    assert starts == [m * times.MINUTE for m in (46, 52, 60)]
+
+
+@pytest.mark.parametrize(
+    "most",
+    [
+        'runs = "3/PT1H"',
+        'time = "PT7M/P1D"',
+        'runs = "5/PT2H", time = "PT3M/PT1H"',
+        "runs_at_once = 1",
+        "tasks = 2",
+    ],
+)
+async def test_random_tasks_are_booked_as_planned(trio: Trio, most: str) -> None:
+    """The next task is booked as its plan says, whatever was booked before."""
+    await limit(trio.b, f"{RULE}most = {{ {most} }}")
+    rng = random.Random(most)
+    outcomes = set()
+    for _ in range(6):
+        names = rng.choice([("a", "b"), ("b", "c"), ("b",), ("a", "b", "c")])
+        schedule = at(
+            HOUR + rng.randrange(180) * times.MINUTE,
+            repeat=rng.choice(["PT5M", "PT17M", "PT1H"]),
+            slip=rng.choice(["PT0S", "PT4M", "PT40M"]),
+            max_runs=rng.choice([1, 6, 40]),
+        )
+        duration, kind = rng.choice(["PT30S", "PT1M", "PT4M"]), rng.choice(["exclusive", "normal"])
+        document = idle(*names, duration=duration, kind=kind, **schedule)
+        outcomes.add((await trio.compare(document))["outcome"])
+    assert len(outcomes) > 1
+
+
+async def test_a_node_of_an_earlier_version_does_not_tell_its_quotas(trio: Trio) -> None:
+    """A node without the feature is asked as before, and the plan says what it cannot say."""
+    await limit(trio.b, RULE + 'most.runs = "1/PT1H"')
+    card = trio.b.card.model_copy(update={"attributes": {}})
+    async with trio.a.node.database.transaction() as connection:
+        await nodes.keep(connection, card, trio.clock.now())
+    await trio.a.node.directory.refresh()
+    document = idle("a", "b", **at(HOUR, repeat="PT5M", max_runs=3))
+    plan = await trio.planned(document)
+    assert (plan["outcome"], plan["placed"]) == ("found", 3)
+    assert plan["sentence"].endswith("; b does not tell its quotas")
+    runs = await trio.runs(await trio.posted(document))
+    assert [reason is None for _, _, reason in runs] == [True, False, False]
+
+
+async def test_the_plan_of_an_edit_gives_its_runs_back_to_the_quota(trio: Trio) -> None:
+    """An edit of a task is booked as planned: what it had counts toward no quota meanwhile."""
+    await limit(trio.b, RULE + 'most = { runs = "4/PT1H", tasks = 1 }')
+    task = await trio.posted(idle("a", "b", **at(HOUR, repeat="PT15M", max_runs=8)))
+    moved = idle("a", "b", **at(HOUR + 5 * times.MINUTE, repeat="PT10M", max_runs=8))
+    plan = await trio.planned({**moved, "instead_of": task})
+    assert (plan["outcome"], plan["placed"]) == ("partly", 6)
+    assert (await trio.planned(moved))["outcome"] == "unreachable"
+    status, edited = await trio.a.ask("PATCH", f"/v1/tasks/{task}", {"schedule": moved["schedule"]})
+    assert status == 200, edited
+    await trio.a.node.outbox.run_once()
+    await trio.work()
+    assert await trio.runs(task) == told(plan)
+
+
+@pytest.mark.parametrize(
+    "seed", [1, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in range(2, 10))]
+)
+async def test_random_priorities_displace_as_planned(trio: Trio, seed: int) -> None:
+    """Runs displace those that the plan says, on nodes that rank the tasks of others lower, too."""
+    rng = random.Random(seed)
+    await limit(trio.b, RULE + 'most.runs = "9/PT2H"')
+    await limit(trio.c, RANKED_ALIKE)
+    others = [lead_of(each, owner="worker", rng=random.Random(seed)) for each in (trio.b, trio.c)]
+    low = {**idle("a", "c", duration="PT4M", **at(HOUR, repeat="PT5M")), "priority": -5}
+    await trio.posted(low)
+    displaced = 0
+    for number in range(9):
+        document = idle(
+            *rng.choice([("a", "b"), ("c", "b"), ("c",), ("a", "b", "c"), ("a", "c")]),
+            duration=rng.choice(["PT1M", "PT4M"]),
+            kind=rng.choice(["exclusive", "exclusive", "normal"]),
+            **at(
+                HOUR + rng.randrange(5) * times.MINUTE,
+                repeat=rng.choice(["PT5M", "PT10M"]),
+                slip=rng.choice(["PT0S", "PT1M"]),
+                max_runs=rng.choice([3, 8]),
+            ),
+        )
+        document["priority"] = rng.randrange(-2, 3)
+        if number % 3 == 0:  # of b or c itself
+            lead = others[number % 2]
+            document["test"]["spec"]["participants"] = [("b", "c")[number % 2]]
+            posted = TaskDocument.model_validate(document)
+            await (trio.b, trio.c)[number % 2].admission.create(posted, None)
+            await plan_once(lead)
+            continue
+        displaced += (await trio.compare(document))["displaced_count"]
+    assert displaced
+
+
+@pytest.mark.parametrize("most", ['runs = "5/PT1H"', "tasks = 2", 'time = "PT6M/PT1H"'])
+async def test_tasks_of_users_are_booked_as_planned(trio: Trio, most: str) -> None:
+    """The limits that the lead's host sets its users are in the plan, as in the refusal."""
+    text = '[who.students]\ntokens = ["alice"]\n[[rule]]\nname = "course"\nwho = ["students"]\n'
+    await limit(trio.a.node, f"version = 1\n{text}most = {{ {most} }}\n")
+    await limit(trio.b, RULE + 'most.runs = "7/PT1H"')
+    await give_token(trio.a.node, "hers", "alice", Role.OPERATE)
+    outcomes = set()
+    async with user(trio.a, "hers") as alice:
+        for number, names in enumerate([("a", "b"), ("b", "c"), ("a",), ("a", "c")]):
+            document = idle(*names, **at(HOUR + number, repeat="PT10M", slip="PT2M", max_runs=9))
+            outcomes.add((await trio.compare(document, alice))["outcome"])
+    assert len(outcomes) > 1
+
+
+async def test_an_alternative_is_booked_as_it_says(trio: Trio) -> None:
+    """The document of an alternative finds time for as many runs as the plan tells of it."""
+    await trio.posted(idle("b", duration="PT50M", **at(HOUR)))
+    document = idle("a", "b", duration="PT20M", **at(HOUR + 35 * times.MINUTE, slip="PT2M"))
+    plan = await trio.planned(document)
+    assert (plan["outcome"], plan["placed"]) == ("no-time", 0)
+    [first, *_] = plan["alternatives"]
+    booked = await trio.compare(first["document"])
+    assert [booked["placed"], booked["asked"]] == [first["placed"], first["asked"]]
+    assert booked["starts"][0]["starts_at"] == first["starts_at"]
+
+
+async def test_a_plan_wants_no_time_of_others(trio: Trio) -> None:
+    """Shares of leads are kept for those who post tasks, not for those who only ask."""
+    await share(trio.b, {"a": 1, "c": 1})
+    document = idle("a", "b", **at(HOUR, repeat="PT5M", max_runs=3))
+    asked = "SELECT count(*) FROM lead_question"
+    await trio.planned(document)
+    async with trio.b.database.connection() as connection:
+        assert await connection.fetchval(asked) == 0
+        await trio.posted(document)
+        assert await connection.fetchval(asked) > 0
+
+
+MESH = """
+name = "lab"
+
+[groups]
+all = ["a", "b", "c"]
+
+[tests.busy]
+type = "idle"
+spec = { duration = "PT1M", class = "normal" }
+
+[schedules.often]
+repeat = "PT10M"
+
+[[measure]]
+shape = "full-mesh"
+members = "all"
+test = "busy"
+schedule = "often"
+"""
+
+
+@pytest.mark.parametrize(
+    ("most", "kind"),
+    [
+        ('runs = "10/P1D"', "normal"),
+        pytest.param('time = "PT25M/PT6H"', "exclusive", marks=pytest.mark.nightly),
+        pytest.param('runs = "7/PT3H"', "exclusive", marks=pytest.mark.nightly),
+    ],
+)
+async def test_a_quota_is_counted_once_over_all_pairs_of_a_mesh(
+    trio: Trio, tmp_path: Path, most: str, kind: str
+) -> None:
+    """Each pair of a mesh gets the runs after mesh apply that mesh plan says."""
+    await limit(trio.b, f"{RULE}most = {{ {most} }}")
+    file = tmp_path / "lab.toml"
+    file.write_text(MESH.replace("normal", kind))
+    planned = await trio.parley("mesh", "plan", str(file), "-o", "json")
+    plan = json.loads(planned.out)
+    assert (planned.code, plan["asked"], plan["sampled"]) == (4, 6, False), planned.err
+    applied = await trio.parley("mesh", "apply", str(file), "-o", "json")
+    assert applied.code == 0, applied.err
+    assert plan["findings"][0]["detail"] in applied.err, "apply says the same before it creates"
+    await trio.settle()
+    rows = await trio.a.rows(
+        "SELECT reference->>'key', count(*) FILTER (WHERE run.state = 'booked'), count(*), "
+        "min(starts_at) FILTER (WHERE run.state = 'booked') "
+        "FROM task INNER JOIN run ON run.task_id = task.id GROUP BY 1"
+    )
+    booked = {key: counted for key, *counted in rows}
+    assert booked == {
+        it["key"]: [
+            it["placed"],
+            it["asked"],
+            None if it["starts_at"] is None else times.parse_instant(it["starts_at"]),
+        ]
+        for it in plan["plans"]
+    }
+    assert 0 < sum(booked[key][0] for key in booked if "b" in key.split("/")[1:]) < 4 * 143
+    for it in plan["plans"]:
+        quota = it["placed"] < it["asked"]
+        assert quota is ("b" in it["key"].split("/")[1:])
+        assert not quota or it["reason"].startswith("b: limit 'few': ")
