@@ -31,10 +31,10 @@ _TTL_SENT = 255
 
 _LEAD_IN = 200 * MILLISECOND
 """The first packet leaves this long after the start: the reflector's clock may be that late."""
-_WRAP_UP = SECOND // 2
-"""Time for the output; the launcher ends what still runs 250 ms before the booked end."""
-_MARGIN = 400 * MILLISECOND
-"""The reflector stops by itself this long before the booked end, before the launcher ends it."""
+_WRAP_UP = SECOND
+"""Time for the output, and for processes that got no processor when packets were due."""
+_MARGIN = 450 * MILLISECOND
+"""Both stop by themselves this long before the booked end; the launcher ends them at 250 ms."""
 
 _Nanoseconds = Annotated[int, Field(ge=-(10**18), le=10**18)]
 _Octet = Annotated[int, Field(ge=0, le=255)]
@@ -135,6 +135,7 @@ def _sender_arguments(part: PartContext) -> dict[str, object]:
         "source": part.parties[_SOURCE].address,
         "length": LENGTH_BASE if isinstance(part.spec, ClockSpec) else part.spec.length,
         "first_ns": (part.starts + _LEAD_IN) * _MICROSECOND_NS,
+        "deadline_ns": (part.ends - _MARGIN) * _MICROSECOND_NS,
     }
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from node.model.errors import ToolOutputError
 from node.plugins import registry
 from node.plugins.contracts import Merged, Output, Part, PartContext, Party
 from node.plugins.tools.programs import stamp_packet
@@ -32,12 +33,17 @@ def free_port(address: str) -> int:
         return port
 
 
-def session(source: str, dest: str, test: str = "latency", **fields: Any) -> list[PartContext]:
-    """Return both parts of a session that starts now."""
+def session(
+    source: str, dest: str, test: str = "latency", longer: int = PATIENCE_US, **fields: Any
+) -> list[PartContext]:
+    """Return both parts of a session that starts now.
+
+    It ends ``longer`` microseconds later than booked, so that a busy machine ends nothing too soon.
+    """
     spec: Any = registry.tests()[test].spec_model.model_validate({"dest": "b"} | BRIEF | fields)
     starts = time.time_ns() // 1000
     parties = (Party("a", source), Party("b", dest, {"port": free_port(dest)}))
-    first = PartContext(spec, 0, parties, starts, starts + TOOL.duration(spec))
+    first = PartContext(spec, 0, parties, starts, starts + TOOL.duration(spec) + longer)
     return [first, dataclasses.replace(first, participant=1)]
 
 
@@ -56,8 +62,7 @@ def output(process: subprocess.Popen[bytes]) -> Output:
 def run(parts: list[PartContext], test: str = "latency") -> Merged:
     """Start the sender once the reflector listens, and return the merged result."""
     source, dest = parts
-    # A distant deadline, so that a busy machine does not end the reflector too early.
-    reflector = start(dataclasses.replace(dest, ends=dest.ends + PATIENCE_US))
+    reflector = start(dest)
     listening = f":{dest.parties[1].data['port']:04X} "
     while not any(listening in table.read_text() for table in SOCKETS):
         assert reflector.poll() is None
@@ -132,9 +137,22 @@ def test_a_missing_reflector_is_noticed() -> None:
 
 def test_the_reflector_ends_at_its_deadline() -> None:
     """A reflector that receives nothing ends by itself at its deadline."""
-    _, dest = session("127.1.0.1", "127.1.0.2", count=1)
+    _, dest = session("127.1.0.1", "127.1.0.2", longer=0, count=1)
     assert TOOL.read(dest, output(start(dest)))["received"] == 0
     assert time.time_ns() // 1000 >= json.loads(TOOL.command(dest).argv[4])["deadline_ns"] // 1000
+
+
+@pytest.mark.parametrize("count", [1, 1000])
+def test_a_sender_without_time_to_wait_says_nothing_of_loss(count: int) -> None:
+    """A sender whose run ends before its last packet's timeout reports that, not a lost packet."""
+    source, _ = session("127.1.0.1", "127.1.0.2", longer=0, count=count, timeout="PT20S")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
+        silent.bind(("127.1.0.2", source.parties[1].data["port"]))
+        late = dataclasses.replace(source, ends=source.starts + PATIENCE_US // 5)
+        printed = output(start(late))
+    with pytest.raises(ToolOutputError, match="STAMP: this host was too busy"):
+        TOOL.read(late, printed)
+    assert time.time_ns() // 1000 < late.ends + PATIENCE_US
 
 
 def test_foreign_packets_are_not_answered() -> None:

@@ -21,6 +21,10 @@ from node.plugins.tools.programs import stamp_endpoint, stamp_packet, stamp_sess
 
 _SECOND_NS = 1_000_000_000
 _LINGER_NS = 100_000_000  # for duplicates, once all packets are back
+_TOO_LATE = {
+    "error": "this host was too busy: the packets left so late that the run ended before the time"
+    " to wait for their answers did"
+}
 _READ_AT_ONCE = 64  # answers read before checking again whether a packet is due
 
 
@@ -43,17 +47,29 @@ class Sender(stamp_session.SendingEnd):
         self._unreachable = 0
         self._complaint = ""
 
-    def run(self, first_ns: int) -> dict[str, Any]:
-        """Send all packets, the first at ``first_ns``, wait for the answers, return the result."""
+    def run(self, first_ns: int, deadline_ns: int) -> dict[str, Any]:
+        """Send all packets, the first at ``first_ns``, wait for the answers, return the result.
+
+        It ends at ``deadline_ns`` in any case. If answers were still to be awaited then, the
+        process had got no processor time when its packets were due: nothing is said to be lost.
+        """
         stamp_endpoint.wait_until(first_ns)
         # Paced on monotonic time from here on, each packet by its own due time: no drift, no step.
         began_ns = time.monotonic_ns()
+        last_ns = began_ns + deadline_ns - time.time_ns()
         for sequence in range(self._count):
-            self._listen_until(began_ns + sequence * self._interval_ns)
+            self._listen_until(min(began_ns + sequence * self._interval_ns, last_ns))
+            if time.monotonic_ns() >= last_ns:
+                return dict(_TOO_LATE)
             self._send(sequence)
-        self._listen_until(time.monotonic_ns() + self._timeout_ns, until_complete=True)
+        awaited_ns = time.monotonic_ns() + self._timeout_ns
+        self._listen_until(min(awaited_ns, last_ns), until_complete=True)
         if not self._outstanding:
-            self._listen_until(time.monotonic_ns() + min(_LINGER_NS, self._timeout_ns))
+            self._listen_until(
+                min(time.monotonic_ns() + min(_LINGER_NS, self._timeout_ns), last_ns)
+            )
+        elif awaited_ns > last_ns:
+            return dict(_TOO_LATE)
         return self._result()
 
     def _listen_until(self, due_ns: int, *, until_complete: bool = False) -> None:
@@ -126,11 +142,11 @@ def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
     Arguments: ``reflector``, ``source`` (addresses or names), ``port``, ``ip_version`` (4, 6 or
     null), ``device`` (the interface to bind to, or null), ``count``, ``interval_ns``,
     ``timeout_ns``, ``length`` (octets of UDP payload), ``session`` (16 bits), ``first_ns`` (the
-    instant of the first packet).
+    instant of the first packet), ``deadline_ns`` (the instant to stop in any case).
     Result: counts, the clock, and ``answers`` in the order of their arrival: sequence number,
     nanoseconds there, in the reflector, and back, the reflector's sequence number, TTL there, back.
     """
-    return Sender(arguments).run(arguments["first_ns"])
+    return Sender(arguments).run(arguments["first_ns"], arguments["deadline_ns"])
 
 
 if __name__ == "__main__":
