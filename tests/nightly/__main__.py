@@ -93,7 +93,8 @@ def run(check: Check, log: Path, *, is_root: bool) -> Outcome:
         finally:
             _end(process)
     said = f"ended after {check.minutes} minutes" if code is None else _last_line(log)
-    return Outcome(check, "failed" if code else "passed", time.monotonic() - began, said)
+    word = "passed" if code == 0 else "failed"
+    return Outcome(check, word, time.monotonic() - began, said)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
