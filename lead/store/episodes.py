@@ -39,9 +39,9 @@ from node.model.spans import Span
 from node.model.task_terms import take_terms
 from node.model.terms import Term
 from node.store.database import Connection
-from node.store.queries import Queries
+from node.store.statements import Query, Statements, as_tuple
 
-_SQL = Queries("lead.store", "episodes")
+_SQL = Statements("lead.store", "episodes")
 _NEAR = times.HOUR
 """Urgent terms that begin within this time come before all others."""
 
@@ -70,10 +70,8 @@ async def tasks_with_blocked_terms(
     return [_pool_task(dict(row)) for row in rows]
 
 
-async def next_due_at(connection: Connection) -> int | None:
-    """Return when the next term is due to be opened or tried, if there is one."""
-    due_at: int | None = await connection.fetchval(_SQL["next_due"])
-    return due_at
+next_due_at: Query[[], int | None] = _SQL.value("next_due")
+"""When the next term is due to be opened or tried, if there is one."""
 
 
 async def open_terms(connection: Connection, terms: Sequence[OpenTerm], now: int) -> None:
@@ -178,10 +176,8 @@ async def refusing_nodes(
     return found
 
 
-async def lock_revision(connection: Connection, task: UUID) -> int | None:
-    """Return the revision of an active task, and lock it until the transaction ends."""
-    revision: int | None = await connection.fetchval(_SQL["revision_of"], task)
-    return revision
+lock_revision: Query[[UUID], int | None] = _SQL.value("revision_of")
+"""The revision of an active task, locked until the transaction ends."""
 
 
 async def give_seats(
@@ -245,25 +241,19 @@ async def set_lacks(connection: Connection, lacks_by_task: Mapping[UUID, str | N
     return sorted(row[0] for row in rows)
 
 
-async def empty_seats_of_ended_tasks(connection: Connection, now: int) -> list[LostSeat]:
-    """Empty the seats whose tasks have ended, and return these seats."""
-    rows = await connection.fetch(_SQL["lost_with_their_tasks"], now)
-    return [LostSeat(*row) for row in rows]
+empty_seats_of_ended_tasks: Query[[int], list[LostSeat]] = _SQL.rows(
+    "lost_with_their_tasks", LostSeat
+)
+"""Empty the seats whose tasks have ended, and return these seats."""
 
+count_losses: Query[[UUID], int] = _SQL.value("times_lost")
+"""How often a seat of this ordinary task was lost before in the same term."""
 
-async def count_losses(connection: Connection, task: UUID) -> int:
-    """Return how often a seat of this ordinary task was lost before in the same term."""
-    return int(await connection.fetchval(_SQL["times_lost"], task))
+active_criteria: Query[[], list[PoolTaskCriteria]] = _SQL.rows("asking", PoolTaskCriteria)
+"""The criteria of every active pool task."""
 
-
-async def active_criteria(connection: Connection) -> list[PoolTaskCriteria]:
-    """Return the criteria of every active pool task."""
-    return [PoolTaskCriteria(*row) for row in await connection.fetch(_SQL["asking"])]
-
-
-async def retry_all_terms(connection: Connection, now: int) -> None:
-    """Make every term with empty seats due now."""
-    await connection.execute(_SQL["try_all"], now)
+retry_all_terms: Query[[int], None] = _SQL.command("try_all")
+"""Make every term with empty seats due now."""
 
 
 async def retry_terms_in(connection: Connection, spans: Sequence[Span], now: int) -> list[UUID]:
@@ -273,12 +263,8 @@ async def retry_terms_in(connection: Connection, spans: Sequence[Span], now: int
     return [row[0] for row in rows]
 
 
-async def retry_terms_after(
-    connection: Connection, tasks: Collection[UUID], now: int
-) -> list[UUID]:
-    """Make the terms due now that may have waited for these tasks; return their pool tasks."""
-    rows = await connection.fetch(_SQL["try_after"], list(tasks), now)
-    return [row[0] for row in rows]
+retry_terms_after: Query[[Collection[UUID], int], list[UUID]] = _SQL.column("try_after")
+"""Make the terms due now that may have waited for these tasks; return their pool tasks."""
 
 
 async def put_off(
@@ -291,17 +277,14 @@ async def put_off(
     await connection.execute(_SQL["put_off"], list(tasks), now, try_at, why)
 
 
-async def held_seats(connection: Connection, now: int) -> list[HeldSeat]:
-    """Return every held seat of a term that is not over."""
-    return [HeldSeat(*row) for row in await connection.fetch(_SQL["sitting"], now)]
+held_seats: Query[[int], list[HeldSeat]] = _SQL.rows("sitting", HeldSeat)
+"""Every held seat of a term that is not over."""
 
+seat_tasks_ahead: Query[[str, int, int, int], list[UUID]] = _SQL.column("seats_ahead")
+"""The seats' tasks of a pool whose terms begin in [since, until), youngest first.
 
-async def seat_tasks_ahead(
-    connection: Connection, pool: str, since: int, until: int, limit: int
-) -> list[UUID]:
-    """Return the seats' tasks of a pool whose terms begin in [since, until), youngest first."""
-    rows = await connection.fetch(_SQL["seats_ahead"], pool, since, until, limit)
-    return [row[0] for row in rows]
+Takes ``pool``, ``since``, ``until``, ``limit``.
+"""
 
 
 async def policy_state(connection: Connection, pool: str) -> PolicyMemory:
@@ -331,12 +314,13 @@ async def notify_of_misses(connection: Connection, now: int) -> None:
         await connection.execute(_SQL["notify"], payloads)
 
 
-async def charges_by_hour(
-    connection: Connection, since: int, until: int, nodes: Sequence[str]
-) -> list[tuple[str, int, int]]:
-    """Return campaign, hour, and charge on these nodes, in thousandths of a seat times µs."""
-    rows = await connection.fetch(_SQL["used_by_hour"], since, until, list(nodes))
-    return [(row[0], row[1], row[2]) for row in rows]
+charges_by_hour: Query[[int, int, Sequence[str]], list[tuple[str, int, int]]] = _SQL.rows(
+    "used_by_hour", as_tuple
+)
+"""Campaign, hour, and charge on these nodes, in thousandths of a seat times µs.
+
+Takes ``since``, ``until``, ``nodes``.
+"""
 
 
 async def led_runs(
@@ -357,11 +341,10 @@ async def led_runs(
     return [LedRun(**dict(row)) for row in rows]
 
 
-async def unplanned_seat_tasks(
-    connection: Connection, nodes: Sequence[str]
-) -> list[UnplannedSeatTask]:
-    """Return the tasks of seats on these nodes that were not planned yet."""
-    return [UnplannedSeatTask(*row) for row in await connection.fetch(_SQL["to_come"], list(nodes))]
+unplanned_seat_tasks: Query[[Sequence[str]], list[UnplannedSeatTask]] = _SQL.rows(
+    "to_come", UnplannedSeatTask
+)
+"""The tasks of seats on these nodes that were not planned yet."""
 
 
 async def tests_of(

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from node.store.database import Connection
-from node.store.queries import Queries
+from node.store.statements import Query, Statements
 
-_SQL = Queries("lead.store", "limits")
+_SQL = Statements("lead.store", "limits")
 
 
 @dataclass(frozen=True)
@@ -32,12 +32,8 @@ async def booked_times(
     return [BookedTime(**row) for row in rows]
 
 
-async def is_contested(
-    connection: Connection, campaign: str, nodes: Sequence[str], until: int
-) -> bool:
-    """Return whether another campaign has a run that waits for time on one of these nodes."""
-    waits: bool = await connection.fetchval(_SQL["is_contested"], campaign, list(nodes), until)
-    return waits
+is_contested: Query[[str, Sequence[str], int], bool] = _SQL.value("is_contested")
+"""Whether another campaign has a run that waits for time on one of these nodes."""
 
 
 async def lock_campaigns(connection: Connection, campaigns: Collection[str]) -> None:

@@ -44,9 +44,9 @@ from node.model.wire.participants import CommitRequest, HoldRequest, RunRequest
 from node.model.wire.tasks import PARTICIPANTS, Participant
 from node.store import dependencies
 from node.store.database import Connection
-from node.store.queries import Queries
+from node.store.statements import Query, Statements, as_tuple
 
-_SQL = Queries("lead.store", "planning")
+_SQL = Statements("lead.store", "planning")
 
 
 @dataclass(frozen=True)
@@ -183,9 +183,8 @@ async def open_negotiations(
     return {row[0] for row in rows}
 
 
-async def lock_tasks(connection: Connection, tasks: Sequence[UUID]) -> None:
-    """Lock tasks, so that a concurrent cancel comes before or after what follows."""
-    await connection.execute(_SQL["lock_tasks"], list(tasks))
+lock_tasks: Query[[Sequence[UUID]], None] = _SQL.command("lock_tasks")
+"""Lock tasks, so that a concurrent cancel comes before or after what follows."""
 
 
 async def decide_commit(
@@ -245,9 +244,8 @@ async def find_ended_runs(connection: Connection, runs: Sequence[UUID]) -> set[U
     return {row[0] for row in rows}
 
 
-async def decide_abort(connection: Connection, exchanges: Sequence[UUID], now: int) -> None:
-    """Abort exchanges of which no run was held by all participants."""
-    await connection.execute(_SQL["decide_abort"], list(exchanges), now)
+decide_abort: Query[[Sequence[UUID], int], None] = _SQL.command("decide_abort")
+"""Abort exchanges of which no run was held by all participants."""
 
 
 async def keep_led_runs(
@@ -344,18 +342,19 @@ async def finish_claims(
     return {row[0] for row in rows}
 
 
-async def break_off(connection: Connection, task: UUID, lease_epoch: int, plan_at: int) -> bool:
-    """Return a task to the agenda without changing its slots; False if its lease was lost."""
-    kept = await connection.fetchval(_SQL["break_off"], task, lease_epoch, plan_at)
-    return kept is not None
+break_off: Query[[UUID, int, int], bool] = _SQL.finds("break_off")
+"""Put a task back on the agenda, its slots unchanged; False if its lease was lost.
 
+Takes ``task``, ``lease_epoch``, ``plan_at``.
+"""
 
-async def abort_broken_off(
-    connection: Connection, task: UUID, last_epoch: int, now: int
-) -> list[tuple[UUID, int]]:
-    """Abort the open negotiations of a task up to an epoch; return their exchanges and epochs."""
-    rows = await connection.fetch(_SQL["abort_broken_off"], task, last_epoch, now)
-    return [(row[0], row[1]) for row in rows]
+abort_broken_off: Query[[UUID, int, int], list[tuple[UUID, int]]] = _SQL.rows(
+    "abort_broken_off", as_tuple
+)
+"""Abort the open negotiations of a task up to an epoch; return their exchanges and epochs.
+
+Takes ``task``, ``last_epoch``, ``now``.
+"""
 
 
 async def wait_for_room(connection: Connection, claimed: Claim, participant: str, now: int) -> None:
@@ -363,14 +362,11 @@ async def wait_for_room(connection: Connection, claimed: Claim, participant: str
     await connection.execute(_SQL["turn_away"], claimed.task, claimed.lease_epoch, now, participant)
 
 
-async def put_off(connection: Connection, participant: str, ask_at: int) -> None:
-    """Put off the tasks that wait for this participant until it is asked again."""
-    await connection.execute(_SQL["put_off"], participant, ask_at)
+put_off: Query[[str, int], None] = _SQL.command("put_off")
+"""Put off the tasks that wait for this participant until it is asked again."""
 
-
-async def wake_all(connection: Connection, participant: str, now: int) -> None:
-    """Make the tasks that wait for this participant due now."""
-    await connection.execute(_SQL["wake_all"], participant, now)
+wake_all: Query[[str, int], None] = _SQL.command("wake_all")
+"""Make the tasks that wait for this participant due now."""
 
 
 async def release_claim(connection: Connection, claimed: Claim, now: int) -> None:
@@ -378,14 +374,11 @@ async def release_claim(connection: Connection, claimed: Claim, now: int) -> Non
     await connection.execute(_SQL["give_back"], claimed.task, claimed.lease_epoch, now)
 
 
-async def abort_stale(connection: Connection, now: int) -> None:
-    """Abort negotiations whose time is over."""
-    await connection.execute(_SQL["abort_stale"], now)
+abort_stale: Query[[int], None] = _SQL.command("abort_stale")
+"""Abort negotiations whose time is over."""
 
-
-async def lock_to_change(connection: Connection, tasks: Sequence[UUID]) -> None:
-    """Lock tasks whose participants are about to be written, before anything else is locked."""
-    await connection.execute(_SQL["lock_to_change"], list(tasks))
+lock_to_change: Query[[Sequence[UUID]], None] = _SQL.command("lock_to_change")
+"""Lock tasks whose participants are about to be written, before anything else is locked."""
 
 
 async def set_participants(
@@ -461,17 +454,14 @@ async def led_tasks(
     ]
 
 
-async def runs_lacking_part(
-    connection: Connection, participant: str, since: int, until: int, limit: int
-) -> list[UUID]:
-    """Return runs led here that ended between two instants, if this participant sent no part."""
-    rows = await connection.fetch(_SQL["lacking"], participant, since, until, limit)
-    return [row[0] for row in rows]
+runs_lacking_part: Query[[str, int, int, int], list[UUID]] = _SQL.column("lacking")
+"""Runs led here that ended between two instants, if this participant sent no part.
 
+Takes ``participant``, ``since``, ``until``, ``limit``.
+"""
 
-async def is_wanted(connection: Connection, run: UUID) -> bool:
-    """Return whether this run is booked here, or being negotiated."""
-    return bool(await connection.fetchval(_SQL["is_wanted"], run))
+is_wanted: Query[[UUID], bool] = _SQL.value("is_wanted")
+"""Whether this run is booked here, or being negotiated."""
 
 
 async def notify_planned(connection: Connection, planned: dict[UUID, bool]) -> None:

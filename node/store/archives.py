@@ -8,9 +8,9 @@ from typing import Any
 from uuid import UUID
 
 from node.store.database import Connection, Record
-from node.store.queries import Queries
+from node.store.statements import Query, Statements
 
-_SQL = Queries("node.store", "archives")
+_SQL = Statements("node.store", "archives")
 
 
 @dataclass(frozen=True)
@@ -104,15 +104,11 @@ async def add(connection: Connection, archive: KeptArchive, task: UUID | None) -
     return made is not None
 
 
-async def find_all(connection: Connection, task: UUID | None) -> list[KeptArchive]:
-    """Return the archives of a task in their order, or without one the node's own by name."""
-    return [KeptArchive(*row) for row in await connection.fetch(_SQL["archives"], task)]
+find_all: Query[[UUID | None], list[KeptArchive]] = _SQL.rows("archives", KeptArchive)
+"""The archives of a task in their order, or without one the node's own by name."""
 
-
-async def lock(connection: Connection, name: str) -> UUID | None:
-    """Lock the node's own archive of this name, and return its id; None if there is none."""
-    archive: UUID | None = await connection.fetchval(_SQL["lock_archive"], name)
-    return archive
+lock: Query[[str], UUID | None] = _SQL.value("lock_archive")
+"""Lock the node's own archive of this name, and return its id; None if there is none."""
 
 
 async def change(connection: Connection, archive: KeptArchive, now: int) -> None:
@@ -135,10 +131,8 @@ async def remove(connection: Connection, archive: UUID, now: int) -> int:
     return len(await connection.fetch(_SQL["drop_waiting"], archive))
 
 
-async def next_due_by_destination(connection: Connection, busy: Sequence[int]) -> dict[int, int]:
-    """Return, by destination that is not busy, when its first waiting delivery is due (µs)."""
-    rows = await connection.fetch(_SQL["next_due"], list(busy))
-    return {row[0]: row[1] for row in rows}
+next_due_by_destination: Query[[Sequence[int]], dict[int, int]] = _SQL.by_key("next_due")
+"""When the first waiting delivery of each destination is due (µs), but for the busy ones."""
 
 
 async def find_destination(
@@ -155,9 +149,8 @@ async def find_destination(
     return row[0], row[1], row[2], row[3]
 
 
-async def release_claims(connection: Connection, now: int) -> None:
-    """Make deliveries due at once that an earlier process had claimed and not settled."""
-    await connection.execute(_SQL["release"], now)
+release_claims: Query[[int], None] = _SQL.command("release")
+"""Make deliveries due at once that an earlier process had claimed and not settled."""
 
 
 async def claim(
@@ -169,14 +162,11 @@ async def claim(
     return sorted(row[0] for row in rows)
 
 
-async def rows_of_deliveries(connection: Connection, numbers: Sequence[int]) -> list[Record]:
-    """Return rows with the runs of these deliveries, in the order of their numbers."""
-    return await connection.fetch(_SQL["documents"], list(numbers))
+rows_of_deliveries: Query[[Sequence[int]], list[Record]] = _SQL.records("documents")
+"""Rows with the runs of these deliveries, in the order of their numbers."""
 
-
-async def parts(connection: Connection, runs: Sequence[UUID]) -> list[Record]:
-    """Return the parts of these runs, without their results."""
-    return await connection.fetch(_SQL["parts"], list(runs))
+parts: Query[[Sequence[UUID]], list[Record]] = _SQL.records("parts")
+"""The parts of these runs, without their results."""
 
 
 async def settle(connection: Connection, now: int, settled: Sequence[DeliverySettlement]) -> None:
@@ -192,24 +182,20 @@ async def settle(connection: Connection, now: int, settled: Sequence[DeliverySet
     )
 
 
-async def unclaim(connection: Connection, numbers: Sequence[int], now: int) -> None:
-    """Return claimed deliveries that were not attempted."""
-    await connection.execute(_SQL["unclaim"], list(numbers), now)
+unclaim: Query[[Sequence[int], int], None] = _SQL.command("unclaim")
+"""Give back claimed deliveries that were not attempted."""
 
+supersede: Query[[Sequence[int]], None] = _SQL.command("supersede")
+"""Delete deliveries whose outcome is not the latest of its run; the latest has its own."""
 
-async def supersede(connection: Connection, numbers: Sequence[int]) -> None:
-    """Delete deliveries whose outcome is not the latest of its run; the latest has its own."""
-    await connection.execute(_SQL["supersede"], list(numbers))
+hasten: Query[[int, int], None] = _SQL.command("hasten")
+"""Make the deliveries due that this destination did not accept before.
 
+Takes ``destination``, ``now``.
+"""
 
-async def hasten(connection: Connection, destination: int, now: int) -> None:
-    """Make the deliveries due that this destination did not accept before."""
-    await connection.execute(_SQL["hasten"], destination, now)
-
-
-async def keep_error(connection: Connection, destination: int, error: str, now: int) -> None:
-    """Store the last error of a destination."""
-    await connection.execute(_SQL["keep_error"], destination, error, now)
+keep_error: Query[[int, str, int], None] = _SQL.command("keep_error")
+"""Store the last error of a destination. Takes ``destination``, ``error``, ``now``."""
 
 
 async def deliveries(connection: Connection, wanted: DeliveryFilter) -> list[Record]:
@@ -245,16 +231,11 @@ async def notify(connection: Connection, destinations: Sequence[int]) -> None:
     await connection.execute(_SQL["notify"], list(destinations), "result")
 
 
-async def backlog(connection: Connection) -> list[Record]:
-    """Return rows with the waiting and parked deliveries by destination."""
-    return await connection.fetch(_SQL["backlog"])
+backlog: Query[[], list[Record]] = _SQL.records("backlog")
+"""Rows with the waiting and parked deliveries by destination."""
 
+purge: Query[[int], int] = _SQL.value("purge_archives")
+"""Delete removed archives that nothing refers to any more; return how many."""
 
-async def purge(connection: Connection, at_most: int) -> int:
-    """Delete removed archives that nothing refers to any more; return how many."""
-    return int(await connection.fetchval(_SQL["purge_archives"], at_most))
-
-
-async def purge_destinations(connection: Connection, at_most: int) -> int:
-    """Delete destinations that nothing refers to any more; return how many."""
-    return int(await connection.fetchval(_SQL["purge_destinations"], at_most))
+purge_destinations: Query[[int], int] = _SQL.value("purge_destinations")
+"""Delete destinations that nothing refers to any more; return how many."""

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from node.model.audit import AuditEntry
 from node.model.principals import PrincipalKind
 from node.store.database import Connection, Record
-from node.store.queries import Queries
+from node.store.statements import Purge, Statements
 
-_SQL = Queries("node.store", "audit")
+_SQL = Statements("node.store", "audit")
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,5 @@ async def find_page(
     )
 
 
-async def purge(connection: Connection, before: int, at_most: int) -> int:
-    """Delete rows that are older; return how many."""
-    return int(await connection.fetchval(_SQL["purge_entries"], before, at_most))
+purge: Purge = _SQL.value("purge_entries")
+"""Delete rows that are older; return how many."""

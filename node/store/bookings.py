@@ -40,9 +40,9 @@ from node.model.timeline import Booking, OccupiedSpan
 from node.model.wire.participants import CommitRequest, HoldRequest, RunRequest
 from node.store import outbox
 from node.store.database import POSTGRES_EPOCH, Connection, Record
-from node.store.queries import Queries
+from node.store.statements import Query, Statements, as_tuple
 
-_SQL = Queries("node.store", "bookings")
+_SQL = Statements("node.store", "bookings")
 
 _BLOCKING = {SchedulingClass.EXCLUSIVE, SchedulingClass.NORMAL}
 _DROPPED_PAUSE = 5 * times.SECOND
@@ -286,9 +286,8 @@ async def give_up(connection: Connection, reasons: Mapping[UUID, str], now: int)
     await connection.execute(_SQL["give_up"], list(reasons), list(reasons.values()), now)
 
 
-async def forget(connection: Connection, runs: Sequence[UUID]) -> None:
-    """Delete runs that were never begun and that their lead does not know, to free their ids."""
-    await connection.execute(_SQL["forget"], list(runs))
+forget: Query[[Sequence[UUID]], None] = _SQL.command("forget")
+"""Delete runs that were never begun and that their lead does not know, to free their ids."""
 
 
 async def set_aside(
@@ -365,9 +364,8 @@ async def other_attempts(
     return {row[0]: (row[1], row[2]) for row in rows}
 
 
-async def ports_in_use(connection: Connection) -> set[int]:
-    """Return the ports reserved for exchanges whose runs are not over."""
-    return {row[0] for row in await connection.fetch(_SQL["ports_in_use"])}
+ports_in_use: Query[[], set[int]] = _SQL.distinct("ports_in_use")
+"""The ports reserved for exchanges whose runs are not over."""
 
 
 async def keep_answers(connection: Connection, answers: dict[UUID, dict[str, Any]]) -> None:
@@ -398,9 +396,8 @@ async def displace(
     return lost + await restore(connection, [displacement.run for displacement in lost], now)
 
 
-async def raise_rank(connection: Connection, exchanges: Sequence[UUID], rank: int) -> None:
-    """Give the booked runs of these exchanges at least this rank."""
-    await connection.execute(_SQL["raise_rank"], list(exchanges), rank)
+raise_rank: Query[[Sequence[UUID], int], None] = _SQL.command("raise_rank")
+"""Give the booked runs of these exchanges at least this rank."""
 
 
 def _displacements(rows: Sequence[Record]) -> list[Displacement]:
@@ -468,10 +465,8 @@ async def drop_led_runs(
     return dropped
 
 
-async def take_waiting(connection: Connection, runs: Sequence[UUID]) -> dict[UUID, str]:
-    """Remove these waiting slots so that they can be booked; return their reasons."""
-    rows = await connection.fetch(_SQL["take_waiting"], list(runs))
-    return {row[0]: row[1] for row in rows}
+take_waiting: Query[[Sequence[UUID]], dict[UUID, str]] = _SQL.by_key("take_waiting")
+"""Remove these waiting slots so that they can be booked; return their reasons."""
 
 
 async def give_back_waiting(
@@ -489,21 +484,17 @@ async def give_back_waiting(
     )
 
 
-async def decision(
-    connection: Connection, exchange: UUID, now: int, sender: str | None
-) -> tuple[str, dict[str, Any] | None, bool] | None:
-    """Return this lead's decision on an exchange, and the commit message; None if unknown.
+decision: Query[[UUID, int, str | None], tuple[str, dict[str, Any] | None, bool] | None] = _SQL.row(
+    "decision", as_tuple
+)
+"""This lead's decision on an exchange, and the commit message; None if unknown.
 
-    ``sender`` is the identity of the node that asks, None for this node itself; the last value says
-    whether it takes part.
-    """
-    row = await connection.fetchrow(_SQL["decision"], exchange, now, sender)
-    return None if row is None else (row[0], row[1], row[2])
+``sender`` is the identity of the node that asks, None for this node itself; the last value says
+whether it takes part.
+"""
 
-
-async def wake_waiting(connection: Connection, task: UUID, now: int) -> bool:
-    """Plan the waiting slots of a task now; False if it has none, or is not led here."""
-    return await connection.fetchval(_SQL["wake_waiting"], task, now) is not None
+wake_waiting: Query[[UUID, int], bool] = _SQL.finds("wake_waiting")
+"""Plan the waiting slots of a task now; False if it has none, or is not led here."""
 
 
 async def expired_holds(
@@ -548,9 +539,8 @@ async def tell_leads(connection: Connection, lost: Sequence[Displacement], now: 
         await notify(connection, "run", displacement.run, displacement.task, "displaced")
 
 
-async def is_being_decided(connection: Connection, run: UUID) -> bool:
-    """Return whether this node leads an open negotiation about a run."""
-    return bool(await connection.fetchval(_SQL["is_being_decided"], run))
+is_being_decided: Query[[UUID], bool] = _SQL.value("is_being_decided")
+"""Whether this node leads an open negotiation about a run."""
 
 
 async def runs_to_come(

@@ -11,9 +11,9 @@ from uuid import UUID
 from node.model.errors import Conflict
 from node.store import bookings
 from node.store.database import BrokenCheck, BrokenOverlap, BrokenReference, Connection
-from node.store.queries import Queries
+from node.store.statements import Purge, Query, Statements
 
-_SQL = Queries("node.store", "campaigns")
+_SQL = Statements("node.store", "campaigns")
 
 URGENT: Final = 10
 """The stored level of urgent campaigns."""
@@ -89,15 +89,11 @@ class HourFilter:
     limit: int
 
 
-async def states(connection: Connection) -> dict[str, str]:
-    """Return the state of every campaign, by name."""
-    return {row[0]: row[1] for row in await connection.fetch(_SQL["names"])}
+states: Query[[], dict[str, str]] = _SQL.by_key("names")
+"""The state of every campaign, by name."""
 
-
-async def exists(connection: Connection, name: str) -> bool:
-    """Return whether there is a campaign of this name."""
-    exists: bool = await connection.fetchval(_SQL["has_campaign"], name)
-    return exists
+exists: Query[[str], bool] = _SQL.value("has_campaign")
+"""Whether there is a campaign of this name."""
 
 
 async def find_all(connection: Connection) -> list[StoredCampaign]:
@@ -139,18 +135,16 @@ async def change(
     return kept is not None
 
 
-async def plan_again(connection: Connection, name: str, now: int) -> None:
-    """Plan the waiting tasks of a campaign and its descendants now."""
-    await connection.execute(_SQL["plan_again"], name, now)
+plan_again: Query[[str, int], None] = _SQL.command("plan_again")
+"""Plan the waiting tasks of a campaign and its descendants now."""
 
+plan_others: Query[[str, int, int], None] = _SQL.command("plan_others")
+"""Plan tasks of other campaigns now, because this one gives way more easily or wants no time.
 
-async def plan_others(connection: Connection, name: str, now: int, limit: int) -> None:
-    """Plan tasks of other campaigns now, because this one gives way more easily or wants no time.
-
-    These are tasks that wait for a soft limit, and those that may displace runs of others; at most
-    ``limit``, those whose runs come soonest.
-    """
-    await connection.execute(_SQL["plan_others"], name, now, limit)
+These are tasks that wait for a soft limit, and those that may displace runs of others; at most
+``limit``, those whose runs come soonest.
+Takes ``name``, ``now``, ``limit``.
+"""
 
 
 def _column_values(settings: CampaignSettings) -> Iterator[Any]:
@@ -212,10 +206,10 @@ async def task_counts(connection: Connection) -> dict[int, dict[str, int]]:
     return found
 
 
-async def waiting_counts(connection: Connection, now: int) -> dict[int, WaitingCounts]:
-    """Return by campaign the counts of waiting runs and seats."""
-    rows = await connection.fetch(_SQL["waiting_of"], now)
-    return {row[0]: WaitingCounts(row[1], row[2], row[3], row[4]) for row in rows}
+waiting_counts: Query[[int], dict[int, WaitingCounts]] = _SQL.rows_by_key(
+    "waiting_of", WaitingCounts
+)
+"""The counts of waiting runs and seats, by campaign."""
 
 
 async def charges_between(
@@ -250,14 +244,11 @@ async def charged_hours(connection: Connection, wanted: HourFilter) -> list[dict
     return [dict(row) for row in rows]
 
 
-async def purge_charges(connection: Connection, before: int, at_most: int) -> int:
-    """Delete charges of time that is over; return how many."""
-    return int(await connection.fetchval(_SQL["purge_charges"], before, at_most))
+purge_charges: Purge = _SQL.value("purge_charges")
+"""Delete charges of time that is over; return how many."""
 
-
-async def purge_hours(connection: Connection, before: int, at_most: int) -> int:
-    """Delete the sums of old hours; return how many."""
-    return int(await connection.fetchval(_SQL["purge_hours"], before, at_most))
+purge_hours: Purge = _SQL.value("purge_hours")
+"""Delete the sums of old hours; return how many."""
 
 
 async def notify(connection: Connection, name: str, what: str) -> None:

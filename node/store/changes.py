@@ -17,9 +17,9 @@ from node.model.outcomes import PlanningOutcome
 from node.model.wire.participants import FreedRuns
 from node.store.database import Connection
 from node.store.outbox import MessageKind
-from node.store.queries import Queries
+from node.store.statements import Query, Statements
 
-_SQL = Queries("node.store", "changes")
+_SQL = Statements("node.store", "changes")
 
 
 @dataclass(frozen=True)
@@ -87,14 +87,11 @@ async def free_part(
     return {row[0]: row[1] for row in rows}
 
 
-async def keep_booked_terms(connection: Connection, task: UUID) -> None:
-    """Store with the runs of a task its spec and tool, before an edit changes these."""
-    await connection.execute(_SQL["keep_measured"], task)
+keep_booked_terms: Query[[UUID], None] = _SQL.command("keep_measured")
+"""Store with the runs of a task its spec and tool, before an edit changes these."""
 
-
-async def reprioritise(connection: Connection, task: UUID, priority: int, now: int) -> None:
-    """Change the priority of the task's future runs."""
-    await connection.execute(_SQL["reprioritise"], task, priority, now)
+reprioritise: Query[[UUID, int, int], None] = _SQL.command("reprioritise")
+"""Change the priority of the task's future runs. Takes ``task``, ``priority``, ``now``."""
 
 
 async def set_standing(
@@ -108,12 +105,10 @@ async def set_standing(
     return await connection.fetchval(_SQL["stand"], *given, paused_at) is not None
 
 
-async def planning_positions(
-    connection: Connection, tasks: Sequence[UUID]
-) -> dict[UUID, PlanningPosition]:
-    """Return by task how far it has been planned, and its next slot."""
-    rows = await connection.fetch(_SQL["standing"], list(tasks))
-    return {row[0]: PlanningPosition(row[1], row[2]) for row in rows}
+planning_positions: Query[[Sequence[UUID]], dict[UUID, PlanningPosition]] = _SQL.rows_by_key(
+    "standing", PlanningPosition
+)
+"""How far each task has been planned, and its next slot."""
 
 
 async def set_planning(

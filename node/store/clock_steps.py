@@ -7,9 +7,9 @@ from node.model.runstate import RunState
 from node.runtime.clock import Uptime
 from node.store import bookings
 from node.store.database import Connection
-from node.store.queries import Queries
+from node.store.statements import Query, Statements
 
-_SQL = Queries("node.store", "clock_steps")
+_SQL = Statements("node.store", "clock_steps")
 
 MESSAGE_PAUSE_MAX = 5 * times.MINUTE
 """Longest pause after which a message of the outbox is sent again."""
@@ -24,10 +24,8 @@ async def note_reading(
     return before
 
 
-async def believed_at(connection: Connection) -> int | None:
-    """Return the last reading of the clock that was believed, by whatever process of this node."""
-    instant: int | None = await connection.fetchval(_SQL["believed_clock"])
-    return instant
+believed_at: Query[[], int | None] = _SQL.value("believed_clock")
+"""The last reading of the clock that was believed, by whatever process of this node."""
 
 
 async def latest_known_reading(connection: Connection, uptime: Uptime | None) -> int | None:
@@ -41,17 +39,14 @@ def _words_of(uptime: Uptime | None) -> tuple[str | None, int | None]:
     return (None, None) if uptime is None else (uptime.boot, uptime.elapsed)
 
 
-async def age_judged_at(connection: Connection, now: int) -> int:
-    """Return the instant by which age is judged: at most ``now``, and a day after the last one.
+age_judged_at: Query[[int], int] = _SQL.value("aged_clock")
+"""The instant by which age is judged: at most ``now``, and a day after the last one.
 
-    However far a clock is ahead, it makes nothing more than a day older than it is.
-    """
-    return int(await connection.fetchval(_SQL["aged_clock"], now))
+However far a clock is ahead, it makes nothing more than a day older than it is.
+"""
 
-
-async def judge_age(connection: Connection, now: int) -> int:
-    """Return :func:`age_judged_at`, and store it: the next result may be a day later."""
-    return int(await connection.fetchval(_SQL["age_clock"], now))
+judge_age: Query[[int], int] = _SQL.value("age_clock")
+"""Store the instant of :data:`age_judged_at`, and return it: the next one may be a day later."""
 
 
 async def repair(connection: Connection, now: int, lease: int) -> int:

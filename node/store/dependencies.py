@@ -15,10 +15,10 @@ from node.model.wire.tasks import Dependency
 from node.store import bookings, changes, runs, tasks
 from node.store.changes import TaskChange
 from node.store.database import Connection
-from node.store.queries import Queries
 from node.store.runs import NextAttempt
+from node.store.statements import Query, Statements
 
-_SQL = Queries("node.store", "dependencies")
+_SQL = Statements("node.store", "dependencies")
 
 
 @dataclass(frozen=True)
@@ -104,9 +104,8 @@ async def replan_followers(connection: Connection, within: Mapping[UUID, int], n
         await bookings.notify(connection, "task", task, "plan")
 
 
-async def lock(connection: Connection) -> None:
-    """Let no other transaction change what tasks follow until this one ends."""
-    await connection.execute(_SQL["lock_dependencies"])
+lock: Query[[], None] = _SQL.command("lock_dependencies")
+"""Let no other transaction change what tasks follow until this one ends."""
 
 
 async def dependency_chain(connection: Connection, task: UUID) -> list[FollowedTask]:
@@ -114,6 +113,5 @@ async def dependency_chain(connection: Connection, task: UUID) -> list[FollowedT
     return [FollowedTask(**dict(row)) for row in await connection.fetch(_SQL["chain"], task)]
 
 
-async def booked_ends(connection: Connection, task: UUID) -> list[int]:
-    """Return where the booked runs of a task end, those in progress included."""
-    return [row[0] for row in await connection.fetch(_SQL["booked_ends"], task)]
+booked_ends: Query[[UUID], list[int]] = _SQL.column("booked_ends")
+"""Where the booked runs of a task end, those in progress included."""

@@ -11,9 +11,9 @@ from node.model.host_limits.standing import LimitStanding
 from node.model.spans import Span
 from node.model.wire.participants import RunRequest
 from node.store.database import Connection
-from node.store.queries import Queries
+from node.store.statements import Query, Statements, as_tuple
 
-_SQL = Queries("node.store", "host_limits")
+_SQL = Statements("node.store", "host_limits")
 
 
 async def open_tasks_to_judge(
@@ -49,9 +49,8 @@ async def standings(connection: Connection, tasks: Sequence[UUID]) -> dict[UUID,
     return {row[0]: LimitStanding.stored(*tuple(row)[1:]) for row in rows}
 
 
-async def count_refused(connection: Connection) -> int:
-    """Return how many open tasks are refused by the present limits."""
-    return int(await connection.fetchval(_SQL["refused_count"]))
+count_refused: Query[[], int] = _SQL.value("refused_count")
+"""How many open tasks are refused by the present limits."""
 
 
 RuleQuota = tuple[str, PeriodQuota]
@@ -101,17 +100,14 @@ async def use_between(
     return {UseKey(*row[:5]): row[5] for row in map(tuple, rows)}
 
 
-async def use_now(connection: Connection, now: int) -> list[tuple[str, str, int, int]]:
-    """Return by rule or cap, quantity, and period (µs) what all together use in the present one."""
-    return [tuple(row) for row in await connection.fetch(_SQL["use_now"], now)]
+use_now: Query[[int], list[tuple[str, str, int, int]]] = _SQL.rows("use_now", as_tuple)
+"""Rule or cap, quantity, period (µs), and what all together use in the present one."""
 
+concurrent_spans: Query[[str, str, int, int], list[Span]] = _SQL.rows("at_once", as_tuple)
+"""The spans of the runs of a lead or a user under a rule that overlap this time.
 
-async def concurrent_spans(
-    connection: Connection, rule: str, holder: str, since: int, until: int
-) -> list[Span]:
-    """Return the spans of the runs of a lead or a user under a rule that overlap this time."""
-    rows = await connection.fetch(_SQL["at_once"], rule, holder, since, until)
-    return [(row[0], row[1]) for row in rows]
+Takes ``rule``, ``holder``, ``since``, ``until``.
+"""
 
 
 async def countable_runs(connection: Connection, task: UUID) -> list[RunRequest]:
@@ -177,9 +173,8 @@ async def mark_reached(
     return [tuple(row) for row in rows]
 
 
-async def reached_limits(connection: Connection, now: int) -> set[str]:
-    """Return the rules and caps that have refused something in a present period."""
-    return {row[0] for row in await connection.fetch(_SQL["reached_now"], now)}
+reached_limits: Query[[int], set[str]] = _SQL.distinct("reached_now")
+"""The rules and caps that have refused something in a present period."""
 
 
 async def purge(connection: Connection, before: int, at_most: int) -> int:

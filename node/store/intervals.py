@@ -9,9 +9,9 @@ from uuid import UUID
 
 from node.model.intervals import Interval, Rhythm
 from node.store.database import Connection, Record
-from node.store.queries import Queries
+from node.store.statements import Query, Statements, as_tuple
 
-_SQL = Queries("node.store", "intervals")
+_SQL = Statements("node.store", "intervals")
 
 
 @dataclass(frozen=True)
@@ -95,23 +95,16 @@ async def count_sent(connection: Connection, run: UUID, participant: int, count:
     return int(await connection.fetchval(_SQL["told_intervals"], run, count, str(participant)))
 
 
-async def overdue_intervals(
-    connection: Connection, ended_before: int
-) -> list[tuple[UUID, list[int]]]:
-    """Return the intervals that ended before then and are not merged, by run."""
-    rows = await connection.fetch(_SQL["overdue_intervals"], ended_before)
-    return [(row[0], row[1]) for row in rows]
+overdue_intervals: Query[[int], list[tuple[UUID, list[int]]]] = _SQL.rows(
+    "overdue_intervals", as_tuple
+)
+"""The intervals that ended before then and are not merged, by run."""
 
+merged_intervals: Query[[UUID], list[Interval]] = _SQL.rows("measured_intervals", Interval)
+"""All merged intervals of a run in their order, gaps included."""
 
-async def merged_intervals(connection: Connection, run: UUID) -> list[Interval]:
-    """Return all merged intervals of a run in their order, gaps included."""
-    return [Interval(*row) for row in await connection.fetch(_SQL["measured_intervals"], run)]
-
-
-async def interval_records(connection: Connection, run: UUID, limit: int) -> list[Record]:
-    """Return the first intervals of a run with the participants' shares, in their order."""
-    rows: list[Record] = await connection.fetch(_SQL["recorded_intervals"], run, limit)
-    return rows
+interval_records: Query[[UUID, int], list[Record]] = _SQL.records("recorded_intervals")
+"""The first intervals of a run with the participants' shares, in their order."""
 
 
 async def find_page(

@@ -13,10 +13,10 @@ from node.model.shortfall import Shortfall
 from node.model.times import to_the_second
 from node.model.wire.nodes import LANES, NodeCard
 from node.store.database import Connection
-from node.store.queries import Queries
+from node.store.statements import Query, Statements, as_tuple
 from node.trust.revocations import RevokedKey
 
-_SQL = Queries("node.store", "nodes")
+_SQL = Statements("node.store", "nodes")
 
 
 @dataclass(frozen=True)
@@ -89,45 +89,33 @@ async def attributes_set_by_hand(connection: Connection) -> dict[str, Any]:
     return attributes or {}
 
 
-async def keep_attributes_set_by_hand(connection: Connection, attributes: dict[str, Any]) -> None:
-    """Store the attributes of this node that are set by hand."""
-    await connection.execute(_SQL["keep_set_attributes"], attributes)
+keep_attributes_set_by_hand: Query[[dict[str, Any]], None] = _SQL.command("keep_set_attributes")
+"""Store the attributes of this node that are set by hand."""
 
+keep_changed_card: Query[[str, dict[str, Any], int, str], None] = _SQL.command("learn")
+"""Store attributes, lanes, and address from the changed card of another node.
 
-async def keep_changed_card(
-    connection: Connection, identity: str, attributes: dict[str, Any], lanes: int, address: str
-) -> None:
-    """Store attributes, lanes, and address from the changed card of another node."""
-    await connection.execute(_SQL["learn"], identity, attributes, lanes, address)
+Takes ``identity``, ``attributes``, ``lanes``, ``address``.
+"""
 
+note_doubt: Query[[str, str], None] = _SQL.command("doubt")
+"""Record why the changed card of a node, which answers, is not believed.
 
-async def note_doubt(connection: Connection, identity: str, reason: str) -> None:
-    """Record why the changed card of a node, which answers, is not believed."""
-    await connection.execute(_SQL["doubt"], identity, reason)
+Takes ``identity``, ``reason``.
+"""
 
+lock_lineage: Query[[str], str | None] = _SQL.value("lineage")
+"""The lineage of a node's key, locked until the transaction ends.
 
-async def lock_lineage(connection: Connection, identity: str) -> str | None:
-    """Return the lineage of a node's key, and lock it until the transaction ends.
+None if the key is its first one.
+"""
 
-    None if the key is its first one.
-    """
-    text: str | None = await connection.fetchval(_SQL["lineage"], identity)
-    return text
+keep_lineage: Query[[str, str | None, str, Sequence[int]], bool] = _SQL.finds("keep_lineage")
+"""Store the lineage of a node's key, if it was ``before``; return whether it was.
 
-
-async def keep_lineage(
-    connection: Connection,
-    identity: str,
-    before: str | None,
-    text: str,
-    heard_at: Sequence[int],
-) -> bool:
-    """Store the lineage of a node's key, if it was ``before``; return whether it was.
-
-    ``heard_at`` are the instants at which the new successions in it were heard.
-    """
-    kept = await connection.fetchval(_SQL["keep_lineage"], identity, before, text, list(heard_at))
-    return kept is not None
+``heard_at`` are the instants at which the new successions in it were heard.
+Takes ``identity``, ``before``, ``text``, ``heard_at``.
+"""
 
 
 async def successions_heard_at(connection: Connection, identity: str) -> Sequence[int]:
@@ -146,14 +134,11 @@ async def keep_revocation(
     return bool(rows)
 
 
-async def forget_unsigned(connection: Connection, key: str) -> None:
-    """Forget that the owner of this node alone has revoked a key."""
-    await connection.execute(_SQL["forget_unsigned"], key)
+forget_unsigned: Query[[str], None] = _SQL.command("forget_unsigned")
+"""Forget that the owner of this node alone has revoked a key."""
 
-
-async def revoked_keys(connection: Connection) -> list[RevokedKey]:
-    """Return all revoked keys."""
-    return [RevokedKey(*row) for row in await connection.fetch(_SQL["revoked"])]
+revoked_keys: Query[[], list[RevokedKey]] = _SQL.rows("revoked", RevokedKey)
+"""All revoked keys."""
 
 
 async def revocations_to_tell(connection: Connection) -> dict[str, list[tuple[int, str]]]:
@@ -164,15 +149,11 @@ async def revocations_to_tell(connection: Connection) -> dict[str, list[tuple[in
     return untold
 
 
-async def note_revocations_told(connection: Connection, identity: str, number: int) -> None:
-    """Note that a node knows the revocations up to this number."""
-    await connection.execute(_SQL["told_revocations"], identity, number)
+note_revocations_told: Query[[str, int], None] = _SQL.command("told_revocations")
+"""Note that a node knows the revocations up to this number."""
 
-
-async def own_identity(connection: Connection) -> str | None:
-    """Return the key that this database belongs to; None in a new database."""
-    identity: str | None = await connection.fetchval(_SQL["own_identity"])
-    return identity
+own_identity: Query[[], str | None] = _SQL.value("own_identity")
+"""The key that this database belongs to; None in a new database."""
 
 
 async def keep(connection: Connection, card: NodeCard, now: int) -> bool:
@@ -204,62 +185,44 @@ async def keep_foreign(connection: Connection, known: ForeignNode, now: int) -> 
     )
 
 
-async def pin(connection: Connection, identity: str, name: str, now: int) -> None:
-    """Pin a node in pull mode; it is called ``name`` until its card is known."""
-    await connection.execute(_SQL["pin"], identity, name, now)
+pin: Query[[str, str, int], None] = _SQL.command("pin")
+"""Pin a node in pull mode; it is called ``name`` until its card is known.
 
+Takes ``identity``, ``name``, ``now``.
+"""
 
-async def find_all(connection: Connection) -> list[KnownNode]:
-    """Return all nodes: this one first, then the others by name."""
-    return [KnownNode(*row) for row in await connection.fetch(_SQL["nodes"])]
+find_all: Query[[], list[KnownNode]] = _SQL.rows("nodes", KnownNode)
+"""All nodes: this one first, then the others by name."""
 
+remove: Query[[str], str | None] = _SQL.value("remove")
+"""Remove a node; return its identity, or None if there is none of that name."""
 
-async def remove(connection: Connection, name: str) -> str | None:
-    """Remove a node; return its identity, or None if there is none of that name."""
-    identity: str | None = await connection.fetchval(_SQL["remove"], name)
-    return identity
+lock: Query[[str], bool] = _SQL.finds("lock_node")
+"""Lock a node until the transaction ends; False if it is not known here.
 
+It serialises the new tasks of a node with each other, and with its removal.
+"""
 
-async def lock(connection: Connection, identity: str) -> bool:
-    """Lock a node until the transaction ends; False if it is not known here.
+lock_outside: Query[[str], None] = _SQL.command("lock_outside")
+"""Lock a lead from outside until the transaction ends: it has no row here."""
 
-    It serialises the new tasks of a node with each other, and with its removal.
-    """
-    return await connection.fetchval(_SQL["lock_node"], identity) is not None
+note_heard: Query[[Sequence[str], int], None] = _SQL.command("heard")
+"""Record that these nodes have spoken: sent a signed request, or answered one."""
 
+silent_leads: Query[[int], list[tuple[str, str, int]]] = _SQL.rows("silent_leads", as_tuple)
+"""The other nodes that lead open tasks here and were last heard of before that instant.
 
-async def lock_outside(connection: Connection, identity: str) -> None:
-    """Lock a lead from outside until the transaction ends: it has no row here."""
-    await connection.execute(_SQL["lock_outside"], identity)
+Each is its identity, its name, and when it was heard of last.
+"""
 
+note_answered: Query[[Sequence[str], int], None] = _SQL.command("reached")
+"""Record that these nodes have answered."""
 
-async def note_heard(connection: Connection, identities: Sequence[str], now: int) -> None:
-    """Record that these nodes have spoken: sent a signed request, or answered one."""
-    await connection.execute(_SQL["heard"], list(identities), now)
+note_unanswered: Query[[str, int, str], None] = _SQL.command("not_reached")
+"""Record that a node has not answered, and the error. Takes ``identity``, ``now``, ``error``."""
 
-
-async def silent_leads(connection: Connection, before: int) -> list[tuple[str, str, int]]:
-    """Return the other nodes that lead open tasks here and were last heard of before that instant.
-
-    Each is its identity, its name, and when it was heard of last.
-    """
-    rows = await connection.fetch(_SQL["silent_leads"], before)
-    return [(row[0], row[1], row[2]) for row in rows]
-
-
-async def note_answered(connection: Connection, identities: Sequence[str], now: int) -> None:
-    """Record that these nodes have answered."""
-    await connection.execute(_SQL["reached"], list(identities), now)
-
-
-async def note_unanswered(connection: Connection, identity: str, now: int, error: str) -> None:
-    """Record that a node has not answered, and the error."""
-    await connection.execute(_SQL["not_reached"], identity, now, error)
-
-
-async def forget_refusals(connection: Connection, name: str, now: int) -> None:
-    """Forget the failed runs and the refusals that policies hold against a node."""
-    await connection.execute(_SQL["pardon"], name, now)
+forget_refusals: Query[[str, int], None] = _SQL.command("pardon")
+"""Forget the failed runs and the refusals that policies hold against a node."""
 
 
 async def keep_figures(connection: Connection, identity: str, figures: Shortfall) -> None:
@@ -267,21 +230,17 @@ async def keep_figures(connection: Connection, identity: str, figures: Shortfall
     await connection.execute(_SQL["keep_figures"], identity, figures.busy_until, figures.missing)
 
 
-async def keep_mark(connection: Connection, identity: str, marked_at: int) -> int | None:
-    """Store the mark of another node's database, if it is the latest; return the one before."""
-    before: int | None = await connection.fetchval(_SQL["keep_mark"], identity, marked_at)
-    return before
+keep_mark: Query[[str, int], int | None] = _SQL.value("keep_mark")
+"""Store the mark of another node's database, if it is the latest; return the one before."""
 
+lock_announcement: Query[[str], str | None] = _SQL.value("announcement")
+"""The announcement of a node that it has moved, locked likewise; None without one."""
 
-async def lock_announcement(connection: Connection, identity: str) -> str | None:
-    """Return the announcement of a node that it has moved, None without one; lock it likewise."""
-    text: str | None = await connection.fetchval(_SQL["announcement"], identity)
-    return text
+keep_announcement: Query[[str, str], None] = _SQL.command("keep_announcement")
+"""Store the signed text in which a node announces where it goes on.
 
-
-async def keep_announcement(connection: Connection, identity: str, text: str) -> None:
-    """Store the signed text in which a node announces where it goes on."""
-    await connection.execute(_SQL["keep_announcement"], identity, text)
+Takes ``identity``, ``text``.
+"""
 
 
 async def keep_new_address(connection: Connection, card: NodeCard, now: int) -> None:
@@ -299,17 +258,14 @@ async def successor(connection: Connection) -> tuple[str | None, str | None]:
     return (None, None) if row is None else (row["successor"], row["copy_of"])
 
 
-async def keep_copy(connection: Connection, copy_of: str | None) -> None:
-    """Store where the original goes on of which these data are a copy.
+keep_copy: Query[[str | None], None] = _SQL.command("keep_copy")
+"""Store where the original goes on of which these data are a copy.
 
-    None if they are no copy.
-    """
-    await connection.execute(_SQL["keep_copy"], copy_of)
+None if they are no copy.
+"""
 
-
-async def note_moved_away(connection: Connection, generation: UUID, announcement: str) -> None:
-    """Note that another host goes on as this node, later than this ``generation``."""
-    await connection.execute(_SQL["give_up"], generation, announcement)
+note_moved_away: Query[[UUID, str], None] = _SQL.command("give_up")
+"""Note that another host goes on as this node, later than this ``generation``."""
 
 
 async def uncompared_nodes(connection: Connection) -> frozenset[str]:
@@ -317,9 +273,8 @@ async def uncompared_nodes(connection: Connection) -> frozenset[str]:
     return frozenset(row[0] for row in await connection.fetch(_SQL["uncompared"]))
 
 
-async def note_compared(connection: Connection, identity: str, generation: UUID) -> None:
-    """Note that a node was compared with this ``generation`` of the database."""
-    await connection.execute(_SQL["compared"], identity, generation)
+note_compared: Query[[str, UUID], None] = _SQL.command("compared")
+"""Note that a node was compared with this ``generation`` of the database."""
 
 
 async def notify(connection: Connection, name: str, what: str) -> None:

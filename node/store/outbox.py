@@ -10,9 +10,9 @@ from uuid import UUID
 
 from node.model.outside_leads import is_outside
 from node.store.database import Connection
-from node.store.queries import Queries
+from node.store.statements import Purge, Query, Statements
 
-_SQL = Queries("node.store", "outbox")
+_SQL = Statements("node.store", "outbox")
 
 
 class MessageKind(StrEnum):
@@ -112,9 +112,8 @@ async def take_due(
     ]
 
 
-async def waiting_by_node(connection: Connection) -> dict[str, int]:
-    """Return by identity how many messages wait to be sent to a node."""
-    return {row[0]: row[1] for row in await connection.fetch(_SQL["waiting_by_node"])}
+waiting_by_node: Query[[], dict[str, int]] = _SQL.by_key("waiting_by_node")
+"""The number of messages that wait to be sent to each node, by identity."""
 
 
 async def pending_ends(connection: Connection, node: str, tasks: Sequence[UUID]) -> frozenset[UUID]:
@@ -132,44 +131,27 @@ async def recall(connection: Connection, due_at: Mapping[int, int]) -> set[int]:
     return {row[0] for row in rows}
 
 
-async def delete_delivered(connection: Connection, ids: Sequence[int]) -> None:
-    """Delete acknowledged messages."""
-    await connection.execute(_SQL["delivered"], list(ids))
+delete_delivered: Query[[Sequence[int]], None] = _SQL.command("delivered")
+"""Delete acknowledged messages."""
 
+note_failure: Query[[Sequence[int], int, str, int], None] = _SQL.command("failed")
+"""Record that sending messages to one node failed, to be retried at ``next_at``.
 
-async def note_failure(
-    connection: Connection, messages: Sequence[int], next_at: int, error: str, sooner: int
-) -> None:
-    """Record that sending messages to one node failed, to be retried at ``next_at``.
+They are retried ``sooner`` if the node is not known to be unreachable.
+Takes ``messages``, ``next_at``, ``error``, ``sooner``.
+"""
 
-    They are retried ``sooner`` if the node is not known to be unreachable.
-    """
-    await connection.execute(_SQL["failed"], list(messages), next_at, error, sooner)
+purge: Purge = _SQL.value("purge_messages")
+"""Delete messages that were written before and are still not acknowledged; return how many."""
 
+purge_surplus: Purge = _SQL.value("purge_surplus_messages")
+"""Delete messages with what was measured here, beyond the latest ``kept`` to each lead."""
 
-async def purge(connection: Connection, before: int, at_most: int) -> int:
-    """Delete messages that were written before and are still not acknowledged; return how many."""
-    return int(await connection.fetchval(_SQL["purge_messages"], before, at_most))
+hasten: Query[[Sequence[str], int], None] = _SQL.command("hasten")
+"""Make the messages due that could not be delivered to these nodes."""
 
+next_due_at: Query[[Sequence[MessageKind], Sequence[str]], int | None] = _SQL.value("next_due")
+"""When the next message to a node not ``busy`` is due."""
 
-async def purge_surplus(connection: Connection, kept: int, at_most: int) -> int:
-    """Delete messages with what was measured here, beyond the latest ``kept`` to each lead."""
-    return int(await connection.fetchval(_SQL["purge_surplus_messages"], kept, at_most))
-
-
-async def hasten(connection: Connection, nodes: Sequence[str], now: int) -> None:
-    """Make the messages due that could not be delivered to these nodes."""
-    await connection.execute(_SQL["hasten"], list(nodes), now)
-
-
-async def next_due_at(
-    connection: Connection, kinds: Sequence[MessageKind], busy: Sequence[str]
-) -> int | None:
-    """Return when the next message to a node not ``busy`` is due."""
-    due_at: int | None = await connection.fetchval(_SQL["next_due"], list(kinds), list(busy))
-    return due_at
-
-
-async def count_waiting(connection: Connection) -> int:
-    """Return how many messages wait to be sent or acknowledged."""
-    return int(await connection.fetchval(_SQL["backlog"]))
+count_waiting: Query[[], int] = _SQL.value("backlog")
+"""How many messages wait to be sent or acknowledged."""

@@ -9,9 +9,9 @@ from uuid import UUID
 from node.model.exchangestate import ExchangeState
 from node.model.runstate import RunState
 from node.store.database import Connection
-from node.store.queries import Queries
+from node.store.statements import Query, Statements, as_tuple
 
-_SQL = Queries("node.store", "outside")
+_SQL = Statements("node.store", "outside")
 
 
 @dataclass(frozen=True)
@@ -69,17 +69,12 @@ async def dropped_hold(connection: Connection, task: UUID, run: UUID) -> tuple[i
     return None if row is None else (row[0], row[1])
 
 
-async def keep_part_data(connection: Connection, run: UUID, part_data: str) -> None:
-    """Store the data of all participants, a JSON text, with a run."""
-    await connection.execute(_SQL["keep_part_data"], run, part_data)
+keep_part_data: Query[[UUID, str], None] = _SQL.command("keep_part_data")
+"""Store the data of all participants, a JSON text, with a run."""
 
+finished_tasks: Query[[int, int, int], list[tuple[UUID, str]]] = _SQL.rows("over", as_tuple)
+"""Open tasks with nothing to come, each with its lead.
 
-async def finished_tasks(
-    connection: Connection, before: int, silent_since: int, at_most: int
-) -> list[tuple[UUID, str]]:
-    """Return open tasks with nothing to come, each with its lead.
-
-    Their only run was over before ``before``, or no run was asked for since ``silent_since``.
-    """
-    rows = await connection.fetch(_SQL["over"], before, silent_since, at_most)
-    return [(row[0], row[1]) for row in rows]
+Their only run was over before ``before``, or no run was asked for since ``silent_since``.
+Takes ``before``, ``silent_since``, ``at_most``.
+"""

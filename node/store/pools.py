@@ -8,9 +8,9 @@ from uuid import UUID
 
 from node.model.errors import Conflict
 from node.store.database import BrokenReference, Connection
-from node.store.queries import Queries
+from node.store.statements import Query, Statements
 
-_SQL = Queries("node.store", "pools")
+_SQL = Statements("node.store", "pools")
 
 
 @dataclass(frozen=True)
@@ -45,14 +45,11 @@ class PoolMisses:
     first_at: int
 
 
-async def expected_misses(connection: Connection, now: int) -> list[PoolMisses]:
-    """Return the misses that the last forecasts expect, by pool and campaign."""
-    return [PoolMisses(*row) for row in await connection.fetch(_SQL["expected_misses"], now)]
+expected_misses: Query[[int], list[PoolMisses]] = _SQL.rows("expected_misses", PoolMisses)
+"""The misses that the last forecasts expect, by pool and campaign."""
 
-
-async def find_all(connection: Connection) -> list[StoredPool]:
-    """Return all pools, by name."""
-    return [StoredPool(*row) for row in await connection.fetch(_SQL["pools"])]
+find_all: Query[[], list[StoredPool]] = _SQL.rows("pools", StoredPool)
+"""All pools, by name."""
 
 
 async def keep(connection: Connection, pool: StoredPool, now: int) -> bool:

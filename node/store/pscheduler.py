@@ -12,9 +12,9 @@ from typing import Any
 from uuid import UUID
 
 from node.store.database import Connection, Record
-from node.store.queries import Queries
+from node.store.statements import Query, Statements
 
-_SQL = Queries("node.store", "pscheduler")
+_SQL = Statements("node.store", "pscheduler")
 
 
 @dataclass(frozen=True)
@@ -83,12 +83,11 @@ async def count_runs(connection: Connection, task: UUID) -> tuple[int, int]:
     return (row["runs"], row["started"])
 
 
-async def count_by_state(
-    connection: Connection, since: int | None, before: int | None
-) -> dict[str, int]:
-    """Return the number of runs by state that overlap a span; None is no bound."""
-    rows = await connection.fetch(_SQL["count_by_state"], since, before)
-    return {row[0]: row[1] for row in rows}
+count_by_state: Query[[int | None, int | None], dict[str, int]] = _SQL.by_key("count_by_state")
+"""The number of runs by state that overlap a span; None is no bound.
+
+Takes ``since``, ``before``.
+"""
 
 
 async def last_run_times(connection: Connection) -> tuple[int | None, int | None]:
@@ -113,10 +112,11 @@ class ToldFilter:
     """The address from which their tasks were posted."""
 
 
-async def find_run(connection: Connection, run: UUID, task: UUID) -> Record | None:
-    """Return a run of a task: a row of the query ``told_run``; None if it is unknown here."""
-    row: Record | None = await connection.fetchrow(_SQL["told_run"], run, task)
-    return row
+find_run: Query[[UUID, UUID], Record | None] = _SQL.record("told_run")
+"""A run of a task: a row of the query ``told_run``; None if it is unknown here.
+
+Takes ``run``, ``task``.
+"""
 
 
 async def find_runs(
@@ -138,9 +138,10 @@ async def find_runs(
     return rows
 
 
-async def find_intervals(
-    connection: Connection, task: UUID, since: int | None, before: int | None, limit: int
-) -> list[Record]:
-    """Return the merged intervals of a task's long runs: rows of the query ``told_intervals``."""
-    rows: list[Record] = await connection.fetch(_SQL["told_intervals"], task, since, before, limit)
-    return rows
+find_intervals: Query[[UUID, int | None, int | None, int], list[Record]] = _SQL.records(
+    "told_intervals"
+)
+"""The merged intervals of a task's long runs: rows of the query ``told_intervals``.
+
+Takes ``task``, ``since``, ``before``, ``limit``.
+"""

@@ -21,10 +21,10 @@ from uuid import UUID
 
 from node.model.wire.participants import FreedRuns
 from node.store.database import Connection
-from node.store.queries import Queries
+from node.store.statements import Query, Statements
 from node.trust.sealing import MEMBERSHIP, SealingKey
 
-_SQL = Queries("node.store", "pscheduler_bookings")
+_SQL = Statements("node.store", "pscheduler_bookings")
 
 
 class BookingState(StrEnum):
@@ -139,14 +139,11 @@ async def find_membership(
     return None if row is None else _membership(sealing, dict(row))
 
 
-async def note_membership(connection: Connection, task_there: UUID, duration: int) -> None:
-    """Note that a task stands there, and how long its runs are booked."""
-    await connection.execute(_SQL["stand"], task_there, duration)
+note_membership: Query[[UUID, int], None] = _SQL.command("stand")
+"""Note that a task stands there, and how long its runs are booked."""
 
-
-async def note_membership_lost(connection: Connection, task_there: UUID) -> None:
-    """Note that a host does not know a task any more."""
-    await connection.execute(_SQL["lose_membership"], task_there)
+note_membership_lost: Query[[UUID], None] = _SQL.command("lose_membership")
+"""Note that a host does not know a task any more."""
 
 
 async def end_memberships(connection: Connection, task: UUID, node: str) -> None:
@@ -181,9 +178,8 @@ async def end_obsolete(connection: Connection, now: int, before: int) -> None:
     await connection.execute(_SQL["drop_over"], now)
 
 
-async def forget_membership(connection: Connection, task_there: UUID) -> None:
-    """Forget a task that does not stand there any more."""
-    await connection.execute(_SQL["forget_membership"], task_there)
+forget_membership: Query[[UUID], None] = _SQL.command("forget_membership")
+"""Forget a task that does not stand there any more."""
 
 
 async def write_bookings(
@@ -210,31 +206,20 @@ async def write_bookings(
     )
 
 
-async def note_held(
-    connection: Connection, run_there: UUID, data: dict[str, Any], next_at: int
-) -> bool:
-    """Note that a run is booked there; False if it was taken back in the meantime."""
-    return await connection.fetchval(_SQL["hold_booking"], run_there, data, next_at) is not None
+note_held: Query[[UUID, dict[str, Any], int], bool] = _SQL.finds("hold_booking")
+"""Note that a run is booked there; False if it was taken back in the meantime."""
 
+note_kept: Query[[UUID, int], bool] = _SQL.finds("keep_booking")
+"""Note that a booking is to stay; False if it was lost or taken back in the meantime."""
 
-async def note_kept(connection: Connection, run_there: UUID, next_at: int) -> bool:
-    """Note that a booking is to stay; False if it was lost or taken back in the meantime."""
-    return await connection.fetchval(_SQL["keep_booking"], run_there, next_at) is not None
+note_begun: Query[[UUID, int], None] = _SQL.command("begin_booking")
+"""Note that a run was still booked there shortly before its start."""
 
+note_lost: Query[[UUID, str, int], None] = _SQL.command("lose_booking")
+"""Note that a host has taken a booking away, and why."""
 
-async def note_begun(connection: Connection, run_there: UUID, next_at: int) -> None:
-    """Note that a run was still booked there shortly before its start."""
-    await connection.execute(_SQL["begin_booking"], run_there, next_at)
-
-
-async def note_lost(connection: Connection, run_there: UUID, reason: str, now: int) -> None:
-    """Note that a host has taken a booking away, and why."""
-    await connection.execute(_SQL["lose_booking"], run_there, reason, now)
-
-
-async def postpone(connection: Connection, run_there: UUID, next_at: int) -> None:
-    """Set when a booking is looked at again (µs)."""
-    await connection.execute(_SQL["postpone_booking"], run_there, next_at)
+postpone: Query[[UUID, int], None] = _SQL.command("postpone_booking")
+"""Set when a booking is looked at again (µs)."""
 
 
 async def drop_exchange(connection: Connection, node: str, exchange: UUID, now: int) -> None:
@@ -252,9 +237,8 @@ async def drop_task(connection: Connection, node: str, task: UUID, now: int) -> 
     await connection.execute(_SQL["drop_bookings"], None, None, node, now, task)
 
 
-async def drop_some(connection: Connection, runs_there: Sequence[UUID], now: int) -> None:
-    """Note that these bookings are to be deleted there."""
-    await connection.execute(_SQL["drop_some"], list(runs_there), now)
+drop_some: Query[[Sequence[UUID], int], None] = _SQL.command("drop_some")
+"""Note that these bookings are to be deleted there."""
 
 
 async def drop_freed(
@@ -272,9 +256,8 @@ async def drop_freed(
     )
 
 
-async def forget(connection: Connection, run_there: UUID) -> None:
-    """Forget a booking that does not stand there any more, or whose part was fetched."""
-    await connection.execute(_SQL["forget_booking"], run_there)
+forget: Query[[UUID], None] = _SQL.command("forget_booking")
+"""Forget a booking that does not stand there any more, or whose part was fetched."""
 
 
 async def bookings_of_exchange(

@@ -7,9 +7,9 @@ from typing import NamedTuple
 from node.model.leads import LeadProcess
 from node.model.readiness import LEAD_SILENT
 from node.store.database import Connection
-from node.store.queries import Queries
+from node.store.statements import Query, Statements, as_tuple
 
-_SQL = Queries("node.store", "readiness")
+_SQL = Statements("node.store", "readiness")
 
 
 class PlanningFacts(NamedTuple):
@@ -44,20 +44,14 @@ async def keep_lead(
     await connection.execute(_SQL["keep_lead"], owner, now, forget_before, heard_after, *program)
 
 
-async def stop_lead(connection: Connection, owner: str, now: int) -> None:
-    """Store that a process was told to plan no longer."""
-    await connection.execute(_SQL["stop_lead"], owner, now)
+stop_lead: Query[[str, int], None] = _SQL.command("stop_lead")
+"""Store that a process was told to plan no longer."""
 
+lead_processes: Query[[int], list[LeadProcess]] = _SQL.rows("lead_processes", LeadProcess)
+"""The processes that were heard last, with their leases up to an instant."""
 
-async def lead_processes(connection: Connection, leased_until: int) -> list[LeadProcess]:
-    """Return the processes that were heard last, with their leases up to an instant."""
-    rows = await connection.fetch(_SQL["lead_processes"], leased_until)
-    return [LeadProcess(*row) for row in rows]
-
-
-async def lead_figures(connection: Connection, heard_after: int) -> list[tuple[str, str]]:
-    """Return the figures of each lead that was heard after an instant, by its name."""
-    return [(row[0], row[1]) for row in await connection.fetch(_SQL["lead_figures"], heard_after)]
+lead_figures: Query[[int], list[tuple[str, str]]] = _SQL.rows("lead_figures", as_tuple)
+"""The figures of each lead that was heard after an instant, by its name."""
 
 
 class Server(NamedTuple):
@@ -84,22 +78,17 @@ class Measured(NamedTuple):
     next_start: int | None
 
 
-async def server_state(connection: Connection) -> Server:
-    """Return version, size, schema, and age of transaction ids of the server."""
-    [row] = await connection.fetch(_SQL["server"])
-    return Server(*row)
+server_state: Query[[], Server] = _SQL.only_row("server", Server)
+"""Version, size, schema, and age of transaction ids of the server."""
 
+planning_state: Query[[int, int], Planned] = _SQL.only_row("planned", Planned)
+"""The state of planning; due are tasks to plan by ``now`` with a slot that near.
 
-async def planning_state(connection: Connection, now: int, slots_before: int) -> Planned:
-    """Return the state of planning; due are tasks to plan by ``now`` with a slot that near."""
-    [row] = await connection.fetch(_SQL["planned"], now, slots_before)
-    return Planned(*row)
+Takes ``now``, ``slots_before``.
+"""
 
-
-async def running_state(connection: Connection, now: int) -> Measured:
-    """Return the number of runs that run at ``now``, and the start of the next one."""
-    [row] = await connection.fetch(_SQL["measured"], now)
-    return Measured(*row)
+running_state: Query[[int], Measured] = _SQL.only_row("measured", Measured)
+"""The number of runs that run at ``now``, and the start of the next one."""
 
 
 async def planning_facts(
@@ -114,6 +103,5 @@ async def planning_facts(
     return PlanningFacts(*row) if row is not None else PlanningFacts(None, 0, None)
 
 
-async def has_lead(connection: Connection, heard_after: int) -> bool:
-    """Return whether a lead was heard after an instant; True, too, if nothing is led here."""
-    return bool(await connection.fetchval(_SQL["leads"], heard_after))
+has_lead: Query[[int], bool] = _SQL.value("leads")
+"""Whether a lead was heard after an instant; True, too, if nothing is led here."""

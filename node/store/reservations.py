@@ -13,9 +13,9 @@ from node.model.reservations import ReservationSpan, access_of
 from node.model.spans import Span
 from node.model.timeline import Booking
 from node.store.database import BrokenReference, Connection, Record
-from node.store.queries import Queries
+from node.store.statements import Purge, Query, Statements
 
-_SQL = Queries("node.store", "reservations")
+_SQL = Statements("node.store", "reservations")
 
 
 @dataclass(frozen=True)
@@ -101,10 +101,8 @@ async def change(
     return changed is not None
 
 
-async def remove(connection: Connection, reservation: UUID) -> int | None:
-    """Remove a reservation and its spans, and return its last revision; None if there is none."""
-    revision: int | None = await connection.fetchval(_SQL["remove_reservation"], reservation)
-    return revision
+remove: Query[[UUID], int | None] = _SQL.value("remove_reservation")
+"""Remove a reservation and its spans, and return its last revision; None if there is none."""
 
 
 async def put_spans(
@@ -120,24 +118,19 @@ async def put_spans(
     await connection.execute(_SQL["reserved_to"], reservation, reserved_to)
 
 
-async def drop_spans(connection: Connection, reservation: UUID, now: int) -> None:
-    """Delete the spans of a reservation that are not over."""
-    await connection.execute(_SQL["drop_spans"], reservation, now)
+drop_spans: Query[[UUID, int], None] = _SQL.command("drop_spans")
+"""Delete the spans of a reservation that are not over."""
 
+reservations_to_extend: Query[[int], list[IncompleteReservation]] = _SQL.rows(
+    "to_extend", IncompleteReservation
+)
+"""The reservations whose spans are not written up to ``until``, to be extended."""
 
-async def reservations_to_extend(connection: Connection, until: int) -> list[IncompleteReservation]:
-    """Return the reservations whose spans are not written up to ``until``, to be extended."""
-    return [IncompleteReservation(*row) for row in await connection.fetch(_SQL["to_extend"], until)]
+purge_spans: Purge = _SQL.value("purge_spans")
+"""Delete spans that ended before; return how many."""
 
-
-async def purge_spans(connection: Connection, before: int, at_most: int) -> int:
-    """Delete spans that ended before; return how many."""
-    return int(await connection.fetchval(_SQL["purge_spans"], before, at_most))
-
-
-async def purge(connection: Connection, never: int, at_most: int) -> int:
-    """Delete reservations without spans that are written up to ``never``; return how many."""
-    return int(await connection.fetchval(_SQL["purge_reservations"], never, at_most))
+purge: Purge = _SQL.value("purge_reservations")
+"""Delete reservations without spans that are written up to ``never``; return how many."""
 
 
 async def find_page(connection: Connection, wanted: ReservationFilter, now: int) -> list[Record]:

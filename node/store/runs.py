@@ -27,12 +27,12 @@ from node.model.errors import SearchTooWide
 from node.model.runstate import RunState
 from node.model.wire.tasks import PARTICIPANTS, Participant
 from node.store.database import Connection, Record
-from node.store.queries import Queries
+from node.store.statements import Purge, Query, Statements, as_tuple
 
 SEARCH_S = 5.0
 """Most seconds for which the database searches runs for words: it reads each run of the span."""
 
-_SQL = Queries("node.store", "runs")
+_SQL = Statements("node.store", "runs")
 
 
 @dataclass(frozen=True)
@@ -212,10 +212,8 @@ async def find_booked_with(
     return None if row is None else ConfirmedRun(**dict(row))
 
 
-async def next_start(connection: Connection, after: int) -> int | None:
-    """Return the start of the first booked run from then on; it may be held only."""
-    starts_at: int | None = await connection.fetchval(_SQL["next_start"], after)
-    return starts_at
+next_start: Query[[int], int | None] = _SQL.value("next_start")
+"""The start of the first booked run from then on; it may be held only."""
 
 
 async def begin(connection: Connection, run: UUID, now: int) -> BegunRun | None:
@@ -237,11 +235,11 @@ async def unconfirmed_runs(
     return names
 
 
-async def keep_process(
-    connection: Connection, run: UUID, started_at: int, process: int, ticks: int
-) -> None:
-    """Store the process, so that a later start of the service can end what is left of it."""
-    await connection.execute(_SQL["process"], run, started_at, process, ticks)
+keep_process: Query[[UUID, int, int, int], None] = _SQL.command("process")
+"""Store the process, so that a later start of the service can end what is left of it.
+
+Takes ``run``, ``started_at``, ``process``, ``ticks``.
+"""
 
 
 async def lock(connection: Connection, run: UUID) -> LockedRun | None:
@@ -314,14 +312,14 @@ def _part_of_row(row: dict[str, Any]) -> KeptPart:
     return KeptPart(**row, command=None if command is None else tuple(command))
 
 
-async def add_reason(connection: Connection, run: UUID, words: str) -> None:
-    """Append words to the reason of a run."""
-    await connection.execute(_SQL["add_reason"], run, words)
+add_reason: Query[[UUID, str], None] = _SQL.command("add_reason")
+"""Append words to the reason of a run."""
 
+keep_winner: Query[[UUID, UUID], None] = _SQL.command("keep_winner")
+"""Store by which run a run was displaced, if that is not known here yet.
 
-async def keep_winner(connection: Connection, run: UUID, winner: UUID) -> None:
-    """Store by which run a run was displaced, if that is not known here yet."""
-    await connection.execute(_SQL["keep_winner"], run, winner)
+Takes ``run``, ``winner``.
+"""
 
 
 async def set_state(
@@ -366,17 +364,16 @@ async def runs_without_parts(
     ]
 
 
-async def interrupted_runs(connection: Connection) -> list[tuple[UUID, int | None, int | None]]:
-    """Return the runs that an earlier process left running: id, process, its start ticks."""
-    return [tuple(row) for row in await connection.fetch(_SQL["interrupted"])]
+interrupted_runs: Query[[], list[tuple[UUID, int | None, int | None]]] = _SQL.rows(
+    "interrupted", as_tuple
+)
+"""The runs that an earlier process left running: id, process, its start ticks."""
 
+lost_runs: Query[[int, Sequence[UUID]], list[UUID]] = _SQL.column("lost")
+"""The runs with a part here that still run and should have ended before then.
 
-async def lost_runs(connection: Connection, ended_before: int, left: Sequence[UUID]) -> list[UUID]:
-    """Return the runs with a part here that still run and should have ended before then.
-
-    Those in ``left``, which the launcher has left, are returned whenever they end.
-    """
-    return [row[0] for row in await connection.fetch(_SQL["lost"], ended_before, list(left))]
+Those in ``left``, which the launcher has left, are returned whenever they end.
+"""
 
 
 async def overslept_runs(
@@ -397,24 +394,17 @@ async def taken_back_runs(connection: Connection, executing: Sequence[UUID]) -> 
     return [row[0] for row in await connection.fetch(_SQL["taken_back"], list(executing))]
 
 
-async def open_runs_of_tasks(connection: Connection, tasks: Sequence[UUID]) -> list[UUID]:
-    """Return the runs of these tasks that are not over."""
-    return [row[0] for row in await connection.fetch(_SQL["open_runs_of_tasks"], list(tasks))]
+open_runs_of_tasks: Query[[Sequence[UUID]], list[UUID]] = _SQL.column("open_runs_of_tasks")
+"""The runs of these tasks that are not over."""
 
+coming_runs_with: Query[[str, int], list[UUID]] = _SQL.column("coming_with")
+"""The runs to come that this other node leads, or takes part in if they are led here."""
 
-async def coming_runs_with(connection: Connection, node: str, now: int) -> list[UUID]:
-    """Return the runs to come that this other node leads, or takes part in if they are led here."""
-    return [row[0] for row in await connection.fetch(_SQL["coming_with"], node, now)]
+booked_runs_of_task: Query[[UUID], list[UUID]] = _SQL.column("booked_runs_of_task")
+"""The task's runs that have time here and have not begun."""
 
-
-async def booked_runs_of_task(connection: Connection, task: UUID) -> list[UUID]:
-    """Return the task's runs that have time here and have not begun."""
-    return [row[0] for row in await connection.fetch(_SQL["booked_runs_of_task"], task)]
-
-
-async def cut_runs_of_tasks(connection: Connection, tasks: Sequence[UUID], now: int) -> list[UUID]:
-    """Return the runs of these tasks that failed here and whose booked end is in the future."""
-    return [row[0] for row in await connection.fetch(_SQL["cut_runs_of_tasks"], list(tasks), now)]
+cut_runs_of_tasks: Query[[Sequence[UUID], int], list[UUID]] = _SQL.column("cut_runs_of_tasks")
+"""The runs of these tasks that failed here and whose booked end is in the future."""
 
 
 @dataclass(frozen=True)
@@ -463,10 +453,8 @@ async def find_at_slot(connection: Connection, task: UUID, slot: int) -> tuple[U
     return None if row is None else (row[0], row[1])
 
 
-async def find_measurement(connection: Connection, run: UUID) -> Record | None:
-    """Return, for bundles, spec and terms of a run and its participants; None if it is unknown."""
-    row: Record | None = await connection.fetchrow(_SQL["recorded_run"], run)
-    return row
+find_measurement: Query[[UUID], Record | None] = _SQL.record("recorded_run")
+"""Spec and terms of a run and its participants, for bundles; None if it is unknown."""
 
 
 async def find_page(connection: Connection, wanted: RunFilter) -> list[Record]:
@@ -552,12 +540,8 @@ async def buckets(connection: Connection, wanted: RunFilter, resolution: int) ->
     return list(found.values())
 
 
-async def decisions(
-    connection: Connection, task: UUID, slot: int | None, limit: int
-) -> list[Record]:
-    """Return the planning attempts of a task, or only those of one slot; newest first."""
-    rows: list[Record] = await connection.fetch(_SQL["decisions"], task, slot, limit)
-    return rows
+decisions: Query[[UUID, int | None, int], list[Record]] = _SQL.records("decisions")
+"""The planning attempts of a task, or only those of one slot; newest first."""
 
 
 async def find_ended(connection: Connection, some: Sequence[UUID]) -> list[EndedRun]:
@@ -569,9 +553,8 @@ async def find_ended(connection: Connection, some: Sequence[UUID]) -> list[Ended
     ]
 
 
-async def count_by_state(connection: Connection) -> list[tuple[str, str, int]]:
-    """Return the number of runs by state and class."""
-    return [(row[0], row[1], row[2]) for row in await connection.fetch(_SQL["counts"])]
+count_by_state: Query[[], list[tuple[str, str, int]]] = _SQL.rows("counts", as_tuple)
+"""The number of runs by state and class."""
 
 
 async def purge(connection: Connection, before: int, at_most: int, *, finished: bool) -> int:
@@ -579,39 +562,26 @@ async def purge(connection: Connection, before: int, at_most: int, *, finished: 
     return int(await connection.fetchval(_SQL["purge_runs"], before, finished, at_most))
 
 
-async def purge_gaps(connection: Connection, before: int, at_most: int) -> int:
-    """Delete gaps whose last slot was before; return how many."""
-    return int(await connection.fetchval(_SQL["purge_gaps"], before, at_most))
+purge_gaps: Purge = _SQL.value("purge_gaps")
+"""Delete gaps whose last slot was before; return how many."""
 
+purge_decisions: Purge = _SQL.value("purge_decisions")
+"""Delete old planning attempts; return how many."""
 
-async def purge_decisions(connection: Connection, before: int, at_most: int) -> int:
-    """Delete old planning attempts; return how many."""
-    return int(await connection.fetchval(_SQL["purge_decisions"], before, at_most))
+purge_surplus: Purge = _SQL.value("purge_surplus_runs")
+"""Delete ended runs of other leads beyond the latest ``kept`` of each; return how many.
 
+Leads that share a cap of the limits are one.
+"""
 
-async def purge_surplus(connection: Connection, kept: int, at_most: int) -> int:
-    """Delete ended runs of other leads beyond the latest ``kept`` of each; return how many.
+purge_surplus_exchanges: Purge = _SQL.value("purge_surplus_exchanges")
+"""Delete exchanges of other leads without runs, beyond the latest ``kept`` of each."""
 
-    Leads that share a cap of the limits are one.
-    """
-    return int(await connection.fetchval(_SQL["purge_surplus_runs"], kept, at_most))
+purge_exchanges: Purge = _SQL.value("purge_exchanges")
+"""Delete exchanges decided before that have no runs any more; return how many."""
 
+purge_negotiations: Purge = _SQL.value("purge_negotiations")
+"""Delete the lead's side of exchanges decided before; return how many."""
 
-async def purge_surplus_exchanges(connection: Connection, kept: int, at_most: int) -> int:
-    """Delete exchanges of other leads without runs, beyond the latest ``kept`` of each."""
-    return int(await connection.fetchval(_SQL["purge_surplus_exchanges"], kept, at_most))
-
-
-async def purge_exchanges(connection: Connection, before: int, at_most: int) -> int:
-    """Delete exchanges decided before that have no runs any more; return how many."""
-    return int(await connection.fetchval(_SQL["purge_exchanges"], before, at_most))
-
-
-async def purge_negotiations(connection: Connection, before: int, at_most: int) -> int:
-    """Delete the lead's side of exchanges decided before; return how many."""
-    return int(await connection.fetchval(_SQL["purge_negotiations"], before, at_most))
-
-
-async def purge_idempotency(connection: Connection, before: int, at_most: int) -> int:
-    """Delete old Idempotency-Keys; return how many."""
-    return int(await connection.fetchval(_SQL["purge_idempotency"], before, at_most))
+purge_idempotency: Purge = _SQL.value("purge_idempotency")
+"""Delete old Idempotency-Keys; return how many."""

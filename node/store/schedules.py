@@ -9,9 +9,9 @@ from __future__ import annotations
 from uuid import UUID
 
 from node.store.database import Connection, Record
-from node.store.queries import Queries
+from node.store.statements import Query, Statements
 
-_SQL = Queries("node.store", "schedules")
+_SQL = Statements("node.store", "schedules")
 
 
 async def schedule_at(  # noqa: PLR0913, PLR0917 - an instant, a span, and a page of it
@@ -34,17 +34,10 @@ async def schedule_at(  # noqa: PLR0913, PLR0917 - an instant, a span, and a pag
     return rows
 
 
-async def changes_between(  # noqa: PLR0913, PLR0917 - two instants, a span, and a page of it
-    connection: Connection,
-    earlier: int,
-    later: int,
-    since: int,
-    before: int,
-    requester: str | None,
-    limit: int,
-) -> list[Record]:
-    """Return the runs of a span that were booked otherwise at ``earlier`` than at ``later``."""
-    rows: list[Record] = await connection.fetch(
-        _SQL["changes"], earlier, later, since, before, requester, limit
-    )
-    return rows
+changes_between: Query[[int, int, int, int, str | None, int], list[Record]] = _SQL.records(
+    "changes"
+)
+"""The runs of a span that were booked otherwise at ``earlier`` than at ``later``.
+
+Takes ``earlier``, ``later``, ``since``, ``before``, ``requester``, ``limit``.
+"""

@@ -8,42 +8,28 @@ from typing import Any
 from uuid import UUID
 
 from node.store.database import Connection, Record
-from node.store.queries import Queries
+from node.store.statements import Query, Statements
 
-_SQL = Queries("node.store", "sealing")
-
-
-async def sealing_key_name(connection: Connection) -> str | None:
-    """Return the name of the key by which the node's service seals; None if it has noted none."""
-    name: str | None = await connection.fetchval(_SQL["sealed_by"])
-    return name
+_SQL = Statements("node.store", "sealing")
 
 
-async def note_sealed_by(connection: Connection, name: str) -> None:
-    """Note the name of the key by which the node's service seals."""
-    await connection.execute(_SQL["note_sealed_by"], name)
+sealing_key_name: Query[[], str | None] = _SQL.value("sealed_by")
+"""The name of the key by which the node's service seals; None if it has noted none."""
 
+note_sealed_by: Query[[str], None] = _SQL.command("note_sealed_by")
+"""Note the name of the key by which the node's service seals."""
 
-async def destinations(connection: Connection) -> list[Record]:
-    """Return the destinations of archives: ``id``, ``archiver``, ``spec``."""
-    return await connection.fetch(_SQL["destination_specs"])
+destinations: Query[[], list[Record]] = _SQL.records("destination_specs")
+"""The destinations of archives: ``id``, ``archiver``, ``spec``."""
 
+seal_destination: Query[[int, dict[str, Any], str], None] = _SQL.command("seal_destination")
+"""Replace the spec of a destination."""
 
-async def seal_destination(
-    connection: Connection, destination: int, spec: dict[str, Any], digest: str
-) -> None:
-    """Replace the spec of a destination."""
-    await connection.execute(_SQL["seal_destination"], destination, spec, digest)
+unsealed_webhooks: Query[[], dict[str, str]] = _SQL.by_key("clear_webhooks")
+"""The secrets of webhooks that are not sealed, by name."""
 
-
-async def unsealed_webhooks(connection: Connection) -> dict[str, str]:
-    """Return the secrets of webhooks that are not sealed, by name."""
-    return {row[0]: row[1] for row in await connection.fetch(_SQL["clear_webhooks"])}
-
-
-async def seal_webhook(connection: Connection, name: str, secret: str, sealed: str) -> None:
-    """Replace the secret of a webhook."""
-    await connection.execute(_SQL["seal_webhook"], name, secret, sealed)
+seal_webhook: Query[[str, str, str], None] = _SQL.command("seal_webhook")
+"""Replace the secret of a webhook. Takes ``name``, ``secret``, ``sealed``."""
 
 
 @dataclass(frozen=True)
@@ -60,15 +46,14 @@ class PostedSecrets:
     words: list[str] | None
 
 
-async def unsealed_posted(
-    connection: Connection, tests: Sequence[str], fields: Sequence[str]
-) -> list[PostedSecrets]:
-    """Return the documents of pScheduler that have secrets in clear.
+unsealed_posted: Query[[Sequence[str], Sequence[str]], list[PostedSecrets]] = _SQL.rows(
+    "clear_posted", PostedSecrets
+)
+"""The documents of pScheduler that have secrets in clear.
 
-    Those are their keys, their private members, and literals in one of these fields of these tests.
-    """
-    rows = await connection.fetch(_SQL["clear_posted"], list(tests), list(fields))
-    return [PostedSecrets(*row) for row in rows]
+Those are their keys, their private members, and literals in one of these fields of these tests.
+Takes ``tests``, ``fields``.
+"""
 
 
 async def seal_posted(connection: Connection, sealed: PostedSecrets) -> None:
@@ -76,21 +61,19 @@ async def seal_posted(connection: Connection, sealed: PostedSecrets) -> None:
     await connection.execute(_SQL["seal_posted"], *astuple(sealed))
 
 
-async def unsealed_memberships(connection: Connection) -> dict[UUID, str]:
-    """Return the keys of tasks at hosts that run pScheduler that are not sealed, by task there."""
-    return {row[0]: row[1] for row in await connection.fetch(_SQL["clear_memberships"])}
+unsealed_memberships: Query[[], dict[UUID, str]] = _SQL.by_key("clear_memberships")
+"""The keys of tasks at hosts that run pScheduler that are not sealed, by task there."""
 
+seal_membership: Query[[UUID, str], None] = _SQL.command("seal_membership")
+"""Replace the key of a task at a host that runs pScheduler by a sealed one."""
 
-async def seal_membership(connection: Connection, task_there: UUID, sealed: str) -> None:
-    """Replace the key of a task at a host that runs pScheduler by a sealed one."""
-    await connection.execute(_SQL["seal_membership"], task_there, sealed)
+unsealed_tasks: Query[[str, Sequence[str], Sequence[str]], list[Record]] = _SQL.records(
+    "clear_tasks"
+)
+"""Tasks of these tests with a literal in one of these fields of their specs.
 
-
-async def unsealed_tasks(
-    connection: Connection, own: str, tests: Sequence[str], fields: Sequence[str]
-) -> list[Record]:
-    """Return tasks of these tests with a literal in one of these fields of their specs."""
-    return await connection.fetch(_SQL["clear_tasks"], own, list(tests), list(fields))
+Takes ``own``, ``tests``, ``fields``.
+"""
 
 
 async def seal_task(
@@ -106,13 +89,11 @@ async def seal_task(
         await connection.execute(_SQL["keep_posted_texts"], task, *posted)
 
 
-async def unsealed_runs(
-    connection: Connection, tests: Sequence[str], fields: Sequence[str]
-) -> list[Record]:
-    """Return runs with specs of their own that have a literal in one of these fields."""
-    return await connection.fetch(_SQL["clear_runs"], list(tests), list(fields))
+unsealed_runs: Query[[Sequence[str], Sequence[str]], list[Record]] = _SQL.records("clear_runs")
+"""Runs with specs of their own that have a literal in one of these fields.
 
+Takes ``tests``, ``fields``.
+"""
 
-async def seal_run(connection: Connection, run: UUID, spec: dict[str, Any]) -> None:
-    """Replace the spec of a run."""
-    await connection.execute(_SQL["seal_run"], run, spec)
+seal_run: Query[[UUID, dict[str, Any]], None] = _SQL.command("seal_run")
+"""Replace the spec of a run."""

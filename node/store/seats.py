@@ -8,9 +8,9 @@ from typing import Any
 from uuid import UUID
 
 from node.store.database import Connection, Record
-from node.store.queries import Queries
+from node.store.statements import Query, Statements, as_tuple
 
-_SQL = Queries("node.store", "seats")
+_SQL = Statements("node.store", "seats")
 
 
 @dataclass(frozen=True)
@@ -40,23 +40,17 @@ async def keep(
     return kept is not None
 
 
-async def release(connection: Connection, task: UUID, now: int) -> None:
-    """Try all terms of a pool task now, and drop the holds and pauses of policies on them.
+release: Query[[UUID, int], None] = _SQL.command("release")
+"""Try all terms of a pool task now, and drop the holds and pauses of policies on them.
 
-    Policies hold or pause a task whose terms found no time again and again.
-    """
-    await connection.execute(_SQL["release"], task, now)
+Policies hold or pause a task whose terms found no time again and again.
+"""
 
+stop_seating: Query[[str], None] = _SQL.command("stop_seating")
+"""Lock a pool until the transaction ends, so that no task joins it and no seat is given."""
 
-async def stop_seating(connection: Connection, pool: str) -> None:
-    """Lock a pool until the transaction ends, so that no task joins it and no seat is given."""
-    await connection.execute(_SQL["stop_seating"], pool)
-
-
-async def find_request(connection: Connection, task: UUID) -> dict[str, Any] | None:
-    """Return a pool task's request to its pool; None if it is not a pool task."""
-    request: dict[str, Any] | None = await connection.fetchval(_SQL["request_of"], task)
-    return request
+find_request: Query[[UUID], dict[str, Any] | None] = _SQL.value("request_of")
+"""A pool task's request to its pool; None if it is not a pool task."""
 
 
 async def resume_terms(
@@ -70,40 +64,28 @@ async def resume_terms(
     return {row[0] for row in await connection.fetch(_SQL["goes_on"], *given, now)}
 
 
-async def wake(connection: Connection, tasks: Sequence[UUID], now: int) -> list[UUID]:
-    """Make the empty seats of these tasks due now; return the tasks that had any."""
-    return [row[0] for row in await connection.fetch(_SQL["wake_refused_seats"], list(tasks), now)]
+wake: Query[[Sequence[UUID], int], list[UUID]] = _SQL.column("wake_refused_seats")
+"""Make the empty seats of these tasks due now; return the tasks that had any."""
 
+plan_anew: Query[[str, int], list[UUID]] = _SQL.column("plan_anew")
+"""Plan the tasks of a pool's seats again, because its reserved time has changed.
 
-async def plan_anew(connection: Connection, pool: str, now: int) -> list[UUID]:
-    """Plan the tasks of a pool's seats again, because its reserved time has changed.
+A worker that is planning one of them loses its lease, and none of them is planned before the
+transaction ends. Tasks whose runs are all booked are not planned again. Return the tasks that
+are.
+"""
 
-    A worker that is planning one of them loses its lease, and none of them is planned before the
-    transaction ends. Tasks whose runs are all booked are not planned again. Return the tasks that
-    are.
-    """
-    return [row[0] for row in await connection.fetch(_SQL["plan_anew"], pool, now)]
+finish: Query[[int], list[tuple[UUID, str]]] = _SQL.rows("finish_pool_tasks", as_tuple)
+"""End the pool tasks whose terms are over, and their seats' tasks; return each final state."""
 
+seat_tasks: Query[[UUID], list[UUID]] = _SQL.column("seat_tasks")
+"""The open ordinary tasks that have seats of a pool task."""
 
-async def finish(connection: Connection, now: int) -> list[tuple[UUID, str]]:
-    """End the pool tasks whose terms are over, and their seats' tasks; return each final state."""
-    return [(row[0], row[1]) for row in await connection.fetch(_SQL["finish_pool_tasks"], now)]
+lock_seat_tasks: Query[[UUID], list[UUID]] = _SQL.column("lock_seat_tasks")
+"""Lock the open ordinary tasks that have seats of a pool task, and return them."""
 
-
-async def seat_tasks(connection: Connection, task: UUID) -> list[UUID]:
-    """Return the open ordinary tasks that have seats of a pool task."""
-    return [row[0] for row in await connection.fetch(_SQL["seat_tasks"], task)]
-
-
-async def lock_seat_tasks(connection: Connection, task: UUID) -> list[UUID]:
-    """Return and lock the open ordinary tasks that have seats of a pool task."""
-    return [row[0] for row in await connection.fetch(_SQL["lock_seat_tasks"], task)]
-
-
-async def find_all(connection: Connection, task: UUID, since: int) -> list[Record]:
-    """Return rows of a pool task's seats in the terms that end after ``since``, for users."""
-    rows: list[Record] = await connection.fetch(_SQL["seats"], task, since)
-    return rows
+find_all: Query[[UUID, int], list[Record]] = _SQL.records("seats")
+"""Rows of a pool task's seats in the terms that end after ``since``, for users."""
 
 
 async def seats_by_task(connection: Connection, task: UUID) -> dict[UUID, dict[int, str]]:
@@ -124,9 +106,8 @@ async def reset_seats(
     await connection.execute(_SQL["look_again"], task, seats, now, over)
 
 
-async def empty_ended_seats(connection: Connection, task: UUID, now: int) -> None:
-    """Empty the seats whose ordinary tasks were just ended."""
-    await connection.execute(_SQL["lose_ended"], task, now)
+empty_ended_seats: Query[[UUID, int], None] = _SQL.command("lose_ended")
+"""Empty the seats whose ordinary tasks were just ended."""
 
 
 @dataclass(frozen=True)
@@ -145,14 +126,12 @@ async def waiting_reasons(connection: Connection, task: UUID, most: int) -> list
     return [SeatWait(row[0], row[1], row[2], tuple(row[3])) for row in rows]
 
 
-async def terms_before(connection: Connection, task: UUID, now: int) -> tuple[str, int] | None:
-    """Return the pool of a task, and how many terms of other tasks come before its next one.
+terms_before: Query[[UUID, int], tuple[str, int] | None] = _SQL.row("before_in_turn", as_tuple)
+"""The pool of a task, and how many terms of other tasks come before its next one.
 
-    Those are the terms due before its own, or in its hour. None if there are none, or if no term of
-    its own is due.
-    """
-    row = await connection.fetchrow(_SQL["before_in_turn"], task, now)
-    return None if row is None else (row[0], row[1])
+Those are the terms due before its own, or in its hour. None if there are none, or if no term of
+its own is due.
+"""
 
 
 async def purge(connection: Connection, before: int, at_most: int) -> int:

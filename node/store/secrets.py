@@ -7,9 +7,9 @@ from collections.abc import Collection
 from node.model.named_secrets import KeptSecret
 from node.model.wire.secrets import SecretTerms
 from node.store.database import Connection
-from node.store.queries import Queries
+from node.store.statements import Query, Statements
 
-_SQL = Queries("node.store", "secrets")
+_SQL = Statements("node.store", "secrets")
 
 
 async def keep(connection: Connection, secret: KeptSecret, *, replace: bool) -> bool:
@@ -49,6 +49,5 @@ async def find_all(
     ]
 
 
-async def remove(connection: Connection, name: str) -> bool:
-    """Delete a secret; False if there is none of this name."""
-    return await connection.fetchval(_SQL["remove_secret"], name) is not None
+remove: Query[[str], bool] = _SQL.finds("remove_secret")
+"""Delete a secret; False if there is none of this name."""

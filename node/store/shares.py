@@ -9,9 +9,9 @@ from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.lead_shares import OTHERS, LeadShares
 from node.store.database import Connection, Record
-from node.store.queries import Queries
+from node.store.statements import Query, Statements
 
-_SQL = Queries("node.store", "shares")
+_SQL = Statements("node.store", "shares")
 
 HourOfUse = tuple[str, SchedulingClass, int, int]
 """A lead, a class, the number of an hour, and how long its runs last that begin then (µs)."""
@@ -62,6 +62,5 @@ async def note(connection: Connection, lead: str, hours: Iterable[int], now: int
     await connection.execute(_SQL["note_questions"], lead, starts, now)
 
 
-async def purge(connection: Connection, before: int) -> None:
-    """Forget the questions that were asked at or before this instant."""
-    await connection.execute(_SQL["purge_questions"], before)
+purge: Query[[int], None] = _SQL.command("purge_questions")
+"""Forget the questions that were asked at or before this instant."""

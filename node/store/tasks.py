@@ -26,9 +26,9 @@ from node.model.taskstate import TaskState
 from node.model.wire.participants import Introduction
 from node.model.wire.tasks import PARTICIPANTS, Participant
 from node.store.database import Connection, Record
-from node.store.queries import Queries
+from node.store.statements import Purge, Query, Statements
 
-_SQL = Queries("node.store", "tasks")
+_SQL = Statements("node.store", "tasks")
 
 LISTED_REFERENCE_MAX = 4096
 """Maximum length, as JSON, of a reference that lists show: a page has up to 500 of them."""
@@ -194,10 +194,10 @@ async def keep_idempotency(connection: Connection, made: Mapping[str, Made], now
     return {row[0] for row in rows}
 
 
-async def find_idempotency(connection: Connection, keys: Sequence[str]) -> dict[str, Made]:
-    """Return by Idempotency-Key what was made with it; new keys are missing."""
-    rows = await connection.fetch(_SQL["find_idempotency"], list(keys))
-    return {row[0]: Made(row[1], row[2]) for row in rows}
+find_idempotency: Query[[Sequence[str]], dict[str, Made]] = _SQL.rows_by_key(
+    "find_idempotency", Made
+)
+"""What was made with each of these Idempotency-Keys; new keys are missing."""
 
 
 async def lock(connection: Connection, task: UUID) -> StoredTask | None:
@@ -217,27 +217,17 @@ async def fetch_all(connection: Connection, tasks: Sequence[UUID]) -> list[Store
     return [_task_of_row(dict(row)) for row in await connection.fetch(_SQL["task"], list(tasks))]
 
 
-async def requester(connection: Connection, task: UUID) -> str | None:
-    """Return who created a task; None if no user of this node did, or it is unknown here."""
-    found: str | None = await connection.fetchval(_SQL["requester"], task)
-    return found
+requester: Query[[UUID], str | None] = _SQL.value("requester")
+"""Who created a task; None if no user of this node did, or it is unknown here."""
 
+requester_of_run: Query[[UUID], str | None] = _SQL.value("requester_of_run")
+"""Who created the task of a run; None as in :data:`requester`."""
 
-async def requester_of_run(connection: Connection, run: UUID) -> str | None:
-    """Return who created the task of a run; None as in :func:`requester`."""
-    found: str | None = await connection.fetchval(_SQL["requester_of_run"], run)
-    return found
+find_requested: Query[[Sequence[UUID], str], set[UUID]] = _SQL.distinct("requested")
+"""Those of these tasks that this user created."""
 
-
-async def find_requested(connection: Connection, tasks: Sequence[UUID], by: str) -> set[UUID]:
-    """Return those of these tasks that this user created."""
-    return {row[0] for row in await connection.fetch(_SQL["requested"], list(tasks), by)}
-
-
-async def naming_facts(connection: Connection, tasks: Sequence[UUID]) -> list[Record]:
-    """Return rows of the query ``measured_tasks``: what lists need to name these tasks."""
-    rows: list[Record] = await connection.fetch(_SQL["measured_tasks"], list(tasks))
-    return rows
+naming_facts: Query[[Sequence[UUID]], list[Record]] = _SQL.records("measured_tasks")
+"""Rows of the query ``measured_tasks``: what lists need to name these tasks."""
 
 
 async def count_open_of(connection: Connection, lead: str, rule: str | None = None) -> int:
@@ -251,32 +241,26 @@ async def count_open_capped(connection: Connection, account: CapAccount) -> int:
     return int(await connection.fetchval(_SQL["count_open_capped"], name, holder))
 
 
-async def count_open_for(connection: Connection, user: str, rule: str, but: UUID) -> int:
-    """Return how many open tasks this user has here under this rule, without one of them."""
-    return int(await connection.fetchval(_SQL["count_open_for"], user, rule, but))
+count_open_for: Query[[str, str, UUID], int] = _SQL.value("count_open_for")
+"""How many open tasks this user has here under this rule, without one of them.
 
+Takes ``user``, ``rule``, ``but``.
+"""
 
-async def share_limits(connection: Connection, pool_task: UUID) -> None:
-    """Have the tasks of a pool task's seats count for the same user, under the same rule."""
-    await connection.execute(_SQL["share_limits"], pool_task)
+share_limits: Query[[UUID], None] = _SQL.command("share_limits")
+"""Have the tasks of a pool task's seats count for the same user, under the same rule."""
 
+lock_open_of: Query[[str, int], list[UUID]] = _SQL.column("lock_open_of")
+"""Lock some open tasks of this lead, the first ones by id; return their ids."""
 
-async def lock_open_of(connection: Connection, lead: str, at_most: int) -> list[UUID]:
-    """Lock some open tasks of this lead, the first ones by id; return their ids."""
-    return [row[0] for row in await connection.fetch(_SQL["lock_open_of"], lead, at_most)]
+lock_open_with: Query[[str, str, int], list[UUID]] = _SQL.column("lock_open_with")
+"""Lock some open tasks of this lead that have this participant; return their ids.
 
+Takes ``lead``, ``participant``, ``at_most``.
+"""
 
-async def lock_open_with(
-    connection: Connection, lead: str, participant: str, at_most: int
-) -> list[UUID]:
-    """Lock some open tasks of this lead that have this participant; return their ids."""
-    rows = await connection.fetch(_SQL["lock_open_with"], lead, participant, at_most)
-    return [row[0] for row in rows]
-
-
-async def open_tasks_of(connection: Connection, lead: str) -> list[UUID]:
-    """Return the open tasks of another lead, in order."""
-    return [row[0] for row in await connection.fetch(_SQL["open_of"], lead)]
+open_tasks_of: Query[[str], list[UUID]] = _SQL.column("open_of")
+"""The open tasks of another lead, in order."""
 
 
 def _task_of_row(row: dict[str, Any]) -> StoredTask:
@@ -316,31 +300,17 @@ async def find_page(connection: Connection, wanted: TaskFilter, now: int) -> lis
     return rows
 
 
-async def end(
-    connection: Connection, tasks: Sequence[UUID], state: TaskState, reason: str, now: int
-) -> set[UUID]:
-    """End these tasks, and return those that were open."""
-    rows = await connection.fetch(_SQL["end_tasks"], list(tasks), state, reason, now)
-    return {row[0] for row in rows}
+end: Query[[Sequence[UUID], TaskState, str, int], set[UUID]] = _SQL.distinct("end_tasks")
+"""End these tasks, and return those that were open."""
 
+stop_planning: Query[[Sequence[UUID]], dict[UUID, int | None]] = _SQL.by_key("stop_planning")
+"""Take these tasks off the agenda; return by task until when a worker may still plan it."""
 
-async def stop_planning(connection: Connection, tasks: Sequence[UUID]) -> dict[UUID, int | None]:
-    """Take these tasks off the agenda; return by task until when a worker may still plan it."""
-    rows = await connection.fetch(_SQL["stop_planning"], list(tasks))
-    return {row[0]: row[1] for row in rows}
+wake_planning: Query[[UUID, int, int], None] = _SQL.command("wake_planning")
+"""Plan this task now, from ``slot`` on. Takes ``task``, ``now``, ``slot``."""
 
-
-async def wake_planning(connection: Connection, task: UUID, now: int, slot: int) -> None:
-    """Plan this task now, from ``slot`` on."""
-    await connection.execute(_SQL["wake_planning"], task, now, slot)
-
-
-async def wake_refused(
-    connection: Connection, tasks: Sequence[UUID], participant: str, now: int
-) -> list[UUID]:
-    """Plan now the waiting tasks among these that have this participant; return their ids."""
-    rows = await connection.fetch(_SQL["wake_refused"], list(tasks), participant, now)
-    return [row[0] for row in rows]
+wake_refused: Query[[Sequence[UUID], str, int], list[UUID]] = _SQL.column("wake_refused")
+"""Plan now the waiting tasks among these that have this participant; return their ids."""
 
 
 @dataclass(frozen=True)
@@ -367,19 +337,14 @@ def _task_over_of_row(row: Record) -> TaskOver:
     return TaskOver(row[0], PARTICIPANTS.validate_python(row[1]), TaskState(row[2]), row[3])
 
 
-async def purge(connection: Connection, before: int, at_most: int) -> int:
-    """Delete tasks that ended before, with all that depends on them; return how many."""
-    return int(await connection.fetchval(_SQL["purge_tasks"], before, at_most))
+purge: Purge = _SQL.value("purge_tasks")
+"""Delete tasks that ended before, with all that depends on them; return how many."""
 
+purge_heavy: Purge = _SQL.value("purge_heavy_tasks")
+"""Shorten, then delete ended tasks of other nodes beyond so many bytes; return how many.
 
-async def purge_heavy(connection: Connection, bytes_max: int, at_most: int) -> int:
-    """Shorten, then delete ended tasks of other nodes beyond so many bytes; return how many.
+They are those of each lead, or of all leads together that share a cap.
+"""
 
-    They are those of each lead, or of all leads together that share a cap.
-    """
-    return int(await connection.fetchval(_SQL["purge_heavy_tasks"], bytes_max, at_most))
-
-
-async def purge_surplus(connection: Connection, kept: int, at_most: int) -> int:
-    """Delete ended tasks of other nodes beyond the latest ``kept`` of each; return how many."""
-    return int(await connection.fetchval(_SQL["purge_surplus_tasks"], kept, at_most))
+purge_surplus: Purge = _SQL.value("purge_surplus_tasks")
+"""Delete ended tasks of other nodes beyond the latest ``kept`` of each; return how many."""

@@ -8,9 +8,9 @@ from uuid import UUID
 
 from node.model.principals import Role
 from node.store.database import Connection, Record
-from node.store.queries import Queries
+from node.store.statements import Purge, Query, Statements
 
-_SQL = Queries("node.store", "tokens")
+_SQL = Statements("node.store", "tokens")
 
 
 @dataclass(frozen=True)
@@ -58,9 +58,8 @@ async def valid_roles(connection: Connection, label: str, now: int) -> set[Role]
     return {Role(row["role"]) for row in await connection.fetch(_SQL["valid_roles"], label, now)}
 
 
-async def note_use(connection: Connection, token: UUID, now: int) -> None:
-    """Record that a token is used."""
-    await connection.execute(_SQL["note_use"], token, now)
+note_use: Query[[UUID, int], None] = _SQL.command("note_use")
+"""Record that a token is used."""
 
 
 async def find_page(
@@ -82,9 +81,8 @@ async def revoke(connection: Connection, token: UUID, now: int) -> StoredToken |
     return None if row is None else _token_of_row(row)
 
 
-async def purge(connection: Connection, before: int, at_most: int) -> int:
-    """Delete tokens that were revoked or have expired before; return how many."""
-    return int(await connection.fetchval(_SQL["purge_tokens"], before, at_most))
+purge: Purge = _SQL.value("purge_tokens")
+"""Delete tokens that were revoked or have expired before; return how many."""
 
 
 def _token_of_row(row: Record) -> StoredToken:

@@ -9,9 +9,9 @@ from uuid import UUID
 from node.model.webhooks import Condition, WebhookEvent
 from node.model.wire.webhooks import WebhookTerms
 from node.store.database import Connection, Record
-from node.store.queries import Queries
+from node.store.statements import Query, Statements, as_tuple
 
-_SQL = Queries("node.store", "webhooks")
+_SQL = Statements("node.store", "webhooks")
 
 NODE = "webhook:"
 """The beginning of the receiver of a webhook's messages in the outbox; its name follows."""
@@ -68,9 +68,8 @@ def _webhook_of_row(row: Record) -> KeptWebhook:
     return KeptWebhook(WebhookTerms(**values), **kept)
 
 
-async def remove(connection: Connection, name: str) -> bool:
-    """Delete a webhook and what it was not told yet; False if there is none of this name."""
-    return await connection.fetchval(_SQL["remove_webhook"], name) is not None
+remove: Query[[str], bool] = _SQL.finds("remove_webhook")
+"""Delete a webhook and what it was not told yet; False if there is none of this name."""
 
 
 async def told_conditions(connection: Connection, name: str) -> set[Condition]:
@@ -99,19 +98,11 @@ def _conditions(rows: Sequence[Record]) -> set[Condition]:
     return {Condition(WebhookEvent(row["event"]), row["subject"]) for row in rows}
 
 
-async def note_delivery(
-    connection: Connection, name: str, accepted_at: int | None, error: str | None
-) -> None:
-    """Record the last attempt to deliver to a webhook."""
-    await connection.execute(_SQL["note_delivery"], name, accepted_at, error)
+note_delivery: Query[[str, int | None, str | None], None] = _SQL.command("note_delivery")
+"""Record the last attempt to deliver to a webhook."""
 
+nodes_away: Query[[], list[AbsentNode]] = _SQL.rows("nodes_away", AbsentNode)
+"""The other nodes that do not answer, by name."""
 
-async def nodes_away(connection: Connection) -> list[AbsentNode]:
-    """Return the other nodes that do not answer, by name."""
-    rows = await connection.fetch(_SQL["nodes_away"])
-    return [AbsentNode(*row) for row in rows]
-
-
-async def failing_tasks(connection: Connection, failures: int) -> list[tuple[UUID, str | None]]:
-    """Return the tasks whose last runs, that many, all failed, with the reason of the last one."""
-    return [(row[0], row[1]) for row in await connection.fetch(_SQL["failing_tasks"], failures)]
+failing_tasks: Query[[int], list[tuple[UUID, str | None]]] = _SQL.rows("failing_tasks", as_tuple)
+"""The tasks whose last runs, that many, all failed, with the reason of the last one."""

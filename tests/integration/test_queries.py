@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 import re
-from itertools import chain
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import is_dataclass
+from decimal import Decimal
+from enum import EnumType
+from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
+from itertools import chain, zip_longest
 from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from uuid import UUID
 
+import asyncpg
 import pytest
 
 from node.store.database import PostgresDatabase
@@ -34,6 +45,80 @@ def test_every_query_is_used(file: Path) -> None:
     """Every query in the files is used by the Python modules beside them."""
     folder = ROOT / _package(file).replace(".", "/")
     python = "".join(path.read_text("utf-8") for path in folder.glob("*.py"))
-    used = set(re.findall(r'"(\w+)"', "".join(re.findall(r"(?:_SQL|queries)\[[^\]]+\]", python))))
+    texts = re.findall(r"(?:_SQL|queries)\[[^\]]+\]", python)
+    declared = re.findall(r"_SQL\.\w+\(\s*\"\w+\"", python)
+    used = set(re.findall(r'"(\w+)"', "".join(texts + declared)))
     names = {name for name, _ in Queries(_package(file), file.stem).items()}
     assert names - used == set()
+
+
+_ACCEPTED: dict[Any, set[str]] = {
+    bool: {"bool"},
+    int: {"int2", "int4", "int8", "timestamptz", "interval"},
+    str: {"text", "name", "json"},
+    UUID: {"uuid"},
+    Decimal: {"numeric"},
+    float: {"float8"},
+    dict: {"jsonb"},
+    list: {"jsonb"},
+}
+"""The types of Postgres whose values asyncpg reads and writes as values of a type."""
+
+
+def _fits(annotation: Any, found: asyncpg.Type) -> bool:
+    """Return whether values of a type of Postgres are what an annotation says."""
+    if get_origin(annotation) in {Union, UnionType}:
+        return any(_fits(each, found) for each in get_args(annotation))
+    if annotation is Any or get_origin(annotation) is tuple:
+        return True
+    kind = get_origin(annotation) or annotation
+    if found.kind == "array":
+        return kind in {list, Sequence, Collection}
+    if isinstance(kind, EnumType) or get_origin(annotation) is Literal:
+        kind = str
+    return found.name in _ACCEPTED.get(kind, set()) or (kind is str and found.schema == "public")
+
+
+def _columns(kind: str, returned: Any, make: Any) -> list[Any]:
+    """Return the types of the columns from which a declared function makes what it returns."""
+    inner = [each for each in get_args(returned) if each is not NoneType]
+    if kind == "value":
+        return [returned]
+    if kind in {"column", "distinct", "by_key"}:
+        return inner
+    key, made = ([], returned) if kind == "only_row" else (inner[:-1], inner[-1])
+    if get_origin(made) is tuple:
+        return [*key, *get_args(made)]
+    hints = get_type_hints(make.__init__ if is_dataclass(make) else make)
+    return [*key, *(hint for name, hint in hints.items() if name != "return")]
+
+
+def _declared() -> Iterator[Any]:
+    """Return each function that the stores declare, and its type, by its name."""
+    for name in (f"{_package(file)}.{file.stem}" for file in FILES):
+        module = vars(import_module(name)) if find_spec(name) else {}
+        for word, function in module.items():
+            if isinstance(function, partial):
+                annotations = {word: module["__annotations__"][word]}
+                holder = type(word, (), {"__annotations__": annotations, "__module__": name})
+                yield pytest.param(function, get_type_hints(holder)[word], id=f"{name}.{word}")
+
+
+@pytest.mark.parametrize(("function", "declared"), list(_declared()))
+async def test_a_declared_function_has_the_types_of_its_query(
+    database: PostgresDatabase, function: Any, declared: Any
+) -> None:
+    """A declaration takes what Postgres takes for its query, and what that returns fits."""
+    (_, *taken), coroutine = get_args(declared)
+    query, *make = function.args
+    async with database.connection() as connection:
+        statement = await connection.prepare(query)
+        parameters, columns = statement.get_parameters(), statement.get_attributes()
+    assert len(taken) == len(parameters)
+    for annotation, found in zip(taken, parameters, strict=True):
+        assert _fits(annotation, found), (annotation, found)
+    kind = function.func.__name__.removeprefix("_")
+    if kind not in {"execute", "finds", "records", "record"}:
+        wanted = _columns(kind, get_args(coroutine)[2], *make or [None])
+        for annotation, column in zip_longest(wanted, columns):
+            assert _fits(annotation, column.type), (annotation, column)
