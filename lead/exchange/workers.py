@@ -181,7 +181,7 @@ class Workers:
             claims += await planning.claim(connection, lease, before, left, restricted=restricted)
             taken = Counter(c.taken_from for c in claims if c.taken_from not in {None, self._owner})
             if taken:
-                await planning.count_takeovers(connection, self._owner, taken.total(), now)
+                await planning.count_takeovers(connection, self._owner, now, taken.total())
         for owner, count in taken.items():
             log.warning("took tasks over, whose lease had run out", lead=owner, tasks=count)
         return claims

@@ -39,7 +39,7 @@ from node.model.spans import Span
 from node.model.task_terms import take_terms
 from node.model.terms import Term
 from node.store.database import Connection
-from node.store.statements import Query, Statements, as_tuple
+from node.store.statements import Query, Statements, as_tuple, spread
 
 _SQL = Statements("lead.store", "episodes")
 _NEAR = times.HOUR
@@ -87,15 +87,11 @@ async def open_terms(connection: Connection, terms: Sequence[OpenTerm], now: int
     )
 
 
-async def advance_terms(connection: Connection, task: UUID, was: int, on: NextTerm) -> bool:
-    """Write where the terms of a task continue; False if that changed in the meantime.
+advance_terms: Query[[UUID, int, NextTerm], bool] = spread(_SQL.finds("go_on"))
+"""Write where the terms of a task continue; False if that changed in the meantime.
 
-    ``was`` is the next slot as it was read.
-    """
-    kept = await connection.fetchval(
-        _SQL["go_on"], task, was, on.next_slot, on.due_at, on.rounds_left
-    )
-    return kept is not None
+The second argument is the next slot as it was read.
+"""
 
 
 async def due_terms(
@@ -293,14 +289,10 @@ async def policy_state(connection: Connection, pool: str) -> PolicyMemory:
     return PolicyMemory({}, 0) if row is None else PolicyMemory(row[0], row[1])
 
 
-async def keep_policy_state(
-    connection: Connection, pool: str, remembered: PolicyMemory, now: int
-) -> int | None:
-    """Store the policies' state; return its revision, or None if another episode was faster."""
-    revision: int | None = await connection.fetchval(
-        _SQL["keep_policy_state"], pool, remembered.state, remembered.revision, now
-    )
-    return revision
+keep_policy_state: Query[[str, PolicyMemory, int], int | None] = spread(
+    _SQL.value("keep_policy_state")
+)
+"""Store the policies' state; return its revision, or None if another episode was faster."""
 
 
 async def notify_of_misses(connection: Connection, now: int) -> None:

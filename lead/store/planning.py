@@ -44,7 +44,7 @@ from node.model.wire.participants import CommitRequest, HoldRequest, RunRequest
 from node.model.wire.tasks import PARTICIPANTS, Participant
 from node.store import dependencies
 from node.store.database import Connection
-from node.store.statements import Query, Statements, as_tuple
+from node.store.statements import Query, Statements, as_tuple, columns_of
 
 _SQL = Statements("lead.store", "planning")
 
@@ -110,20 +110,19 @@ async def _put_off_unreadable(
     await notify_planned(connection, {task: False})
 
 
-async def count_takeovers(connection: Connection, owner: str, count: int, now: int) -> None:
-    """Count that a process took so many tasks over from others, whose leases had run out."""
-    await connection.execute(_SQL["count_takeovers"], owner, now, count)
+count_takeovers: Query[[str, int, int], None] = _SQL.command("count_takeovers")
+"""Count that a process took tasks over from others, whose leases had run out.
 
+Takes ``owner``, ``now``, ``count``.
+"""
 
-async def next_due_and_slot(
-    connection: Connection, before: int, restricted: Sequence[str]
-) -> tuple[int | None, int | None]:
-    """Return when the next task is due, and the first slot from ``before`` on.
+next_due_and_slot: Query[[int, Sequence[str]], tuple[int | None, int | None]] = _SQL.only_row(
+    "next_due", as_tuple
+)
+"""When the next task is due, and the first slot from an instant on.
 
-    Tasks that wait for a participant in ``restricted`` are due when they can wait no longer.
-    """
-    [(due, beyond)] = await connection.fetch(_SQL["next_due"], before, list(restricted))
-    return due, beyond
+Tasks that wait for one of these participants are due when they can wait no longer.
+"""
 
 
 async def waiting_slots(
@@ -289,11 +288,7 @@ async def keep_unplaced(
         claimed.terms.priority,
         claimed.terms.duration,
         now,
-        [slot.run for slot in slots],
-        [slot.slot for slot in slots],
-        [slot.attempt for slot in slots],
-        [slot.state for slot in slots],
-        [slot.reason for slot in slots],
+        *columns_of(UnplacedSlot, slots),
     )
     unplaced = [slot.run for slot in slots if slot.state is RunState.UNPLACED]
     await dependencies.create_followers(connection, unplaced, now)

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from node.store.database import Connection, Record
-from node.store.statements import Query, Statements
+from node.store.statements import Query, Statements, spread
 
 _SQL = Statements("node.store", "archives")
 
@@ -73,18 +73,8 @@ class DeliveryFilter:
     whole_runs: bool = False
 
 
-async def keep_destination(connection: Connection, where: StoredDestination) -> int:
-    """Return the number of the destination with this archiver and spec; store it if it is new."""
-    return int(
-        await connection.fetchval(
-            _SQL["destination"],
-            where.digest,
-            where.archiver,
-            where.spec,
-            where.label,
-            where.ordered,
-        )
-    )
+keep_destination: Query[[StoredDestination], int] = spread(_SQL.value("destination"))
+"""The number of the destination with this archiver and spec; it is stored if it is new."""
 
 
 async def add(connection: Connection, archive: KeptArchive, task: UUID | None) -> bool:
@@ -197,20 +187,8 @@ Takes ``destination``, ``now``.
 keep_error: Query[[int, str, int], None] = _SQL.command("keep_error")
 """Store the last error of a destination. Takes ``destination``, ``error``, ``now``."""
 
-
-async def deliveries(connection: Connection, wanted: DeliveryFilter) -> list[Record]:
-    """Return rows of deliveries for users."""
-    return await connection.fetch(
-        _SQL["archivings"],
-        wanted.before,
-        wanted.run,
-        wanted.task,
-        wanted.archive,
-        wanted.destination,
-        None if wanted.states is None else list(wanted.states),
-        wanted.limit,
-        wanted.whole_runs,
-    )
+deliveries: Query[[DeliveryFilter], list[Record]] = spread(_SQL.records("archivings"))
+"""Rows of deliveries for users."""
 
 
 async def retry(

@@ -39,8 +39,8 @@ from node.model.taskstate import TaskState
 from node.model.timeline import Booking, OccupiedSpan
 from node.model.wire.participants import CommitRequest, HoldRequest, RunRequest
 from node.store import outbox
-from node.store.database import POSTGRES_EPOCH, Connection, Record
-from node.store.statements import Query, Statements, as_tuple
+from node.store.database import POSTGRES_EPOCH, Connection
+from node.store.statements import Query, Statements, as_tuple, spread
 
 _SQL = Statements("node.store", "bookings")
 
@@ -281,10 +281,8 @@ async def earlier_attempts(connection: Connection, wanted: Wanted) -> list[Earli
     return [EarlierAttempt(*row) for row in rows]
 
 
-async def give_up(connection: Connection, reasons: Mapping[UUID, str], now: int) -> None:
-    """Cancel runs that have not begun, for these reasons: their lead plans their slots anew."""
-    await connection.execute(_SQL["give_up"], list(reasons), list(reasons.values()), now)
-
+give_up: Query[[Mapping[UUID, str], int], None] = spread(_SQL.command("give_up"))
+"""Cancel runs that have not begun, for these reasons: their lead plans their slots anew."""
 
 forget: Query[[Sequence[UUID]], None] = _SQL.command("forget")
 """Delete runs that were never begun and that their lead does not know, to free their ids."""
@@ -367,10 +365,12 @@ async def other_attempts(
 ports_in_use: Query[[], set[int]] = _SQL.distinct("ports_in_use")
 """The ports reserved for exchanges whose runs are not over."""
 
+keep_answers: Query[[Mapping[UUID, dict[str, Any]]], None] = spread(_SQL.command("keep_answers"))
+"""Store answers by exchange, so that a repeated request gets the same answer."""
 
-async def keep_answers(connection: Connection, answers: dict[UUID, dict[str, Any]]) -> None:
-    """Store answers by exchange, so that a repeated request gets the same answer."""
-    await connection.execute(_SQL["keep_answers"], list(answers), list(answers.values()))
+_lose_set_aside: Query[[Sequence[UUID], int], list[Displacement]] = _SQL.rows(
+    "lose_set_aside", Displacement
+)
 
 
 async def restore(connection: Connection, runs: Sequence[UUID], now: int) -> list[Displacement]:
@@ -382,29 +382,25 @@ async def restore(connection: Connection, runs: Sequence[UUID], now: int) -> lis
     given_up = list(runs)
     while given_up:
         await connection.execute(_SQL["restore_set_aside"], given_up, now)
-        more = _displacements(await connection.fetch(_SQL["lose_set_aside"], given_up, now))
+        more = await _lose_set_aside(connection, given_up, now)
         lost += more
         given_up = [displacement.run for displacement in more]
     return lost
+
+
+_displace: Query[[Sequence[UUID], int], list[Displacement]] = _SQL.rows("displace", Displacement)
 
 
 async def displace(
     connection: Connection, exchanges: Sequence[UUID], now: int
 ) -> list[Displacement]:
     """Displace for good the runs that were set aside for the kept runs of these exchanges."""
-    lost = _displacements(await connection.fetch(_SQL["displace"], list(exchanges), now))
+    lost = await _displace(connection, exchanges, now)
     return lost + await restore(connection, [displacement.run for displacement in lost], now)
 
 
 raise_rank: Query[[Sequence[UUID], int], None] = _SQL.command("raise_rank")
 """Give the booked runs of these exchanges at least this rank."""
-
-
-def _displacements(rows: Sequence[Record]) -> list[Displacement]:
-    return [
-        Displacement(row["id"], row["task_id"], row["lead"], row["reason"], row["displaced_by"])
-        for row in rows
-    ]
 
 
 async def decide(
@@ -496,23 +492,10 @@ whether it takes part.
 wake_waiting: Query[[UUID, int], bool] = _SQL.finds("wake_waiting")
 """Plan the waiting slots of a task now; False if it has none, or is not led here."""
 
-
-async def expired_holds(
-    connection: Connection, now: int, silent: Sequence[str], limit: int
-) -> list[ExpiredHold]:
-    """Return expired holds, oldest first, except those of ``silent`` leads."""
-    rows = await connection.fetch(_SQL["expired_holds"], now, list(silent), limit)
-    return [
-        ExpiredHold(
-            row["id"],
-            row["task_id"],
-            row["lead"],
-            row["lease_epoch"],
-            row["held_at"],
-            row["expires_at"],
-        )
-        for row in rows
-    ]
+expired_holds: Query[[int, Sequence[str], int], list[ExpiredHold]] = _SQL.rows(
+    "expired_holds", ExpiredHold
+)
+"""The holds that have expired at an instant, oldest first, but for these leads; at most so many."""
 
 
 async def notify(connection: Connection, *words: object) -> None:

@@ -10,8 +10,8 @@ from uuid import UUID
 
 from node.model.errors import Conflict
 from node.store import bookings
-from node.store.database import BrokenCheck, BrokenOverlap, BrokenReference, Connection
-from node.store.statements import Purge, Query, Statements
+from node.store.database import BrokenCheck, BrokenOverlap, BrokenReference, Connection, Record
+from node.store.statements import Purge, Query, Statements, spread
 
 _SQL = Statements("node.store", "campaigns")
 
@@ -230,18 +230,8 @@ def _charges_of_rows(rows: Sequence[Any]) -> tuple[dict[int, int], dict[int, int
     return {row[0]: row[1] for row in rows}, {row[0]: row[2] for row in rows}
 
 
-async def charged_hours(connection: Connection, wanted: HourFilter) -> list[dict[str, Any]]:
-    """Return rows of charges by hour and campaign."""
-    rows = await connection.fetch(
-        _SQL["hours"],
-        wanted.since,
-        wanted.until,
-        wanted.campaign,
-        wanted.after_hour,
-        wanted.after_campaign,
-        wanted.limit,
-    )
-    return [dict(row) for row in rows]
+charged_hours: Query[[HourFilter], list[Record]] = spread(_SQL.records("hours"))
+"""Rows of charges by hour and campaign."""
 
 
 purge_charges: Purge = _SQL.value("purge_charges")

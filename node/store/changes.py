@@ -17,7 +17,7 @@ from node.model.outcomes import PlanningOutcome
 from node.model.wire.participants import FreedRuns
 from node.store.database import Connection
 from node.store.outbox import MessageKind
-from node.store.statements import Query, Statements
+from node.store.statements import Query, Statements, spread
 
 _SQL = Statements("node.store", "changes")
 
@@ -41,9 +41,8 @@ async def fence(connection: Connection, tasks: Sequence[UUID], now: int) -> dict
     return epochs
 
 
-async def raise_epochs(connection: Connection, epochs: Mapping[UUID, int]) -> None:
-    """Refuse holds under an older epoch than these, given by task, from now on."""
-    await connection.execute(_SQL["raise_epoch"], list(epochs), list(epochs.values()))
+raise_epochs: Query[[Mapping[UUID, int]], None] = spread(_SQL.command("raise_epoch"))
+"""Refuse holds under an older epoch than these, given by task, from now on."""
 
 
 @dataclass(frozen=True)
@@ -93,17 +92,11 @@ keep_booked_terms: Query[[UUID], None] = _SQL.command("keep_measured")
 reprioritise: Query[[UUID, int, int], None] = _SQL.command("reprioritise")
 """Change the priority of the task's future runs. Takes ``task``, ``priority``, ``now``."""
 
+set_standing: Query[[Mapping[UUID, int], int | None], bool] = spread(_SQL.finds("stand"))
+"""Set tasks active, or paused since an instant, at these revisions.
 
-async def set_standing(
-    connection: Connection, revisions: Mapping[UUID, int], paused_at: int | None
-) -> bool:
-    """Set tasks active, or paused since ``paused_at``, at these revisions.
-
-    Return False if all of them have ended or have newer revisions.
-    """
-    given = list(revisions), list(revisions.values())
-    return await connection.fetchval(_SQL["stand"], *given, paused_at) is not None
-
+Return False if all of them have ended or have newer revisions.
+"""
 
 planning_positions: Query[[Sequence[UUID]], dict[UUID, PlanningPosition]] = _SQL.rows_by_key(
     "standing", PlanningPosition

@@ -16,7 +16,7 @@ from node.store import bookings, changes, runs, tasks
 from node.store.changes import TaskChange
 from node.store.database import Connection
 from node.store.runs import NextAttempt
-from node.store.statements import Query, Statements
+from node.store.statements import Query, Statements, columns_of
 
 _SQL = Statements("node.store", "dependencies")
 
@@ -57,16 +57,7 @@ async def create_followers(connection: Connection, ended: Sequence[UUID], now: i
 
 
 async def _keep(connection: Connection, every: Sequence[FollowingRun], now: int) -> None:
-    rows = await connection.fetch(
-        _SQL["follow"],
-        now,
-        [run.id for run in every],
-        [run.task for run in every],
-        [run.slot for run in every],
-        [run.attempt for run in every],
-        [run.state for run in every],
-        [run.reason for run in every],
-    )
+    rows = await connection.fetch(_SQL["follow"], now, *columns_of(FollowingRun, every))
     kept = {row[0] for row in rows}
     for run in every:
         if run.id not in kept:
@@ -107,11 +98,8 @@ async def replan_followers(connection: Connection, within: Mapping[UUID, int], n
 lock: Query[[], None] = _SQL.command("lock_dependencies")
 """Let no other transaction change what tasks follow until this one ends."""
 
-
-async def dependency_chain(connection: Connection, task: UUID) -> list[FollowedTask]:
-    """Return a task, the one that it follows, and so on; empty if the task is unknown here."""
-    return [FollowedTask(**dict(row)) for row in await connection.fetch(_SQL["chain"], task)]
-
+dependency_chain: Query[[UUID], list[FollowedTask]] = _SQL.rows("chain", FollowedTask)
+"""A task, the one that it follows, and so on; empty if the task is unknown here."""
 
 booked_ends: Query[[UUID], list[int]] = _SQL.column("booked_ends")
 """Where the booked runs of a task end, those in progress included."""

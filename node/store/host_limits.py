@@ -43,11 +43,10 @@ async def keep_verdicts(
     )
 
 
-async def standings(connection: Connection, tasks: Sequence[UUID]) -> dict[UUID, LimitStanding]:
-    """Return by task its standing with the limits; unknown tasks are left out."""
-    rows = await connection.fetch(_SQL["limit_standings"], list(tasks))
-    return {row[0]: LimitStanding.stored(*tuple(row)[1:]) for row in rows}
-
+standings: Query[[Sequence[UUID]], dict[UUID, LimitStanding]] = _SQL.rows_by_key(
+    "limit_standings", LimitStanding.stored
+)
+"""The standing with the limits by task; unknown tasks are left out."""
 
 count_refused: Query[[], int] = _SQL.value("refused_count")
 """How many open tasks are refused by the present limits."""

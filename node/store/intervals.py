@@ -65,13 +65,10 @@ async def create_first(
     await connection.execute(_SQL["fill_intervals"], run, starts_at, rhythm.length, count)
 
 
-async def incomplete_intervals(
-    connection: Connection, run: UUID, numbers: Sequence[int] | None
-) -> list[OpenInterval]:
-    """Return the incomplete intervals of a run, merged or not; ``numbers`` None means all."""
-    wanted = None if numbers is None else list(numbers)
-    rows = await connection.fetch(_SQL["open_intervals"], run, wanted)
-    return [OpenInterval(row[0], row[1], row[2] is not None) for row in rows]
+incomplete_intervals: Query[[UUID, Sequence[int] | None], list[OpenInterval]] = _SQL.rows(
+    "open_intervals", OpenInterval
+)
+"""The incomplete intervals of a run, merged or not: all, or only those of these numbers."""
 
 
 async def merge(

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from node.model.outside_leads import is_outside
 from node.store.database import Connection
-from node.store.statements import Purge, Query, Statements
+from node.store.statements import Purge, Query, Statements, spread
 
 _SQL = Statements("node.store", "outbox")
 
@@ -115,21 +115,14 @@ async def take_due(
 waiting_by_node: Query[[], dict[str, int]] = _SQL.by_key("waiting_by_node")
 """The number of messages that wait to be sent to each node, by identity."""
 
+pending_ends: Query[[str, Sequence[UUID]], set[UUID]] = _SQL.distinct("ends_under_way")
+"""Those of these tasks whose end this node is about to be told."""
 
-async def pending_ends(connection: Connection, node: str, tasks: Sequence[UUID]) -> frozenset[UUID]:
-    """Return those of these tasks whose end this node is about to be told."""
-    rows = await connection.fetch(_SQL["ends_under_way"], node, list(tasks))
-    return frozenset(row[0] for row in rows)
+recall: Query[[Mapping[int, int]], set[int]] = spread(_SQL.distinct("recall"))
+"""Delete those of these messages, each due at its instant, that were not taken yet.
 
-
-async def recall(connection: Connection, due_at: Mapping[int, int]) -> set[int]:
-    """Delete those of these messages, each due at its instant, that were not taken yet.
-
-    Return the deleted ones.
-    """
-    rows = await connection.fetch(_SQL["recall"], list(due_at), list(due_at.values()))
-    return {row[0] for row in rows}
-
+Return the deleted ones.
+"""
 
 delete_delivered: Query[[Sequence[int]], None] = _SQL.command("delivered")
 """Delete acknowledged messages."""

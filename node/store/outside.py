@@ -57,10 +57,8 @@ async def fetch(connection: Connection, task: UUID, run: UUID) -> OutsideRun | N
     )
 
 
-async def count_attempts(connection: Connection, task: UUID, start: int) -> tuple[int, bool]:
-    """Return how many runs of a task there were at a start, and whether one is not over."""
-    rows = await connection.fetch(_SQL["attempts"], task, start)
-    return (rows[0][0], rows[0][1])
+count_attempts: Query[[UUID, int], tuple[int, bool]] = _SQL.only_row("attempts", as_tuple)
+"""How many runs of a task there were at a start, and whether one is not over."""
 
 
 async def dropped_hold(connection: Connection, task: UUID, run: UUID) -> tuple[int, int] | None:

@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from node.store.database import Connection, Record
-from node.store.statements import Query, Statements
+from node.store.statements import Query, Statements, as_tuple, spread
 
 _SQL = Statements("node.store", "pscheduler")
 
@@ -49,18 +49,8 @@ class PostedFilter:
     requester: str | None = None
 
 
-async def keep(connection: Connection, record: PostedRecord) -> None:
-    """Store a posted task, in the transaction that stores the task itself."""
-    await connection.execute(
-        _SQL["keep_posted"],
-        record.task,
-        record.document,
-        record.secret,
-        record.detail,
-        record.participant,
-        record.key,
-        record.requester,
-    )
+keep: Query[[PostedRecord], None] = spread(_SQL.command("keep_posted"))
+"""Store a posted task, in the transaction that stores the task itself."""
 
 
 async def fetch(connection: Connection, tasks: Sequence[UUID]) -> dict[UUID, PostedRecord]:
@@ -69,12 +59,8 @@ async def fetch(connection: Connection, tasks: Sequence[UUID]) -> dict[UUID, Pos
     return {row["task"]: PostedRecord(**dict(row)) for row in rows}
 
 
-async def find_page(connection: Connection, wanted: PostedFilter) -> list[Record]:
-    """Return posted tasks with what has become of them: rows of the query ``list_posted``."""
-    rows: list[Record] = await connection.fetch(
-        _SQL["list_posted"], wanted.document, wanted.detail, wanted.enabled, wanted.requester
-    )
-    return rows
+find_page: Query[[PostedFilter], list[Record]] = spread(_SQL.records("list_posted"))
+"""Posted tasks with what has become of them: rows of the query ``list_posted``."""
 
 
 async def count_runs(connection: Connection, task: UUID) -> tuple[int, int]:
@@ -89,11 +75,8 @@ count_by_state: Query[[int | None, int | None], dict[str, int]] = _SQL.by_key("c
 Takes ``since``, ``before``.
 """
 
-
-async def last_run_times(connection: Connection) -> tuple[int | None, int | None]:
-    """Return when the last run has finished, and when the latest one was booked."""
-    [row] = await connection.fetch(_SQL["last_runs"])
-    return (row["finished"], row["scheduled"])
+last_run_times: Query[[], tuple[int | None, int | None]] = _SQL.only_row("last_runs", as_tuple)
+"""When the last run has finished, and when the latest one was booked."""
 
 
 @dataclass(frozen=True)
@@ -118,25 +101,11 @@ find_run: Query[[UUID, UUID], Record | None] = _SQL.record("told_run")
 Takes ``run``, ``task``.
 """
 
+find_runs: Query[[ToldFilter], list[Record]] = spread(_SQL.records("told_runs"))
+"""Runs without their results: rows of the query ``told_runs``."""
 
-async def find_runs(
-    connection: Connection, wanted: ToldFilter, *, backward: bool = False
-) -> list[Record]:
-    """Return runs without their results: rows of the query ``told_runs``."""
-    query = _SQL["told_runs_backward"] if backward else _SQL["told_runs"]
-    rows: list[Record] = await connection.fetch(
-        query,
-        wanted.task,
-        wanted.ends_after,
-        wanted.ends_by,
-        wanted.starts_after,
-        wanted.starts_before,
-        wanted.limit,
-        wanted.waiting,
-        wanted.requester,
-    )
-    return rows
-
+find_last_runs: Query[[ToldFilter], list[Record]] = spread(_SQL.records("told_runs_backward"))
+"""Runs as :data:`find_runs` returns them, the last ones first."""
 
 find_intervals: Query[[UUID, int | None, int | None, int], list[Record]] = _SQL.records(
     "told_intervals"

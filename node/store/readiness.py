@@ -90,18 +90,11 @@ Takes ``now``, ``slots_before``.
 running_state: Query[[int], Measured] = _SQL.only_row("measured", Measured)
 """The number of runs that run at ``now``, and the start of the next one."""
 
+planning_facts: Query[[int, int], PlanningFacts] = _SQL.only_row("facts", PlanningFacts)
+"""The facts of planning.
 
-async def planning_facts(
-    connection: Connection, heard_after: int, slots_before: int
-) -> PlanningFacts:
-    """Return the facts of planning.
-
-    A lead counts if it was heard after ``heard_after``, a task if its slot is before
-    ``slots_before``; both are instants (µs).
-    """
-    row = await connection.fetchrow(_SQL["facts"], heard_after, slots_before)
-    return PlanningFacts(*row) if row is not None else PlanningFacts(None, 0, None)
-
+A lead counts if it was heard after the first instant, a task if its slot is before the second one.
+"""
 
 has_lead: Query[[int], bool] = _SQL.value("leads")
 """Whether a lead was heard after an instant; True, too, if nothing is led here."""

@@ -13,7 +13,7 @@ from node.model.reservations import ReservationSpan, access_of
 from node.model.spans import Span
 from node.model.timeline import Booking
 from node.store.database import BrokenReference, Connection, Record
-from node.store.statements import Purge, Query, Statements
+from node.store.statements import Purge, Query, Statements, spread
 
 _SQL = Statements("node.store", "reservations")
 
@@ -88,18 +88,11 @@ async def keep(
         raise Conflict(msg) from error
 
 
-async def change(
-    connection: Connection, reservation: UUID, revision: int, terms: ReservationTerms, now: int
-) -> bool:
-    """Change a reservation; False if it was changed since that revision, or is gone.
+change: Query[[UUID, int, ReservationTerms, int], bool] = spread(_SQL.finds("change_reservation"))
+"""Change a reservation; False if it was changed since that revision, or is gone.
 
-    The caller drops and writes its spans.
-    """
-    changed = await connection.fetchval(
-        _SQL["change_reservation"], reservation, revision, *vars(terms).values(), now
-    )
-    return changed is not None
-
+The caller drops and writes its spans. Takes ``reservation``, ``revision``, ``terms``, ``now``.
+"""
 
 remove: Query[[UUID], int | None] = _SQL.value("remove_reservation")
 """Remove a reservation and its spans, and return its last revision; None if there is none."""
@@ -133,18 +126,8 @@ purge: Purge = _SQL.value("purge_reservations")
 """Delete reservations without spans that are written up to ``never``; return how many."""
 
 
-async def find_page(connection: Connection, wanted: ReservationFilter, now: int) -> list[Record]:
-    """Return rows of reservations for users, each with its present or next span."""
-    rows: list[Record] = await connection.fetch(
-        _SQL["reservations"],
-        now,
-        wanted.reservation,
-        wanted.prefix,
-        wanted.before_created,
-        wanted.before_id,
-        wanted.limit,
-    )
-    return rows
+find_page: Query[[int, ReservationFilter], list[Record]] = spread(_SQL.records("reservations"))
+"""Rows of reservations for users, each with its present or next span."""
 
 
 async def runs_inside(

@@ -27,7 +27,7 @@ from node.model.errors import SearchTooWide
 from node.model.runstate import RunState
 from node.model.wire.tasks import PARTICIPANTS, Participant
 from node.store.database import Connection, Record
-from node.store.statements import Purge, Query, Statements, as_tuple
+from node.store.statements import Purge, Query, Statements, as_tuple, columns_of, spread
 
 SEARCH_S = 5.0
 """Most seconds for which the database searches runs for words: it reads each run of the span."""
@@ -170,9 +170,8 @@ class RunFilter:
     before: int | None = None
     after_start: int | None = None
     after_run: UUID | None = None
-    ascending: bool = False
-    requester: str | None = None
     limit: int = 50
+    requester: str | None = None
     participant: str | None = None
     target: str | None = None
     campaign: str | None = None
@@ -181,6 +180,7 @@ class RunFilter:
     classes: Sequence[str] | None = None
     words: Sequence[str] | None = None
     """In lower case; what people read of a run has all of them."""
+    ascending: bool = False
 
 
 async def due_runs(
@@ -204,22 +204,14 @@ def _due_run(row: dict[str, Any]) -> DueRun:
     )
 
 
-async def find_booked_with(
-    connection: Connection, run: UUID, participant: str
-) -> ConfirmedRun | None:
-    """Return a run that is booked or running here and has this participant; None if not."""
-    row = await connection.fetchrow(_SQL["booked_with"], run, participant)
-    return None if row is None else ConfirmedRun(**dict(row))
-
+find_booked_with: Query[[UUID, str], ConfirmedRun | None] = _SQL.row("booked_with", ConfirmedRun)
+"""A run that is booked or running here and has this participant; None if not."""
 
 next_start: Query[[int], int | None] = _SQL.value("next_start")
 """The start of the first booked run from then on; it may be held only."""
 
-
-async def begin(connection: Connection, run: UUID, now: int) -> BegunRun | None:
-    """Set a booked run running; None if it was cancelled or displaced."""
-    doubtful = await connection.fetchval(_SQL["begin"], run, now)
-    return None if doubtful is None else BegunRun(doubtful)
+begin: Query[[UUID, int], BegunRun | None] = _SQL.row("begin", BegunRun)
+"""Set a booked run running; None if it was cancelled or displaced."""
 
 
 async def unconfirmed_runs(
@@ -265,29 +257,11 @@ def _locked_run(values: dict[str, Any]) -> LockedRun:
     )
 
 
-async def keep_part(
-    connection: Connection, run: UUID, part: KeptPart, moved_bytes: int | None = None
-) -> bool:
-    """Store a part; False if that participant's part is there already.
+keep_part: Query[[UUID, KeptPart, int | None], bool] = spread(_SQL.finds("keep_part"))
+"""Store a part; False if that participant's part is there already.
 
-    ``moved_bytes`` is what it moved as measured, if this node leads the run and can tell.
-    """
-    kept = await connection.fetchval(
-        _SQL["keep_part"],
-        run,
-        part.participant,
-        part.name,
-        part.result,
-        part.reason,
-        part.started_at,
-        part.finished_at,
-        None if part.command is None else list(part.command),
-        part.output,
-        part.circumstances,
-        moved_bytes,
-        part.signature,
-    )
-    return kept is not None
+The last argument is what it moved as measured (bytes), if this node leads the run and can tell.
+"""
 
 
 async def parts(connection: Connection, run: UUID) -> list[KeptPart]:
@@ -424,14 +398,7 @@ async def create_waiting_attempts(
 
     An attempt is left out if it exists already, or if its task has ended.
     """
-    rows = await connection.fetch(
-        _SQL["wait_again"],
-        [each.run for each in attempts],
-        [each.following for each in attempts],
-        [each.attempt for each in attempts],
-        [each.reason for each in attempts],
-        now,
-    )
+    rows = await connection.fetch(_SQL["wait_again"], *columns_of(NextAttempt, attempts), now)
     return [(row[0], row[1]) for row in rows]
 
 
@@ -462,26 +429,8 @@ async def find_page(connection: Connection, wanted: RunFilter) -> list[Record]:
 
     :raises SearchTooWide: a search for words was not over after ``SEARCH_S``.
     """
-    arguments = (
-        wanted.task,
-        None if wanted.states is None else list(wanted.states),
-        wanted.test,
-        wanted.prefix,
-        wanted.since,
-        wanted.before,
-        wanted.after_start,
-        wanted.after_run,
-        wanted.limit,
-        wanted.requester,
-        wanted.participant,
-        wanted.target,
-        wanted.campaign,
-        None if wanted.verdicts is None else list(wanted.verdicts),
-        wanted.mesh,
-        None if wanted.classes is None else list(wanted.classes),
-        None if wanted.words is None else list(wanted.words),
-    )
-    query = _SQL["runs_forward" if wanted.ascending else "runs_backward"]
+    *arguments, ascending = vars(wanted).values()
+    query = _SQL["runs_forward" if ascending else "runs_backward"]
     try:
         async with asyncio.timeout(None if wanted.words is None else SEARCH_S):
             rows: list[Record] = await connection.fetch(query, *arguments)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 from node.store.database import Connection, Record
-from node.store.statements import Query, Statements
+from node.store.statements import Query, Statements, spread
 
 _SQL = Statements("node.store", "sealing")
 
@@ -55,11 +55,8 @@ Those are their keys, their private members, and literals in one of these fields
 Takes ``tests``, ``fields``.
 """
 
-
-async def seal_posted(connection: Connection, sealed: PostedSecrets) -> None:
-    """Replace the secrets of a posted document by sealed ones, and its ``words`` if given."""
-    await connection.execute(_SQL["seal_posted"], *astuple(sealed))
-
+seal_posted: Query[[PostedSecrets], None] = spread(_SQL.command("seal_posted"))
+"""Replace the secrets of a posted document by sealed ones, and its ``words`` if given."""
 
 unsealed_memberships: Query[[], dict[UUID, str]] = _SQL.by_key("clear_memberships")
 """The keys of tasks at hosts that run pScheduler that are not sealed, by task there."""

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from node.store.database import Connection, Record
-from node.store.statements import Query, Statements, as_tuple
+from node.store.statements import Query, Statements, as_tuple, spread
 
 _SQL = Statements("node.store", "seats")
 
@@ -52,17 +52,11 @@ stop_seating: Query[[str], None] = _SQL.command("stop_seating")
 find_request: Query[[UUID], dict[str, Any] | None] = _SQL.value("request_of")
 """A pool task's request to its pool; None if it is not a pool task."""
 
+resume_terms: Query[[Mapping[UUID, int | None], int], set[UUID]] = spread(_SQL.distinct("goes_on"))
+"""Resume tasks, given with their next slot, and return those that are pool tasks.
 
-async def resume_terms(
-    connection: Connection, following: Mapping[UUID, int | None], now: int
-) -> set[UUID]:
-    """Resume tasks, given with their next slot, and return those that are pool tasks.
-
-    No term of these begins before that slot, and what was due is due now.
-    """
-    given = list(following), list(following.values())
-    return {row[0] for row in await connection.fetch(_SQL["goes_on"], *given, now)}
-
+No term of these begins before that slot, and what was due is due now.
+"""
 
 wake: Query[[Sequence[UUID], int], list[UUID]] = _SQL.column("wake_refused_seats")
 """Make the empty seats of these tasks due now; return the tasks that had any."""

@@ -11,8 +11,8 @@ What decides, executes two queries, or takes values apart is written as a functi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Coroutine
-from dataclasses import fields
+from collections.abc import Callable, Collection, Coroutine, Mapping
+from dataclasses import fields, is_dataclass
 from functools import partial
 from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
@@ -84,6 +84,15 @@ class Statements(Queries):
         return partial(_only_row, self[name], make)
 
 
+def spread(function: _Declared[T]) -> _Declared[T]:
+    """Return a function that takes some arguments in one value.
+
+    A value of a dataclass is given to the query as its fields, in their order, and a mapping as two
+    columns: its keys and its values.
+    """
+    return partial(_spread, function)
+
+
 def as_tuple(*columns: Any) -> Any:
     """Return the columns of a row as a tuple."""
     return columns
@@ -92,6 +101,20 @@ def as_tuple(*columns: Any) -> Any:
 def columns_of(kind: type[Any], values: Collection[Any]) -> list[list[Any]]:
     """Return the fields of values of a dataclass as columns, in the order of the fields."""
     return [[getattr(value, field.name) for value in values] for field in fields(kind)]
+
+
+def _spread(
+    function: _Declared[T], connection: Connection, *arguments: Any
+) -> Coroutine[Any, Any, T]:
+    given: list[Any] = []
+    for argument in arguments:
+        if is_dataclass(argument):
+            given += (getattr(argument, field.name) for field in fields(argument))
+        elif isinstance(argument, Mapping):
+            given += list(argument), list(argument.values())
+        else:
+            given.append(argument)
+    return function(connection, *given)
 
 
 async def _execute(query: str, connection: Connection, *arguments: object) -> None:

@@ -88,8 +88,8 @@ class TaskFilter:
     before_task: UUID | None = None
     seats: bool = False
     parent: UUID | None = None
-    requester: str | None = None
     limit: int = 50
+    requester: str | None = None
     participant: str | None = None
     target: str | None = None
     campaign: str | None = None
@@ -276,28 +276,7 @@ async def find_page(connection: Connection, wanted: TaskFilter, now: int) -> lis
 
     Several tasks come without references longer than :data:`LISTED_REFERENCE_MAX`.
     """
-    rows: list[Record] = await connection.fetch(
-        _SQL["tasks"],
-        now,
-        wanted.task,
-        None if wanted.states is None else list(wanted.states),
-        wanted.test,
-        wanted.prefix,
-        wanted.before_created,
-        wanted.before_task,
-        wanted.seats,
-        wanted.parent,
-        wanted.limit,
-        LISTED_REFERENCE_MAX,
-        wanted.requester,
-        wanted.participant,
-        wanted.target,
-        wanted.campaign,
-        wanted.mesh,
-        None if wanted.classes is None else list(wanted.classes),
-        None if wanted.words is None else list(wanted.words),
-    )
-    return rows
+    return await connection.fetch(_SQL["tasks"], now, LISTED_REFERENCE_MAX, *vars(wanted).values())
 
 
 end: Query[[Sequence[UUID], TaskState, str, int], set[UUID]] = _SQL.distinct("end_tasks")

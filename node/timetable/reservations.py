@@ -241,7 +241,7 @@ class Reservations:
     async def page(self, wanted: ReservationFilter) -> list[Reservation]:
         """Return a page of reservations, newest first."""
         async with self._database.connection() as connection:
-            rows = await reservations.find_page(connection, wanted, self._clock.now())
+            rows = await reservations.find_page(connection, self._clock.now(), wanted)
         return [self._reservation_for_people(row) for row in rows]
 
     async def extend_spans(self) -> None:
@@ -286,7 +286,7 @@ class Reservations:
     async def _fetch_row(self, reservation: UUID) -> Record:
         async with self._database.connection() as connection:
             rows = await reservations.find_page(
-                connection, ReservationFilter(reservation), self._clock.now()
+                connection, self._clock.now(), ReservationFilter(reservation)
             )
         if not rows:
             raise NotFound(_unknown_reservation(reservation))

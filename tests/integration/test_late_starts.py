@@ -416,7 +416,7 @@ async def test_a_run_whose_part_is_stored_does_not_stay_running(
             assert await runs.begin(connection, run, HOUR)
             kept = KeptPart(place, site.name, None, REASON, None, None)
             if each is site:
-                assert await runs.keep_part(connection, run, kept)
+                assert await runs.keep_part(connection, run, kept, None)
     if by == "restart":
         await site.node.launcher.recover()
     else:

@@ -181,4 +181,4 @@ async def test_the_database_bounds_parts_as_well(world: World) -> None:
     huge = KeptPart(1, b.name, {"x": "y" * 8_000_001}, None, HOUR, HOUR)
     with pytest.raises(asyncpg.CheckViolationError, match="part_is_bounded"):
         async with a.database.transaction() as connection:
-            await runs.keep_part(connection, run, huge)
+            await runs.keep_part(connection, run, huge, None)

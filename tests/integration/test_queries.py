@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
 from decimal import Decimal
 from enum import EnumType
@@ -61,6 +61,7 @@ _ACCEPTED: dict[Any, set[str]] = {
     float: {"float8"},
     dict: {"jsonb"},
     list: {"jsonb"},
+    Mapping: {"jsonb"},
 }
 """The types of Postgres whose values asyncpg reads and writes as values of a type."""
 
@@ -79,6 +80,16 @@ def _fits(annotation: Any, found: asyncpg.Type) -> bool:
     return found.name in _ACCEPTED.get(kind, set()) or (kind is str and found.schema == "public")
 
 
+def _spread(annotation: Any) -> Iterator[Any]:
+    """Return the types of the arguments of a query for which one value is given."""
+    if is_dataclass(annotation):
+        yield from get_type_hints(annotation).values()
+    elif get_origin(annotation) is Mapping:
+        yield from (list[each] for each in get_args(annotation))
+    else:
+        yield annotation
+
+
 def _columns(kind: str, returned: Any, make: Any) -> list[Any]:
     """Return the types of the columns from which a declared function makes what it returns."""
     inner = [each for each in get_args(returned) if each is not NoneType]
@@ -89,7 +100,7 @@ def _columns(kind: str, returned: Any, make: Any) -> list[Any]:
     key, made = ([], returned) if kind == "only_row" else (inner[:-1], inner[-1])
     if get_origin(made) is tuple:
         return [*key, *get_args(made)]
-    hints = get_type_hints(make.__init__ if is_dataclass(make) else make)
+    hints = get_type_hints(vars(make).get("__init__", make))
     return [*key, *(hint for name, hint in hints.items() if name != "return")]
 
 
@@ -110,6 +121,8 @@ async def test_a_declared_function_has_the_types_of_its_query(
 ) -> None:
     """A declaration takes what Postgres takes for its query, and what that returns fits."""
     (_, *taken), coroutine = get_args(declared)
+    if function.func.__name__ == "_spread":
+        [function], taken = function.args, [each for one in taken for each in _spread(one)]
     query, *make = function.args
     async with database.connection() as connection:
         statement = await connection.prepare(query)

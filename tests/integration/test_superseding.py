@@ -147,7 +147,7 @@ async def test_a_slot_paused_behind_a_cut_wire_is_run_once(world: World) -> None
     world.clock.move_to(SLOT)
     async with b.database.connection() as connection:
         assert await runs.begin(connection, first, SLOT)
-        await runs.keep_process(connection, first, SLOT, process=1, ticks=0)
+        await runs.keep_process(connection, first, SLOT, 1, 0)
     world.cut = set()
     await a.node.editing.resume(task)
     await world.pass_time(2 * times.HOUR, 5 * times.MINUTE)

@@ -55,7 +55,7 @@ async def monitor(call: Call) -> web.StreamResponse:
     whole = ToldFilter(limit=size, requester=call.requester.only)
     running = replace(whole, ends_after=now, starts_before=now + 1, limit=WINDOW_MAX)
     async with call.facade.node.database.connection() as connection:
-        past = await pscheduler.find_runs(connection, replace(whole, ends_by=now), backward=True)
+        past = await pscheduler.find_last_runs(connection, replace(whole, ends_by=now))
         present = await pscheduler.find_runs(connection, running)
         future = await pscheduler.find_runs(connection, replace(whole, starts_after=now))
     rows = [*reversed(past), *present, *future]

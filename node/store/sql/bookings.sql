@@ -292,7 +292,7 @@ SET
     changed_at = $2,
     reason = 'gave way to a run of higher priority that was then not booked, and lost its time meanwhile'
 WHERE displaced_by = ANY($1::uuid []) AND state = 'set-aside'
-RETURNING run.id, run.task_id, run.reason, NULL::uuid AS displaced_by, (SELECT task.lead FROM task WHERE task.id = run.task_id) AS lead;
+RETURNING run.id, run.task_id, (SELECT task.lead FROM task WHERE task.id = run.task_id) AS lead, run.reason, NULL::uuid AS displaced_by;
 
 -- displace --
 -- The exchange is committed: what was set aside for its runs is displaced for good. Another lead than that of the winner
@@ -329,14 +329,13 @@ WHERE
     run.displaced_by = winner.id AND winner.exchange_id = ANY($1::uuid []) AND run.state = 'set-aside'
     AND task.id = run.task_id
 RETURNING
-    run.id, run.task_id,
+    run.id, run.task_id, task.lead,
     CASE
         WHEN node.is_self OR task.lead = winner_task.lead THEN run.reason
         WHEN winner.rank > run.rank THEN 'displaced by a run that the owner of the host puts first'
         ELSE 'displaced by a run of higher priority that another node leads'
     END AS reason,
-    CASE WHEN node.is_self OR task.lead = winner_task.lead THEN winner.id END AS displaced_by,
-    task.lead;
+    CASE WHEN node.is_self OR task.lead = winner_task.lead THEN winner.id END AS displaced_by;
 
 -- raise_rank --
 -- Booked runs of these exchanges give way to fewer others than before.
@@ -447,7 +446,7 @@ RETURNING planning.task_id;
 
 -- expired_holds --
 -- Except for leads that have just failed to give a decision.
-SELECT exchange.id, exchange.task_id, exchange.lease_epoch, exchange.expires_at, exchange.held_at, task.lead
+SELECT exchange.id, exchange.task_id, task.lead, exchange.lease_epoch, exchange.held_at, exchange.expires_at
 FROM exchange
 INNER JOIN task ON exchange.task_id = task.id
 WHERE exchange.state = 'held' AND exchange.expires_at <= $1 AND task.lead <> ALL($2::text [])

@@ -21,7 +21,7 @@ ON CONFLICT (run_id, number) DO NOTHING;
 
 -- open_intervals --
 -- Intervals with missing parts, among these or (null) among all of the run.
-SELECT number, parts, merged_at FROM run_interval
+SELECT number, parts, merged_at IS NOT NULL AS merged FROM run_interval
 WHERE run_id = $1 AND parts IS NOT NULL AND ($2::integer [] IS NULL OR number = ANY($2))
 ORDER BY number
 FOR UPDATE;

@@ -91,7 +91,7 @@ FOR UPDATE OF run;
 
 -- keep_part --
 INSERT INTO part (
-    run_id, participant, name, result, reason, started_at, finished_at, command, output, circumstances, moved_bytes, signature
+    run_id, participant, name, result, reason, started_at, finished_at, command, output, circumstances, signature, moved_bytes
 )
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
 ON CONFLICT (run_id, participant) DO NOTHING

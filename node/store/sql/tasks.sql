@@ -137,8 +137,8 @@ FOR UPDATE;
 
 -- tasks --
 -- For people: newest first, each with the counts of its runs and the start of the next one. The runs of a pool task are
--- those of the ordinary tasks that have its seats; these are only listed on request ($8, $9, an id). A list has no long
--- references (more than $11 bytes): only a single task has its own whole.
+-- those of the ordinary tasks that have its seats; these are only listed on request ($9, $10, an id). A list has no long
+-- references (more than $2 bytes): only a single task has its own whole.
 SELECT
     task.id, task.lead, task.state::text, coalesce(task.reason, pool_task.reason) AS reason, task.test, task.spec,
     task.tool, task.tools, task.scheduling_class::text, task.duration, task.priority, task.participants,
@@ -197,19 +197,19 @@ FROM task
 LEFT JOIN node ON task.lead = node.identity
 LEFT JOIN pool_task ON task.id = pool_task.task_id
 CROSS JOIN LATERAL (
-    SELECT $2::uuid IS NULL AND coalesce(octet_length(task.reference::text) > $11, false) AS left_out
+    SELECT $3::uuid IS NULL AND coalesce(octet_length(task.reference::text) > $2, false) AS left_out
 ) AS long
 CROSS JOIN LATERAL (
     SELECT array_append(ARRAY(SELECT seated.id FROM task AS seated WHERE seated.parent = task.id), task.id) AS ids
 ) AS part
 WHERE
-    ($2::uuid IS NULL OR task.id = $2)
-    AND ($3::text [] IS NULL OR task.state::text = ANY($3))
-    AND ($4::text IS NULL OR task.test = $4)
-    AND ($5::text IS NULL OR task.id::text LIKE $5 || '%')
-    AND ($6::timestamptz IS NULL OR (task.created_at, task.id) < ($6, $7::uuid))
-    AND ($8::boolean OR task.parent IS NULL OR task.parent = $9 OR $2 IS NOT NULL OR $5 IS NOT NULL)
-    AND ($9::uuid IS NULL OR task.parent = $9)
+    ($3::uuid IS NULL OR task.id = $3)
+    AND ($4::text [] IS NULL OR task.state::text = ANY($4))
+    AND ($5::text IS NULL OR task.test = $5)
+    AND ($6::text IS NULL OR task.id::text LIKE $6 || '%')
+    AND ($7::timestamptz IS NULL OR (task.created_at, task.id) < ($7, $8::uuid))
+    AND ($9::boolean OR task.parent IS NULL OR task.parent = $10 OR $3 IS NOT NULL OR $6 IS NOT NULL)
+    AND ($10::uuid IS NULL OR task.parent = $10)
     AND ($12::text IS NULL OR task.requester = $12)
     AND ($13::text IS NULL OR task.participants @> jsonb_build_array(jsonb_build_object('name', $13)))
     AND ($14::text IS NULL OR $14 IN (task.spec ->> 'dest', task.spec ->> 'name', task.spec ->> 'url'))
@@ -232,7 +232,7 @@ WHERE
         )
     )
 ORDER BY task.created_at DESC, task.id DESC
-LIMIT $10;
+LIMIT $11;
 
 -- end_tasks --
 UPDATE task
