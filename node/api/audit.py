@@ -91,12 +91,13 @@ async def list_(request: web.Request) -> web.StreamResponse:
         since=requests.instant(request, "since"),
         until=requests.instant(request, "until"),
     )
-    descending = requests.choices(request, "order", frozenset({"asc", "desc"})) != ["asc"]
+    ascending = requests.choices(request, "order", frozenset({"asc", "desc"})) == ["asc"]
+    entries = audit.first_entries if ascending else audit.last_entries
     beyond, limit = requests.number(request, "cursor", _ID_MAX), requests.limit(request)
 
     async def fetch_rows() -> tuple[list[Record], bool]:
         async with node.database.connection() as connection:
-            rows = await audit.find_page(connection, wanted, beyond, limit, descending=descending)
+            rows = await entries(connection, wanted, beyond, limit)
         return rows, bool(rows)
 
     rows = await await_ready(node, fetch_rows, requests.seconds(request))

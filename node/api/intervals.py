@@ -27,20 +27,14 @@ async def list_(request: web.Request) -> web.StreamResponse:
     since = requests.instant(request, "since")
     limit = requests.limit(request)
     descending = requests.choices(request, "order", frozenset({"asc", "desc"})) == ["desc"]
+    find = intervals.find_last if descending else intervals.find_first
 
     test = (await fetch(node, run)).test
 
     async def fetch_intervals() -> tuple[list[Record], bool]:
         over = (await fetch(node, run)).state in OVER
         async with node.database.connection() as connection:
-            rows = await intervals.find_page(
-                connection,
-                run,
-                beyond=after,
-                since=since,
-                descending=descending,
-                limit=limit,
-            )
+            rows = await find(connection, run, after, since, limit)
         return rows, bool(rows) or over
 
     rows = await await_ready(node, fetch_intervals, requests.seconds(request))

@@ -52,7 +52,7 @@ async def list_(request: web.Request) -> web.StreamResponse:
     async with request.app[NODE].database.connection() as connection:
         every = [
             _mesh_document(counts)
-            for counts in await meshes.find_all(connection, requester=request[PRINCIPAL].only)
+            for counts in await meshes.find_all(connection, None, request[PRINCIPAL].only)
             if removed or set(counts.tasks) != {TaskState.CANCELLED}
         ]
     return responses.list_response(*requests.page_of_names(request, every))
@@ -94,7 +94,7 @@ async def _outcomes(
 
 async def _fetch_mesh(node: NodeService, name: str, only: str | None) -> Mesh:
     async with node.database.connection() as connection:
-        counts = await meshes.find_all(connection, name, requester=only)
+        counts = await meshes.find_all(connection, name, only)
     if not counts:
         raise NotFound(_unknown_mesh_message(name))
     return _mesh_document(counts[0])
@@ -157,7 +157,7 @@ async def pairs(request: web.Request) -> web.StreamResponse:
         latest: dict[str, LatestResult] = {}
         if keys:
             ends, named = (keys[0].key, keys[-1].key), [each.key for each in keys]
-            outcomes = await meshes.outcomes_by_key(connection, name, span, ends, only)
+            outcomes = await meshes.outcomes_by_key(connection, name, *span, *ends, only)
             latest = await meshes.latest_results(connection, name, named, span[1], only)
     every = [_pair(node, each, outcomes.get(each.key, ()), latest.get(each.key)) for each in keys]
     shown = [pair for pair in every if pair.state in OPEN or pair.due or pair.open]
@@ -172,12 +172,13 @@ async def _worst_pairs(
     size: int,
     only: str | None,
 ) -> list[MeshPair]:
-    keys = await meshes.worst_keys(connection, name, span, size, only)
-    newest = await meshes.newest_tasks(connection, name, keys, only)
+    keys = await meshes.worst_keys(connection, name, *span, size, only)
+    tasks_of_keys = await meshes.newest_tasks(connection, name, keys, only)
+    newest = {each.key: each for each in tasks_of_keys}
     latest = await meshes.latest_results(connection, name, keys, span[1], only)
     shown = []
     for key in keys:
-        outcomes = await meshes.outcomes_by_key(connection, name, span, (key, key), only)
+        outcomes = await meshes.outcomes_by_key(connection, name, *span, key, key, only)
         if key in newest:
             shown.append(_pair(node, newest[key], outcomes.get(key, ()), latest.get(key)))
     return shown

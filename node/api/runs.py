@@ -367,7 +367,7 @@ async def schedule(request: web.Request) -> web.StreamResponse:
     now, after = node.clock.now(), requests.cursor(request)
     then, (since, before) = _past_instant(request, "as_of", now), _requested_span(request, now)
     limit = requests.limit(request, requests.PAGE_MAX)
-    requester = requests.requester(request)
+    requester, (start, run) = requests.requester(request), after or (None, None)
     reserved: Sequence[ReservationSpan] = ()
     async with node.database.connection() as connection:
         if then is None:
@@ -376,8 +376,8 @@ async def schedule(request: web.Request) -> web.StreamResponse:
                 runs.RunFilter(
                     since=since,
                     before=before,
-                    after_start=after[0] if after else None,
-                    after_run=after[1] if after else None,
+                    after_start=start,
+                    after_run=run,
                     ascending=True,
                     requester=requester,
                     limit=limit,
@@ -387,7 +387,7 @@ async def schedule(request: web.Request) -> web.StreamResponse:
             )
         else:
             rows = await schedules.schedule_at(
-                connection, then, since, before, after, requester, limit
+                connection, then, since, before, start, run, requester, limit
             )
         if after is None and then is None:
             reserved = await reservations.spans_between(connection, since, max(since, before))

@@ -261,11 +261,11 @@ async def _headlines(connection: Connection, ids: list[UUID]) -> dict[UUID, str]
 async def _meshes_below_target(connection: Connection, terms: WebhookTerms, now: int) -> Found:
     names: Iterable[str] = [terms.mesh] if terms.mesh else []
     if not terms.mesh:
-        names = [each.mesh for each in await meshes.find_all(connection)]
+        names = [each.mesh for each in await meshes.find_all(connection, None, None)]
     below: Found = {}
     for name in names:
         slots: dict[str, int] = {}
-        for each in await meshes.outcomes(connection, name, now - terms.span, now):
+        for each in await meshes.outcomes(connection, name, now - terms.span, now, None):
             slots[each.outcome] = slots.get(each.outcome, 0) + each.slots
         percent = percent_of(slots)
         if percent is not None and percent < terms.percent:

@@ -93,7 +93,7 @@ class PeerRegistrar:
         if (reason := find_clash(new, await self._directory.known())) is not None:
             raise Conflict(reason)
         async with self._database.transaction() as connection:
-            await nodes.keep_foreign(connection, new, self._clock.now())
+            await nodes.keep(connection, new, self._clock.now())
             await nodes.notify(connection, new.name, "added")
         await self._directory.refresh()
         return self._directory.by_identity(identity)

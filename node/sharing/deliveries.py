@@ -54,8 +54,8 @@ class Deliveries:
         since = (now - times.DAY) // times.HOUR * times.HOUR
         slots: dict[str, Counter[str]] = {}
         async with self._core.database.connection() as connection:
-            for mesh in await meshes.find_all(connection):
+            for mesh in await meshes.find_all(connection, None, None):
                 counted = slots.setdefault(mesh.mesh, Counter())
-                for each in await meshes.outcomes(connection, mesh.mesh, since, now):
+                for each in await meshes.outcomes(connection, mesh.mesh, since, now, None):
                     counted[each.outcome] += each.slots
         return DeliveryFigures(now, tuple(await self._usage.all()), slots)

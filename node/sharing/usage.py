@@ -67,7 +67,7 @@ class UsageReader:
         """Return the charges by hour and campaign."""
         async with self._database.connection() as connection:
             rows = await campaigns.charged_hours(connection, wanted)
-        return [UsageHour.model_validate(row) for row in rows]
+        return [UsageHour.model_validate(dict(row)) for row in rows]
 
     def default_interval(self) -> tuple[int, int]:
         """Return the last 24 hours and the default horizon as one interval, in whole hours (µs)."""

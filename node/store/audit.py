@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from node.model.audit import AuditEntry
 from node.model.principals import PrincipalKind
 from node.store.database import Connection, Record
-from node.store.statements import Purge, Statements
+from node.store.statements import Purge, Query, Statements, spread
 
 _SQL = Statements("node.store", "audit")
 
@@ -53,26 +53,15 @@ def _row(entry: AuditEntry) -> tuple[object, ...]:
     )
 
 
-async def find_page(
-    connection: Connection,
-    wanted: AuditFilter,
-    beyond: int | None,
-    limit: int,
-    *,
-    descending: bool,
-) -> list[Record]:
-    """Return a page of rows, the newest first if ``descending``, beyond the row with this id."""
-    return await connection.fetch(
-        _SQL["entries_backward"] if descending else _SQL["entries_forward"],
-        wanted.principal,
-        wanted.verb,
-        wanted.thing,
-        None if wanted.outcomes is None else list(wanted.outcomes),
-        wanted.since,
-        wanted.until,
-        beyond,
-        limit,
-    )
+first_entries: Query[[AuditFilter, int | None, int], list[Record]] = spread(
+    _SQL.records("entries_forward")
+)
+"""A page of rows, the oldest first: at most so many beyond the row with this id."""
+
+last_entries: Query[[AuditFilter, int | None, int], list[Record]] = spread(
+    _SQL.records("entries_backward")
+)
+"""A page of rows, the newest first."""
 
 
 purge: Purge = _SQL.value("purge_entries")

@@ -103,17 +103,15 @@ merged_intervals: Query[[UUID], list[Interval]] = _SQL.rows("measured_intervals"
 interval_records: Query[[UUID, int], list[Record]] = _SQL.records("recorded_intervals")
 """The first intervals of a run with the participants' shares, in their order."""
 
+find_first: Query[[UUID, int | None, int | None, int], list[Record]] = _SQL.records(
+    "intervals_forward"
+)
+"""A page of a run's intervals; none is listed before those that precede it.
 
-async def find_page(
-    connection: Connection,
-    run: UUID,
-    *,
-    beyond: int | None,
-    since: int | None,
-    descending: bool,
-    limit: int,
-) -> list[Record]:
-    """Return a page of a run's intervals; none is listed before those that precede it."""
-    query = _SQL["intervals_backward" if descending else "intervals_forward"]
-    rows: list[Record] = await connection.fetch(query, run, beyond, since, limit)
-    return rows
+Takes ``run``, ``beyond``, ``since``, ``limit``.
+"""
+
+find_last: Query[[UUID, int | None, int | None, int], list[Record]] = _SQL.records(
+    "intervals_backward"
+)
+"""A page as that of :data:`find_first`, the last intervals first."""

@@ -12,9 +12,9 @@ from typing import Any
 from uuid import UUID
 
 from node.store.database import Connection
-from node.store.queries import Queries
+from node.store.statements import Query, Statements
 
-_SQL = Queries("node.store", "meshes")
+_SQL = Statements("node.store", "meshes")
 
 
 @dataclass(frozen=True)
@@ -64,18 +64,13 @@ class SlotOutcome:
     example: str | None
 
 
-async def find_all(
-    connection: Connection, name: str | None = None, *, requester: str | None = None
-) -> list[MeshTaskCounts]:
-    """Return all meshes, or the one of this name."""
-    rows = await connection.fetch(_SQL["meshes"], name, requester)
-    return [MeshTaskCounts(*row) for row in rows]
+find_all: Query[[str | None, str | None], list[MeshTaskCounts]] = _SQL.rows(
+    "meshes", MeshTaskCounts
+)
+"""All meshes, or the one of this name. Takes ``name``, ``requester``."""
 
-
-async def exists(connection: Connection, name: str, requester: str | None = None) -> bool:
-    """Return whether a mesh of this name has a task."""
-    exists: bool = await connection.fetchval(_SQL["has_mesh"], name, requester)
-    return exists
+exists: Query[[str, str | None], bool] = _SQL.value("has_mesh")
+"""Whether a mesh of this name has a task. Takes ``name``, ``requester``."""
 
 
 async def tasks(
@@ -83,7 +78,7 @@ async def tasks(
     mesh: str,
     after: tuple[str, int, UUID] | None,
     limit: int,
-    requester: str | None = None,
+    requester: str | None,
 ) -> list[dict[str, Any]]:
     """Return a page of a mesh's tasks, those after this key, creation time, and task."""
     behind = after or (None, None, None)
@@ -91,47 +86,28 @@ async def tasks(
     return [dict(row) for row in rows]
 
 
-async def keys(
-    connection: Connection, mesh: str, after: str | None, limit: int, requester: str | None = None
-) -> list[MeshKey]:
-    """Return a page of the keys of a mesh."""
-    rows = await connection.fetch(_SQL["mesh_keys"], mesh, after, limit, requester)
-    return [MeshKey(*row) for row in rows]
+keys: Query[[str, str | None, int, str | None], list[MeshKey]] = _SQL.rows("mesh_keys", MeshKey)
+"""A page of the keys of a mesh. Takes ``mesh``, ``after``, ``limit``, ``requester``."""
 
+worst_keys: Query[[str, int, int, int, str | None], list[str]] = _SQL.column("worst_keys")
+"""The keys with the smallest share of delivered slots in a span ``[since, until)``.
 
-async def worst_keys(
-    connection: Connection,
-    mesh: str,
-    span: tuple[int, int],
-    limit: int,
-    requester: str | None = None,
-) -> list[str]:
-    """Return the keys with the smallest share of delivered slots in a span ``[since, until)``.
+Keys without missing slots are not among them. Takes ``mesh``, ``since``, ``until``, ``limit``,
+``requester``.
+"""
 
-    Keys without missing slots are not among them.
-    """
-    rows = await connection.fetch(_SQL["worst_keys"], mesh, *span, limit, requester)
-    return [str(row[0]) for row in rows]
+newest_tasks: Query[[str, Sequence[str], str | None], list[MeshKey]] = _SQL.rows(
+    "newest_of_keys", MeshKey
+)
+"""These keys of a mesh, each with its newest task. Takes ``mesh``, ``keys``, ``requester``."""
 
+latest_results: Query[[str, Sequence[str], int, str | None], dict[str, LatestResult]] = (
+    _SQL.rows_by_key("latest_of_keys", LatestResult)
+)
+"""The latest result of these keys of a mesh before an instant, if any, by key.
 
-async def newest_tasks(
-    connection: Connection, mesh: str, keys: Sequence[str], requester: str | None = None
-) -> dict[str, MeshKey]:
-    """Return these keys of a mesh, each with its newest task."""
-    rows = await connection.fetch(_SQL["newest_of_keys"], mesh, keys, requester)
-    return {row[0]: MeshKey(*row) for row in rows}
-
-
-async def latest_results(
-    connection: Connection,
-    mesh: str,
-    keys: Sequence[str],
-    before: int,
-    requester: str | None = None,
-) -> dict[str, LatestResult]:
-    """Return by key the latest result of these keys of a mesh before an instant, if any."""
-    rows = await connection.fetch(_SQL["latest_of_keys"], mesh, list(keys), before, requester)
-    return {row[0]: LatestResult(*row[1:]) for row in map(tuple, rows)}
+Takes ``mesh``, ``keys``, ``before``, ``requester``.
+"""
 
 
 async def sum_up(connection: Connection, at_most: int) -> int:
@@ -145,27 +121,19 @@ async def sum_up(connection: Connection, at_most: int) -> int:
     return taken
 
 
-async def outcomes(
-    connection: Connection, mesh: str, since: int, until: int, requester: str | None = None
-) -> list[SlotOutcome]:
-    """Return the outcomes of all slots of a mesh in ``[since, until)``."""
-    rows = await connection.fetch(_SQL["mesh_outcomes"], mesh, since, until, requester)
-    return [SlotOutcome(*row) for row in rows]
+outcomes: Query[[str, int, int, str | None], list[SlotOutcome]] = _SQL.rows(
+    "mesh_outcomes", SlotOutcome
+)
+"""The outcomes of all slots of a mesh in ``[since, until)``.
 
+Takes ``mesh``, ``since``, ``until``, ``requester``.
+"""
 
-async def outcomes_by_key(
-    connection: Connection,
-    mesh: str,
-    span: tuple[int, int],
-    keys: tuple[str, str],
-    requester: str | None = None,
-) -> dict[str, list[SlotOutcome]]:
-    """Return the outcomes in a span ``[since, until)`` of the keys from one to another.
+outcomes_by_key: Query[[str, int, int, str, str, str | None], dict[str, list[SlotOutcome]]] = (
+    _SQL.lists_by_key("mesh_outcomes_of", SlotOutcome)
+)
+"""The outcomes in a span ``[since, until)`` of the keys from one to another.
 
-    Keys without slots are missing.
-    """
-    rows = await connection.fetch(_SQL["mesh_outcomes_of"], mesh, *span, *keys, requester)
-    found: dict[str, list[SlotOutcome]] = {}
-    for key, *row in rows:
-        found.setdefault(key, []).append(SlotOutcome(*row))
-    return found
+Keys without slots are missing. Takes ``mesh``, ``since``, ``until``, ``first``, ``last``,
+``requester``.
+"""

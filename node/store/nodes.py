@@ -67,19 +67,18 @@ class ForeignNode:
     url: str
     address: str
     attributes: dict[str, Any]
+    lanes: int = LANES
 
 
 async def keep_self(connection: Connection, card: NodeCard, now: int) -> None:
     """Write this node's own card."""
-    await connection.execute(
-        _SQL["keep_self"],
-        card.identity,
-        card.name,
-        card.url,
-        card.address,
-        now,
-        card.attributes,
-        card.lanes,
+    await connection.execute(_SQL["keep_self"], *_values(card, now))
+
+
+def _values(known: NodeCard | ForeignNode, now: int) -> tuple[object, ...]:
+    return (
+        *(known.identity, known.name, known.url, known.address, now),
+        *(known.attributes, known.lanes),
     )
 
 
@@ -140,14 +139,10 @@ forget_unsigned: Query[[str], None] = _SQL.command("forget_unsigned")
 revoked_keys: Query[[], list[RevokedKey]] = _SQL.rows("revoked", RevokedKey)
 """All revoked keys."""
 
-
-async def revocations_to_tell(connection: Connection) -> dict[str, list[tuple[int, str]]]:
-    """Return by node the revocations that it has not been told, each with its number."""
-    untold: dict[str, list[tuple[int, str]]] = {}
-    for identity, number, text in await connection.fetch(_SQL["revocations_to_tell"]):
-        untold.setdefault(identity, []).append((number, text))
-    return untold
-
+revocations_to_tell: Query[[], dict[str, list[tuple[int, str]]]] = _SQL.lists_by_key(
+    "revocations_to_tell", as_tuple
+)
+"""The revocations that each node has not been told, each with its number."""
 
 note_revocations_told: Query[[str, int], None] = _SQL.command("told_revocations")
 """Note that a node knows the revocations up to this number."""
@@ -156,33 +151,12 @@ own_identity: Query[[], str | None] = _SQL.value("own_identity")
 """The key that this database belongs to; None in a new database."""
 
 
-async def keep(connection: Connection, card: NodeCard, now: int) -> bool:
-    """Pin a node; False if it is this node itself."""
-    kept = await connection.fetchval(
-        _SQL["keep"],
-        card.identity,
-        card.name,
-        card.url,
-        card.address,
-        now,
-        card.attributes,
-        card.lanes,
-    )
-    return kept is not None
+async def keep(connection: Connection, known: NodeCard | ForeignNode, now: int) -> bool:
+    """Pin a node, or store one of another kind, which has neither key nor card.
 
-
-async def keep_foreign(connection: Connection, known: ForeignNode, now: int) -> None:
-    """Store a node of another kind, which has neither a key nor a card."""
-    await connection.fetchval(
-        _SQL["keep"],
-        known.identity,
-        known.name,
-        known.url,
-        known.address,
-        now,
-        known.attributes,
-        LANES,
-    )
+    Return False if it is this node itself.
+    """
+    return await connection.fetchval(_SQL["keep"], *_values(known, now)) is not None
 
 
 pin: Query[[str, str, int], None] = _SQL.command("pin")
@@ -267,11 +241,8 @@ None if they are no copy.
 note_moved_away: Query[[UUID, str], None] = _SQL.command("give_up")
 """Note that another host goes on as this node, later than this ``generation``."""
 
-
-async def uncompared_nodes(connection: Connection) -> frozenset[str]:
-    """Return the nodes that were not compared since this database was restored."""
-    return frozenset(row[0] for row in await connection.fetch(_SQL["uncompared"]))
-
+uncompared_nodes: Query[[], set[str]] = _SQL.distinct("uncompared")
+"""The nodes that were not compared since this database was restored."""
 
 note_compared: Query[[str, UUID], None] = _SQL.command("compared")
 """Note that a node was compared with this ``generation`` of the database."""

@@ -213,19 +213,13 @@ next_start: Query[[int], int | None] = _SQL.value("next_start")
 begin: Query[[UUID, int], BegunRun | None] = _SQL.row("begin", BegunRun)
 """Set a booked run running; None if it was cancelled or displaced."""
 
+unconfirmed_runs: Query[[Sequence[UUID], int], dict[UUID, list[str]]] = _SQL.lists_by_key(
+    "unconfirmed", str
+)
+"""By run led here the participants that did not confirm it and have dropped it by an instant.
 
-async def unconfirmed_runs(
-    connection: Connection, asked: Sequence[UUID], now: int
-) -> dict[UUID, list[str]]:
-    """Return by run led here the participants that did not confirm it and have dropped it by now.
-
-    Runs without such participants are left out.
-    """
-    names: dict[UUID, list[str]] = {}
-    for run, name in await connection.fetch(_SQL["unconfirmed"], asked, now):
-        names.setdefault(run, []).append(name)
-    return names
-
+Runs without such participants are left out.
+"""
 
 keep_process: Query[[UUID, int, int, int], None] = _SQL.command("process")
 """Store the process, so that a later start of the service can end what is left of it.

@@ -75,6 +75,10 @@ class Statements(Queries):
         """A function that returns by first column what ``make`` makes of the other ones."""
         return partial(_rows_by_key, self[name], make)
 
+    def lists_by_key(self, name: str, make: Callable[..., T]) -> _Declared[dict[Any, list[T]]]:
+        """A function that returns by first column all that ``make`` makes of the other ones."""
+        return partial(_lists_by_key, self[name], make)
+
     def row(self, name: str, make: Callable[..., T]) -> _Declared[T | None]:
         """A function that returns what ``make`` makes of the first row; None if there is none."""
         return partial(_row, self[name], make)
@@ -160,6 +164,15 @@ async def _rows_by_key(
 ) -> dict[Any, T]:
     rows = await connection.fetch(query, *arguments)
     return {row[0]: make(*row[1:]) for row in rows}
+
+
+async def _lists_by_key(
+    query: str, make: Callable[..., T], connection: Connection, *arguments: object
+) -> dict[Any, list[T]]:
+    found: dict[Any, list[T]] = {}
+    for key, *rest in await connection.fetch(query, *arguments):
+        found.setdefault(key, []).append(make(*rest))
+    return found
 
 
 async def _row(

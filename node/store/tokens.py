@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from node.model.principals import Role
-from node.store.database import Connection, Record
+from node.store.database import Connection
 from node.store.statements import Purge, Query, Statements
 
 _SQL = Statements("node.store", "tokens")
@@ -41,16 +42,15 @@ async def keep(connection: Connection, digest: str, token: StoredToken) -> None:
     )
 
 
-async def find(connection: Connection, digest: str) -> StoredToken | None:
-    """Return the token whose secret has this digest; None if there was never one."""
-    row = await connection.fetchrow(_SQL["token_with"], digest)
-    return None if row is None else _token_of_row(row)
+def _token(number: UUID, label: str, role: Role, *rest: Any) -> StoredToken:
+    return StoredToken(number, label, Role(role), *rest)
 
 
-async def find_all(connection: Connection, digests: Collection[str]) -> dict[str, StoredToken]:
-    """Return the tokens whose secrets have these digests, by digest."""
-    rows = await connection.fetch(_SQL["tokens_with"], list(digests))
-    return {row["digest"]: _token_of_row(row) for row in rows}
+find: Query[[str], StoredToken | None] = _SQL.row("token_with", _token)
+"""The token whose secret has this digest; None if there was never one."""
+
+find_all: Query[[Collection[str]], dict[str, StoredToken]] = _SQL.rows_by_key("tokens_with", _token)
+"""The tokens whose secrets have these digests, by digest."""
 
 
 async def valid_roles(connection: Connection, label: str, now: int) -> set[Role]:
@@ -72,19 +72,12 @@ async def find_page(
     """
     at, last = before or (None, None)
     rows = await connection.fetch(_SQL["tokens"], prefix, at, last, limit)
-    return [_token_of_row(row) for row in rows]
+    return [_token(*row) for row in rows]
 
 
-async def revoke(connection: Connection, token: UUID, now: int) -> StoredToken | None:
-    """Make a token invalid, unless it was before, and return it; None if there is none."""
-    row = await connection.fetchrow(_SQL["revoke_token"], token, now)
-    return None if row is None else _token_of_row(row)
+revoke: Query[[UUID, int], StoredToken | None] = _SQL.row("revoke_token", _token)
+"""Make a token invalid, unless it was before, and return it; None if there is none."""
 
 
 purge: Purge = _SQL.value("purge_tokens")
 """Delete tokens that were revoked or have expired before; return how many."""
-
-
-def _token_of_row(row: Record) -> StoredToken:
-    values = {name: value for name, value in row.items() if name != "digest"}
-    return StoredToken(role=Role(values.pop("role")), **values)

@@ -59,9 +59,7 @@ def _reflected(*numbers: int) -> list[Interval]:
 async def _listed(site: Site, run: UUID) -> list[tuple[int, bool, str | None]]:
     """Return what users see of each interval: number, whether it has a result, reason."""
     async with site.database.connection() as connection:
-        rows = await intervals.find_page(
-            connection, run, beyond=None, since=None, descending=False, limit=500
-        )
+        rows = await intervals.find_first(connection, run, None, None, 500)
     return [(row["number"], row["result"] is not None, row["reason"]) for row in rows]
 
 

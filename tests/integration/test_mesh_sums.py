@@ -212,7 +212,7 @@ class Meshes:
             read = await meshes.outcomes(connection, mesh, since, until, user)
             assert {(o.outcome, o.state, o.cause): o.slots for o in read} == totals
             keys = "x/a/n1", "x/a/n4"
-            pages = await meshes.outcomes_by_key(connection, mesh, (since, until), keys, user)
+            pages = await meshes.outcomes_by_key(connection, mesh, since, until, *keys, user)
             assert {
                 (key, o.outcome, o.state, o.cause): o.slots for key, of in pages.items() for o in of
             } == {what: slots for what, slots in by_key.items() if keys[0] <= what[0] <= keys[1]}
@@ -220,7 +220,7 @@ class Meshes:
                 if o.outcome == "missing" and user is None:
                     told = await connection.fetch(_EXAMPLES, mesh, since, until, o.state, o.cause)
                     assert o.example in {row[0] for row in told} | {o.cause}
-            worst = await meshes.worst_keys(connection, mesh, (since, until), 2, user)
+            worst = await meshes.worst_keys(connection, mesh, since, until, 2, user)
         assert worst == _worst(by_key)[:2]
 
 
@@ -265,7 +265,7 @@ async def test_what_is_not_committed_yet_is_summed_up_later(database: PostgresDa
 
     async def counted() -> dict[str, int]:
         async with database.connection() as connection:
-            read = await meshes.outcomes(connection, "lab", *span)
+            read = await meshes.outcomes(connection, "lab", *span, None)
         return {outcome.outcome: outcome.slots for outcome in read}
 
     def run(minute: int, attempt: int, state: str) -> list[list[object]]:
@@ -310,7 +310,7 @@ async def test_one_sums_up_at_a_time(database: PostgresDatabase) -> None:
         await counter.run_once()
         async with database.connection() as connection:
             assert await connection.fetchval(left) == 1
-            read = await meshes.outcomes(connection, "lab", START, START + times.DAY)
+            read = await meshes.outcomes(connection, "lab", START, START + times.DAY, None)
             assert [outcome.slots for outcome in read] == [2]
     await counter.run_once()
     async with database.connection() as connection:

@@ -10,9 +10,10 @@ from enum import EnumType
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
+from inspect import getfullargspec, isfunction
 from itertools import chain, zip_longest
 from pathlib import Path
-from types import NoneType, UnionType
+from types import GenericAlias, NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from uuid import UUID
 
@@ -85,7 +86,7 @@ def _spread(annotation: Any) -> Iterator[Any]:
     if is_dataclass(annotation):
         yield from get_type_hints(annotation).values()
     elif get_origin(annotation) is Mapping:
-        yield from (list[each] for each in get_args(annotation))
+        yield from (GenericAlias(list, each) for each in get_args(annotation))
     else:
         yield annotation
 
@@ -98,8 +99,12 @@ def _columns(kind: str, returned: Any, make: Any) -> list[Any]:
     if kind in {"column", "distinct", "by_key"}:
         return inner
     key, made = ([], returned) if kind == "only_row" else (inner[:-1], inner[-1])
+    if kind == "lists_by_key":
+        [made] = get_args(made)
     if get_origin(made) is tuple:
         return [*key, *get_args(made)]
+    if made is str:
+        return [*key, made]
     hints = get_type_hints(vars(make).get("__init__", make))
     return [*key, *(hint for name, hint in hints.items() if name != "return")]
 
@@ -133,5 +138,7 @@ async def test_a_declared_function_has_the_types_of_its_query(
     kind = function.func.__name__.removeprefix("_")
     if kind not in {"execute", "finds", "records", "record"}:
         wanted = _columns(kind, get_args(coroutine)[2], *make or [None])
+        if make and isfunction(make[0]) and getfullargspec(make[0]).varargs:
+            wanted += [Any] * (len(columns) - len(wanted))
         for annotation, column in zip_longest(wanted, columns):
             assert _fits(annotation, column.type), (annotation, column)
