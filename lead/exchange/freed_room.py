@@ -17,6 +17,7 @@ from lead.store import episodes, limits
 from node.model.spans import Span, normalise
 from node.runtime.batching import act_when_woken
 from node.runtime.clock import Clock
+from node.store import notices
 from node.store.database import Database, Notice
 
 TASKS_MAX = 200
@@ -67,9 +68,9 @@ class FreedRoom:
         now = self._clock.now()
         async with self._database.transaction() as connection:
             tasks = await limits.wake_tasks(connection, campaigns, now, TASKS_MAX)
-            await episodes.notify(connection, tasks, "plan")
+            await notices.notify_all(connection, [("task", each, "plan") for each in tasks])
             wanted = await limits.wake_terms(connection, campaigns, now)
             wanted += await episodes.retry_terms_in(connection, spans, now)
             if over:
                 wanted += await episodes.retry_terms_after(connection, over, now)
-            await episodes.notify_seats(connection, wanted)
+            await notices.notify_all(connection, [("seats", each, "wanted") for each in wanted])

@@ -22,7 +22,7 @@ from lead.store import episodes, planning
 from node.model import times
 from node.model.outcomes import PlanningOutcome
 from node.runtime.clock import Clock
-from node.store import tasks
+from node.store import notices, tasks
 from node.store.database import Connection, Database
 from node.store.tasks import StoredTask
 
@@ -119,8 +119,10 @@ class RulingWriter:
             await planning.keep_decisions(connection, [(pool_task.id, _decision(account))], now)
             decided.append(pool_task.id)
         await episodes.notify_of_misses(connection, now)
-        await episodes.notify(connection, new_tasks, "active")
-        await episodes.notify(connection, list(dict.fromkeys(decided)), "planned")
+        await notices.notify_all(connection, [("task", each, "active") for each in new_tasks])
+        await notices.notify_all(
+            connection, [("task", each, "planned") for each in list(dict.fromkeys(decided))]
+        )
 
     async def _grant_seats(
         self, connection: Connection, result: CaseResult, now: int

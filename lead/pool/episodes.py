@@ -55,7 +55,7 @@ from node.model.recurrence import SlotRange, nominal_range
 from node.model.terms import due_at, next_term, slots_in, term_length
 from node.model.wire.seats import SeatRequest
 from node.runtime.clock import Clock, StepWatcher
-from node.store import pools
+from node.store import notices, pools
 from node.store.database import Connection, Database, Notice
 from node.store.gaps import keep_gaps
 from node.store.pools import StoredPool
@@ -244,7 +244,7 @@ class EpisodeLoop:
             if new:
                 decided = [(task, _decision_about(lacks[task])) for task in new]
                 await planning.keep_decisions(connection, decided, now)
-                await episodes.notify(connection, new, "planned")
+                await notices.notify_all(connection, [("task", each, "planned") for each in new])
             await episodes.retry_all_terms(connection, now)
 
     async def _empty_lost_seats(self) -> None:
@@ -374,7 +374,7 @@ class EpisodeLoop:
         async with self._database.transaction() as connection:
             await schedule_retry(connection, now + pause, sentence)
             await planning.keep_decisions(connection, [(task, decision) for task in tasks], now)
-            await episodes.notify(connection, tasks, "planned")
+            await notices.notify_all(connection, [("task", each, "planned") for each in tasks])
 
     async def _run_episode(
         self, membership: Membership, pool: str, tasks: Sequence[PoolTask]

@@ -38,6 +38,7 @@ from node.model import times
 from node.model.spans import Span
 from node.model.task_terms import take_terms
 from node.model.terms import Term
+from node.store import notices
 from node.store.database import Connection
 from node.store.statements import Query, Statements, as_tuple, spread
 
@@ -297,13 +298,13 @@ keep_policy_state: Query[[str, PolicyMemory, int], int | None] = spread(
 
 async def notify_of_misses(connection: Connection, now: int) -> None:
     """Notify of campaigns of which runs are expected to miss their latest start, or no longer."""
-    payloads = []
+    changes: list[tuple[object, ...]] = []
     for pool, before, after in await connection.fetch(_SQL["tell_misses"], now):
         changed = [(each, "none") for each in before if each not in after]
         changed += [(each, "expected") for each in after if each not in before]
-        payloads += [f"misses {pool} {campaign} {state}" for campaign, state in changed]
-    if payloads:
-        await connection.execute(_SQL["notify"], payloads)
+        changes += [("misses", pool, *each) for each in changed]
+    if changes:
+        await notices.notify_all(connection, changes)
 
 
 charges_by_hour: Query[[int, int, Sequence[str]], list[tuple[str, int, int]]] = _SQL.rows(
@@ -353,13 +354,3 @@ async def failure_counts(
     """Return how many runs of seats have failed since then, by node and campaign."""
     rows = await connection.fetch(_SQL["failed"], since, list(nodes))
     return {(row[0], row[1]): row[2] for row in rows}
-
-
-async def notify(connection: Connection, tasks: Sequence[UUID], word: str) -> None:
-    """Notify the watchers of these tasks."""
-    await connection.execute(_SQL["notify"], [f"task {task} {word}" for task in tasks])
-
-
-async def notify_seats(connection: Connection, tasks: Sequence[UUID]) -> None:
-    """Notify the processes that give seats that these pool tasks want some now."""
-    await connection.execute(_SQL["notify"], [f"seats {task} wanted" for task in tasks])

@@ -42,7 +42,7 @@ from node.model.task_terms import take_terms
 from node.model.taskstate import TaskState
 from node.model.wire.participants import CommitRequest, HoldRequest, RunRequest
 from node.model.wire.tasks import PARTICIPANTS, Participant
-from node.store import dependencies
+from node.store import dependencies, notices
 from node.store.database import Connection
 from node.store.statements import Query, Statements, as_tuple, columns_of
 
@@ -461,7 +461,7 @@ is_wanted: Query[[UUID], bool] = _SQL.value("is_wanted")
 
 async def notify_planned(connection: Connection, planned: dict[UUID, bool]) -> None:
     """Notify the watchers of tasks that a planning attempt was made, and whether it booked."""
-    notices = [
-        f"task {task} {'booked' if booked else 'planned'}" for task, booked in planned.items()
-    ]
-    await connection.execute(_SQL["notify_planned"], notices)
+    words = {True: "booked", False: "planned"}
+    await notices.notify_all(
+        connection, [("task", task, words[booked]) for task, booked in planned.items()]
+    )

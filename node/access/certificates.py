@@ -21,7 +21,7 @@ from node.model import times
 from node.model.errors import HostError, ParleyError
 from node.runtime.settings import Settings
 from node.runtime.threads import aside
-from node.store.bookings import notify
+from node.store.notices import notify
 from node.trust.certificates import LIFE, RENEWED_BEFORE, OwnCertificate, pem_for_nodes
 from node.trust.key_files import CurrentKey
 from node.trust.private_files import read_private, replace_private

@@ -22,8 +22,8 @@ from node.model.principals import Principal, PrincipalKind, Role
 from node.model.wire.tokens import NewToken, Token, TokenRequest
 from node.runtime.threads import aside
 from node.store import audit, tokens
-from node.store.bookings import notify
 from node.store.database import Connection, Notice
+from node.store.notices import notify
 from node.store.tokens import StoredToken
 from node.trust.tokens import digest, new_token, write_token
 

@@ -20,7 +20,7 @@ from node.model.errors import FieldFault, InvalidDocument
 from node.model.intervals import Interval, Rhythm
 from node.model.wire.participants import IntervalsMessage
 from node.plugins.part_limits import fault_of_share
-from node.store import bookings, intervals, outbox, runs
+from node.store import intervals, notices, outbox, runs
 from node.store.database import Connection
 from node.store.intervals import MergedInterval, SignedInterval
 from node.store.runs import KeptPart, LockedRun
@@ -160,4 +160,4 @@ class Intervals:
             return
         await intervals.merge(connection, run.id, merged, self._clock.now())
         last = merged[-1].interval.number
-        await bookings.notify(connection, "interval", run.id, run.task, last)
+        await notices.notify(connection, "interval", run.id, run.task, last)

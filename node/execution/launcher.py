@@ -55,7 +55,7 @@ from node.plugins.contracts import (
 from node.plugins.reading import BYTES_MAX
 from node.runtime import tracing
 from node.runtime.clock import LatchedEvent
-from node.store import bookings, runs
+from node.store import notices, runs
 from node.store.database import Notice
 from node.store.runs import DueRun, KeptPart
 
@@ -322,7 +322,7 @@ class Launcher:
             async with self._database.transaction() as connection:
                 now = self._clock.now()
                 if await runs.set_state(connection, [run.id], RunState.MERGING, None, now):
-                    await bookings.notify(connection, "run", run.id, run.task, RunState.MERGING)
+                    await notices.notify(connection, "run", run.id, run.task, RunState.MERGING)
 
     async def _execute(self, run: DueRun) -> None:
         cancelled = self._cancelled[run.id]
@@ -340,7 +340,7 @@ class Launcher:
             begun = await runs.begin(connection, run.id, self._clock.now())
             if begun is None:
                 return
-            await bookings.notify(connection, "run", run.id, run.task, RunState.RUNNING)
+            await notices.notify(connection, "run", run.id, run.task, RunState.RUNNING)
         outcome = await self._measure_unless_doubtful(run, cancelled, doubtful=begun.doubtful)
         if run.id in self._early:
             async with self._database.transaction() as connection:

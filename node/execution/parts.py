@@ -45,7 +45,7 @@ from node.plugins.contracts import (
 )
 from node.plugins.part_limits import fault_of_part, short_command
 from node.runtime import tracing
-from node.store import bookings, dependencies, outbox, runs
+from node.store import dependencies, notices, outbox, runs
 from node.store.database import Connection
 from node.store.intervals import SignedInterval
 from node.store.outbox import OutgoingMessage
@@ -333,7 +333,7 @@ class PartCollector:
         await outbox.post_all(connection, [message], self._clock.now())
 
     async def _notify(self, connection: Connection, run: LockedRun, state: RunState) -> None:
-        await bookings.notify(connection, "run", run.id, run.task, state)
+        await notices.notify(connection, "run", run.id, run.task, state)
 
 
 def _part_message(lead: str, run: UUID, part: KeptPart) -> OutgoingMessage:

@@ -91,9 +91,9 @@ from node.plugins.contracts import Inward, Test
 from node.runtime.settings import DEFAULT_LIMITS
 from node.runtime.threads import aside
 from node.store import audit, host_limits, shares, tasks
-from node.store.bookings import notify
 from node.store.database import Connection, Notice
 from node.store.host_limits import ReachedPeriod
+from node.store.notices import notify
 from node.store.tasks import StoredTask
 
 _PAGE = 500

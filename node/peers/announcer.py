@@ -39,7 +39,7 @@ from node.model.times import to_the_second
 from node.model.wire.participants import ConfirmationAnswer
 from node.peers.directory import Directory
 from node.peers.rivals import OwnProcess, ServingProcess
-from node.store import nodes
+from node.store import nodes, notices
 from node.store.nodes import KnownNode
 from node.trust.statements import InvalidStatementError, StatementKind, read_statement
 
@@ -230,8 +230,8 @@ class Announcer:
             return reason
         async with self._database.transaction() as connection:
             await nodes.keep_new_address(connection, believed, self._clock.now())
-            await nodes.notify(connection, known.name, "moved")
-            await nodes.notify(connection, known.name, "reached")
+            await notices.notify(connection, "node", known.name, "moved")
+            await notices.notify(connection, "node", known.name, "reached")
         await self._directory.refresh()
         return None
 

@@ -17,7 +17,7 @@ from node.model.errors import FieldFault, InvalidDocument
 from node.model.features import ATTRIBUTE as FEATURE
 from node.model.features import Feature
 from node.model.wire.nodes import ATTRIBUTES_MAX, DERIVED, NodeCard
-from node.store import nodes
+from node.store import nodes, notices
 from node.store.database import Connection
 
 TOOL = "tool:"
@@ -107,7 +107,7 @@ class OwnCard:
 
     async def _rewrite(self, connection: Connection) -> None:
         await self.write(connection)
-        await nodes.notify(connection, self.current.name, "changed")
+        await notices.notify(connection, "node", self.current.name, "changed")
 
 
 _WHERE = (

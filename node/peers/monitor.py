@@ -29,9 +29,9 @@ from node.peers.directory import Directory
 from node.peers.foreign import ForeignNodes
 from node.peers.host_states import HostStates
 from node.store import nodes, outbox
-from node.store.bookings import notify
 from node.store.database import Connection
 from node.store.nodes import KnownNode
+from node.store.notices import notify
 
 log = structlog.get_logger()
 

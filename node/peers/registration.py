@@ -16,7 +16,7 @@ from node.model.nodekinds import pscheduler_identity, pscheduler_url
 from node.model.wire.nodes import NodeAddition
 from node.peers.directory import Directory
 from node.peers.foreign import ForeignNodes
-from node.store import nodes
+from node.store import nodes, notices
 from node.store.nodes import ForeignNode, KnownNode
 from node.trust.identities import fingerprint
 from node.trust.lineage import Lineage
@@ -68,7 +68,7 @@ class PeerRegistrar:
             if lineage.successions:
                 heard_at = [min(each.at, now) for each in lineage.successions]
                 await nodes.keep_lineage(connection, card.identity, None, str(lineage), heard_at)
-            await nodes.notify(connection, card.name, "added")
+            await notices.notify(connection, "node", card.name, "added")
         await self._directory.refresh()
         return self._directory.by_identity(card.identity)
 
@@ -94,7 +94,7 @@ class PeerRegistrar:
             raise Conflict(reason)
         async with self._database.transaction() as connection:
             await nodes.keep(connection, new, self._clock.now())
-            await nodes.notify(connection, new.name, "added")
+            await notices.notify(connection, "node", new.name, "added")
         await self._directory.refresh()
         return self._directory.by_identity(identity)
 
@@ -107,6 +107,6 @@ class PeerRegistrar:
         name = f"unseen-{fingerprint(identity)}"
         async with self._database.transaction() as connection:
             await nodes.pin(connection, identity, name, self._clock.now())
-            await nodes.notify(connection, name, "added")
+            await notices.notify(connection, "node", name, "added")
         await self._directory.refresh()
         return self._directory.by_identity(identity)

@@ -23,7 +23,7 @@ from node.model.features import Feature, has_feature
 from node.model.times import to_the_second
 from node.peers.directory import Directory
 from node.runtime.threads import aside
-from node.store import nodes
+from node.store import nodes, notices
 from node.store.database import Connection
 from node.store.nodes import KnownNode
 from node.trust.identities import fingerprint
@@ -105,7 +105,7 @@ class Successions:
             heard_at = [now] * (len(told.successions) - len(known.successions))
             followed = await nodes.keep_lineage(connection, known.identity, before, text, heard_at)
             name = self._directory.by_identity(known.identity).name
-            await nodes.notify(connection, name, "rekeyed")
+            await notices.notify(connection, "node", name, "rekeyed")
         await self._directory.refresh()
         if followed:
             log.info("a node has another key", node=name, key=told.key)
@@ -177,7 +177,7 @@ class Successions:
             await aside(partial(self._key.replace, self._core.clock.now()), "write the key")
             await self.keep_own(connection)
             name = self._directory.self.name
-            await nodes.notify(connection, name, "rekeyed")
+            await notices.notify(connection, "node", name, "rekeyed")
         await self._directory.refresh()
         lineage = self._key.current.lineage
         log.info("this node has another key", key=lineage.key)

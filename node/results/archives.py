@@ -41,7 +41,7 @@ from node.plugins.contracts import ArchivingHost
 from node.results.archivers import archivers, missing_requirement
 from node.results.sealing import opened_spec, readable_spec, sealed_spec
 from node.runtime.clock import Clock
-from node.store import archives
+from node.store import archives, notices
 from node.store.archives import DeliveryFilter, KeptArchive, StoredDestination
 from node.store.database import Connection, Database
 from node.trust.sealing import SealingKey
@@ -172,7 +172,7 @@ class Archives:
             kept = await self._store_destination(connection, choice, name=None, place=place)
             if old is not None and old.archiver == choice.archiver:
                 await archives.change(connection, replace(kept, id=old.id), now)
-                await archives.notify(connection, [kept.destination])
+                await notices.notify(connection, "result", kept.destination)
             else:
                 await archives.add(connection, kept, task)
 
@@ -278,7 +278,7 @@ class Archives:
             if _content(kept) != _content(stored):
                 changed = replace(kept, id=stored.id)
                 await archives.change(connection, changed, self._clock.now())
-                await archives.notify(connection, [kept.destination])
+                await notices.notify(connection, "result", kept.destination)
         return await self.one(name)
 
     def _readable(self, kept: KeptArchive) -> dict[str, Any]:

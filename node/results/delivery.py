@@ -35,7 +35,7 @@ from node.results.archivers import archivers
 from node.results.sealing import opened_spec
 from node.results.transforms import Transforms
 from node.runtime.clock import LatchedEvent
-from node.store import archives, bookings
+from node.store import archives, notices
 from node.store.archives import DeliverySettlement
 from node.store.database import Notice, Record
 
@@ -433,7 +433,7 @@ class ResultDeliverer:
             if errors:
                 await archives.keep_error(connection, destination, errors[-1], now)
             if parked:
-                await bookings.notify(connection, "archive", destination, "parked")
+                await notices.notify(connection, "archive", destination, "parked")
         opened.used_at = self._clock.monotonic()
         self._count(opened.archiver, items, outcomes, now)
         self._log(opened, accepted=accepted, parked=parked, errors=errors)

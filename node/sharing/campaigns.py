@@ -41,7 +41,7 @@ from node.model.wire.campaigns import (
 from node.model.wire.fields import FROM_OUTSIDE
 from node.model.wire.validation import faults_of
 from node.runtime.clock import Clock
-from node.store import campaigns, pools
+from node.store import campaigns, notices, pools
 from node.store.campaigns import CampaignSettings, CampaignUses, StoredCampaign
 from node.store.database import Connection, Database
 
@@ -130,7 +130,7 @@ class Campaigns:
             await self._check(connection, new, there)
             if not await campaigns.keep(connection, new, self._clock.now()):
                 raise Conflict(_name_taken(new.name))
-            await campaigns.notify(connection, new.name, "added")
+            await notices.notify(connection, "campaign", new.name, "added")
         await self.refresh()
         return True
 
@@ -163,7 +163,7 @@ class Campaigns:
                 await campaigns.plan_others(connection, name, now, _OTHERS_MAX)
             if new.parent != known.settings.parent:
                 await campaigns.notify_of_room(connection, known.settings.parent or name)
-            await campaigns.notify(connection, name, "changed")
+            await notices.notify(connection, "campaign", name, "changed")
         await self.refresh()
 
     async def _check(
@@ -216,7 +216,7 @@ class Campaigns:
             removed = await campaigns.remove(connection, name)
             if removed is not None:
                 require_revision(name, revision, removed)
-            await campaigns.notify(connection, name, "removed")
+            await notices.notify(connection, "campaign", name, "removed")
         await self.refresh()
 
 

@@ -30,7 +30,7 @@ from node.model.wire.validation import faults_of
 from node.peers.directory import Directory
 from node.runtime.clock import Clock
 from node.sharing.campaigns import promise_of, weights_fault
-from node.store import campaigns, nodes, pools
+from node.store import campaigns, nodes, notices, pools
 from node.store.database import Connection, Database
 from node.store.nodes import KnownNode
 from node.store.pools import PoolMisses, StoredPool
@@ -150,7 +150,7 @@ class Pools:
             raise NotFound(msg)
         async with self._database.transaction() as connection:
             await nodes.forget_refusals(connection, known.name, self._clock.now())
-            await nodes.notify(connection, known.name, "pardoned")
+            await notices.notify(connection, "node", known.name, "pardoned")
         return known
 
     async def create(self, document: PoolDocument) -> bool:
@@ -170,7 +170,7 @@ class Pools:
             await self._check(connection, document)
             if not await pools.keep(connection, new, self._clock.now()):
                 raise Conflict(_name_taken(new.name))
-            await pools.notify(connection, new.name, "added")
+            await notices.notify(connection, "pool", new.name, "added")
         return True
 
     async def edit(self, name: str, patch: PoolPatch) -> None:
@@ -191,7 +191,7 @@ class Pools:
             if not await pools.change(connection, new, self._clock.now(), known.revision):
                 msg = f"{name} has been changed since it was read; read it again"
                 raise ChangedSince(msg)
-            await pools.notify(connection, name, "changed")
+            await notices.notify(connection, "pool", name, "changed")
 
     async def remove(self, name: str, revision: int | None = None) -> None:
         """Remove a pool; with ``revision``, only in this one.
@@ -209,7 +209,7 @@ class Pools:
                 _require_named(await pools.find_all(connection), name)
             else:
                 require_revision(name, revision, removed)
-            await pools.notify(connection, name, "removed")
+            await notices.notify(connection, "pool", name, "removed")
 
     def _attributes_by_node(self) -> dict[str, Attributes]:
         return {known.name: known.facts for known in self._directory.nodes_of_parley}

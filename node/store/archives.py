@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from node.store import notices
 from node.store.database import Connection, Record
 from node.store.statements import Query, Statements, spread
 
@@ -200,13 +201,8 @@ async def retry(
     )
     if row is None or not row[0]:
         return 0
-    await connection.execute(_SQL["notify"], list(row[1]), "retry")
+    await notices.notify_all(connection, [("retry", destination) for destination in row[1]])
     return int(row[0])
-
-
-async def notify(connection: Connection, destinations: Sequence[int]) -> None:
-    """Notify that these destinations have deliveries."""
-    await connection.execute(_SQL["notify"], list(destinations), "result")
 
 
 backlog: Query[[], list[Record]] = _SQL.records("backlog")

@@ -38,7 +38,7 @@ from node.model.spans import Span
 from node.model.taskstate import TaskState
 from node.model.timeline import Booking, OccupiedSpan
 from node.model.wire.participants import CommitRequest, HoldRequest, RunRequest
-from node.store import outbox
+from node.store import notices, outbox
 from node.store.database import POSTGRES_EPOCH, Connection
 from node.store.statements import Query, Statements, as_tuple, spread
 
@@ -498,17 +498,6 @@ expired_holds: Query[[int, Sequence[str], int], list[ExpiredHold]] = _SQL.rows(
 """The holds that have expired at an instant, oldest first, but for these leads; at most so many."""
 
 
-async def notify(connection: Connection, *words: object) -> None:
-    """Notify every process of this node when the transaction commits."""
-    await notify_all(connection, [words])
-
-
-async def notify_all(connection: Connection, notices: Sequence[Sequence[object]]) -> None:
-    """Send several notices at once, each given as its words."""
-    payloads = [" ".join(map(str, words)) for words in notices]
-    await connection.execute(_SQL["notify"], payloads)
-
-
 async def tell_leads(connection: Connection, lost: Sequence[Displacement], now: int) -> None:
     """Tell the leads of displaced runs, this node itself included, through the outbox."""
     for displacement in lost:
@@ -519,7 +508,7 @@ async def tell_leads(connection: Connection, lost: Sequence[Displacement], now: 
             "displaced_by": str(displacement.displaced_by) if displacement.displaced_by else None,
         }
         await outbox.post(connection, [displacement.lead], outbox.MessageKind.RUN_END, body, now)
-        await notify(connection, "run", displacement.run, displacement.task, "displaced")
+        await notices.notify(connection, "run", displacement.run, displacement.task, "displaced")
 
 
 is_being_decided: Query[[UUID], bool] = _SQL.value("is_being_decided")

@@ -9,7 +9,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from node.model.errors import Conflict
-from node.store import bookings
+from node.store import notices
 from node.store.database import BrokenCheck, BrokenOverlap, BrokenReference, Connection, Record
 from node.store.statements import Purge, Query, Statements, spread
 
@@ -195,7 +195,7 @@ async def notify_of_room(connection: Connection, name: str) -> None:
             highest = at
         at = settings.parent
     if highest is not None:
-        await bookings.notify(connection, "room", highest)
+        await notices.notify(connection, "room", highest)
 
 
 async def task_counts(connection: Connection) -> dict[int, dict[str, int]]:
@@ -239,8 +239,3 @@ purge_charges: Purge = _SQL.value("purge_charges")
 
 purge_hours: Purge = _SQL.value("purge_hours")
 """Delete the sums of old hours; return how many."""
-
-
-async def notify(connection: Connection, name: str, what: str) -> None:
-    """Notify every process of this node that its campaigns changed."""
-    await connection.execute(_SQL["notify"], f"campaign {name} {what}")

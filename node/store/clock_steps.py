@@ -5,7 +5,7 @@ from __future__ import annotations
 from node.model import archiving, times
 from node.model.runstate import RunState
 from node.runtime.clock import Uptime
-from node.store import bookings
+from node.store import notices
 from node.store.database import Connection
 from node.store.statements import Query, Statements
 
@@ -69,7 +69,7 @@ async def repair(connection: Connection, now: int, lease: int) -> int:
     await connection.execute(_SQL["deliver_now"], now, now + archiving.HOURLY)
     await connection.execute(_SQL["see_nodes_now"], now)
     await connection.execute(_SQL["see_leads_now"], now)
-    await bookings.notify_all(
+    await notices.notify_all(
         connection, [("run", row["id"], row["task_id"], RunState.BOOKED) for row in back]
     )
     return len(back)

@@ -12,7 +12,7 @@ from node.model.ids import TaskId, run_id
 from node.model.outcomes import PlanningOutcome
 from node.model.runstate import RunState
 from node.model.wire.tasks import Dependency
-from node.store import bookings, changes, runs, tasks
+from node.store import changes, notices, runs, tasks
 from node.store.changes import TaskChange
 from node.store.database import Connection
 from node.store.runs import NextAttempt
@@ -62,10 +62,10 @@ async def _keep(connection: Connection, every: Sequence[FollowingRun], now: int)
     for run in every:
         if run.id not in kept:
             continue
-        await bookings.notify(connection, "run", run.id, run.task, run.state)
+        await notices.notify(connection, "run", run.id, run.task, run.state)
         if run.state is RunState.WAITING:
             await tasks.wake_planning(connection, run.task, now, run.slot)
-            await bookings.notify(connection, "task", run.task, "plan")
+            await notices.notify(connection, "task", run.task, "plan")
         else:
             skipped = TaskChange(PlanningOutcome.SKIPPED, run.reason, [run.slot])
             await changes.keep_changes(connection, {run.task: skipped}, now)
@@ -92,7 +92,7 @@ async def replan_followers(connection: Connection, within: Mapping[UUID, int], n
     ]
     for task, slot in await runs.create_waiting_attempts(connection, again, now):
         await tasks.wake_planning(connection, task, now, slot)
-        await bookings.notify(connection, "task", task, "plan")
+        await notices.notify(connection, "task", task, "plan")
 
 
 lock: Query[[], None] = _SQL.command("lock_dependencies")

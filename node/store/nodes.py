@@ -246,8 +246,3 @@ uncompared_nodes: Query[[], set[str]] = _SQL.distinct("uncompared")
 
 note_compared: Query[[str, UUID], None] = _SQL.command("compared")
 """Note that a node was compared with this ``generation`` of the database."""
-
-
-async def notify(connection: Connection, name: str, what: str) -> None:
-    """Notify every process of this node that its directory changed."""
-    await connection.execute(_SQL["notify"], f"node {name} {what}")

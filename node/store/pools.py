@@ -88,8 +88,3 @@ async def remove(connection: Connection, name: str) -> int | None:
         msg = f"a task has just requested nodes of {name}; cancel that task first"
         raise Conflict(msg) from error
     return revision
-
-
-async def notify(connection: Connection, name: str, what: str) -> None:
-    """Notify every process of this node that its pools changed."""
-    await connection.execute(_SQL["notify"], f"pool {name} {what}")

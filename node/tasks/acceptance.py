@@ -50,7 +50,7 @@ from node.model.wire.host_limits import TaskLimit
 from node.model.wire.participants import FreedRuns, Introduction, IntroductionAnswer
 from node.plugins.contracts import Test
 from node.runtime.batching import Batcher
-from node.store import bookings, changes, host_limits, nodes, tasks
+from node.store import bookings, changes, host_limits, nodes, notices, tasks
 from node.store.database import Connection
 from node.store.tasks import StoredTask
 from node.tasks.storing import StoreAlong
@@ -266,7 +266,7 @@ class Acceptance:
         revision = introduction.revision if kept or known is None else known.terms.revision
         stands = await changes.set_standing(connection, {task: revision}, introduction.paused_at)
         if stands and known is not None:
-            await bookings.notify(connection, "task", task, _announced_state(introduction))
+            await notices.notify(connection, "task", task, _announced_state(introduction))
         return hurried or (known, reason)
 
     async def _admit_change(
@@ -425,7 +425,7 @@ class Acceptance:
         await bookings.tell_leads(connection, lost, now)
         for run, stopped in freed.items():
             if stopped:
-                await bookings.notify(connection, "run", run, known.id, "cancelled")
+                await notices.notify(connection, "run", run, known.id, "cancelled")
 
     async def judge(self, lead: str, introduction: Introduction) -> IntroductionAnswer:
         """Return the answer to an introduction of a new or changed task, without storing it.

@@ -44,7 +44,7 @@ from node.model.wire.tasks import Participant, TaskDocument
 from node.peers.directory import Directory
 from node.results.archives import Archives
 from node.sharing.campaigns import Campaigns
-from node.store import bookings, outbox
+from node.store import notices, outbox
 from node.store.nodes import KnownNode
 from node.store.outbox import OutgoingMessage
 from node.store.tasks import StoredTask
@@ -320,7 +320,7 @@ class Admission:
             await outbox.post_all(connection, _end_messages(task, accepted, reason), now)
             later = _end_messages(task, silent, reason)
             await outbox.post_all(connection, later, now, self._withdrawn_after)
-            await bookings.notify(connection, "task", task.id, TaskState.REFUSED)
+            await notices.notify(connection, "task", task.id, TaskState.REFUSED)
 
     def _with_first_tool(self, task: StoredTask) -> StoredTask:
         terms = task.terms

@@ -47,7 +47,17 @@ from node.model.wire.tasks import TaskDocument, TaskPatch
 from node.model.wire.validation import faults_of
 from node.results.archives import Archives
 from node.results.archives import ArchivesEdit as Archived
-from node.store import bookings, campaigns, changes, dependencies, gaps, outbox, seats, tasks
+from node.store import (
+    bookings,
+    campaigns,
+    changes,
+    dependencies,
+    gaps,
+    notices,
+    outbox,
+    seats,
+    tasks,
+)
 from node.store.changes import TaskChange
 from node.store.database import Connection
 from node.store.outbox import MessageKind, OutgoingMessage
@@ -145,7 +155,7 @@ class TaskEditor:
         }
         await changes.keep_changes(connection, task_changes, now)
         await self._post_changes(connection, ids, now)
-        await bookings.notify_all(connection, [("task", task, TaskState.PAUSED) for task in ids])
+        await notices.notify_all(connection, [("task", task, TaskState.PAUSED) for task in ids])
 
     async def release(self, task: UUID, revision: int | None = None) -> None:
         """Try now what the task waits for: its waiting runs, or its empty seats.
@@ -171,8 +181,8 @@ class TaskEditor:
                 await bookings.wake_waiting(connection, part.id, now)
         released = TaskChange(PlanningOutcome.RELEASED, f"released on {self._name}", [])
         await changes.keep_changes(connection, {task: released}, now)
-        await bookings.notify(connection, "seats", task, "wanted")
-        await bookings.notify(connection, "task", task, "plan")
+        await notices.notify(connection, "seats", task, "wanted")
+        await notices.notify(connection, "task", task, "plan")
 
     async def resume(self, task: UUID, revision: int | None = None) -> None:
         """Plan again from now on; slots that passed during the pause are not run later.
@@ -209,7 +219,7 @@ class TaskEditor:
         )
         seated = await seats.resume_terms(connection, following, now)
         for task in seated:
-            await bookings.notify(connection, "seats", task, "wanted")
+            await notices.notify(connection, "seats", task, "wanted")
         standings = {
             task: PlanningPosition(slot - 1, slot)
             for task, slot in following.items()
@@ -220,7 +230,7 @@ class TaskEditor:
         await changes.keep_changes(connection, task_changes, now)
         await dependencies.replan_followers(connection, _longest_delays(founds), now)
         await self._post_changes(connection, ids, now)
-        await bookings.notify_all(connection, [("task", task, TaskState.ACTIVE) for task in ids])
+        await notices.notify_all(connection, [("task", task, TaskState.ACTIVE) for task in ids])
 
     def _resume_change(self, passed: Sequence[int]) -> TaskChange:
         sentence = f"resumed on {self._name}"
@@ -324,8 +334,8 @@ class TaskEditor:
         trace = _trace(before, after, archived)
         task_changes = {task: TaskChange(PlanningOutcome.EDITED, sentence, [], trace)}
         await changes.keep_changes(connection, task_changes, now)
-        await bookings.notify(connection, "task", task, "edited")
-        await bookings.notify(connection, "seats", task, "wanted")
+        await notices.notify(connection, "task", task, "edited")
+        await notices.notify(connection, "seats", task, "wanted")
 
     async def _edit_parts(
         self, connection: Connection, edits: Sequence[tuple[int, StoredTask]]
@@ -398,7 +408,7 @@ class TaskEditor:
         open_ones = [new for found, new in edits if found.state is TaskState.ACTIVE]
         await dependencies.replan_followers(connection, _longest_delays(open_ones), now)
         await self._post_changes(connection, list(task_changes), now)
-        await bookings.notify_all(connection, [("task", task, "edited") for task in task_changes])
+        await notices.notify_all(connection, [("task", task, "edited") for task in task_changes])
 
     async def _record_passed_slots(
         self, connection: Connection, founds: Sequence[StoredTask], now: int, patience: int = 0
@@ -530,7 +540,7 @@ class TaskEditor:
                 if standing is not None and standing.next_slot is not None:
                     now = self._clock.now()
                     await tasks.wake_planning(connection, task, now, standing.next_slot)
-                    await bookings.notify(connection, "task", task, "plan")
+                    await notices.notify(connection, "task", task, "plan")
 
     def _require_changeable(self, task: UUID, found: StoredTask | None) -> StoredTask:
         if found is None:

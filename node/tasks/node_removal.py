@@ -18,7 +18,7 @@ from node.model.taskstate import TaskState
 from node.model.wire.nodes import NodeRemoval
 from node.model.wire.participants import TaskEnd
 from node.peers.directory import Directory
-from node.store import nodes
+from node.store import nodes, notices
 from node.store.database import Connection
 from node.tasks.termination import EndedTasks, TaskTerminator
 
@@ -81,7 +81,7 @@ class NodeRemover:
             led_here = await self._termination.end_all_with(connection, identity, here)
             if also is not None:
                 await also(connection)
-            await nodes.notify(connection, name, "removed")
+            await notices.notify(connection, "node", name, "removed")
             return identity, led_there, led_here
 
         identity, led_there, led_here = await self._database.settle(remove)

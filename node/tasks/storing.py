@@ -17,7 +17,7 @@ from node.model.taskstate import TaskState
 from node.model.wire.archives import ArchiveChoice
 from node.results.archives import Archives
 from node.runtime.batching import Batcher
-from node.store import bookings, outbox, tasks
+from node.store import notices, outbox, tasks
 from node.store.database import Connection
 from node.store.outbox import OutgoingMessage
 from node.store.tasks import FirstPlanning, Made, StoredTask
@@ -147,14 +147,14 @@ class NewTaskStore:
             if new.along is not None:
                 await new.along(connection, new.task)
         await self._open_planning(connection, new_ones, now)
-        notices: list[tuple[object, ...]] = [
+        told: list[tuple[object, ...]] = [
             ("task", new.task.id, TaskState.ACTIVE) for new in new_ones
         ]
         for new in new_ones:
             if new.sought is not None:
                 await self._seating.keep(connection, new.task, new.sought, new.slot, now)
-                notices.append(("seats", new.task.id, "wanted"))
-        await bookings.notify_all(connection, notices)
+                told.append(("seats", new.task.id, "wanted"))
+        await notices.notify_all(connection, told)
         return [new in new_ones for new in several]
 
     async def _open_planning(

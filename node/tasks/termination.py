@@ -33,7 +33,7 @@ from node.model.runstate import OVER, RunState
 from node.model.taskstate import TaskState
 from node.model.wire.participants import RunEnd, TaskEnd
 from node.model.wire.tasks import Participant
-from node.store import bookings, dependencies, gaps, outbox, runs, seats, tasks
+from node.store import bookings, dependencies, gaps, notices, outbox, runs, seats, tasks
 from node.store.database import Connection
 from node.store.outbox import OutgoingMessage
 from node.store.runs import LockedRun, NextAttempt
@@ -176,7 +176,7 @@ class TaskTerminator:
             await runs.keep_winner(connection, run.id, end.displaced_by)
         lost = await bookings.restore(connection, [run.id], now)
         await bookings.tell_leads(connection, lost, now)
-        await bookings.notify(connection, "run", run.id, run.task, end.state)
+        await notices.notify(connection, "run", run.id, run.task, end.state)
         others = _identities(run.participants) - {self._identity, sender}
         receivers = others if run.lead == self._identity else {run.lead} - {self._identity, sender}
         body = _without_winner(end).model_dump(mode="json")
@@ -192,7 +192,7 @@ class TaskTerminator:
             await dependencies.create_followers(connection, [run.id], now)
             # A cancelled run does not count toward max_runs, so another slot may take its place.
             await tasks.wake_planning(connection, run.task, now, run.slot)
-            await bookings.notify(connection, "task", run.task, "plan")
+            await notices.notify(connection, "task", run.task, "plan")
 
     async def _place_again(
         self, connection: Connection, lost: Sequence[tuple[LockedRun, str]], now: int
@@ -219,7 +219,7 @@ class TaskTerminator:
             tries[run.task] = min(run.attempt, tries.get(run.task, run.attempt))
         for task, slot in sorted(first.items()):
             await tasks.wake_planning(connection, task, now + _retry_pause(tries[task]), slot)
-            await bookings.notify(connection, "task", task, "plan")
+            await notices.notify(connection, "task", task, "plan")
 
     async def cancel_task(self, task: UUID, revision: int | None = None) -> None:
         """End a task and its future runs, and stop running ones; repeating is harmless.
@@ -368,8 +368,8 @@ class TaskTerminator:
                 await self._end(connection, run, end)
         lost = await bookings.restore(connection, [run.id for run in moved], now)
         await bookings.tell_leads(connection, lost, now)
-        notices = [("run", run.id, run.task, "displaced") for run in moved]
-        await bookings.notify_all(connection, notices)
+        told = [("run", run.id, run.task, "displaced") for run in moved]
+        await notices.notify_all(connection, told)
         await outbox.post_all(connection, self._displacement_messages(moved, why), now)
         led = [(run, why[run.id]) for run in moved if run.lead == self._identity]
         await self._place_again(connection, led, now)
@@ -395,7 +395,7 @@ class TaskTerminator:
         now = self._clock.now()
         async with self._database.transaction() as connection:
             for whole, state in await seats.finish(connection, now):
-                await bookings.notify(connection, "task", whole, state)
+                await notices.notify(connection, "task", whole, state)
             await self._announce_finished(connection, await tasks.finish(connection, now), now)
 
     async def finish_followers(self) -> None:
@@ -409,7 +409,7 @@ class TaskTerminator:
         self, connection: Connection, every: Sequence[TaskOver], now: int
     ) -> None:
         for over in every:
-            await bookings.notify(connection, "task", over.task, over.state)
+            await notices.notify(connection, "task", over.task, over.state)
             others = _identities(over.participants) - {self._identity}
             reason = over.reason or "its schedule is over"
             end = TaskEnd(task=over.task, state=over.state, reason=reason[:1000])
@@ -467,8 +467,8 @@ class TaskTerminator:
             await bookings.tell_leads(connection, lost, now)
         leases = await tasks.stop_planning(connection, ids)
         wholes = dict.fromkeys(task.parent for task in over if task.parent is not None)
-        notices: list[tuple[object, ...]] = [("task", task, state) for task in ids]
-        await bookings.notify_all(connection, [*notices, *(("seats", it, "lost") for it in wholes)])
+        told: list[tuple[object, ...]] = [("task", task, state) for task in ids]
+        await notices.notify_all(connection, [*told, *(("seats", it, "lost") for it in wholes)])
         posts = {task.id: self._end_messages(task, state, reason, sender) for task in over}
         await outbox.post_all(connection, list(chain.from_iterable(posts.values())), now)
         leased = {task: until for task, until in leases.items() if until is not None}

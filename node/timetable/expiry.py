@@ -12,7 +12,7 @@ from node.core import Core
 from node.model.errors import ParleyError
 from node.model.exchangestate import NegotiationState
 from node.model.wire.participants import CommitRequest, Release
-from node.store import bookings
+from node.store import bookings, notices
 from node.store.bookings import ExpiredHold
 from node.timetable.booking import TimeLine
 
@@ -88,4 +88,4 @@ class HoldExpirer:
         """Have the slots of a task led here planned again: the worker that negotiated is gone."""
         async with self._database.transaction() as connection:
             if await bookings.wake_waiting(connection, task, self._clock.now()):
-                await bookings.notify(connection, "task", task, "plan")
+                await notices.notify(connection, "task", task, "plan")

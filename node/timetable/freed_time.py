@@ -22,8 +22,8 @@ from node.model.spans import Span
 from node.model.wire.participants import FREED_MAX, FreedTime, Proposal, ProposalRequest
 from node.runtime.batching import act_when_woken
 from node.store import seats, tasks
-from node.store.bookings import notify
 from node.store.database import Notice
+from node.store.notices import notify
 from node.timetable.booking import TimeLine
 
 log = structlog.get_logger()

@@ -41,7 +41,7 @@ from node.model.wire.reservations import (
 from node.model.wire.validation import faults_of
 from node.peers.directory import Directory
 from node.sharing.campaigns import unknown_campaign
-from node.store import bookings, campaigns, pools, reservations, seats, tasks
+from node.store import campaigns, notices, pools, reservations, seats, tasks
 from node.store.database import Connection, Record
 from node.store.reservations import ReservationFilter, ReservationTerms
 from node.store.tasks import Made
@@ -209,8 +209,8 @@ class Reservations:
         """Notify of a change, and have the seats of its pool planned anew."""
         if pool is not None:
             for task in await seats.plan_anew(connection, pool, now):
-                await bookings.notify(connection, "task", task, "plan")
-        await bookings.notify(connection, "reservation", reservation, what)
+                await notices.notify(connection, "task", task, "plan")
+        await notices.notify(connection, "reservation", reservation, what)
 
     async def remove(self, reservation: UUID, revision: int | None = None) -> None:
         """Remove a reservation and free its time; with ``revision``, only in this one.

@@ -11,7 +11,7 @@ from node.model.exchangestate import ExchangeState, NegotiationState
 from node.model.outside_leads import is_outside
 from node.model.ranks import FIRM
 from node.model.wire.participants import CommitAnswer, CommitRequest, DecisionAnswer
-from node.store import bookings
+from node.store import bookings, notices
 from node.store.bookings import ExchangeRuling
 from node.store.database import Connection
 
@@ -44,7 +44,7 @@ class RulingApplier:
             if waiting:
                 # The worker that planned them may be gone: another must learn when they are due.
                 tasks = dict.fromkeys(decided[exchange][0] for exchange in led)
-                await bookings.notify_all(connection, [("task", task, "plan") for task in tasks])
+                await notices.notify_all(connection, [("task", task, "plan") for task in tasks])
             dropped += waiting
         if others := [exchange for exchange, (_, led_here) in decided.items() if not led_here]:
             dropped += await bookings.drop_runs(connection, others, keep)
@@ -56,8 +56,8 @@ class RulingApplier:
         if firm := [r.exchange for r in rulings if r.exchange in committed and _is_firm(r)]:
             await bookings.raise_rank(connection, firm, FIRM)
         if committed:
-            notices = [("exchange", each, decided[each][0], "committed") for each in committed]
-            await bookings.notify_all(connection, notices)
+            told = [("exchange", each, decided[each][0], "committed") for each in committed]
+            await notices.notify_all(connection, told)
         undecided = [ruling for ruling in rulings if ruling.exchange not in decided]
         answers = await _answers_to_undecided(connection, undecided) if undecided else {}
         return [answers.get(ruling.exchange, CommitAnswer()) for ruling in rulings]

@@ -21,7 +21,7 @@ from uuid import UUID
 
 from node.model.times import to_the_second
 from node.model.wire.participants import RunRequest
-from node.store import bookings
+from node.store import bookings, notices
 from node.store.bookings import EarlierAttempt, HeldTask, Wanted
 from node.store.database import Connection
 
@@ -42,8 +42,8 @@ async def supersede(
     if known := [attempt for attempt in given_up if not attempt.unknown]:
         why = {it.run: f"its lead plans this slot anew, as run {it.wanted}" for it in known}
         await bookings.give_up(connection, why, now)
-        notices = [("run", it.run, it.task, "cancelled") for it in known]
-        await bookings.notify_all(connection, notices)
+        told = [("run", it.run, it.task, "cancelled") for it in known]
+        await notices.notify_all(connection, told)
     lost = await bookings.restore(connection, [attempt.run for attempt in given_up], now)
     await bookings.tell_leads(connection, lost, now)
     if unknown := [attempt.run for attempt in given_up if attempt.unknown]:

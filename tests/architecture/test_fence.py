@@ -75,7 +75,9 @@ OPEN_TO_LEAD = (
     # What a lead asks for one plan belongs to one trace, here and at the other nodes.
     "node.runtime.tracing",
     "node.store.database",
+    "node.store.notices",
     "node.store.queries",
+    "node.store.statements",
     # A decision and its messages are written in one transaction, and the messages are sent like
     # the node's own.
     "node.store.outbox",

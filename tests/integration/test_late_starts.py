@@ -24,7 +24,7 @@ from node.model.wire.participants import Introduction, RunEnd
 from node.model.wire.tasks import Schedule
 from node.plugins.contracts import Command, PartContext
 from node.runtime.clock import LatchedEvent
-from node.store import bookings, runs
+from node.store import notices, runs
 from node.store.database import Connection, Notice
 from node.store.runs import KeptPart
 from tests.support.clocks import START
@@ -240,13 +240,13 @@ async def test_what_was_taken_back_is_not_measured(
 ) -> None:
     """A run that ends between the last look and its beginning does not begin, nor is it said to."""
     b, run = booked.b, booked.run
-    heard, notify = list[object](), bookings.notify
+    heard, notify = list[object](), notices.notify
 
     async def notified(connection: Connection, *words: object) -> None:
         heard.append(words)
         await notify(connection, *words)
 
-    monkeypatch.setattr(bookings, "notify", notified)
+    monkeypatch.setattr(notices, "notify", notified)
     end = RunEnd(run=run, state=state, reason="a took it back")
     _after(
         monkeypatch,

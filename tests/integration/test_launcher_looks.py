@@ -17,7 +17,7 @@ from node.model.errors import DatabaseUnavailable
 from node.model.late_runs import LAUNCH_HORIZON, LOST_RUN_TIMEOUT, START_LATENESS_MAX
 from node.model.runstate import RunState
 from node.runtime.clock import LatchedEvent
-from node.store import bookings, runs
+from node.store import notices, runs
 from node.store.database import Connection, Notice
 from node.store.runs import DueRun
 from tests.integration.test_launching import waits_for_a_run
@@ -308,14 +308,14 @@ async def test_a_run_that_ends_during_a_look_is_asked_for_by_the_next(
 @pytest.fixture
 def heard(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, ...]]:
     """Notifications that nodes have sent to their own processes."""
-    notices, notify = list[tuple[object, ...]](), bookings.notify
+    told, notify = list[tuple[object, ...]](), notices.notify
 
     async def notified(connection: Connection, *words: object) -> None:
-        notices.append(words)
+        told.append(words)
         await notify(connection, *words)
 
-    monkeypatch.setattr(bookings, "notify", notified)
-    return notices
+    monkeypatch.setattr(notices, "notify", notified)
+    return told
 
 
 async def test_a_lead_without_a_part_opens_its_run_at_the_start(

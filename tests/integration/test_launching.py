@@ -40,7 +40,7 @@ from node.plugins.contracts import Command, Output, PartContext, Result, Test
 from node.plugins.reading import BYTES_MAX
 from node.plugins.tools.sleep import SleepTool
 from node.runtime.clock import LatchedEvent
-from node.store import bookings, runs
+from node.store import notices, runs
 from node.store.database import Notice
 from node.store.runs import KeptPart
 from tests.support.clocks import START, ManualClock
@@ -111,7 +111,7 @@ class Stage:
     graces: list[float] = field(default_factory=list)
     running: list[RunningProcess] = field(default_factory=list)
     options: list[dict[str, Any]] = field(default_factory=list)
-    notices: list[tuple[object, ...]] = field(default_factory=list)
+    told: list[tuple[object, ...]] = field(default_factory=list)
     until_end: bool = False
     at: dict[str, Callable[[], Any]] = field(default_factory=dict)
 
@@ -134,21 +134,21 @@ async def stage(
     made = Stage(clock)
     _let_time_pass(made, world, monkeypatch)
     _watch_programs(made, monkeypatch)
-    begin, notify = PartObservation.begin, bookings.notify
+    begin, notify = PartObservation.begin, notices.notify
 
     def observed(observation: PartObservation) -> None:
         made.note("observed")
         begin(observation)
 
     async def notified(connection: Any, *words: object) -> None:
-        made.notices.append(words)
+        made.told.append(words)
         await notify(connection, *words)
         kind, identifier, *others = map(str, words)
         for site in world.sites:
             site.node.launcher.on_notice(Notice(kind, identifier, tuple(others)))
 
     monkeypatch.setattr(PartObservation, "begin", observed)
-    monkeypatch.setattr(bookings, "notify", notified)
+    monkeypatch.setattr(notices, "notify", notified)
     yield made
     assert all(running.ended for running in made.running)
     for site in world.sites:
@@ -266,7 +266,7 @@ async def test_a_program_begins_at_the_instant(world: World, stage: Stage, delay
     assert (row["state"], row["started_at"]) == ("finished", HOUR)
     [running] = stage.running
     assert (row["process_id"], row["process_ticks"]) == (running.pid, running.started_ticks)
-    states = [words[3] for words in stage.notices if words[:2] == ("run", due.run)]
+    states = [words[3] for words in stage.told if words[:2] == ("run", due.run)]
     assert states == ["running", "finished"]
 
 

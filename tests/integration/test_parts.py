@@ -20,7 +20,7 @@ from node.model.wire.circumstances import Circumstances
 from node.model.wire.participants import PartMessage
 from node.plugins.contracts import Merged, Metric, Part, Result
 from node.plugins.tests.idle import IdleTest
-from node.store import bookings, runs
+from node.store import notices, runs
 from node.store.database import Connection
 from node.store.runs import KeptPart
 from tests.support.circumstances import told
@@ -214,13 +214,13 @@ async def test_parts_that_come_before_the_lead_opens_its_run_count(world: World)
 @pytest.fixture
 def heard(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """The states of which all nodes have sent notifications to their own processes."""
-    states, notify = list[object](), bookings.notify
+    states, notify = list[object](), notices.notify
 
     async def notified(connection: Connection, *words: object) -> None:
         states.append(words[-1])
         await notify(connection, *words)
 
-    monkeypatch.setattr(bookings, "notify", notified)
+    monkeypatch.setattr(notices, "notify", notified)
     return states
 
 

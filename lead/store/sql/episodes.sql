@@ -467,6 +467,3 @@ WHERE
     run.state = 'failed' AND run.finished_at >= greatest($1, node.pardoned_at) AND seat.node = ANY($2::text [])
 GROUP BY seat.node, coalesce(task.campaign, 'default')
 ORDER BY seat.node, campaign;
-
--- notify --
-SELECT pg_notify('parley', said.words) FROM unnest($1::text []) AS said (words);

@@ -410,6 +410,3 @@ LIMIT $4;
 SELECT
     EXISTS (SELECT FROM run WHERE id = $1 AND state IN ('booked', 'set-aside', 'running', 'merging'))
     OR EXISTS (SELECT FROM negotiation WHERE state = 'open' AND $1 = ANY(run_ids)) AS wanted;
-
--- notify_planned --
-SELECT pg_notify('parley', said.words) FROM unnest($1::text []) AS said (words);

@@ -248,9 +248,6 @@ WHERE
     OR EXISTS (SELECT FROM archive WHERE archive.destination_id = destination.id AND archive.removed_at IS NULL)
 ORDER BY destination.id;
 
--- notify --
-SELECT pg_notify('parley', $2::text || ' ' || destination.id) FROM unnest($1::integer []) AS destination (id);
-
 -- keep_error --
 -- The last error of a destination.
 UPDATE destination SET last_error = $2, last_error_at = $3 WHERE id = $1;

@@ -453,9 +453,6 @@ WHERE exchange.state = 'held' AND exchange.expires_at <= $1 AND task.lead <> ALL
 ORDER BY exchange.expires_at, exchange.id
 LIMIT $3;
 
--- notify --
-SELECT pg_notify('parley', said.words) FROM unnest($1::text []) AS said (words);
-
 -- decision --
 -- The lead's decision on an exchange. If it has expired while open, the question aborts it. Only participants of the task
 -- may ask; null is this node itself.

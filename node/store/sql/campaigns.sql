@@ -242,6 +242,3 @@ WITH gone AS (
 )
 
 SELECT count(*) FROM gone;
-
--- notify --
-SELECT pg_notify('parley', $1);

@@ -167,6 +167,3 @@ UPDATE generation SET copy_of = $1 RETURNING pg_notify('parley', 'successor');
 -- Another host has this node. Only in the generation that was announced there is nothing later.
 UPDATE generation SET successor = $2 WHERE id = $1 AND successor IS NULL
 RETURNING pg_notify('parley', 'successor');
-
--- notify --
-SELECT pg_notify('parley', $1);

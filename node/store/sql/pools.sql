@@ -56,6 +56,3 @@ WITH let_go AS (
 )
 
 DELETE FROM pool WHERE name = $1 RETURNING revision;
-
--- notify --
-SELECT pg_notify('parley', $1);

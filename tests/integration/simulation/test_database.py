@@ -14,8 +14,9 @@ from lead.simulation.database import SimulatedDatabase
 from lead.simulation.loop import run
 from lead.simulation.server import NodeStore, lent
 from node.model.errors import DatabaseUnavailable
-from node.store import bookings, tasks
+from node.store import tasks
 from node.store.database import BrokenKey, Connection, Notice
+from node.store.notices import notify
 from node.store.tasks import Made
 from tests.support.clocks import START, ManualClock
 
@@ -257,7 +258,7 @@ def heard(
 async def tell_and_crash(database: SimulatedDatabase) -> None:
     """Send a notification in a transaction that fails."""
     async with database.transaction() as connection:
-        await bookings.notify(connection, "run", 1, "lost")
+        await notify(connection, "run", 1, "lost")
         raise Crash
 
 
@@ -266,8 +267,8 @@ async def tell(database: SimulatedDatabase) -> None:
     with pytest.raises(Crash):
         await tell_and_crash(database)
     async with database.transaction() as connection:
-        await bookings.notify(connection, "run", 2, "booked")
-        await bookings.notify(connection, "run", 2, "booked")
+        await notify(connection, "run", 2, "booked")
+        await notify(connection, "run", 2, "booked")
         await pause(100)
 
 

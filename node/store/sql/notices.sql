@@ -1,0 +1,2 @@
+-- notify --
+SELECT pg_notify('parley', said.words) FROM unnest($1::text []) AS said (words);
