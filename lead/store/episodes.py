@@ -72,7 +72,7 @@ async def tasks_with_blocked_terms(
 
 
 next_due_at: Query[[], int | None] = _SQL.value("next_due")
-"""When the next term is due to be opened or tried, if there is one."""
+"""Return when the next term is due to be opened or tried, if there is one."""
 
 
 async def open_terms(connection: Connection, terms: Sequence[OpenTerm], now: int) -> None:
@@ -244,7 +244,7 @@ empty_seats_of_ended_tasks: Query[[int], list[LostSeat]] = _SQL.rows(
 """Empty the seats whose tasks have ended, and return these seats."""
 
 count_losses: Query[[UUID], int] = _SQL.value("times_lost")
-"""How often a seat of this ordinary task was lost before in the same term."""
+"""Return how often a seat of this ordinary task was lost before in the same term."""
 
 active_criteria: Query[[], list[PoolTaskCriteria]] = _SQL.rows("asking", PoolTaskCriteria)
 """The criteria of every active pool task."""

@@ -33,7 +33,7 @@ async def booked_times(
 
 
 is_contested: Query[[str, Sequence[str], int], bool] = _SQL.value("is_contested")
-"""Whether another campaign has a run that waits for time on one of these nodes."""
+"""Return whether another campaign has a run that waits for time on one of these nodes."""
 
 
 async def lock_campaigns(connection: Connection, campaigns: Collection[str]) -> None:

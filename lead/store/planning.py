@@ -119,7 +119,7 @@ Takes ``owner``, ``now``, ``count``.
 next_due_and_slot: Query[[int, Sequence[str]], tuple[int | None, int | None]] = _SQL.only_row(
     "next_due", as_tuple
 )
-"""When the next task is due, and the first slot from an instant on.
+"""Return when the next task is due, and the first slot from an instant on.
 
 Tasks that wait for one of these participants are due when they can wait no longer.
 """
@@ -456,7 +456,7 @@ Takes ``participant``, ``since``, ``until``, ``limit``.
 """
 
 is_wanted: Query[[UUID], bool] = _SQL.value("is_wanted")
-"""Whether this run is booked here, or being negotiated."""
+"""Return whether this run is booked here, or being negotiated."""
 
 
 async def notify_planned(connection: Connection, planned: dict[UUID, bool]) -> None:

@@ -123,7 +123,7 @@ async def remove(connection: Connection, archive: UUID, now: int) -> int:
 
 
 next_due_by_destination: Query[[Sequence[int]], dict[int, int]] = _SQL.by_key("next_due")
-"""When the first waiting delivery of each destination is due (µs), but for the busy ones."""
+"""Return when the first waiting delivery of each destination is due (µs), but for the busy ones."""
 
 
 async def find_destination(

@@ -512,7 +512,7 @@ async def tell_leads(connection: Connection, lost: Sequence[Displacement], now: 
 
 
 is_being_decided: Query[[UUID], bool] = _SQL.value("is_being_decided")
-"""Whether this node leads an open negotiation about a run."""
+"""Return whether this node leads an open negotiation about a run."""
 
 
 async def runs_to_come(

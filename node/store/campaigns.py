@@ -93,7 +93,7 @@ states: Query[[], dict[str, str]] = _SQL.by_key("names")
 """The state of every campaign, by name."""
 
 exists: Query[[str], bool] = _SQL.value("has_campaign")
-"""Whether there is a campaign of this name."""
+"""Return whether there is a campaign of this name."""
 
 
 async def find_all(connection: Connection) -> list[StoredCampaign]:

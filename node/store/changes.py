@@ -101,7 +101,7 @@ Return False if all of them have ended or have newer revisions.
 planning_positions: Query[[Sequence[UUID]], dict[UUID, PlanningPosition]] = _SQL.rows_by_key(
     "standing", PlanningPosition
 )
-"""How far each task has been planned, and its next slot."""
+"""Return how far each task has been planned, and its next slot."""
 
 
 async def set_planning(

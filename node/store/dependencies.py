@@ -102,4 +102,4 @@ dependency_chain: Query[[UUID], list[FollowedTask]] = _SQL.rows("chain", Followe
 """A task, the one that it follows, and so on; empty if the task is unknown here."""
 
 booked_ends: Query[[UUID], list[int]] = _SQL.column("booked_ends")
-"""Where the booked runs of a task end, those in progress included."""
+"""Return where the booked runs of a task end, those in progress included."""

@@ -49,7 +49,7 @@ standings: Query[[Sequence[UUID]], dict[UUID, LimitStanding]] = _SQL.rows_by_key
 """The standing with the limits by task; unknown tasks are left out."""
 
 count_refused: Query[[], int] = _SQL.value("refused_count")
-"""How many open tasks are refused by the present limits."""
+"""Return how many open tasks are refused by the present limits."""
 
 
 RuleQuota = tuple[str, PeriodQuota]

@@ -70,7 +70,7 @@ find_all: Query[[str | None, str | None], list[MeshTaskCounts]] = _SQL.rows(
 """All meshes, or the one of this name. Takes ``name``, ``requester``."""
 
 exists: Query[[str, str | None], bool] = _SQL.value("has_mesh")
-"""Whether a mesh of this name has a task. Takes ``name``, ``requester``."""
+"""Return whether a mesh of this name has a task. Takes ``name``, ``requester``."""
 
 
 async def tasks(

@@ -116,7 +116,7 @@ waiting_by_node: Query[[], dict[str, int]] = _SQL.by_key("waiting_by_node")
 """The number of messages that wait to be sent to each node, by identity."""
 
 pending_ends: Query[[str, Sequence[UUID]], set[UUID]] = _SQL.distinct("ends_under_way")
-"""Those of these tasks whose end this node is about to be told."""
+"""Return those of these tasks whose end this node is about to be told."""
 
 recall: Query[[Mapping[int, int]], set[int]] = spread(_SQL.distinct("recall"))
 """Delete those of these messages, each due at its instant, that were not taken yet.
@@ -144,7 +144,7 @@ hasten: Query[[Sequence[str], int], None] = _SQL.command("hasten")
 """Make the messages due that could not be delivered to these nodes."""
 
 next_due_at: Query[[Sequence[MessageKind], Sequence[str]], int | None] = _SQL.value("next_due")
-"""When the next message to a node not ``busy`` is due."""
+"""Return when the next message to a node not ``busy`` is due."""
 
 count_waiting: Query[[], int] = _SQL.value("backlog")
-"""How many messages wait to be sent or acknowledged."""
+"""Return how many messages wait to be sent or acknowledged."""

@@ -58,7 +58,7 @@ async def fetch(connection: Connection, task: UUID, run: UUID) -> OutsideRun | N
 
 
 count_attempts: Query[[UUID, int], tuple[int, bool]] = _SQL.only_row("attempts", as_tuple)
-"""How many runs of a task there were at a start, and whether one is not over."""
+"""Return how many runs of a task there were at a start, and whether one is not over."""
 
 
 async def dropped_hold(connection: Connection, task: UUID, run: UUID) -> tuple[int, int] | None:

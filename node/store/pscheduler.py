@@ -76,7 +76,7 @@ Takes ``since``, ``before``.
 """
 
 last_run_times: Query[[], tuple[int | None, int | None]] = _SQL.only_row("last_runs", as_tuple)
-"""When the last run has finished, and when the latest one was booked."""
+"""Return when the last run has finished, and when the latest one was booked."""
 
 
 @dataclass(frozen=True)

@@ -97,4 +97,4 @@ A lead counts if it was heard after the first instant, a task if its slot is bef
 """
 
 has_lead: Query[[int], bool] = _SQL.value("leads")
-"""Whether a lead was heard after an instant; True, too, if nothing is led here."""
+"""Return whether a lead was heard after an instant; True, too, if nothing is led here."""

@@ -216,7 +216,7 @@ begin: Query[[UUID, int], BegunRun | None] = _SQL.row("begin", BegunRun)
 unconfirmed_runs: Query[[Sequence[UUID], int], dict[UUID, list[str]]] = _SQL.lists_by_key(
     "unconfirmed", str
 )
-"""By run led here the participants that did not confirm it and have dropped it by an instant.
+"""Return the participants that did not confirm a run led here and have dropped it by an instant.
 
 Runs without such participants are left out.
 """

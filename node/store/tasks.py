@@ -197,7 +197,7 @@ async def keep_idempotency(connection: Connection, made: Mapping[str, Made], now
 find_idempotency: Query[[Sequence[str]], dict[str, Made]] = _SQL.rows_by_key(
     "find_idempotency", Made
 )
-"""What was made with each of these Idempotency-Keys; new keys are missing."""
+"""Return what was made with each of these Idempotency-Keys; new keys are missing."""
 
 
 async def lock(connection: Connection, task: UUID) -> StoredTask | None:
@@ -218,13 +218,13 @@ async def fetch_all(connection: Connection, tasks: Sequence[UUID]) -> list[Store
 
 
 requester: Query[[UUID], str | None] = _SQL.value("requester")
-"""Who created a task; None if no user of this node did, or it is unknown here."""
+"""Return who created a task; None if no user of this node did, or it is unknown here."""
 
 requester_of_run: Query[[UUID], str | None] = _SQL.value("requester_of_run")
-"""Who created the task of a run; None as in :data:`requester`."""
+"""Return who created the task of a run; None as in :data:`requester`."""
 
 find_requested: Query[[Sequence[UUID], str], set[UUID]] = _SQL.distinct("requested")
-"""Those of these tasks that this user created."""
+"""Return those of these tasks that this user created."""
 
 naming_facts: Query[[Sequence[UUID]], list[Record]] = _SQL.records("measured_tasks")
 """Rows of the query ``measured_tasks``: what lists need to name these tasks."""
@@ -242,7 +242,7 @@ async def count_open_capped(connection: Connection, account: CapAccount) -> int:
 
 
 count_open_for: Query[[str, str, UUID], int] = _SQL.value("count_open_for")
-"""How many open tasks this user has here under this rule, without one of them.
+"""Return how many open tasks this user has here under this rule, without one of them.
 
 Takes ``user``, ``rule``, ``but``.
 """
