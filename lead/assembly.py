@@ -32,6 +32,7 @@ from lead.preview.tasks import PreviewDependencies, TaskPreviewer
 from lead.service import Lead, LeadDependencies, LeadSettings
 from node.model.errors import FieldFault, InvalidDocument
 from node.model.host_limits.standing import LimitStanding
+from node.model.reason import Reason
 from node.model.suspension import suspended_in
 from node.model.task_terms import TaskTerms
 from node.model.wire.campaigns import Budget
@@ -264,7 +265,7 @@ async def _left_to_user(
 
 async def _no_room(
     node: NodeService, task: StoredTask, standing: LimitStanding, left_out: UUID | None
-) -> str | None:
+) -> Reason | None:
     async with node.database.connection() as connection:
         return await node.limits.task_count_refusal(connection, task, standing, left_out)
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import structlog
 
+from lead.reasons import program_fault
 from node.model.errors import ParleyError
+from node.model.reason import Reason
 
 log = structlog.get_logger()
 
 
-def describe_failure(error: Exception, event: str, **about: str) -> str:
+def describe_failure(error: Exception, event: str, **about: str) -> Reason:
     """Return the reason why something failed; log an unexpected error as ``event``."""
     if isinstance(error, ParleyError):
-        return error.detail
+        return error.reason
     log.error(event, exc_info=error, **about)
-    return f"a fault of this program: {error!r}"[:500]
+    return program_fault(repr(error))

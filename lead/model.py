@@ -9,6 +9,7 @@ from uuid import UUID
 
 from node.model.host_limits.standing import LimitStanding
 from node.model.outcomes import PlanningOutcome
+from node.model.reason import Reason
 from node.model.runstate import RunState
 from node.model.task_terms import TaskTerms
 from node.model.taskstate import TaskState
@@ -60,7 +61,7 @@ class UnplacedSlot:
     slot: int
     attempt: int
     state: RunState
-    reason: str
+    reason: Reason
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ class PlanningDecision:
     """One planning attempt as it is stored: a sentence for people, and the trace behind it."""
 
     outcome: PlanningOutcome
-    sentence: str
+    sentence: Reason
     asked: int
     placed: int
     first_slot: int | None
@@ -86,7 +87,7 @@ class PlanningDecision:
     trace: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def broken_off(cls, sentence: str) -> PlanningDecision:
+    def broken_off(cls, sentence: Reason) -> PlanningDecision:
         """Return the decision of an attempt that an unexpected error ended."""
         return cls(PlanningOutcome.BROKEN_OFF, sentence, 0, 0, None, None)
 
@@ -163,7 +164,7 @@ class NextTry:
 
     tries: int
     at: int | None
-    reason: str | None
+    reason: Reason | None
     wants_room: bool = False
     misses: Sequence[int] = ()
 

@@ -35,6 +35,7 @@ from lead.store import episodes, ledger, limits
 from lead.store.limits import BookedTime
 from node.model import times
 from node.model.classes import SchedulingClass
+from node.model.reason import Reason
 from node.model.seat_weights import SeatWeights
 from node.model.task_terms import TaskTerms
 from node.model.wire.campaigns import DEFAULT, Budget
@@ -123,7 +124,7 @@ class CampaignLimits:
         connection: Connection,
         chosen: Sequence[tuple[TaskTerms, Sequence[RunRequest]]],
         now: int,
-    ) -> dict[UUID, str]:
+    ) -> dict[UUID, Reason]:
         """Return, by run, the refusals of chosen runs that limits do not permit, in their order.
 
         Other decisions about these campaigns wait until the end of the transaction.
@@ -140,7 +141,7 @@ class CampaignLimits:
         )
         delivered = await self._read_deliveries(connection, list(holders.values()), now)
         moved = await _moved(connection, list(holders.values()), views, until, now)
-        refused: dict[UUID, str] = {}
+        refused: dict[UUID, Reason] = {}
         for (terms, runs), line in zip(chosen, lines, strict=True):
             if line:
                 level = await _limit_level(connection, terms, line, until)
@@ -264,13 +265,13 @@ def _count(
         hours[hour] = hours.get(hour, 0) + (demand.moves or 0)
 
 
-def _refusals_beyond(room: CampaignRoom, runs: Sequence[RunRequest]) -> dict[UUID, str]:
-    refused: dict[UUID, str] = {}
+def _refusals_beyond(room: CampaignRoom, runs: Sequence[RunRequest]) -> dict[UUID, Reason]:
+    refused: dict[UUID, Reason] = {}
     admission = RunAdmission(room)
     for run in runs:
         why = room.why_not(run.starts_at, run.ends_at) or admission.refuse(run.starts_at)
         if why is not None:
-            refused[run.run] = f"{room.name}: {why}"
+            refused[run.run] = why.at(room.name)
     return refused
 
 

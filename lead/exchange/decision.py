@@ -25,10 +25,13 @@ from lead.planning.agenda import (
 )
 from lead.planning.limited_time import NAME
 from lead.planning.unreachable import UnreachablePeriod
+from lead.reasons import beyond_horizons, decided_too_late, planned_too_late, taken_back_meanwhile
 from lead.store import ledger, planning
-from node.model.gaps import FORGOTTEN, WINDOWS_OVER, Gap, given_up
+from node.model.gaps import Gap, given_up
 from node.model.ids import TaskId, run_id
 from node.model.outcomes import PlanningOutcome
+from node.model.reason import Reason
+from node.model.reasons import windows_over
 from node.model.recurrence import Recurrence
 from node.model.runstate import RunState
 from node.model.seat_weights import SeatWeights
@@ -36,8 +39,6 @@ from node.runtime.batching import Batcher
 from node.runtime.clock import Clock
 from node.store.database import Connection, Database
 from node.store.gaps import keep_gaps
-
-BEYOND_HORIZON = "its window does not lie within the horizon of all participants yet"
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,7 @@ class AttemptRecorder:
         # Every participant holds these runs by now, so it learns of a run that ends from here on.
         runs = [run.run for attempt in attempts for run in attempt.exchange.runs]
         ended = await planning.find_ended_runs(connection, runs)
-        taken_back = dict.fromkeys(ended, "taken back while it was being booked")
+        taken_back = dict.fromkeys(ended, taken_back_meanwhile())
         for attempt in attempts:
             attempt.exchange.take_back(taken_back, PlanningOutcome.TAKEN_BACK)
         await self._take_back_beyond_campaign_limits(connection, attempts, now)
@@ -163,8 +164,7 @@ class AttemptRecorder:
             if exchange.commit is None or exchange.id is None:
                 continue
             if exchange.id not in decided:
-                too_late = "the decision came too late: the task ended or its lease was lost"
-                exchange.fail(too_late, PlanningOutcome.TOO_LATE)
+                exchange.fail(decided_too_late(), PlanningOutcome.TOO_LATE)
                 exchange.commit = None
             elif claimed.participant is None:
                 await planning.keep_led_runs(
@@ -199,7 +199,7 @@ class AttemptRecorder:
         beyond = await self._users.refusals_of_user_runs(
             connection, [(it.claimed.limit, it.exchange.runs) for it in limited]
         )
-        reasons = {run: f"{NAME}: {refusal.sentence}" for run, refusal in beyond.items()}
+        reasons = {run: refusal.why.at(NAME) for run, refusal in beyond.items()}
         for attempt in limited:
             attempt.exchange.take_back(reasons, PlanningOutcome.NO_TIME)
 
@@ -315,14 +315,14 @@ def _slots_to_write(
     known = {(slot.slot, slot.attempt): slot.reason for slot in attempt.waiting}
     not_asked = not attempt.exchange.proposals
 
-    def unplaced_slot(slot: Slot, state: RunState, reason: str) -> UnplacedSlot:
+    def unplaced_slot(slot: Slot, state: RunState, reason: Reason) -> UnplacedSlot:
         run = run_id(task, slot.nominal, slot.attempt)
         return UnplacedSlot(run, slot.nominal, slot.attempt, state, reason)
 
     def has_changed(slot: Slot, reason: str) -> bool:
         return known.get((slot.nominal, slot.attempt)) != reason
 
-    over = f"its window was over before it could be planned{FORGOTTEN if forgot else ''}"
+    over, beyond = planned_too_late(forgotten=forgot), beyond_horizons()
     return [
         *(
             unplaced_slot(slot, RunState.WAITING, reasons[slot.nominal])
@@ -330,9 +330,9 @@ def _slots_to_write(
             if not not_asked or has_changed(slot, reasons[slot.nominal])
         ),
         *(
-            unplaced_slot(slot, RunState.WAITING, BEYOND_HORIZON)
+            unplaced_slot(slot, RunState.WAITING, beyond)
             for slot in attempt.agenda.beyond
-            if has_changed(slot, BEYOND_HORIZON)
+            if has_changed(slot, beyond)
         ),
         *(unplaced_slot(slot, RunState.UNPLACED, over) for slot in attempt.agenda.too_late),
     ]
@@ -340,7 +340,7 @@ def _slots_to_write(
 
 def _gaps(attempt: PlanningAttempt) -> list[Gap]:
     """Return the gaps to write; their reason is what can be said without knowing of an absence."""
-    return [Gap(attempt.claimed.task, gap, WINDOWS_OVER) for gap in attempt.agenda.gaps]
+    return [Gap(attempt.claimed.task, gap, windows_over()) for gap in attempt.agenda.gaps]
 
 
 def _nominals(agenda: Agenda) -> list[int]:
@@ -349,8 +349,8 @@ def _nominals(agenda: Agenda) -> list[int]:
     return ends + [slot.nominal for slot in (*agenda.slots, *agenda.too_late)]
 
 
-def _given_up_sentence(agenda: Agenda) -> str | None:
-    """Describe the slots that are given up; None if there are none."""
+def _given_up(agenda: Agenda) -> Reason | None:
+    """Return that slots are given up; None if there are none."""
     count = len(agenda.too_late) + sum(gap.slots for gap in agenda.gaps)
     return given_up(count, agenda.gaps) if count else None
 
@@ -358,12 +358,12 @@ def _given_up_sentence(agenda: Agenda) -> str | None:
 def _decision(attempt: PlanningAttempt) -> PlanningDecision:
     agenda, exchange = attempt.agenda, attempt.exchange
     nominals = _nominals(agenda)
-    sentence = exchange.sentence()
+    sentence = exchange.summary()
     again = {slot.slot: slot.reason for slot in attempt.waiting if slot.attempt > 1 and slot.reason}
     before = [again[slot.nominal] for slot in agenda.slots if slot.nominal in again]
     outcome = exchange.outcome
-    if (lost := _given_up_sentence(agenda)) is not None:
-        sentence = f"{sentence}; {lost}" if agenda.slots else lost
+    if (lost := _given_up(agenda)) is not None:
+        sentence = sentence.beside(lost) if agenda.slots else lost
         outcome = outcome if agenda.slots else PlanningOutcome.GIVEN_UP
     return PlanningDecision(
         outcome=outcome,

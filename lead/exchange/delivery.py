@@ -15,6 +15,7 @@ from uuid import UUID
 import structlog
 
 from lead.participants import ParticipantClient
+from lead.reasons import hold_dropped
 from lead.store import planning
 from node.model import times
 from node.model.errors import NotAuthenticated, NotFound, ParleyError, RequestError
@@ -139,7 +140,7 @@ class DecisionDelivery:
             participant = self._participant_of(message.node)
         except NotFound:
             if commit is not None:
-                await self._lose(set(commit.runs), "a node that is not known here any more")
+                await self._lose(set(commit.runs), None)
             return
         await self._hand_over(participant, exchange, release, commit)
 
@@ -166,9 +167,9 @@ class DecisionDelivery:
             lost = set(commit.runs)
         await self._lose(lost, participant.name)
 
-    async def _lose(self, runs: set[UUID], name: str) -> None:
+    async def _lose(self, runs: set[UUID], name: str | None) -> None:
         for run in sorted(runs):
-            await self._lose_run(run, f"{name} had dropped the hold before the commit came")
+            await self._lose_run(run, hold_dropped(name))
 
     async def _book_again(
         self, participant: ParticipantClient, exchange: UUID, commit: CommitRequest

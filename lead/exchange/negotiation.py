@@ -26,17 +26,17 @@ from lead.planning.displacement import DisplacementTerms
 from lead.planning.hold_agreement import agree, newest_epoch
 from lead.planning.limited_time import UserRoom
 from lead.planning.placement import ChosenStart, Offer
-from lead.planning.reasons import books_without_holds, sentence, trace
 from lead.planning.reserved import ReservedTime, applicant, reserved_for_others
 from lead.planning.retry_times import busy_until, proposed_retry_times, refused_retry_times
+from lead.planning.unplaced import summary, trace
 from lead.policy.verdict import PolicyRefusal
+from lead.reasons import books_without_holds, clocks_differ, taken_over
 from lead.store import planning
 from lead.store.planning import ExchangeOpening
-from node.model import times
 from node.model.errors import DatabaseUnavailable, NotFound, ParleyError
 from node.model.ids import TaskId, exchange_id, run_id
 from node.model.outcomes import PlanningOutcome
-from node.model.times import format_instant
+from node.model.reason import Reason
 from node.model.wire.participants import (
     CommitRequest,
     HoldAnswer,
@@ -72,10 +72,10 @@ class Exchange:
     offers: list[Offer] = field(default_factory=list)
     proposals: dict[str, Proposal] = field(default_factory=dict)
     choices: list[ChosenStart] = field(default_factory=list)
-    reasons: dict[int, str] = field(default_factory=dict)
+    reasons: dict[int, Reason] = field(default_factory=dict)
     retry_times: dict[int, int] = field(default_factory=dict)
     """By nominal start of a slot, the earliest instant to ask again, if a node named one."""
-    refusals: dict[str, str] = field(default_factory=dict)
+    refusals: dict[str, Reason] = field(default_factory=dict)
     id: UUID | None = None
     commit: CommitRequest | None = None
     runs: list[RunRequest] = field(default_factory=list)
@@ -97,25 +97,25 @@ class Exchange:
         """The choices that all participants hold."""
         return [choice for choice in self.choices if choice.slot.nominal not in self.reasons]
 
-    def sentence(self) -> str:
+    def summary(self) -> Reason:
         """Return the outcome in one sentence, for lists."""
         first = next(
             (self.reasons[s.nominal] for s in self.slots if s.nominal in self.reasons), None
         )
-        told = sentence(self.placed, len(self.slots), first)
-        return f"{told}; {books_without_holds(self.binding)}" if self.binding else told
+        told = summary(self.placed, len(self.slots), first)
+        return told.beside(books_without_holds(self.binding)) if self.binding else told
 
     def trace(self) -> dict[str, object]:
         """Return everything on which the outcome depends."""
         traced = trace(self.slots, self.offers, self.proposals, self.placed, self.refusals)
         return {**traced, "binding": list(self.binding)} if self.binding else traced
 
-    def fail(self, reason: str, outcome: PlanningOutcome) -> None:
+    def fail(self, reason: Reason, outcome: PlanningOutcome) -> None:
         """Set the same reason for all slots: none is placed."""
         self.outcome = outcome
         self.reasons = {slot.nominal: reason for slot in self.slots}
 
-    def take_back(self, reasons: Mapping[UUID, str], outcome: PlanningOutcome) -> None:
+    def take_back(self, reasons: Mapping[UUID, Reason], outcome: PlanningOutcome) -> None:
         """Leave out held runs, each with its reason; ``outcome`` is that of having none left."""
         taken = {run.slot: reasons[run.run] for run in self.runs if run.run in reasons}
         if self.commit is None or not taken:
@@ -131,7 +131,7 @@ class Exchange:
 class ParticipantFailure:
     """The reason why a participant's answer is useless: unreachable, or its clock is off."""
 
-    reason: str
+    reason: Reason
     outcome: PlanningOutcome
 
 
@@ -167,12 +167,12 @@ async def ask(
             raise answered  # only this node itself answers so; another one's fault is a PeerError
         if isinstance(answered, ParleyError):
             collected.failures[participant.name] = ParticipantFailure(
-                answered.detail, PlanningOutcome.UNREACHABLE
+                answered.reason, PlanningOutcome.UNREACHABLE
             )
             continue
         off = _clock_offset(answered.now, asked_at, answered_at)
         if abs(off) > clock_limit:
-            reason = _clock_difference_sentence(participant.name, answered.now, answered_at, off)
+            reason = clocks_differ(participant.name, off, answered.now, answered_at)
             collected.failures[participant.name] = ParticipantFailure(reason, PlanningOutcome.CLOCK)
             continue
         collected.proposals[participant.name] = answered
@@ -295,8 +295,7 @@ class Negotiator:
             found = await self._displacement.for_slots(connection, claimed.terms, without, waited)
         if isinstance(found, PolicyRefusal):
             exchange.reasons = {
-                nominal: f"{reason}; {found.sentence}"
-                for nominal, reason in exchange.reasons.items()
+                nominal: reason.beside(found.reason) for nominal, reason in exchange.reasons.items()
             }
         if found is None or isinstance(found, PolicyRefusal):
             return exchange
@@ -378,7 +377,7 @@ class Negotiator:
             exchange.id, claimed, [request.run for request in requests.values()]
         )
         if not await self._openings.ask(opening):
-            exchange.fail("another worker has taken the task over", PlanningOutcome.LEASE_LOST)
+            exchange.fail(taken_over(), PlanningOutcome.LEASE_LOST)
             exchange.id = None
             return
         request = HoldRequest(
@@ -502,14 +501,6 @@ def _clock_offset(theirs: int, asked_at: int, answered_at: int) -> int:
     if theirs < asked_at:
         return theirs - asked_at
     return max(0, theirs - answered_at)
-
-
-def _clock_difference_sentence(name: str, theirs: int, ours: int, off: int) -> str:
-    way = "ahead of" if off > 0 else "behind"
-    return (
-        f"the clock of {name} is {abs(off) / times.SECOND:.1f} s {way} this node's "
-        f"(theirs {format_instant(theirs)}, ours {format_instant(ours)})"
-    )
 
 
 async def _all_answers(questions: Sequence[Callable[[], Awaitable[T]]]) -> list[T | ParleyError]:

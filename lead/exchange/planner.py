@@ -24,15 +24,17 @@ from lead.planning.agenda import (
     PlanningProgress,
     agenda,
 )
-from lead.planning.reasons import suspended_reason
 from lead.planning.unreachable import jittered_pause
+from lead.reasons import campaign_suspended, planning_broke_off, time_gone
 from lead.store import episodes, planning
 from node.model import times
-from node.model.errors import NotFound, ParleyError, ToolUnavailable, in_words_of
+from node.model.errors import NotFound, ParleyError, ToolUnavailable, reason_at
 from node.model.gaps import closed_slots
 from node.model.headline import headline
 from node.model.ids import TaskId, run_id
 from node.model.outcomes import UNANSWERED, PlanningOutcome
+from node.model.reason import Reason
+from node.model.reasons import told
 from node.model.recurrence import nominal_starts
 from node.model.task_terms import TaskTerms, introduction_with
 from node.model.taskstate import TaskState
@@ -130,7 +132,7 @@ class Planner:
         began = self._clock.monotonic()
         participants, missing = self._participants(claimed)
         if guard.unreachable is not None:
-            missing = guard.unreachable.in_words()
+            missing = guard.unreachable.why()
         others = _other_participants(claimed)
         watched = [guard.recorded(p) if p.identity in others else p for p in participants]
         if missing is None:
@@ -142,7 +144,7 @@ class Planner:
         unreachable = self._reachability.unreachable_among(others)
         outcome = attempt.exchange.outcome
         if unreachable is not None and outcome in UNANSWERED:
-            attempt.exchange.fail(unreachable[1].in_words(), outcome)
+            attempt.exchange.fail(unreachable[1].why(), outcome)
         await self._recorder.record(replace(attempt, unreachable=unreachable), participants)
         outcome = attempt.exchange.outcome
         took, now = self._clock.monotonic() - began, self._clock.now()
@@ -161,7 +163,7 @@ class Planner:
             await self._take_back(claimed.task, why)
 
     async def _attempt(
-        self, claimed: Claim, participants: Sequence[ParticipantClient], missing: str | None
+        self, claimed: Claim, participants: Sequence[ParticipantClient], missing: Reason | None
     ) -> PlanningAttempt:
         """Negotiate the due slots; again for fewer if a participant's horizon turns out shorter."""
         waiting, standing = await self._standings.ask(claimed)
@@ -177,7 +179,7 @@ class Planner:
             if missing is not None:
                 exchange.fail(missing, PlanningOutcome.UNREACHABLE)
             elif claimed.suspended is not None:
-                exchange.fail(suspended_reason(claimed.suspended), PlanningOutcome.SUSPENDED)
+                exchange.fail(campaign_suspended(claimed.suspended), PlanningOutcome.SUSPENDED)
             elif due.slots:
                 began = self._clock.monotonic()
                 exchange = await self._negotiator.exchange(
@@ -205,11 +207,11 @@ class Planner:
             for identity in answered:
                 await planning.wake_all(connection, identity, self._clock.now())
 
-    async def handle_unexpected_failure(self, claimed: Claim, why: str) -> None:
+    async def handle_unexpected_failure(self, claimed: Claim, why: Reason) -> None:
         """Release what was held after an unexpected error, and plan the task again later."""
         now = self._clock.now()
         pause = jittered_pause(PAUSE_FIRST, PAUSE_MAX, claimed.failures, self._rng)
-        decision = PlanningDecision.broken_off(f"planning broke off: {why}")
+        decision = PlanningDecision.broken_off(planning_broke_off(why))
 
         async def break_off(connection: Connection) -> list[OutboxMessage]:
             # A decision locks negotiations before the agenda, too.
@@ -244,14 +246,14 @@ class Planner:
         ]
         return await self._delivery.write(connection, decided, now)
 
-    def _participants(self, claimed: Claim) -> tuple[list[ParticipantClient], str | None]:
+    def _participants(self, claimed: Claim) -> tuple[list[ParticipantClient], Reason | None]:
         """Return the participants in order, or why one of them cannot be asked."""
         clients = []
         for listed in claimed.terms.participants:
             try:
                 clients.append(self._participant_of(listed.node))
             except NotFound as error:
-                return [], in_words_of(listed.name, error)
+                return [], reason_at(listed.name, error)
         return clients, None
 
     async def _standings_of(
@@ -283,7 +285,7 @@ class Planner:
 
     async def _introduce(
         self, claimed: Claim, participants: Sequence[ParticipantClient]
-    ) -> tuple[Claim | None, str | None]:
+    ) -> tuple[Claim | None, Reason | None]:
         """Introduce the task to the participants that have not answered yet.
 
         Returns the task as it is then, and why it cannot be planned, if so. The task is None if it
@@ -317,7 +319,7 @@ class Planner:
         if refusals:
             await self._refuse(claimed, refusals)
             return None, None
-        unanswered = [str(p.reason) for p in listed if p.accepted is None]
+        unanswered = [told(str(p.reason)) for p in listed if p.accepted is None]
         return claimed, unanswered[0] if unanswered else None
 
     async def _refuse(self, claimed: Claim, reason: str) -> None:
@@ -336,7 +338,7 @@ class Planner:
         try:
             answered = await participant.introduce(_introduction(claimed, place))
         except ParleyError as error:
-            reason = in_words_of(participant.name, error)
+            reason = reason_at(participant.name, error)
             return {"accepted": None, "reason": reason, "tools": ()}
         return _answer_to_keep(answered)
 
@@ -391,7 +393,7 @@ def _progress_of(
     return waiting, standing
 
 
-def out_of_time(attempt: PlanningAttempt) -> str | None:
+def out_of_time(attempt: PlanningAttempt) -> Reason | None:
     """Return why a seat is useless for its node: none of its runs has time there. Pure.
 
     None means that some run may still have time. This happens, for example, if another lead books
@@ -418,8 +420,7 @@ def out_of_time(attempt: PlanningAttempt) -> str | None:
     every = nominal_starts(attempt.recurrence, first - 1, times.LATEST, len(slots) + 1)
     if [slot.nominal for slot in slots] != every:
         return None
-    why = exchange.reasons[slots[0].nominal]
-    return f"has no time any more: {why}"
+    return time_gone(exchange.reasons[slots[0].nominal])
 
 
 def _planned_to(claimed: Claim) -> int:

@@ -18,11 +18,25 @@ from uuid import UUID
 
 import structlog
 
+from lead.reasons import (
+    booked_for_other_terms,
+    ended_there,
+    given_up_too_early,
+    revision_differs_there,
+    run_missing_there,
+    run_moved_there,
+    run_not_led,
+    run_only_there,
+    state_differs_there,
+    task_unknown_there,
+    terms_differ_there,
+)
 from lead.store import planning
 from lead.store.planning import LedTask, TaskPage
 from node.model import times
 from node.model.digests import differences, fingerprint, terms_fingerprint
 from node.model.errors import ParleyError
+from node.model.reason import Reason
 from node.model.runstate import RunState
 from node.model.taskstate import UNKNOWN
 from node.model.wire.comparisons import Difference, TaskComparison, task_comparison
@@ -49,8 +63,6 @@ LACKING_AGE_MAX = 7 * times.DAY
 """Runs that began earlier are not asked for their missing parts any more."""
 
 _PLACED_AGAIN = "taken back on all nodes, to be placed again"
-_OTHER_TERMS = "it was booked for other terms than those of its lead"
-_GIVEN_UP = "its lead took it for over before its start: its clock was ahead"
 
 _AT_ONCE = 10
 """Maximum number of nodes that are compared with at the same time."""
@@ -206,8 +218,9 @@ class Reconciler:
         if ours.runs is None:
             return found
         theirs = answered.tasks.get(ours.id, ours.runs) if state is None else {}
-        why = dict.fromkeys(ours.given_up, _GIVEN_UP)
-        why |= dict.fromkeys(ours.runs if ours.id in answered.terms else (), _OTHER_TERMS)
+        why = dict.fromkeys(ours.given_up, given_up_too_early())
+        if ours.id in answered.terms:
+            why |= dict.fromkeys(ours.runs, booked_for_other_terms())
         return found + await self._repair_runs(other, ours.id, why, ours.runs, theirs)
 
     async def _repair_task(
@@ -215,15 +228,15 @@ class Reconciler:
     ) -> list[Difference]:
         """Tell a task again that the other node does not know, or has otherwise."""
         if ours.id in answered.ended:
-            revision, what = 0, f"{other.name} does not know it"
+            revision, what = 0, task_unknown_there(other.name)
         elif ours.id in answered.terms:
-            revision, what = ours.revision, f"{other.name} has it with other terms"
+            revision, what = ours.revision, terms_differ_there(other.name)
         elif (known := answered.revisions.get(ours.id)) is not None:
             revision = known
             what = (
-                f"{other.name} has it in another state"
+                state_differs_there(other.name)
                 if known == ours.revision
-                else f"{other.name} has it in revision {known}, its lead in {ours.revision}"
+                else revision_differs_there(other.name, known, ours.revision)
             )
         else:
             return []
@@ -237,7 +250,7 @@ class Reconciler:
         Only this lead ends tasks: it did, since its runs were read, or before its database was
         restored. The first is ordinary, and no difference.
         """
-        what = f"it is {state} on {other.name}, which was told so before"
+        what = ended_there(other.name, state)
         if not await self._end_task(task, what):
             return []
         return [Difference(task=task, difference=what, repair="cancelled")]
@@ -246,25 +259,21 @@ class Reconciler:
         self,
         other: Comparable,
         task: UUID,
-        lost: dict[UUID, str],
+        lost: dict[UUID, Reason],
         ours: dict[UUID, int],
         theirs: dict[UUID, int],
     ) -> list[Difference]:
         """Repair the runs of a task; ``lost`` has some to take back anyway, with the reasons."""
         differing = differences(ours, theirs)
-        lost |= dict.fromkeys(differing.missing, f"{other.name} does not have it any more")
+        lost |= dict.fromkeys(differing.missing, run_missing_there(other.name))
         for run in differing.moved:
-            when = times.to_the_second(theirs[run])
-            lost[run] = f"{other.name} has it at another time, {when}"
+            lost[run] = run_moved_there(other.name, theirs[run])
         for run, why in lost.items():
             await self._lose_run(run, why)
         dropped = [run for run in differing.surplus if await self._drop(other, run)]
         return [
             *(_difference(task, run, why, _PLACED_AGAIN) for run, why in lost.items()),
-            *(
-                _difference(task, run, f"only {other.name} has it", "ended there")
-                for run in dropped
-            ),
+            *(_difference(task, run, run_only_there(other.name), "ended there") for run in dropped),
         ]
 
     async def _drop(self, other: Comparable, run: UUID) -> bool:
@@ -276,8 +285,7 @@ class Reconciler:
         async with self._database.connection() as connection:
             if await planning.is_wanted(connection, run):
                 return False
-        why = "its lead does not have it any more"
-        await other.end_run(RunEnd(run=run, state=RunState.DISPLACED, reason=why))
+        await other.end_run(RunEnd(run=run, state=RunState.DISPLACED, reason=run_not_led()))
         return True
 
 

@@ -19,6 +19,7 @@ from lead.exchange.planner import Planner
 from lead.exchange.reachability import ReachabilityTracker
 from lead.failures import describe_failure
 from lead.model import Claim
+from lead.reasons import planning_took_long
 from lead.store import planning
 from lead.store.planning import LeaseRequest
 from node.model import times
@@ -219,7 +220,7 @@ class Workers:
             async with asyncio.timeout(patience / times.SECOND):
                 await self._planner.plan(claimed)
         except TimeoutError:
-            why = f"it took longer than {times.format_duration(patience)}"
+            why = planning_took_long(patience)
         except Exception as error:  # noqa: BLE001 - it is stored, and logged
             why = describe_failure(error, "planning failed", task=str(claimed.task))
         else:

@@ -32,7 +32,22 @@ from typing import Any
 from lead.planning.agenda import Limits, Slot
 from lead.planning.forecast import fresh_agenda
 from lead.planning.placement import Offer, choose, common_ranges
+from lead.reasons import (
+    cron_is_not_shifted,
+    no_interval,
+    no_later_time,
+    no_length_to_reduce,
+    no_longer_interval_helps,
+    no_other_tool,
+    no_shift_helps,
+    no_slip_helps,
+    no_slot,
+    other_tools_find_no_time,
+    shortest_finds_no_time,
+    single_run_needs_no_slip,
+)
 from node.model import times
+from node.model.reason import Reason
 from node.model.recurrence import recurrence_faults
 from node.model.scheduling import recurrence_of
 from node.model.spans import Span, at_least, from_portion, to_portion
@@ -164,13 +179,13 @@ def apply_change(document: Mapping[str, Any], change: DocumentChange) -> dict[st
     return changed
 
 
-def alternatives(situation: Situation) -> tuple[list[DocumentChange], dict[ChangeKind, str]]:
+def alternatives(situation: Situation) -> tuple[list[DocumentChange], dict[ChangeKind, Reason]]:
     """Return the helpful changes in the order to try, and by kind why there is none."""
     changes_by_kind: dict[ChangeKind, list[DocumentChange]] = {}
-    reasons: dict[ChangeKind, str] = {}
+    reasons: dict[ChangeKind, Reason] = {}
     for kind, search in _SEARCHES.items():
         changes = search(situation)
-        if isinstance(changes, str):
+        if isinstance(changes, Reason):
             reasons[kind] = changes
         else:
             pinned = [_with_fixed_start(situation, change) for change in changes]
@@ -182,23 +197,18 @@ def alternatives(situation: Situation) -> tuple[list[DocumentChange], dict[Chang
     return [change for _, change in ranked], reasons
 
 
-def _later_starts(situation: Situation) -> list[DocumentChange] | str:
+def _later_starts(situation: Situation) -> list[DocumentChange] | Reason:
     if situation.schedule.cron is not None:
-        return "a cron schedule cannot be shifted; change its fields"
+        return cron_is_not_shifted()
     if situation.schedule.repeat is not None:
         return _shifted_grid(situation)
     if not situation.slots:
-        return "there is no slot to place"
+        return no_slot()
     after = situation.slots[0].latest_start(situation.duration) + 1
     starts = list(_starts_after(situation, after))[:_STARTS]
     if not starts:
-        return _no_start_reason(situation)
+        return no_later_time(situation.duration)
     return [_start_at(situation, start, 0) for start in starts]
-
-
-def _no_start_reason(situation: Situation) -> str:
-    wanted = format_duration(situation.duration)
-    return f"no later {wanted} is free for all participants within the horizon"
 
 
 def _starts_after(situation: Situation, after: int) -> Iterator[int]:
@@ -243,7 +253,7 @@ def _start_at(situation: Situation, start: int, penalty: int) -> DocumentChange:
     )
 
 
-def _shifted_grid(situation: Situation) -> list[DocumentChange] | str:
+def _shifted_grid(situation: Situation) -> list[DocumentChange] | Reason:
     """Return the smallest shift of the grid that helps.
 
     A slot without time finds some once its window reaches the next common free range; smaller
@@ -264,7 +274,7 @@ def _shifted_grid(situation: Situation) -> list[DocumentChange] | str:
             break
     if best[1]:
         return [_start_at(situation, situation.anchor + best[1], 1)]
-    return "no shift of its starts within one interval helps"
+    return no_shift_helps()
 
 
 def _step(situation: Situation, slot: Slot) -> int | None:
@@ -301,7 +311,7 @@ def _penalty(situation: Situation, schedule: Schedule, duration: int) -> int | N
     return 0 if len(placed) == len(slots) else 1
 
 
-def _shorter_runs(situation: Situation) -> list[DocumentChange] | str:
+def _shorter_runs(situation: Situation) -> list[DocumentChange] | Reason:
     """Shorten the measurement as little as halving finds.
 
     Halving assumes that a shorter measurement finds time wherever a longer one does. Placement is
@@ -310,7 +320,7 @@ def _shorter_runs(situation: Situation) -> list[DocumentChange] | str:
     spec, tool = situation.terms.spec, situation.terms.tool or ""
     size, least = size_of(spec), shortest_spec(spec)
     if size is None or least is None:
-        return "its measurement has no length that could be reduced"
+        return no_length_to_reduce()
 
     def penalty(length: int) -> int | None:
         duration = situation.occupied(shorter_spec(spec, length), tool)
@@ -319,7 +329,7 @@ def _shorter_runs(situation: Situation) -> list[DocumentChange] | str:
     lowest = size_of(least) or 1
     best_penalty = penalty(lowest)
     if best_penalty is None:
-        return f"even {_length(spec, lowest)} would find no time"
+        return shortest_finds_no_time(_length(spec, lowest))
     low, high = lowest, size  # low helps, high does not
     while high - low > 1:
         middle = (low + high) // 2
@@ -348,11 +358,11 @@ def _length(spec: Mapping[str, Any], size: int) -> str:
     return f"{size} packets"
 
 
-def _other_tools(situation: Situation) -> list[DocumentChange] | str:
+def _other_tools(situation: Situation) -> list[DocumentChange] | Reason:
     used = situation.terms.tool
     others = [tool for tool in situation.tools if tool != used]
     if not others:
-        return f"no other tool for {situation.terms.test} that every participant has"
+        return no_other_tool(situation.terms.test)
     changes = []
     for rank, tool in enumerate(others):
         duration = situation.occupied(situation.terms.spec, tool)
@@ -361,7 +371,7 @@ def _other_tools(situation: Situation) -> list[DocumentChange] | str:
         penalty = _penalty(situation, situation.schedule, duration)
         if penalty is not None:
             changes.append(other_tool(tool, used, rank, penalty))
-    return changes or f"{', '.join(others)} would not find the time either"
+    return changes or other_tools_find_no_time(others)
 
 
 def other_tool(tool: str, used: str | None, rank: int = 0, penalty: int = 0) -> DocumentChange:
@@ -372,9 +382,9 @@ def other_tool(tool: str, used: str | None, rank: int = 0, penalty: int = 0) -> 
     )
 
 
-def _longer_slip(situation: Situation) -> list[DocumentChange] | str:
+def _longer_slip(situation: Situation) -> list[DocumentChange] | Reason:
     if not situation.repeats:
-        return "a single run can start later instead"
+        return single_run_needs_no_slip()
     slip, needed = situation.schedule.slip or 0, 0
     _, placed = _placed_slots(situation, situation.schedule, situation.duration)
     for slot in situation.slots:
@@ -385,7 +395,7 @@ def _longer_slip(situation: Situation) -> list[DocumentChange] | str:
     widened = situation.schedule.model_copy(update={"slip": needed})
     penalty = _penalty(situation, widened, situation.duration) if needed > slip else None
     if penalty is None:
-        return "more slip within the interval does not help"
+        return no_slip_helps()
     more, less = format_duration(needed), format_duration(slip)
     return [
         DocumentChange(
@@ -397,10 +407,10 @@ def _longer_slip(situation: Situation) -> list[DocumentChange] | str:
     ]
 
 
-def _longer_interval(situation: Situation) -> list[DocumentChange] | str:
+def _longer_interval(situation: Situation) -> list[DocumentChange] | Reason:
     repeat = situation.schedule.repeat
     if repeat is None:
-        return "it has no interval"
+        return no_interval()
     for multiple in _MULTIPLES:
         schedule = situation.schedule.model_copy(update={"repeat": multiple * repeat})
         slots, placed = _placed_slots(situation, schedule, situation.duration)
@@ -414,7 +424,7 @@ def _longer_interval(situation: Situation) -> list[DocumentChange] | str:
                     {"repeat": more},
                 )
             ]
-    return "not even every twelfth run alone would always find time"
+    return no_longer_interval_helps()
 
 
 def _with_fixed_start(situation: Situation, change: DocumentChange) -> DocumentChange:
@@ -429,7 +439,7 @@ def _with_fixed_start(situation: Situation, change: DocumentChange) -> DocumentC
     return replace(change, schedule={**start, **change.schedule})
 
 
-_SEARCHES: dict[ChangeKind, Callable[[Situation], list[DocumentChange] | str]] = {
+_SEARCHES: dict[ChangeKind, Callable[[Situation], list[DocumentChange] | Reason]] = {
     ChangeKind.LATER: _later_starts,
     ChangeKind.SHORTER: _shorter_runs,
     ChangeKind.TOOL: _other_tools,

@@ -25,10 +25,11 @@ from lead.policy.throttle.full_time import FullTime, full_times
 from lead.policy.verdict import PolicyRefusal
 from lead.policy.view import CampaignView, Charge
 from node.model import times
+from node.model.reason import Reason
+from node.model.reasons import no_time_free
 from node.model.seat_weights import SEAT
 from node.model.spans import at_least, normalise, subtract
 from node.model.task_terms import TaskTerms
-from node.model.times import format_duration
 from node.model.wire.participants import LimitReached, Proposal
 
 _DELIVERED = (DELIVERED_PERCENT, DELIVERED)
@@ -97,21 +98,21 @@ class CampaignRoom:
         """Return whether a limit leaves less time than there would be without it."""
         return bool(self.full) or self.exhausted is not None
 
-    def why_not(self, start: int, end: int) -> str | None:
+    def why_not(self, start: int, end: int) -> Reason | None:
         """Return why a run must not take this time, None if it is within all limits."""
         within = (each for each in self.full if each.start < end and start < each.end)
-        return next((each.refusal(start, end).sentence for each in within), None)
+        return next((each.refusal(start, end).reason for each in within), None)
 
-    def first(self, choices: Sequence[ChosenStart]) -> tuple[list[ChosenStart], dict[int, str]]:
+    def first(self, choices: Sequence[ChosenStart]) -> tuple[list[ChosenStart], dict[int, Reason]]:
         """Return the choices that may be booked, and by nominal start why others may not."""
         admission = RunAdmission(self)
         admitted: list[ChosenStart] = []
-        beyond: dict[int, str] = {}
+        beyond: dict[int, Reason] = {}
         for choice in choices:
             if (why := admission.refuse(choice.starts_at)) is None:
                 admitted.append(choice)
             else:
-                beyond[choice.slot.nominal] = f"{self.name}: {why}"
+                beyond[choice.slot.nominal] = why.at(self.name)
         return admitted, beyond
 
     def offer(self, slots: Sequence[Slot], duration: int, now: int) -> tuple[Offer, Proposal]:
@@ -128,7 +129,7 @@ class CampaignRoom:
                 for index, ranges in enumerate(by_slot)
                 if not ranges
             ),
-            reason=None if free else f"no {format_duration(duration)} free",
+            reason=None if free else no_time_free(duration),
         )
         return Offer(self.name, free, free), proposal
 
@@ -141,7 +142,7 @@ class CampaignRoom:
         return LimitReached(
             window=window,
             campaign=self.campaign,
-            sentence=longest.refusal(slot.start, slot.end).sentence,
+            sentence=longest.refusal(slot.start, slot.end).reason,
             starts_at=max(longest.start, slot.start),
             ends_at=min(longest.end, slot.end),
         )
@@ -156,14 +157,14 @@ class RunAdmission:
         self._left = room.runs_max
         self._moved = [each.copy() for each in room.moved]
 
-    def refuse(self, start: int) -> str | None:
+    def refuse(self, start: int) -> Reason | None:
         """Return why a run must not be booked at ``start`` beside those admitted, or admit it."""
         room = self._room
         if self._left == 0 and room.exhausted is not None:
-            return room.exhausted.sentence
+            return room.exhausted.reason
         for each in self._moved:
             if (refusal := each.find_refusal(start, room.moves)) is not None:
-                return refusal.sentence
+                return refusal.reason
         if self._left is not None:
             self._left -= 1
         for each in self._moved:

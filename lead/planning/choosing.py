@@ -16,10 +16,11 @@ from lead.planning.campaign_room import CampaignRoom
 from lead.planning.host_quotas import QuotaCount
 from lead.planning.limited_time import UserRoom
 from lead.planning.placement import ChosenStart, Offer, choose
-from lead.planning.reasons import unplaced_reasons
 from lead.planning.reserved import ReservedTime
 from lead.planning.tentative_bookings import TentativeBookings
+from lead.planning.unplaced import unplaced_reasons
 from node.model.classes import SchedulingClass
+from node.model.reason import Reason
 from node.model.wire.participants import Proposal
 
 
@@ -73,7 +74,7 @@ class Placed:
     offers: list[Offer]
     proposals: dict[str, Proposal]
     choices: list[ChosenStart]
-    reasons: dict[int, str]
+    reasons: dict[int, Reason]
 
 
 def place(

@@ -26,6 +26,7 @@ BUDGET = RefusalRule(
     "preempt-budget",
     "{campaign} is urgent, but may displace runs on {allowed} more of {seats} nodes (settings: "
     "urgent_percent {percent}), and its task has {wanted}",
+    "nodes",
 )
 
 

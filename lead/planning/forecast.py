@@ -12,9 +12,16 @@ from uuid import UUID
 
 from lead.planning.agenda import Agenda, Limits, PlanningProgress, Slot, agenda
 from lead.planning.placement import ChosenStart
+from lead.reasons import (
+    first_run_beyond_horizon,
+    follows_runs,
+    no_run_to_come,
+    runs_found,
+    window_over,
+)
 from node.model import times
+from node.model.reason import Reason
 from node.model.scheduling import first_slot, recurrence_of
-from node.model.times import to_the_second
 from node.model.wire.impacts import Hour, Impact
 from node.model.wire.plans import Displaced, HourShare, Occupancy, Outcome
 from node.model.wire.tasks import Schedule
@@ -32,8 +39,8 @@ class ForecastPlacement:
 
     asked: Agenda = _NOTHING
     choices: Sequence[ChosenStart] = ()
-    reasons: Mapping[int, str] = field(default_factory=dict)
-    failure: tuple[Outcome, str] | None = None
+    reasons: Mapping[int, Reason] = field(default_factory=dict)
+    failure: tuple[Outcome, Reason] | None = None
     follows: UUID | None = None
 
     @property
@@ -52,48 +59,26 @@ class ForecastPlacement:
             return Outcome.FOUND
         return Outcome.PARTLY if self.choices else Outcome.NO_TIME
 
-    def sentence(self) -> str:
+    def summary(self) -> Reason:
         """Describe the outcome in a sentence."""
         if self.failure is not None:
             return self.failure[1]
         if self.follows is not None:
-            return self._after()
+            return follows_runs(self.follows, self._of_windows() if self.windows else None)
         return self._of_windows()
 
-    def _after(self) -> str:
-        """Describe the outcome for a task whose slots are not known in advance."""
-        unknown = (
-            f"it follows task {self.follows}, so that its times are known only when runs of that "
-            "task end"
-        )
+    def _of_windows(self) -> Reason:
         if not self.windows:
-            return f"{unknown}; none of these is booked within the horizon now"
-        return f"{unknown}; if these end as they are booked now: {self._of_windows()}"
-
-    def _of_windows(self) -> str:
-        if not self.windows:
-            return _next_slot_sentence(self.asked.next_slot)
+            first = self.asked.next_slot
+            return no_run_to_come() if first is None else first_run_beyond_horizon(first)
         reason = next(
             (self.reasons[s.nominal] for s in self.windows if s.nominal in self.reasons), None
         )
         if not self.choices:
-            return reason or "its window is over"
-        first = to_the_second(min(choice.starts_at for choice in self.choices))
-        summary = (
-            f"{len(self.choices)} of {len(self.windows)} runs would be booked, the first at {first}"
-        )
-        if displacing := sum(choice.displacing for choice in self.choices):
-            summary += f", {displacing} of them displacing other runs"
-        return summary if reason is None else f"{summary}; the others would wait: {reason}"
-
-
-def _next_slot_sentence(next_slot: int | None) -> str:
-    if next_slot is None:
-        return "it leaves no run to come"
-    return (
-        f"its first run, at {to_the_second(next_slot)}, lies beyond the horizon and cannot be "
-        "forecast yet; it is planned when it comes closer"
-    )
+            return reason or window_over()
+        first = min(choice.starts_at for choice in self.choices)
+        displacing = sum(choice.displacing for choice in self.choices)
+        return runs_found(len(self.choices), len(self.windows), first, displacing, reason)
 
 
 def fresh_agenda(

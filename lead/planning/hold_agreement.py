@@ -10,8 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
+from lead.reasons import hold_not_stated
 from node.model.errors import Conflict, ParleyError
 from node.model.outcomes import PlanningOutcome
+from node.model.reason import Reason
+from node.model.reasons import told
 from node.model.times import LATEST
 from node.model.wire.participants import HoldAnswer
 
@@ -24,8 +27,8 @@ class Agreement:
     """
 
     held: tuple[UUID, ...]
-    refused: dict[UUID, str]
-    failed: dict[str, str]
+    refused: dict[UUID, Reason]
+    failed: dict[str, Reason]
 
     @property
     def outcome(self) -> PlanningOutcome:
@@ -41,20 +44,21 @@ def agree(
     runs: Sequence[UUID], answers: Sequence[tuple[str, HoldAnswer | ParleyError]]
 ) -> Agreement:
     """Combine the answers of the participants (name and answer, in their order)."""
-    refused: dict[UUID, str] = {}
-    failed: dict[str, str] = {}
+    refused: dict[UUID, Reason] = {}
+    failed: dict[str, Reason] = {}
     for name, answer in answers:
         if isinstance(answer, ParleyError):
-            failed[name] = answer.detail
-            reasons = dict.fromkeys(runs, answer.detail)
+            failed[name] = answer.reason
+            reasons = dict.fromkeys(runs, answer.reason)
         else:
-            given_reasons = {refusal.run: refusal.reason for refusal in answer.refused}
+            given_reasons = {refusal.run: told(refusal.reason) for refusal in answer.refused}
             held_by_node = set(answer.held)
-            unmentioned = "it does not state that it holds the run"
             reasons = {
-                run: given_reasons.get(run, unmentioned) for run in runs if run not in held_by_node
+                run: given_reasons.get(run) or hold_not_stated()
+                for run in runs
+                if run not in held_by_node
             }
-        refused |= {run: f"{name}: {reason}" for run, reason in reasons.items()}
+        refused |= {run: why.at(name) for run, why in reasons.items()}
     held = tuple(run for run in runs if run not in refused)
     return Agreement(held, refused, failed)
 

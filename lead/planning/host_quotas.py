@@ -16,7 +16,7 @@ from typing import Self
 
 from lead.planning.agenda import Slot
 from node.model import times
-from node.model.host_limits.quotas import limit_used_up
+from node.model.reason import Reason
 from node.model.spans import Span, normalise, subtract
 from node.model.wire.participants import HostQuota, Proposal
 
@@ -100,7 +100,7 @@ class QuotaCount:
         if closed:
             self._closed = normalise([*self._closed, *closed])
 
-    def why_closed(self, slot: Slot, duration: int) -> str | None:
+    def why_closed(self, slot: Slot, duration: int) -> Reason | None:
         """Return whose quota closes most of a slot to starts, as a reason; None if none does."""
         latest = slot.latest_start(duration)
         closed = [
@@ -146,11 +146,11 @@ class _CountedQuota:
         self._used[begin] = self._used.get(begin, 0) + self._told.amount
         return (begin, begin + self._told.period) if self._is_full(begin) else None
 
-    def reason(self, instant: int) -> str:
+    def reason(self, instant: int) -> Reason:
         """Return the reason why no run may start at this instant, which is closed."""
         begin = self._quota.begin(instant)
         used = self._used.get(begin, 0)
-        return f"{self._participant}: {limit_used_up(self._told.name, self._quota, used, begin)}"
+        return self._quota.used_up(self._told.name, used, begin).at(self._participant)
 
 
 def participants_without_quotas(

@@ -13,8 +13,8 @@ from itertools import chain
 from lead.planning.agenda import Slot
 from lead.planning.placement import Offer
 from node.model.host_limits.closed import LimitedTime
+from node.model.reasons import no_time_free
 from node.model.spans import Span, at_least, normalise, subtract
-from node.model.times import format_duration
 from node.model.wire.participants import HostLimit, HostQuota, Proposal
 
 NAME = "limits of this host"
@@ -57,7 +57,7 @@ class UserRoom:
                 for index, ranges in enumerate(by_slot)
                 if not ranges
             ),
-            reason=None if free else f"no {format_duration(duration)} free",
+            reason=None if free else no_time_free(duration),
             quotas=self.quotas,
         )
         return Offer(NAME, free, free), proposal

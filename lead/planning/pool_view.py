@@ -34,6 +34,7 @@ from lead.policy.view import (
 from node.model import times
 from node.model.byte_quotas import BYTES, byte_quota_of
 from node.model.classes import SchedulingClass
+from node.model.reason import Reason
 from node.model.recurrence import Recurrence, nominal_starts, slip_of
 from node.model.reservations import Applicant, ReservationSpan, admits
 from node.model.scheduling import recurrence_of
@@ -70,7 +71,7 @@ class SeatCase:
     able: Sequence[str]
     closed: ReservedTime
     begins: int | None
-    unable: Mapping[str, str] = field(default_factory=dict)
+    unable: Mapping[str, Reason] = field(default_factory=dict)
     sitting: Mapping[int, str] = field(default_factory=dict)
     held: int = 0
     before: Mapping[int, str] = field(default_factory=dict)

@@ -27,7 +27,10 @@ from uuid import UUID
 from lead.planning.placement import Offer
 from lead.planning.pool_view import SeatCase, windows_of
 from lead.policy.view import PostedRun
+from lead.reasons import busy_with_own, not_offered
 from node.model.classes import SchedulingClass, blockers
+from node.model.reason import Reason
+from node.model.reasons import no_time_free
 from node.model.spans import Span, normalise, subtract
 from node.model.timeline import (
     Booking,
@@ -37,7 +40,6 @@ from node.model.timeline import (
     free_ranges_beside,
     occupation_of,
 )
-from node.model.times import format_duration, to_the_second
 from node.model.wire.participants import BATCH_MAX, Proposal, ProposalRequest
 
 
@@ -158,15 +160,15 @@ class ProposalCache:
             free = free_ranges(question, self._occupation(name))
         return Offer(name, free.free, free.free_displacing)
 
-    def why(self, name: str, request: ProposalRequest) -> str:
-        """Return the longest known obstacle of the first window, as a sentence.
+    def why(self, name: str, request: ProposalRequest) -> Reason:
+        """Return the longest known obstacle of the first window.
 
         If none is known by name, it is the time that an answer leaves out.
         """
         window = request.windows[0]
         against = blockers(request.scheduling_class)
         obstacles = [
-            (_overlap(run.start, run.end, window), _in_words(run))
+            (_overlap(run.start, run.end, window), _busy_with(run))
             for run in self._booked[name]
             if run.scheduling_class in against and _overlap(run.start, run.end, window) > 0
         ]
@@ -177,13 +179,12 @@ class ProposalCache:
             for each in cached.proposal.obstacles
         ]
         obstacles = [each for each in obstacles if each[0] > 0] or [
-            (_overlap(*span, window), _left_out(cached, span))
+            (_overlap(*span, window), not_offered(cached.request.duration, *span))
             for cached in answers[-1:]
             for span in cached.taken(displacing=request.yielding != ())
         ]
-        needed = f"no {format_duration(request.duration)} free"
-        overlap, description = max(obstacles, default=(0, ""))
-        return f"{needed}: {description}" if overlap > 0 else needed
+        overlap, why = max(obstacles, default=(0, None))
+        return no_time_free(request.duration, why if overlap > 0 else None)
 
     def _bookings(self, name: str) -> list[Booking]:
         return [_booking(run) for run in self._booked[name]]
@@ -195,16 +196,8 @@ class ProposalCache:
         return occupation
 
 
-def _left_out(answer: _CachedAnswer, span: Span) -> str:
-    start, end = map(to_the_second, span)
-    return f"no {format_duration(answer.request.duration)} is free from {start} to {end}"
-
-
-def _in_words(run: PostedRun) -> str:
-    article = "an" if run.scheduling_class is SchedulingClass.EXCLUSIVE else "a"
-    start, end = to_the_second(run.start), to_the_second(run.end)
-    kind = f"{article} {run.scheduling_class} run of priority {run.priority}"
-    return f"busy with {kind} of campaign {run.campaign}, {start} to {end}"
+def _busy_with(run: PostedRun) -> Reason:
+    return busy_with_own(run.scheduling_class, run.priority, run.campaign, run.start, run.end)
 
 
 def _search_spans(cases: Iterable[SeatCase]) -> dict[SchedulingClass, Span]:

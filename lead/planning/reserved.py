@@ -16,10 +16,11 @@ from uuid import UUID
 from lead.planning.agenda import Slot
 from lead.planning.placement import Offer
 from node.model.classes import SchedulingClass
+from node.model.reason import Reason
+from node.model.reasons import no_time_free
 from node.model.reservations import Applicant, ReservationSpan, inadmissible_spans
 from node.model.spans import Interval, Span, at_least, from_portion, to_portion
 from node.model.timeline import TimelineQuestion, obstacles
-from node.model.times import format_duration
 from node.model.wire.participants import Closure, Proposal
 
 
@@ -50,10 +51,10 @@ class ReservedTime:
         """Return the nominal start of the first slot in which a run has time, or None."""
         return next((slot.nominal for slot in slots if self._open(slot, duration)), None)
 
-    def why(self, slots: Sequence[Slot], duration: int) -> str:
+    def why(self, slots: Sequence[Slot], duration: int) -> Reason:
         """Return why no run has time in the first of these slots, which must be closed."""
         obstacle = self.offer(slots[:1], duration, 0)[1].obstacles[0]
-        return f"no {format_duration(duration)} free: {obstacle.why()}"
+        return no_time_free(duration, obstacle.why())
 
     def offer(self, slots: Sequence[Slot], duration: int, now: int) -> tuple[Offer, Proposal]:
         """Return the time left in these slots, and the obstacles in slots without any."""
@@ -70,7 +71,7 @@ class ReservedTime:
                 for index, each in obstacles(question, without, ())
                 if isinstance(each, ReservationSpan)
             ),
-            reason=None if free else f"no {format_duration(duration)} free",
+            reason=None if free else no_time_free(duration),
         )
         return Offer(self.name, free, free), proposal
 

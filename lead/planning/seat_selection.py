@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lead.policy.joint_placement import common_starts
+from lead.reasons import no_other_node, seats_empty, seats_given, seats_left
 from node.model.outcomes import PlanningOutcome
+from node.model.reason import Reason
 from node.model.spans import Span
-from node.model.times import to_the_second
 
 Attributes = Mapping[str, Hashable]
 StartRanges = Mapping[str, Sequence[Span]]
@@ -135,7 +136,7 @@ class SeatSearchAccount:
     slots: Sequence[int]
     wanted: int
     taken: Mapping[int, str]
-    refused: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[str, Reason] = field(default_factory=dict)
     verdicts: Sequence[Mapping[str, Any]] = ()
     yielding: Sequence[str] = ()
     held: int = 0
@@ -149,34 +150,28 @@ class SeatSearchAccount:
             return PlanningOutcome.SEATED
         return PlanningOutcome.PARTLY_SEATED
 
-    def sentence(self) -> str:
+    def summary(self) -> Reason:
         """Describe the outcome in a sentence.
 
         For example ``2 of 3 seats, 2026-…Z to 2026-…Z: a, b; 1 is empty: c: has no time``.
         """
-        first, last = to_the_second(self.slots[0]), to_the_second(self.slots[-1])
-        when = first if first == last else f"{first} to {last}"
-        filled, all_ = self.held + len(self.taken), self.held + self.wanted
-        text = f"{filled} of {all_} seat{'' if all_ == 1 else 's'}, {when}"
-        if self.taken:
-            text += f": {_first_few(list(self.taken.values()))}"
-        if self.yielding:
-            several = len(self.yielding) > 1
-            text += f"; {len(self.yielding)} run{'s' if several else ''} may be displaced"
-        empty = self.wanted - len(self.taken)
-        if empty and filled:
-            text += f"; {empty} {'is' if empty == 1 else 'are'} empty: {self.why_not()}"
-        elif empty:
-            text += f"; {self.why_not()}"
-        return text
+        filled, empty = self.held + len(self.taken), self.wanted - len(self.taken)
+        given = seats_given(
+            filled,
+            self.held + self.wanted,
+            (self.slots[0], self.slots[-1]),
+            list(self.taken.values()),
+            len(self.yielding),
+        )
+        if not empty:
+            return given
+        return given.beside(seats_left(empty, self.why_not()) if filled else self.why_not())
 
-    def why_not(self) -> str:
+    def why_not(self) -> Reason:
         """Return why seats are empty: the verdicts of the policies, then the nodes' reasons."""
-        sentences = [str(verdict["sentence"]) for verdict in self.verdicts]
-        sentences += [f"{name}: {why}" for name, why in self.refused.items()]
-        if not sentences:
-            return f"pool {self.pool} has no other node for the seat"
-        return _first_few(list(dict.fromkeys(sentences)), "; ")
+        reasons = [it["sentence"] for it in self.verdicts]
+        reasons += (why.at(name) for name, why in self.refused.items())
+        return seats_empty(reasons) if reasons else no_other_node(self.pool)
 
     def trace(self) -> dict[str, Any]:
         """Return everything that led to the outcome; instants in microseconds."""
@@ -189,11 +184,3 @@ class SeatSearchAccount:
             "verdicts": list(self.verdicts),
             "yielding": list(self.yielding),
         }
-
-
-_SHOWN = 5
-
-
-def _first_few(words: Sequence[str], between: str = ", ") -> str:
-    omitted = len(words) - _SHOWN
-    return between.join(words[:_SHOWN]) + (f" and {omitted} more" if omitted > 0 else "")

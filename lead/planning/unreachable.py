@@ -10,8 +10,9 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
+from lead.reasons import no_valid_answer, unreachable
 from node.model import times
-from node.model.times import to_the_second
+from node.model.reason import Reason
 
 PAUSE_FIRST = times.SECOND
 PAUSE_MAX = 5 * times.MINUTE
@@ -29,13 +30,12 @@ class UnreachablePeriod:
     failed_at: int
     ask_at: int
 
-    def in_words(self) -> str:
-        """Describe the period; the text stays the same while it lasts."""
-        since = to_the_second(self.since)
+    def why(self) -> Reason:
+        """Return the period as a reason, which stays the same while it lasts."""
         prefix = f"{self.name} cannot be reached: "
         if self.cause.startswith(prefix):
-            return f"{self.name} cannot be reached since {since}: {self.cause.removeprefix(prefix)}"
-        return f"{self.name} gives no valid answer since {since}: {self.cause}"
+            return unreachable(self.name, self.since, self.cause.removeprefix(prefix))
+        return no_valid_answer(self.name, self.since, self.cause)
 
 
 def after_unanswered_question(

@@ -38,6 +38,7 @@ KEPT = RefusalRule(
     "kept",
     "{whose} has {held} of the {part} seat-hours that are its part from {since} to {to}; the rest "
     "is reserved for campaigns that may still come, and given from {given} on",
+    "ahead",
 )
 
 GIVEN_BACK = RefusalRule(

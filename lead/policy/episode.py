@@ -57,12 +57,14 @@ SPREAD = RefusalRule(
     "spread",
     "the spread (at most {spread}) leaves {possible} of {usable} nodes that may be asked, but "
     "{wanted} are needed",
+    "all",
 )
 SPREAD_IN_ORDER = RefusalRule(
     Axis.SELECT,
     "spread",
     "only {possible} of {usable} nodes that may be asked, the best first, keep the spread (at most "
     "{spread}), but {wanted} are needed",
+    "best",
 )
 
 

@@ -22,6 +22,7 @@ KEPT = RefusalRule(
     "kept",
     "{group} is promised {target:seat} and holds {held} of them at {at}, when its own runs want "
     "more; {other} holds {others} of its {theirs}",
+    "promised",
 )
 
 NOBODY = ""

@@ -19,6 +19,7 @@ from fractions import Fraction
 from typing import Any
 
 from node.model.byte_quotas import bytes_text
+from node.model.reason import Reason
 from node.model.times import LATEST, format_duration, to_the_second
 
 
@@ -44,6 +45,13 @@ class RefusalRule:
     axis: Axis
     name: str
     sentence: str
+    kind: str = ""
+
+    @property
+    def code(self) -> str:
+        """Return the code of its refusals; the ``kind`` tells rules of one name apart."""
+        name = self.name.replace(" ", "-").removeprefix(f"{self.axis}-")
+        return "-".join(filter(None, (self.axis, name, self.kind)))
 
     def refuse(self, *, until: int | None = None, **figures: Figure) -> PolicyRefusal:
         """Return a refusal with these figures, which holds at least until ``until`` (µs)."""
@@ -69,12 +77,14 @@ class PolicyRefusal:
         return self.rule.axis
 
     @property
-    def sentence(self) -> str:
-        """Return the reason as a sentence."""
+    def reason(self) -> Reason:
+        """Return the refusal as a reason, with the code of its rule."""
         sentence = self.rule.sentence.format(**{key: _Written(it) for key, it in self.figures})
+        figures = dict(self.figures)
         if self.room_at is None:
-            return sentence
-        return f"{sentence}, until {to_the_second(self.room_at)}"
+            return Reason(sentence, self.rule.code, figures)
+        until = to_the_second(self.room_at)
+        return Reason(f"{sentence}, until {until}", self.rule.code, figures)
 
     def with_room_at(self, instant: int) -> PolicyRefusal:
         """Return the refusal that also says when there is room again; ``LATEST`` is never."""
@@ -84,7 +94,7 @@ class PolicyRefusal:
         """Return the refusal as plain values, for a stored trace."""
         figures = {key: _plain(it) for key, it in self.figures}
         trace = {"axis": self.axis.value, "rule": self.rule.name, "figures": figures}
-        return trace | {"sentence": self.sentence, "until": self.until}
+        return trace | {"sentence": self.reason, "until": self.until}
 
 
 def _plain(figure: Figure) -> int | float | str | None:

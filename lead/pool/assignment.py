@@ -18,9 +18,12 @@ from lead.planning.seat_selection import SeatSearchAccount
 from lead.planning.unreachable import align_retries, jittered_pause
 from lead.policy.feasible.deferral import ON_HOLD
 from lead.policy.verdict import Axis, PolicyRefusal
+from lead.reasons import chosen_too_late, seats_stayed_empty
 from lead.store import episodes, planning
 from node.model import times
 from node.model.outcomes import PlanningOutcome
+from node.model.reason import Reason
+from node.model.reasons import told
 from node.runtime.clock import Clock
 from node.store import notices, tasks
 from node.store.database import Connection, Database
@@ -64,7 +67,7 @@ class CaseResult:
     case: SeatCase
     taken: Mapping[int, str] = field(default_factory=dict)
     parts: Sequence[SeatTaskPlan] = ()
-    reasons: Mapping[str, str] = field(default_factory=dict)
+    reasons: Mapping[str, Reason] = field(default_factory=dict)
     verdicts: Sequence[PolicyRefusal] = ()
     misses: Sequence[int] = ()
 
@@ -77,7 +80,7 @@ class EpisodeRuling:
     policies: str
     remembered: PolicyMemory
     results: list[CaseResult] = field(default_factory=list)
-    returned: Mapping[UUID, str] = field(default_factory=dict)
+    returned: Mapping[UUID, Reason] = field(default_factory=dict)
     pause_max: int = PAUSE_MAX
 
 
@@ -194,12 +197,12 @@ class RulingWriter:
                         connection, opened, NextTry(0, None, None), over.held
                     )
                     continue
-                why = opened.reason or "its time was over before nodes could be chosen"
+                why = told(opened.reason) if opened.reason else chosen_too_late()
                 if not await episodes.record_attempt(
                     connection, opened, NextTry(opened.tries, None, why)
                 ):
                     continue
-                sentence = f"{empty} of {opened.seats} seats stayed empty: {why}"
+                sentence = seats_stayed_empty(empty, opened.seats, why)
                 slot, last = opened.term.starts_at, opened.term.ends_at - 1
                 decision = PlanningDecision(
                     PlanningOutcome.GIVEN_UP, sentence, opened.seats, 0, slot, last
@@ -240,14 +243,15 @@ def search_account_of(ruling: EpisodeRuling, result: CaseResult) -> SeatSearchAc
 
 def _plain_refusal(refusal: PolicyRefusal, case: SeatCase) -> dict[str, Any]:
     """Return a refusal as it is stored, without the internal name of the term."""
-    trace = refusal.to_trace()
-    return trace | {"sentence": trace["sentence"].replace(case.name, "it")}
+    why = refusal.reason
+    sentence = Reason(why.replace(case.name, "it"), why.code, why.figures)
+    return refusal.to_trace() | {"sentence": sentence}
 
 
 def _decision(account: SeatSearchAccount) -> PlanningDecision:
     return PlanningDecision(
         outcome=account.outcome,
-        sentence=account.sentence(),
+        sentence=account.summary(),
         asked=account.wanted,
         placed=len(account.taken),
         first_slot=account.slots[0],

@@ -105,7 +105,7 @@ class EpisodeDriver:
         note = episode_input.note
         document = encode_state(state) | ({} if note is None else {"unseen": note})
         remembered = PolicyMemory(document, episode_input.remembered.revision)
-        returned = {UUID(task): refusal.sentence for task, refusal in outcome.returned.items()}
+        returned = {UUID(task): refusal.reason for task, refusal in outcome.returned.items()}
         ruling = EpisodeRuling(
             pool.name,
             pool.policy_set,
@@ -145,7 +145,7 @@ class EpisodeDriver:
             return CaseResult(case, reasons={case.pool_task.terms.test: why}), None, _NOTHING
         crowded = _spread_refusals(case, found)
         if len(found.seats) < len(case.empty):
-            left_out = {name: it.sentence for name, it in request.left_out.items()}
+            left_out = {name: it.reason for name, it in request.left_out.items()}
             found = replace(found, reasons={**found.reasons, **left_out})
         if len(found.seats) < request.least:
             return CaseResult(case, reasons=found.reasons, verdicts=crowded), None, found
@@ -239,7 +239,7 @@ def _add_refusals(
         open_term = cases[name].open
         if open_term.blocked and name not in results:
             first = refusals[0]
-            if first.axis is not Axis.ORDER or first.sentence in (open_term.reason or ""):
+            if first.axis is not Axis.ORDER or first.reason in (open_term.reason or ""):
                 continue
         before = results.get(name, CaseResult(cases[name]))
         # Nodes that are down were not asked, and may be all that is missing.

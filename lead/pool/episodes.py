@@ -46,11 +46,14 @@ from lead.pool.assignment import PAUSE_FIRST, PAUSE_MAX, RulingWriter, StaleEpis
 from lead.pool.episode_driver import EpisodeDriver, SeatTask
 from lead.pool.membership import KnownNodes, Membership, WantedOf
 from lead.pool.snapshot import EpisodeInputReader, minds_blocked
+from lead.reasons import giving_seats_failed, lack_unknown, pool_has_enough, seats_lost
 from lead.store import episodes, planning
 from node.model import times
 from node.model.errors import ParleyError
-from node.model.gaps import WINDOWS_OVER, Gap, closed_slots, given_up
+from node.model.gaps import Gap, closed_slots, given_up
 from node.model.outcomes import PlanningOutcome
+from node.model.reason import Reason
+from node.model.reasons import windows_over
 from node.model.recurrence import SlotRange, nominal_range
 from node.model.terms import due_at, next_term, slots_in, term_length
 from node.model.wire.seats import SeatRequest
@@ -66,7 +69,7 @@ CASES_MAX = 2000
 _TERMS_MAX = 1000
 _PHASES = 120
 
-RetryScheduler = Callable[[Connection, int, str], Awaitable[None]]
+RetryScheduler = Callable[[Connection, int, Reason], Awaitable[None]]
 """Schedules a retry for an instant (µs), with the reason for which it is needed."""
 
 log = structlog.get_logger()
@@ -208,7 +211,7 @@ class EpisodeLoop:
         now = self._clock.now()
         again = [membership.next_unreachable_at(now)]
 
-        async def schedule_retry(_: Connection, at: int, why: str) -> None:
+        async def schedule_retry(_: Connection, at: int, why: Reason) -> None:
             del why
             again.append(at)
 
@@ -254,7 +257,7 @@ class EpisodeLoop:
             lost = await episodes.empty_seats_of_ended_tasks(connection, now)
             for task, of_task in groupby(lost, key=lambda seat: seat.task):
                 listed = list(of_task)
-                sentence = "; ".join(f"seat {it.number} ({it.name}): {it.reason}" for it in listed)
+                sentence = seats_lost([(it.number, it.name, it.reason) for it in listed])
                 slots = [it.term for it in listed]
                 decision = PlanningDecision(
                     PlanningOutcome.SEAT_LOST, sentence, len(listed), 0, min(slots), max(slots)
@@ -270,7 +273,7 @@ class EpisodeLoop:
         for pool_task in due:
 
             async def schedule_retry(
-                connection: Connection, at: int, why: str, pool_task: PoolTask = pool_task
+                connection: Connection, at: int, why: Reason, pool_task: PoolTask = pool_task
             ) -> None:
                 del why
                 on = NextTerm(pool_task.next_slot, at, pool_task.rounds_left)
@@ -298,7 +301,7 @@ class EpisodeLoop:
     ) -> None:
         sentence = given_up(gap.slots, [gap])
         decision = PlanningDecision(PlanningOutcome.GIVEN_UP, sentence, 0, 0, gap.first, gap.last)
-        told, restored = Gap(task, gap, WINDOWS_OVER), self._database.was_restored
+        told, restored = Gap(task, gap, windows_over()), self._database.was_restored
         await keep_gaps(connection, [told], now, restored=restored)
         await planning.keep_decisions(connection, [(task, decision)], now)
 
@@ -318,7 +321,7 @@ class EpisodeLoop:
             ids = [pool_task.id for pool_task in tasks]
 
             async def schedule_retry(
-                connection: Connection, at: int, why: str, ids: Sequence[UUID] = ids
+                connection: Connection, at: int, why: Reason, ids: Sequence[UUID] = ids
             ) -> None:
                 await episodes.put_off(connection, ids, now, at, why)
 
@@ -369,7 +372,7 @@ class EpisodeLoop:
         now = self._clock.now()
         pause = jittered_pause(PAUSE_FIRST, PAUSE_MAX, self._faults[what], self._rng)
         self._faults[what] += 1
-        sentence = f"giving seats failed: {why}"
+        sentence = giving_seats_failed(why)
         decision = PlanningDecision.broken_off(sentence)
         async with self._database.transaction() as connection:
             await schedule_retry(connection, now + pause, sentence)
@@ -421,28 +424,25 @@ class EpisodeLoop:
         for task, error in broken.items():
 
             async def schedule_retry(
-                connection: Connection, at: int, why: str, task: UUID = task
+                connection: Connection, at: int, why: Reason, task: UUID = task
             ) -> None:
                 await episodes.put_off(connection, [task], now, at, why)
 
             await self._record_failure(f"seats of {task}", [task], error, schedule_retry)
 
 
-_ENOUGH = "its pool has enough nodes for it again"
-
-
-def _find_lack(membership: Membership, asking: PoolTaskCriteria) -> str | None:
+def _find_lack(membership: Membership, asking: PoolTaskCriteria) -> Reason | None:
     """Return what its pool lacks for a task, or the error that prevents knowing it."""
     try:
         return membership.find_lack(asking)
     except Exception as error:
         log.exception("cannot say what a pool lacks", task=str(asking.task))
-        return f"what its pool lacks is not known, by a fault of this program: {error!r}"[:500]
+        return lack_unknown(repr(error))
 
 
-def _decision_about(lack: str | None) -> PlanningDecision:
+def _decision_about(lack: Reason | None) -> PlanningDecision:
     if lack is None:
-        return PlanningDecision(PlanningOutcome.GOES_ON, _ENOUGH, 0, 0, None, None)
+        return PlanningDecision(PlanningOutcome.GOES_ON, pool_has_enough(), 0, 0, None, None)
     return PlanningDecision(PlanningOutcome.LACKS_NODES, lack, 0, 0, None, None)
 
 

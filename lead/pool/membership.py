@@ -6,13 +6,15 @@ import json
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import islice
 from typing import Any, Protocol, TypeVar
 
 from lead.planning.node_views import NodeDescription
+from lead.reasons import node_forgotten, pool_empty, pool_lacks_nodes, silent_for_long
 from node.model.errors import ParleyError
 from node.model.predicates import Attributes, Predicate
+from node.model.reason import Reason
 from node.model.terms import NodeRequirements, seats_possible
-from node.model.times import format_duration, to_the_second
 from node.model.wire.seats import SeatRequest
 from node.store.pools import StoredPool
 
@@ -38,8 +40,8 @@ class MemberCandidate(NodeDescription, Protocol):
         """The address for measurements."""
 
     @property
-    def silence(self) -> str | None:
-        """A sentence that it does not answer, since when, and why; None if it answers."""
+    def silence(self) -> Reason | None:
+        """A reason that says that it does not answer, since when, and why; None if it answers."""
 
 
 class SeatCriteria(Protocol):
@@ -73,7 +75,7 @@ WantedOf = Callable[
 """``wanted(test, spec, tools, request, pool_match)`` returns the requirements on nodes."""
 
 
-Judged = tuple[tuple[str, ...], Mapping[str, str]]
+Judged = tuple[tuple[str, ...], Mapping[str, Reason]]
 """The names of the nodes that could have a seat, and by name why others could not."""
 
 
@@ -170,12 +172,13 @@ class Membership:
         taking_part = [n for n in sorted(wanted.taking_part) if n in able or n in unable]
         if not taking_part:
             return judged
-        reasons = {name: wanted.why_not(name, self.facts[name]) or "" for name in taking_part}
+        asked = {name: wanted.why_not(name, self.facts[name]) for name in taking_part}
+        reasons = {name: why for name, why in asked.items() if why is not None}
         return tuple(name for name in able if name not in reasons), {**unable, **reasons}
 
     def _judgement(self, wanted: NodeRequirements) -> Judged:
         able: list[str] = []
-        unable: dict[str, str] = {}
+        unable: dict[str, Reason] = {}
         for node in self.members(wanted.pool_match):
             reason = wanted.why_not(node.name, self.facts[node.name])
             if reason is None:
@@ -184,24 +187,23 @@ class Membership:
                 unable[node.name] = reason
         return tuple(able), unable
 
-    def seat_loss_reason(self, asking: SeatCriteria, identity: str, now: int) -> str | None:
+    def seat_loss_reason(self, asking: SeatCriteria, identity: str, now: int) -> Reason | None:
         """Return why a node that has a seat cannot keep it; None if it can."""
         node = self.by_identity.get(identity)
         if node is None:
-            return "it is not known here any more"
+            return node_forgotten()
         try:
             reason = self.requirements_of(asking).why_not(node.name, self.facts[node.name])
         except ParleyError as error:
-            reason = error.detail
+            reason = error.reason
         if reason is not None:
-            return f"{node.name}: {reason}"
+            return reason.at(node.name)
         patience = self.pools[asking.pool].patience
         if node.unreachable_since is not None and now >= node.unreachable_since + patience:
-            since = to_the_second(node.unreachable_since)
-            return f"{node.name} has not answered for {format_duration(patience)}, since {since}"
+            return silent_for_long(node.name, patience, node.unreachable_since)
         return None
 
-    def silent_nodes(self, names: Iterable[str]) -> dict[str, str]:
+    def silent_nodes(self, names: Iterable[str]) -> dict[str, Reason]:
         """Return those of these nodes that do not answer, each with the sentence that says so."""
         silences = {name: self.by_name[name].silence for name in names if name in self.by_name}
         return {name: silence for name, silence in silences.items() if silence is not None}
@@ -213,35 +215,28 @@ class Membership:
         ends = [since + it for since in silent if since is not None for it in patiences]
         return min((end for end in ends if end > now), default=None)
 
-    def find_lack(self, asking: SeatCriteria) -> str | None:
+    def find_lack(self, asking: SeatCriteria) -> Reason | None:
         """Return why the pool has fewer nodes than suffice for a task; None if it has enough."""
         request = SeatRequest.model_validate(asking.request)
         try:
             able, unable = self.judgement_of(asking)
         except ParleyError as error:
-            return error.detail
+            return error.reason
         least = request.suffices
         if not able and not unable:
             match = self.requirements_of(asking).pool_match.in_words()
-            return f"pool {asking.pool} is empty: no node known here has {match}"
+            return pool_empty(asking.pool, match)
         facts = [self.facts[name] for name in able]
         possible = seats_possible(facts, request.spread)
         if possible >= least:
             return None
-        shortage = (
-            f"pool {asking.pool} has {_nodes(possible)} for it, and it needs at least {least}"
+        alike = len(able) if possible < len(able) else 0
+        return pool_lacks_nodes(
+            asking.pool, possible, least, alike, dict(islice(unable.items(), _SHOWN))
         )
-        why = [f"{name}: {reason}" for name, reason in list(unable.items())[:_SHOWN]]
-        if possible < len(able):
-            why.insert(0, f"{len(able)} are too much alike")
-        return f"{shortage} ({'; '.join(why)})" if why else shortage
 
 
 def _keep(kept: dict[str, _Value], key: str, value: _Value, most: int) -> None:
     if len(kept) >= most:
         kept.clear()
     kept[key] = value
-
-
-def _nodes(count: int) -> str:
-    return f"{count} node{'' if count == 1 else 's'}"

@@ -26,7 +26,6 @@ from lead.participants import IntroducingSource, ProposalSource
 from lead.planning.placement import Offer
 from lead.planning.pool_view import SeatCase
 from lead.planning.proposal_cache import ProposalCache
-from lead.planning.reasons import unplaced_reason
 from lead.planning.seat_selection import (
     SpreadLimit,
     assign_seat_numbers,
@@ -34,12 +33,23 @@ from lead.planning.seat_selection import (
     rank_by_free_time,
 )
 from lead.planning.tentative_bookings import TentativeBookings
+from lead.planning.unplaced import unplaced_reason
 from lead.policy.placement_requests import Ask
 from lead.policy.view import PostedRun
 from lead.pool.seat_slots import SeatSlots
+from lead.reasons import (
+    free_apart_from_others,
+    free_apart_from_seats,
+    free_for_some_slots,
+    free_without_permission,
+    given_to_seat,
+    left_out_by_spread,
+    not_needed,
+)
 from node.model.predicates import Attributes
+from node.model.reason import Reason
+from node.model.reasons import no_time_free
 from node.model.spans import Span
-from node.model.times import format_duration, to_the_second
 from node.model.wire.participants import YIELDING_MAX, Introduction
 from node.model.wire.tasks import PRIORITY_MAX
 from node.runtime.clock import Clock
@@ -61,7 +71,7 @@ class SeatSearchResult:
     seats: Mapping[int, str]
     starts_at: int
     yielding: Mapping[str, Sequence[PostedRun]] | None = None
-    reasons: Mapping[str, str] = field(default_factory=dict)
+    reasons: Mapping[str, Reason] = field(default_factory=dict)
     """By node, why those that were asked, or are known to be full, do not take a seat."""
     refused: Sequence[str] = ()
     """The nodes that refused the question, or did not answer it."""
@@ -86,7 +96,7 @@ class _Placement:
     starts: dict[str, list[int]] = field(default_factory=dict)
     slips: dict[str, int] = field(default_factory=dict)
     yielding: dict[str, Sequence[PostedRun]] = field(default_factory=dict)
-    refusals: dict[str, str] = field(default_factory=dict)
+    refusals: dict[str, Reason] = field(default_factory=dict)
 
 
 class NodeSearch:
@@ -111,7 +121,7 @@ class NodeSearch:
         self._facts = facts
         self._cache = cache
         self._tentative = TentativeBookings(coming, clock.now())
-        self._failures: dict[str, str] = {}
+        self._failures: dict[str, Reason] = {}
 
     async def find(
         self,
@@ -326,30 +336,32 @@ class NodeSearch:
         order: Sequence[str],
         taken: Sequence[str],
         crowded: Mapping[str, str],
-    ) -> dict[str, str]:
+    ) -> dict[str, Reason]:
         """Return why nodes that were asked, or are known to be full, do not take a seat."""
         reasons = {name: why for name, why in slots.failures.items() if name not in taken}
         for name in slots.covered:
             if name not in taken and name not in reasons:
-                attribute = crowded.get(name)
-                spread = None if attribute is None else f"others with its {attribute} are taken"
                 empty = slots.wanted - len(taken)
-                reasons[name] = spread or self._unused_reason(slots, name, empty)
+                reasons[name] = (
+                    left_out_by_spread(crowded[name])
+                    if name in crowded
+                    else self._unused_reason(slots, name, empty)
+                )
         for name in islice(slots.full, _LISTED_FULL_MAX):
             reasons[name] = self._full_reason(slots, name)
         return {name: reasons[name] for name in (*slots.fixed, *order) if name in reasons}
 
-    def _unused_reason(self, slots: SeatSlots, name: str, empty: int) -> str:
+    def _unused_reason(self, slots: SeatSlots, name: str, empty: int) -> Reason:
         """Return why a node that answered does not take a seat, of which some may be ``empty``."""
         if slots.covered[name]:
             if empty and slots.case.request.together:
-                return "has time, but not at the same time as enough others"
+                return free_apart_from_others()
             if empty:
-                return "has time, but not beside the runs of the other seats"
+                return free_apart_from_seats()
             if slots.wanted < len(slots.case.empty):
-                return "has time, but no more seats are permitted"
+                return free_without_permission()
             all_slots = slots.covered[name] == len(slots.slots)
-            return "was not needed" if all_slots else "has time for some of the slots only"
+            return not_needed() if all_slots else free_for_some_slots()
         participants = (name, *slots.fixed)
         withheld = self._withheld_reason(slots, name, slots.offers[name])
         if withheld is not None:
@@ -359,9 +371,9 @@ class NodeSearch:
         duration = slots.case.pool_task.terms.duration
         quotas = slots.quotas(offers)
         reason = unplaced_reason(0, slots.slots[0], duration, offers, slots.proposals, quotas)
-        return reason.removeprefix(f"{name}: ")
+        return reason.of(name)
 
-    def _full_reason(self, slots: SeatSlots, name: str) -> str:
+    def _full_reason(self, slots: SeatSlots, name: str) -> Reason:
         """Return why a node was not even asked."""
         withheld = self._withheld_reason(slots, name, slots.full[name])
         if withheld is not None:
@@ -372,7 +384,7 @@ class NodeSearch:
             return unplaced_reason(0, slot, duration, [*others, *slots.reserved], slots.proposals)
         return self._cache.why(name, slots.request)
 
-    def _withheld_reason(self, slots: SeatSlots, name: str, offer: Offer) -> str | None:
+    def _withheld_reason(self, slots: SeatSlots, name: str, offer: Offer) -> Reason | None:
         """Return for whom the time that a node offers is kept, or until when it was given away.
 
         So may be that of a fixed node. Return None if they offer no time together in any case.
@@ -386,8 +398,7 @@ class NodeSearch:
         for each in (name, *slots.fixed):
             span = self._tentative.longest(each, slots.kind, window)
             if span is not None:
-                start, end = map(to_the_second, span)
-                whose = "" if each == name else f"{each}: "
-                needed = f"no {format_duration(slots.case.pool_task.terms.duration)} free"
-                return f"{whose}{needed}: given to another seat from {start} to {end}"
+                duration = slots.case.pool_task.terms.duration
+                why = no_time_free(duration, given_to_seat(*span))
+                return why if each == name else why.at(each)
         return None

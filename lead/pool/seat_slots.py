@@ -18,6 +18,8 @@ from lead.planning.seat_selection import SpreadLimit
 from lead.policy.fill import reservations
 from lead.policy.placement_requests import Ask
 from lead.policy.view import PostedRun, ReservationView
+from lead.reasons import too_much_to_displace
+from node.model.reason import Reason
 from node.model.spans import Span, clip, intersect, normalise
 from node.model.wire.participants import BATCH_MAX, Proposal, ProposalRequest
 from node.model.wire.tasks import PRIORITY_MAX
@@ -59,7 +61,7 @@ class SeatSlots:
         self.slots = self.windows[:BATCH_MAX]
         self.offers: dict[str, Offer] = {}
         self.proposals: dict[str, Proposal] = {}
-        self.failures: dict[str, str] = {}
+        self.failures: dict[str, Reason] = {}
         self.covered: dict[str, int] = {}
         self.full: dict[str, Offer] = {}
         self.reserved: list[Offer] = []
@@ -144,7 +146,7 @@ class SeatSlots:
         for name in names:
             yield from self.placement.avoid.get(name, ())
 
-    def kept_reason(self, names: Iterable[str]) -> str:
+    def kept_reason(self, names: Iterable[str]) -> Reason:
         """Return for whom the time of these nodes is kept, and until when."""
         slot = min(self._protected_slots(names), key=lambda it: it.span)
         return reservations.kept_reason(slot)
@@ -235,7 +237,7 @@ class SeatSlots:
         group: Sequence[str],
         displaced: Sequence[PostedRun],
         earlier: Mapping[str, Sequence[PostedRun]],
-    ) -> str | None:
+    ) -> Reason | None:
         """Return why the seats of this group may not displace these runs, or None if they may.
 
         ``earlier`` are the runs displaced so far, by node. The policies limit how many seats may
@@ -247,10 +249,7 @@ class SeatSlots:
         before, most = sum(map(bool, earlier.values())), displacing.most
         if before + len(group) <= most:
             return None
-        runs = "1 run" if len(displaced) == 1 else f"{len(displaced)} runs"
-        had = f", and {before} have it" if before else ""
-        allowed = f"that is allowed for {most} of its seats at most{had}"
-        return f"{runs} would have to give way to it; {allowed}"
+        return too_much_to_displace(len(displaced), most, before)
 
     def count_placeable(self, name: str, offers: Sequence[Offer], horizon: int) -> int:
         """Return for how many slots a node has time; those beyond its horizon count as free."""

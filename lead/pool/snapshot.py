@@ -26,9 +26,11 @@ from lead.pool.snapshot_queries import (
     read_terms,
 )
 from lead.pool.snapshot_view import ViewSources, view_of
+from lead.reasons import refused_before
 from lead.store import episodes
-from node.model import predicates, times
+from node.model import predicates
 from node.model.errors import ParleyError
+from node.model.reason import Reason
 from node.model.terms import open_slots
 from node.model.wire.seats import SeatRequest
 from node.runtime.clock import Clock
@@ -236,23 +238,22 @@ class EpisodeInputReader:
 
 def _refusing_nodes(
     turned_down: Mapping[str, TurnedDown], membership: Membership, now: int
-) -> dict[str, str]:
+) -> dict[str, Reason]:
     """Return by name the nodes that refused the task and are not asked again yet, with the reason.
 
     The pause is that after refused questions, without jitter.
     """
-    reasons = {}
+    reasons: dict[str, Reason] = {}
     for identity, refusals in turned_down.items():
         until = refusals.last_at + pause(refusals.times)
         if now < until and identity in membership.by_identity:
-            name, again = membership.by_identity[identity].name, times.to_the_second(until)
-            why = refusals.reason.removeprefix(f"{name}: ")
-            reasons[name] = f"refused it, and is asked again from {again} on: {why}"
+            name = membership.by_identity[identity].name
+            reasons[name] = refused_before(until, refusals.reason.removeprefix(f"{name}: "))
     return reasons
 
 
 def _with_able_nodes(
-    membership: Membership, case: SeatCase, refusing: Mapping[str, str]
+    membership: Membership, case: SeatCase, refusing: Mapping[str, Reason]
 ) -> SeatCase:
     """Add the nodes that could have a seat; none if the test of the task is not known here.
 
@@ -261,7 +262,7 @@ def _with_able_nodes(
     try:
         able, unable = membership.judgement_of(case.pool_task.criteria)
     except ParleyError as error:
-        return replace(case, unable={case.pool_task.terms.test: error.detail})
+        return replace(case, unable={case.pool_task.terms.test: error.reason})
     sitting = frozenset(case.sitting.values())
     free = tuple(name for name in able if name not in sitting and name not in refusing)
     return replace(case, able=free, unable={**unable, **refusing})

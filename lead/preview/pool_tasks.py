@@ -30,11 +30,20 @@ from lead.preview.tasks import (
     chosen_on_node,
     participant_answer,
 )
+from lead.reasons import (
+    chosen_later,
+    latest_starts_missed,
+    no_search_for_seats,
+    not_reached_in_episode,
+    over_before_choice,
+    runs_found,
+    seats_of_later_terms,
+)
 from lead.store import episodes
 from node.model.host_limits.rules import User
 from node.model.outcomes import PlanningOutcome
+from node.model.reason import Reason
 from node.model.terms import term_length
-from node.model.times import to_the_second
 from node.model.wire.impacts import Impact
 from node.model.wire.plans import (
     Displaced,
@@ -56,9 +65,6 @@ from node.store.tasks import StoredTask
 
 DraftWhole = Callable[[TaskDocument, SeatRequest], Awaitable[tuple[StoredTask, int]]]
 """``draft(document, request)`` returns a checked pool task and its first slot, unstored."""
-
-_NOT_REACHED = "as many tasks of its pool come before it as one episode considers; try again"
-_OVER = "its time is over before nodes could be chosen; give a later start, or more slip"
 
 
 @dataclass(frozen=True)
@@ -86,13 +92,13 @@ class PoolTaskPreview:
     """
 
     task: StoredTask
-    terms: Sequence[tuple[OpenTerm, SeatSearchAccount | str]]
+    terms: Sequence[tuple[OpenTerm, SeatSearchAccount | Reason]]
     groups: Sequence[SeatGroup]
     nodes: Mapping[str, str]
     misses: Sequence[int]
     """The latest starts that its runs would miss as things are, in order."""
-    begins: str
-    """The time at which nodes are chosen for the first term, if that is not now."""
+    begins: int
+    """The instant at which nodes are chosen for the first term, if that is not now."""
 
 
 class PoolTaskPreviewer:
@@ -159,10 +165,10 @@ class PoolTaskPreviewer:
         )
         first = results.get(terms[0].key) if terms else None
 
-        def account(term: OpenTerm) -> SeatSearchAccount | str:
+        def account(term: OpenTerm) -> SeatSearchAccount | Reason:
             if term.key in results:
                 return results[term.key][1]
-            return _OVER if term.key in over else _NOT_REACHED
+            return over_before_choice() if term.key in over else not_reached_in_episode()
 
         due = later.due_at if later.due_at is not None else slot
         return PoolTaskPreview(
@@ -171,7 +177,7 @@ class PoolTaskPreviewer:
             [] if first is None else await self._seat_groups(first[0], user),
             {name: node.identity for name, node in membership.by_name.items()},
             sorted(at for result, _ in results.values() for at in result.misses),
-            to_the_second(due),
+            due,
         )
 
     async def _episode_results(
@@ -270,7 +276,7 @@ def plan_of(preview: PoolTaskPreview, impacts: Mapping[str, Impact], shown: int,
     outcome = _outcome(preview, asked, len(starts))
     return Plan(
         outcome=outcome,
-        sentence=_sentence(preview, asked, starts),
+        sentence=_summary(preview, asked, starts),
         now=now,
         test=task.terms.test,
         tool=groups[0].considered.task.terms.tool if groups else task.terms.tool,
@@ -297,8 +303,7 @@ def plan_of(preview: PoolTaskPreview, impacts: Mapping[str, Impact], shown: int,
 _NONE = (
     NoAlternative(
         kind="later",
-        reason="no alternatives are searched for pool tasks; try fewer nodes, a later start, or "
-        "more slip",
+        reason=no_search_for_seats(),
     ),
 )
 
@@ -319,32 +324,25 @@ def _outcome(preview: PoolTaskPreview, asked: int, placed: int) -> Outcome:
     return Outcome.FOUND if all_seated and placed == asked else Outcome.PARTLY
 
 
-def _sentence(preview: PoolTaskPreview, asked: int, starts: Sequence[PlannedStart]) -> str:
+def _summary(preview: PoolTaskPreview, asked: int, starts: Sequence[PlannedStart]) -> Reason:
     if not preview.terms:
-        return f"not known yet: its nodes are chosen from {preview.begins} on"
+        return chosen_later(preview.begins)
     (_, first), *later = preview.terms
-    if isinstance(first, str):
+    if isinstance(first, Reason):
         return first
-    sentences = [first.sentence()]
-    if starts:
-        at = to_the_second(starts[0].starts_at)
-        sentences.append(f"{len(starts)} of {asked} runs would be booked, the first at {at}")
+    beside = [runs_found(len(starts), asked, starts[0].starts_at)] if starts else []
     failures = [group.considered.placed.failure for group in preview.groups]
     reasons = [why for group in preview.groups for why in group.considered.placed.reasons.values()]
-    sentences += dict.fromkeys([it[1] for it in failures if it is not None] + reasons[:1])
+    beside += dict.fromkeys([it[1] for it in failures if it is not None] + reasons[:1])
     if later:
         taken = sum(
             len(account.taken) for _, account in later if isinstance(account, SeatSearchAccount)
         )
         wanted = sum(term.seats for term, _ in later)
-        many = "term" if len(later) == 1 else "terms"
-        sentences.append(f"of {len(later)} {many} more {taken} of {wanted} seats")
+        beside.append(seats_of_later_terms(len(later), taken, wanted))
     if misses := preview.misses:
-        runs, first_miss = len(misses), to_the_second(misses[0])
-        sentences.append(
-            f"{runs} of its runs would miss the latest start, the first at {first_miss}"
-        )
-    return "; ".join(sentences)
+        beside.append(latest_starts_missed(len(misses), misses[0]))
+    return first.summary().beside(*beside)
 
 
 def _starts(group: SeatGroup) -> list[PlannedStart]:
@@ -377,7 +375,7 @@ def _seats(preview: PoolTaskPreview, number: int) -> list[PlannedSeat]:
     empty = PlannedSeat(term=term.term.starts_at, until=term.term.ends_at, number=1, node=None)
     planned = []
     for seat in range(1, term.seats + 1):
-        if isinstance(account, str):
+        if isinstance(account, Reason):
             fields = {"number": seat, "reason": account}
         else:
             node = account.taken.get(seat)
@@ -387,7 +385,7 @@ def _seats(preview: PoolTaskPreview, number: int) -> list[PlannedSeat]:
             placed = group.considered.placed
             fields |= {"asked": len(placed.windows), "placed": len(placed.choices)}
             lacks = placed.failure is not None or len(placed.choices) < len(placed.windows)
-            fields["reason"] = placed.sentence() if lacks else None
+            fields["reason"] = placed.summary() if lacks else None
         planned.append(empty.model_copy(update=fields))
     return planned
 
@@ -400,8 +398,9 @@ def _answers(preview: PoolTaskPreview) -> list[ParticipantAnswer]:
             answered = participant_answer(group.considered, participant)
             changed = {"windows_free": None, "reason": answered.reason}
             answers.setdefault(participant.name, answered.model_copy(update=changed))
-    account = preview.terms[0][1] if preview.terms else ""
-    for name, why in () if isinstance(account, str) else account.refused.items():
+    account = preview.terms[0][1] if preview.terms else None
+    refused = account.refused if isinstance(account, SeatSearchAccount) else {}
+    for name, why in refused.items():
         if name in preview.nodes and name not in answers:
             node = preview.nodes[name]
             answers[name] = ParticipantAnswer(name=name, node=node, answer="not-chosen", reason=why)

@@ -37,14 +37,26 @@ from lead.planning.forecast import ForecastPlacement, fresh_agenda
 from lead.planning.host_quotas import QuotaCount, participants_without_quotas
 from lead.planning.limited_time import NAME, UserRoom
 from lead.planning.placement import ChosenStart, Offer, choose
-from lead.planning.reasons import suspended_reason, unplaced_reasons
 from lead.planning.reserved import ReservedTime
 from lead.planning.tentative_bookings import TentativeBookings
+from lead.planning.unplaced import unplaced_reasons
 from lead.policy.verdict import PolicyRefusal
+from lead.reasons import (
+    campaign_suspended,
+    displaced_not_told,
+    no_agreement_now,
+    no_tool_for_all,
+    over_by_now,
+    quotas_not_told,
+    task_is_refused,
+    times_follow_runs,
+)
 from node.model import times
-from node.model.errors import ParleyError, RequestError, ToolUnavailable, in_words_of
+from node.model.errors import ParleyError, RequestError, ToolUnavailable, reason_at
 from node.model.host_limits.rules import User
 from node.model.host_limits.standing import LimitStanding
+from node.model.reason import Reason
+from node.model.reasons import told
 from node.model.task_terms import TaskTerms
 from node.model.wire.alternatives import Alternative
 from node.model.wire.impacts import Impact, ImpactRequest
@@ -70,7 +82,6 @@ FIRST_EPOCH = 1
 OF_REQUEST = {"runs", "instead_of"}
 """The fields of a request that are not of the task."""
 
-_OVER = "its window is over before it could be planned"
 _ALTERNATIVES = 3
 _TRIES = 8
 _ASKED_AT_ONCE = 8
@@ -108,7 +119,7 @@ class PreviewDependencies:
     ends_of: Callable[[UUID], Awaitable[Sequence[int]]]
     limits_of_user: Callable[[StoredTask], LimitStanding]
     left_to_user: Callable[[LimitStanding, int, UUID | None], Awaitable[UserRoom]]
-    no_room: Callable[[StoredTask, LimitStanding, UUID | None], Awaitable[str | None]]
+    no_room: Callable[[StoredTask, LimitStanding, UUID | None], Awaitable[Reason | None]]
 
 
 @dataclass(frozen=True)
@@ -262,28 +273,32 @@ class TaskPreviewer:
             failure = (Outcome.REFUSED, refusal)
             return ConsideredTask(drafted, self._limits, ForecastPlacement(failure=failure))
         task = await self._ask_all(drafted, beside.left_out)
-        refusals = [f"{p.name}: {p.reason}" for p in task.terms.participants if p.accepted is False]
+        refusals = [
+            told(str(p.reason)).at(p.name) for p in task.terms.participants if p.accepted is False
+        ]
         try:
             task = self._with_tool(task)
         except ToolUnavailable as error:
-            refusals.append(error.detail)
+            refusals.append(error.reason)
         if refusals:
-            failure = (Outcome.REFUSED, "; ".join(refusals))
+            failure = (Outcome.REFUSED, refusals[0].beside(*refusals[1:]))
             return ConsideredTask(task, self._limits, ForecastPlacement(failure=failure))
         for participant in task.terms.participants:
             if participant.accepted is None:
-                failure = (Outcome.UNREACHABLE, str(participant.reason))
+                failure = (Outcome.UNREACHABLE, told(str(participant.reason)))
                 return ConsideredTask(task, self._limits, ForecastPlacement(failure=failure))
         if (campaign := await self._dependencies.suspended_in(task.terms)) is not None:
-            failure = (Outcome.NO_TIME, suspended_reason(campaign))
+            failure = (Outcome.NO_TIME, campaign_suspended(campaign))
             return ConsideredTask(task, self._limits, ForecastPlacement(failure=failure))
         return await self._with_offers(task, beside)
 
-    async def _refusal_of_user(self, drafted: StoredTask, beside: ConcurrentPlanning) -> str | None:
+    async def _refusal_of_user(
+        self, drafted: StoredTask, beside: ConcurrentPlanning
+    ) -> Reason | None:
         """Return why the limits of this host refuse the task to its user, None if they do not."""
         standing = self._dependencies.limits_of_user(drafted)
         if standing.refusal is not None:
-            return f"{NAME}: {standing.refusal}"
+            return told(standing.refusal).at(NAME)
         if not standing.binds_user:
             return None
         return await self._dependencies.no_room(drafted, standing, beside.left_out)
@@ -306,7 +321,7 @@ class TaskPreviewer:
         try:
             answer = await source.consider(introduction)
         except ParleyError as error:
-            return participant.model_copy(update={"reason": in_words_of(participant.name, error)})
+            return participant.model_copy(update={"reason": reason_at(participant.name, error)})
         return participant.model_copy(update=answer.model_dump(exclude={"limit"}))
 
     def _with_tool(self, task: StoredTask) -> StoredTask:
@@ -346,7 +361,7 @@ class TaskPreviewer:
             return found
         may = await self._dependencies.displaceable(found.task.terms, without)
         if isinstance(may, PolicyRefusal):
-            added = {it.nominal: f"{reasons[it.nominal]}; {may.sentence}" for it in without}
+            added = {it.nominal: reasons[it.nominal].beside(may.reason) for it in without}
             return replace(found, placed=replace(found.placed, reasons={**reasons, **added}))
         if may is None:
             return found
@@ -396,7 +411,7 @@ class TaskPreviewer:
         agenda, schedule = found.placed.asked, task.terms.schedule
         placed = ForecastPlacement(
             agenda,
-            reasons=dict.fromkeys((slot.nominal for slot in agenda.too_late), _OVER),
+            reasons=dict.fromkeys((slot.nominal for slot in agenda.too_late), over_by_now()),
             follows=None if schedule.after is None else schedule.after.task,
         )
         if not slots:
@@ -511,16 +526,11 @@ class TaskPreviewer:
         if outcome in (Outcome.FOUND, Outcome.LATER):
             return [], []
         if considered.placed.follows is not None:
-            reason = "the runs of another task decide when it runs; a longer after.within may help"
-            return [], [NoAlternative(kind=kind, reason=reason) for kind in _NAMED]
+            return [], _no_alternatives(times_follow_runs())
         if outcome in (Outcome.UNREACHABLE, Outcome.CLOCK):
-            reason = (
-                "no time can be agreed with a node that does not answer, or while two clocks differ"
-            )
-            return [], [NoAlternative(kind=kind, reason=reason) for kind in _NAMED]
+            return [], _no_alternatives(no_agreement_now())
         if outcome is Outcome.NO_TIME and considered.placed.failure is not None:
-            reason = considered.placed.sentence()
-            return [], [NoAlternative(kind=kind, reason=reason) for kind in _NAMED]
+            return [], _no_alternatives(considered.placed.summary())
         changes, missing = await self._changes(considered, beside.left_out)
         found: list[Alternative] = []
         for change in changes[:_TRIES]:
@@ -532,7 +542,7 @@ class TaskPreviewer:
             if isinstance(tried, Alternative):
                 found.append(tried)
             else:
-                missing.setdefault(change.kind, f"{change.differs}: {tried}")
+                missing.setdefault(change.kind, tried.at(change.differs))
         kinds = {alternative.kind for alternative in found}
         found.sort(key=lambda alternative: alternative.distance)
         return found, [
@@ -543,14 +553,14 @@ class TaskPreviewer:
 
     async def _changes(
         self, considered: ConsideredTask, left_out: UUID | None
-    ) -> tuple[list[DocumentChange], dict[ChangeKind, str]]:
+    ) -> tuple[list[DocumentChange], dict[ChangeKind, Reason]]:
         task = considered.task
         tools = await self._common_tools(task, left_out)
         if considered.placed.outcome is Outcome.REFUSED:
-            reason = f"it is refused: {considered.placed.sentence()}"
+            reason = task_is_refused(considered.placed.summary())
             missing = dict.fromkeys((ChangeKind.LATER, ChangeKind.SHORTER), reason)
             if not tools:
-                missing[ChangeKind.TOOL] = "no tool for it that every participant has"
+                missing[ChangeKind.TOOL] = no_tool_for_all()
             return [other_tool(tool, None, rank) for rank, tool in enumerate(tools)], missing
         durations = [self._occupied_time(task, task.terms.spec, tool) for tool in tools]
         if (least := shortest_spec(task.terms.spec)) is not None:
@@ -562,7 +572,8 @@ class TaskPreviewer:
         lower = DisplacementTerms(task.terms.priority)
         asked = await self._propose(task, shortest_run, [whole], lower, left_out)
         if asked.failures:
-            return [], dict.fromkeys(_NAMED, "; ".join(f.reason for f in asked.failures.values()))
+            first, *others = (failure.reason for failure in asked.failures.values())
+            return [], dict.fromkeys(_NAMED, first.beside(*others))
         slot = Slot(whole[0], 1, *whole)
         closures = await self._closures(task, [slot], ConcurrentPlanning(left_out=left_out))
         asked.offers.extend(offer for offer, _ in closures.offers([slot], shortest_run, now))
@@ -602,16 +613,16 @@ class TaskPreviewer:
         change: DocumentChange,
         placed: int,
         beside: ConcurrentPlanning,
-    ) -> Alternative | str:
+    ) -> Alternative | Reason:
         """Preview a changed document; return the alternative, or why it is not better."""
         made = apply_change(document, change)
         try:
             considered = await self._consider(TaskDocument.model_validate(made), beside)
         except RequestError as error:
-            return error.detail
+            return error.reason
         windows, choices = considered.placed.windows, considered.placed.choices
         if not choices or len(choices) < min(len(windows), placed + 1):
-            return considered.placed.sentence()
+            return considered.placed.summary()
         return Alternative(
             kind=change.kind,
             differs=change.differs,
@@ -638,6 +649,10 @@ _NAMED = (ChangeKind.LATER, ChangeKind.SHORTER, ChangeKind.TOOL)
 """The kinds of alternatives whose absence is explained."""
 
 
+def _no_alternatives(why: Reason) -> list[NoAlternative]:
+    return [NoAlternative(kind=kind, reason=why) for kind in _NAMED]
+
+
 def _mesh_of(reference: Any) -> str | None:
     mesh = reference.get("mesh") if isinstance(reference, dict) else None
     return mesh if isinstance(mesh, str) else None
@@ -662,7 +677,7 @@ def _plan_of(
     lost, count = _displaced_runs(considered, impacts)
     return Plan(
         outcome=placed.outcome,
-        sentence=_sentence(considered, impacts),
+        sentence=_summary(considered, impacts),
         now=now,
         test=task.terms.test,
         tool=task.terms.tool,
@@ -693,18 +708,18 @@ def _plan_of(
     )
 
 
-def _sentence(considered: ConsideredTask, impacts: Mapping[str, Impact]) -> str:
+def _summary(considered: ConsideredTask, impacts: Mapping[str, Impact]) -> Reason:
     """Return the outcome in one sentence, and what participants leave open."""
     participants = [p.name for p in considered.task.terms.participants]
-    told = considered.placed.sentence()
+    summary = considered.placed.summary()
     if not considered.placed.choices:
-        return told
+        return summary
+    untold = []
     if names := participants_without_quotas(considered.asked.proposals, participants):
-        do = "does" if len(names) == 1 else "do"
-        told += f"; {' and '.join(names)} {do} not tell {'its' if do == 'does' else 'their'} quotas"
+        untold.append(quotas_not_told(names))
     if names := [name for name in participants if name not in impacts]:
-        told += f"; {' and '.join(names)} cannot say what would give way"
-    return told
+        untold.append(displaced_not_told(names))
+    return summary.beside(*untold)
 
 
 def _displaced_runs(
@@ -747,12 +762,11 @@ def participant_answer(considered: ConsideredTask, participant: Listed) -> Parti
     )
 
 
-def _time_of(considered: ConsideredTask, offer: Offer) -> tuple[int, str | None]:
+def _time_of(considered: ConsideredTask, offer: Offer) -> tuple[int, Reason | None]:
     """Return in how many windows a participant has time, and the reason for the first other."""
     slots, duration = considered.placed.asked.slots, considered.task.terms.duration
     told = {offer.name: considered.asked.proposals[offer.name]}
     quotas = QuotaCount.of(told)
     alone = choose(slots, [offer], duration, None, (), quotas)
     reasons = unplaced_reasons(slots, alone, duration, [offer], told, quotas)
-    first = next((reason.removeprefix(f"{offer.name}: ") for reason in reasons.values()), None)
-    return len(alone), first
+    return len(alone), next((why.of(offer.name) for why in reasons.values()), None)

@@ -33,6 +33,7 @@ from lead.model import (
     UnplacedSlot,
     WaitingSlot,
 )
+from lead.reasons import planning_broke_off
 from node.model import runstate
 from node.model.digests import starts_of
 from node.model.host_limits.standing import LimitStanding
@@ -104,7 +105,7 @@ async def _put_off_unreadable(
     connection: Connection, task: UUID, lease_epoch: int, lease: LeaseRequest, error: Exception
 ) -> None:
     why = describe_failure(error, "a stored task cannot be read", task=str(task))
-    decision = PlanningDecision.broken_off(f"planning broke off: {why}")
+    decision = PlanningDecision.broken_off(planning_broke_off(why))
     await break_off(connection, task, lease_epoch, lease.until)
     await keep_decisions(connection, [(task, decision)], lease.now)
     await notify_planned(connection, {task: False})

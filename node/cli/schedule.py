@@ -210,10 +210,10 @@ async def diff(
 
 def _reserved_entry(span: Record) -> dict[str, Any]:
     """Return a reserved span in the form of an entry of the schedule, without a run."""
-    from node.model.reservations import in_words  # slow to load
+    from node.model.reasons import reserved  # slow to load
 
     ends_at = times.parse_instant(span["ends_at"])
-    why = in_words(span["kind"], span["name"], span["owner"], span["reservation"], ends_at)
+    why = reserved(span["kind"], span["name"], span["owner"], span["reservation"], ends_at)
     entry = dict.fromkeys(("run", "task", "priority", "summary"))
     return entry | {
         "reservation": span["reservation"],

@@ -26,7 +26,7 @@ from node.execution.catalog import Capabilities
 from node.execution.targets import ForeignTargets
 from node.model import ports, times
 from node.model.digests import measured_fingerprint
-from node.model.errors import NotFound, ParleyError, PeerUnreachable, in_words_of
+from node.model.errors import NotFound, ParleyError, PeerUnreachable, reason_at
 from node.model.features import Feature
 from node.model.wire.participants import BookedRun
 from node.plugins.listening import listening_places, receiving_places, stated_port
@@ -129,7 +129,7 @@ class ParticipantAgreement:
         there = await self._find_booked_run(participant.node, run, until)
         if isinstance(there, ParleyError):
             return (
-                f"{in_words_of(name, there)}; a task of another node sends nothing to it unless it "
+                f"{reason_at(name, there)}; a task of another node sends nothing to it unless it "
                 "confirms that it takes part"
             )
         if there is None:
@@ -157,7 +157,7 @@ class ParticipantAgreement:
                     "which its database was restored"
                 )
             if isinstance(answer, ParleyError):
-                unreachable.append(in_words_of(name, answer))
+                unreachable.append(reason_at(name, answer))
         if len(unreachable) < len(names):
             return None
         return (

@@ -74,6 +74,8 @@ from node.model.host_limits.standing import LimitStanding
 from node.model.lead_shares import LeadShares
 from node.model.outside_leads import outside_address
 from node.model.ranks import PEER
+from node.model.reason import Reason
+from node.model.reasons import cap_of_tasks_reached, cap_reached, limit_of_tasks_reached
 from node.model.spans import Span
 from node.model.targets import Network
 from node.model.task_terms import TaskTerms, terms_of
@@ -151,7 +153,7 @@ class Judgement:
     def standing(self) -> LimitStanding:
         """The standing to store with the task: rule or refusal, bytes, and caps."""
         if isinstance(self.verdict, LimitRefusal):
-            return LimitStanding(None, self.verdict.in_words(), self.run_bytes, self.caps)
+            return LimitStanding(None, self.verdict.reason, self.run_bytes, self.caps)
         return LimitStanding(self.verdict.name, None, self.run_bytes, self.caps)
 
 
@@ -290,7 +292,7 @@ class LimitKeeper:
         task: StoredTask,
         standing: LimitStanding,
         instead_of: UUID | None = None,
-    ) -> str | None:
+    ) -> Reason | None:
         """Return why the user of a task may have no further open task under its rule, or None.
 
         With ``instead_of``, the task is an edit of that one, which does not count beside it.
@@ -302,10 +304,8 @@ class LimitKeeper:
         count = await tasks.count_open_for(connection, user, rule.name, but)
         if count < rule.tasks_max:
             return None
-        return (
-            f"{self._settings.name}: limit '{rule.name}': {user} has {count} of "
-            f"{rule.tasks_max} open tasks here; cancel some, or ask again later"
-        )
+        why = limit_of_tasks_reached(rule.name, user, count, rule.tasks_max)
+        return why.at(self._settings.name)
 
     def _task_count_rule(self, task: StoredTask, standing: LimitStanding) -> Rule | None:
         """Return the rule that bounds the open tasks of the user of this task, or None."""
@@ -406,12 +406,9 @@ class LimitKeeper:
             if account not in counted:
                 counted[account] = await tasks.count_open_capped(connection, account)
             if counted[account] >= most:
-                who = "the nodes for which it counts have" if account.network == ALL else "it has"
-                msg = (
-                    f"limit '{account.name}': {who} {counted[account]} of {most} open tasks here; "
-                    "end some, or ask again later"
-                )
-                raise LimitUsedUp(msg, TASKS_RETRY_S, most)
+                together = account.network == ALL
+                why = cap_of_tasks_reached(account.name, counted[account], most, together=together)
+                raise LimitUsedUp(why, TASKS_RETRY_S, most)
         for account, _ in bounded:
             counted[account] += 1
 
@@ -444,14 +441,14 @@ class LimitKeeper:
         caps = {cap.name: cap for cap in self.limits.caps}
         start = span[0]
         counted: dict[UseKey, tuple[int, int]] = {}
-        refusals: dict[UseKey, str] = {}
+        refusals: dict[UseKey, Reason] = {}
         rate = run_rate(amounts.bytes, amounts.time, mbps)
         accounts = accounts_of(caps.values(), addresses, rate)
         for name, network, _ in accounts:
             for quota in caps[name].quotas:
                 key = use_key(Account(name, network, ()), quota, start)
                 counted[key] = amounts.of(quota.quantity), quota.most
-                refusals[key] = f"limit '{name}': no more than {quota.in_words()} to {network}"
+                refusals[key] = cap_reached(name, quota.in_words(), network)
         rated = {(it.name, it.network): it.rate for it in accounts if it.rate}
         if not counted and not rated:
             return None
@@ -620,7 +617,7 @@ class LimitKeeper:
             case None:
                 return LimitStanding(user=task.limit_user)
             case LimitRefusal() as refusal:
-                words = refusal.in_words()
+                words = refusal.reason
                 return LimitStanding(refusal=words, run_bytes=facts.bytes, user=task.limit_user)
             case rule:
                 return LimitStanding(rule.name, None, facts.bytes, user=task.limit_user)
@@ -718,8 +715,7 @@ async def _count_rates(
         bps = caps[name].bps or 0
         cut = [(max(it[0], span[0]), min(it[1], span[1]), it[2]) for it in loads[name, network]]
         if loaded_spans(cut, bps - rate + 1):
-            msg = f"limit '{name}': no more than {rate_text(bps)} at one time to {network}"
-            raise LimitUsedUp(msg)
+            raise LimitUsedUp(cap_reached(name, f"{rate_text(bps)} at one time", network))
     await host_limits.keep_rates(connection, rated, *span)
 
 

@@ -35,15 +35,19 @@ from node.model.host_limits.quotas import (
     UseCount,
     UseKey,
     full_spans,
-    limit_used_up,
     loaded_spans,
     use_key,
 )
 from node.model.host_limits.rules import Rule, rank_under
 from node.model.host_limits.standing import LimitStanding
 from node.model.ranks import OWN
+from node.model.reasons import (
+    closed_by_limit,
+    limit_of_rate_used,
+    limit_of_runs_at_once_reached,
+    told,
+)
 from node.model.spans import Span
-from node.model.times import to_the_second
 from node.model.wire.participants import QUOTAS_MAX, HostQuota, ProposalRequest, RunRequest
 from node.store import host_limits, tasks
 from node.store.bookings import Wanted
@@ -198,7 +202,7 @@ class LimitEnforcer:
                     connection, bound, request.duration, left_uses, reach, left_out
                 )
                 if standing.refusal is None
-                else [LimitedTime(*reach, standing.rule, standing.refusal)]
+                else [LimitedTime(*reach, standing.rule, told(standing.refusal))]
             )
             if counted != request.priority:
                 request = request.model_copy(update={"priority": counted})  # noqa: PLW2901
@@ -261,7 +265,7 @@ class LimitEnforcer:
         """
         reach = now, now + self._horizon
         if standing.refusal is not None:
-            return [LimitedTime(*reach, standing.rule, standing.refusal)], ()
+            return [LimitedTime(*reach, standing.rule, told(standing.refusal))], ()
         bound = self._limits_of(standing.user or "", standing)
         uses = await self._read_uses(connection, [bound], reach)
         gone = None
@@ -285,7 +289,7 @@ class LimitEnforcer:
         for standing, runs in chosen:
             if standing.refusal is not None:
                 closed = [
-                    LimitedTime(it.starts_at, it.ends_at, standing.rule, standing.refusal)
+                    LimitedTime(it.starts_at, it.ends_at, standing.rule, told(standing.refusal))
                     for it in runs
                 ]
                 refused |= dict(zip((it.run for it in runs), closed, strict=True))
@@ -545,9 +549,8 @@ def _spans_over_rate(
     if bps is None:
         return
     for starts_at, ends_at in loaded_spans(loads, bps - account.rate + 1):
-        free = f"free again from {to_the_second(ends_at)}"
-        sentence = f"limit '{account.name}': {rate_text(bps)} at one time used, {free}"
-        yield LimitedTime(starts_at, ends_at, account.name, sentence, reached=True)
+        why = limit_of_rate_used(account.name, rate_text(bps), ends_at)
+        yield LimitedTime(starts_at, ends_at, account.name, why, reached=True)
 
 
 def _overlap(one: Span, other: Span) -> bool:
@@ -566,9 +569,7 @@ def _spans_outside_times(rule: Rule, reach: Span) -> Iterator[LimitedTime]:
     for span in closed_spans(rule.openings, since, until + _LOOK_AHEAD):
         if span[0] >= until:
             return
-        opens = f"open again from {to_the_second(span[1])}"
-        sentence = f"limit '{rule.name}': it admits no runs at this time; {opens}"
-        yield LimitedTime(*span, rule.name, sentence)
+        yield LimitedTime(*span, rule.name, closed_by_limit(rule.name, span[1]))
 
 
 def _used_up_periods(limited: _Limited, duration: int, uses: _Uses) -> Iterator[LimitedTime]:
@@ -583,12 +584,11 @@ def _used_up_periods(limited: _Limited, duration: int, uses: _Uses) -> Iterator[
 
 
 def _exceeded_period(account: Account, quota: PeriodQuota, used: int, begin: int) -> LimitedTime:
-    """Return a used-up period of a quota; its sentence never names the targets of others."""
-    sentence = limit_used_up(account.name, quota, used, begin)
-    return LimitedTime(begin, begin + quota.period, account.name, sentence, reached=True)
+    """Return a used-up period of a quota; its reason never names the targets of others."""
+    why = quota.used_up(account.name, used, begin)
+    return LimitedTime(begin, begin + quota.period, account.name, why, reached=True)
 
 
 def _all_runs_taken(rule: Rule, span: Span) -> LimitedTime:
-    most = f"{rule.at_once_max} of {rule.at_once_max} runs at once"
-    sentence = f"limit '{rule.name}': {most}, free again from {to_the_second(span[1])}"
-    return LimitedTime(*span, rule.name, sentence, reached=True)
+    why = limit_of_runs_at_once_reached(rule.name, rule.at_once_max or 0, span[1])
+    return LimitedTime(*span, rule.name, why, reached=True)

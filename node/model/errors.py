@@ -59,6 +59,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from node.model.principals import Principal
+from node.model.reason import Reason
 
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 
@@ -83,6 +84,12 @@ class ParleyError(Exception):
     def detail(self) -> str:
         """The message for a person."""
         return str(self.args[0]) if self.args else self.title
+
+    @property
+    def reason(self) -> Reason:
+        """The reason it was raised with; for a mere sentence that has the code of the error."""
+        said = self.args[0] if self.args else None
+        return said if isinstance(said, Reason) else Reason(self.detail, self.code, {})
 
 
 def reason_of(error: BaseException) -> str:
@@ -497,6 +504,6 @@ def fault_of(error: Exception) -> ParleyError | None:
     return None
 
 
-def in_words_of(name: str, error: ParleyError) -> str:
-    """Return an error that another node answered with, in a sentence that names the node."""
-    return error.detail if isinstance(error, PeerError) else f"{name}: {error.detail}"
+def reason_at(name: str, error: ParleyError) -> Reason:
+    """Return the reason of an error that another node answered with; it names the node."""
+    return error.reason if isinstance(error, PeerError) else error.reason.at(name)

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from uuid import UUID
 
+from node.model.reason import Reason
+from node.model.reasons import slots_given_up
 from node.model.recurrence import Recurrence, SlotRange, nominal_range, slip_of
-from node.model.times import to_the_second
 
 
 @dataclass(frozen=True)
@@ -23,11 +24,8 @@ class Gap:
 
     task: UUID
     range: SlotRange
-    reason: str
+    reason: Reason
 
-
-WINDOWS_OVER = "their windows were over before they could be planned"
-"""The reason of a gap where nothing is known of an absence."""
 
 FORGOTTEN = (
     ", or it was booked, and measured on its participants, and its lead forgot that when its "
@@ -73,7 +71,6 @@ def split(recurrence: Recurrence, closed: SlotRange, known: Iterable[int]) -> tu
     return tuple(each for each in ranges if each is not None)
 
 
-def given_up(count: int, gaps: Sequence[SlotRange]) -> str:
-    """Return the sentence that so many slots are given up; those of ``gaps`` are among them."""
-    since = f" from {to_the_second(gaps[0].first)} on" if gaps else ""
-    return f"{count} given up{since}: the window is over"
+def given_up(count: int, gaps: Sequence[SlotRange]) -> Reason:
+    """Return the reason that so many slots are given up; those of ``gaps`` are among them."""
+    return slots_given_up(count, gaps[0].first if gaps else None)

@@ -18,12 +18,9 @@ from uuid import UUID
 from node.model.classes import SchedulingClass
 from node.model.recurrence import Recurrence, nominal_starts
 from node.model.spans import Span, from_portion, to_portion
-from node.model.times import to_the_second
 
 NO_CAMPAIGN = "default"
 """The name in access lists for tasks without a campaign."""
-
-_TITLES = {"maintenance": "maintenance", "demo": "demo", "quiet": "quiet period"}
 
 
 @dataclass(frozen=True)
@@ -151,12 +148,6 @@ def spans_of(reserved: Sequence[_Spanned]) -> list[Span]:
     if not reserved:  # the usual case in every proposal
         return []
     return from_portion(to_portion((each.starts_at, each.ends_at) for each in reserved))
-
-
-def in_words(kind: str, name: str, owner: str, reservation: UUID | str, ends_at: int) -> str:
-    """Describe: ``reserved for demo 'SC26' by alice until 2026-…Z, reservation 0b5e…``."""
-    title = f"{_TITLES.get(kind, kind)} '{name}' by {owner}"
-    return f"reserved for {title} until {to_the_second(ends_at)}, reservation {reservation}"
 
 
 def occurrences(

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 
 from node.model import times
 from node.model.predicates import Attributes, Predicate
+from node.model.reason import Reason
+from node.model.reasons import attribute_unfit, lacks_tools, takes_part_already
 from node.model.recurrence import Recurrence, next_nominal, nominal_starts, slip_of
 from node.model.wire.tasks import Schedule
 
@@ -132,19 +134,19 @@ class NodeRequirements:
     taking_part: frozenset[str] = frozenset()
     tools: tuple[str, ...] = ()
 
-    def why_not(self, name: str, facts: Attributes) -> str | None:
-        """Return why this node cannot have a seat, in one sentence; None if it can."""
+    def why_not(self, name: str, facts: Attributes) -> Reason | None:
+        """Return why this node cannot have a seat; None if it can."""
         for predicate, whose in (
             (self.pool_match, f"pool {self.pool}"),
             (self.match, "the task"),
         ):
             for failure in predicate.faults(facts):
-                return f"{failure.reason}, and {whose} asks for {failure.condition}"
+                return attribute_unfit(failure.reason, whose, failure.condition)
         if name in self.taking_part:
-            return "takes part in it already"
+            return takes_part_already()
         tool_attributes = [name for name in facts if name.startswith(_TOOL)]
         if tool_attributes and not any(facts.get(f"{_TOOL}{t}") is True for t in self.tools):
-            return f"has none of the tools for it: {', '.join(self.tools)}"
+            return lacks_tools(self.tools)
         return None
 
 

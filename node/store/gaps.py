@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
-from node.model.gaps import FORGOTTEN, WINDOWS_OVER, Gap, closed_slots, given_up, split
+from node.model.gaps import FORGOTTEN, Gap, closed_slots, given_up, split
 from node.model.ids import TaskId, gap_id
 from node.model.outcomes import PlanningOutcome
 from node.model.readiness import LEAD_SILENT
+from node.model.reasons import windows_over
 from node.model.recurrence import SlotRange, nominal_range
 from node.model.taskstate import TaskState
 from node.store import changes
@@ -94,7 +95,7 @@ async def record_passed_slots(
         task: split(active[task].terms.recurrence, closed, told[task])
         for task, closed in ranges.items()
     }
-    gaps = [Gap(task, part, WINDOWS_OVER) for task, every in parts.items() for part in every]
+    gaps = [Gap(task, part, windows_over()) for task, every in parts.items() for part in every]
     if gaps:
         await keep_gaps(connection, gaps, now, restored=restored)
         await changes.keep_changes(

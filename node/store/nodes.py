@@ -9,8 +9,9 @@ from uuid import UUID
 
 from node.model.nodekinds import NodeKind, kind_of
 from node.model.predicates import Attributes
+from node.model.reason import Reason
+from node.model.reasons import silent
 from node.model.shortfall import Shortfall
-from node.model.times import to_the_second
 from node.model.wire.nodes import LANES, NodeCard
 from node.store.database import Connection
 from node.store.statements import Query, Statements, as_tuple
@@ -50,12 +51,11 @@ class KnownNode:
         return {**self.attributes, "name": self.name, "lanes": self.lanes}
 
     @property
-    def silence(self) -> str | None:
-        """The sentence on since when and why the node does not answer; None if it does."""
+    def silence(self) -> Reason | None:
+        """The reason that tells since when and why the node does not answer; None if it does."""
         if self.unreachable_since is None:
             return None
-        since = f"has not answered since {to_the_second(self.unreachable_since)}"
-        return f"{since}: {self.last_error}" if self.last_error else since
+        return silent(self.unreachable_since, self.last_error)
 
 
 @dataclass(frozen=True)

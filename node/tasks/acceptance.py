@@ -395,7 +395,7 @@ class Acceptance:
                 raise LimitUsedUp(f"{msg}; free them first", TASKS_RETRY_S)
         refusal = await self._refusal_of_edit(connection, known.lead, known.id, judged.standing)
         if refusal is not None:
-            msg = f"its booked runs have no room there: {refusal.sentence}; free them first"
+            msg = f"its booked runs have no room there: {refusal.why}; free them first"
             raise LimitUsedUp(msg, TASKS_RETRY_S)
 
     @staticmethod
@@ -548,7 +548,7 @@ class Acceptance:
             return _Assessment(f"{introduction.test} is {test.scheduling_class(spec)} here")
         judged = self._limits.judge(lead, introduction, test, spec) if foreign else None
         if judged is not None and judged.refusal is not None:
-            return _Assessment(judged.refusal.in_words(), judged=judged)
+            return _Assessment(judged.refusal.reason, judged=judged)
         refusal = self._foreign_refusal(lead, introduction, test, spec) if foreign else None
         if refusal is not None:
             return _Assessment(refusal)

@@ -32,7 +32,7 @@ from node.model.errors import (
     LimitRefused,
     ParleyError,
     RefusedByParticipant,
-    in_words_of,
+    reason_at,
 )
 from node.model.host_limits.rules import User
 from node.model.taskstate import TaskState
@@ -283,7 +283,7 @@ class Admission:
             asked = partial(question, node, task.introduction(place))
             answer = await self._away.ask(node, asked)
         except ParleyError as error:
-            reason = in_words_of(participant.name, error)
+            reason = reason_at(participant.name, error)
             return participant.model_copy(update={"reason": reason}), None
         answered = participant.model_copy(
             update={

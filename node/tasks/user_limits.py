@@ -65,4 +65,4 @@ class UserLimits:
     def _require_admitted(self, verdict: Verdict | None) -> None:
         if isinstance(verdict, LimitRefusal):
             limit = TaskLimit(node=self._name, **vars(verdict))
-            raise LimitRefused(f"{self._name}: {verdict.in_words()}", [limit])
+            raise LimitRefused(f"{self._name}: {verdict.reason}", [limit])

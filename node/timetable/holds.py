@@ -33,10 +33,16 @@ from node.model.host_limits.closed import LimitedTime
 from node.model.lead_shares import KeptTime
 from node.model.outside_leads import is_outside
 from node.model.ranks import OWN, PEER
+from node.model.reason import Reason
+from node.model.reasons import (
+    ends_beyond_horizon,
+    start_has_passed,
+    taken_a_moment_ago,
+    time_is_closed,
+)
 from node.model.reservations import Applicant, inadmissible_spans
 from node.model.taskstate import OPEN, TaskState
 from node.model.timeline import TimelineQuestion, answer_question
-from node.model.times import to_the_second
 from node.model.wire.participants import (
     AboveShare,
     Closure,
@@ -276,9 +282,7 @@ class HoldBooker:
                 run=run.run,
                 reason=known
                 if isinstance(known := reasons.get(run.run), str)
-                else _refusal_sentence(
-                    run, in_the_way.get(index), now, now + self._settings.horizon
-                ),
+                else _why_refused(run, in_the_way.get(index), now, now + self._settings.horizon),
                 obstacle=in_the_way.get(index),
             )
             for index, run in enumerate(refused)
@@ -473,18 +477,18 @@ def _applicant(task: HeldTask, hold: Hold) -> Applicant:
     )
 
 
-def _refusal_sentence(
+def _why_refused(
     run: RunRequest, in_the_way: ReportedObstacle | None, now: int, latest: int
-) -> str:
+) -> Reason:
     """Return why a run was not booked; without a known blocker its time was free again since."""
     if run.starts_at < now:
-        return "its start has passed"
+        return start_has_passed()
     if run.ends_at > latest:
-        return f"it ends beyond this node's horizon, {to_the_second(latest)}"
+        return ends_beyond_horizon(latest)
     if in_the_way is None:
-        return "its time was taken a moment ago"
+        return taken_a_moment_ago()
     if isinstance(in_the_way, AboveShare | HostLimit):
         return in_the_way.why()
     if isinstance(in_the_way, Closure):
-        return f"its time is {in_the_way.why()}"
-    return f"its time was just taken by {in_the_way.in_words()}"
+        return time_is_closed(in_the_way.why())
+    return in_the_way.why_not_held()

@@ -20,6 +20,8 @@ from node.model.calendar import CACHE_LIFETIME, Calendar
 from node.model.classes import SchedulingClass, blockers
 from node.model.host_limits.closed import LimitedTime
 from node.model.lead_shares import KeptTime
+from node.model.reason import Reason
+from node.model.reasons import beyond_horizon, no_time_free, time_has_passed
 from node.model.reservations import Applicant, ReservationSpan, inadmissible_spans, is_particular
 from node.model.spans import Span
 from node.model.timeline import (
@@ -35,7 +37,6 @@ from node.model.timeline import (
     occupation_of,
     trim_window,
 )
-from node.model.times import format_duration, to_the_second
 from node.model.wire.participants import (
     RANGES_MAX,
     AboveShare,
@@ -335,7 +336,7 @@ def _proposal(
             None if free.free_displacing == free.free else tuple(free.free_displacing)
         ),
         obstacles=tuple(in_the_way),
-        reason=None if free.free_displacing else _no_time_sentence(question, in_the_way),
+        reason=None if free.free_displacing else _why_no_time(question, in_the_way),
         particular=for_some or limited.binds,
         quotas=limited.quotas,
     )
@@ -363,11 +364,10 @@ def obstacle(
     return described if lead in (own, each.lead) else described.anonymous()
 
 
-def _no_time_sentence(question: TimelineQuestion, in_the_way: Sequence[ReportedObstacle]) -> str:
-    """Return one sentence on why no window has time: reservations, runs, or the bounds asked."""
-    needed = f"no {format_duration(question.duration)} free"
+def _why_no_time(question: TimelineQuestion, in_the_way: Sequence[ReportedObstacle]) -> Reason:
+    """Return why no window has time: reservations, runs, or the bounds of the question."""
     if in_the_way:
-        return f"{needed}: {in_the_way[0].why()}"
+        return no_time_free(question.duration, in_the_way[0].why())
     if all(window[1] <= question.earliest + question.duration for window in question.windows):
-        return f"{needed}: the time asked for has passed or is too close"
-    return f"{needed}: beyond this node's horizon, {to_the_second(question.latest)}"
+        return no_time_free(question.duration, time_has_passed())
+    return no_time_free(question.duration, beyond_horizon(question.latest))

@@ -25,8 +25,10 @@ from node.execution.catalog import Capabilities
 from node.model import times
 from node.model.changes import patched_document, require_revision
 from node.model.errors import ChangedSince, Conflict, FieldFault, InvalidDocument, NotFound
+from node.model.reason import Reason
+from node.model.reasons import displaced_by_reservation, reserved
 from node.model.recurrence import Recurrence, next_nominal, recurrence_faults
-from node.model.reservations import ReservationSpan, in_words, joined, occurrences, split_task
+from node.model.reservations import ReservationSpan, joined, occurrences, split_task
 from node.model.timeline import Booking
 from node.model.wire.fields import FROM_OUTSIDE
 from node.model.wire.reservations import (
@@ -448,14 +450,13 @@ def _schedule_faults(occasions: Occasions, duration: int, now: int) -> list[Fiel
 
 def _displacement_reason(
     run: Booking, spans: Sequence[ReservationSpan], pool: str | None
-) -> str | None:
+) -> Reason | None:
     """Return why a run gives way to a reservation; None if this no longer covers it."""
     meeting = (it for it in spans if it.starts_at < run.ends_at and run.starts_at < it.ends_at)
     if (span := next(meeting, None)) is None:
         return None
-    description = in_words(span.kind, span.name, span.owner, span.reservation, span.ends_at)
-    whose = "" if pool is None else f" of pool {pool}"
-    return f"displaced by a reservation{whose}: {description}"
+    why = reserved(span.kind, span.name, span.owner, span.reservation, span.ends_at)
+    return displaced_by_reservation(why, pool)
 
 
 def _run_inside(run: Booking, displaced: bool) -> RunInside:  # noqa: FBT001 - a column

@@ -19,6 +19,7 @@ from lead.store import planning
 from node.model import times
 from node.model.gaps import Gap
 from node.model.principals import Role
+from node.model.reasons import windows_over
 from node.model.recurrence import SlotRange, nominal_starts
 from node.model.scheduling import recurrence_of
 from node.model.times import format_instant
@@ -285,7 +286,7 @@ async def test_a_gap_is_seen_by_those_who_may_see_its_task(a: Asker) -> None:
 def _gap(task: UUID, first: int, last: int) -> Gap:
     """Return a gap of hourly slots, counted from the start."""
     at = START + first * times.HOUR, START + last * times.HOUR
-    return Gap(task, SlotRange(*at, last - first + 1), "they were over")
+    return Gap(task, SlotRange(*at, last - first + 1), windows_over())
 
 
 async def _tell(database: Any, gaps: list[Gap], now: int = START) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lead.exchange.decision import BEYOND_HORIZON
+from lead.reasons import beyond_horizons
 from node.model import times
 from node.model.ids import TaskId, run_id
 from node.model.wire.participants import Introduction
@@ -154,7 +154,7 @@ async def test_a_slot_beyond_the_horizon_says_so(world: World) -> None:
     world.cut = set()
     world.clock.move_to((await _agenda(a))["plan_at"])
     await a.plan()
-    assert await a.reason(run_id(TaskId(task.task), LATE, 1)) == BEYOND_HORIZON
+    assert await a.reason(run_id(TaskId(task.task), LATE, 1)) == beyond_horizons()
 
 
 @pytest.mark.parametrize("off", [-90, 90])

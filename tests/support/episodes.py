@@ -20,6 +20,8 @@ from lead.pool.snapshot import EpisodeInput
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.predicates import Attributes
+from node.model.reason import Reason
+from node.model.reasons import silent
 from node.model.recurrence import Recurrence
 from node.model.scheduling import recurrence_of
 from node.model.task_terms import TaskTerms
@@ -57,9 +59,9 @@ class Host:
         self.identity = f"key of {self.name}"
 
     @property
-    def silence(self) -> str | None:
+    def silence(self) -> Reason | None:
         """Stop answering."""
-        return None if self.unreachable_since is None else "has not answered"
+        return None if self.unreachable_since is None else silent(START, None)
 
     async def propose(self, request: ProposalRequest) -> Proposal:
         """Return what its bookings leave free."""

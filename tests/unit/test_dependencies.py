@@ -14,6 +14,7 @@ from node.model import times
 from node.model.dependencies import EndedRun, Follower, find_cycle, following_run
 from node.model.hold_limits import IntroducedTask, contradiction
 from node.model.ids import TaskId, run_id
+from node.model.reasons import told
 from node.model.recurrence import nominal_starts, recurrence_faults
 from node.model.runstate import OVER, RunState
 from node.model.scheduling import default_slip, recurrence_of
@@ -121,6 +122,6 @@ def test_a_forecast_says_that_times_are_not_known() -> None:
     assert agenda.slots[0].end == ends[0] + AFTER.within + times.MINUTE
     nothing = ForecastPlacement(follows=FIRST)
     assert nothing.outcome is Outcome.LATER
-    assert "none of these is booked" in nothing.sentence()
-    full = ForecastPlacement(agenda, reasons={ends[0]: "b has no time"}, follows=FIRST)
-    assert full.sentence().endswith("if these end as they are booked now: b has no time")
+    assert nothing.summary().figures == {"task": FIRST, "found": None}
+    full = ForecastPlacement(agenda, reasons={ends[0]: told("b has no time")}, follows=FIRST)
+    assert full.summary().figures == {"task": FIRST, "found": told("b has no time")}

@@ -12,8 +12,11 @@ from lead.planning import forecast
 from lead.planning.agenda import Agenda, Limits, PlanningProgress, Slot, agenda
 from lead.planning.forecast import ForecastPlacement, fresh_agenda
 from lead.planning.placement import ChosenStart
+from lead.reasons import first_run_beyond_horizon, over_by_now, runs_found
 from node.model import times
 from node.model.classes import SchedulingClass
+from node.model.reason import Reason
+from node.model.reasons import told
 from node.model.scheduling import first_slot, recurrence_of
 from node.model.wire.impacts import HOURS, Hour, Impact
 from node.model.wire.participants import Obstacle
@@ -28,6 +31,8 @@ DUE = Agenda(SLOTS, (), SLOTS[-1].nominal, None, full=False)
 LATER = Agenda((), (), None, START + 3 * times.DAY, full=False)
 MISSED = Agenda((), SLOTS[:1], None, None, full=False)
 
+BUSY = told("busy").at("b")
+
 
 def chosen(*slots: Slot, displacing: bool = False) -> list[ChosenStart]:
     """Return choices at the nominal starts."""
@@ -35,34 +40,32 @@ def chosen(*slots: Slot, displacing: bool = False) -> list[ChosenStart]:
 
 
 @pytest.mark.parametrize(
-    ("placed", "outcome", "told"),
+    ("placed", "outcome", "why"),
     [
         (
             ForecastPlacement(DUE, chosen(*SLOTS)),
             Outcome.FOUND,
-            "2 of 2 runs would be booked, the first at",
+            runs_found(2, 2, SLOTS[0].start, 0, None),
         ),
         (
-            ForecastPlacement(
-                DUE, chosen(SLOTS[0], displacing=True), {SLOTS[1].nominal: "b: busy"}
-            ),
+            ForecastPlacement(DUE, chosen(SLOTS[0], displacing=True), {SLOTS[1].nominal: BUSY}),
             Outcome.PARTLY,
-            "1 of them displacing other runs; the others would wait: b: busy",
+            runs_found(1, 2, SLOTS[0].start, 1, BUSY),
         ),
-        (ForecastPlacement(DUE, [], {SLOTS[0].nominal: "b: busy"}), Outcome.NO_TIME, "b: busy"),
+        (ForecastPlacement(DUE, [], {SLOTS[0].nominal: BUSY}), Outcome.NO_TIME, BUSY),
         (
-            ForecastPlacement(MISSED, [], {SLOTS[0].nominal: "it is over"}),
+            ForecastPlacement(MISSED, [], {SLOTS[0].nominal: over_by_now()}),
             Outcome.NO_TIME,
-            "it is over",
+            over_by_now(),
         ),
-        (ForecastPlacement(LATER), Outcome.LATER, "lies beyond the horizon"),
-        (ForecastPlacement(failure=(Outcome.REFUSED, "b: no")), Outcome.REFUSED, "b: no"),
+        (ForecastPlacement(LATER), Outcome.LATER, first_run_beyond_horizon(LATER.next_slot or 0)),
+        (ForecastPlacement(failure=(Outcome.REFUSED, BUSY)), Outcome.REFUSED, BUSY),
     ],
 )
-def test_outcomes(placed: ForecastPlacement, outcome: Outcome, told: str) -> None:
-    """Each outcome has its sentence."""
+def test_outcomes(placed: ForecastPlacement, outcome: Outcome, why: Reason) -> None:
+    """Each outcome has its reason."""
     assert placed.outcome is outcome
-    assert told in placed.sentence()
+    assert placed.summary() == why
 
 
 @given(st.integers(1, 40), st.integers(0, 20), st.none() | st.integers(1, 9))

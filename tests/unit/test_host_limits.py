@@ -100,7 +100,7 @@ def test_a_refusal_names_the_field_of_the_closest_rule() -> None:
     refusal = _refused(limits, _asker(), replace(TASK, spec=spec, duration=130 * times.SECOND))
     assert (refusal.rule, refusal.pointer) == ("throughput", "/test/spec/duration")
     assert refusal.allowed == 'duration <= "PT60S"'
-    assert refusal.in_words() == (
+    assert refusal.reason == (
         'limit \'throughput\': the spec\'s duration is "PT2M"; allowed: duration <= "PT60S"'
     )
 
@@ -335,7 +335,7 @@ def test_what_a_host_alone_sees() -> None:
         "dns", background, {}, times.SECOND, bytes=1, inward="what its resolvers answer"
     )
     refusal = _refused(parse_limits(DEFAULT), _asker(), told)
-    assert refusal.in_words() == (
+    assert refusal.reason == (
         "limit 'background runs': dns of this spec would tell another node what its resolvers "
         "answer; allowed: under a rule that names the test"
     )

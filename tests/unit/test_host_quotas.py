@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from lead.planning.agenda import Slot
 from lead.planning.host_quotas import QuotaCount
 from lead.planning.placement import Offer, choose
-from lead.planning.reasons import unplaced_reasons
+from lead.planning.unplaced import unplaced_reasons
 from node.model import times
 from node.model.host_limits.quotas import Account, PeriodQuota, Quantity, RunAmounts, UseCount
 from node.model.wire.participants import HostQuota, Proposal

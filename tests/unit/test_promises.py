@@ -101,8 +101,8 @@ def test_a_campaign_without_promise_gets_the_remedy(promises: dict[str, int], be
     refusal = find_promise_refusal("ops", None, promises)
     assert refusal is not None
     assert refusal.rule.name == "no-group"
-    assert refusal.sentence.startswith(begins)
-    assert "parley campaign edit ops --target" in refusal.sentence
+    assert refusal.reason.startswith(begins)
+    assert "parley campaign edit ops --target" in refusal.reason
 
 
 def test_an_implausible_term() -> None:

@@ -1,238 +1,107 @@
-"""The reason why a slot found no time, and the trace of an attempt."""
+"""Reasons: each has a code, figures, and a sentence, which stands in one golden file."""
 
 from __future__ import annotations
 
+import copy
+import importlib
 import json
-import time
-from collections.abc import Sequence
-from uuid import UUID
+import pkgutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from pydantic import ValidationError
+import lead.planning
+import lead.policy
+import lead.reasons
+import node.model.reasons
+from lead.policy.verdict import RefusalRule
+from node.model.errors import Conflict, PeerUnreachable, reason_at
+from node.model.reason import Reason, ReasonKind
+from node.model.reasons import no_time_free, time_has_passed, told
+from node.model.times import SECOND
 
-from lead.planning.agenda import Slot
-from lead.planning.placement import ChosenStart, Offer, choose
-from lead.planning.reasons import sentence, trace, unplaced_reason, unplaced_reasons
-from node.model.classes import SchedulingClass
-from node.model.spans import Span, normalise
-from node.model.times import MINUTE, SECOND, parse_instant
-from node.model.wire.participants import CommitRequest, HoldAnswer, Obstacle, Proposal
-
-START = parse_instant("2026-12-01T12:00:00Z")
-DURATION = 10 * SECOND
-SLOTS = [
-    Slot(START, 1, START, START + MINUTE),
-    Slot(START + MINUTE, 1, START + MINUTE, START + 2 * MINUTE),
-]
-BUSY = Obstacle(
-    window=1,
-    run=UUID(int=1),
-    task=UUID(int=2),
-    test="throughput",
-    scheduling_class=SchedulingClass.EXCLUSIVE,
-    priority=5,
-    starts_at=START + MINUTE,
-    ends_at=START + 2 * MINUTE,
-)
-BUSY_IN_WORDS = (
-    "an exclusive throughput run of priority 5, 2026-12-01T12:01:00Z to 2026-12-01T12:02:00Z"
-)
+GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "reasons.json").read_text("utf-8"))
+"""One row or more for each code: the figures, and the sentence that they make."""
+POLICIES = (lead.policy, lead.planning)
+"""The packages of which modules have rules."""
 
 
-def proposal(
-    free: list[tuple[int, int]],
-    displacing: list[tuple[int, int]] | None = None,
-    obstacles: tuple[Obstacle, ...] = (),
-    reason: str | None = None,
-) -> Proposal:
-    """Return a participant's answer."""
-    return Proposal(
-        now=START,
-        horizon=START + 60 * MINUTE,
-        free=tuple(free),
-        free_displacing=None if displacing is None else tuple(displacing),
-        obstacles=obstacles,
-        reason=reason,
-    )
-
-
-def why(index: int, **proposals: Proposal) -> str:
-    """Return why this slot was not placed, given the participants' answers."""
-    offers = [
-        Offer(
-            name,
-            sentence.free,
-            sentence.free if sentence.free_displacing is None else sentence.free_displacing,
-        )
-        for name, sentence in proposals.items()
-    ]
-    return unplaced_reason(index, SLOTS[index], DURATION, offers, proposals)
-
-
-def test_the_obstacle_in_this_window_is_named() -> None:
-    """The sentence has the node without time, the missing duration, and the run in the way."""
-    sentence = why(1, a=proposal([(START, START + MINUTE)], obstacles=(BUSY,)))
-    assert sentence == f"a: no PT10S free: busy with {BUSY_IN_WORDS}"
-
-
-def test_the_obstacle_of_another_window_is_not_blamed() -> None:
-    """Without an obstacle in this very window, the node's own reason is used, if it has one."""
-    past = "no PT10S free: the time asked for has passed or is too close"
-    assert why(0, a=proposal([], obstacles=(BUSY,), reason=past)) == f"a: {past}"
-    assert why(0, a=proposal([], obstacles=(BUSY,))) == "a: no PT10S free in this window"
-
-
-def test_the_first_node_without_time_is_named() -> None:
-    """The reason names the first participant that has no time in the window."""
-    whole = proposal([(START, START + 2 * MINUTE)])
-    assert why(1, a=whole, b=proposal([], obstacles=(BUSY,)), c=proposal([])).startswith("b: ")
-
-
-def test_time_that_is_too_short_is_no_time() -> None:
-    """A free range holds a run only if the duration fits into its part inside the window."""
-    short = proposal([(START, START + MINUTE + DURATION - 1)])
-    assert why(1, a=short) == "a: no PT10S free in this window"
-
-
-def test_time_by_displacement_counts() -> None:
-    """A node with time in pass 2 is not the one without time."""
-    willing = proposal([], displacing=[(START, START + 2 * MINUTE)])
-    assert why(1, a=willing, b=proposal([])).startswith("b: ")
-
-
-def test_disjoint_times_are_explained() -> None:
-    """All participants are named if each has time but never together."""
-    early = proposal([(START, START + 30 * SECOND)])
-    late = proposal([(START + 30 * SECOND, START + MINUTE)])
-    expected = "a and b have no PT10S free at the same time in this window"
-    assert why(0, a=early, b=late) == expected
-
-
-def test_an_obstacle_is_described_as_a_phrase() -> None:
-    """The phrase has class, test, priority, and times, with the article of the class."""
-    assert BUSY.in_words() == BUSY_IN_WORDS
-    normal = BUSY.model_copy(update={"scheduling_class": SchedulingClass.NORMAL, "test": "rtt"})
-    assert normal.in_words().startswith("a normal rtt run of priority 5, ")
-
-
-def test_an_attempt_is_summarized_in_a_sentence() -> None:
-    """The sentence has the booked count, the first start, displacements, and why others wait."""
-    quiet, late = (ChosenStart(slot, slot.start, displacing=False) for slot in SLOTS)
-    pushing = ChosenStart(SLOTS[1], SLOTS[1].start, displacing=True)
-    first = "runs booked, the first at 2026-12-01T12:00:00Z"
-    assert sentence([late, quiet], 2, None) == f"2 of 2 {first}"
-    assert sentence([quiet], 2, "a: no") == f"1 of 2 {first}; the others wait: a: no"
-    assert sentence([quiet, pushing], 2, None) == (
-        f"2 of 2 {first}, 1 of them displacing other runs"
-    )
-    assert sentence([], 2, "a: no PT10S free") == "a: no PT10S free"
-    assert sentence([], 0, None) == "there was nothing to place"
-
-
-def test_a_trace_holds_everything_a_decision_is_based_on() -> None:
-    """The trace has windows, offers with obstacles, choices, and refusals, as JSON."""
-    windows = [(slot.start, slot.end) for slot in SLOTS]
-    proposals = {
-        "a": proposal(windows),
-        "b": proposal([windows[0]], displacing=windows, obstacles=(BUSY,)),
+def _makers() -> Iterator[tuple[str, Any]]:
+    """Yield the code of each kind of reason and of each rule, and what makes reasons of it."""
+    for catalogue in (node.model.reasons, lead.reasons):
+        for each in vars(catalogue).values():
+            if isinstance(each, ReasonKind):
+                yield each.code, each
+    rules = {
+        id(each): each
+        for package in POLICIES
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+        for each in vars(importlib.import_module(module.name)).values()
+        if isinstance(each, RefusalRule)
     }
-    offers = [Offer("a", windows, windows), Offer("b", [windows[0]], windows)]
-    choices = [ChosenStart(SLOTS[0], START + SECOND, displacing=False)]
-    traced = trace(SLOTS, offers, proposals, choices, {"b": "its time was just taken"})
-    assert json.loads(json.dumps(traced)) == {
-        "windows": [list(window) for window in windows],
-        "offers": [
-            {
-                "node": "a",
-                "now": START,
-                "free": "everything",
-                "free_displacing": None,
-                "obstacles": [],
-                "reason": None,
-            },
-            {
-                "node": "b",
-                "now": START,
-                "free": [list(windows[0])],
-                "free_displacing": "everything",
-                "obstacles": [BUSY.model_dump(mode="json")],
-                "reason": None,
-            },
-        ],
-        "choices": [[START, START + SECOND, False]],
-        "refusals": {"b": "its time was just taken"},
-    }
+    for rule in rules.values():
+        yield rule.code, rule
 
 
-def test_an_attempt_without_answers_has_a_trace() -> None:
-    """Windows and refusals are kept even if no participant could be asked."""
-    traced = trace(SLOTS, [], {}, [], {"a": "a cannot be reached"})
-    assert traced["offers"] == []
-    assert traced["refusals"] == {"a": "a cannot be reached"}
+MAKERS = dict(sorted(_makers()))
 
 
-_RANGES = st.lists(st.tuples(st.integers(0, 59), st.integers(1, 20)), max_size=4).map(
-    lambda drawn: normalise([(START + s * SECOND, START + (s + n) * SECOND) for s, n in drawn])
-)
+def _made(code: str, figures: dict[str, Any]) -> Reason:
+    maker = MAKERS[code]
+    made: Reason
+    made = maker.refuse(**figures).reason if isinstance(maker, RefusalRule) else maker(**figures)
+    return made
 
 
-@given(sets=st.lists(_RANGES, min_size=1, max_size=3), shift=st.sampled_from([20 * SECOND, MINUTE]))
-def test_a_reason_for_no_time_is_true(sets: list[list[Span]], shift: int) -> None:
-    """Nodes that are said to have no time, or none together, have none."""
-    slots = [Slot(START, 1, START, START + MINUTE), Slot(START + shift, 1, START + shift,
-             START + shift + MINUTE)]  # fmt: skip
-    offers = [Offer(name, it, it) for name, it in zip("abc", sets, strict=False)]
-    answers = {offer.name: proposal(list(offer.free)) for offer in offers}
-    choices = choose(slots, offers, DURATION, None)
-    reasons = unplaced_reasons(slots, choices, DURATION, offers, answers)
-    assert reasons.keys() == {slot.nominal for slot in slots} - {c.slot.nominal for c in choices}
-
-    def fits(spans: Sequence[Span], slot: Slot, at: int) -> bool:
-        inside = slot.start <= at and at + DURATION <= slot.end
-        return inside and any(start <= at and at + DURATION <= end for start, end in spans)
-
-    for slot in slots:
-        reason = reasons.get(slot.nominal)
-        if reason is None:
-            continue
-        starts = range(slot.start, slot.end, SECOND)
-        for offer in offers:
-            if reason.startswith(f"{offer.name}: no "):
-                assert not any(fits(offer.free, slot, at) for at in starts)
-        together = any(all(fits(it.free, slot, at) for it in offers) for at in starts)
-        if "at the same time" in reason:
-            assert not together
-        if "another run of this task" in reason:
-            assert together
+def test_every_code_is_given_once_and_has_a_sentence() -> None:
+    """No two kinds of reasons share a code, and the golden file lacks none and has no other."""
+    codes = [code for code, _ in _makers()]
+    assert len(set(codes)) == len(codes)
+    assert {row["code"] for row in GOLDEN} == set(codes)
 
 
-def test_the_reasons_of_a_day_of_slots_take_a_moment() -> None:
-    """However many ranges a participant offers, they are not compared with each slot."""
-    slots = [Slot(at, 1, at, at + MINUTE) for at in range(START, START + 300 * MINUTE, MINUTE)]
-    offered = [(START + at * SECOND, START + at * SECOND + SECOND) for at in range(0, 18_000, 2)]
-    proposals = {"a": proposal([(START, START + 300 * MINUTE)]), "b": proposal(offered)}
-    offers = [Offer(name, it.free, it.free) for name, it in proposals.items()]
-    began = time.process_time()
-    reasons = unplaced_reasons(slots, [], DURATION, offers, proposals)
-    assert time.process_time() - began < 0.5
-    assert set(reasons.values()) == {"b: no PT10S free in this window"}
-    traced = trace(slots, offers, proposals, [], {})
-    assert len(json.dumps(traced)) < 100_000
+def test_sentences_are_those_of_the_golden_file() -> None:
+    """Figures make the sentence that people know, and stay with it."""
+    made = [_made(row["code"], row["figures"]) for row in GOLDEN]
+    told = [{"code": it.code, "figures": dict(it.figures), "sentence": it} for it in made]
+    assert told == GOLDEN
 
 
-def test_an_answer_has_no_more_than_a_lead_reads() -> None:
-    """A participant cannot occupy a lead, or its disk, with endless offers, holds, or data."""
-    many = [[START + at, START + at + 1] for at in range(0, 60_000, 2)]
-    for kind, document in (
-        (Proposal, {"now": START, "horizon": START, "free": many}),
-        (Proposal, {"now": START, "horizon": START, "free": [], "obstacles": [vars(BUSY)] * 513}),
-        (HoldAnswer, {"held": [str(UUID(int=at)) for at in range(513)]}),
-        (HoldAnswer, {"held": [], "data": {"port": "x" * 1000}}),
-        (HoldAnswer, {"held": [], "data": {f"port{at}": at for at in range(17)}}),
-        (CommitRequest, {"runs": [], "data": {"0": {"port": "-rf"}}}),
-        (CommitRequest, {"runs": [], "data": {str(at): {} for at in range(33)}}),
-    ):
-        with pytest.raises(ValidationError):
-            kind.model_validate(document)
+def test_a_reason_may_be_that_of_somebody() -> None:
+    """A name before the sentence changes neither code nor figures, and comes off again."""
+    why = no_time_free(10 * SECOND, time_has_passed())
+    at_a = why.at("a")
+    assert at_a == "a: no PT10S free: the time asked for has passed or is too close"
+    assert (at_a.code, at_a.figures) == ("no-time-free", {**why.figures, "at": "a"})
+    assert at_a.of("b") is at_a
+    assert (at_a.of("a"), at_a.of("a").figures) == (why, why.figures)
+    assert why.of("a") is why
+
+
+def test_the_first_of_several_reasons_decides() -> None:
+    """Reasons beside each other have the code of the first, and remember the others."""
+    why, other = told("no"), time_has_passed()
+    both = why.beside(other)
+    assert both == "no; the time asked for has passed or is too close"
+    assert both.code == "told"
+    [beside] = both.figures["beside"]
+    assert beside.code == "time-has-passed"
+    assert why.beside() is why
+
+
+def test_a_copy_is_the_same_reason() -> None:
+    """A record that is copied deeply, as for JSON, keeps code and figures."""
+    why = no_time_free(10 * SECOND)
+    copied = copy.deepcopy(why)
+    assert (copied, copied.code, copied.figures) == (why, why.code, why.figures)
+
+
+def test_an_error_has_a_reason() -> None:
+    """The reason is the one it was raised with, or has the code of the error."""
+    why = time_has_passed()
+    assert Conflict(why).reason is why
+    assert (str(Conflict(why)), Conflict(why).detail) == (why, why)
+    plain = Conflict("it has ended").reason
+    assert (plain, plain.code) == ("it has ended", "conflict")
+    assert reason_at("b", Conflict(why)) == f"b: {why}"
+    assert reason_at("b", PeerUnreachable("b cannot be reached")) == "b cannot be reached"

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.recurrence import Recurrence, nominal_starts
 from node.model.reservations import (
@@ -18,7 +17,6 @@ from node.model.reservations import (
     ReservationSpan,
     access_of,
     admits,
-    in_words,
     inadmissible_spans,
     occurrences,
     spans_of,
@@ -251,13 +249,3 @@ def test_occurrences_are_those_within_the_span(
     expected = [(at, at + duration) for at in every if at < span[1] and at + duration > span[0]]
     assert list(occurrences(recurrence, duration, *span, 1000)) == expected
     assert list(occurrences(recurrence, duration, *span, 2)) == expected[:2]
-
-
-def test_a_reservation_describes_itself() -> None:
-    """The description has purpose, owner, end, and the reservation's name."""
-    sentence = in_words("demo", "SC26", "alice", UUID(int=5), START + 14 * times.HOUR)
-    assert sentence == (
-        "reserved for demo 'SC26' by alice until 2026-12-01T14:00:00Z, reservation "
-        "00000000-0000-0000-0000-000000000005"
-    )
-    assert "reserved for quiet period 'night' by" in in_words("quiet", "night", "x", TASKS[0], 1)

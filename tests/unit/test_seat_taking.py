@@ -15,7 +15,9 @@ from lead.planning.seat_selection import (
     choose_simultaneous,
     rank_by_free_time,
 )
+from lead.reasons import not_needed
 from node.model import times
+from node.model.reasons import no_time_free, told
 from tests.support.clocks import START
 
 NAMES = [f"n{number}" for number in range(8)]
@@ -138,26 +140,24 @@ def test_a_node_that_stays_keeps_its_seat_number(
 def test_the_sentence_lists_holders_and_reasons() -> None:
     """Reasons of policies precede those of nodes, and lists are shortened."""
     taken = {1: "a", 2: "b"}
-    refused = {f"n{number}": "has no time" for number in range(7)}
+    refused = {f"n{number}": no_time_free(10 * times.SECOND) for number in range(7)}
     slots = [START, START + times.HOUR]
     when = f"{times.to_the_second(START)} to {times.to_the_second(START + times.HOUR)}"
-    assert (
-        SeatSearchAccount("p", "set", slots, 2, taken).sentence() == f"2 of 2 seats, {when}: a, b"
+    assert SeatSearchAccount("p", "set", slots, 2, taken).summary() == f"2 of 2 seats, {when}: a, b"
+    assert SeatSearchAccount("p", "set", slots, 3, taken, refused).summary() == (
+        f"2 of 3 seats, {when}: a, b; 1 is empty: n0: no PT10S free; n1: no PT10S free; "
+        "n2: no PT10S free; n3: no PT10S free; n4: no PT10S free and 2 more"
     )
-    assert SeatSearchAccount("p", "set", slots, 3, taken, refused).sentence() == (
-        f"2 of 3 seats, {when}: a, b; 1 is empty: n0: has no time; n1: has no time; "
-        "n2: has no time; n3: has no time; n4: has no time and 2 more"
-    )
-    verdict = {"sentence": "ops would hold 21 seats, of at most 20"}
+    verdict = {"sentence": told("ops would hold 21 seats, of at most 20")}
     sentence = SeatSearchAccount(
-        "p", "set", slots[:1], 1, {}, {"n0": "is busy"}, [verdict]
-    ).sentence()
+        "p", "set", slots[:1], 1, {}, {"n0": not_needed()}, [verdict]
+    ).summary()
     assert sentence == (
         f"0 of 1 seat, {times.to_the_second(START)}; ops would hold 21 seats, of at most 20; "
-        "n0: is busy"
+        "n0: was not needed"
     )
-    held = SeatSearchAccount("p", "set", slots, 1, {}, {"n0": "is busy"}, held=3).sentence()
-    assert held == f"3 of 4 seats, {when}; 1 is empty: n0: is busy"
+    held = SeatSearchAccount("p", "set", slots, 1, {}, {"n0": not_needed()}, held=3).summary()
+    assert held == f"3 of 4 seats, {when}; 1 is empty: n0: was not needed"
     assert (
         SeatSearchAccount("p", "set", slots, 1, {}).why_not()
         == "pool p has no other node for the seat"

@@ -64,8 +64,9 @@ def test_a_pause_never_exceeds_the_maximum(failures: int, seed: int) -> None:
 def test_the_description_of_a_period_does_not_change() -> None:
     """The reason names the beginning and the first cause, not those of later questions."""
     first, second = _lasting(2, random.Random(1))
-    words = "b cannot be reached since 2026-12-01T00:00:00Z: connection refused"
-    assert (first.in_words(), second.in_words()) == (words, words)
+    assert first.why() == second.why()
+    figures = {"name": "b", "since": START, "cause": "connection refused"}
+    assert (first.why().code, first.why().figures) == ("unreachable", figures)
 
 
 def test_an_invalid_answer_is_described_as_such() -> None:
@@ -74,9 +75,7 @@ def test_an_invalid_answer_is_described_as_such() -> None:
     silence = after_unanswered_question(
         None, "b", "b answered 500 without a reason", START, START, rng
     )
-    assert silence.in_words() == (
-        "b gives no valid answer since 2026-12-01T00:00:00Z: b answered 500 without a reason"
-    )
+    assert silence.why().code == "no-valid-answer"
 
 
 @given(

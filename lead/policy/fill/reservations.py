@@ -12,6 +12,8 @@ from typing import Final
 from lead.policy.timetable import Booked, PlacementRequest, earliest_placement, timetable_for
 from lead.policy.verdict import Axis, PolicyRefusal, RefusalRule
 from lead.policy.view import Candidate, KeptSlot, ReservationView, View
+from lead.reasons import kept_for_blocked
+from node.model.reason import Reason
 from node.model.spans import Span
 from node.model.times import to_the_second
 
@@ -49,10 +51,9 @@ def slot_of(task: str, nodes: Sequence[str], start: int, end: int) -> Reservatio
     return ReservationView(f"{PREFIX}{task}", nodes, start, end, tasks=frozenset({task}))
 
 
-def kept_reason(slot: ReservationView) -> str:
+def kept_reason(slot: ReservationView) -> Reason:
     """Return why a node has no time during a slot of another task, and when it is over."""
-    start, end = to_the_second(slot.start), to_the_second(slot.end)
-    return f"its time from {start} to {end} is kept for task {_holder(slot)}, which is blocked"
+    return kept_for_blocked(slot.start, slot.end, _holder(slot))
 
 
 def _holder(slot: ReservationView) -> str:

@@ -28,6 +28,7 @@ BUDGET_SPENT = RefusalRule(
     Axis.PREEMPT,
     "preempt-budget",
     "{running} of {seats} seats are urgent already; the budget is {percent} %",
+    "spent",
 )
 
 
@@ -37,6 +38,7 @@ NO_SEAT = RefusalRule(
     "{percent} % of {seats} seats is less than one, so {campaign} displaces nothing; a budget of "
     "{enough} % allows one (parley pool edit … --override "
     "'preempt.urgency={{\"percent\": {enough}}}')",
+    "seatless",
 )
 
 

@@ -31,6 +31,7 @@ NO_PROMISES = RefusalRule(
     "no-group",
     "no campaign has promised seats, and these policies serve no others; give {campaign} a target "
     "(parley campaign edit {campaign} --target …), or the pool another policy set",
+    "promised",
 )
 
 

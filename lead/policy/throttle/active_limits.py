@@ -37,6 +37,7 @@ OVER = RefusalRule(
     Axis.THROTTLE,
     "active limit",
     "{holder} would have {wanted} {kind} at once, of at most {limit} ({level})",
+    "number",
 )
 
 
@@ -52,6 +53,7 @@ OVER_TIME = RefusalRule(
     "active limit",
     "{holder} would have {wanted:duration} of {kind:words} booked, of at most {limit:duration} "
     "({level})",
+    "time",
 )
 
 

@@ -17,18 +17,21 @@ OVER = RefusalRule(
     Axis.THROTTLE,
     "byte quota",
     "{campaign} has moved or booked {used:bytes} of {quota}, and wants {wanted:bytes} more",
+    "spent",
 )
 TOO_MUCH = RefusalRule(
     Axis.THROTTLE,
     "byte quota",
     "{wanted:bytes} at once are more than {campaign} may ever move, {quota}; shorten the run, "
     "lower its rate, or raise the quota",
+    "once",
 )
 UNKNOWN = RefusalRule(
     Axis.THROTTLE,
     "byte quota",
     "{campaign} may move {quota}, and nobody knows what this run moves; give its spec a rate, or "
     "say what its nodes can: parley node set mbps=1000",
+    "unknown",
 )
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from node.model.reason import Reason
+
 
 @dataclass(frozen=True)
 class LimitedTime:
-    """Time in which the limits admit no run of a task, with the sentence that says why.
+    """Time in which the limits admit no run of a task, and why.
 
     ``rule`` is None if no rule admits the task at all. ``reached`` is set if it would admit the run
     but for others that were booked before. Instants in microseconds.
@@ -16,5 +18,5 @@ class LimitedTime:
     starts_at: int
     ends_at: int
     rule: str | None
-    sentence: str
+    why: Reason
     reached: bool = False

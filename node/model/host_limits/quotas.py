@@ -16,6 +16,8 @@ from typing import NamedTuple
 
 from node.model import times
 from node.model.byte_quotas import bytes_text, parse_byte_quota, parse_period, period_in_words
+from node.model.reason import Reason
+from node.model.reasons import limit_used_up
 from node.model.spans import Span
 
 _RUNS = re.compile(r"(\d{1,9})/(P.+)", re.ASCII)
@@ -72,10 +74,9 @@ class PeriodQuota:
         """Return ``24 runs per day``."""
         return f"{self.text_of(self.most)} per {period_in_words(self.period)}"
 
-    def used_up(self, used: int, begin: int) -> str:
-        """Return ``PT9M of PT10M per day are used; free again at …``, for a period."""
-        end = times.to_the_second(begin + self.period)
-        return f"{self.text_of(used)} of {self.in_words()} used, free again from {end}"
+    def used_up(self, limit: str, used: int, begin: int) -> Reason:
+        """Return why the limit of this name admits no further run in a period."""
+        return limit_used_up(limit, self.text_of(used), self.in_words(), begin + self.period)
 
 
 class UseKey(NamedTuple):
@@ -131,11 +132,6 @@ class UseCount:
         for _, quota, key in keys:
             self._used[key] = self._used.get(key, 0) + amounts.of(quota.quantity)
         return None
-
-
-def limit_used_up(name: str, quota: PeriodQuota, used: int, begin: int) -> str:
-    """Return why a limit of this name admits no further run in a period, in a sentence."""
-    return f"limit '{name}': {quota.used_up(used, begin)}"
 
 
 def full_spans(spans: Iterable[Span], most: int) -> list[Span]:

@@ -19,6 +19,8 @@ from node.model.lead_shares import LeadShares
 from node.model.predicates import AllOf, Attributes, Condition, Predicate, format_value
 from node.model.principals import OUTSIDE, Principal
 from node.model.ranks import OWN, PEER
+from node.model.reason import Reason
+from node.model.reasons import limit_refuses
 from node.model.targets import PRIVATE, IpAddress, Network, is_private, literal, reached
 from node.model.times import format_duration
 from node.model.wire.tasks import PRIORITY_MAX
@@ -250,14 +252,10 @@ class LimitRefusal:
     detail: str
     allowed: str | None = None
 
-    def in_words(self) -> str:
-        """Return the sentence: ``limit 'lab': the spec's duration is "PT2M"; at most …``."""
-        allowed = f"; allowed: {self.allowed}" if self.allowed is not None else ""
-        return f"{_limit_words(self.rule)}: {self.detail}{allowed}"
-
-
-def _limit_words(rule: str | None) -> str:
-    return "limits of this host" if rule is None else f"limit '{rule}'"
+    @property
+    def reason(self) -> Reason:
+        """Return the reason: ``limit 'lab': the spec's duration is "PT2M"; at most …``."""
+        return limit_refuses(self.rule, self.detail, self.allowed)
 
 
 Verdict = Rule | LimitRefusal

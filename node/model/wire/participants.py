@@ -17,7 +17,16 @@ from node.model.classes import SchedulingClass
 from node.model.host_limits.closed import LimitedTime
 from node.model.host_limits.quotas import Account, PeriodQuota, Quantity, RunAmounts
 from node.model.lead_shares import KeptTime
-from node.model.reservations import ReservationSpan, in_words
+from node.model.reason import Reason
+from node.model.reasons import (
+    busy,
+    campaign_limit,
+    host_limit,
+    just_taken,
+    lead_above_share,
+    reserved,
+)
+from node.model.reservations import ReservationSpan
 from node.model.wire.circumstances import Circumstances
 from node.model.wire.fields import Document, Host
 from node.model.wire.host_limits import TaskLimit
@@ -237,19 +246,14 @@ class Obstacle(Document):
         update = {"run": None, "task": None, "test": None, "priority": None}
         return self.model_copy(update=update)
 
-    def in_words(self) -> str:
-        """Describe: ``an exclusive throughput run of priority 5, 2026-…Z to 2026-…Z``."""
-        article = "an" if self.scheduling_class is SchedulingClass.EXCLUSIVE else "a"
-        start, end = times.to_the_second(self.starts_at), times.to_the_second(self.ends_at)
-        if self.run is None:
-            kind = f"{self.scheduling_class} run that another node leads"
-            return f"{article} {kind}, {start} to {end}"
-        kind = f"{self.scheduling_class} {self.test} run of priority {self.priority}"
-        return f"{article} {kind}, {start} to {end}"
-
-    def why(self) -> str:
+    def why(self) -> Reason:
         """Return the reason: ``busy with an exclusive throughput run …``."""
-        return f"busy with {self.in_words()}"
+        return busy(self.scheduling_class, self.starts_at, self.ends_at, self.test, self.priority)
+
+    def why_not_held(self) -> Reason:
+        """Return the reason where its time was offered before."""
+        known = self.test, self.priority
+        return just_taken(self.scheduling_class, self.starts_at, self.ends_at, *known)
 
 
 class Closure(Document):
@@ -276,9 +280,9 @@ class Closure(Document):
             ends_at=each.ends_at,
         )
 
-    def why(self) -> str:
+    def why(self) -> Reason:
         """Return the reason: ``reserved for demo 'SC26' by alice until 2026-…Z, reservation …``."""
-        return in_words(self.kind, self.name, self.owner, self.reservation, self.ends_at)
+        return reserved(self.kind, self.name, self.owner, self.reservation, self.ends_at)
 
 
 class AboveShare(Document):
@@ -301,10 +305,9 @@ class AboveShare(Document):
             ends_at=each.ends_at,
         )
 
-    def why(self) -> str:
+    def why(self) -> Reason:
         """Return the reason: ``this lead is above its share of 25 % here; later, from 2026-…Z``."""
-        later = times.to_the_second(self.later)
-        return f"this lead is above its share of {self.percent:g} % here; later, from {later}"
+        return lead_above_share(self.percent, self.later)
 
 
 class HostLimit(Document):
@@ -322,14 +325,14 @@ class HostLimit(Document):
         return cls(
             window=window,
             rule=each.rule,
-            sentence=each.sentence[:1000],
+            sentence=each.why[:1000],
             starts_at=each.starts_at,
             ends_at=each.ends_at,
         )
 
-    def why(self) -> str:
+    def why(self) -> Reason:
         """Return the reason: ``limit 'lab': 24 of 24 runs per day, free again at 2026-…Z``."""
-        return self.sentence
+        return host_limit(self.sentence, self.rule)
 
 
 Amount = Annotated[int, Field(ge=0, lt=2**63, strict=True)]
@@ -387,9 +390,9 @@ class LimitReached(Document):
     starts_at: Micros
     ends_at: Micros
 
-    def why(self) -> str:
+    def why(self) -> Reason:
         """Return the reason: ``ops would have 2 runs at once, of at most 1 (hard), until …``."""
-        return self.sentence
+        return campaign_limit(self.sentence, self.campaign)
 
 
 Ranges = Annotated[tuple[Span, ...], Field(max_length=RANGES_MAX + BATCH_MAX)]

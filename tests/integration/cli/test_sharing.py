@@ -7,6 +7,7 @@ from uuid import UUID
 
 from node.model import times
 from node.model.gaps import Gap
+from node.model.reasons import told
 from node.model.recurrence import SlotRange
 from node.model.times import format_instant
 from node.store import gaps as gaps_store
@@ -109,7 +110,8 @@ async def test_counting_back_explains_the_task_and_not_a_run(ask: Command) -> No
 async def test_a_slot_in_a_gap_is_listed_and_explained(ask: Command, a: Asker) -> None:
     """The list has the range as one line, and each instant in it has the same explanation."""
     created = json.loads((await ask("task", "create", "idle", "--repeat", "1h", "--no-wait")).out)
-    gap = Gap(UUID(created["id"]), SlotRange(START, START + 9 * times.HOUR, 10), "it was late")
+    slots = SlotRange(START, START + 9 * times.HOUR, 10)
+    gap = Gap(UUID(created["id"]), slots, told("it was late"))
     async with a.node.database.transaction() as connection:
         await gaps_store.keep_gaps(connection, [gap], START)
     words = "10 slots from 2026-12-01T00:00:00Z to 2026-12-01T09:00:00Z: it was late"

@@ -98,7 +98,7 @@ def test_a_cap_counts_the_run_itself() -> None:
     assert find_part_refusal("ops", Fraction(350), Fraction(50), total, part) is None
     refusal = find_part_refusal("ops", Fraction(350), Fraction(51), total, part)
     assert refusal is not None
-    assert refusal.sentence == "ops would have 40.1 % of what was delivered; the cap is 40 %"
+    assert refusal.reason == "ops would have 40.1 % of what was delivered; the cap is 40 %"
     assert find_part_refusal("ops", Fraction(0), Fraction(51), Fraction(0), part) is None
     assert find_amount_refusal("ops", Fraction(350), Fraction(50), Fraction(400)) is None
     assert find_amount_refusal("ops", Fraction(350), Fraction(51), Fraction(400)) is not None

@@ -54,7 +54,7 @@ def test_every_candidate_is_accounted_for(name: str, view: View, workers: int) -
         assert refusals
         for refusal in refusals:
             assert refusal.to_trace()["sentence"]
-            assert not re.search(r"{\w", refusal.sentence), "a value is missing"
+            assert not re.search(r"{\w", refusal.reason), "a value is missing"
 
 
 @settings(max_examples=60)
@@ -418,7 +418,7 @@ def test_a_blacklisted_node_serves_other_campaigns() -> None:
     )
     outcome = Driver(view).drive(SETS["gridserver-blacklist"])
     assert [run.task for run in outcome.placed] == ["u"]
-    assert outcome.refused["t"][0].sentence == (
+    assert outcome.refused["t"][0].reason == (
         "n0 failed 1 run of a, of at most 1; to forget that: parley node pardon n0"
     )
 

@@ -51,7 +51,7 @@ def test_a_slot_is_kept_or_reassigned(*, keeping: bool, holder: str) -> None:
         {"n0", "n1", "n2"},
     )
     sentences = [
-        refusal.sentence for refusal in later.refused["c"] if refusal.rule.name == "protected slot"
+        refusal.reason for refusal in later.refused["c"] if refusal.rule.name == "protected slot"
     ]
     assert f"is reserved for task {holder} from" in sentences[0]
 

@@ -93,7 +93,7 @@ def test_a_blocked_queue_names_the_stuck_one() -> None:
     """The sentence names the stuck queue, both priorities, and the gap."""
     contenders = [queues.Contender("high", 9, 5), queues.Contender("low", Fraction(7, 2), 1)]
     refusal = queues.reasons_to_wait(queues.next_campaign(contenders, lambda _: None))["low"]
-    assert refusal.sentence == "low waits at priority 3.5: high is stuck at 9, 5 or more above it"
+    assert refusal.reason == "low waits at priority 3.5: high is stuck at 9, 5 or more above it"
 
 
 @given(st.lists(st.integers(0, 100), min_size=1), st.integers(1, 9))
@@ -148,7 +148,7 @@ def test_quota_before_capacity() -> None:
         "a", {"mbps": 6}, {"mbps": 10}, {"mbps": 5}, {"mbps": (9, 12)}
     )
     assert refusal is not None
-    assert refusal.sentence == "a uses 5 mbps and wants 6 more, of at most 10"
+    assert refusal.reason == "a uses 5 mbps and wants 6 more, of at most 10"
     refusal = quota.find_quota_refusal(
         "a", {"mbps": 5}, {"mbps": 10}, {"mbps": 5}, {"mbps": (9, 12)}
     )

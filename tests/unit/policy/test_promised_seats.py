@@ -75,7 +75,7 @@ def test_the_refusal_names_who_is_promised_what() -> None:
     outcome = driver.drive(SETS["gridserver-sla"])
     [refusal, *_] = outcome.refused["lab-1"]
     at = times.to_the_second(NOW)
-    assert refusal.sentence == (
+    assert refusal.reason == (
         f"ops is promised 2 seats and holds 0 of them at {at}, when its own runs want more; "
         "lab holds 1 of its 1"
     )

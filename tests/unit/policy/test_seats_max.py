@@ -84,7 +84,7 @@ def test_overlapping_runs_count_together() -> None:
     [refusal] = outcome.refused["beside"]
     [free_at] = [run.end for run in outcome.placed if run.task == "after"]
     until = times.to_the_second(free_at)
-    assert refusal.sentence == f"a would hold 2 seats at once, of at most 1, until {until}"
+    assert refusal.reason == f"a would hold 2 seats at once, of at most 1, until {until}"
     # Open runs count like placed ones.
     episode = Episode(view, POLICY, random.Random(1))
     asked = [episode.next_ask() for _ in candidates]

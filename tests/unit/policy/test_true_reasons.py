@@ -262,7 +262,7 @@ class TruthDriver(Driver):
             self._seen[id(refusal)] = refusal
             self.rules.add(refusal.rule)
             if not CHECKS[refusal.rule](moment, candidate, dict(refusal.figures), refusal):
-                self.false.append(f"{candidate.task}: {refusal.sentence}")
+                self.false.append(f"{candidate.task}: {refusal.reason}")
 
 
 @settings(deadline=None)

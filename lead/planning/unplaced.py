@@ -1,4 +1,4 @@
-"""The reason why a slot found no time, as a sentence, and the trace of an attempt. Pure."""
+"""The reason why a slot found no time, and the trace of an attempt. Pure."""
 
 from __future__ import annotations
 
@@ -10,8 +10,16 @@ from typing import Any
 from lead.planning.agenda import Slot
 from lead.planning.host_quotas import QuotaCount
 from lead.planning.placement import ChosenStart, Offer
+from lead.reasons import (
+    no_common_time,
+    no_time_in_window,
+    nothing_to_place,
+    runs_booked,
+    window_taken,
+)
+from node.model.reason import Reason
+from node.model.reasons import no_time_free, told
 from node.model.spans import Span, intersect, normalise
-from node.model.times import format_duration, to_the_second
 from node.model.wire.participants import Proposal
 
 _TRACED_MAX = 2000
@@ -25,7 +33,7 @@ def unplaced_reasons(
     offers: Sequence[Offer],
     proposals: Mapping[str, Proposal],
     quotas: QuotaCount | None = None,
-) -> dict[int, str]:
+) -> dict[int, Reason]:
     """Return, by nominal start, the reason why each slot that was not chosen found no time.
 
     ``quotas`` have counted the runs that were chosen.
@@ -46,7 +54,7 @@ def unplaced_reason(
     offers: Sequence[Offer],
     proposals: Mapping[str, Proposal],
     quotas: QuotaCount | None = None,
-) -> str:
+) -> Reason:
     """Return the reason of the first participant without time, or that no common time exists."""
     return _reason(index, slot, duration, _Offered(offers), proposals, quotas)
 
@@ -69,16 +77,16 @@ def _reason(
     offered: _Offered,
     proposals: Mapping[str, Proposal],
     quotas: QuotaCount | None = None,
-) -> str:
+) -> Reason:
     for name, ranges in offered.sets.items():
         if not _fits(ranges, slot, duration):
-            return f"{name}: {_why_not(index, duration, proposals[name])}"
-    names = " and ".join(offered.sets)
+            return _why_not(index, duration, proposals[name]).at(name)
+    names = list(offered.sets)
     if _fits(offered.common, slot, duration):
         if quotas is not None and (why := quotas.why_closed(slot, duration)) is not None:
             return why
-        return f"{names}: another run of this task occupies this window"
-    return f"{names} have no {format_duration(duration)} free at the same time in this window"
+        return window_taken(names)
+    return no_common_time(names, duration)
 
 
 def _fits(ranges: Sequence[Span], slot: Slot, duration: int) -> bool:
@@ -89,36 +97,20 @@ def _fits(ranges: Sequence[Span], slot: Slot, duration: int) -> bool:
     return any(min(end, slot.end) - max(start, slot.start) >= duration for start, end in near)
 
 
-def _why_not(index: int, duration: int, proposal: Proposal) -> str:
+def _why_not(index: int, duration: int, proposal: Proposal) -> Reason:
     for obstacle in proposal.obstacles:
         if obstacle.window == index:
-            return f"no {format_duration(duration)} free: {obstacle.why()}"
-    return proposal.reason or f"no {format_duration(duration)} free in this window"
+            return no_time_free(duration, obstacle.why())
+    return told(proposal.reason) if proposal.reason else no_time_in_window(duration)
 
 
-def suspended_reason(campaign: str) -> str:
-    """Return why nothing is booked for a suspended campaign, and what to do."""
-    return (
-        f"the campaign {campaign} is suspended; resume: parley campaign edit {campaign} --level 5"
-    )
-
-
-def sentence(placed: Sequence[ChosenStart], slot_count: int, first_reason: str | None) -> str:
+def summary(placed: Sequence[ChosenStart], slot_count: int, first_reason: Reason | None) -> Reason:
     """Summarize a planning attempt for lists."""
     if not placed:
-        return first_reason or "there was nothing to place"
-    first = to_the_second(min(choice.starts_at for choice in placed))
-    booked = f"{len(placed)} of {slot_count} runs booked, the first at {first}"
+        return first_reason or nothing_to_place()
+    first = min(choice.starts_at for choice in placed)
     displacing = sum(choice.displacing for choice in placed)
-    if displacing:
-        booked += f", {displacing} of them displacing other runs"
-    return booked if first_reason is None else f"{booked}; the others wait: {first_reason}"
-
-
-def books_without_holds(names: Sequence[str]) -> str:
-    """Return the sentence on participants whose bookings bind before all have agreed."""
-    who = " and ".join(names)
-    return f"{who} {'books' if len(names) == 1 else 'book'} without holds"
+    return runs_booked(len(placed), slot_count, first, displacing, first_reason)
 
 
 def trace(
@@ -126,7 +118,7 @@ def trace(
     offers: Sequence[Offer],
     proposals: Mapping[str, Proposal],
     choices: Sequence[ChosenStart],
-    refusals: Mapping[str, str],
+    refusals: Mapping[str, Reason],
 ) -> dict[str, Any]:
     """Return everything that a decision was based on; instants in microseconds, as everywhere."""
     return {
