@@ -2481,16 +2481,20 @@ CREATE FUNCTION mesh_slots(
             AND mesh_recount.hour > since - interval '1 hour' AND mesh_recount.hour < until
             AND (first_key IS NULL OR mesh_task.key >= first_key) AND (last_key IS NULL OR mesh_task.key <= last_key)
             AND (creator IS NULL OR mesh_task.requester = creator)
-        UNION -- a task that was another mesh's, user's or key's when it was summed up
+        UNION -- a task that was another mesh's, user's or key's when it was summed up; its sums are read by its id, not its mesh
         SELECT mesh_recount.task_id, mesh_recount.hour
         FROM mesh_recount
-        INNER JOIN mesh_day
-            ON mesh_recount.task_id = mesh_day.task_id AND date_bin('1 day', mesh_recount.hour, 'epoch') = mesh_day.day
+        CROSS JOIN LATERAL (
+            SELECT mesh_day.*
+            FROM mesh_day
+            WHERE mesh_day.task_id = mesh_recount.task_id AND mesh_day.day = date_bin('1 day', mesh_recount.hour, 'epoch')
+            OFFSET 0
+        ) AS summed
         WHERE
-            mesh_day.mesh = named
+            summed.mesh = named
             AND mesh_recount.hour > since - interval '1 hour' AND mesh_recount.hour < until
-            AND (first_key IS NULL OR mesh_day.key >= first_key) AND (last_key IS NULL OR mesh_day.key <= last_key)
-            AND (creator IS NULL OR mesh_day.requester = creator)
+            AND (first_key IS NULL OR summed.key >= first_key) AND (last_key IS NULL OR summed.key <= last_key)
+            AND (creator IS NULL OR summed.requester = creator)
         UNION -- the first hour, if only a part of it is in the span
         SELECT mesh_day.task_id, edge.hour
         FROM (
@@ -2559,19 +2563,21 @@ CREATE FUNCTION mesh_slots(
     UNION ALL
     -- … without the hours that are looked at …
     SELECT
-        mesh_day.task_id, mesh_day.key, mesh_day.state::text, mesh_day.cause,
-        -slots_within(mesh_day.sums, edge.number, edge.number + 1)::bigint, NULL
+        summed.task_id, summed.key, summed.state::text, summed.cause,
+        -slots_within(summed.sums, edge.number, edge.number + 1)::bigint, NULL
     FROM looked_at
     CROSS JOIN LATERAL (
         SELECT
             date_bin('1 day', looked_at.hour, 'epoch') AS day,
             (extract(EPOCH FROM looked_at.hour - date_bin('1 day', looked_at.hour, 'epoch')) / 3600)::integer AS number
     ) AS edge
-    INNER JOIN mesh_day ON looked_at.task_id = mesh_day.task_id AND edge.day = mesh_day.day
+    CROSS JOIN LATERAL (
+        SELECT mesh_day.* FROM mesh_day WHERE mesh_day.task_id = looked_at.task_id AND mesh_day.day = edge.day OFFSET 0
+    ) AS summed
     WHERE
-        mesh_day.mesh = named AND slots_within(mesh_day.sums, edge.number, edge.number + 1) > 0
-        AND (first_key IS NULL OR mesh_day.key >= first_key) AND (last_key IS NULL OR mesh_day.key <= last_key)
-        AND (creator IS NULL OR mesh_day.requester = creator)
+        summed.mesh = named AND slots_within(summed.sums, edge.number, edge.number + 1) > 0
+        AND (first_key IS NULL OR summed.key >= first_key) AND (last_key IS NULL OR summed.key <= last_key)
+        AND (creator IS NULL OR summed.requester = creator)
     UNION ALL
     -- … with their slots instead, …
     SELECT
@@ -2581,14 +2587,15 @@ CREATE FUNCTION mesh_slots(
         SELECT mesh_delivery.*
         FROM mesh_delivery
         WHERE
-            mesh_delivery.task_id = looked_at.task_id AND mesh_delivery.mesh = named
-            AND (first_key IS NULL OR mesh_delivery.key >= first_key) AND (last_key IS NULL OR mesh_delivery.key <= last_key)
-            AND (creator IS NULL OR mesh_delivery.requester = creator)
+            mesh_delivery.task_id = looked_at.task_id
             AND mesh_delivery.slot >= greatest(since, looked_at.hour)
             AND mesh_delivery.slot < least(until, looked_at.hour + interval '1 hour')
         OFFSET 0
     ) AS slot
-    WHERE slot.outcome <> 'open'
+    WHERE
+        slot.outcome <> 'open' AND slot.mesh = named
+        AND (first_key IS NULL OR slot.key >= first_key) AND (last_key IS NULL OR slot.key <= last_key)
+        AND (creator IS NULL OR slot.requester = creator)
     UNION ALL
     -- … what is open, …
     SELECT open.task_id, open.key, slot.state, NULL, 1, slot.slot
