@@ -93,7 +93,7 @@ nightly: $(DEVELOPMENT) ## all long checks in small rounds, and a table of them 
 hostile: $(DEVELOPMENT) ## 21,000 hostile requests to three real nodes (4 min); ARGS="--seed 7 --only roles targets"
 	$(BIN)/python -m tests.hostile $(ARGS)
 
-client: $(DEVELOPMENT) ## the Python client, its synchronous half and its wheel, into dist/
+client: $(DEVELOPMENT) ## the wheel of the Python client, into dist/
 	$(BIN)/python -m deploy.client
 
 package: ## the Debian package, into dist/; as root it installs what the build needs

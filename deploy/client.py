@@ -1,135 +1,26 @@
-"""Makes the Python client: its synchronous half, and a wheel that needs no package of the node.
+"""Makes the wheel of the Python client, which needs no package of the node.
 
-``python -m deploy.client`` writes ``parley_client/synchronous.py`` from the asynchronous client,
-and the wheel ``parley-client`` into ``dist``. The wheel has those modules of ``node`` that the
-client uses inside itself, as ``parley_client._node``, so that it works beside any other package
-called ``node``.
+``python -m deploy.client`` writes the wheel ``parley-client`` into ``dist``. It has those modules
+of ``node`` that the client uses inside itself, as ``parley_client._node``, so that it works beside
+any other package called ``node``.
 """
 
 from __future__ import annotations
 
 import ast
-import inspect
 import os
 import re
-import subprocess
-import sys
 import tempfile
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-SYNCHRONOUS = REPOSITORY / "parley_client" / "synchronous.py"
 INSIDE = "parley_client._node"
 DEPENDENCIES = ("aiohttp", "cronsim", "cryptography", "portion", "pydantic", "tzdata")
 """The libraries that the modules of the client use; the versions are those of the node."""
 
-_OWN = frozenset({"every"})
-"""Methods that both halves have by hand."""
 _IMPORT = re.compile(r"^(\s*)(from|import) node\b", re.MULTILINE)
-_HEAD = '''"""The synchronous client of a node, made from the other one by deploy/client.py."""
-
-from __future__ import annotations
-
-{imports}
-
-class Parley(Blocking):
-    """A node's API; use it with ``with``.
-
-    Methods return the documents that the API describes, or raise the error of a problem document.
-    """
-
-    def __init__(
-        self,
-        server: str = "http://127.0.0.1:8642",
-        token: str | None = None,
-        *,
-        identity: str | None = None,
-        patience_s: float = 30,
-        plain_http: bool = False,
-    ) -> None:
-        """Take what :class:`AsyncParley` takes."""
-        super().__init__(
-            AsyncParley(
-                server, token, identity=identity, patience_s=patience_s, plain_http=plain_http
-            )
-        )
-'''
-
-
-def synchronous_source() -> str:
-    """Return the source text of ``parley_client/synchronous.py``."""
-    from parley_client.asynchronous import AsyncParley  # noqa: PLC0415 - needs the environment
-
-    methods = [
-        _method_source(name, member)
-        for name, member in inspect.getmembers(AsyncParley, _is_awaited)
-        if not name.startswith("_") and name not in _OWN
-    ]
-    body = "\n".join(methods)
-    return _formatted_source(_HEAD.format(imports=_import_lines(body)) + body)
-
-
-def _is_awaited(member: object) -> bool:
-    return inspect.iscoroutinefunction(member) or inspect.isasyncgenfunction(member)
-
-
-def _method_source(name: str, member: object) -> str:
-    signature = inspect.signature(member)  # type: ignore[arg-type] # it is a function
-    run = "_each" if inspect.isasyncgenfunction(member) else "_run"
-    given = [
-        each.name if each.kind is each.POSITIONAL_OR_KEYWORD else f"{each.name}={each.name}"
-        for each in list(signature.parameters.values())[1:]
-    ]
-    said = (
-        (inspect.getdoc(member) or "").replace("\n", "\n        ").replace("\n        \n", "\n\n")
-    )
-    end = "\n        " if "\n" in said else ""
-    return (
-        f"\n    def {name}{_signature_text(signature)}:\n"
-        f'        """{said}{end}"""\n'
-        f"        return self.{run}(self._client.{name}({', '.join(given)}))\n"
-    )
-
-
-def _signature_text(signature: inspect.Signature) -> str:
-    return str(signature).replace("'", "").replace("AsyncIterator[", "Iterator[")
-
-
-def _import_lines(body: str) -> str:
-    """Return the imports that the annotations need, as the modules of the client have them."""
-    known = {"AsyncParley": "parley_client.asynchronous", "Blocking": "parley_client.blocking"}
-    defined = {"TimeSpan": "node.client.users", "Page": "node.client.responses"}
-    needed = set(re.findall(r"\b[A-Z]\w+|\bAny\b", re.sub(r'"""(?s:.*?)"""', "", body)))
-    for path in sorted((REPOSITORY / "node" / "client").glob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ImportFrom) and node.module:
-                known |= {alias.name: node.module for alias in node.names if not alias.asname}
-    known |= defined | {"Iterator": "collections.abc"}
-    wanted = sorted(
-        (known[name], name) for name in {*needed, "AsyncParley", "Blocking"} & set(known)
-    )
-    return "\n".join(f"from {module} import {name}" for module, name in wanted) + "\n"
-
-
-def _formatted_source(text: str) -> str:
-    """Return the source of a module after ``ruff check --fix`` and ``ruff format``."""
-    ruff = str(Path(sys.executable).with_name("ruff"))
-    for arguments in (("check", "--fix-only", "--quiet"), ("format", "--quiet")):
-        done = subprocess.run(
-            [ruff, *arguments, "--stdin-filename", str(SYNCHRONOUS), "-"],
-            input=text,
-            capture_output=True,
-            check=True,
-            text=True,
-            cwd=REPOSITORY,
-        )
-        text = done.stdout
-    return text
-
-
-# -- the wheel -------------------------------------------------------------------------------------
 
 
 def build_wheel(directory: Path) -> Path:
@@ -221,5 +112,4 @@ def _path_of(module: str) -> Path:
 
 
 if __name__ == "__main__":
-    SYNCHRONOUS.write_text(synchronous_source(), encoding="utf-8")
     print(build_wheel(REPOSITORY / "dist"))

@@ -5,24 +5,26 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
+from collections.abc import Callable
 
-from deploy.client import DEPENDENCIES, REPOSITORY, SYNCHRONOUS, synchronous_source, used_modules
+from deploy.client import DEPENDENCIES, REPOSITORY, used_modules
 from parley_client import AsyncParley, Parley
 
 
-def test_the_synchronous_client_is_made_from_the_other_one() -> None:
-    """``make client`` would change nothing."""
-    assert SYNCHRONOUS.read_text(encoding="utf-8") == synchronous_source(), "run: make client"
-
-
 def test_both_clients_have_the_same_methods() -> None:
-    """Every method that can be awaited can be called, with the same parameters."""
-    for name, method in inspect.getmembers(AsyncParley, inspect.isfunction):
-        if not name.startswith("_"):
-            other = getattr(Parley, name)
-            assert list(inspect.signature(other).parameters) == list(
-                inspect.signature(method).parameters
-            ), name
+    """Every method that can be awaited can be called, with the same parameters and its sentence."""
+    awaited, called = _methods(AsyncParley), _methods(Parley)
+    assert called.keys() == awaited.keys()
+    for name, method in awaited.items():
+        assert list(inspect.signature(called[name]).parameters) == list(
+            inspect.signature(method).parameters
+        ), name
+        assert called[name].__doc__ == method.__doc__, name
+
+
+def _methods(kind: type) -> dict[str, Callable[..., object]]:
+    members = inspect.getmembers(kind, inspect.isfunction)
+    return {name: method for name, method in members if not name.startswith("_")}
 
 
 def test_the_client_needs_nothing_of_a_service() -> None:

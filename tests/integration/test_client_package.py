@@ -8,11 +8,13 @@ import sys
 from collections.abc import AsyncIterator
 from itertools import islice
 from pathlib import Path
+from typing import assert_type
 
 import pytest
 
 from deploy.client import build_wheel
 from node.execution import process
+from node.model.wire.nodes import TestDescription
 from node.store.database import Notice
 from parley_client import (
     AsyncParley,
@@ -109,6 +111,7 @@ async def test_the_synchronous_client_reads_the_stream_of_events(a: Asker) -> No
 
     def read() -> list[str]:
         with Parley(str(a.node.card.url), "secret") as parley:
+            assert_type(parley.tests(), Page[TestDescription])
             return [event.kind for event in islice(parley.events(place, types=["pool"]), 2)]
 
     a.node.hub.on_notice(Notice("archive", "one", ("added",)))
