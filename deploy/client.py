@@ -17,7 +17,7 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 INSIDE = "parley_client._node"
-DEPENDENCIES = ("aiohttp", "cronsim", "cryptography", "portion", "pydantic", "tzdata")
+DEPENDENCIES = ("cronsim", "cryptography", "portion", "pydantic", "tzdata")
 """The libraries that the modules of the client use; the versions are those of the node."""
 
 _IMPORT = re.compile(r"^(\s*)(from|import) node\b", re.MULTILINE)

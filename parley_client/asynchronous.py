@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, Self, TypeVar
+from functools import partial
+from typing import Any, ClassVar, TypeVar
 
-from node.client import first_contact
+from node.client.first_contact import verify
 from node.client.responses import Page
 from node.client.users import UserClient
 from node.runtime.clock import SystemClock
+from node.trust.tls import TlsOptions
 
 T = TypeVar("T")
 PAGE = 500
@@ -20,6 +22,8 @@ class AsyncParley(UserClient):
 
     Methods return the documents that the API describes, or raise the error of a problem document.
     """
+
+    _clock_kind: ClassVar[type[SystemClock]] = SystemClock
 
     def __init__(
         self,
@@ -39,22 +43,20 @@ class AsyncParley(UserClient):
         super().__init__(
             server.removesuffix("/"),
             token,
-            SystemClock(),
+            self._clock_kind(),
             patience_s=patience_s,
             plain_http=plain_http,
         )
         self._identity = identity
 
-    async def __aenter__(self) -> Self:
-        """Open the session; before that, check that the server has the key, if one is named.
+    async def _trusted(self) -> TlsOptions | None:
+        """Return whom to trust: the node that has the key, if one is named.
 
-        :raises NotAllowed: the token would be sent so that others could read it on the way.
         :raises PeerError: the server does not answer, or is not the node with this key.
         """
-        if self._identity is not None:
-            contact = await first_contact.verify(self.server, self._identity)
-            self._tls = contact.tls
-        return await super().__aenter__()
+        if self._identity is None:
+            return None
+        return (await self._wait(partial(verify, self.server, self._identity))).tls
 
     async def every(
         self, list_: Callable[..., Awaitable[Page[T]]], **filters: Any

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
 from functools import update_wrapper
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from node.client.responses import Page
+from node.client.session import run_without_loop
+from node.runtime.clock import BlockingClock
 from parley_client.asynchronous import PAGE, AsyncParley
 
 P = ParamSpec("P")
@@ -39,6 +40,12 @@ def _iterated(
     return call
 
 
+class _BlockingParley(AsyncParley):
+    """The asynchronous client without a loop: what it does is done when a call returns."""
+
+    _clock_kind = BlockingClock
+
+
 class Parley:
     """A node's API; use it with ``with``, in one thread at a time.
 
@@ -55,10 +62,9 @@ class Parley:
         plain_http: bool = False,
     ) -> None:
         """Take what :class:`AsyncParley` takes. Nothing is connected yet."""
-        self._client = AsyncParley(
+        self._client = _BlockingParley(
             server, token, identity=identity, patience_s=patience_s, plain_http=plain_http
         )
-        self._runner = asyncio.Runner()
 
     def __enter__(self) -> Self:
         """Open the session; see :class:`AsyncParley`."""
@@ -73,7 +79,6 @@ class Parley:
     ) -> None:
         """Close the session."""
         self._run(self._client.__aexit__(kind, error, trace))
-        self._runner.close()
 
     def every(self, list_: Callable[..., Page[T]], **filters: Any) -> Iterator[T]:
         """Yield all items of a list, page by page: ``every(client.runs, mesh="lab")``."""
@@ -98,7 +103,7 @@ class Parley:
                 self._run(_end(asking))
 
     def _run(self, asking: Coroutine[Any, Any, T]) -> T:
-        return self._runner.run(asking)
+        return run_without_loop(asking)
 
     add_archive = _waited(AsyncParley.add_archive)
     add_campaign = _waited(AsyncParley.add_campaign)

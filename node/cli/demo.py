@@ -60,7 +60,7 @@ WISHES = (
 @click.pass_context
 def demo(context: click.Context, *, check: bool) -> None:
     """Start three nodes that measure each other, and show the results until Ctrl-C."""
-    from node.client.users import UserClient  # loads aiohttp
+    from node.client.users import UserClient  # slow to load
     from node.runtime.clock import SystemClock
 
     clock, progress = SystemClock(), Progress()

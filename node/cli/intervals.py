@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from node.cli.session import ReadingSession, Session
     from node.client.answers import Members, Page
-    from node.client.reader import Reader
+    from node.client.session import NodeSession
     from node.model.wire.runs import Run
 
 LAST = 20
@@ -43,7 +43,7 @@ def interval_text(summary: str | None, reason: str | None) -> str:
 
 
 async def latest_intervals(
-    reader: Reader, run: str, last: int | None, since: int | None
+    reader: NodeSession, run: str, last: int | None, since: int | None
 ) -> list[Members]:
     """Return the last intervals of a run, earliest first: ``last`` of them, or all ``since``."""
     most = last if last is not None else LAST if since is None else 100_000
@@ -57,7 +57,7 @@ async def latest_intervals(
     return items[::-1]
 
 
-async def find_interval(reader: Reader, run: str, number: int) -> Members:
+async def find_interval(reader: NodeSession, run: str, number: int) -> Members:
     """Return one interval of a run.
 
     :raises NotFound: it has not been measured, or the run has no interval of this number.

@@ -6,7 +6,7 @@ node does not answer or refuses, or if its key has not been confirmed yet.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ from click.shell_completion import CompletionItem
 
 if TYPE_CHECKING:
     from node.client.answers import Members
-    from node.client.reader import QuickReader
+    from node.client.session import NodeSession
 
 _MOMENT_S = 0.25
 _MANY = 100
@@ -32,14 +32,12 @@ class _Kind:
     help: str = ""
     paged: bool = True
 
-    def items(self, reader: QuickReader, incomplete: str) -> Iterator[CompletionItem]:
+    async def items(self, reader: NodeSession, incomplete: str) -> AsyncIterator[CompletionItem]:
         """Yield a completion for each object of the list whose name or id begins like this."""
-        from node.client.reader import run_without_loop
-
         query: dict[str, object] = {"limit": _MANY} if self.paged else {}
         if self.key == "id" and incomplete:
             query["prefix"] = incomplete.lower()
-        for record in run_without_loop(reader.listed(self.path, query)).items:
+        for record in (await reader.listed(self.path, query)).items:
             word = self._word(record, incomplete)
             if word.startswith(incomplete.lower() if self.key == "id" else incomplete):
                 yield CompletionItem(word, help=str(record[self.help] or "") or None)
@@ -134,23 +132,30 @@ def _completions(
 ) -> list[CompletionItem]:
     from node.cli.invocation import Invocation
     from node.cli.servers import known_tls
-    from node.client.reader import QuickReader, UntrustedError
+    from node.client.session import NodeSession, run_without_loop
     from node.model.errors import ParleyError
-    from node.runtime.clock import SystemClock
+    from node.runtime.clock import BlockingClock
 
     invocation = context.ensure_object(Invocation)
     try:
         server = invocation.server_url()
         if (tls := known_tls(invocation, server)) is None:
             return []
-        reader = QuickReader(
+        reader = NodeSession(
             server,
             invocation.access_token(),
-            SystemClock(),
+            BlockingClock(),
             tls=tls,
             plain_http=invocation.allows_plain_http,
             limit_s=_MOMENT_S,
         )
-        return [item for kind in kinds for item in kind.items(reader, incomplete)]
-    except (ParleyError, UntrustedError, click.ClickException, OSError):
+        return run_without_loop(_items(kinds, reader, incomplete))
+    except (ParleyError, click.ClickException, OSError):
         return []
+
+
+async def _items(
+    kinds: Sequence[_Kind], reader: NodeSession, incomplete: str
+) -> list[CompletionItem]:
+    async with reader:
+        return [item for kind in kinds async for item in kind.items(reader, incomplete)]

@@ -249,7 +249,7 @@ async def add(session: Session, url: str, identity: str | None) -> None:
         session.progress.note(_unproven_text(node))
         return
     if addition.url is not None and identity is None:
-        found = await _confirmed_identity(addition.url)
+        found = _confirmed_identity(addition.url)
         addition = addition.model_copy(update={"identity": found})
     node = await session.client.add_node(addition)
     session.output.print_one(node, NODE, node_view)
@@ -284,7 +284,7 @@ def acquaintance_text(added: Node, here: Node) -> str:
     )
 
 
-async def _confirmed_identity(url: str) -> str | None:
+def _confirmed_identity(url: str) -> str | None:
     """Return the key found at a URL if a person confirms it; None if that is not necessary.
 
     It is not for a node on this host over http, and where the node itself will find the name
@@ -302,7 +302,7 @@ async def _confirmed_identity(url: str) -> str | None:
     if parts.scheme == "http":
         require_terminal(url, _hint(url))
     try:
-        contact = await find(url)
+        contact = find(url)
     except PeerError as error:
         if parts.scheme == "https":
             return None

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from node.cli.session import Session
     from node.client.answers import Members, Page
-    from node.client.reader import Reader
+    from node.client.session import NodeSession
     from node.model.wire.reservations import Reservation
     from node.model.wire.runs import Run
     from node.model.wire.tasks import Task
@@ -79,20 +79,20 @@ async def find_token(session: Session, written: str) -> UUID:
     return UUID(found["id"])
 
 
-async def read_task(reader: Reader, written: str) -> Members:
+async def read_task(reader: NodeSession, written: str) -> Members:
     """Return the task that ``written`` refers to, with all that no list has of it."""
     return await reader.document(
         f"/tasks/{_whole_id(written) or await find_task_id(reader, written)}"
     )
 
 
-async def read_run(reader: Reader, written: str, now: int) -> Members:
+async def read_run(reader: NodeSession, written: str, now: int) -> Members:
     """Return the run that ``written`` refers to, with all that no list has of it."""
     identifier = _whole_id(written) or await find_run_id(reader, written, now)
     return await reader.document(f"/runs/{identifier}")
 
 
-async def find_task_id(reader: Reader, written: str) -> str:
+async def find_task_id(reader: NodeSession, written: str) -> str:
     """Return the id of the task that ``written`` refers to."""
     if identifier := _whole_id(written):
         return str((await reader.document(f"/tasks/{identifier}"))["id"])
@@ -104,7 +104,7 @@ async def find_task_id(reader: Reader, written: str) -> str:
     return str((await _find_item("task", written, listed, listed, line))["id"])
 
 
-async def find_run_id(reader: Reader, written: str, now: int) -> str:
+async def find_run_id(reader: NodeSession, written: str, now: int) -> str:
     """Return the id of the run that ``written`` refers to."""
     if identifier := _whole_id(written):
         return str((await reader.document(f"/runs/{identifier}"))["id"])
@@ -117,7 +117,7 @@ async def find_run_id(reader: Reader, written: str, now: int) -> str:
     return str((await _find_item("run", written, _lister(reader, "/runs"), begun, line))["id"])
 
 
-async def find_reservation_id(reader: Reader, written: str) -> str:
+async def find_reservation_id(reader: NodeSession, written: str) -> str:
     """Return the id of the reservation that ``written`` refers to."""
     if identifier := _whole_id(written):
         return str(identifier)
@@ -129,7 +129,7 @@ async def find_reservation_id(reader: Reader, written: str) -> str:
     return str((await _find_item("reservation", written, listed, listed, line))["id"])
 
 
-def _lister(reader: Reader, path: str, **query: str) -> _Lister:
+def _lister(reader: NodeSession, path: str, **query: str) -> _Lister:
     def listed(*, prefix: str | None = None, limit: int = 50) -> Awaitable[Page[Members]]:
         return reader.listed(path, {**query, "prefix": prefix, "limit": limit})
 
@@ -137,7 +137,7 @@ def _lister(reader: Reader, path: str, **query: str) -> _Lister:
 
 
 async def find_run_or_task(
-    reader: Reader, written: str, now: int
+    reader: NodeSession, written: str, now: int
 ) -> tuple[Literal["runs", "tasks"], str]:
     """Return the id of the run that ``written`` refers to, or else of the task, after its list."""
     try:

@@ -21,7 +21,7 @@ from node.model import times
 
 if TYPE_CHECKING:
     from node.client.answers import Members
-    from node.client.reader import Reader
+    from node.client.session import NodeSession
 
 ENTRY = RecordLayout(
     model="node.model.wire.runs:ScheduleEntry",
@@ -147,7 +147,10 @@ def _print(output: OutputWriter, span: ScheduleSpan) -> None:
 
 
 async def read_span(
-    reader: Reader, starts: int | None = None, ends: int | None = None, as_of: int | None = None
+    reader: NodeSession,
+    starts: int | None = None,
+    ends: int | None = None,
+    as_of: int | None = None,
 ) -> ScheduleSpan:
     """Return a span of the node's timeline, in the order of starts; page by page.
 

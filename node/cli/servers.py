@@ -51,7 +51,7 @@ def known_tls(invocation: Invocation, server: str) -> TlsOptions | None:
     return tls.pinned(identity)
 
 
-async def tls_of(invocation: Invocation, server: str) -> TlsOptions:
+def tls_of(invocation: Invocation, server: str) -> TlsOptions:
     """Return how to check the certificate of a server, once it has shown to be the right one.
 
     A server on this host, or over http, is checked only if a key was given, or if a token would go
@@ -65,15 +65,15 @@ async def tls_of(invocation: Invocation, server: str) -> TlsOptions:
     if not is_checked(invocation, server):
         return {}
     given, secured = invocation.expected_identity, server.startswith("https:")
-    from node.client.first_contact import find, verify  # loads aiohttp, which --help does not need
+    from node.client.first_contact import find, verify  # loads http, which --help does not need
 
     _require_identity(given)
     if (identity := given or pinned_identity(server)) is not None:
-        contact = await verify(server, identity)
+        contact = verify(server, identity)
         if given is not None and secured:
             pin(server, given)
         return contact.tls
-    contact = await find(server)
+    contact = find(server)
     if not contact.certified or invocation.is_token_borrowed:
         confirm(contact, server, f"--server {server} --server-identity ed25519:KEY")
         pin(server, contact.identity)

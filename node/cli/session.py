@@ -21,7 +21,7 @@ from node.model import times
 from node.model.errors import ParleyError
 
 if TYPE_CHECKING:
-    from node.client.reader import Reader
+    from node.client.session import NodeSession
     from node.client.users import UserClient
     from node.runtime.clock import Clock
     from node.trust.tls import TlsOptions
@@ -38,7 +38,7 @@ _VARIABLES = frozenset(f"PARLEY_{name}" for name in _NAMES)
 class ReadingSession:
     """The reader, clock, output and progress of a command that only shows documents."""
 
-    reader: Reader
+    reader: NodeSession
     clock: Clock
     output: OutputWriter
     progress: Progress
@@ -123,16 +123,17 @@ def _read(
 
     Return None if the server has another certificate than ``tls`` trusts.
     """
-    from node.client.reader import QuickReader, UntrustedError, run_without_loop  # loads http
-    from node.runtime.clock import SystemClock
+    from node.client.exchanges import UntrustedError  # loads http
+    from node.client.session import NodeSession, run_without_loop
+    from node.runtime.clock import BlockingClock
 
-    clock = SystemClock()
+    clock = BlockingClock()
     if not invocation.quiet:
         _warn_of_settings()
     limit_s = None if invocation.timeout is None else invocation.timeout / times.SECOND
     try:
         session = ReadingSession(
-            reader=QuickReader(
+            reader=NodeSession(
                 server,
                 invocation.access_token(),
                 clock,
@@ -144,16 +145,21 @@ def _read(
             output=invocation.writer(),
             progress=Progress(quiet=invocation.quiet),
         )
-        return run_without_loop(command(session)) or 0
-    except UntrustedError:
-        return None
+        return run_without_loop(_run_in(session, command)) or 0
     except TimeoutError:
         return report_timeout(_timeout_text(invocation), "", invocation, TIMED_OUT)
     except ParleyError as error:
-        return report(error, invocation)
+        return None if isinstance(error.__cause__, UntrustedError) else report(error, invocation)
     except KeyboardInterrupt:
         print_error_lines("interrupted")
         return INTERRUPTED
+
+
+async def _run_in(
+    session: ReadingSession, command: Callable[[ReadingSession], Coroutine[Any, Any, int | None]]
+) -> int | None:
+    async with session.reader:
+        return await command(session)
 
 
 def _timeout_text(invocation: Invocation) -> str:
@@ -177,14 +183,14 @@ def _converse(
 ) -> int:
     import asyncio
 
-    from node.client.users import UserClient  # loads aiohttp, which --help does not need
+    from node.client.users import UserClient  # loads http, which --help does not need
     from node.runtime.clock import SystemClock
 
     clock = SystemClock()
     if not invocation.quiet:
         _warn_of_settings()
     try:
-        tls = asyncio.run(tls_of(invocation, server))
+        tls = tls_of(invocation, server)
     except ParleyError as error:
         return report(error, invocation)
     except KeyboardInterrupt:

@@ -1,1 +1,1 @@
-"""Typed HTTP clients: ``peers`` for other nodes (signed), ``users`` for users (with a token)."""
+"""HTTP clients: ``users`` for people and programs (with a token), ``peers`` for nodes (signed)."""

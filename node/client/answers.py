@@ -6,10 +6,12 @@ It loads nothing that is slow to load unless an answer is a problem, for command
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from node.model.errors import ParleyError, PeerAnswered, PeerUnreachable
+from node.model.errors import FieldFault, ParleyError, PeerAnswered
 
 Record = TypeVar("Record")
 
@@ -38,6 +40,7 @@ class Answer:
     reason: str
     content_type: str
     raw: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 class Members(dict[str, Any]):
@@ -66,15 +69,24 @@ def document_of(answer: Answer) -> Any:
     raise _error_of_problem(answer, document)
 
 
+def list_of(document: object) -> tuple[list[Any], str | None]:
+    """Return what is in a list document, and its cursor, which may be missing.
+
+    :raises PeerAnswered: it is no list.
+    """
+    items = document.get("items") if isinstance(document, dict) else None
+    if not isinstance(document, dict) or not isinstance(items, list):
+        raise PeerAnswered(f"the node's answer is not a list; {_VERSIONS}")
+    return items, document.get("next")
+
+
 def records_in(document: object) -> Page[Members]:
     """Return the objects of a list document; its cursor may be missing.
 
     :raises PeerAnswered: it is no list of objects.
     """
-    items = document.get("items") if isinstance(document, dict) else None
-    if not isinstance(document, dict) or not isinstance(items, list):
-        raise PeerAnswered(f"the node's answer is not a list; {_VERSIONS}")
-    return Page(tuple(map(object_of, items)), document.get("next"))
+    items, cursor = list_of(document)
+    return Page(tuple(map(object_of, items)), cursor)
 
 
 def object_of(document: object) -> Members:
@@ -117,14 +129,6 @@ def foreign_answer_error(answer: Answer) -> ParleyError:
     )
 
 
-def unreachable_error(server: str, cause: str) -> PeerUnreachable:
-    """Return the error for a server that does not answer; ``cause`` is the system's reason."""
-    return PeerUnreachable(
-        f"no node answers at {server}: {cause}; "
-        "start one with 'parley up' or name another with --server"
-    )
-
-
 def plain_http_refusal(server: str) -> str:
     """Return the sentence that says why no token is sent to a server over plain HTTP."""
     return (
@@ -132,3 +136,21 @@ def plain_http_refusal(server: str) -> str:
         f"https{server.removeprefix('http')}, or allow it with --plain-http (PARLEY_PLAIN_HTTP=1), "
         "such as inside a tunnel or a lab"
     )
+
+
+def non_finite_faults(document: Any, pointer: str = "") -> list[FieldFault]:
+    """Return a fault for each number in a document that JSON cannot represent: nan and infinity."""
+    if isinstance(document, float) and not math.isfinite(document):
+        return [FieldFault(pointer, f"is {document}; give a finite number")]
+    steps: Iterable[tuple[object, Any]] = ()
+    if isinstance(document, Mapping):
+        steps = document.items()
+    elif isinstance(document, list | tuple):
+        steps = enumerate(document)
+    return [
+        fault
+        for step, value in steps
+        for fault in non_finite_faults(
+            value, f"{pointer}/{str(step).replace('~', '~0').replace('/', '~1')}"
+        )
+    ]

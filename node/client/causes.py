@@ -1,22 +1,20 @@
-"""Describe why a connection failed."""
+"""Describe why a connection of aiohttp failed."""
 
 from __future__ import annotations
 
-import os
-
 import aiohttp
+
+from node.client.exchanges import UNRESOLVED, system_cause
 
 
 def cause_of(error: Exception) -> str:
     """Return the system's reason without the address, which the caller's sentence names."""
-    if isinstance(error, aiohttp.ClientConnectorDNSError):
-        return "its name cannot be resolved"
-    if isinstance(error, aiohttp.ClientConnectorSSLError):
-        reason = getattr(error.os_error, "reason", None)
-        return f"TLS failed: {str(reason or error.os_error).replace('_', ' ').lower()}"
-    if isinstance(error, aiohttp.ClientOSError) and not isinstance(error, aiohttp.ClientSSLError):
-        return os.strerror(error.errno).lower() if error.errno else str(error)
-    if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        words = getattr(error.certificate_error, "verify_message", "")
-        return str(words) or "its certificate is not valid"
-    return str(error) or type(error).__name__
+    match error:
+        case aiohttp.ClientConnectorDNSError():
+            return UNRESOLVED
+        case aiohttp.ClientConnectorSSLError():
+            return system_cause(error.os_error)
+        case aiohttp.ClientConnectorCertificateError():
+            return system_cause(error.certificate_error)
+        case _:
+            return system_cause(error)

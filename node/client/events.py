@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterable, AsyncIterator
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,13 +19,13 @@ class ServerEvent:
     body: dict[str, Any]
 
 
-async def parse_events(lines: AsyncIterable[bytes]) -> AsyncIterator[ServerEvent]:
+def parse_events(lines: Iterable[bytes]) -> Generator[ServerEvent, None, None]:
     """Yield the events of a stream, given its lines.
 
     :raises PeerAnswered: it has something else.
     """
     fields: dict[str, str] = {}
-    async for line in lines:
+    for line in lines:
         text = line.decode(errors="replace").rstrip("\r\n")
         if text:
             name, _, value = text.partition(":")

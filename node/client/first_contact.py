@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 import secrets
+from contextlib import closing
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
-import aiohttp
-
-from node.client.causes import cause_of
+from node.client.answers import Answer
+from node.client.exchanges import Exchange, NoAnswerError, Request, Server, UntrustedError
 from node.model.errors import NotAuthenticated, PeerAnswered, PeerUnreachable
 from node.model.features import Feature, has_feature
 from node.trust.identities import fingerprint, public_of
@@ -35,49 +36,51 @@ class Contact:
     """True if public authorities certify the name in the URL."""
 
 
-async def find(url: str) -> Contact:
+def find(url: str) -> Contact:
     """Return the node at a URL of which nothing is known.
 
     :raises PeerUnreachable: there is no answer, or it comes by way of somebody else.
     :raises PeerAnswered: the answer is not the card of a node.
     """
     if not url.startswith("https:"):
-        return await _request_contact(url, {}, certified=False)
+        return _request_contact(url, {}, certified=False)
     try:
-        return await _request_contact(url, public(), certified=True)
-    except aiohttp.ClientSSLError:
-        claimed = await _fetch_contact(url, unchecked())
-    return await verify(url, claimed.identity)
+        return _request_contact(url, public(), certified=True)
+    except UntrustedError:
+        pass
+    try:
+        claimed = _request_contact(url, unchecked(), certified=False)
+    except UntrustedError as error:
+        raise _tls_error(url, error) from error
+    return verify(url, claimed.identity)
 
 
-async def verify(url: str, identity: str) -> Contact:
+def verify(url: str, identity: str) -> Contact:
     """Return the node at a URL if it has this key.
 
     :raises PeerUnreachable: there is no answer, or nobody who answers has shown this key.
     :raises PeerAnswered: the answer is not the card of this node.
     """
     if not url.startswith("https:"):
-        return _require_identity(await _request_contact(url, {}, certified=False), url, identity)
+        return _require_identity(_request_contact(url, {}, certified=False), url, identity)
     try:
         return _require_identity(
-            await _request_contact(url, pinned(identity), certified=False), url, identity
+            _request_contact(url, pinned(identity), certified=False), url, identity
         )
-    except aiohttp.ClientSSLError as error:
-        cause = cause_of(error)
+    except UntrustedError as error:
+        cause = error.cause
     try:
-        return _require_identity(
-            await _request_contact(url, public(), certified=True), url, identity
-        )
-    except aiohttp.ClientConnectorCertificateError as error:
+        return _require_identity(_request_contact(url, public(), certified=True), url, identity)
+    except UntrustedError as error:
+        if not error.certificate:
+            raise _tls_error(url, error) from error
         msg = (
             f"whoever answers at {url} is not the node with the key {fingerprint(identity)}: its "
             f"certificate is not signed with this key ({cause}), and not publicly valid "
-            f"({cause_of(error)}); ask the owner for the identity ('parley node show'), and if it "
+            f"({error.cause}); ask the owner for the identity ('parley node show'), and if it "
             "has changed, give the new one with --server-identity"
         )
         raise PeerUnreachable(msg) from error
-    except aiohttp.ClientSSLError as error:
-        raise _tls_error(url, error) from error
 
 
 def _require_identity(contact: Contact, url: str, identity: str) -> Contact:
@@ -90,66 +93,48 @@ def _require_identity(contact: Contact, url: str, identity: str) -> Contact:
     return contact
 
 
-async def _fetch_contact(url: str, tls: TlsOptions, *, certified: bool = False) -> Contact:
-    try:
-        return await _request_contact(url, tls, certified=certified)
-    except aiohttp.ClientSSLError as error:
-        raise _tls_error(url, error) from error
+def _tls_error(url: str, error: UntrustedError) -> PeerUnreachable:
+    return PeerUnreachable(f"{url} cannot be reached: {error.cause}")
 
 
-def _tls_error(url: str, error: aiohttp.ClientSSLError) -> PeerUnreachable:
-    return PeerUnreachable(f"{url} cannot be reached: {cause_of(error)}")
-
-
-async def _request_contact(url: str, tls: TlsOptions, *, certified: bool) -> Contact:
+def _request_contact(url: str, tls: TlsOptions, *, certified: bool) -> Contact:
     """Fetch the card of the node at a URL.
 
-    :raises aiohttp.ClientSSLError: the other side is not trusted.
+    :raises UntrustedError: the other side is not trusted.
     """
     nonce = new_nonce(secrets.token_bytes)
-    timeout = aiohttp.ClientTimeout(total=_PATIENCE_S)
+    request = Request(
+        "GET",
+        f"{urlsplit(url).path}/v1/nodes/self",
+        {NONCE_HEADER: nonce, **WANTS_BOUND},
+        patience_s=_PATIENCE_S,
+        answer_bytes_max=_CARD_BYTES_MAX,
+    )
     try:
-        async with (
-            aiohttp.ClientSession(timeout=timeout, auto_decompress=False) as session,
-            session.get(
-                f"{url}/v1/nodes/self",
-                headers={NONCE_HEADER: nonce, "Accept-Encoding": "identity", **WANTS_BOUND},
-                allow_redirects=False,
-                **tls,
-            ) as response,
-        ):
-            body = await _read(response, url)
-            status, headers = response.status, response.headers.copy()
-    except aiohttp.ClientSSLError:
+        with closing(Server(url, tls)) as server:
+            answer = Exchange(server, request).answer()
+    except UntrustedError:
         raise
-    except (aiohttp.ClientError, OSError, TimeoutError) as error:
-        cause = "no answer in time" if isinstance(error, TimeoutError) else cause_of(error)
-        msg = f"no node answers at {url}: {cause}"
+    except NoAnswerError as error:
+        late = isinstance(error.__cause__, TimeoutError)
+        msg = f"no node answers at {url}: {'no answer in time' if late else error.cause}"
         raise PeerUnreachable(msg) from error
-    name, identity, binds = _identity_in_card(status, body, url)
+    name, identity, binds = _identity_in_card(answer, url)
     asked = Asked.of("GET", f"{url}/v1/nodes/self")
     try:
-        check_answer(identity, nonce, status, headers, body, asked=asked, binds=binds)
+        check_answer(
+            identity, nonce, answer.status, answer.headers, answer.raw, asked=asked, binds=binds
+        )
     except NotAuthenticated as error:
         msg = f"{url} gave an answer that cannot be trusted: {error.detail}"
         raise PeerAnswered(msg) from error
     return Contact(name, identity, tls, certified)
 
 
-async def _read(response: aiohttp.ClientResponse, url: str) -> bytes:
-    body = bytearray()
-    async for chunk in response.content.iter_any():
-        body += chunk
-        if len(body) > _CARD_BYTES_MAX:
-            msg = f"{url} answered with more than any card; name a node with --server"
-            raise PeerAnswered(msg)
-    return bytes(body)
-
-
-def _identity_in_card(status: int, body: bytes, url: str) -> tuple[str, str, bool]:
+def _identity_in_card(answer: Answer, url: str) -> tuple[str, str, bool]:
     """Return name and identity of a node, and whether its version binds answers to requests."""
     try:
-        card = json.loads(body) if status == _OK else {}
+        card = json.loads(answer.raw) if answer.status == _OK else {}
         name, identity = str(card["name"]), str(card["identity"])
         public_of(identity)
         attributes = card.get("attributes", {})

@@ -2,34 +2,17 @@
 
 from __future__ import annotations
 
-import math
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from node.client.answers import Page as Page  # noqa: PLC0414 - callers name it
-from node.model.errors import FieldFault, PeerAnswered
+from node.client.answers import list_of
+from node.model.errors import PeerAnswered
 from node.model.wire.validation import faults_of
 
 Model = TypeVar("Model", bound=BaseModel)
-
-
-class NodeApi(ABC):
-    """The base of the parts of the client of a node's API."""
-
-    @abstractmethod
-    async def _ask(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, object] | None = None,
-        body: Mapping[str, Any] | None = None,
-        wait_s: int = 0,
-    ) -> Any:
-        """Send one request, and return the JSON of its answer."""
 
 
 def read(model: type[Model], document: object) -> Model:
@@ -61,26 +44,5 @@ def _subject_of(document: Mapping[str, Any]) -> Any:
 
 def page(model: type[Model], document: object) -> Page[Model]:
     """Parse a list document; its cursor may be missing."""
-    if not isinstance(document, dict) or not isinstance(document.get("items"), list):
-        msg = "the node's answer is not a list; do the versions of node and program differ?"
-        raise PeerAnswered(msg)
-    items = tuple(read(model, item) for item in document["items"])
-    return Page(items, document.get("next"))
-
-
-def non_finite_faults(document: Any, pointer: str = "") -> list[FieldFault]:
-    """Return a fault for each number in a document that JSON cannot represent: nan and infinity."""
-    if isinstance(document, float) and not math.isfinite(document):
-        return [FieldFault(pointer, f"is {document}; give a finite number")]
-    steps: Iterable[tuple[object, Any]] = ()
-    if isinstance(document, Mapping):
-        steps = document.items()
-    elif isinstance(document, list | tuple):
-        steps = enumerate(document)
-    return [
-        fault
-        for step, value in steps
-        for fault in non_finite_faults(
-            value, f"{pointer}/{str(step).replace('~', '~0').replace('/', '~1')}"
-        )
-    ]
+    items, cursor = list_of(document)
+    return Page(tuple(read(model, item) for item in items), cursor)

@@ -1,58 +1,39 @@
 """The typed client of a node's HTTP API, for people and their programs.
 
 Every method returns the wire model that the API documents, or raises the :class:`ParleyError`
-from which the node made its problem document. A request whose connection was lost is sent once
-more, which is safe because every POST carries an idempotency key and everything else is
-idempotent by itself. There are no further retries.
+from which the node made its problem document. How it is sent is in :mod:`node.client.session`.
 """
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
-from uuid import uuid4
 
-import aiohttp
-from yarl import URL
-
-from node.client.answers import (
-    Answer,
-    Members,
-    document_of,
-    foreign_answer_error,
-    object_of,
-    plain_http_refusal,
-    records_in,
-    unreachable_error,
-)
-from node.client.answers import Page as Page  # noqa: PLC0414 - the client's callers name it
-from node.client.archives import ArchivesApi
-from node.client.audit import AuditApi
-from node.client.causes import cause_of
-from node.client.diagnosis import DiagnosisApi
-from node.client.events import ServerEvent, parse_events
-from node.client.meshes import MeshesApi
-from node.client.responses import non_finite_faults, page, read
-from node.client.secrets import SecretsApi
-from node.client.tokens import TokensApi
-from node.client.webhooks import WebhooksApi
-from node.model import times
-from node.model.errors import (
-    AnswerLost,
-    InvalidDocument,
-    NotAllowed,
-    ParleyError,
-    PeerAnswered,
-    PeerUnreachable,
-)
-from node.model.loopback import is_exposed
+from node.client.answers import Page
+from node.client.responses import Model, page, read
+from node.client.session import CARD, NodeSession
+from node.model.errors import ParleyError, PeerAnswered
 from node.model.taskstate import TaskState
+from node.model.times import SECOND, format_instant, parse_instant
+from node.model.wire.archives import (
+    Archive,
+    ArchiverKind,
+    ArchiveTested,
+    Archiving,
+    Backlog,
+    Retried,
+)
+from node.model.wire.audit import AuditRecord
 from node.model.wire.bundles import RunBundle
+from node.model.wire.campaigns import Campaign, UsageHour
+from node.model.wire.checks import DiagnosisAnswer, DiagnosisRequest
 from node.model.wire.comparisons import NodeComparison
 from node.model.wire.directories import IntroductionReport, NodeDirectory
 from node.model.wire.host_limits import GrantedLimits, LimitTrial, ShownLimits
 from node.model.wire.keys import Rekeying, RevocationReport
+from node.model.wire.meshes import Mesh, MeshDelivery, MeshPair, MeshTask
 from node.model.wire.nodes import (
     ClockState,
     Node,
@@ -63,7 +44,8 @@ from node.model.wire.nodes import (
     ToolDescription,
 )
 from node.model.wire.plans import ListedPlan, Plan
-from node.model.wire.problems import error_of
+from node.model.wire.pools import PolicySet, Pool
+from node.model.wire.problems import Problem, error_of
 from node.model.wire.reservations import Reservation, ReservedSpan
 from node.model.wire.runs import (
     Explanation,
@@ -73,30 +55,26 @@ from node.model.wire.runs import (
     ScheduleEntry,
 )
 from node.model.wire.seats import Seat
+from node.model.wire.secrets import Secret
 from node.model.wire.shares import LeadShare
+from node.model.wire.status import NodeStatus
 from node.model.wire.task_lists import TaskChange, TaskCreation
 from node.model.wire.tasks import Task
+from node.model.wire.tokens import NewToken, Token, TokenRequest
+from node.model.wire.webhooks import NewWebhook, Webhook, WebhookTested
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-    from types import TracebackType
+    from collections.abc import Iterable, Mapping, Sequence
     from uuid import UUID
 
-    from node.runtime.clock import Clock
-    from node.trust.tls import TlsOptions
+Value = TypeVar("Value")
 
-_CARD = "/nodes/self"
-_CONNECT_S = 5
 _POLL_S = 20
-_DISPLACING_S = 600
-"""Timeout of a reservation that displaces: of tens of thousands of runs that takes a minute."""
-_SILENT_S = 40
-"""Seconds after which a stream of events is broken: a node sends something every 15 s."""
-_CLOSED = "a UserClient is used as an asynchronous context manager"
 _PAUSE_S = 0.1
-_SOON = 5 * times.SECOND
+_SOON = 5 * SECOND
 _ENTRIES_MAX = 20_000
 """Most runs that are read of one span of a schedule."""
+_PAIRS = 500
 
 
 @dataclass(frozen=True)
@@ -112,63 +90,41 @@ class TimeSpan:
     reserved: tuple[ReservedSpan, ...] = ()
 
 
-class UserClient(
-    MeshesApi, ArchivesApi, AuditApi, DiagnosisApi, TokensApi, WebhooksApi, SecretsApi
-):
+class UserClient(NodeSession):
     """A session with one node; use it as an asynchronous context manager."""
 
-    def __init__(  # noqa: PLR0913 - the last four have defaults
+    async def _read(self, model: type[Model], method: str, path: str, **given: Any) -> Model:
+        """Send a request, and return its answer as a model."""
+        return read(model, await self._ask(method, path, **given))
+
+    async def _page(
         self,
-        server: str,
-        token: str | None,
-        clock: Clock,
-        *,
-        wary: bool = False,
-        patience_s: float = 30,
-        tls: TlsOptions | None = None,
-        plain_http: bool = False,
-    ) -> None:
-        """Use ``server`` (scheme, host and port); wait ``patience_s`` for an answer.
+        model: type[Model],
+        path: str,
+        query: Mapping[str, object] | None = None,
+        wait_s: int = 0,
+    ) -> Page[Model]:
+        """Return a page of a list as models."""
+        return page(model, await self._ask("GET", path, query=query, wait_s=wait_s))
 
-        ``wary``: send the token only to a server that answers like a node without it. ``tls``
-        says whom to trust over https (:mod:`node.client.first_contact`), by default whom the
-        authorities of this host do. ``plain_http``: send the token over http to other hosts, too.
-        """
-        self._tls: TlsOptions = tls or {}
-        self._plain_http = plain_http
-        self.server = server
-        self._token = token
-        self._wary = wary
-        self._clock = clock
-        self._patience_s = patience_s
-        self._http: aiohttp.ClientSession | None = None
+    async def _answers(
+        self, model: type[Model], path: str, documents: Sequence[Mapping[str, Any]]
+    ) -> tuple[Model, ...]:
+        """Post several documents in one list, and return the answer to each."""
+        answers = page(model, await self._ask("POST", path, body=documents)).items
+        if len(answers) != len(documents):
+            msg = f"{self.server} answered {len(answers)} of {len(documents)} {path[1:]}"
+            raise PeerAnswered(msg)
+        return answers
 
-    async def __aenter__(self) -> Self:
-        """Open the session.
-
-        :raises NotAllowed: the token would be sent so that others could read it on the way.
-        :raises PeerError: ``wary``, and the server is not a node.
-        """
-        if self._token and not self._plain_http and is_exposed(self.server):
-            raise NotAllowed(plain_http_refusal(self.server))
-        if self._wary and self._token:
-            async with UserClient(
-                self.server, None, self._clock, patience_s=self._patience_s, tls=self._tls
-            ) as stranger:
-                await stranger.check_node()
-        headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
-        self._http = aiohttp.ClientSession(headers=headers)
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close the session."""
-        if self._http is not None:
-            await self._http.close()
+    def _or_error(
+        self, value: Value | None, problem: Problem | None, what: str
+    ) -> Value | ParleyError:
+        if value is not None:
+            return value
+        if problem is not None:
+            return error_of(problem)
+        return PeerAnswered(f"{self.server} gave neither {what} nor a reason")
 
     # Tasks
 
@@ -182,8 +138,8 @@ class UserClient(
 
         :raises NoTime: none does; the error has other tasks that would find time.
         """
-        query = {"if_time": "true" if if_time else None}
-        return read(Task, await self._ask("POST", "/tasks", query=query, body=document, key=key))
+        query = {"if_time": if_time}
+        return await self._read(Task, "POST", "/tasks", query=query, body=document, key=key)
 
     async def create_tasks(
         self, documents: Sequence[tuple[Mapping[str, Any], str]]
@@ -193,15 +149,12 @@ class UserClient(
         Return the id of each task, or why it was not created.
         """
         body = [{**document, "idempotency_key": key} for document, key in documents]
-        answers = page(TaskCreation, await self._ask("POST", "/tasks", body=body)).items
-        if len(answers) != len(body):
-            msg = f"{self.server} answered {len(answers)} of {len(body)} tasks"
-            raise PeerAnswered(msg)
-        return [_id_or_error(answer, self.server) for answer in answers]
+        answers = await self._answers(TaskCreation, "/tasks", body)
+        return [self._or_error(answer.task, answer.problem, "a task") for answer in answers]
 
     async def plan(self, document: Mapping[str, Any]) -> Plan:
         """Preview a task document; nothing is booked or stored."""
-        return read(Plan, await self._ask("POST", "/plans", body=document))
+        return await self._read(Plan, "POST", "/plans", body=document)
 
     async def plan_together(
         self, documents: Sequence[Mapping[str, Any]]
@@ -210,11 +163,8 @@ class UserClient(
 
         Return the plan of each, or why there is none.
         """
-        answers = page(ListedPlan, await self._ask("POST", "/plans", body=list(documents))).items
-        if len(answers) != len(documents):
-            msg = f"{self.server} answered {len(answers)} of {len(documents)} plans"
-            raise PeerAnswered(msg)
-        return [_plan_or_error(answer, self.server) for answer in answers]
+        answers = await self._answers(ListedPlan, "/plans", list(documents))
+        return [self._or_error(answer.plan, answer.problem, "a plan") for answer in answers]
 
     async def tasks(  # noqa: PLR0913 - the API's filters, each by name
         self,
@@ -234,41 +184,41 @@ class UserClient(
     ) -> Page[Task]:
         """Return a page of tasks, newest first; with ``seats``, also the tasks of seats."""
         query = {"state": state, "test": test, "prefix": prefix, "limit": limit, "cursor": cursor}
-        query |= {"seats": "true" if seats else None, "requester": requester}
+        query |= {"seats": seats, "requester": requester}
         query |= {"participant": participant, "target": target, "campaign": campaign}
         query |= {"mesh": mesh, "class": ",".join(classes) or None}
-        return page(Task, await self._ask("GET", "/tasks", query=query))
+        return await self._page(Task, "/tasks", query)
 
     async def task(self, task: UUID, *, wait_s: int = 0) -> Task:
         """Return one task; with ``wait_s``, when planning has been attempted."""
-        return read(Task, await self._ask("GET", f"/tasks/{task}", wait_s=wait_s))
+        return await self._read(Task, "GET", f"/tasks/{task}", wait_s=wait_s)
 
     async def seats(self, task: UUID) -> Page[Seat]:
         """Return the seats of a pool task, in the terms that are not over."""
-        return page(Seat, await self._ask("GET", f"/tasks/{task}/seats"))
+        return await self._page(Seat, f"/tasks/{task}/seats")
 
     async def cancel_task(self, task: UUID) -> Task:
         """Cancel a task with all its runs; idempotent."""
-        return read(Task, await self._ask("DELETE", f"/tasks/{task}"))
+        return await self._read(Task, "DELETE", f"/tasks/{task}")
 
     async def pause_task(self, task: UUID) -> Task:
         """Free a task's future runs, and plan no others; idempotent."""
-        return read(Task, await self._ask("POST", f"/tasks/{task}/pause"))
+        return await self._read(Task, "POST", f"/tasks/{task}/pause")
 
     async def resume_task(self, task: UUID) -> Task:
         """Plan a paused task again; idempotent."""
-        return read(Task, await self._ask("POST", f"/tasks/{task}/resume"))
+        return await self._read(Task, "POST", f"/tasks/{task}/resume")
 
     async def release_task(self, task: UUID) -> Task:
         """Try now what a task waits for, and end a hold by policies; idempotent."""
-        return read(Task, await self._ask("POST", f"/tasks/{task}/release"))
+        return await self._read(Task, "POST", f"/tasks/{task}/release")
 
     async def edit_task(
         self, task: UUID, patch: Mapping[str, Any], *, dry_run: bool = False
     ) -> Task:
         """Change a task by a merge patch; with ``dry_run``, only return the task as it would be."""
-        query = {"dry_run": "true" if dry_run else None}
-        return read(Task, await self._ask("PATCH", f"/tasks/{task}", query=query, body=patch))
+        query = {"dry_run": dry_run}
+        return await self._read(Task, "PATCH", f"/tasks/{task}", query=query, body=patch)
 
     async def change_tasks(
         self,
@@ -282,14 +232,14 @@ class UserClient(
         body: dict[str, Any] = {"change": change, "tasks": [str(task) for task in tasks]}
         if patch is not None:
             body["patch"] = patch
-        query = {"dry_run": "true" if dry_run else None}
+        query = {"dry_run": dry_run}
         answer = await self._ask("POST", "/tasks/changes", query=query, body=body)
         return list(page(TaskChange, answer).items)
 
     async def explain_task(self, task: UUID, slot: int | None = None) -> Explanation:
         """Explain why a task is in its state, or why its slot with this nominal start is."""
-        query = {} if slot is None else {"slot": times.format_instant(slot)}
-        return read(Explanation, await self._ask("GET", f"/tasks/{task}/explain", query=query))
+        query = {"slot": _instant_text(slot)}
+        return await self._read(Explanation, "GET", f"/tasks/{task}/explain", query=query)
 
     # Runs
 
@@ -333,11 +283,11 @@ class UserClient(
             "limit": limit,
             "cursor": cursor,
         }
-        return page(Run, await self._ask("GET", "/runs", query=query, wait_s=wait_s))
+        return await self._page(Run, "/runs", query, wait_s=wait_s)
 
     async def run(self, run: UUID, *, wait_s: int = 0) -> Run:
         """Return one run with its parts; with ``wait_s``, when it is over."""
-        return read(Run, await self._ask("GET", f"/runs/{run}", wait_s=wait_s))
+        return await self._read(Run, "GET", f"/runs/{run}", wait_s=wait_s)
 
     async def intervals(  # noqa: PLR0913 - the API's filters, each by name
         self,
@@ -358,16 +308,15 @@ class UserClient(
             "limit": limit,
             "cursor": cursor,
         }
-        path = f"/runs/{run}/intervals"
-        return page(RunInterval, await self._ask("GET", path, query=query, wait_s=wait_s))
+        return await self._page(RunInterval, f"/runs/{run}/intervals", query, wait_s=wait_s)
 
     async def cancel_run(self, run: UUID) -> Run:
         """Cancel one run; a running one is stopped on every participant."""
-        return read(Run, await self._ask("DELETE", f"/runs/{run}"))
+        return await self._read(Run, "DELETE", f"/runs/{run}")
 
     async def explain_run(self, run: UUID) -> Explanation:
         """Explain why a run is in its state, or did not take place."""
-        return read(Explanation, await self._ask("GET", f"/runs/{run}/explain"))
+        return await self._read(Explanation, "GET", f"/runs/{run}/explain")
 
     async def run_bundle(self, run: UUID) -> dict[str, Any]:
         """Return the signed bundle of a run, as the JSON it is: its digests are of that."""
@@ -386,7 +335,7 @@ class UserClient(
         """Return what has changed in a span of the node's timeline between two instants."""
         instants = {"since": since, "until": until, "from": starts, "to": ends}
         query = {name: _instant_text(instant) for name, instant in instants.items()}
-        return read(ScheduleDifference, await self._ask("GET", "/schedule/changes", query=query))
+        return await self._read(ScheduleDifference, "GET", "/schedule/changes", query=query)
 
     async def schedule(
         self, starts: int | None = None, ends: int | None = None, as_of: int | None = None
@@ -400,9 +349,9 @@ class UserClient(
         body = await self._ask("GET", "/schedule", query=query)
         try:
             span = TimeSpan(
-                now=times.parse_instant(body["now"]),
-                starts_at=times.parse_instant(body["from"]),
-                ends_at=times.parse_instant(body["to"]),
+                now=parse_instant(body["now"]),
+                starts_at=parse_instant(body["from"]),
+                ends_at=parse_instant(body["to"]),
                 entries=(),
                 complete=True,
                 reserved=tuple(read(ReservedSpan, each) for each in body.get("reserved", ())),
@@ -417,7 +366,7 @@ class UserClient(
             }
             while read_page.next is not None and len(entries) < _ENTRIES_MAX:
                 asked = {**query, "cursor": read_page.next}
-                read_page = page(ScheduleEntry, await self._ask("GET", "/schedule", query=asked))
+                read_page = await self._page(ScheduleEntry, "/schedule", query=asked)
                 entries += read_page.items
             return replace(span, entries=tuple(entries), complete=read_page.next is None)
         except (KeyError, TypeError, ValueError) as error:
@@ -433,131 +382,364 @@ class UserClient(
 
         A repeated ``key`` (Idempotency-Key) gives the reservation created before.
         """
-        return read(Reservation, await self._ask("POST", "/reservations", body=document, key=key))
+        return await self._read(Reservation, "POST", "/reservations", body=document, key=key)
 
     async def reservations(
         self, *, prefix: str | None = None, limit: int = 50, cursor: str | None = None
     ) -> Page[Reservation]:
         """Return a page of reservations, newest first."""
         query = {"prefix": prefix, "limit": limit, "cursor": cursor}
-        return page(Reservation, await self._ask("GET", "/reservations", query=query))
+        return await self._page(Reservation, "/reservations", query)
 
     async def reservation(self, reservation: UUID) -> Reservation:
         """Return one reservation, with the runs that were booked in its time before."""
-        return read(Reservation, await self._ask("GET", f"/reservations/{reservation}"))
+        return await self._read(Reservation, "GET", f"/reservations/{reservation}")
 
     async def edit_reservation(self, reservation: UUID, patch: Mapping[str, Any]) -> Reservation:
         """Change a reservation by a merge patch."""
-        path = f"/reservations/{reservation}"
-        return read(Reservation, await self._ask("PATCH", path, body=patch))
+        return await self._read(Reservation, "PATCH", f"/reservations/{reservation}", body=patch)
 
     async def remove_reservation(self, reservation: UUID) -> None:
         """Remove a reservation; its time is free at once."""
         await self._ask("DELETE", f"/reservations/{reservation}")
 
+    # Campaigns and pools
+
+    async def add_campaign(self, document: Mapping[str, Any]) -> Campaign:
+        """Add a campaign; an identical one again changes nothing."""
+        return await self._read(Campaign, "POST", "/campaigns", body=document)
+
+    async def campaigns(self, *, limit: int = 50, cursor: str | None = None) -> Page[Campaign]:
+        """Return a page of campaigns, by name."""
+        return await self._page(Campaign, "/campaigns", {"limit": limit, "cursor": cursor})
+
+    async def campaign(self, name: str) -> Campaign:
+        """Return one campaign."""
+        return await self._read(Campaign, "GET", f"/campaigns/{_segment(name)}")
+
+    async def edit_campaign(self, name: str, patch: Mapping[str, Any]) -> Campaign:
+        """Change a campaign by a merge patch."""
+        return await self._read(Campaign, "PATCH", f"/campaigns/{_segment(name)}", body=patch)
+
+    async def remove_campaign(self, name: str) -> None:
+        """Remove a campaign that was never used."""
+        await self._ask("DELETE", f"/campaigns/{_segment(name)}")
+
+    async def usage(
+        self,
+        name: str | None,
+        *,
+        since: int | None = None,
+        until: int | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> Page[UsageHour]:
+        """Return a page of the usage of one campaign, or of all, hour by hour."""
+        path = "/usage" if name is None else f"/campaigns/{_segment(name)}/usage"
+        query = {
+            "since": _instant_text(since),
+            "until": _instant_text(until),
+            "limit": limit,
+            "cursor": cursor,
+        }
+        return await self._page(UsageHour, path, query)
+
+    async def add_pool(self, document: Mapping[str, Any]) -> Pool:
+        """Add a pool; an identical one again changes nothing."""
+        return await self._read(Pool, "POST", "/pools", body=document)
+
+    async def policy_sets(self) -> Page[PolicySet]:
+        """Return the policy sets that a pool can have, the recommended one first."""
+        return await self._page(PolicySet, "/policysets")
+
+    async def pools(self, *, limit: int = 50, cursor: str | None = None) -> Page[Pool]:
+        """Return a page of pools, by name."""
+        return await self._page(Pool, "/pools", {"limit": limit, "cursor": cursor})
+
+    async def pool(self, name: str) -> Pool:
+        """Return one pool."""
+        return await self._read(Pool, "GET", f"/pools/{_segment(name)}")
+
+    async def edit_pool(self, name: str, patch: Mapping[str, Any]) -> Pool:
+        """Change a pool by a merge patch."""
+        return await self._read(Pool, "PATCH", f"/pools/{_segment(name)}", body=patch)
+
+    async def remove_pool(self, name: str) -> None:
+        """Remove a pool; its nodes stay."""
+        await self._ask("DELETE", f"/pools/{_segment(name)}")
+
+    # Meshes
+
+    async def meshes(
+        self, *, removed: bool = False, limit: int = 50, cursor: str | None = None
+    ) -> Page[Mesh]:
+        """Return a page of meshes; with ``removed``, also those with only cancelled tasks."""
+        query = {"removed": removed, "limit": limit, "cursor": cursor}
+        return await self._page(Mesh, "/meshes", query)
+
+    async def mesh(self, name: str, since: int, until: int) -> MeshDelivery:
+        """Return one mesh, and what it has delivered in ``[since, until)``, up to now at most."""
+        query = {"from": format_instant(since), "to": format_instant(until)}
+        return await self._read(MeshDelivery, "GET", f"/meshes/{_segment(name)}", query=query)
+
+    async def mesh_pairs(
+        self, name: str, since: int, until: int, cursor: str | None = None
+    ) -> Page[MeshPair]:
+        """Return a page of what each pair of a mesh has delivered, in the order of their keys."""
+        span = {"from": format_instant(since), "to": format_instant(until)}
+        query = {**span, "limit": _PAIRS, "cursor": cursor}
+        return await self._page(MeshPair, f"/meshes/{_segment(name)}/pairs", query)
+
+    async def worst_mesh_pairs(
+        self, name: str, since: int, until: int, limit: int
+    ) -> Page[MeshPair]:
+        """Return the pairs of a mesh with the smallest share of delivered slots, worst first."""
+        span = {"from": format_instant(since), "to": format_instant(until)}
+        query = {**span, "order": "worst", "limit": limit}
+        return await self._page(MeshPair, f"/meshes/{_segment(name)}/pairs", query)
+
+    async def mesh_tasks(self, name: str, cursor: str | None = None) -> Page[MeshTask]:
+        """Return a page of the tasks of a mesh: those not over, and the newest of each key."""
+        query = {"limit": _PAIRS, "cursor": cursor}
+        return await self._page(MeshTask, f"/meshes/{_segment(name)}/tasks", query)
+
     # Nodes, tests, tools
 
     async def own_card(self) -> NodeCard:
         """Return the node's card."""
-        return read(NodeCard, await self._ask("GET", _CARD))
-
-    async def check_node(self) -> None:
-        """Check that the server is a node of any version, by its card, which is open to all.
-
-        :raises PeerError: it is not.
-        """
-        card = await self._ask("GET", _CARD)
-        if not isinstance(card, dict) or not str(card.get("identity")).startswith("ed25519:"):
-            msg = f"{self.server} does not answer like a node; name a node with --server"
-            raise PeerAnswered(msg)
+        return await self._read(NodeCard, "GET", CARD)
 
     async def add_node(self, addition: NodeAddition) -> Node:
         """Add another node; its key is pinned."""
         body = addition.model_dump(mode="json", exclude_none=True)
-        return read(Node, await self._ask("POST", "/nodes", body=body))
+        return await self._read(Node, "POST", "/nodes", body=body)
 
     async def make_directory(self, entries: Sequence[Mapping[str, Any]] | None) -> dict[str, Any]:
         """Have the node sign a directory of these nodes, or of those that it knows."""
         body = {} if entries is None else {"nodes": entries}
-        signed = read(NodeDirectory, await self._ask("POST", "/directories", body=body))
+        signed = await self._read(NodeDirectory, "POST", "/directories", body=body)
         return signed.model_dump(mode="json")
 
     async def introduce(
         self, directory: Mapping[str, Any], *, dry_run: bool = False
     ) -> IntroductionReport:
         """Add the nodes of a signed directory, or with ``dry_run`` find out what would be added."""
-        query = {"dry_run": "true" if dry_run else None}
-        answer = await self._ask("POST", "/introductions", query=query, body=directory)
-        return read(IntroductionReport, answer)
+        query = {"dry_run": dry_run}
+        return await self._read(
+            IntroductionReport, "POST", "/introductions", query=query, body=directory
+        )
 
     async def remove_node(self, name: str) -> NodeRemoval:
         """Remove a node, and end all open tasks with it; return what ended."""
-        return read(NodeRemoval, await self._ask("DELETE", f"/nodes/{quote(name, safe='')}"))
+        return await self._read(NodeRemoval, "DELETE", f"/nodes/{_segment(name)}")
 
     async def rekey(self) -> Rekeying:
         """Replace the key of the node."""
-        return read(Rekeying, await self._ask("POST", "/nodes/self/rekey"))
+        return await self._read(Rekeying, "POST", "/nodes/self/rekey")
 
     async def revoke_own_key(
         self, key: str | None = None, *, prepare: bool = False
     ) -> RevocationReport:
         """Revoke a key of the node; with ``prepare`` only sign that it is revoked."""
         body = {"key": key, "prepare": prepare}
-        answer = await self._ask("POST", "/nodes/self/revocation", body=body)
-        return read(RevocationReport, answer)
+        return await self._read(RevocationReport, "POST", "/nodes/self/revocation", body=body)
 
     async def revoke_key(self, statement: str) -> RevocationReport:
         """Have the node take in, and pass on, that a key is revoked."""
-        answer = await self._ask("POST", "/revocations", body={"statement": statement})
-        return read(RevocationReport, answer)
+        body = {"statement": statement}
+        return await self._read(RevocationReport, "POST", "/revocations", body=body)
 
     async def revoke_node(self, name: str) -> RevocationReport:
         """Let the keys of another node count for nothing at this one any more."""
-        answer = await self._ask("POST", "/revocations", body={"node": name})
-        return read(RevocationReport, answer)
+        return await self._read(RevocationReport, "POST", "/revocations", body={"node": name})
 
     async def pardon_node(self, name: str) -> Node:
         """Forget the failed runs and the refusals that policies hold against a node."""
-        return read(Node, await self._ask("POST", f"/nodes/{quote(name, safe='')}/pardon"))
+        return await self._read(Node, "POST", f"/nodes/{_segment(name)}/pardon")
 
     async def shares(self) -> Page[LeadShare]:
         """Return the shares of leads in the node's time, and what each had."""
-        return page(LeadShare, await self._ask("GET", "/shares"))
+        return await self._page(LeadShare, "/shares")
 
     async def limits(self) -> ShownLimits:
         """Return the limits of what other nodes may have of the node's host."""
-        return read(ShownLimits, await self._ask("GET", "/limits"))
+        return await self._read(ShownLimits, "GET", "/limits")
 
     async def limits_of(self, name: str) -> GrantedLimits:
         """Have the node ask another one what its limits allow it."""
-        path = f"/nodes/{quote(name, safe='')}/limits"
-        return read(GrantedLimits, await self._ask("GET", path))
+        return await self._read(GrantedLimits, "GET", f"/nodes/{_segment(name)}/limits")
 
     async def try_limits(self, lead: str, task: dict[str, Any]) -> LimitTrial:
         """Try a task against the node's limits, as if this node introduced it."""
         body = {"as": lead, "task": task}
-        return read(LimitTrial, await self._ask("POST", "/limits/trials", body=body))
+        return await self._read(LimitTrial, "POST", "/limits/trials", body=body)
 
     async def compare_node(self, name: str) -> NodeComparison:
         """Have the node compare with another one, and repair what differs."""
-        path = f"/nodes/{quote(name, safe='')}/compare"
-        return read(NodeComparison, await self._ask("POST", path))
+        return await self._read(NodeComparison, "POST", f"/nodes/{_segment(name)}/compare")
 
     async def tests(self) -> Page[TestDescription]:
         """Return the tests."""
-        return page(TestDescription, await self._ask("GET", "/tests"))
+        return await self._page(TestDescription, "/tests")
 
     async def test(self, name: str) -> TestDescription:
         """Return one test, with the schema of its spec."""
-        return read(TestDescription, await self._ask("GET", f"/tests/{quote(name, safe='')}"))
+        return await self._read(TestDescription, "GET", f"/tests/{_segment(name)}")
 
     async def tools(self) -> Page[ToolDescription]:
         """Return the tools, and whether the node's host has them."""
-        return page(ToolDescription, await self._ask("GET", "/tools"))
+        return await self._page(ToolDescription, "/tools")
 
     async def clock(self) -> ClockState:
         """Return the state of the node's clock."""
-        return read(ClockState, await self._ask("GET", "/clock"))
+        return await self._read(ClockState, "GET", "/clock")
+
+    async def nodes(self, match: Mapping[str, Any] | None = None) -> Page[Node]:
+        """Return the known nodes, itself included, or those that meet a predicate."""
+        query = {"match": json.dumps(match) if match else None}
+        return await self._page(Node, "/nodes", query)
+
+    async def set_attributes(self, attributes: Mapping[str, Any]) -> Node:
+        """Set attributes of the node; ``None`` removes one."""
+        body = {"attributes": dict(attributes)}
+        return await self._read(Node, "PATCH", "/nodes/self", body=body)
+
+    # Status and checks
+
+    async def status(self) -> NodeStatus:
+        """Return how the node is, and what needs attention."""
+        return await self._read(NodeStatus, "GET", "/status")
+
+    async def check(self, request: DiagnosisRequest) -> DiagnosisAnswer:
+        """Have the node checked, or the way between two nodes."""
+        body = request.model_dump(mode="json", by_alias=True)
+        return await self._read(DiagnosisAnswer, "POST", "/checks", body=body)
+
+    # Archives
+
+    async def archiver(self, name: str) -> ArchiverKind:
+        """Return one archiver, with the schema of its spec."""
+        return await self._read(ArchiverKind, "GET", f"/archivers/{_segment(name)}")
+
+    async def archivers(self) -> Page[ArchiverKind]:
+        """Return the archivers."""
+        return await self._page(ArchiverKind, "/archivers")
+
+    async def add_archive(self, document: Mapping[str, Any]) -> Archive:
+        """Add an archive of the node; an identical one again changes nothing."""
+        return await self._read(Archive, "POST", "/archives", body=document)
+
+    async def archives(self, *, limit: int = 50, cursor: str | None = None) -> Page[Archive]:
+        """Return a page of the node's archives, by name."""
+        return await self._page(Archive, "/archives", {"limit": limit, "cursor": cursor})
+
+    async def archive(self, name: str) -> Archive:
+        """Return one archive of the node."""
+        return await self._read(Archive, "GET", f"/archives/{_segment(name)}")
+
+    async def edit_archive(self, name: str, patch: Mapping[str, Any]) -> Archive:
+        """Change an archive by a merge patch."""
+        return await self._read(Archive, "PATCH", f"/archives/{_segment(name)}", body=patch)
+
+    async def remove_archive(self, name: str) -> None:
+        """Remove an archive and its waiting deliveries."""
+        await self._ask("DELETE", f"/archives/{_segment(name)}")
+
+    async def test_archive(self, name: str) -> ArchiveTested:
+        """Check whether results can be delivered, without delivering one."""
+        return await self._read(ArchiveTested, "POST", f"/archives/{_segment(name)}/test")
+
+    async def archivings(
+        self, query: Mapping[str, object], *, limit: int = 50, cursor: str | None = None
+    ) -> Page[Archiving]:
+        """Return a page of deliveries, newest first; ``query`` has the API's filters."""
+        full_query = {**query, "limit": limit, "cursor": cursor}
+        return await self._page(Archiving, "/archivings", query=full_query)
+
+    async def backlog(self) -> Page[Backlog]:
+        """Return the waiting and parked deliveries by destination."""
+        return await self._page(Backlog, "/archivings/backlog")
+
+    async def retry_archivings(self, document: Mapping[str, Any]) -> Retried:
+        """Retry deliveries at once."""
+        return await self._read(Retried, "POST", "/archivings/retry", body=document)
+
+    # Tokens, webhooks, secrets, audit
+
+    async def add_token(self, request: TokenRequest) -> NewToken:
+        """Make a token; only this answer has its secret."""
+        body = request.model_dump(mode="json")
+        return await self._read(NewToken, "POST", "/tokens", body=body)
+
+    async def tokens(
+        self, *, prefix: str | None = None, limit: int = 50, cursor: str | None = None
+    ) -> Page[Token]:
+        """Return a page of tokens, newest first."""
+        query = {"prefix": prefix, "limit": limit, "cursor": cursor}
+        return await self._page(Token, "/tokens", query)
+
+    async def revoke_token(self, token: UUID) -> Token:
+        """Make a token invalid at once."""
+        return await self._read(Token, "DELETE", f"/tokens/{token}")
+
+    async def add_webhook(self, document: Mapping[str, Any]) -> NewWebhook:
+        """Add a webhook; only this answer has its secret."""
+        return await self._read(NewWebhook, "POST", "/webhooks", body=document)
+
+    async def webhooks(self, *, limit: int = 50, cursor: str | None = None) -> Page[Webhook]:
+        """Return a page of webhooks, by name."""
+        return await self._page(Webhook, "/webhooks", {"limit": limit, "cursor": cursor})
+
+    async def test_webhook(self, name: str) -> WebhookTested:
+        """Send a message of the type test; return when it was accepted."""
+        return await self._read(WebhookTested, "POST", f"/webhooks/{_segment(name)}/test")
+
+    async def remove_webhook(self, name: str) -> None:
+        """Remove a webhook, and drop what it was not told yet."""
+        await self._ask("DELETE", f"/webhooks/{_segment(name)}")
+
+    async def add_secret(self, document: Mapping[str, Any]) -> Secret:
+        """Add a secret, or replace it; no answer has its value."""
+        return await self._read(Secret, "POST", "/secrets", body=document)
+
+    async def secrets(self, *, limit: int = 50, cursor: str | None = None) -> Page[Secret]:
+        """Return a page of secrets by name, without their values."""
+        return await self._page(Secret, "/secrets", {"limit": limit, "cursor": cursor})
+
+    async def remove_secret(self, name: str) -> None:
+        """Remove a secret."""
+        await self._ask("DELETE", f"/secrets/{_segment(name)}")
+
+    async def audit(  # noqa: PLR0913 - the API's filters, each by name
+        self,
+        *,
+        principal: str | None = None,
+        verb: str | None = None,
+        thing: str | None = None,
+        outcomes: Iterable[str] = (),
+        since: int | None = None,
+        until: int | None = None,
+        oldest_first: bool = False,
+        limit: int = 50,
+        cursor: str | None = None,
+        wait_s: int = 0,
+    ) -> Page[AuditRecord]:
+        """Return a page of the audit, by default newest first; with ``wait_s``, when it has rows.
+
+        ``cursor`` may be the id of a row.
+        """
+        query = {
+            "principal": principal,
+            "verb": verb,
+            "thing": thing,
+            "outcome": ",".join(outcomes) or None,
+            "since": _instant_text(since),
+            "until": _instant_text(until),
+            "order": "asc" if oldest_first else None,
+            "limit": limit,
+            "cursor": cursor,
+        }
+        return await self._page(AuditRecord, "/audit", query, wait_s=wait_s)
 
     # Waiting without a limit; a caller that wants one uses a timeout
 
@@ -588,145 +770,11 @@ class UserClient(
             await self._clock.sleep(_PAUSE_S)
             wait_s = _POLL_S
 
-    async def events(
-        self,
-        after: int | None = None,
-        *,
-        types: Sequence[str] | None = None,
-        task: UUID | None = None,
-    ) -> AsyncIterator[ServerEvent]:
-        """Yield the events of the node as they happen; with ``after`` those since that one, too.
-
-        Of earlier ones the node keeps some; an event ``gap`` tells that it has lost some. Only
-        those of these types and about this task are sent, if given. The stream ends with the
-        validity of the token, and if the reader is too slow.
-
-        :raises PeerUnreachable: the connection was lost; the last number resumes the stream.
-        """
-        if self._http is None:
-            raise RuntimeError(_CLOSED)
-        headers = {} if after is None else {"Last-Event-ID": str(after)}
-        timeout = aiohttp.ClientTimeout(sock_connect=_CONNECT_S, sock_read=_SILENT_S)
-        chosen = {"types": ",".join(types or ()), "task": str(task or "")}
-        url = URL(f"{self.server}/v1/events").with_query(
-            {name: value for name, value in chosen.items() if value}
-        )
-        try:
-            async with self._http.get(
-                url, headers=headers, timeout=timeout, allow_redirects=False, **self._tls
-            ) as response:
-                if response.content_type != "text/event-stream":
-                    self._answer(response, await response.read())
-                    raise foreign_answer_error(self._whole_answer(response, b""))
-                async for event in parse_events(response.content):
-                    yield event
-        except TimeoutError as error:
-            raise self._unreachable(f"it sent nothing for {_SILENT_S} s") from error
-        except aiohttp.ClientError as error:
-            raise self._unreachable(cause_of(error)) from error
-
-    # Documents as they are, for commands that show them
-
-    async def listed(self, path: str, query: Mapping[str, object]) -> Page[Members]:
-        """Return a page of a list as the objects of the API."""
-        return records_in(await self._ask("GET", path, query=query))
-
-    async def document(self, path: str, query: Mapping[str, object] | None = None) -> Members:
-        """Return one object of the API."""
-        return object_of(await self._ask("GET", path, query=query))
-
-    # The exchange of messages
-
-    async def _ask(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, object] | None = None,
-        body: Mapping[str, Any] | Sequence[Any] | None = None,
-        wait_s: int = 0,
-        key: str | None = None,
-    ) -> Any:
-        """Send a request and return the JSON of its answer; repeat it once if the connection fails.
-
-        :raises AnswerLost: the node may have carried out the request.
-        """
-        if faults := non_finite_faults(body):
-            raise InvalidDocument(faults)
-        parameters = {**(query or {}), "wait": wait_s or None}
-        url = URL(f"{self.server}/v1{path}", encoded=True).with_query(
-            {key: str(value) for key, value in parameters.items() if value is not None}
-        )
-        # Each item of a list has its own.
-        keyed = method == "POST" and not isinstance(body, list)
-        headers = {"Idempotency-Key": key or str(uuid4())} if keyed else {}
-        displaces = isinstance(body, dict) and body.get("displace") is True
-        timeout = aiohttp.ClientTimeout(
-            total=(_DISPLACING_S if displaces else self._patience_s) + wait_s,
-            sock_connect=min(_CONNECT_S, self._patience_s),
-        )
-
-        async def send() -> Any:
-            return await self._send(
-                method, url, json=body, headers=headers, timeout=timeout, allow_redirects=False
-            )
-
-        try:
-            return await _send_twice_if_lost(send)
-        except TimeoutError as error:
-            cause = f"no answer within {timeout.total:g} s"
-            if method == "GET" or isinstance(error, aiohttp.ClientError):
-                raise self._unreachable(cause) from error
-            msg = (
-                f"the node at {self.server} gave {cause}; it may have carried out the request: "
-                "check before you repeat it"
-            )
-            raise AnswerLost(msg) from error
-        except aiohttp.ClientError as error:
-            raise self._unreachable(cause_of(error)) from error
-
-    async def _send(self, method: str, url: URL, **options: Any) -> Any:
-        if self._http is None:
-            raise RuntimeError(_CLOSED)
-        async with self._http.request(method, url, **self._tls, **options) as response:
-            return self._answer(response, await response.read())
-
-    def _answer(self, response: aiohttp.ClientResponse, raw: bytes) -> Any:
-        return document_of(self._whole_answer(response, raw))
-
-    def _whole_answer(self, response: aiohttp.ClientResponse, raw: bytes) -> Answer:
-        reason = response.reason or ""
-        return Answer(self.server, response.status, reason, response.content_type, raw)
-
-    def _unreachable(self, cause: str) -> PeerUnreachable:
-        return unreachable_error(self.server, cause)
-
-
-async def _send_twice_if_lost(send: Callable[[], Awaitable[Any]]) -> Any:
-    """Return the answer; send again if the connection was lost after it had been established."""
-    try:
-        return await send()
-    except aiohttp.ClientConnectorError:
-        raise
-    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError):
-        return await send()
-
 
 def _instant_text(instant: int | None) -> str | None:
-    return None if instant is None else times.format_instant(instant)
+    return None if instant is None else format_instant(instant)
 
 
-def _plan_or_error(answer: ListedPlan, server: str) -> Plan | ParleyError:
-    if answer.plan is not None:
-        return answer.plan
-    if answer.problem is not None:
-        return error_of(answer.problem)
-    return PeerAnswered(f"{server} gave neither a plan nor a reason")
-
-
-def _id_or_error(answer: TaskCreation, server: str) -> UUID | ParleyError:
-    if answer.task is not None:
-        return answer.task
-    if answer.problem is not None:
-        return error_of(answer.problem)
-    return PeerAnswered(f"{server} gave neither a task nor a reason")
+def _segment(name: str) -> str:
+    """Return a name as one segment of a path, whatever is in it."""
+    return quote(name, safe="")

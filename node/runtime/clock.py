@@ -104,6 +104,14 @@ class SystemClock:
         return Uptime(boot, time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000) if boot else None
 
 
+class BlockingClock(SystemClock):
+    """The host's clock for a program without an event loop: who sleeps blocks its thread."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait for ``seconds``."""
+        time.sleep(max(0.0, seconds))  # noqa: ASYNC251 - there is no loop that it could block
+
+
 STEP_MIN = SECOND // 2
 """A clock that was set by less disturbs no agreement between nodes."""
 DOUBT = 60 * SECOND

@@ -44,6 +44,6 @@ def test_the_client_imports_declared_libraries_only() -> None:
                 imported.add(node.module.split(".")[0])
             elif isinstance(node, ast.Import):
                 imported |= {alias.name.split(".")[0] for alias in node.names}
-    brought = {"yarl": "aiohttp", "pydantic_core": "pydantic", "multidict": "aiohttp"}
+    brought = {"pydantic_core": "pydantic"}
     foreign = {brought.get(name, name) for name in imported - sys.stdlib_module_names - {"node"}}
     assert foreign <= set(DEPENDENCIES)

@@ -89,9 +89,7 @@ WAYS_OUT: dict[str, Way] = {
     "node/store/results/": Way("archive", "owner", "node/model/ways_out.py:WAYS"),
     "node/access/oidc.py": Way("issuer", "owner, publisher", "node/model/ways_out.py:url_refusal"),
     "node/cli/services.py": Way("peer", "owner, node", "node/execution/targets.py:moved_refusal"),
-    "node/client/first_contact.py": Way("peer", "owner"),
-    "node/client/users.py": Way("node's API", "owner"),
-    "node/client/reader.py": Way("node's API", "owner"),
+    "node/client/exchanges.py": Way("node's API, peer", "owner"),
     "node/cli/published.py": Way(
         "document", "owner, publisher", "node/model/ways_out.py:url_refusal"
     ),

@@ -15,13 +15,14 @@ from node.cli.output import Record
 from node.cli.runs import run_view
 from node.cli.tasks import task_view
 from node.client.answers import Answer, document_of, object_of, records_in
-from node.client.reader import run_without_loop
 from node.client.responses import read
+from node.client.session import run_without_loop
 from node.model.errors import NotFound, ParleyError, PeerAnswered
 from node.model.wire.fields import Document
 from node.model.wire.nodes import Node
 from node.model.wire.runs import Explanation, Run
 from node.model.wire.tasks import Task
+from node.runtime.clock import BlockingClock
 
 
 def answered(document: Any, status: int = 200) -> Answer:
@@ -105,5 +106,6 @@ def test_work_that_waits_for_a_loop_is_refused() -> None:
         await Waiting()
 
     assert run_without_loop(immediate()) == 3
+    run_without_loop(BlockingClock().sleep(0.001))
     with pytest.raises(RuntimeError):
         run_without_loop(waiting())

@@ -9,7 +9,7 @@ import pytest
 from node.cli.meshes import MESH
 from node.cli.meshplan import plan_view
 from node.cli.reservations import reservation_view
-from node.client.responses import non_finite_faults
+from node.client.answers import non_finite_faults
 
 AT = "2026-12-01T01:00:00Z"
 

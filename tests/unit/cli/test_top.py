@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 from uuid import UUID
 
@@ -79,22 +78,21 @@ def test_the_screen_has_now_and_next() -> None:
     assert idle[2:7] == ["now", "  nothing", "", "next", "  nothing within the hour"]
 
 
-async def _lines(text: str) -> AsyncIterator[bytes]:
-    for line in text.splitlines(keepends=True):
-        yield line.encode()
+def _lines(text: str) -> list[bytes]:
+    return [line.encode() for line in text.splitlines(keepends=True)]
 
 
-async def test_events_are_parsed() -> None:
+def test_events_are_parsed() -> None:
     """Comments and other fields are skipped; an event ends with an empty line."""
     text = (
         "retry: 2000\n\n: still here\n\nid: 7\nevent: run\n"
         'data: {"id": "x", "state": "running"}\n\nid: 8\n'
     )
-    found = [event async for event in parse_events(_lines(text))]
+    found = list(parse_events(_lines(text)))
     assert found == [ServerEvent(7, "run", {"id": "x", "state": "running"})]
 
 
-async def test_other_streams_are_refused() -> None:
+def test_other_streams_are_refused() -> None:
     """An event without a number is not one of a node."""
     with pytest.raises(PeerAnswered, match="an event that cannot be read"):
-        [event async for event in parse_events(_lines("event: run\ndata: {}\n\n"))]
+        list(parse_events(_lines("event: run\ndata: {}\n\n")))
