@@ -12,14 +12,17 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import aiohttp
-
+from node.client.exchanges import Exchange, NoAnswerError, Request, Server
+from node.client.users import UserClient
 from node.execution import process
 from node.execution.process import RunningProcess
-from node.model.errors import HostError
+from node.model.errors import HostError, ParleyError
 from node.model.host_limits.document import EVERYTHING
 from node.model.loopback import is_exposed
+from node.model.wire.nodes import NodeAddition
+from node.runtime.clock import SystemClock
 from node.runtime.settings import Settings
+from node.runtime.threads import aside
 from node.trust.keys import NodeKey
 from node.trust.tls import TlsOptions, pinned
 
@@ -63,7 +66,7 @@ class LabNode:
 
     @property
     def tls(self) -> TlsOptions:
-        """The options of aiohttp for requests to it."""
+        """The options of TLS for requests to it."""
         return pinned(self.identity) if self.url.startswith("https:") else {}
 
 
@@ -140,9 +143,7 @@ async def start(plan: NodePlan, command: CommandFactory) -> RunningProcess:
     )
 
 
-async def ready(
-    plan: NodePlan, running: RunningProcess, session: aiohttp.ClientSession, within_s: float
-) -> LabNode:
+async def ready(plan: NodePlan, running: RunningProcess, within_s: float) -> LabNode:
     """Wait until the node answers ``/readyz`` with 200, and return it.
 
     :raises HostError: it ended, or was not ready in time; the message has the end of its log.
@@ -152,7 +153,7 @@ async def ready(
     try:
         async with asyncio.timeout(within_s):
             while not running.ended:
-                answer = await _answer(session, f"{plan.url}/readyz", tls)
+                answer = await _readiness(plan.url, tls)
                 if answer == "200":
                     return replace(node, token=_token(plan))
                 with contextlib.suppress(TimeoutError):
@@ -165,25 +166,21 @@ async def ready(
     raise HostError(f"node {plan.name} {why}. Its log ends:\n{process.tail_of(plan.log, 20)}")
 
 
-async def introduce(one: LabNode, other: LabNode, session: aiohttp.ClientSession) -> None:
+async def introduce(one: LabNode, other: LabNode) -> None:
     """Register ``other`` at ``one``.
 
     :raises HostError: ``one`` refused; says why.
     """
+    addition = NodeAddition(url=other.url, identity=other.identity if other.tls else None)
     try:
-        async with session.post(
-            f"{one.url}/v1/nodes",
-            json={"url": other.url, **({"identity": other.identity} if other.tls else {})},
-            headers={"Authorization": f"Bearer {one.token}"},
-            timeout=aiohttp.ClientTimeout(total=_REQUEST_S),
-            **one.tls,
-        ) as response:
-            if response.ok:
-                return
-            reason = f"{response.status} {(await response.text())[:500]}"
-    except (aiohttp.ClientError, TimeoutError) as fault:
-        reason = str(fault) or type(fault).__name__
-    raise HostError(f"node {other.name} could not be registered at node {one.name}: {reason}")
+        async with UserClient(
+            one.url, one.token, SystemClock(), tls=one.tls, plain_http=True
+        ) as client:
+            await client.add_node(addition)
+    except ParleyError as error:
+        raise HostError(
+            f"node {other.name} could not be registered at node {one.name}: {error.detail}"
+        ) from error
 
 
 def module_environment() -> dict[str, str]:
@@ -191,14 +188,18 @@ def module_environment() -> dict[str, str]:
     return {"PYTHONPATH": str(Path(__file__).resolve().parents[2])}
 
 
-async def _answer(session: aiohttp.ClientSession, url: str, tls: TlsOptions) -> str:
-    """Return the status of a node's answer, or why there is no answer."""
-    timeout = aiohttp.ClientTimeout(total=_REQUEST_S)
+async def _readiness(url: str, tls: TlsOptions) -> str:
+    """Return the status of the answer of a node to ``/readyz``, or why there is none."""
+
+    def ask() -> str:
+        with contextlib.closing(Server(url, tls)) as server:
+            request = Request("GET", "/readyz", patience_s=_REQUEST_S)
+            return str(Exchange(server, request).answer().status)
+
     try:
-        async with session.get(url, timeout=timeout, **tls) as response:
-            return str(response.status)
-    except (aiohttp.ClientError, TimeoutError) as fault:
-        return str(fault) or type(fault).__name__
+        return await aside(ask, "readiness of a node")
+    except NoAnswerError as error:
+        return error.cause
 
 
 def _token(plan: NodePlan) -> str:

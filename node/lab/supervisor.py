@@ -27,15 +27,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-import aiohttp
-
 from node.execution import process
 from node.execution.process import RunningProcess
 from node.lab import loopback, nodes, wan
 from node.lab.namespaces import Namespaces, NamespaceSite
 from node.lab.nodes import CommandFactory, LabNode, NodePlan, node_command
 from node.lab.wan import WanSettings
-from node.model.errors import DatabaseUnavailable, HostError, NotFound
+from node.model.errors import DatabaseUnavailable, NotFound
 from node.postgres import PrivateCluster, ServerBinaries, locate
 
 HTTP_PORT = 8642
@@ -88,7 +86,6 @@ class Lab:
         self._watches: dict[str, asyncio.Task[None]] = {}
         self._undo = contextlib.AsyncExitStack()
         self._stopping: asyncio.Task[None] | None = None
-        self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
         """Start the lab; if that fails, stop what has been started."""
@@ -117,14 +114,13 @@ class Lab:
         plans = await self._addresses(work)
         cluster = await self._database(work / "postgres")
         self._watch("database", cluster.wait())
-        self._session = await self._undo.enter_async_context(aiohttp.ClientSession())
         self._undo.push_async_callback(self._end_nodes)
         for plan in plans:
             await cluster.create_database(plan.name)
             self._plans[plan.name] = _plan_with_dsn(plan, cluster.dsn(plan.name))
         self.nodes = await _gather(self._start_node(plan) for plan in self._plans.values())
         pairs = itertools.permutations(self.nodes, 2)
-        await _gather(nodes.introduce(one, other, self._session) for one, other in pairs)
+        await _gather(nodes.introduce(one, other) for one, other in pairs)
         self._progress("every node knows every other")
 
     async def stop(self) -> None:
@@ -224,11 +220,9 @@ class Lab:
         return cluster
 
     async def _start_node(self, plan: NodePlan) -> LabNode:
-        if self._session is None:
-            raise HostError("the lab has not been started")
         running = await nodes.start(plan, self._command)
         self._running[plan.name] = running
-        node = await nodes.ready(plan, running, self._session, self._ready_s)
+        node = await nodes.ready(plan, running, self._ready_s)
         self._watch(plan.name, running.wait())
         self._progress(f"node {plan.name} is ready at {plan.url}")
         return node

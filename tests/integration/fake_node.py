@@ -20,8 +20,13 @@ async def add_node(request: web.Request) -> web.Response:
     """Add a peer, for callers with the token."""
     if request.headers.get("Authorization") != f"Bearer {request.app[TOKEN]}":
         return web.json_response({"title": "Not authenticated"}, status=401)
-    request.app[PEERS].append((await request.json())["url"])
-    return web.json_response({}, status=201)
+    url = (await request.json())["url"]
+    request.app[PEERS].append(url)
+    unknown = dict.fromkeys(("seen_at", "unreachable_since", "last_error"))
+    added = {"identity": "ed25519:x", "name": "x", "url": url, "address": "x.example", **unknown}
+    return web.json_response(
+        {**added, "is_self": False, "added_at": "2026-12-01T10:00:00Z"}, status=201
+    )
 
 
 async def list_nodes(request: web.Request) -> web.Response:

@@ -78,7 +78,7 @@ async def test_a_copy_waits_for_the_word_of_its_owner(lab: Lab, tmp_path: Path) 
         assert result.code == 0, result.err
         copy = await nodes.start(plan, node_command)
         try:
-            await nodes.ready(plan, copy, a.session, PATIENCE_S)
+            await nodes.ready(plan, copy, PATIENCE_S)
             await b.until(moved, lambda page: plan.url in [each["url"] for each in page["items"]])
         finally:
             await copy.end(PATIENCE_S)

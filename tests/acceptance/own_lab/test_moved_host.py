@@ -82,7 +82,7 @@ async def test_a_restored_node_is_followed_to_its_new_host(lab: Lab, tmp_path: P
             old = process.tail_of(lab._plans["a"].log, 3)
             assert ended.exit_code == 9, old
             assert "another host goes on as this node" in old
-            ready = await nodes.ready(plan, running, a.session, PATIENCE_S)
+            ready = await nodes.ready(plan, running, PATIENCE_S)
             moved = replace(moved, token=ready.token)
             for other in (b, c):
                 await other.until(
