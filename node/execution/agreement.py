@@ -28,6 +28,15 @@ from node.model import ports, times
 from node.model.digests import measured_fingerprint
 from node.model.errors import NotFound, ParleyError, PeerUnreachable, reason_at
 from node.model.features import Feature
+from node.model.reason import Reason
+from node.model.reasons import (
+    confirmation_late,
+    part_unconfirmed,
+    port_not_as_stated,
+    run_gone_since_backup,
+    run_not_booked_there,
+    run_unconfirmed_since_backup,
+)
 from node.model.wire.participants import BookedRun
 from node.plugins.listening import listening_places, receiving_places, stated_port
 from node.store import runs
@@ -109,39 +118,30 @@ class ParticipantAgreement:
 
     def _port_fault(
         self, run: DueRun, place: int, data: Mapping[str, Any], stated: int | None
-    ) -> str | None:
+    ) -> Reason | None:
         """Return why nothing is sent to the ports that a participant has told; None if it is."""
         each, told = run.participants[place], ports.announced_ports(data)
         if stated is not None and told.start != stated:
-            return (
-                f"the task states the port {stated}, and {each.name} does not listen there for it, "
-                f"but at {told.start}"
-            )
+            return port_not_as_stated(each.name, stated, told.start)
         by_itself = each.node == run.lead or self._targets.node_has(each.node, Feature.TOLD_PORTS)
         return self._targets.port_refusal(each, told, by_itself=by_itself)
 
     async def _data_or_refusal(
         self, run: DueRun, place: int, stated: int | None, until: int
-    ) -> Mapping[str, Any] | str:
+    ) -> Mapping[str, Any] | Reason:
         """Return what a participant told in its own hold, or why nothing is sent to it."""
         participant = run.participants[place]
         name = participant.name
         there = await self._find_booked_run(participant.node, run, until)
         if isinstance(there, ParleyError):
-            return (
-                f"{reason_at(name, there)}; a task of another node sends nothing to it unless it "
-                "confirms that it takes part"
-            )
+            return part_unconfirmed(reason_at(name, there))
         if there is None:
-            return (
-                f"{name} has not booked this run, so nothing is sent to it for a task of another "
-                "node"
-            )
+            return run_not_booked_there(name)
         if there.data is not None or self._targets.node_has(participant.node, Feature.TOLD_PORTS):
             return there.data or {}
         return _data_of_lead(run, place, stated)
 
-    async def restore_refusal(self, run: DueRun) -> str | None:
+    async def restore_refusal(self, run: DueRun) -> Reason | None:
         """Return why a run that this node knows from a backup does not begin; None if it may.
 
         It may if another node has it booked, and none that answers does not have it.
@@ -152,18 +152,12 @@ class ParticipantAgreement:
         unreachable = []
         for name, answer in zip(names.values(), answers, strict=True):
             if answer is None:
-                return (
-                    f"{name} does not have this run, which this node knows from the backup from "
-                    "which its database was restored"
-                )
+                return run_gone_since_backup(name)
             if isinstance(answer, ParleyError):
                 unreachable.append(reason_at(name, answer))
         if len(unreachable) < len(names):
             return None
-        return (
-            f"{'; '.join(unreachable)}; this node knows the run from the backup from which its "
-            "database was restored, and no participant confirms that it still stands"
-        )
+        return run_unconfirmed_since_backup(unreachable)
 
     async def _find_booked_run(
         self, node: str, run: DueRun, until: int
@@ -178,7 +172,7 @@ class ParticipantAgreement:
                 async with asyncio.timeout(patience / times.SECOND):
                     return await self._find_booked_run_once(node, run)
             except TimeoutError:
-                return PeerUnreachable("it did not say in time whether it takes part")
+                return PeerUnreachable(confirmation_late())
             except PeerUnreachable as error:
                 if self._clock.now() >= until:
                     return error

@@ -11,6 +11,7 @@ import structlog
 from node.execution.process import RunningProcess
 from node.model.errors import DatabaseUnavailable, ToolOutputError
 from node.model.intervals import Interval
+from node.model.reasons import result_not_kept
 from node.runtime.clock import Clock, LatchedEvent
 
 BATCH_MAX = 16
@@ -103,7 +104,7 @@ class IntervalForwarder:
                 self._waiting.popleft()
 
     async def _keep_gaps(self, batch: Sequence[Interval]) -> None:
-        reason = "its result could not be kept; the log of the node has the details"
+        reason = result_not_kept()
         try:
             await self._keep([Interval(each.number, None, reason) for each in batch])
         except Exception:

@@ -37,6 +37,15 @@ from node.model.errors import DatabaseUnavailable, HostError, ParleyError, reaso
 from node.model.late_runs import LAUNCH_HORIZON, UnmeasuredEnd
 from node.model.named_secrets import SecretUse
 from node.model.outside_leads import is_outside
+from node.model.reasons import (
+    booking_unconfirmed,
+    plugin_failed,
+    program_not_begun,
+    result_not_kept,
+    run_cancelled,
+    stopped_meanwhile,
+    tool_was_killed,
+)
 from node.model.runstate import RunState
 from node.model.wire.circumstances import Circumstances
 from node.model.wire.tasks import Participant
@@ -361,7 +370,7 @@ class Launcher:
             return LaunchOutcome(None, error.detail, None)
         except Exception as error:
             log.exception("a plugin failed", run=str(run.id))
-            return LaunchOutcome(None, f"the {run.tool} plugin failed: {error!r}", None)
+            return LaunchOutcome(None, plugin_failed(run.tool or "", repr(error)), None)
 
     def _is_led_elsewhere(self, run: DueRun) -> bool:
         """Return whether another node of Parley leads a run; one from outside is only answered."""
@@ -404,8 +413,7 @@ class Launcher:
         return bool(dropped)
 
     async def _take_back(self, run: DueRun, dropped_by: Sequence[str]) -> None:
-        reason = f"{' and '.join(dropped_by)} did not confirm in time that it has this run"
-        await self._lose_run(run.id, reason)
+        await self._lose_run(run.id, booking_unconfirmed(dropped_by))
 
     async def _wait_until(self, instant: int, cancelled: LatchedEvent) -> bool:
         """Wait for an instant; return False if the run was cancelled before it."""
@@ -539,7 +547,7 @@ class Launcher:
         output = Output(finished.exit_code, finished.stdout, finished.stderr, ended_by)
         outcome = await _read_aside(tool, context, command, output, started_at)
         if finished.killed is not None:
-            why = f"{tool.name} was killed: it {finished.killed}"
+            why = tool_was_killed(tool.name, finished.killed)
             outcome = replace(outcome, result=None, reason=why)
         test, versions = self._capabilities.tests[run.test], self._observer.versions
         circumstances = await observation.circumstances(
@@ -567,7 +575,7 @@ class Launcher:
             return None
         if (unbegun := _too_late_outcome(begins, self._clock.now())) is None:
             await running.end(0)  # tells what is known of its end
-        return unbegun or LaunchOutcome(None, "its program could not be begun", None)
+        return unbegun or LaunchOutcome(None, program_not_begun(), None)
 
     async def _start(
         self, tool: Tool, command: Command, context: PartContext, duration_s: float
@@ -661,8 +669,8 @@ class Launcher:
         return "cancel" if cut else "end"
 
     def _stopped_outcome(self, started_at: int | None) -> LaunchOutcome:
-        reason = "the node was stopped during the run" if self._stopping else "cancelled"
-        return LaunchOutcome(None, reason, started_at)
+        why = stopped_meanwhile() if self._stopping else run_cancelled()
+        return LaunchOutcome(None, why, started_at)
 
     async def _keep(self, run: DueRun, outcome: LaunchOutcome) -> None:
         circumstances = outcome.circumstances
@@ -694,8 +702,8 @@ class Launcher:
                 if failed_before:
                     return
                 failed_before = True
-                reason = "its result could not be kept; the log of the node has the details"
-                part = KeptPart(part.participant, part.name, None, reason, part.started_at, None)
+                why = result_not_kept()
+                part = KeptPart(part.participant, part.name, None, why, part.started_at, None)
             else:
                 return
 

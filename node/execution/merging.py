@@ -16,6 +16,15 @@ from node.execution.catalog import Capabilities
 from node.model import times
 from node.model.errors import InvalidDocument
 from node.model.intervals import Interval
+from node.model.reasons import (
+    no_intervals_of_test,
+    no_part_in_time,
+    no_share_in_time,
+    nothing_measured,
+    plugin_at_fault,
+    plugin_failed,
+    spec_invalid_here,
+)
 from node.model.runstate import RunState
 from node.model.verdict import Level, MeasurementTraits, PartEvidence, Verdict, judge
 from node.model.wire.circumstances import Circumstances
@@ -31,9 +40,6 @@ from node.plugins.contracts import (
 )
 from node.store.intervals import OpenInterval
 from node.store.runs import KeptPart, RunConclusion
-
-NO_PART = "sent no part in time"
-NO_SHARE = "did not report it in time"
 
 log = structlog.get_logger()
 
@@ -77,13 +83,11 @@ def conclude(
     try:
         return _conclusion(capabilities, run, stored, measured)
     except InvalidDocument as error:
-        reason = f"the spec is not valid for this program's version: {error.detail}"
-        return RunConclusion(RunState.FAILED, reason, None, None)
+        return RunConclusion(RunState.FAILED, spec_invalid_here(error.detail), None, None)
     except Exception as error:
         # A plugin that fails on one run must not keep the others from being concluded.
         log.exception("a plugin failed", run=str(run.id))
-        reason = f"the {run.test} plugin failed: {error!r}".replace("\x00", "")
-        return RunConclusion(RunState.FAILED, reason[:1000], None, None)
+        return RunConclusion(RunState.FAILED, _plugin_failure(run, error), None, None)
 
 
 def _conclusion(
@@ -96,7 +100,7 @@ def _conclusion(
     parts = []
     for place, participant in enumerate(run.participants):
         part = part_by_place.get(place)
-        result, reason = (part.result, part.reason) if part else (None, NO_PART)
+        result, reason = (part.result, part.reason) if part else (None, no_part_in_time())
         parts.append(Part(place, participant.name, result, reason))
     test = capabilities.test(run.test)
     spec = capabilities.spec(test, run.spec)
@@ -109,9 +113,14 @@ def _conclusion(
         return RunConclusion(RunState.FINISHED, None, merged.result, None, *judgement)
     summary = test.summary(merged.result)
     if fault := next(series.faults_of(test.metrics(merged.result)), None):
-        reason = f"the {run.test} plugin {fault}"
-        return RunConclusion(RunState.FAILED, reason, merged.result, None, *judgement)
+        why = plugin_at_fault(run.test, fault)
+        return RunConclusion(RunState.FAILED, why, merged.result, None, *judgement)
     return RunConclusion(RunState.FINISHED, None, merged.result, summary, *judgement)
+
+
+def _plugin_failure(run: MeasuredRun, error: Exception) -> str:
+    """Return the reason that the plugin of its test has failed, as far as it can be stored."""
+    return plugin_failed(run.test, repr(error)).replace("\x00", "")[:1000]
 
 
 def _verdict(
@@ -151,8 +160,7 @@ def merged_over_intervals(
         return ended
     if all(each.result is None for each in measured):
         gap = next((each.reason for each in measured if each.reason), None)
-        reason = "nothing was measured" + (f": {gap}" if gap else "")
-        return Merged(None, ended.reason or reason)
+        return Merged(None, ended.reason or nothing_measured(gap))
     return Merged(test.total(spec, measured), ended.reason)
 
 
@@ -179,25 +187,23 @@ def merge_interval(
         for at, party in enumerate(run.participants)
     ]
     if streaming is None:
-        reason = f"this version has no test {run.test} with intervals, or refuses its spec"
-        return Interval(interval.number, None, reason), None
+        return Interval(interval.number, None, no_intervals_of_test(run.test)), None
     test, spec = streaming
     try:
         merged = test.merge_interval(spec, parts)
         summary = test.interval_summary(merged.result) if merged.result else None
         figures = test.interval_metrics(merged.result) if merged.result else ()
         if merged.succeeded and (fault := next(series.faults_of(figures), None)):
-            merged = replace(merged, reason=f"the {run.test} plugin {fault}")
+            merged = replace(merged, reason=plugin_at_fault(run.test, fault))
     except Exception as error:
         # A plugin that fails on one interval must not keep the others from being merged.
         log.exception("a plugin failed", run=str(run.id))
-        reason = f"the {run.test} plugin failed: {error!r}".replace("\x00", "")
-        merged, summary = Merged(None, reason[:1000]), None
+        merged, summary = Merged(None, _plugin_failure(run, error)), None
     return Interval(interval.number, merged.result, merged.reason), summary
 
 
 def _share_as_part(at: int, name: str, interval: OpenInterval, reasons: Mapping[int, str]) -> Part:
     stored = interval.parts.get(str(at))
     if stored is None:
-        return Part(at, name, None, reasons.get(at, NO_SHARE))
+        return Part(at, name, None, reasons.get(at, no_share_in_time()))
     return Part(at, name, stored["result"], stored["reason"])

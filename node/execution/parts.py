@@ -34,6 +34,7 @@ from node.execution.part_signing import PartSigner
 from node.model import late_runs, times
 from node.model.errors import Conflict, FieldFault, InvalidDocument, NotAllowed
 from node.model.intervals import Interval
+from node.model.reasons import part_refused
 from node.model.runstate import OVER, RunState
 from node.model.samples import samples_of
 from node.model.secrets import without_sealed
@@ -167,8 +168,8 @@ class PartCollector:
         fault = None
         if (unsigned := self._signer.fault_of(locked, sender, part)) is not None:
             fault = FieldFault("/signature", unsigned)
-            reason = f"its part was refused: {unsigned}"
-            part = KeptPart(place, part.name, None, reason, part.started_at, part.finished_at)
+            why = part_refused(unsigned)
+            part = KeptPart(place, part.name, None, why, part.started_at, part.finished_at)
         elif (bounded := self._as_kept(locked, part)) != part:
             if bounded.reason != part.reason:
                 fault = FieldFault("/result", bounded.reason or "")

@@ -10,8 +10,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from node.model import times
+from node.model.reason import Reason
+from node.model.reasons import (
+    down_at_start,
+    not_begun_before,
+    not_begun_yet,
+    not_measured_or_forgotten,
+    restarted_meanwhile,
+    started_too_late,
+    track_lost,
+)
 from node.model.runstate import RunState
-from node.model.times import to_the_second
 
 LAUNCH_HORIZON = 20 * times.SECOND
 """Time ahead of a run's start at which its participants begin to prepare it.
@@ -30,13 +39,13 @@ class UnmeasuredEnd:
     """The end of a part without a measurement: the state that its run enters here, and why."""
 
     state: RunState
-    reason: str
+    reason: Reason
 
 
-LOST = UnmeasuredEnd(RunState.FAILED, "this node lost track of its part")
+LOST = UnmeasuredEnd(RunState.FAILED, track_lost())
 """The end of a run that is ``running`` although nothing in this service measures it."""
 
-INTERRUPTED = UnmeasuredEnd(RunState.FAILED, "the node was restarted during the run")
+INTERRUPTED = UnmeasuredEnd(RunState.FAILED, restarted_meanwhile())
 """The end of a run that an earlier process of this node left ``running``."""
 
 
@@ -63,11 +72,12 @@ def late_start(begins: int, now: int) -> UnmeasuredEnd | None:
     """
     if begins >= last_missed_start(now):
         return None
-    late = (now - begins) / times.SECOND
-    return UnmeasuredEnd(RunState.MISSED, f"could not be started in time: {late:.1f} s late")
+    return UnmeasuredEnd(RunState.MISSED, started_too_late(now - begins))
 
 
-def premature_reason(starts_at: int, now: int, clock_limit: int, *, measured: bool) -> str | None:
+def premature_reason(
+    starts_at: int, now: int, clock_limit: int, *, measured: bool
+) -> Reason | None:
     """Return why no part of a run can come yet; None if it can.
 
     A run is not measured before its start. A reason why it will not be can come as soon as others
@@ -76,22 +86,17 @@ def premature_reason(starts_at: int, now: int, clock_limit: int, *, measured: bo
     preparation = 0 if measured else LAUNCH_HORIZON
     if now >= starts_at - preparation - clock_limit:
         return None
-    return (
-        f"it begins at {to_the_second(starts_at)}, and here it is {to_the_second(now)}; no part of "
-        "it is taken yet: compare the clocks"
-    )
+    return not_begun_yet(starts_at, now)
 
 
 def overslept_end(now: int) -> UnmeasuredEnd:
     """Return the end of a part whose start passed while this node was down."""
-    reason = f"the node was down at its start and came back at {to_the_second(now)}"
-    return UnmeasuredEnd(RunState.MISSED, reason)
+    return UnmeasuredEnd(RunState.MISSED, down_at_start(now))
 
 
 def passed_over_end(noticed_at: int) -> UnmeasuredEnd:
     """Return the end of a part that was due before the data under a running process went back."""
-    reason = f"the node had not begun it at {to_the_second(noticed_at)}"
-    return UnmeasuredEnd(RunState.MISSED, reason)
+    return UnmeasuredEnd(RunState.MISSED, not_begun_before(noticed_at))
 
 
 def end_in_doubt(end: UnmeasuredEnd, *, others_tell: bool) -> UnmeasuredEnd:
@@ -100,8 +105,5 @@ def end_in_doubt(end: UnmeasuredEnd, *, others_tell: bool) -> UnmeasuredEnd:
     ``others_tell`` says that the node leads the run and others have parts of it. Then the run is
     not missed: those parts, which the others send again, decide what became of it.
     """
-    reason = (
-        f"{end.reason}, or measured it and forgot that when its database was restored from a backup"
-    )
     state = RunState.FAILED if others_tell else end.state
-    return replace(end, state=state, reason=reason)
+    return replace(end, state=state, reason=not_measured_or_forgotten(end.reason))

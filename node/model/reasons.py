@@ -7,7 +7,7 @@ from uuid import UUID
 
 from node.model.classes import SchedulingClass
 from node.model.reason import Reason, reason
-from node.model.times import format_duration, to_the_second
+from node.model.times import SECOND, format_duration, to_the_second
 
 # -- time that a node has not ----------------------------------------------------------------------
 
@@ -191,6 +191,160 @@ def taken_a_moment_ago() -> str:
 @reason
 def time_is_closed(why: Reason) -> str:
     return f"its time is {why}"
+
+
+# -- parts of runs that were not measured, or not begun --------------------------------------------
+
+
+@reason
+def run_cancelled() -> str:
+    return "cancelled"
+
+
+@reason
+def track_lost() -> str:
+    return "this node lost track of its part"
+
+
+@reason
+def restarted_meanwhile() -> str:
+    return "the node was restarted during the run"
+
+
+@reason
+def stopped_meanwhile() -> str:
+    return "the node was stopped during the run"
+
+
+@reason
+def started_too_late(late: int) -> str:
+    return f"could not be started in time: {late / SECOND:.1f} s late"
+
+
+@reason
+def down_at_start(back_at: int) -> str:
+    return f"the node was down at its start and came back at {to_the_second(back_at)}"
+
+
+@reason
+def not_begun_before(noticed_at: int) -> str:
+    return f"the node had not begun it at {to_the_second(noticed_at)}"
+
+
+@reason
+def not_measured_or_forgotten(why: Reason) -> str:
+    return f"{why}, or measured it and forgot that when its database was restored from a backup"
+
+
+@reason
+def not_begun_yet(starts_at: int, now: int) -> str:
+    return (
+        f"it begins at {to_the_second(starts_at)}, and here it is {to_the_second(now)}; no part of "
+        "it is taken yet: compare the clocks"
+    )
+
+
+@reason
+def booking_unconfirmed(names: Sequence[str]) -> str:
+    return f"{' and '.join(names)} did not confirm in time that it has this run"
+
+
+@reason
+def program_not_begun() -> str:
+    return "its program could not be begun"
+
+
+@reason
+def tool_was_killed(tool: str, why: str) -> str:
+    return f"{tool} was killed: it {why}"
+
+
+@reason
+def plugin_failed(plugin: str, error: str) -> str:
+    return f"the {plugin} plugin failed: {error}"
+
+
+@reason
+def plugin_at_fault(plugin: str, fault: str) -> str:
+    return f"the {plugin} plugin {fault}"
+
+
+@reason
+def result_not_kept() -> str:
+    return "its result could not be kept; the log of the node has the details"
+
+
+# -- parts that others were to measure, or confirm -------------------------------------------------
+
+
+@reason
+def no_part_in_time() -> str:
+    return "sent no part in time"
+
+
+@reason
+def no_share_in_time() -> str:
+    return "did not report it in time"
+
+
+@reason
+def part_refused(why: str) -> str:
+    return f"its part was refused: {why}"
+
+
+@reason
+def nothing_measured(gap: str | None) -> str:
+    return f"nothing was measured: {gap}" if gap else "nothing was measured"
+
+
+@reason
+def spec_invalid_here(detail: str) -> str:
+    return f"the spec is not valid for this program's version: {detail}"
+
+
+@reason
+def no_intervals_of_test(test: str) -> str:
+    return f"this version has no test {test} with intervals, or refuses its spec"
+
+
+@reason
+def port_not_as_stated(name: str, stated: int, port: int) -> str:
+    return (
+        f"the task states the port {stated}, and {name} does not listen there for it, but at {port}"
+    )
+
+
+@reason
+def part_unconfirmed(why: Reason) -> str:
+    return (
+        f"{why}; a task of another node sends nothing to it unless it confirms that it takes part"
+    )
+
+
+@reason
+def confirmation_late() -> str:
+    return "it did not say in time whether it takes part"
+
+
+@reason
+def run_not_booked_there(name: str) -> str:
+    return f"{name} has not booked this run, so nothing is sent to it for a task of another node"
+
+
+@reason
+def run_gone_since_backup(name: str) -> str:
+    return (
+        f"{name} does not have this run, which this node knows from the backup from which its "
+        "database was restored"
+    )
+
+
+@reason
+def run_unconfirmed_since_backup(whys: Sequence[Reason]) -> str:
+    return (
+        f"{'; '.join(whys)}; this node knows the run from the backup from which its database was "
+        "restored, and no participant confirms that it still stands"
+    )
 
 
 _TITLES = {"maintenance": "maintenance", "demo": "demo", "quiet": "quiet period"}

@@ -8,11 +8,11 @@ from uuid import UUID
 import pytest
 
 from node.execution.intervals import GRACE
-from node.execution.merging import NO_SHARE
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.errors import Conflict, InvalidDocument, NotAllowed
 from node.model.intervals import Interval
+from node.model.reasons import no_share_in_time
 from node.model.wire.participants import IntervalShare, IntervalsMessage
 from node.store import intervals, runs
 from node.store.runs import KeptPart
@@ -138,7 +138,7 @@ async def test_an_interval_that_one_does_not_tell_of_is_told_without(world: Worl
     assert await _listed(a, run) == []  # none is shown before those that precede it
     world.clock.move_to(HOUR + times.SECOND + GRACE + 1)
     await a.tend()
-    assert await _listed(a, run) == [(0, True, f"b: {NO_SHARE}"), (1, True, None)]
+    assert await _listed(a, run) == [(0, True, f"b: {no_share_in_time()}"), (1, True, None)]
     await b.node.collector.keep_own_intervals(run, _reflected(0))
     await world.settle()
     assert await _listed(a, run) == [(0, True, None), (1, True, None)]
@@ -152,7 +152,7 @@ async def test_an_interval_that_nobody_told_of_is_a_gap(world: World) -> None:
     await world.settle()
     world.clock.move_to(HOUR + 2 * times.SECOND + GRACE + 1)
     await a.tend()
-    nobody = f"a: {NO_SHARE}; b: {NO_SHARE}"
+    nobody = f"a: {no_share_in_time()}; b: {no_share_in_time()}"
     assert await _listed(a, run) == [(0, False, nobody), (1, False, nobody), (2, True, None)]
 
 
