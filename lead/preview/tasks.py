@@ -55,7 +55,7 @@ from node.model import times
 from node.model.errors import ParleyError, RequestError, ToolUnavailable, reason_at
 from node.model.host_limits.rules import User
 from node.model.host_limits.standing import LimitStanding
-from node.model.reason import Reason
+from node.model.reason import Reason, several
 from node.model.reasons import told
 from node.model.task_terms import TaskTerms
 from node.model.wire.alternatives import Alternative
@@ -281,7 +281,7 @@ class TaskPreviewer:
         except ToolUnavailable as error:
             refusals.append(error.reason)
         if refusals:
-            failure = (Outcome.REFUSED, refusals[0].beside(*refusals[1:]))
+            failure = (Outcome.REFUSED, several(refusals))
             return ConsideredTask(task, self._limits, ForecastPlacement(failure=failure))
         for participant in task.terms.participants:
             if participant.accepted is None:
@@ -572,8 +572,8 @@ class TaskPreviewer:
         lower = DisplacementTerms(task.terms.priority)
         asked = await self._propose(task, shortest_run, [whole], lower, left_out)
         if asked.failures:
-            first, *others = (failure.reason for failure in asked.failures.values())
-            return [], dict.fromkeys(_NAMED, first.beside(*others))
+            why = several([failure.reason for failure in asked.failures.values()])
+            return [], dict.fromkeys(_NAMED, why)
         slot = Slot(whole[0], 1, *whole)
         closures = await self._closures(task, [slot], ConcurrentPlanning(left_out=left_out))
         asked.offers.extend(offer for offer, _ in closures.offers([slot], shortest_run, now))

@@ -32,6 +32,7 @@ from node.model.features import Feature, has_feature
 from node.model.host_limits.quotas import RunAmounts
 from node.model.loopback import is_loopback
 from node.model.naming import host_of, normalised_word
+from node.model.reason import Reason
 from node.model.spans import Span
 from node.model.targets import IpAddress, Network, TargetRules, literal
 from node.model.ways_out import Asker, Role
@@ -199,7 +200,9 @@ class ForeignTargets:
         card = self._cards().get(node)
         return card is not None and has_feature(card.attributes, feature)
 
-    def port_refusal(self, participant: Participant, told: range, *, by_itself: bool) -> str | None:
+    def port_refusal(
+        self, participant: Participant, told: range, *, by_itself: bool
+    ) -> Reason | None:
         """Return why nothing is sent to the ports of a participant; None if it is.
 
         ``by_itself``: it has told them itself.

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from node.model.ids import RunId, TaskId, run_id
+from node.model.reason import Reason
+from node.model.reasons import followed_run_ended, follows_run, paused_when_followed_ended
 from node.model.runstate import RunState
 from node.model.wire.tasks import Dependency, RunOutcome
 
@@ -76,18 +78,18 @@ def following_run(ended: EndedRun, follower: Follower) -> FollowingRun | None:
         slot=ended.slot,
         attempt=attempt,
         state=RunState.WAITING if wanted else RunState.CANCELLED,
-        reason=_skip_reason(ended, follower),
+        reason=_why(ended, follower),
     )
 
 
-def _skip_reason(ended: EndedRun, follower: Follower) -> str:
-    run = f"run {ended.id} of task {ended.task}"
+def _why(ended: EndedRun, follower: Follower) -> Reason:
+    """Return why a run follows the one that has ended, or is skipped."""
     if ended.state in _WANTED[follower.after.outcome]:
         if follower.paused:
-            return f"the task was paused when {run} ended, which it follows"
-        return f"follows {run}, and is being planned"
-    why = f": {ended.reason}" if ended.reason else ""
-    return f"{run} is {ended.state}, and this task follows {outcome_text(follower.after)}{why}"
+            return paused_when_followed_ended(ended.id, ended.task)
+        return follows_run(ended.id, ended.task)
+    wanted = outcome_text(follower.after)
+    return followed_run_ended(ended.id, ended.task, ended.state, wanted, ended.reason)
 
 
 def outcome_text(after: Dependency) -> str:

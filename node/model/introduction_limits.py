@@ -10,9 +10,10 @@ from collections.abc import Mapping
 
 from node.model import times
 from node.model.errors import FieldFault
+from node.model.reason import Reason
+from node.model.reasons import duration_not_of_spec
 from node.model.recurrence import recurrence_faults
 from node.model.scheduling import recurrence_of
-from node.model.times import format_duration
 from node.model.wire.participants import Introduction
 
 _ALLOWANCE_MIN = 10 * times.SECOND
@@ -26,7 +27,7 @@ def schedule_faults(introduction: Introduction) -> list[FieldFault]:
     return recurrence_faults(recurrence, introduction.duration)
 
 
-def duration_refusal(introduction: Introduction, durations: Mapping[str, int]) -> str | None:
+def duration_refusal(introduction: Introduction, durations: Mapping[str, int]) -> Reason | None:
     """Return why a task of this duration is refused; None if its spec takes about as long.
 
     ``durations`` has by tool how long a run takes with it, of the tools that this host knows.
@@ -38,11 +39,8 @@ def duration_refusal(introduction: Introduction, durations: Mapping[str, int]) -
     shortest, longest = min(candidates), max(candidates)
     if shortest - _allowance(shortest) <= introduction.duration <= longest + _allowance(longest):
         return None
-    with_tool = f" with {tool}" if tool in durations else ""
-    return (
-        f"it was introduced with runs of {format_duration(introduction.duration)}, but by its spec "
-        f"they take {format_duration(longest)}{with_tool}; introduce it with that duration"
-    )
+    chosen = tool if tool in durations else None
+    return duration_not_of_spec(introduction.duration, longest, chosen)
 
 
 def _allowance(duration: int) -> int:

@@ -60,11 +60,6 @@ def objection(names: Sequence[str], said: Mapping[str, bool | None]) -> str | No
     return None
 
 
-def refusal(host: str, record: str) -> str:
-    """Return the reason for which a host is not measured."""
-    return f"{host} has said by DNS ({record} TXT) that it does not want to be measured"
-
-
 def is_exempt(host: str, allowed: Iterable[Network]) -> bool:
     """Return whether nobody is asked about a host: an address that is not public, or is allowed."""
     address = literal(host)

@@ -8,6 +8,9 @@ from collections.abc import Set as AbstractSet
 from typing import Any
 from uuid import UUID
 
+from node.model.reason import Reason
+from node.model.reasons import no_port_told, port_not_of_tools
+
 _RANDOM_TRIES = 8
 """Random tries for a free port before all are searched; usually most ports are free."""
 
@@ -46,14 +49,6 @@ def single_ports(
     return ports
 
 
-def no_free_ports_reason(count: int, every: range) -> str:
-    """Return the reason for refusing a hold that needs more consecutive ports than are free."""
-    return (
-        f"no {count} ports in a row are free in {every.start}-{every.stop - 1} "
-        "(PARLEY_PORT_FIRST, PARLEY_PORT_LAST)"
-    )
-
-
 def announced_ports(data: Mapping[str, Any]) -> range:
     """Return the ports that a node has told in its hold; empty if it has told none."""
     port, count = data.get("port"), data.get("ports", 1)
@@ -62,21 +57,17 @@ def announced_ports(data: Mapping[str, Any]) -> range:
     return range(port, port + count)
 
 
-def foreign_port_refusal(name: str, told: range, every: range, *, at_home: bool) -> str | None:
+def foreign_port_refusal(name: str, told: range, every: range, *, at_home: bool) -> Reason | None:
     """Return why a task of another node sends nothing to these ports of a node; None if it may.
 
     ``every`` are the ports of this host's tools. A card may have an address that is not the node's,
     so ports beyond those are for nodes that are ``at_home``: their API answers at that address.
     """
     if not told:
-        return f"{name} has told no port at which it listens"
+        return no_port_told(name)
     if at_home or (told.start in every and told.stop - 1 in every):
         return None
-    return (
-        f"{name} listens at port {told.start}, which is not among the ports of tools here, "
-        f"{every.start} to {every.stop - 1} (PARLEY_PORT_FIRST, PARLEY_PORT_LAST); a task of "
-        "another node sends to other ports only if that node's API answers at the same address"
-    )
+    return port_not_of_tools(name, told.start, every.start, every.stop - 1)
 
 
 def _find_free(

@@ -21,7 +21,7 @@ the type checker refuses it. ``tests/golden/reasons.json`` has the sentence of e
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, ParamSpec, Self
 
 P = ParamSpec("P")
@@ -62,6 +62,11 @@ class Reason(str):
             return self
         figures = {**self.figures, "beside": others}
         return Reason("; ".join([self, *others]), self.code, figures)
+
+
+def several(reasons: Sequence[Reason]) -> Reason:
+    """Return reasons as one, of which the first is the decisive one; there must be one."""
+    return reasons[0].beside(*reasons[1:])
 
 
 class ReasonKind(Generic[P]):

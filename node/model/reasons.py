@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 from node.model.classes import SchedulingClass
@@ -193,6 +193,248 @@ def time_is_closed(why: Reason) -> str:
     return f"its time is {why}"
 
 
+@reason
+def attempt_is_booked(attempt: int, run: UUID) -> str:
+    return f"attempt {attempt} of this slot is booked here, or has begun: run {run}"
+
+
+@reason
+def slot_planned_anew(run: UUID) -> str:
+    return f"its lead plans this slot anew, as run {run}"
+
+
+@reason
+def slot_run_already(run: UUID, began_at: int) -> str:
+    return (
+        f"this slot has been run here already: run {run} began at {to_the_second(began_at)}, "
+        "before this node heard that it was given up"
+    )
+
+
+@reason
+def slot_cancelled_already(why: str) -> str:
+    return f"the run of this slot was cancelled, before its lead's database was restored: {why}"
+
+
+@reason
+def no_ports_free(count: int, first: int, last: int) -> str:
+    return (
+        f"no {count} ports in a row are free in {first}-{last} "
+        "(PARLEY_PORT_FIRST, PARLEY_PORT_LAST)"
+    )
+
+
+# -- introductions that are refused ----------------------------------------------------------------
+
+
+@reason
+def class_differs_here(test: str, scheduling_class: str) -> str:
+    return f"{test} is {scheduling_class} here"
+
+
+@reason
+def participants_not_of_spec(test: str, named: int, introduced: int) -> str:
+    return (
+        f"{test} with this spec is measured by {named}, and it was introduced with {introduced} "
+        "participants; introduce it with those that the spec names"
+    )
+
+
+@reason
+def duration_not_of_spec(introduced: int, longest: int, tool: str | None) -> str:
+    taken = f"{format_duration(longest)}{'' if tool is None else f' with {tool}'}"
+    return (
+        f"it was introduced with runs of {format_duration(introduced)}, but by its spec they take "
+        f"{taken}; introduce it with that duration"
+    )
+
+
+@reason
+def outsider_measures_strangers(test: str) -> str:
+    return (
+        f"{test} with this spec measures hosts that take no part; a lead from outside gets this "
+        "host only to measure with the participants"
+    )
+
+
+@reason
+def no_tool_for_test(lacks: Mapping[str, str]) -> str:
+    why = "; ".join(f"{tool}: {lack}" for tool, lack in lacks.items())
+    return why or "no tool is known for this test"
+
+
+@reason
+def no_such_participant(place: int) -> str:
+    return f"there is no participant {place}"
+
+
+@reason
+def addressed_to_another() -> str:
+    return "the introduction is addressed to another node; check its URL and key"
+
+
+@reason
+def task_of_another_lead(task: UUID) -> str:
+    return f"a task with the id {task} is led by another node"
+
+
+@reason
+def task_over_here(state: str, why: str | None) -> str:
+    return f"the task is {state} here: {why or 'its schedule is over'}"
+
+
+@reason
+def too_many_tasks_of_lead(count: int, most: int) -> str:
+    return (
+        f"its lead has {count} open tasks here, and this host takes at most {most} of another node "
+        "(PARLEY_PEER_TASKS); end some, or ask again later"
+    )
+
+
+@reason
+def introduced_too_fast(retry_s: int) -> str:
+    return (
+        "its lead introduces and changes tasks faster than this host takes them of another node "
+        f"(PARLEY_PEER_INTRODUCTIONS a second); ask again in {retry_s} s"
+    )
+
+
+@reason
+def limit_of_lead_reached(limit: str, count: int, most: int) -> str:
+    return (
+        f"limit '{limit}': its lead has {count} of {most} open tasks here; end some, or ask again "
+        "later"
+    )
+
+
+@reason
+def booked_runs_count_elsewhere() -> str:
+    return "its booked runs would measure other addresses than they count for; free them first"
+
+
+@reason
+def booked_runs_have_no_room(why: Reason) -> str:
+    return f"its booked runs have no room there: {why}; free them first"
+
+
+@reason
+def context_not_known_yet(context: str) -> str:
+    return (
+        f"its address in the context {context} is not known here (yet); a node's card is read "
+        "every 15 seconds, try again then"
+    )
+
+
+@reason
+def opted_out(host: str, record: str) -> str:
+    return f"{host} has said by DNS ({record} TXT) that it does not want to be measured"
+
+
+# -- tasks and runs that were ended ----------------------------------------------------------------
+
+
+@reason
+def cancelled_on(node: str) -> str:
+    return f"cancelled on {node}"
+
+
+@reason
+def withdrew(node: str) -> str:
+    return f"{node} withdrew from it"
+
+
+@reason
+def not_created(node: str) -> str:
+    return f"{node} did not finish creating it"
+
+
+@reason
+def placed_again(why: str) -> str:
+    return f"{why}; is being placed again"
+
+
+@reason
+def task_changed() -> str:
+    return "the task was changed"
+
+
+@reason
+def schedule_over() -> str:
+    return "its schedule is over"
+
+
+@reason
+def pool_task_ended(state: str, why: str) -> str:
+    return f"its pool task was {state}: {why}"
+
+
+@reason
+def task_ended(state: str, why: str) -> str:
+    return f"the task was {state}: {why}"
+
+
+@reason
+def lead_silent(node: str, lead: str, since: int, lease: int) -> str:
+    return (
+        f"{node} has not heard of {lead}, which leads it, since {to_the_second(since)}: longer "
+        f"than {format_duration(lease)} (PARLEY_LEAD_LEASE)"
+    )
+
+
+@reason
+def left_by_outsider() -> str:
+    return "its lead has nothing to come for it"
+
+
+@reason
+def unknown_to_lead() -> str:
+    return "its lead does not know it"
+
+
+@reason
+def removed_on(node: str) -> str:
+    return f"was removed on {node}"
+
+
+@reason
+def revoked_on(node: str) -> str:
+    return f"was revoked on {node}, by its owner"
+
+
+@reason
+def revoked_itself(node: str) -> str:
+    return f"has revoked its key, as {node} has heard"
+
+
+@reason
+def lead_gone(name: str, why: Reason) -> str:
+    return f"{name}, which leads it, {why}"
+
+
+@reason
+def participant_gone(name: str, why: Reason) -> str:
+    return f"{name}, which takes part in it, {why}"
+
+
+# -- runs that follow others -----------------------------------------------------------------------
+
+
+@reason
+def paused_when_followed_ended(run: UUID, task: UUID) -> str:
+    return f"the task was paused when run {run} of task {task} ended, which it follows"
+
+
+@reason
+def follows_run(run: UUID, task: UUID) -> str:
+    return f"follows run {run} of task {task}, and is being planned"
+
+
+@reason
+def followed_run_ended(run: UUID, task: UUID, state: str, wanted: str, why: str | None) -> str:
+    ended = f"run {run} of task {task} is {state}, and this task follows {wanted}"
+    return f"{ended}: {why}" if why else ended
+
+
 # -- parts of runs that were not measured, or not begun --------------------------------------------
 
 
@@ -311,6 +553,20 @@ def no_intervals_of_test(test: str) -> str:
 def port_not_as_stated(name: str, stated: int, port: int) -> str:
     return (
         f"the task states the port {stated}, and {name} does not listen there for it, but at {port}"
+    )
+
+
+@reason
+def no_port_told(name: str) -> str:
+    return f"{name} has told no port at which it listens"
+
+
+@reason
+def port_not_of_tools(name: str, port: int, first: int, last: int) -> str:
+    return (
+        f"{name} listens at port {port}, which is not among the ports of tools here, {first} to "
+        f"{last} (PARLEY_PORT_FIRST, PARLEY_PORT_LAST); a task of another node sends to other "
+        "ports only if that node's API answers at the same address"
     )
 
 

@@ -22,6 +22,7 @@ import dns.rdatatype
 import dns.resolver
 
 from node.model import opt_outs
+from node.model.reasons import opted_out
 from node.model.targets import Network
 
 PATIENCE_S = 1.0
@@ -77,7 +78,7 @@ class OptOuts:
         names = opt_outs.record_names(host)
         said = {name: self._known[name].no for name in names if name in self._known}
         record = opt_outs.objection(names, said)
-        return None if record is None else opt_outs.refusal(host, record)
+        return None if record is None else opted_out(host, record)
 
     def _ask(self, host: str) -> list[asyncio.Task[None]]:
         """Put the questions whose answers are not known or too old; return those never answered."""

@@ -10,6 +10,7 @@ from node.model import runstate
 from node.model.dependencies import EndedRun, Follower, FollowingRun, following_run
 from node.model.ids import TaskId, run_id
 from node.model.outcomes import PlanningOutcome
+from node.model.reasons import placed_again, task_changed
 from node.model.runstate import RunState
 from node.model.wire.tasks import Dependency
 from node.store import changes, notices, runs, tasks
@@ -86,7 +87,7 @@ async def replan_followers(connection: Connection, within: Mapping[UUID, int], n
             row["id"],
             run_id(TaskId(row["task"]), row["slot"], row["attempt"] + 1),
             row["attempt"] + 1,
-            "the task was changed; is being placed again",
+            placed_again(task_changed()),
         )
         for row in rows
     ]

@@ -44,6 +44,21 @@ from node.model.host_limits.standing import LimitStanding
 from node.model.introduction_limits import duration_refusal, schedule_faults
 from node.model.outside_leads import is_outside
 from node.model.rates import RateLimit
+from node.model.reasons import (
+    addressed_to_another,
+    booked_runs_count_elsewhere,
+    booked_runs_have_no_room,
+    class_differs_here,
+    introduced_too_fast,
+    limit_of_lead_reached,
+    no_such_participant,
+    no_tool_for_test,
+    outsider_measures_strangers,
+    participants_not_of_spec,
+    task_of_another_lead,
+    task_over_here,
+    too_many_tasks_of_lead,
+)
 from node.model.task_terms import terms_of
 from node.model.taskstate import OPEN, TaskState
 from node.model.wire.host_limits import TaskLimit
@@ -342,12 +357,8 @@ class Acceptance:
         :raises TooManyRequests: it has as many tasks here as it may.
         """
         if room.open >= self._tasks_max:
-            msg = (
-                f"its lead has {room.open} open tasks here, and this host takes at most "
-                f"{self._tasks_max} of another node (PARLEY_PEER_TASKS); end some, or ask again "
-                "later"
-            )
-            raise TooManyRequests(msg, TASKS_RETRY_S)
+            why = too_many_tasks_of_lead(room.open, self._tasks_max)
+            raise TooManyRequests(why, TASKS_RETRY_S)
         await self._check_room_under(connection, room, judged)
 
     def _rate_refusal(self, lead: str) -> TooManyRequests | None:
@@ -356,11 +367,7 @@ class Acceptance:
         if not wait:
             return None
         retry_s = -(-wait // times.SECOND)
-        msg = (
-            "its lead introduces and changes tasks faster than this host takes them of another "
-            f"node (PARLEY_PEER_INTRODUCTIONS a second); ask again in {retry_s} s"
-        )
-        return TooManyRequests(msg, retry_s)
+        return TooManyRequests(introduced_too_fast(retry_s), retry_s)
 
     async def _count_edited_task(
         self,
@@ -391,12 +398,10 @@ class Acceptance:
         if self._limits.counts_named_targets and _redirects(introduction, known):
             keeping = (introduction.spec, introduction.tool) != (terms.spec, terms.tool)
             if await host_limits.has_booked_runs(connection, known.id, own_spec=not keeping):
-                msg = "its booked runs would measure other addresses than they count for"
-                raise LimitUsedUp(f"{msg}; free them first", TASKS_RETRY_S)
+                raise LimitUsedUp(booked_runs_count_elsewhere(), TASKS_RETRY_S)
         refusal = await self._refusal_of_edit(connection, known.lead, known.id, judged.standing)
         if refusal is not None:
-            msg = f"its booked runs have no room there: {refusal.why}; free them first"
-            raise LimitUsedUp(msg, TASKS_RETRY_S)
+            raise LimitUsedUp(booked_runs_have_no_room(refusal.why), TASKS_RETRY_S)
 
     @staticmethod
     async def _check_room_under(
@@ -410,11 +415,8 @@ class Acceptance:
             room.under[rule.name] = counted
         count = room.under[rule.name]
         if count >= rule.tasks_max:
-            msg = (
-                f"limit '{rule.name}': its lead has {count} of {rule.tasks_max} open tasks here; "
-                "end some, or ask again later"
-            )
-            raise LimitUsedUp(msg, TASKS_RETRY_S, rule.tasks_max)
+            why = limit_of_lead_reached(rule.name, count, rule.tasks_max)
+            raise LimitUsedUp(why, TASKS_RETRY_S, rule.tasks_max)
 
     async def _free_runs(
         self, connection: Connection, known: StoredTask, freeing: FreedRuns, now: int
@@ -480,10 +482,7 @@ class Acceptance:
         """Return why another node's task is refused here, though this node's own would not be."""
         named, introduced = len(test.participants(spec)), len(introduction.participants)
         if introduced != named:
-            return (
-                f"{test.name} with this spec is measured by {named}, and it was introduced with "
-                f"{introduced} participants; introduce it with those that the spec names"
-            )
+            return participants_not_of_spec(test.name, named, introduced)
         if is_outside(lead):
             return self._outside_refusal(test, spec)
         durations = self._capabilities.durations(introduction.test, spec, introduction.tools)
@@ -502,10 +501,7 @@ class Acceptance:
         """
         if not mere_targets(test, spec):
             return None
-        return (
-            f"{test.name} with this spec measures hosts that take no part; a lead from outside "
-            "gets this host only to measure with the participants"
-        )
+        return outsider_measures_strangers(test.name)
 
     async def _assessment(self, lead: str, introduction: Introduction) -> _Assessment:
         """Return this host's assessment of an introduction, which hosts that opted out may change.
@@ -545,7 +541,7 @@ class Acceptance:
     ) -> _Assessment:
         foreign = lead != self._identity
         if test.scheduling_class(spec) is not introduction.scheduling_class:
-            return _Assessment(f"{introduction.test} is {test.scheduling_class(spec)} here")
+            return _Assessment(class_differs_here(introduction.test, test.scheduling_class(spec)))
         judged = self._limits.judge(lead, introduction, test, spec) if foreign else None
         if judged is not None and judged.refusal is not None:
             return _Assessment(judged.refusal.reason, judged=judged)
@@ -560,8 +556,7 @@ class Acceptance:
             foreign=foreign,
         )
         if not offered:
-            reasons = "; ".join(f"{name}: {reason}" for name, reason in lacks.items())
-            return _Assessment(reasons or "no tool is known for this test")
+            return _Assessment(no_tool_for_test(lacks))
         # Leave out the tools that cannot measure this spec anywhere: the lead knows that itself.
         lacks = {
             n: why for n, why in lacks.items() if self._capabilities.tools[n].can(spec) is None
@@ -572,9 +567,9 @@ class Acceptance:
         """Return why this host is not the addressed participant, or may not use its context."""
         participants = introduction.participants
         if introduction.participant >= len(participants):
-            return f"there is no participant {introduction.participant}"
+            return no_such_participant(introduction.participant)
         if participants[introduction.participant].node != self._identity:
-            return "the introduction is addressed to another node; check its URL and key"
+            return addressed_to_another()
         context = _context(introduction)
         return None if context is None else self._context_refusal(context)
 
@@ -631,9 +626,9 @@ def _update_refusal(lead: str, known: StoredTask | None) -> str | None:
     if known is None:
         return None
     if known.lead != lead:
-        return f"a task with the id {known.id} is led by another node"
+        return task_of_another_lead(known.id)
     if known.state not in OPEN:
-        return f"the task is {known.state} here: {known.reason or 'its schedule is over'}"
+        return task_over_here(known.state, known.reason)
     return None
 
 

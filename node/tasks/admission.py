@@ -35,6 +35,8 @@ from node.model.errors import (
     reason_at,
 )
 from node.model.host_limits.rules import User
+from node.model.reason import several
+from node.model.reasons import context_not_known_yet, not_created, told
 from node.model.taskstate import TaskState
 from node.model.wire.archives import ArchiveChoice
 from node.model.wire.host_limits import TaskLimit
@@ -258,20 +260,17 @@ class Admission:
         :raises ToolUnavailable: no tool is available at all participants.
         """
         participants = task.terms.participants
-        refusals = [f"{p.name}: {p.reason}" for p in participants if p.accepted is False]
+        refusals = [told(str(p.reason)).at(p.name) for p in participants if p.accepted is False]
         if refusals and len(limits) == len(refusals):
-            raise LimitRefused("; ".join(refusals), limits)
+            raise LimitRefused(several(refusals), limits)
         if refusals:
-            raise RefusedByParticipant("; ".join(refusals))
+            raise RefusedByParticipant(several(refusals))
         for p in participants:
             card = self._directory.by_identity(p.node).attributes
             if p.context is not None and p.context not in offered(card):
-                refusals.append(
-                    f"{p.name}: its address in the context {p.context} is not known here (yet); "
-                    "a node's card is read every 15 seconds, try again then"
-                )
+                refusals.append(context_not_known_yet(p.context).at(p.name))
         if refusals:
-            raise RefusedByParticipant("; ".join(refusals))
+            raise RefusedByParticipant(several(refusals))
         return self._with_first_tool(task)
 
     async def _ask(
@@ -301,7 +300,7 @@ class Admission:
         others = {p.node for p in task.terms.participants} - {self._identity}
         if not others:
             return None
-        ends = _end_messages(task, others, f"{self._name} did not finish creating it")
+        ends = _end_messages(task, others, not_created(self._name))
         return await self._store.prepare_withdrawal(ends, self._withdrawn_after)
 
     async def _withdraw(self, task: StoredTask, prepared: Withdrawal | None, reason: str) -> None:

@@ -17,6 +17,7 @@ import structlog
 from node.core import Core
 from node.model.errors import NotAllowed, ParleyError
 from node.model.features import Feature, has_feature
+from node.model.reasons import unknown_to_lead
 from node.model.shortfall import Shortfall
 from node.model.taskstate import TaskState, end_reason
 from node.model.wire.comparisons import Difference, TaskComparison, task_comparison
@@ -224,7 +225,7 @@ class TaskConfirmer:
             if found is None and task in ending:
                 continue  # it may just be being created; otherwise the message ends it
             why = (
-                "its lead does not know it"
+                unknown_to_lead()
                 if found is None or found.lead != self._identity
                 else end_reason(
                     found.state, found.reason, sender, [p.node for p in found.terms.participants]

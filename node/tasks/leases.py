@@ -14,8 +14,8 @@ import structlog
 
 from node.core import Core
 from node.model import times
+from node.model.reasons import lead_silent, left_by_outsider
 from node.model.taskstate import TaskState
-from node.model.times import format_duration, to_the_second
 from node.model.wire.participants import TaskEnd
 from node.runtime.clock import StepWatcher
 from node.store import clock_steps, nodes, outside
@@ -84,12 +84,8 @@ class LeadLeases:
             silent = await nodes.silent_leads(connection, now - self._lease)
         ended = await self._end_outside_tasks(now)
         for lead, name, last_heard_at in silent:
-            reason = (
-                f"{self._name} has not heard of {name}, which leads it, since "
-                f"{to_the_second(last_heard_at)}: longer than {format_duration(self._lease)} "
-                "(PARLEY_LEAD_LEASE)"
-            )
-            count = await self._termination.end_tasks_of(lead, reason)
+            why = lead_silent(self._name, name, last_heard_at, self._lease)
+            count = await self._termination.end_tasks_of(lead, why)
             log.warning("ended the tasks of a silent lead", lead=name, tasks=count)
             ended += count
         return ended
@@ -106,8 +102,7 @@ class LeadLeases:
                     connection, now - _OUTSIDE_LEFT, now - self._lease, _OUTSIDE_AT_ONCE
                 )
             for task, lead in left:
-                reason = "its lead has nothing to come for it"
-                end = TaskEnd(task=task, state=TaskState.FINISHED, reason=reason)
+                end = TaskEnd(task=task, state=TaskState.FINISHED, reason=left_by_outsider())
                 await self._termination.apply_task_end(lead, end)
             ended += len(left)
             if len(left) < _OUTSIDE_AT_ONCE:

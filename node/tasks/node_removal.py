@@ -14,6 +14,8 @@ from uuid import UUID
 
 from node.core import Core
 from node.model.errors import NotFound, ParleyError
+from node.model.reason import Reason
+from node.model.reasons import lead_gone, participant_gone, removed_on
 from node.model.taskstate import TaskState
 from node.model.wire.nodes import NodeRemoval
 from node.model.wire.participants import TaskEnd
@@ -61,16 +63,18 @@ class NodeRemover:
 
         :raises NotFound: there is none of that name.
         """
-        return await self.remove_for_reason(name, f"was removed on {self._name}")
+        return await self.remove_for_reason(name, removed_on(self._name))
 
-    async def remove_for_reason(self, name: str, why: str, also: Also | None = None) -> NodeRemoval:
+    async def remove_for_reason(
+        self, name: str, why: Reason, also: Also | None = None
+    ) -> NodeRemoval:
         """Remove a node as :meth:`remove` does, which ``why`` tells; ``also`` is done with it.
 
         :raises NotFound: there is none of that name.
         """
         peer = self._find_peer(name)  # the directory may forget it as soon as it is removed
-        there = f"{name}, which leads it, {why}"
-        here = f"{name}, which takes part in it, {why}"
+        there = lead_gone(name, why)
+        here = participant_gone(name, why)
 
         async def remove(connection: Connection) -> tuple[str, EndedTasks, EndedTasks]:
             identity = await nodes.remove(connection, name)

@@ -25,6 +25,7 @@ from node.model.errors import (
 )
 from node.model.features import Feature, has_feature
 from node.model.nodekinds import NodeKind
+from node.model.reasons import revoked_itself, revoked_on
 from node.model.wire.keys import (
     REVOCATIONS_MAX,
     RevocationReport,
@@ -133,7 +134,7 @@ class Revocations:
             for key in lineage.keys:
                 await nodes.keep_revocation(connection, key, "", now, ends_node=True)
 
-        why = f"was revoked on {self._core.settings.name}, by its owner"
+        why = revoked_on(self._core.settings.name)
         await self._removal.remove_for_reason(node.name, why, keep)
         await self._directory.refresh()
         log.warning("a node is revoked here", key=lineage.key, node=node.name)
@@ -183,7 +184,7 @@ class Revocations:
         if ended is Ruling.NODE and node is not None and not node.is_self:
             if also_unknown:  # nobody tells the node itself any more, once it is removed
                 await self._tell(node, [revocation.text])
-            why = f"has revoked its key, as {self._core.settings.name} has heard"
+            why = revoked_itself(self._core.settings.name)
             await self._removal.remove_for_reason(node.name, why, keep)
         else:
             async with self._core.database.transaction() as connection:

@@ -29,6 +29,14 @@ from node.model.changes import require_revision
 from node.model.errors import HostError, NotAllowed, NotFound
 from node.model.ids import TaskId, run_id
 from node.model.readiness import LEAD_SILENT
+from node.model.reasons import (
+    cancelled_on,
+    placed_again,
+    pool_task_ended,
+    schedule_over,
+    task_ended,
+    withdrew,
+)
 from node.model.runstate import OVER, RunState
 from node.model.taskstate import TaskState
 from node.model.wire.participants import RunEnd, TaskEnd
@@ -88,10 +96,8 @@ class TaskTerminator:
             msg = f"there is no run {run} on this node"
             raise NotFound(msg)
         if locked.state not in OVER:
-            reason = f"cancelled on {self._name}"
-            await self._end(
-                connection, locked, RunEnd(run=run, state=RunState.CANCELLED, reason=reason)
-            )
+            end = RunEnd(run=run, state=RunState.CANCELLED, reason=cancelled_on(self._name))
+            await self._end(connection, locked, end)
 
     async def apply_run_end(self, sender: str, end: RunEnd) -> None:
         """Apply another node's message that a run is over.
@@ -207,7 +213,7 @@ class TaskTerminator:
                 run.id,
                 run_id(TaskId(run.task), run.slot, run.attempt + 1),
                 run.attempt + 1,
-                f"{reason}; is being placed again",
+                placed_again(reason),
             )
             for run, reason in lost
         ]
@@ -244,13 +250,9 @@ class TaskTerminator:
             raise NotFound(msg)
         require_revision(f"task {task}", revision, found.terms.revision)
         if found.lead == self._identity:
-            await self._end_task(
-                connection, found, TaskState.CANCELLED, f"cancelled on {self._name}"
-            )
+            await self._end_task(connection, found, TaskState.CANCELLED, cancelled_on(self._name))
         else:
-            await self._end_task(
-                connection, found, TaskState.REFUSED, f"{self._name} withdrew from it"
-            )
+            await self._end_task(connection, found, TaskState.REFUSED, withdrew(self._name))
 
     async def apply_task_end(self, sender: str, end: TaskEnd) -> bool:
         """Apply another node's message that a task is over; return whether it was open here."""
@@ -411,7 +413,7 @@ class TaskTerminator:
         for over in every:
             await notices.notify(connection, "task", over.task, over.state)
             others = _identities(over.participants) - {self._identity}
-            reason = over.reason or "its schedule is over"
+            reason = over.reason or schedule_over()
             end = TaskEnd(task=over.task, state=over.state, reason=reason[:1000])
             body = end.model_dump(mode="json")
             await outbox.post(connection, sorted(others), outbox.MessageKind.TASK_END, body, now)
@@ -430,7 +432,7 @@ class TaskTerminator:
         """
         if not (await self._end_tasks(connection, [task], state, reason, sender)).tasks:
             return False
-        why = f"its pool task was {state}: {reason}"
+        why = pool_task_ended(state, reason)
         every = await seats.lock_seat_tasks(connection, task.id)
         for first in range(0, len(every), _AT_ONCE):
             parts = await tasks.fetch_all(connection, every[first : first + _AT_ONCE])
@@ -461,7 +463,7 @@ class TaskTerminator:
                 connection, over, now, restored=restored, patience=LEAD_SILENT
             )
         if open_runs := await self._runs_to_end(connection, over, state):
-            why = f"the task was {state}: {reason}"
+            why = task_ended(state, reason)
             await runs.set_state(connection, open_runs, RunState.CANCELLED, why, now)
             lost = await bookings.restore(connection, open_runs, now)
             await bookings.tell_leads(connection, lost, now)

@@ -36,9 +36,11 @@ from node.model.ranks import OWN, PEER
 from node.model.reason import Reason
 from node.model.reasons import (
     ends_beyond_horizon,
+    no_ports_free,
     start_has_passed,
     taken_a_moment_ago,
     time_is_closed,
+    told,
 )
 from node.model.reservations import Applicant, inadmissible_spans
 from node.model.taskstate import OPEN, TaskState
@@ -201,7 +203,7 @@ class HoldBooker:
         await _restore_needlessly_set_aside(connection, aside, held, now)
         exchanges = {hold.exchange for hold, _ in new if not held.isdisjoint(hold.runs)}
         data = await self._ports.assign(connection, needed, first_ports, exchanges)
-        reasons: dict[UUID, str | KeptTime | LimitedTime] = {
+        reasons: dict[UUID, Reason | KeptTime | LimitedTime] = {
             **superseding_reasons,
             **kept,
             **limited,
@@ -235,7 +237,7 @@ class HoldBooker:
         task: HeldTask,
         hold: Hold,
         held: AbstractSet[UUID],
-        reasons: Mapping[UUID, str | KeptTime | LimitedTime],
+        reasons: Mapping[UUID, Reason | KeptTime | LimitedTime],
         now: int,
     ) -> tuple[Refusal, ...]:
         """Return the runs that were not booked, each with the reason and the run in its way.
@@ -344,10 +346,10 @@ class PortAssigner:
 
     def refusals(
         self, new: Sequence[NewHold], needed: Mapping[UUID, int], lacking: AbstractSet[UUID]
-    ) -> dict[UUID, str]:
+    ) -> dict[UUID, Reason]:
         """Return by run why the exchanges in ``lacking``, which got no ports, are refused."""
         return {
-            run: ports.no_free_ports_reason(needed[hold.exchange], self._range)
+            run: no_ports_free(needed[hold.exchange], self._range.start, self._range.stop - 1)
             for hold, _ in new
             if hold.exchange in lacking
             for run in hold.runs
@@ -356,7 +358,7 @@ class PortAssigner:
 
 def _closures(
     refused: Sequence[RunRequest],
-    reasons: Mapping[UUID, str | KeptTime | LimitedTime],
+    reasons: Mapping[UUID, Reason | KeptTime | LimitedTime],
     now: int,
 ) -> dict[int, ReportedObstacle]:
     """Return, by number of the refused run, the time that shares or limits close to it."""
@@ -372,10 +374,13 @@ def _closures(
     return closed
 
 
-def _limit_refusals(new: Sequence[NewHold]) -> dict[UUID, str]:
+def _limit_refusals(new: Sequence[NewHold]) -> dict[UUID, Reason]:
     """Return by run why the rule of its task refuses it, if no rule admits the task any more."""
     return {
-        run: task.limit.refusal for hold, task in new if task.limit.refusal for run in hold.runs
+        run: told(task.limit.refusal)
+        for hold, task in new
+        if task.limit.refusal
+        for run in hold.runs
     }
 
 

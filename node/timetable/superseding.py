@@ -19,7 +19,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from node.model.times import to_the_second
+from node.model.reason import Reason
+from node.model.reasons import (
+    attempt_is_booked,
+    slot_cancelled_already,
+    slot_planned_anew,
+    slot_run_already,
+)
 from node.model.wire.participants import RunRequest
 from node.store import bookings, notices
 from node.store.bookings import EarlierAttempt, HeldTask, Wanted
@@ -28,7 +34,7 @@ from node.store.database import Connection
 
 async def supersede(
     connection: Connection, wanted: Wanted, now: int
-) -> tuple[Wanted, dict[UUID, str]]:
+) -> tuple[Wanted, dict[UUID, Reason]]:
     """Cancel earlier attempts of these runs, in the transaction of the hold.
 
     Returns what is left to book, and by run why the others must not be booked. ``now`` is in
@@ -40,7 +46,7 @@ async def supersede(
     refused = _refusal_reasons(earlier)
     given_up = [each for each in earlier if each.wanted not in refused and each.began_at is None]
     if known := [attempt for attempt in given_up if not attempt.unknown]:
-        why = {it.run: f"its lead plans this slot anew, as run {it.wanted}" for it in known}
+        why = {it.run: slot_planned_anew(it.wanted) for it in known}
         await bookings.give_up(connection, why, now)
         told = [("run", it.run, it.task, "cancelled") for it in known]
         await notices.notify_all(connection, told)
@@ -56,31 +62,20 @@ async def supersede(
 
 async def other_attempt_reasons(
     connection: Connection, task: HeldTask, refused: Sequence[RunRequest]
-) -> dict[UUID, str]:
+) -> dict[UUID, Reason]:
     """Return why runs were not booked of whose slots other attempts are booked or have begun."""
     if not refused:
         return {}
     others = await bookings.other_attempts(connection, task.task, refused)
-    return {
-        run: f"attempt {attempt} of this slot is booked here, or has begun: run {other}"
-        for run, (other, attempt) in others.items()
-    }
+    return {run: attempt_is_booked(attempt, other) for run, (other, attempt) in others.items()}
 
 
-def _refusal_reasons(earlier: Sequence[EarlierAttempt]) -> dict[UUID, str]:
+def _refusal_reasons(earlier: Sequence[EarlierAttempt]) -> dict[UUID, Reason]:
     """Return why runs must not be booked whose slots have been run, or were cancelled."""
-    refused: dict[UUID, str] = {}
+    refused: dict[UUID, Reason] = {}
     for attempt in earlier:
         if attempt.began_at is not None:
-            began = to_the_second(attempt.began_at)
-            refused[attempt.wanted] = (
-                f"this slot has been run here already: run {attempt.run} began at {began}, before "
-                "this node heard that it was given up"
-            )
+            refused[attempt.wanted] = slot_run_already(attempt.run, attempt.began_at)
         elif attempt.cancelled is not None:
-            refused.setdefault(
-                attempt.wanted,
-                "the run of this slot was cancelled, before its lead's database was restored: "
-                f"{attempt.cancelled}",
-            )
+            refused.setdefault(attempt.wanted, slot_cancelled_already(attempt.cancelled))
     return refused

@@ -6,6 +6,7 @@ import pytest
 
 from node.model import late_runs, times
 from node.model.late_runs import START_LATENESS_MAX, UnmeasuredEnd, late_start
+from node.model.reasons import started_too_late
 from node.model.runstate import LIVE, OVER, RunState, predecessors
 from tests.support.clocks import START
 
@@ -23,10 +24,9 @@ def test_a_part_may_start_a_little_late() -> None:
 @pytest.mark.parametrize("late", [5_500_000, times.MINUTE, times.DAY])
 def test_the_reason_says_how_late_it_was(late: int) -> None:
     """The reason tells by how many seconds the part was late, however many they are."""
-    seconds = late / times.SECOND
-    assert late_start(START, START + late) == UnmeasuredEnd(
-        RunState.MISSED, f"could not be started in time: {seconds:.1f} s late"
-    )
+    end = UnmeasuredEnd(RunState.MISSED, started_too_late(late))
+    assert late_start(START, START + late) == end
+    assert end.reason.figures == {"late": late}
 
 
 def test_the_queries_and_the_decision_agree() -> None:

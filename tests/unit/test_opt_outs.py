@@ -14,7 +14,6 @@ from node.model.opt_outs import (
     is_exempt,
     objection,
     record_names,
-    refusal,
     stated_objection,
 )
 
@@ -63,13 +62,6 @@ def test_the_nearest_record_counts() -> None:
     assert objection(names, {names[0]: None, names[1]: True}) == "_parley.example.org"
     assert objection(names, {names[0]: False, names[1]: True}) is None
     assert objection(names, {}) is None
-
-
-def test_the_reason_names_the_record() -> None:
-    """A reason names the host, and the record by which it can be checked."""
-    assert refusal("example.org", "_parley.example.org") == (
-        "example.org has said by DNS (_parley.example.org TXT) that it does not want to be measured"
-    )
 
 
 def test_the_owners_network_is_exempt() -> None:
