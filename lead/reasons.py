@@ -11,7 +11,7 @@ from uuid import UUID
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.gaps import FORGOTTEN
-from node.model.reason import Reason, reason
+from node.model.reason import Reason, first_few, reason
 from node.model.times import format_duration, format_instant, to_the_second
 
 # -- time that participants have, and have not -----------------------------------------------------
@@ -443,25 +443,7 @@ def no_other_node(pool: str) -> str:
 
 @reason
 def seats_empty(whys: Sequence[Reason]) -> str:
-    return _first_few(list(dict.fromkeys(whys)), "; ")
-
-
-@reason
-def seats_left(empty: int, why: Reason) -> str:
-    return f"{empty} {'is' if empty == 1 else 'are'} empty: {why}"
-
-
-@reason
-def seats_given(
-    filled: int, wanted: int, term: tuple[int, int], nodes: Sequence[str], displaced: int
-) -> str:
-    first, last = map(to_the_second, term)
-    when = first if first == last else f"{first} to {last}"
-    text = f"{filled} of {wanted} seat{'' if wanted == 1 else 's'}, {when}"
-    text += f": {_first_few(nodes)}" if nodes else ""
-    if displaced:
-        text += f"; {displaced} run{'s' if displaced > 1 else ''} may be displaced"
-    return text
+    return first_few(list(dict.fromkeys(whys)), "; ")
 
 
 @reason
@@ -532,8 +514,3 @@ def _span(start: int, end: int) -> str:
 
 def _displacing(runs: int) -> str:
     return f", {runs} of them displacing other runs" if runs else ""
-
-
-def _first_few(words: Sequence[str], between: str = ", ", shown: int = 5) -> str:
-    omitted = len(words) - shown
-    return between.join(words[:shown]) + (f" and {omitted} more" if omitted > 0 else "")

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lead.policy.joint_placement import common_starts
-from lead.reasons import no_other_node, seats_empty, seats_given, seats_left
+from lead.reasons import no_other_node, seats_empty
 from node.model.outcomes import PlanningOutcome
 from node.model.reason import Reason
+from node.model.reasons import seats_given, seats_left
 from node.model.spans import Span
 
 Attributes = Mapping[str, Hashable]

@@ -69,6 +69,12 @@ def several(reasons: Sequence[Reason]) -> Reason:
     return reasons[0].beside(*reasons[1:])
 
 
+def first_few(words: Sequence[str], between: str = ", ", shown: int = 5) -> str:
+    """Return the first of some words, and how many more there are."""
+    omitted = len(words) - shown
+    return between.join(words[:shown]) + (f" and {omitted} more" if omitted > 0 else "")
+
+
 class ReasonKind(Generic[P]):
     """A kind of reason: makes reasons of its code from figures and names."""
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 from node.model.classes import SchedulingClass
-from node.model.reason import Reason, reason
+from node.model.reason import Reason, first_few, reason
 from node.model.times import SECOND, format_duration, to_the_second
 
 # -- time that a node has not ----------------------------------------------------------------------
@@ -105,6 +105,110 @@ def silent(since: int, error: str | None) -> str:
     return f"{text}: {error}" if error else text
 
 
+# -- seats of pool tasks ---------------------------------------------------------------------------
+
+
+@reason
+def seats_left(empty: int, why: Reason) -> str:
+    return f"{empty} {'is' if empty == 1 else 'are'} empty: {why}"
+
+
+@reason
+def seats_given(
+    filled: int, wanted: int, term: tuple[int, int], nodes: Sequence[str] = (), displaced: int = 0
+) -> str:
+    first, last = map(to_the_second, term)
+    when = first if first == last else f"{first} to {last}"
+    text = f"{filled} of {wanted} seat{'' if wanted == 1 else 's'}, {when}"
+    text += f": {first_few(nodes)}" if nodes else ""
+    if displaced:
+        text += f"; {displaced} run{'s' if displaced > 1 else ''} may be displaced"
+    return text
+
+
+@reason
+def seats_wait(nodes: Sequence[str], runs: int, since: int, why: str) -> str:
+    whose = f"seat{'' if len(nodes) == 1 else 's'} of {first_few(nodes)}"
+    runs_wait = f"{runs} run{' waits' if runs == 1 else 's wait'}"
+    return f"{whose}: {runs_wait} from {to_the_second(since)} on, because {why}"
+
+
+@reason
+def terms_due_before(pool: str, terms: int) -> str:
+    return f"in pool {pool} {terms:,} terms are due before it or at the same time"
+
+
+# -- tasks that were not planned yet, or are planned again -----------------------------------------
+
+
+@reason
+def asked_again(at: int) -> str:
+    return f"asked again at {to_the_second(at)}"
+
+
+@reason
+def planned_again(at: int) -> str:
+    return f"planned again at {to_the_second(at)}"
+
+
+@reason
+def not_planned_again(end: int) -> str:
+    return f"not planned again: the task ends before, at {to_the_second(end)}"
+
+
+@reason
+def led_by_outsider(lead: str) -> str:
+    return f"it is led by {lead}, which chooses the times of its runs"
+
+
+@reason
+def planned_by_lead(lead: str) -> str:
+    return f"it is planned by its lead, {lead}, which has the trace"
+
+
+@reason
+def followed_has_not_ended() -> str:
+    return "no run that it follows has ended yet"
+
+
+@reason
+def nothing_left_to_plan() -> str:
+    return "nothing is left to plan"
+
+
+@reason
+def planned_when_closer() -> str:
+    return "its first run lies beyond the horizon; it is planned when it comes closer"
+
+
+@reason
+def about_to_be_planned() -> str:
+    return "it is about to be planned"
+
+
+@reason
+def follows_unknown_task(runs: str, task: UUID) -> str:
+    return f"it follows {runs} of task {task}, which is not known here"
+
+
+@reason
+def follows_task(runs: str, task: UUID, test: str, state: str, within: int) -> str:
+    return (
+        f"it follows {runs} of task {task} ({test}, {state}), each with a run that starts within "
+        f"{format_duration(within)} of its end"
+    )
+
+
+@reason
+def followed_has_no_time() -> str:
+    return "none of them has a time yet"
+
+
+@reason
+def followed_starts_next(at: int) -> str:
+    return f"the next of them starts at {to_the_second(at)}"
+
+
 # -- slots that nobody planned in time -------------------------------------------------------------
 
 
@@ -191,6 +295,49 @@ def taken_a_moment_ago() -> str:
 @reason
 def time_is_closed(why: Reason) -> str:
     return f"its time is {why}"
+
+
+@reason
+def exchange_of_another_task() -> str:
+    return "this exchange belongs to another task; open a new exchange"
+
+
+@reason
+def exchange_released() -> str:
+    return "this exchange has been released; open a new exchange"
+
+
+@reason
+def task_not_introduced(task: UUID) -> str:
+    return f"task {task} is not known here; introduce it first"
+
+
+@reason
+def task_led_by_another(task: UUID) -> str:
+    return f"task {task} is led by another node"
+
+
+@reason
+def revision_older_here(task: UUID, known: int, asked: int) -> str:
+    return (
+        f"this node knows revision {known} of task {task}, which is older than {asked}; introduce "
+        "the task again"
+    )
+
+
+@reason
+def revision_newer_here(task: UUID, known: int, asked: int) -> str:
+    return f"this node knows revision {known} of task {task}, which is newer than {asked}"
+
+
+@reason
+def task_not_active_here(task: UUID, state: str) -> str:
+    return f"task {task} is {state} here"
+
+
+@reason
+def lease_superseded(epoch: int, known: int) -> str:
+    return f"lease epoch {epoch} has been superseded by epoch {known}; claim the task again"
 
 
 @reason
@@ -346,6 +493,11 @@ def withdrew(node: str) -> str:
 @reason
 def not_created(node: str) -> str:
     return f"{node} did not finish creating it"
+
+
+@reason
+def time_had_begun() -> str:
+    return "its time had begun, so it is not placed again"
 
 
 @reason

@@ -9,14 +9,32 @@ from node.model import times
 from node.model.dependencies import outcome_text
 from node.model.outcomes import UNANSWERED
 from node.model.outside_leads import is_told_as_outside
+from node.model.reason import Reason
+from node.model.reasons import (
+    about_to_be_planned,
+    asked_again,
+    followed_has_no_time,
+    followed_has_not_ended,
+    followed_starts_next,
+    follows_task,
+    follows_unknown_task,
+    led_by_outsider,
+    not_planned_again,
+    nothing_left_to_plan,
+    planned_again,
+    planned_by_lead,
+    planned_when_closer,
+    seats_given,
+    seats_left,
+    seats_wait,
+    terms_due_before,
+    told,
+)
 from node.model.taskstate import OPEN, TaskState
 from node.model.wire.runs import Decision
 from node.model.wire.seats import SeatCount
 from node.model.wire.tasks import Dependency, Task
 from node.store.seats import SeatWait
-
-_NAMED = 5
-"""Maximum number of nodes to name."""
 
 
 def explain_task(
@@ -33,20 +51,21 @@ def explain_task(
     wait for, and ``terms_before`` are the pool and the number of terms that are due before it.
     ``followed`` is the task that it follows, if there is one and it is known here.
     """
-    sentence = newest.sentence if newest else _unplanned_reason(task, now)
+    why = told(newest.sentence) if newest else _why_unplanned(task, now)
     is_incomplete = newest is not None and not newest.placed
     if task.seats is not None and newest is not None:
         # The newest decision may be about a term far ahead. The seats tell of the current one.
-        sentence, is_incomplete = describe_seats(task.seats), task.seats.taken < task.seats.wanted
-    sentence = task.reason or sentence
+        why, is_incomplete = describe_seats(task.seats), task.seats.taken < task.seats.wanted
+    further = []
     if terms_before is not None and task.state == TaskState.ACTIVE:
         pool, count = terms_before
-        sentence += f"; in pool {pool} {count:,} terms are due before it or at the same time"
+        further.append(terms_due_before(pool, count))
     elif not task.reason and is_incomplete and newest is not None and task.plan_at is not None:
-        sentence += f"; {_retry_sentence(task, task.plan_at, newest.outcome)}"
+        further.append(_retry(task, task.plan_at, newest.outcome))
     if task.after is not None and task.state in OPEN:
-        sentence += f"; {describe_dependency(task.after, followed)}"
-    sentence = "; ".join([sentence, *map(describe_wait, waits)])
+        further.append(describe_dependency(task.after, followed))
+    further += [seats_wait(wait.nodes, wait.runs, wait.slot, wait.reason) for wait in waits]
+    sentence = (told(task.reason) if task.reason else why).beside(*further)
     counts = ", ".join(f"{count} {state}" for state, count in sorted(task.runs.items()))
     return f"{sentence} ({counts})" if counts else sentence
 
@@ -70,63 +89,45 @@ def _without_id(obstacle: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in obstacle.items() if name not in {"run", "task"}}
 
 
-def describe_seats(seats: SeatCount) -> str:
+def describe_seats(seats: SeatCount) -> Reason:
     """Describe the seats of the current or next term, and why some are empty."""
-    first, until = times.to_the_second(seats.term), times.to_the_second(seats.until)
-    when = first if seats.until - seats.term < times.SECOND else f"{first} to {until}"
-    taken = f"{seats.taken} of {seats.wanted} seat{'' if seats.wanted == 1 else 's'}, {when}"
+    until = seats.term if seats.until - seats.term < times.SECOND else seats.until
+    given = seats_given(seats.taken, seats.wanted, (seats.term, until))
     empty = seats.wanted - seats.taken
-    if not empty:
-        return taken
-    return f"{taken}; {empty} {'is' if empty == 1 else 'are'} empty: {seats.reason}"
+    return given.beside(seats_left(empty, told(str(seats.reason)))) if empty else given
 
 
-def describe_wait(wait: SeatWait) -> str:
-    """Describe what runs of seats wait for, as it is reported with the pool task."""
-    count, nodes = wait.runs, len(wait.nodes)
-    more = f" and {nodes - _NAMED} more" if nodes > _NAMED else ""
-    whose = f"seat{'' if nodes == 1 else 's'} of {', '.join(wait.nodes[:_NAMED])}{more}"
-    runs_wait = f"{count} run{' waits' if count == 1 else 's wait'}"
-    since = times.to_the_second(wait.slot)
-    return f"{whose}: {runs_wait} from {since} on, because {wait.reason}"
-
-
-def describe_dependency(after: Dependency, followed: Task | None) -> str:
+def describe_dependency(after: Dependency, followed: Task | None) -> Reason:
     """Describe which runs a task follows, how soon, and when the next of them takes place."""
-    which = outcome_text(after)
+    runs = outcome_text(after)
     if followed is None:
-        return f"it follows {which} of task {after.task}, which is not known here"
-    within = times.format_duration(after.within)
-    sentence = (
-        f"it follows {which} of task {after.task} ({followed.test.type}, {followed.state}), each "
-        f"with a run that starts within {within} of its end"
-    )
+        return follows_unknown_task(runs, after.task)
+    why = follows_task(runs, after.task, followed.test.type, followed.state, after.within)
     if followed.state not in OPEN:
-        return sentence
+        return why
     if followed.next_run_at is None:
-        return f"{sentence}; none of them has a time yet"
-    return f"{sentence}; the next of them starts at {times.to_the_second(followed.next_run_at)}"
+        return why.beside(followed_has_no_time())
+    return why.beside(followed_starts_next(followed.next_run_at))
 
 
-def _retry_sentence(task: Task, plan_at: int, outcome: str) -> str:
+def _retry(task: Task, plan_at: int, outcome: str) -> Reason:
     """Return when a task is planned again, or that this would be too late."""
     end = task.schedule.until
     if end is not None and plan_at > end + (task.schedule.slip or 0):
-        return f"not planned again: the task ends before, at {times.to_the_second(end)}"
-    verb = "asked" if outcome in UNANSWERED else "planned"
-    return f"{verb} again at {times.to_the_second(plan_at)}"
+        return not_planned_again(end)
+    return asked_again(plan_at) if outcome in UNANSWERED else planned_again(plan_at)
 
 
-def _unplanned_reason(task: Task, now: int) -> str:
+def _why_unplanned(task: Task, now: int) -> Reason:
     """Return why nothing of a task has been planned here yet."""
     if is_told_as_outside(task.lead):
-        return f"it is led by {task.lead}, which chooses the times of its runs"
+        return led_by_outsider(task.lead)
     if not task.led_here:
-        return f"it is planned by its lead, {task.lead}, which has the trace"
+        return planned_by_lead(task.lead)
     if task.plan_at is None and task.after is not None:
-        return "no run that it follows has ended yet"
+        return followed_has_not_ended()
     if task.plan_at is None:
-        return "nothing is left to plan"
+        return nothing_left_to_plan()
     if task.plan_at > now:
-        return "its first run lies beyond the horizon; it is planned when it comes closer"
-    return "it is about to be planned"
+        return planned_when_closer()
+    return about_to_be_planned()

@@ -35,6 +35,7 @@ from node.model.reasons import (
     pool_task_ended,
     schedule_over,
     task_ended,
+    time_had_begun,
     withdrew,
 )
 from node.model.runstate import OVER, RunState
@@ -58,8 +59,6 @@ _AGAIN_FIRST, _AGAIN_MOST = 5 * times.SECOND, 10 * times.MINUTE
 """A run that was displaced so often is placed again after such pauses, each twice the last."""
 
 _NAMED_TASK = re.compile(r"task [0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
-
-TOO_LATE = "its time had begun, so it is not placed again"
 
 
 @dataclass(frozen=True)
@@ -194,7 +193,7 @@ class TaskTerminator:
         else:
             if state is RunState.DISPLACED:
                 # A participant may have begun to measure: miss the slot rather than run it twice.
-                await runs.add_reason(connection, run.id, TOO_LATE)
+                await runs.add_reason(connection, run.id, time_had_begun())
             await dependencies.create_followers(connection, [run.id], now)
             # A cancelled run does not count toward max_runs, so another slot may take its place.
             await tasks.wake_planning(connection, run.task, now, run.slot)

@@ -36,9 +36,17 @@ from node.model.ranks import OWN, PEER
 from node.model.reason import Reason
 from node.model.reasons import (
     ends_beyond_horizon,
+    exchange_of_another_task,
+    exchange_released,
+    lease_superseded,
     no_ports_free,
+    revision_newer_here,
+    revision_older_here,
     start_has_passed,
     taken_a_moment_ago,
+    task_led_by_another,
+    task_not_active_here,
+    task_not_introduced,
     time_is_closed,
     told,
 )
@@ -435,9 +443,9 @@ async def _earlier_answers(
 
 def _earlier_answer_of(hold: Hold, exchange: ExchangeStatus | None) -> HoldAnswer | ParleyError:
     if exchange is not None and exchange.task != hold.request.task:
-        return Conflict("this exchange belongs to another task; open a new exchange")
+        return Conflict(exchange_of_another_task())
     if exchange is None or exchange.state is ExchangeState.RELEASED:
-        return Conflict("this exchange has been released; open a new exchange")
+        return Conflict(exchange_released())
     return HoldAnswer.model_validate(exchange.answer)
 
 
@@ -446,27 +454,17 @@ def _mismatch_error(
 ) -> Conflict | NotFound:
     """Return the error for a hold whose task, lead, epoch, or revision does not match."""
     if standing is None:
-        return NotFound(f"task {request.task} is not known here; introduce it first")
+        return NotFound(task_not_introduced(request.task))
     state, known_lead, epoch, revision = standing
     if known_lead != lead:
-        return Conflict(f"task {request.task} is led by another node")
+        return Conflict(task_led_by_another(request.task))
     if state in OPEN and revision < request.revision:
-        return NotFound(
-            f"this node knows revision {revision} of task {request.task}, which is older than "
-            f"{request.revision}; introduce the task again"
-        )
+        return NotFound(revision_older_here(request.task, revision, request.revision))
     if state is not TaskState.ACTIVE:
-        return Conflict(f"task {request.task} is {state} here")
+        return Conflict(task_not_active_here(request.task, state))
     if revision > request.revision:
-        return Conflict(
-            f"this node knows revision {revision} of task {request.task}, which is newer than "
-            f"{request.revision}"
-        )
-    return Conflict(
-        f"lease epoch {request.lease_epoch} has been superseded by epoch {epoch}; claim the task "
-        "again",
-        epoch=epoch,
-    )
+        return Conflict(revision_newer_here(request.task, revision, request.revision))
+    return Conflict(lease_superseded(request.lease_epoch, epoch), epoch=epoch)
 
 
 def _applicant(task: HeldTask, hold: Hold) -> Applicant:

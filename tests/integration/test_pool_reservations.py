@@ -15,7 +15,6 @@ from node.model.ids import TaskId, run_id
 from node.model.times import format_instant
 from node.model.wire.tasks import TaskDocument
 from node.store import seats
-from node.tasks.explanation import describe_wait
 from tests.support import previews
 from tests.support.booking import HOUR
 from tests.support.clocks import START
@@ -124,9 +123,9 @@ async def test_the_pool_task_says_what_runs_of_its_seats_wait_for(world: World) 
     assert (await pool.states(pool.lead, task))["waiting"] == 4
     async with pool.lead.database.connection() as connection:
         [waits] = await seats.waiting_reasons(connection, task, 3)
-    assert describe_wait(waits) == (
-        f"seats of n1, n2: 4 runs wait from {format_instant(HOUR)} on, because pool europe: "
-        f"no PT1M free: {WORDS} {format_instant(HOUR + 2 * times.HOUR)}, "
+    assert (waits.nodes, waits.runs, waits.slot) == (("n1", "n2"), 4, HOUR)
+    assert waits.reason == (
+        f"pool europe: no PT1M free: {WORDS} {format_instant(HOUR + 2 * times.HOUR)}, "
         f"reservation {reservation.id}"
     )
 
