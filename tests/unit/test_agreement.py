@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lead.planning.hold_agreement import agree, newest_epoch
+from lead.reasons import hold_not_stated
 from node.model.errors import Conflict, ParleyError, PeerUnreachable
 from node.model.wire.participants import HoldAnswer, Refusal
 
@@ -48,7 +49,7 @@ def test_a_run_is_kept_only_if_all_hold_it(answers: list[list[str] | None]) -> N
 def test_every_refusal_names_its_participant_and_reason(answers: list[list[str] | None]) -> None:
     """The reason of a run names a participant that does not hold it, with its own words."""
     agreed = agree(RUNS, [(f"n{place}", answer_of(said)) for place, said in enumerate(answers)])
-    words = {"refused": "is busy", "nothing": "it does not state that it holds the run"}
+    words = {"refused": "is busy", "nothing": hold_not_stated()}
     for index, run in enumerate(RUNS):
         possible = {
             f"n{place}: {'is away' if said is None else words[said[index]]}"

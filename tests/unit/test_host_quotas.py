@@ -14,6 +14,7 @@ from lead.planning.placement import Offer, choose
 from lead.planning.unplaced import unplaced_reasons
 from node.model import times
 from node.model.host_limits.quotas import Account, PeriodQuota, Quantity, RunAmounts, UseCount
+from node.model.reasons import limit_used_up
 from node.model.wire.participants import HostQuota, Proposal
 
 HOUR = times.HOUR
@@ -71,7 +72,7 @@ def test_what_is_chosen_is_what_a_hold_admits(
     admission = UseCount(keys)  # type: ignore[arg-type]
     for choice in sorted(chosen, key=lambda each: each.starts_at):
         assert admission.admit(accounts, choice.starts_at, RunAmounts(DURATION, 0)) is None
-    assert all(reason.startswith("b: limit 'few': ") for reason in reasons.values())
+    assert all(reason.figures["limit"] == "few" for reason in reasons.values())
 
 
 def test_a_run_that_exceeds_a_quota_alone_never_starts() -> None:
@@ -82,10 +83,8 @@ def test_a_run_that_exceeds_a_quota_alone_never_starts() -> None:
     offers = [Offer("b", proposals["b"].free, proposals["b"].free)]
     assert choose(asked, offers, DURATION, None, (), count) == []
     reasons = unplaced_reasons(asked, [], DURATION, offers, proposals, count)
-    free = times.to_the_second(DAY + 8 * HOUR)
-    assert reasons[DAY + 7 * HOUR] == (
-        f"b: limit 'few': 0 runs of 2 runs per hour used, free again from {free}"
-    )
+    closed = limit_used_up("few", "0 runs", "2 runs per hour", DAY + 8 * HOUR)
+    assert reasons[DAY + 7 * HOUR] == closed.at("b")
 
 
 def test_nothing_is_counted_where_no_quota_is_told() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from node.model import late_runs, times
 from node.model.late_runs import START_LATENESS_MAX, UnmeasuredEnd, late_start
-from node.model.reasons import started_too_late
+from node.model.reasons import not_measured_or_forgotten, started_too_late
 from node.model.runstate import LIVE, OVER, RunState, predecessors
 from tests.support.clocks import START
 
@@ -58,9 +58,7 @@ def test_a_restored_database_may_have_forgotten_that_a_part_was_measured() -> No
     down = late_runs.overslept_end(LATE)
     unknown = late_runs.end_in_doubt(down, others_tell=False)
     assert unknown.state is down.state
-    assert unknown.reason.removeprefix(down.reason) == (
-        ", or measured it and forgot that when its database was restored from a backup"
-    )
+    assert unknown.reason == not_measured_or_forgotten(down.reason)
 
 
 def test_a_lead_that_may_have_forgotten_a_part_hears_the_others() -> None:

@@ -12,6 +12,7 @@ from lead.model import PoolTaskCriteria
 from lead.pool.membership import Membership
 from node.model import predicates
 from node.model.predicates import Attributes
+from node.model.reasons import lacks_tools, takes_part_already
 from node.model.terms import NodeRequirements
 from node.model.wire.seats import SeatRequest
 from node.store.pools import StoredPool
@@ -79,7 +80,7 @@ def test_equal_requests_are_judged_once() -> None:
     one, again, other = asking("example.net"), asking("example.net"), asking("example.org")
     able, unable = there.judgement_of(one)
     assert able == ("n1",)
-    assert unable == {"n2": "has none of the tools for it: ping"}
+    assert unable == {"n2": lacks_tools(("ping",))}
     assert there.judgement_of(again)[0] is able
     assert there.judgement_of(other)[0] is able
     assert judge.asked == ["example.net", "example.org"]
@@ -88,7 +89,7 @@ def test_equal_requests_are_judged_once() -> None:
 def test_participants_are_excluded_from_shared_results() -> None:
     """A participant is excluded only for the task that names it."""
     there = of(Judge(), hosts({"in": "europe"}, {"in": "europe"}, {"in": "asia"}))
-    assert there.judgement_of(asking("n2")) == (("n1",), {"n2": "takes part in it already"})
+    assert there.judgement_of(asking("n2")) == (("n1",), {"n2": takes_part_already()})
     assert there.judgement_of(asking("n3")) == (("n1", "n2"), {})
     assert there.judgement_of(asking()) == (("n1", "n2"), {})
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -15,8 +14,11 @@ from hypothesis import strategies as st
 from lead.planning.agenda import Slot
 from lead.planning.pool_view import SeatCase
 from lead.policy.view import CampaignView
+from lead.reasons import given_to_seat, not_offered
 from node.model import times
 from node.model.classes import SchedulingClass
+from node.model.reason import Reason
+from node.model.reasons import no_time_free
 from node.model.timeline import Booking
 from node.model.wire.seats import SeatRequest
 from tests.support.clocks import START
@@ -103,30 +105,30 @@ class _Facts:
         ]
         return {**self.busy, **{name: [*self.busy[name], *runs] for name in self.fixed}}
 
-    def check(self, name: str, why: str, taken: Mapping[str, Sequence[int]]) -> None:
+    def check(self, name: str, why: Reason, taken: Mapping[str, Sequence[int]]) -> None:
         """Assert that a reason is true of this node, where others ``taken`` start so."""
         covered, slots = self.covered(name), len(self.case.slots)
         full = len(taken) == len(self.case.empty)
-        match why:
-            case "was not needed":
+        match why.code:
+            case "not-needed":
                 assert full
                 assert covered == slots
-            case "has time for some of the slots only":
+            case "free-for-some-slots":
                 assert full
                 assert 0 < covered < slots
-            case "has time, but not at the same time as enough others":
+            case "free-apart-from-others":
                 assert self.case.request.together
                 assert covered
                 assert not self.could_sit(name)
-            case "has time, but not beside the runs of the other seats":
+            case "free-apart-from-seats":
                 assert covered
                 assert not self.covered(name, busy=self.after(taken))
-            case "others with its site are taken":
+            case "left-out-by-spread":
                 assert covered
                 beside = sum(self.site_of[other] == self.site_of[name] for other in taken)
                 assert beside >= self.most
             case _:
-                assert re.search("no PT[0-9]+M free", why), why
+                assert why.code in {"no-time-free", "no-time-in-window", "no-common-time"}, why
                 assert not covered
 
 
@@ -192,8 +194,8 @@ async def test_a_node_whose_time_was_just_given_away_says_until_when() -> None:
     )
     [seated, refused] = ruling.results
     assert dict(seated.taken) == {1: "n1"}
-    start, end = (times.to_the_second(START + each) for each in (0, 40 * times.MINUTE + SOON))
-    assert refused.reasons == {"n1": f"no PT26M free: given to another seat from {start} to {end}"}
+    given = given_to_seat(START, START + 40 * times.MINUTE + SOON)
+    assert refused.reasons == {"n1": no_time_free(26 * times.MINUTE, given)}
 
 
 async def test_a_node_that_is_not_asked_again_says_until_when_it_is_busy() -> None:
@@ -204,6 +206,6 @@ async def test_a_node_that_is_not_asked_again_says_until_when_it_is_busy() -> No
     [seated, refused] = ruling.results
     assert dict(seated.taken) == {1: "n1"}
     assert len(busy.asked) == 1
-    start, end = (times.to_the_second(START + each * times.MINUTE) for each in (40, 76))
-    [(node, why)] = refused.reasons.items()
-    assert (node, why) == ("n1", f"no PT26M free: no PT10M is free from {start} to {end}")
+    start, end = (START + each * times.MINUTE for each in (40, 76))
+    left_out = not_offered(10 * times.MINUTE, start, end)
+    assert refused.reasons == {"n1": no_time_free(26 * times.MINUTE, left_out)}

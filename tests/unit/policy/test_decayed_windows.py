@@ -98,7 +98,8 @@ def test_a_cap_counts_the_run_itself() -> None:
     assert find_part_refusal("ops", Fraction(350), Fraction(50), total, part) is None
     refusal = find_part_refusal("ops", Fraction(350), Fraction(51), total, part)
     assert refusal is not None
-    assert refusal.reason == "ops would have 40.1 % of what was delivered; the cap is 40 %"
+    figures = {"campaign": "ops", "part": Fraction(401, 1000), "cap": part}
+    assert refusal.reason.figures == figures
     assert find_part_refusal("ops", Fraction(0), Fraction(51), Fraction(0), part) is None
     assert find_amount_refusal("ops", Fraction(350), Fraction(50), Fraction(400)) is None
     assert find_amount_refusal("ops", Fraction(350), Fraction(51), Fraction(400)) is not None

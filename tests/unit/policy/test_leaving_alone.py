@@ -89,7 +89,7 @@ def test_a_backoff_states_its_end() -> None:
     refusal = find_backoff_refusal({KEY: Backoff(2, 50)}, KEY, 49)
     assert refusal is not None
     assert refusal.until == 50
-    assert refusal.reason == "n1 refused ops 2 times in a row and is not asked for a while"
+    assert refusal.reason.figures == {"node": "n1", "campaign": "ops", "failures": 2}
     assert FIRST < MOST
 
 
@@ -119,7 +119,8 @@ def test_deferrals_and_holds_are_explained() -> None:
     assert find_deferral_refusal("t", Deferral(0, 3, 50), 50) is None
     on_hold = find_deferral_refusal("t", Deferral(0, 24, 50, held=True), 99)
     assert on_hold is not None
-    assert on_hold.reason == "t is on hold (deferrals: 24); to try it now: parley task release"
+    assert on_hold.reason.code == "feasible-batch-hold"
+    assert on_hold.reason.figures == {"task": "t", "count": 24}
 
 
 BUFFER = Buffer(5, 10)

@@ -60,7 +60,8 @@ def test_every_limit_of_every_holder_counts() -> None:
     assert find_limit_refusal({RUNS: 1, NODES: 5}, holders, LimitLevel.HARD) is None
     refusal = find_limit_refusal({RUNS: 1, NODES: 5}, holders, LimitLevel.SOFT)
     assert refusal is not None
-    assert refusal.reason == "probe would have 2 runs at once, of at most 1 (soft)"
+    figures = {"holder": "probe", "wanted": 2, "kind": "runs", "limit": 1, "level": "soft"}
+    assert refusal.reason.figures == figures
     refusal = find_limit_refusal({RUNS: 1, NODES: 6}, holders, LimitLevel.HARD)
     assert refusal is not None
     assert dict(refusal.figures)["holder"] == "ops"
@@ -164,9 +165,7 @@ def test_due_tasks_beyond_a_limit_are_left_out_with_the_reason() -> None:
     )
     assert tasks == ["t3", "t2", "x"]
     [refusal] = refused.values()
-    assert (
-        refusal.reason == "ops would have 7 nodes due at once, of at most 5; the task does not age"
-    )
+    assert refusal.reason.figures == {"holder": "ops", "wanted": 7, "kind": "nodes", "limit": 5}
 
 
 @given(st.lists(st.sampled_from("uvw"), max_size=20), st.integers(0, 4))

@@ -90,10 +90,11 @@ def test_only_a_gap_blocks(wanted: list[tuple[int, int | None, bool]]) -> None:
 
 
 def test_a_blocked_queue_names_the_stuck_one() -> None:
-    """The sentence names the stuck queue, both priorities, and the gap."""
+    """The reason names the stuck queue, both priorities, and the gap."""
     contenders = [queues.Contender("high", 9, 5), queues.Contender("low", Fraction(7, 2), 1)]
     refusal = queues.reasons_to_wait(queues.next_campaign(contenders, lambda _: None))["low"]
-    assert refusal.reason == "low waits at priority 3.5: high is stuck at 9, 5 or more above it"
+    figures = {"campaign": "low", "priority": Fraction(7, 2), "stuck": "high", "high": 9, "gap": 5}
+    assert refusal.reason.figures == figures
 
 
 @given(st.lists(st.integers(0, 100), min_size=1), st.integers(1, 9))
@@ -148,7 +149,8 @@ def test_quota_before_capacity() -> None:
         "a", {"mbps": 6}, {"mbps": 10}, {"mbps": 5}, {"mbps": (9, 12)}
     )
     assert refusal is not None
-    assert refusal.reason == "a uses 5 mbps and wants 6 more, of at most 10"
+    figures = {"campaign": "a", "resource": "mbps", "used": 5, "wanted": 6, "quota": 10}
+    assert refusal.reason.figures == figures
     refusal = quota.find_quota_refusal(
         "a", {"mbps": 5}, {"mbps": 10}, {"mbps": 5}, {"mbps": (9, 12)}
     )
