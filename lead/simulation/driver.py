@@ -9,14 +9,16 @@ a transport that writes and reads at once. asyncpg's coroutines suspend only to 
 A backend may wait for a lock that another transaction of the same world holds. It is found by
 asking the server who blocks it, once an answer takes long. While a world executes a statement all
 other transactions stand still, so whether this one has to wait depends on them alone and not on
-time: the same world waits at the same statements on each host. Where two wait for one row, Postgres
-lets either go first once it is free, and on a busy host not always the one that came first.
+time: the same world waits at the same statements on each host. Where several wait for one row,
+Postgres lets any of them go first once it is free: whichever the host runs first. So a backend that
+waits is stopped (``SIGSTOP``), and the world lets one after the other go on.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import socket
 from asyncio import events
 from collections.abc import Callable, Coroutine
@@ -26,6 +28,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 import asyncpg
 
 from lead.simulation.loop import VirtualLoop
+from node.execution import proctable
 
 SerializationError: TypeAlias = asyncpg.SerializationError
 LostConnection: TypeAlias = asyncpg.ConnectionDoesNotExistError
@@ -273,6 +276,20 @@ class Link:
     def run_task(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine that uses the connection and also needs a loop."""
         return self._loop.run(work)
+
+    def stop(self) -> None:
+        """Stop the backend, which waits for a lock, and return when it stands still.
+
+        It holds nothing that others need to go on but its locks: whoever waits in the server has
+        released everything else before.
+        """
+        os.kill(self.pid, signal.SIGSTOP)
+        while not proctable.is_stopped(self.pid):
+            os.sched_yield()
+
+    def go_on(self) -> None:
+        """Let the backend run again."""
+        os.kill(self.pid, signal.SIGCONT)
 
     def close(self) -> None:
         """Close the connection without a word to the server."""

@@ -245,6 +245,7 @@ class NodeStore:
         self.name = name
         self.spoiled = False
         self._idle: list[Link] = []
+        self._pids: set[int] = set()
         self._suspended: dict[Link, _Suspended] = {}
         self._told: list[str] = []
         self.listening: dict[Listener, None] = {}
@@ -314,6 +315,7 @@ class NodeStore:
         if self._idle:
             return self._idle.pop()
         link = self._server.connect(self.name)
+        self._pids.add(link.pid)
         link.run(link.connection.add_listener(CHANNEL, self._hear))
         return link
 
@@ -331,6 +333,7 @@ class NodeStore:
         """Execute a method of a connection; wait while it waits for a lock."""
         call = link.begin(work, partial(self._waits, link))
         if not call.done:
+            link.stop()
             suspended = _Suspended(call, asyncio.get_running_loop().create_future())
             self._suspended[link] = suspended
             try:
@@ -343,32 +346,38 @@ class NodeStore:
         return call.answer()
 
     def let_others_go_on(self) -> None:
-        """Go on with statements that waited for a transaction which has ended; tell of commits."""
+        """Go on with statements that waited for a transaction which has ended; tell of commits.
+
+        One after the other, in the order in which they came: while one goes on, all others that
+        wait are stopped, also those to which the server has given their lock.
+        """
         if self._told:
             told, self._told = self._told, []
             for listener in list(self.listening):
                 listener.hear(told)
         for link, suspended in list(self._suspended.items()):
-            if link in self._suspended and not suspended.call.done:
-                link.proceed(suspended.call, partial(self._waits, link))
-                if suspended.call.done:
-                    del self._suspended[link]
-                    if not suspended.over.done():
-                        suspended.over.set_result(None)
+            if link not in self._suspended or self._waits(link):
+                continue
+            link.go_on()
+            link.proceed(suspended.call, partial(self._waits, link))
+            if not suspended.call.done:
+                link.stop()
+                continue
+            del self._suspended[link]
+            if not suspended.over.done():
+                suspended.over.set_result(None)
 
     def break_off(self, link: Link) -> None:
         """End a statement that waits for a lock, if this connection has one."""
         suspended = self._suspended.pop(link, None)
         if suspended is not None:
-            self._cancel(link)
-            link.finish(suspended.call)
+            self._end(link, suspended.call)
 
     def lose(self, link: Link) -> None:
         """Break a connection: a statement on it that waits for a lock fails."""
         suspended = self._suspended.pop(link, None)
         if suspended is not None:
-            self._cancel(link)
-            link.finish(suspended.call)
+            self._end(link, suspended.call)
             suspended.call.fail(LostConnection("connection was closed in the middle of operation"))
             if not suspended.over.done():
                 suspended.over.set_result(None)
@@ -397,17 +406,28 @@ class NodeStore:
             self.on_lost()
             raise LostConnection("connection was closed in the middle of operation")
 
+    def _end(self, link: Link, call: Call) -> None:
+        """Cancel a statement that waits for a lock: before it goes on, even if it has the lock."""
+        self._cancel(link)
+        link.go_on()
+        link.finish(call)
+
     def _cancel(self, link: Link) -> None:
         self.read(SQL["cancel"], link.pid)
 
     def _waits(self, link: Link) -> bool:
-        """Return whether a statement waits for a lock; break it off if that would be for ever."""
+        """Return whether a statement waits for a lock; break it off if that would be for ever.
+
+        Only transactions of this database count. Those of other worlds, in other processes, lock
+        what all databases share (when they commit notifications) for a moment of real time.
+        """
         [row] = self.read(SQL["blockers"], link.pid)
-        if link.pid in row["chain"]:
+        chain = self._pids.intersection(row["chain"])
+        if link.pid in chain:
             link.deadlocked = True
             self._cancel(link)
             return False
-        return bool(row["chain"])
+        return bool(chain)
 
 
 _SERVER: list[SimulationServer] = []

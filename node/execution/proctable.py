@@ -34,6 +34,14 @@ def is_alive(pid: int, ticks: int) -> bool:
     return int(fields[_STARTED]) == ticks and fields[0] not in "ZX"
 
 
+def is_stopped(pid: int) -> bool:
+    """Return whether a process was stopped by a signal, and does nothing until the next one.
+
+    :raises ProcessLookupError: there is no such process.
+    """
+    return _stat_fields(pid)[0] == "T"
+
+
 def processor_ticks(pid: int) -> int:
     """Return the processor time of a process and its reaped children, in clock ticks.
 

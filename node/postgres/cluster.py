@@ -19,7 +19,7 @@ import os
 import pwd
 import shutil
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 from urllib.parse import quote
@@ -160,6 +160,7 @@ class PrivateCluster:
             return
         with lock:
             if server is not None:
+                _go_on(proctable.working_in(self.data))
                 await _shut_down(server)
                 await self._end_leftovers()
             if self.socket.parent != self.directory:
@@ -334,9 +335,7 @@ class PrivateCluster:
         leftovers = proctable.working_in(self.data)
         if recorded in leftovers:
             os.kill(recorded, signal.SIGINT)
-        for stopped in leftovers:  # one that was suspended would not hear of it
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(stopped, signal.SIGCONT)
+        _go_on(leftovers)
         try:
             async with asyncio.timeout(STOP_S):
                 await proctable.wait_for_exits(leftovers)
@@ -410,6 +409,13 @@ async def _shut_down(server: RunningProcess) -> None:
                 await server.wait()
             return
     await server.end(0)
+
+
+def _go_on(pids: Sequence[int]) -> None:
+    """Let processes go on that were stopped: they would not hear that they should end."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
 
 
 def _unusable(directory: Path, fault: Exception) -> DatabaseUnavailable:

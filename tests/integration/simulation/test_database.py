@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
+import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import Any
 from uuid import UUID
@@ -11,6 +15,7 @@ import pytest
 
 from lead.simulation.clock import pause
 from lead.simulation.database import SimulatedDatabase
+from lead.simulation.driver import Link
 from lead.simulation.loop import run
 from lead.simulation.server import NodeStore, lent
 from node.model.errors import DatabaseUnavailable
@@ -161,6 +166,83 @@ def test_a_statement_waits_for_the_lock_of_another_transaction(store: NodeStore)
     live(work())
     assert digest(store, "a") == "-12"
     assert ended == [("1", 500), ("2", 570)]
+
+
+@pytest.fixture
+def busy_host() -> Iterator[None]:
+    """Give every processor more to do than it can, so that what wakes up runs some time later."""
+    count = 2 * (os.cpu_count() or 1)
+    loads = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    yield
+    for load in loads:
+        load.kill()
+        load.wait()
+
+
+WAYS = {
+    "change a row": (CHANGE, PUT),
+    "lock a row, then change it": ("SELECT FROM idempotency WHERE key = $1 FOR UPDATE", PUT),
+    "make a row": (f"{PUT} ON CONFLICT (key) DO UPDATE SET request_digest = $2", "SELECT $1, $2"),
+}
+"""Statements with which all change one row, each with the one that is executed before."""
+
+
+@pytest.mark.usefixtures("busy_host")
+@pytest.mark.parametrize("way", WAYS)
+def test_who_came_first_goes_on_first(store: NodeStore, way: str) -> None:
+    """Each of many that wait for one row goes on in its turn, however busy the host is."""
+    order: list[str] = []
+    statement, before = WAYS[way]
+    words = (lambda key, name: (key, name)) if "$2" in statement else (lambda key, _: (key,))
+
+    async def change(database: SimulatedDatabase, key: str, name: str) -> None:
+        await pause(int(name))
+        async with database.transaction() as connection:
+            await connection.execute(statement, *words(key, name))
+            order.append(name)
+            await connection.execute(CHANGE, key, name)
+            await pause(100)
+
+    async def work() -> None:
+        database = SimulatedDatabase(store)
+        for turn in range(30):
+            async with database.connection() as connection:
+                await connection.execute(before, key := f"row {turn}", "-")
+            await asyncio.gather(*(change(database, key, name) for name in "12345"))
+
+    live(work())
+    assert order == list("12345") * 30
+
+
+def test_a_stranger_who_has_a_lock_is_waited_for(
+    store: NodeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lock of another world, on what all share, is waited for in real time."""
+    asked, waits = threading.Event(), store._waits
+
+    def ask(link: Link) -> bool:
+        answer = waits(link)
+        asked.set()
+        return answer
+
+    monkeypatch.setattr(store, "_waits", ask)
+    with lent(1) as [other]:
+        stranger = other.take()
+        stranger.run(stranger.connection.execute("BEGIN; LOCK TABLE pg_shdescription"))
+
+        def release() -> None:
+            asked.wait()
+            stranger.run(stranger.connection.execute("ROLLBACK"))
+
+        async def work() -> None:
+            async with SimulatedDatabase(store).connection() as connection:
+                await connection.fetch("SELECT FROM pg_shdescription")
+
+        releasing = threading.Thread(target=release)
+        releasing.start()
+        live(work())
+        releasing.join()
+        other.give_back(stranger)
 
 
 def test_the_last_of_those_that_wait_for_each_other_fails(store: NodeStore) -> None:
