@@ -36,6 +36,7 @@ SELECT
             greatest((task.schedule ->> 'repeat')::interval - task.duration, interval '0')
         )
     END AS slip,
+    CASE WHEN jsonb_typeof(task.schedule -> 'max_runs') = 'number' THEN (task.schedule ->> 'max_runs')::integer END AS max_runs,
     task.created_at,
     planning.planned_to,
     planning.plan_at,
@@ -148,7 +149,7 @@ CREATE TABLE stepped (node text, began timestamptz, ended timestamptz, right_at 
 CREATE TABLE trouble (one text, other text, began timestamptz, ended timestamptz);
 CREATE TABLE task (
     node text, id uuid, lead text, led_here boolean, state text, participants text [], reference text,
-    duration interval, starts timestamptz, repeat interval, last timestamptz, slip interval,
+    duration interval, starts timestamptz, repeat interval, last timestamptz, slip interval, max_runs integer,
     created_at timestamptz, planned_to timestamptz, plan_at timestamptz, next_run_at timestamptz, revision integer, ended_at timestamptz,
     archived text, test text, terms text
 );
@@ -281,6 +282,38 @@ HAVING
     count(*) > count(DISTINCT seat.of_node) OR count(*) > count(DISTINCT seat.place)
     OR bool_or(seat.place < 1 OR seat.place > term.seats)
 
+-- always_blocked_for_nothing --
+-- Time that is blocked belongs to an exchange that is held or committed, and a run set aside to a hold.
+SELECT run.node, run.id::text, format('%s, its exchange is %s', run.state, coalesce(run.exchange, 'absent')) AS what
+FROM run
+WHERE
+    (run.state = 'booked' AND run.exchange IS DISTINCT FROM 'held' AND run.exchange IS DISTINCT FROM 'committed')
+    OR (
+        run.state = 'set-aside'
+        AND NOT EXISTS (
+            SELECT FROM run AS winner
+            WHERE
+                winner.node = run.node AND winner.id = run.displaced_by
+                AND winner.state IN ('booked', 'set-aside') AND winner.exchange = 'held'
+        )
+    )
+
+-- always_two_of_a_slot --
+-- A lead has one run of a slot that lives, or has brought a result.
+SELECT run.node, run.task_id::text, format('slot %s has %s runs', run.slot, count(*)) AS what
+FROM run INNER JOIN task ON run.node = task.node AND run.task_id = task.id
+WHERE task.led_here AND run.state IN ('waiting', 'booked', 'set-aside', 'running', 'merging', 'finished')
+GROUP BY run.node, run.task_id, run.slot
+HAVING count(*) > 1
+
+-- always_surplus --
+-- No task has more runs than it may have. (One that was changed may have had more before.)
+SELECT task.node, task.id::text, format('%s slots have runs, and it may have %s', count(DISTINCT run.slot), task.max_runs) AS what
+FROM task INNER JOIN run ON task.node = run.node AND task.id = run.task_id
+WHERE task.led_here AND task.revision = 1 AND run.state NOT IN ('cancelled', 'displaced', 'unplaced', 'waiting')
+GROUP BY task.node, task.id, task.max_runs
+HAVING count(DISTINCT run.slot) > task.max_runs
+
 -- settled_all_or_none --
 -- A run to come that is booked on one node is booked on all its participants and known to its lead, at the same time.
 SELECT coming.node, coming.id, format('%s here and %s on %s', coming.state, coalesce(there.state, 'absent'), other.node)
@@ -321,20 +354,6 @@ WHERE
         OR (
             led.state NOT IN ('cancelled', 'displaced', 'missed')
             AND calm(task.participants || task.lead, run.decided_at, run.starts_at) > 2 * round.hold_life
-        )
-    )
-
--- settled_blocked_for_nothing --
--- Time that is blocked belongs to an exchange that is held or committed, and a run set aside to a hold.
-SELECT run.node, run.id, format('%s, its exchange is %s', run.state, coalesce(run.exchange, 'absent'))
-FROM run
-WHERE
-    (run.state = 'booked' AND run.exchange IS DISTINCT FROM 'held' AND run.exchange IS DISTINCT FROM 'committed')
-    OR (
-        run.state = 'set-aside'
-        AND NOT EXISTS (
-            SELECT FROM run AS winner
-            WHERE winner.node = run.node AND winner.id = run.displaced_by AND winner.state = 'booked' AND winner.exchange = 'held'
         )
     )
 
