@@ -214,6 +214,7 @@ def task_preview(
         PreviewDependencies(
             draft=draft,
             impact_source_of=impact_source_of,
+            agreed=node.admission.agreed,
             choose_tool=node.capabilities.agree,
             room_of=partial(_room_of, node.database, limits),
             suspended_in=partial(_suspended_in, node.database),

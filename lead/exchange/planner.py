@@ -55,10 +55,8 @@ BINDING_RUNS_MAX = 50
 SEAT_MOVES_MAX = 3
 """Maximum number of moves of a seat to another node in one term because of missing time."""
 
-ChooseTool = Callable[
-    [str, tuple[str, ...], list[tuple[str, ...]], dict[str, Any]], tuple[str, int]
-]
-"""``choose(test, preferred, offers, spec)`` returns the tool and the duration of its runs (µs)."""
+ChooseTool = Callable[[TaskTerms], TaskTerms]
+"""Returns the terms of a task with the tool that its participants offer, and the duration (µs)."""
 
 log = structlog.get_logger()
 
@@ -310,7 +308,7 @@ class Planner:
         claimed = replace(claimed, terms=replace(terms, participants=tuple(listed)))
         refusals = _refusals(claimed.terms)
         try:
-            claimed = self._with_tool(claimed)
+            claimed = replace(claimed, terms=self._choose_tool(claimed.terms))
         except ToolUnavailable as error:
             refusals = "; ".join(filter(None, (refusals, error.detail)))
         async with self._database.transaction() as connection:
@@ -326,20 +324,13 @@ class Planner:
         log.info("task refused", what=_headline(claimed), task=str(claimed.task), reason=reason)
         await self._refuse_task(claimed.task, reason)
 
-    def _with_tool(self, claimed: Claim) -> Claim:
-        terms = claimed.terms
-        offers = [p.tools for p in terms.participants if p.accepted]
-        tool, duration = self._choose_tool(terms.test, terms.tools, offers, terms.spec)
-        return replace(claimed, terms=replace(terms, tool=tool, duration=duration))
-
     async def _introduce_one(
         self, claimed: Claim, participant: ParticipantClient, place: int
     ) -> dict[str, Any]:
         try:
             answered = await participant.introduce(_introduction(claimed, place))
         except ParleyError as error:
-            reason = reason_at(participant.name, error)
-            return {"accepted": None, "reason": reason, "tools": ()}
+            return {"accepted": None, "reason": reason_at(participant.name, error)}
         return _answer_to_keep(answered)
 
     async def _record_nothing_more(self, claimed: Claim) -> None:

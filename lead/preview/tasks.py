@@ -52,7 +52,13 @@ from lead.reasons import (
     times_follow_runs,
 )
 from node.model import times
-from node.model.errors import ParleyError, RequestError, ToolUnavailable, reason_at
+from node.model.errors import (
+    ParleyError,
+    RefusedByParticipant,
+    RequestError,
+    ToolUnavailable,
+    reason_at,
+)
 from node.model.host_limits.rules import User
 from node.model.host_limits.standing import LimitStanding
 from node.model.reason import Reason, several
@@ -96,6 +102,7 @@ PlannedRuns = Sequence[_PlannedRuns]
 class PreviewDependencies:
     """The functions of the node that previews use: checking, reaching others, choosing a tool.
 
+    ``agreed(task)`` returns a task with the tool of its participants, or raises why it is refused.
     ``room_of(terms, until, now, imagined)`` returns the room that the limits of its campaign leave
     a task up to an instant, None without limits. ``suspended_in(terms)`` returns the campaign that
     is suspended, its own or one above it, None if none is. ``expected_bytes(terms)`` returns what
@@ -109,6 +116,7 @@ class PreviewDependencies:
 
     draft: Callable[[TaskDocument], StoredTask]
     impact_source_of: Callable[[str], ImpactSource]
+    agreed: Callable[[StoredTask], StoredTask]
     choose_tool: ChooseTool
     room_of: Callable[[TaskTerms, int, int, Imagined], Awaitable[CampaignRoom | None]]
     suspended_in: Callable[[TaskTerms], Awaitable[str | None]]
@@ -273,15 +281,10 @@ class TaskPreviewer:
             failure = (Outcome.REFUSED, refusal)
             return ConsideredTask(drafted, self._limits, ForecastPlacement(failure=failure))
         task = await self._ask_all(drafted, beside.left_out)
-        refusals = [
-            told(str(p.reason)).at(p.name) for p in task.terms.participants if p.accepted is False
-        ]
         try:
-            task = self._with_tool(task)
-        except ToolUnavailable as error:
-            refusals.append(error.reason)
-        if refusals:
-            failure = (Outcome.REFUSED, several(refusals))
+            task = self._dependencies.agreed(task)
+        except (RefusedByParticipant, ToolUnavailable) as error:
+            failure = (Outcome.REFUSED, error.reason)
             return ConsideredTask(task, self._limits, ForecastPlacement(failure=failure))
         for participant in task.terms.participants:
             if participant.accepted is None:
@@ -323,13 +326,6 @@ class TaskPreviewer:
         except ParleyError as error:
             return participant.model_copy(update={"reason": reason_at(participant.name, error)})
         return participant.model_copy(update=answer.model_dump(exclude={"limit"}))
-
-    def _with_tool(self, task: StoredTask) -> StoredTask:
-        """Return the task with the best tool of the participants that have accepted."""
-        terms = task.terms
-        offers = [p.tools for p in terms.participants if p.accepted]
-        tool, duration = self._dependencies.choose_tool(terms.test, terms.tools, offers, terms.spec)
-        return replace(task, terms=replace(terms, tool=tool, duration=duration))
 
     async def _with_offers(self, task: StoredTask, beside: ConcurrentPlanning) -> ConsideredTask:
         """Request time as real planning does.
@@ -603,7 +599,8 @@ class TaskPreviewer:
 
     def _occupied_time(self, task: StoredTask, spec: Mapping[str, Any], tool: str) -> int | None:
         try:
-            return self._dependencies.choose_tool(task.terms.test, (tool,), [], dict(spec))[1]
+            alone = replace(task.terms, tools=(tool,), participants=(), spec=dict(spec))
+            return self._dependencies.choose_tool(alone).duration
         except (RequestError, ToolUnavailable):
             return None
 

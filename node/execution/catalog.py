@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -14,6 +15,7 @@ from node.execution import privileges
 from node.execution.privileges import ProcessPrivileges
 from node.model.contexts import Context
 from node.model.errors import FieldFault, InvalidDocument, ToolUnavailable
+from node.model.task_terms import TaskTerms
 from node.model.useragent import user_agent
 from node.model.wire.fields import FROM_OUTSIDE
 from node.model.wire.validation import faults_of
@@ -209,16 +211,17 @@ class Capabilities:
         msg = f"no tool{choice} for {test} that every participant has{reasons}"
         raise ToolUnavailable(msg)
 
-    def agree(
-        self, test: str, preferred: tuple[str, ...], offers: list[tuple[str, ...]], spec: Any
-    ) -> tuple[str, int]:
-        """Return the name of the tool that :meth:`choose` returns, and its duration for ``spec``.
+    def agree(self, terms: TaskTerms) -> TaskTerms:
+        """Return the terms of a task with the tool for its participants, and the duration with it.
+
+        One that has not answered (again) counts with the tools that it offered before, if any.
 
         :raises ToolUnavailable: there is none.
         """
-        parsed = self.spec(self.test(test), spec)
-        tool = self.choose(test, preferred, offers, parsed)
-        return tool.name, tool.duration(parsed)
+        spec = self.spec(self.test(terms.test), terms.spec)
+        offers = [each.tools for each in terms.participants if each.accepted or each.tools]
+        tool = self.choose(terms.test, terms.tools, offers, spec)
+        return replace(terms, tool=tool.name, duration=tool.duration(spec))
 
     def needs_port(self, test: str, tool: str, spec: dict[str, Any], participant: int) -> int:
         """Return how many consecutive ports this tool needs for that participant's part.

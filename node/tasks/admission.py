@@ -149,7 +149,7 @@ class Admission:
         prepared = await self._prepare_withdrawal(draft.task)
         task, limits = await self._ask_all(draft.task, self._introduce)
         try:
-            task = self._with_common_tool(task, limits)
+            task = self.agreed(task, limits)
             new = self._new_task(task, draft.first_slot, request, archived)
             if await self._store.keep(replace(new, prepared=prepared, along=along)):
                 return task.id, True
@@ -237,7 +237,7 @@ class Admission:
             for p in task.terms.participants
         )
         task = replace(task, terms=replace(task.terms, participants=participants))
-        return self._with_common_tool(*await self._ask_all(task, self._consider))
+        return self.agreed(*await self._ask_all(task, self._consider))
 
     async def _ask_all(
         self, task: StoredTask, question: Introduce
@@ -252,7 +252,7 @@ class Admission:
         limits = [limit for _, limit in answers if limit is not None]
         return replace(task, terms=replace(task.terms, participants=participants)), limits
 
-    def _with_common_tool(self, task: StoredTask, limits: Sequence[TaskLimit]) -> StoredTask:
+    def agreed(self, task: StoredTask, limits: Sequence[TaskLimit] = ()) -> StoredTask:
         """Return the task with the tool that all participants have.
 
         :raises LimitRefused: all refusals are because of these limits.
@@ -271,7 +271,7 @@ class Admission:
                 refusals.append(context_not_known_yet(p.context).at(p.name))
         if refusals:
             raise RefusedByParticipant(several(refusals))
-        return self._with_first_tool(task)
+        return replace(task, terms=self._capabilities.agree(task.terms))
 
     async def _ask(
         self, task: StoredTask, place: int, question: Introduce
@@ -320,12 +320,6 @@ class Admission:
             later = _end_messages(task, silent, reason)
             await outbox.post_all(connection, later, now, self._withdrawn_after)
             await notices.notify(connection, "task", task.id, TaskState.REFUSED)
-
-    def _with_first_tool(self, task: StoredTask) -> StoredTask:
-        terms = task.terms
-        offers = [p.tools for p in terms.participants if p.accepted or p.tools]
-        tool, duration = self._capabilities.agree(terms.test, terms.tools, offers, terms.spec)
-        return replace(task, terms=replace(terms, tool=tool, duration=duration))
 
 
 def _end_messages(task: StoredTask, nodes: Collection[str], reason: str) -> list[OutgoingMessage]:
