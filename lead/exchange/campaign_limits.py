@@ -16,12 +16,9 @@ from lead.planning.campaign_budgets import budgets_of
 from lead.planning.campaign_room import (
     CampaignRoom,
     Counted,
-    CountedRun,
     Imagined,
     RunAdmission,
-    RunDemand,
     bounded_line,
-    descendants_of,
     limits_delivered,
     limits_time,
     room_for,
@@ -29,6 +26,7 @@ from lead.planning.campaign_room import (
 from lead.planning.needs import NeedsByTest
 from lead.planning.node_views import NodeDescription, slowest_mbps
 from lead.planning.pool_view import LEDGER_LOOKBACK, campaigns_of, charges_of
+from lead.policy.limit_counting import CountedRun, RunDemand, descendants_of
 from lead.policy.throttle.active_limits import LimitLevel
 from lead.policy.view import CampaignView, Charge
 from lead.store import episodes, ledger, limits

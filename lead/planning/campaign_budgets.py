@@ -1,6 +1,6 @@
 """The use that campaigns make of limits and quotas: now, and at most with what is booked. Pure.
 
-It counts as :mod:`lead.planning.campaign_room` does, which refuses what would exceed a limit.
+It counts by :mod:`lead.policy.limit_counting`, as all that refuses what exceeds a limit does.
 """
 
 from __future__ import annotations
@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from lead.planning.campaign_room import (
-    Counted,
+from lead.planning.campaign_room import Counted
+from lead.policy.limit_counting import (
+    DELIVERED,
+    DELIVERED_PERCENT,
     CountedRun,
     at_once,
     booked_time,
@@ -17,7 +19,6 @@ from lead.planning.campaign_room import (
     moved_bytes,
     seat_time,
 )
-from lead.policy.axes.throttle import DELIVERED, DELIVERED_PERCENT
 from lead.policy.share.decayed_windows import DecayWindows
 from lead.policy.throttle import active_limits, delivered_cap
 from lead.policy.view import CampaignView

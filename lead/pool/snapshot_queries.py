@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from lead.model import Key, LedRun, OpenTerm, PoolTask, TurnedDown
-from lead.planning.campaign_room import descendants_of
 from lead.planning.needs import NeedsByTest
 from lead.planning.pool_view import LEDGER_LOOKBACK, SeatCase, campaigns_of, runs_to_come
 from lead.policy.ahead_sharing import NEAR_TIME
+from lead.policy.limit_counting import descendants_of
 from lead.policy.view import BUCKET, Needs, PostedRun
 from lead.store import episodes, ledger
 from node.model import times

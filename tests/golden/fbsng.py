@@ -13,11 +13,13 @@ from fractions import Fraction
 from itertools import accumulate, pairwise
 from typing import Any
 
+from lead.policy.limit_counting import CountedRun, RunDemand, full_at_once
 from lead.policy.order import pacing, passes, queues
 from lead.policy.select import attributes, placement
 from lead.policy.share import start_counts
 from lead.policy.throttle import quota
-from lead.policy.view import Exact, QueueView
+from lead.policy.throttle.active_limits import LimitLevel
+from lead.policy.view import CampaignView, Exact, QueueView
 from node.model import times
 from tests.golden.figures import first_given
 from tests.golden.originals.named_placement import as_named
@@ -272,13 +274,14 @@ def _quotas(given: Given) -> tuple[Given, Sequence[str]]:
     answers = []
     for request in given["requests"]:
         kind = request["type"]
-        refusal = quota.find_quota_refusal(
-            kind,
-            {"processes": request["need"]},
-            {"processes": given["quota"][kind]} if kind in given["quota"] else {},
-            {"processes": given["in_use"].get(kind, 0)},
-            {"processes": (used, given["capacity"])},
-        )
+        quotas = {"processes": given["quota"][kind]} if kind in given["quota"] else {}
+        wanted = {"processes": request["need"]}
+        holder = CampaignView(kind, quotas=quotas)
+        in_use = CountedRun(kind, 0, 1, 1, 0, {"processes": given["in_use"].get(kind, 0)})
+        demand = RunDemand(kind, 1, 1, 0, wanted)
+        full = next(full_at_once(holder, demand, [in_use], LimitLevel.HARD), None)
+        free = {"processes": (used, given["capacity"])}
+        refusal = full.refusal(0, 1) if full else quota.find_capacity_refusal(kind, wanted, free)
         answers.append(refusal.rule.name if refusal else "start")
     return {"answers": answers}, ["answers"]
 

@@ -13,8 +13,8 @@ from itertools import combinations
 from typing import Any
 
 from lead.planning import displacement
-from lead.policy import ahead_sharing, episode, promised_seats
-from lead.policy.axes import feasible, share, throttle
+from lead.policy import ahead_sharing, episode, limit_counting, promised_seats
+from lead.policy.axes import feasible, share
 from lead.policy.axes.preempt import UrgentByScore
 from lead.policy.feasible import availability, backoff, blacklist, deferral
 from lead.policy.fill import reservations
@@ -23,7 +23,13 @@ from lead.policy.placement_requests import Ask
 from lead.policy.preempt import flagged, groups, score
 from lead.policy.sets import PolicyComposition
 from lead.policy.share import promised, usage
-from lead.policy.throttle import active_limits, byte_quota, delivered_cap, due_limits, quota
+from lead.policy.throttle import (
+    active_limits,
+    byte_quota,
+    delivered_cap,
+    due_limits,
+    quota,
+)
 from lead.policy.verdict import PolicyRefusal, RefusalRule
 from lead.policy.view import URGENT, Candidate, PostedRun, ReservationView, View
 from node.model import times
@@ -607,7 +613,7 @@ CHECKS: dict[RefusalRule, Check] = {
     promised.NO_PROMISES: _no_promises,
     promised_seats.KEPT: _promise_kept,
     ahead_sharing.KEPT: _part_kept,
-    throttle.SEATS_MAX: _seats_max,
+    limit_counting.SEATS_MAX: _seats_max,
     quota.QUOTA: _quota,
     quota.CAPACITY: _capacity,
     active_limits.OVER: _active,

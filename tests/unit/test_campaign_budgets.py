@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lead.planning.campaign_budgets import budgets_of
-from lead.planning.campaign_room import Counted, CountedRun
+from lead.planning.campaign_room import Counted
+from lead.policy.limit_counting import CountedRun
 from lead.policy.view import CampaignView, Charge, LimitView
 from node.model import times
 from node.model.byte_quotas import parse_byte_quota

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lead.planning.agenda import Slot
-from lead.planning.campaign_room import Counted, CountedRun, RunDemand, room_for
+from lead.planning.campaign_room import Counted, room_for
+from lead.policy.limit_counting import CountedRun, RunDemand
 from lead.policy.throttle.active_limits import LimitLevel
 from lead.policy.view import CampaignView, LimitView
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import get_args
 
-from lead.policy import sets
+from lead.policy import limit_counting, sets
 from lead.policy.axes import share, throttle
 from lead.policy.throttle import active_limits
 from node.model import limits, policysets, times
@@ -56,7 +56,7 @@ def test_limits_are_stored_as_policies_know_them() -> None:
         active_limits.TIME,
     }
     known = kinds | {f"{throttle.DUE}{kind}" for kind in kinds}
-    known |= {throttle.DELIVERED, throttle.DELIVERED_PERCENT}
+    known |= {limit_counting.DELIVERED, limit_counting.DELIVERED_PERCENT}
     worded = {
         word: {"soft": None, "hard": number} for number, word in enumerate(get_args(limits.Limited))
     }

@@ -22,25 +22,13 @@ CAPACITY = RefusalRule(
 )
 
 
-def find_quota_refusal(
-    campaign: str,
-    wanted: Mapping[str, int],
-    quotas: Mapping[str, int],
-    in_use: Mapping[str, int],
-    free: Mapping[str, tuple[int, int]],
+def find_capacity_refusal(
+    campaign: str, wanted: Mapping[str, int], free: Mapping[str, tuple[int, int]]
 ) -> PolicyRefusal | None:
     """Return a refusal if the wanted amounts (by resource) are not available.
 
-    ``in_use`` is what the campaign itself uses; ``free`` has, for resources of the pool, what all
-    use together and how much there is.
+    ``free`` has, for resources of the pool, what all use together and how much there is.
     """
-    for resource, amount in wanted.items():
-        quota = quotas.get(resource)
-        used = in_use.get(resource, 0)
-        if quota is not None and used + amount > quota:
-            return QUOTA.refuse(
-                campaign=campaign, resource=resource, used=used, wanted=amount, quota=quota
-            )
     for resource, amount in wanted.items():
         used, capacity = free.get(resource, (0, amount))
         if used + amount > capacity:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lead.policy.limit_counting import CountedRun, RunDemand, booked_time, full_at_once
 from lead.policy.preempt.flagged import find_preemption_refusal
 from lead.policy.throttle.active_limits import (
     NODES,
@@ -15,7 +14,6 @@ from lead.policy.throttle.active_limits import (
     SEAT_TIME,
     SEATS,
     TIME,
-    ActiveBookings,
     Holder,
     LimitLevel,
     find_limit_refusal,
@@ -83,58 +81,23 @@ def test_outstanding_time_shrinks_as_runs_progress() -> None:
     assert [outstanding_time([(4, 3), (2, 6)], after) for after in (0, 3, 9)] == [24, 6, 0]
 
 
-def test_parents_count_their_childrens_runs() -> None:
-    """A campaign's runs count for it and its ancestors, if they overlap the span."""
-    under_way = ActiveBookings([RUN], CAMPAIGNS, 0)
-    assert [(it.name, it.in_use[RUNS]) for it in under_way.holders("probe", (0, 11))] == [
-        ("probe", 1),
-        ("ops", 1),
-    ]
-    [ops] = under_way.holders("ops", (30, 40))
-    assert ops.in_use == {RUNS: 0, NODES: 0, SEATS: 0, SEAT_TIME: 40, TIME: 20}
-    assert under_way.holders("free", (0, 99)) == []
+spans = st.lists(st.tuples(st.integers(0, 50), st.integers(1, 20), st.integers(1, 4)), max_size=12)
 
 
-booked = st.lists(
-    st.tuples(st.integers(0, 50), st.integers(1, 20), st.integers(1, 4)), max_size=12
-).map(
-    lambda some: [
-        PostedRun(str(at), "t", "ops", [f"n{i}" for i in range(k)], start, start + length)
-        for at, (start, length, k) in enumerate(some)
-    ]
-)
-
-
-@given(booked, st.integers(0, 60), st.integers(1, 20), st.integers(0, 40))
-def test_active_bookings_agree_with_a_plain_search(
-    runs: list[PostedRun], start: int, length: int, now: int
+@given(spans, st.integers(0, 60), st.integers(1, 20), st.integers(1, 12), st.integers(0, 40))
+def test_counts_agree_with_a_plain_search(
+    booked: list[tuple[int, int, int]], start: int, length: int, most: int, now: int
 ) -> None:
-    """Runs, nodes, and outstanding time agree with a plain search, however runs were added."""
-    under_way = ActiveBookings(runs[:5], CAMPAIGNS, now)
-    for run in runs[5:]:
-        if run.end > now:
-            under_way.add(run)
-    live = [run for run in runs if run.end > now]
-    beside = [run for run in live if run.start < start + length and run.end > start]
-    [result] = under_way.holders("ops", (start, start + length))
-    remaining = [(len(run.nodes), run.end - max(run.start, now)) for run in live]
-    inside = range(start, start + length)
-    at_once = [[run for run in beside if run.start <= at < run.end] for at in inside]
-    nodes = max(sum(len(run.nodes) for run in those) for those in at_once)
-    assert result.in_use == {
-        RUNS: max(len(those) for those in at_once),
-        NODES: nodes,
-        SEATS: nodes,
-        SEAT_TIME: sum(nodes * time for nodes, time in remaining),
-        TIME: sum(time for _, time in remaining),
-    }
-
-
-def test_short_consecutive_runs_are_not_active_at_once() -> None:
-    """A long run beside many short ones that never overlap is beside one of them at a time."""
-    pings = [replace(RUN, start=at, end=at + 5) for at in range(0, 50, 10)]
-    [_, ops] = ActiveBookings(pings, CAMPAIGNS, 0).holders("probe", (0, 50))
-    assert (ops.in_use[RUNS], ops.in_use[NODES]) == (1, len(RUN.nodes))
+    """The use at an instant, and booked time, agree with a plain search."""
+    runs = [CountedRun("ops", at, at + lasts, k, 0) for at, lasts, k in booked]
+    holder = CampaignView("ops", limits={NODES: LimitView(None, most)})
+    full = full_at_once(holder, RunDemand("ops", length, 1, 0), runs, LimitLevel.HARD)
+    closed = {at for each in full for at in range(each.start, min(each.end, 99))}
+    had = {at: sum(run.nodes for run in runs if run.start <= at < run.end) for at in range(99)}
+    assert closed == {at for at, nodes in had.items() if nodes + 1 > most}
+    left = [(run.nodes, max(0, run.end - max(run.start, now))) for run in runs]
+    assert booked_time(runs, now, by_node=True) == sum(nodes * time for nodes, time in left)
+    assert booked_time(runs, now, by_node=False) == sum(time for _, time in left)
 
 
 @pytest.mark.parametrize(
@@ -149,12 +112,6 @@ def test_a_candidate_requests_all_it_will_book(*, together: bool, named: bool, r
     )
     request = request_of(candidate)
     assert request == {RUNS: runs, NODES: 3, SEATS: 3, SEAT_TIME: 42, TIME: 14 * runs}
-    under_way = ActiveBookings([], CAMPAIGNS, 0)
-    for start, end in spans:
-        run = PostedRun("r", "t", "probe", candidate.nodes, start, end)
-        under_way.add(run, apart=candidate.apart)
-    for span in spans:
-        assert [it.in_use for it in under_way.holders("probe", span)] == [request] * 2
 
 
 def test_due_tasks_beyond_a_limit_are_left_out_with_the_reason() -> None:
@@ -197,9 +154,3 @@ def test_each_refusal_to_displace_has_its_own_rule() -> None:
     assert rule(5, 5) == "not higher"
     assert rule(9, 5, preemptor=False) == "no preemptor"
     assert rule(9, 5, preemptee=False) == "no preemptee"
-
-
-def test_an_ended_run_is_not_active() -> None:
-    """A run that ended before now counts for nothing."""
-    [_, ops] = ActiveBookings([replace(RUN, end=20)], CAMPAIGNS, 20).holders("probe", (0, 99))
-    assert set(ops.in_use.values()) == {0}

@@ -143,20 +143,13 @@ def test_all_wanted_attributes_are_required() -> None:
     assert attributes.nodes_with(nodes, []) == ["x", "y", "z"]
 
 
-def test_quota_before_capacity() -> None:
-    """A request that exceeds both is refused by its own quota, with the figures."""
-    refusal = quota.find_quota_refusal(
-        "a", {"mbps": 6}, {"mbps": 10}, {"mbps": 5}, {"mbps": (9, 12)}
-    )
+def test_what_the_pool_has_left_is_not_exceeded() -> None:
+    """All use and the request are at most the capacity; an unknown one is no limit."""
+    refusal = quota.find_capacity_refusal("a", {"mbps": 5}, {"mbps": (9, 12)})
     assert refusal is not None
-    figures = {"campaign": "a", "resource": "mbps", "used": 5, "wanted": 6, "quota": 10}
+    figures = {"campaign": "a", "resource": "mbps", "used": 9, "wanted": 5, "capacity": 12}
     assert refusal.reason.figures == figures
-    refusal = quota.find_quota_refusal(
-        "a", {"mbps": 5}, {"mbps": 10}, {"mbps": 5}, {"mbps": (9, 12)}
-    )
-    assert refusal is not None
-    assert refusal.rule.name == "capacity"
-    assert quota.find_quota_refusal("a", {"mbps": 3, "other": 9}, {}, {}, {"mbps": (9, 12)}) is None
+    assert quota.find_capacity_refusal("a", {"mbps": 3, "other": 9}, {"mbps": (9, 12)}) is None
 
 
 def test_failures_are_counted_and_cleared() -> None:

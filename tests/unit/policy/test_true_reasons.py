@@ -57,7 +57,7 @@ EXAMPLES: dict[str, list[tuple[int, int]]] = {
     "deferred, without slots": [(6, 22)],
     "fbsng-dynamic": [(602, 19), (23, 17)],
     "fbsng-partition": [(8, 11), (2712895170, 10)],
-    "fbsng-quota": [(10, 25)],
+    "fbsng-quota": [(10, 25), (0, 20)],
     "gridserver-blacklist": [(431, 22)],
     "gridserver-serial-usage": [(13, 21)],
     "gridserver-sla": [(84, 18), (14, 28), (13, 28)],
