@@ -313,7 +313,7 @@ def _slots_to_write(
     """
     task, reasons = TaskId(attempt.claimed.task), attempt.exchange.reasons
     known = {(slot.slot, slot.attempt): slot.reason for slot in attempt.waiting}
-    not_asked = not attempt.exchange.proposals
+    not_asked = not attempt.exchange.plan.proposals
 
     def unplaced_slot(slot: Slot, state: RunState, reason: Reason) -> UnplacedSlot:
         run = run_id(task, slot.nominal, slot.attempt)

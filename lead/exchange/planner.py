@@ -13,7 +13,7 @@ import structlog
 
 from lead.exchange.decision import AttemptRecorder, PlanningAttempt
 from lead.exchange.delivery import DecidedExchange, DecisionDelivery, OutboxMessage
-from lead.exchange.negotiation import Exchange, Negotiator, is_beyond_booking_horizon
+from lead.exchange.negotiation import Exchange, Negotiator
 from lead.exchange.reachability import ReachabilityGuard, ReachabilityTracker
 from lead.model import AgendaUpdate, Claim, PlanningDecision, WaitingSlot
 from lead.participants import ParticipantClient
@@ -24,6 +24,7 @@ from lead.planning.agenda import (
     PlanningProgress,
     agenda,
 )
+from lead.planning.choosing import Plan, exceeded_horizon
 from lead.planning.unreachable import jittered_pause
 from lead.reasons import campaign_suspended, planning_broke_off, time_gone
 from lead.store import episodes, planning
@@ -173,7 +174,7 @@ class Planner:
             if any(participant.binding for participant in participants):
                 limits = replace(limits, batch=min(limits.batch, BINDING_RUNS_MAX))
             due = agenda(recurrence, claimed.terms.duration, standing, limits, now)
-            exchange = Exchange(due.slots)
+            exchange = Exchange(Plan(due.slots))
             if missing is not None:
                 exchange.fail(missing, PlanningOutcome.UNREACHABLE)
             elif claimed.suspended is not None:
@@ -187,7 +188,7 @@ class Planner:
             return PlanningAttempt(claimed, recurrence, limits, waiting, due, exchange)
 
         attempt = await ask(within_all=True)
-        return await ask(within_all=False) if attempt.exchange.beyond else attempt
+        return await ask(within_all=False) if attempt.exchange.plan.beyond else attempt
 
     async def _turn_away(self, claimed: Claim, full: str) -> None:
         async with self._database.connection() as connection:
@@ -399,13 +400,13 @@ def out_of_time(attempt: PlanningAttempt) -> Reason | None:
         or due.too_late
         or due.gaps
         or due.beyond
-        or not exchange.proposals
+        or not exchange.plan.proposals
     ):
         return None
     if exchange.runs or any(slot.attempt > 1 for slot in slots):
         return None
     # Requested early, for the start that was found: the rest of the window is not offered yet.
-    if is_beyond_booking_horizon(slots, exchange.proposals, times.LATEST):
+    if exceeded_horizon(slots, exchange.plan.proposals, times.LATEST) is not None:
         return None
     first = claimed.terms.schedule.start or claimed.terms.created_at
     every = nominal_starts(attempt.recurrence, first - 1, times.LATEST, len(slots) + 1)

@@ -1,56 +1,87 @@
-"""The choice of starts from offers of participants, within the limits of this host. Pure.
+"""The plan of one task: the starts, chosen within what was collected and is closed here. Pure.
 
-Planning and previews choose by it, so that both find the same starts and tell the same reasons. To
-the choice, what this host itself closes to a task is one participant more: the limits of its user,
-the reserved time of its pool, and the limits of its campaign.
+Planning books a plan, and a preview shows it: both find the same starts and tell the same reasons.
+To the choice, what this host itself closes to a task is one participant more: the limits of its
+user, the reserved time of its pool, and the limits of its campaign.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 from lead.planning.agenda import Slot
 from lead.planning.campaign_room import CampaignRoom
+from lead.planning.displacement import DisplacementTerms
 from lead.planning.host_quotas import QuotaCount
-from lead.planning.limited_time import UserRoom
 from lead.planning.placement import ChosenStart, Offer, choose
 from lead.planning.reserved import ReservedTime
+from lead.planning.retry_times import proposed_retry_times
 from lead.planning.tentative_bookings import TentativeBookings
 from lead.planning.unplaced import unplaced_reasons
 from node.model.classes import SchedulingClass
+from node.model.outcomes import PlanningOutcome
 from node.model.reason import Reason
 from node.model.wire.participants import Proposal
+
+OwnOffer = tuple[Offer, Proposal]
+"""An offer of this host itself: the time that it leaves to a task, as a participant tells it."""
+
+
+@dataclass(frozen=True)
+class ParticipantFailure:
+    """The reason why a participant's answer is useless: unreachable, or its clock is off."""
+
+    reason: Reason
+    outcome: PlanningOutcome
+
+
+@dataclass(frozen=True)
+class Collected:
+    """The offers of participants, in their order, the failures of others, and the user's limits.
+
+    ``busy_until`` is when those may be asked again that are asked too much. ``user`` is what the
+    limits of this host leave to the user, if they bind.
+    """
+
+    offers: list[Offer] = field(default_factory=list)
+    proposals: dict[str, Proposal] = field(default_factory=dict)
+    failures: dict[str, ParticipantFailure] = field(default_factory=dict)
+    busy_until: int | None = None
+    user: OwnOffer | None = None
+
+    @property
+    def closed(self) -> bool:
+        """Return whether the limits of the user leave no time: then nobody else was asked."""
+        return self.user is not None and not self.user[0].free
+
+
+def exceeded_horizon(
+    slots: Sequence[Slot], proposals: Mapping[str, Proposal], within: int
+) -> int | None:
+    """Return a participant's horizon if a slot that ends ``within`` an instant is beyond it."""
+    horizon = min((proposal.horizon for proposal in proposals.values()), default=within)
+    return horizon if any(horizon < slot.end <= within for slot in slots) else None
 
 
 @dataclass(frozen=True)
 class OwnClosures:
     """Time that this host closes to the runs of a task: by its user, its pool, and its campaign."""
 
-    user: UserRoom | None = None
+    user: OwnOffer | None = None
     reserved: ReservedTime | None = None
     room: CampaignRoom | None = None
 
-    def offers(
-        self, slots: Sequence[Slot], duration: int, now: int
-    ) -> Iterator[tuple[Offer, Proposal]]:
-        """Yield what each of them leaves of these slots, as a participant would offer it.
-
-        If the limits of the user leave nothing, nothing else needs to be asked.
-        """
-        if self.user is not None and self.user.binds:
-            yield self.user.offer(slots, duration, now)
-            if self.closes_all(slots, duration):
-                return
+    def offers(self, slots: Sequence[Slot], duration: int, now: int) -> Iterator[OwnOffer]:
+        """Yield what each of them leaves of these slots, as a participant would offer it."""
+        if self.user is not None:
+            yield self.user
         if self.reserved is not None and self.reserved.spans:
             yield self.reserved.offer(slots, duration, now)
         if self.room is not None and self.room.full:
             yield self.room.offer(slots, duration, now)
-
-    def closes_all(self, slots: Sequence[Slot], duration: int) -> bool:
-        """Return whether the limits of the user leave no time in any of these slots."""
-        return self.user is not None and not self.user.leaves_time(slots, duration)
 
 
 @dataclass(frozen=True)
@@ -68,42 +99,83 @@ class WantedRuns:
 
 
 @dataclass(frozen=True)
-class Placed:
-    """The chosen starts, by nominal start the reasons of the other slots, and what decided."""
+class Plan:
+    """The runs to book of the slots of a task: the chosen starts, and what decided.
 
-    offers: list[Offer]
-    proposals: dict[str, Proposal]
-    choices: list[ChosenStart]
-    reasons: dict[int, Reason]
+    ``reasons`` are by nominal start of the other slots, ``retry_times`` the earliest instants to
+    ask again, if a node named one. ``displacing`` is the priority of the runs, and which runs may
+    give way to them. With ``failures`` of participants, or ``beyond`` the horizon of one, nothing
+    is chosen. ``limited`` tells that limits of the campaign left less time than there is.
+    """
+
+    slots: Sequence[Slot] = ()
+    displacing: DisplacementTerms = field(default_factory=partial(DisplacementTerms, 0))
+    offers: Sequence[Offer] = ()
+    proposals: Mapping[str, Proposal] = field(default_factory=dict)
+    failures: Mapping[str, ParticipantFailure] = field(default_factory=dict)
+    choices: Sequence[ChosenStart] = ()
+    reasons: Mapping[int, Reason] = field(default_factory=dict)
+    retry_times: Mapping[int, int] = field(default_factory=dict)
+    beyond: int | None = None
+    limited: bool = False
+
+    @property
+    def failure(self) -> ParticipantFailure | None:
+        """Return why nothing could be asked of the first participant that failed."""
+        return next(iter(self.failures.values()), None)
 
 
-def place(
+def plan_of(
     wanted: WantedRuns,
-    offers: Sequence[Offer],
-    proposals: Mapping[str, Proposal],
+    displacing: DisplacementTerms,
+    collected: Collected,
     closures: OwnClosures,
     now: int,
     tentative: TentativeBookings | None = None,
-) -> Placed:
-    """Choose the starts of runs from the offers and proposals of the participants, in their order.
+) -> Plan:
+    """Choose the starts of runs from what was collected, in the order of the participants.
 
     ``tentative`` is what was chosen for others and is not booked yet, if anything was.
     """
     slots, duration = wanted.slots, wanted.duration
     own = list(closures.offers(slots, duration, now))
-    all_offers = [*offers, *(offer for offer, _ in own)]
-    all_proposals = {**proposals, **{offer.name: proposal for offer, proposal in own}}
-    if closures.closes_all(slots, duration):
-        deciding = [offer for offer, _ in own]
-    elif tentative is None:
-        deciding = all_offers
-    else:
-        deciding = [tentative.left(offer, wanted.scheduling_class) for offer in all_offers]
-    told = {offer.name: all_proposals[offer.name] for offer in deciding}
-    quotas = QuotaCount.of(told, None if tentative is None else tentative.quotas)
+    offers = [*collected.offers, *(offer for offer, _ in own)]
+    proposals = {**collected.proposals, **{offer.name: proposal for offer, proposal in own}}
+    deciding = offers
+    if tentative is not None and not collected.closed:
+        deciding = [tentative.left(offer, wanted.scheduling_class) for offer in offers]
+    quotas = QuotaCount.of(proposals, None if tentative is None else tentative.quotas)
     choices = choose(slots, deciding, duration, wanted.rng, wanted.found, quotas)
-    reasons = unplaced_reasons(slots, choices, duration, deciding, told, quotas)
+    reasons = unplaced_reasons(slots, choices, duration, deciding, proposals, quotas)
     if closures.room is not None:
         choices, beyond = closures.room.first(choices)
         reasons |= beyond
-    return Placed(all_offers, all_proposals, choices, reasons)
+    return Plan(
+        slots,
+        displacing,
+        offers,
+        proposals,
+        choices=choices,
+        reasons=reasons,
+        retry_times=proposed_retry_times(slots, reasons, proposals),
+        limited=closures.room is not None and closures.room.binds,
+    )
+
+
+def plan_without_choice(
+    wanted: WantedRuns, displacing: DisplacementTerms, collected: Collected, beyond: int | None
+) -> Plan:
+    """Return the plan in which participants failed, or slots are beyond the horizon of one."""
+    plan = Plan(
+        wanted.slots,
+        displacing,
+        collected.offers,
+        collected.proposals,
+        collected.failures,
+        beyond=beyond,
+    )
+    if (failure := plan.failure) is None:
+        return plan
+    nominals = [slot.nominal for slot in wanted.slots]
+    later = {} if collected.busy_until is None else dict.fromkeys(nominals, collected.busy_until)
+    return replace(plan, reasons=dict.fromkeys(nominals, failure.reason), retry_times=later)

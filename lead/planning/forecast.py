@@ -26,7 +26,8 @@ from node.model.wire.impacts import Hour, Impact
 from node.model.wire.plans import Displaced, HourShare, Occupancy, Outcome
 from node.model.wire.tasks import Schedule
 
-_NOTHING = Agenda((), (), None, None, full=False)
+NOTHING_DUE = Agenda((), (), None, None, full=False)
+"""The agenda of a task of which nothing is due."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class ForecastPlacement:
     whose booked runs the slots follow, if the task has no times of its own.
     """
 
-    asked: Agenda = _NOTHING
+    asked: Agenda = NOTHING_DUE
     choices: Sequence[ChosenStart] = ()
     reasons: Mapping[int, Reason] = field(default_factory=dict)
     failure: tuple[Outcome, Reason] | None = None
@@ -99,7 +100,7 @@ def fresh_agenda(
         return agenda(recurrence, duration, PlanningProgress(now, None, slots, None), limits, now)
     first = first_slot(recurrence, now)
     if first is None:
-        return _NOTHING
+        return NOTHING_DUE
     return agenda(
         recurrence, duration, PlanningProgress(first, None, (), schedule.max_runs), limits, now
     )

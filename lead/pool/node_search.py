@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 
-from lead.exchange.negotiation import CollectedOffers, ask, offer_of
+from lead.exchange.collection import ask, offer_of
 from lead.participants import IntroducingSource, ProposalSource
 from lead.planning.placement import Offer
 from lead.planning.pool_view import SeatCase
@@ -217,9 +217,7 @@ class NodeSearch:
             IntroducingSource(self._participant_of(name), introduction_to(name)) for name in unknown
         ]
         widened = self._cache.widened(slots.request)
-        collected: CollectedOffers = await ask(
-            participants, widened, self._clock, self._clock_limit
-        )
+        collected = await ask(participants, widened, self._clock, self._clock_limit)
         for name, proposal in collected.proposals.items():
             slots.add(name, self._cache.record(name, slots.request, proposal))
         for name, failure in collected.failures.items():

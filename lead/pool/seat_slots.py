@@ -9,7 +9,7 @@ from functools import cached_property, reduce
 from itertools import islice
 from uuid import UUID
 
-from lead.exchange.negotiation import offer_of
+from lead.exchange.collection import offer_of
 from lead.planning.campaign_room import CampaignRoom
 from lead.planning.host_quotas import QuotaCount, TakenQuotas
 from lead.planning.placement import ChosenStart, Offer, choose

@@ -226,7 +226,7 @@ class PoolTaskPreviewer:
             kind, duration = task.terms.scheduling_class, task.terms.duration
             starts = [choice.starts_at for choice in placed.choices]
             tentative.give(names, kind, starts, duration)
-            tentative.count(group.considered.asked.proposals, starts)
+            tentative.count(group.considered.plan.proposals, starts)
             tentative.keep()
             groups.append(group)
         return groups

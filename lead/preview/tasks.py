@@ -8,19 +8,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 from uuid import UUID
 
-from lead.exchange.negotiation import (
-    CollectedOffers,
-    ask,
-    is_beyond_booking_horizon,
-    slip_random_generator,
-)
+from lead.exchange.collection import PlanMaker, PlanningCase, slip_random_generator
 from lead.exchange.planner import ChooseTool
 from lead.participants import ImpactSource, IntroducingSource
-from lead.planning import forecast
-from lead.planning.agenda import Limits, Slot
+from lead.planning import choosing, forecast
+from lead.planning.agenda import Agenda, Limits, Slot
 from lead.planning.alternatives import (
     ChangeKind,
     DocumentChange,
@@ -31,9 +27,9 @@ from lead.planning.alternatives import (
     shortest_spec,
 )
 from lead.planning.campaign_room import CampaignRoom, Imagined
-from lead.planning.choosing import OwnClosures, WantedRuns, place
+from lead.planning.choosing import Collected, WantedRuns
 from lead.planning.displacement import DisplacementTerms
-from lead.planning.forecast import ForecastPlacement, fresh_agenda
+from lead.planning.forecast import NOTHING_DUE, ForecastPlacement, fresh_agenda
 from lead.planning.host_quotas import QuotaCount, participants_without_quotas
 from lead.planning.limited_time import NAME, UserRoom
 from lead.planning.placement import ChosenStart, Offer, choose
@@ -132,16 +128,35 @@ class PreviewDependencies:
 
 @dataclass(frozen=True)
 class ConsideredTask:
-    """A task with the answers of its participants, and the placement of its runs.
+    """A task with the answers of its participants, and the plan of its runs.
 
-    ``displacing`` is what its campaign lets it displace, if it needs that.
+    ``agenda`` has its slots. ``collected`` is what participants said, until the plan is made.
+    ``refused`` is set if nothing was asked: the outcome, and why.
     """
 
     task: StoredTask
     limits: Limits
-    placed: ForecastPlacement
-    asked: CollectedOffers = field(default_factory=CollectedOffers)
-    displacing: DisplacementTerms | None = None
+    agenda: Agenda = NOTHING_DUE
+    collected: Collected = field(default_factory=Collected)
+    plan: choosing.Plan = field(default_factory=choosing.Plan)
+    refused: tuple[Outcome, Reason] | None = None
+
+    @cached_property
+    def placed(self) -> ForecastPlacement:
+        """The placement of its runs, as it is told."""
+        failure = self.plan.failure
+        if failure is not None:
+            why = Outcome(failure.outcome), failure.reason
+            return ForecastPlacement(self.agenda, failure=why)
+        if self.refused is not None:
+            return ForecastPlacement(self.agenda, failure=self.refused)
+        over, after = self.agenda.too_late, self.task.terms.schedule.after
+        return ForecastPlacement(
+            self.agenda,
+            self.plan.choices,
+            dict.fromkeys((slot.nominal for slot in over), over_by_now()) | dict(self.plan.reasons),
+            follows=None if after is None else after.task,
+        )
 
     @property
     def first_slot(self) -> int:
@@ -151,8 +166,8 @@ class ConsideredTask:
     @property
     def priority(self) -> int:
         """Return the priority with which it asks for time."""
-        terms = self.task.terms
-        return terms.priority if self.displacing is None else self.displacing.priority
+        planned = self.plan.slots
+        return self.plan.displacing.priority if planned else self.task.terms.priority
 
 
 @dataclass(frozen=True)
@@ -172,10 +187,6 @@ class ConcurrentPlanning:
     user: User | None = None
     left_out: UUID | None = None
 
-    def displacing(self, priority: int) -> DisplacementTerms:
-        """Return what a task of this priority may displace without its campaign."""
-        return DisplacementTerms(priority, None if self.yielding is None else tuple(self.yielding))
-
 
 class TaskPreviewer:
     """Previews tasks with named participants."""
@@ -186,7 +197,7 @@ class TaskPreviewer:
         """``limits`` and ``clock_limit`` (microseconds) are those of real planning."""
         self._clock = clock
         self._limits = limits
-        self._clock_limit = clock_limit
+        self._plans = PlanMaker(clock, clock_limit)
         self._dependencies = dependencies
 
     async def plan(self, request: PlanRequest, user: User | None = None) -> Plan:
@@ -244,7 +255,7 @@ class TaskPreviewer:
             terms = each.task.terms
             names = [participant.name for participant in terms.participants]
             tentative.give(names, terms.scheduling_class, starts, terms.duration)
-            tentative.count(each.asked.proposals, starts)
+            tentative.count(each.plan.proposals, starts)
             tentative.keep()
             before.append((terms, starts))
         plans = await asyncio.gather(*(told(index, it) for index, it in considered.items()))
@@ -279,20 +290,19 @@ class TaskPreviewer:
             )
         if (refusal := await self._refusal_of_user(drafted, beside)) is not None:
             failure = (Outcome.REFUSED, refusal)
-            return ConsideredTask(drafted, self._limits, ForecastPlacement(failure=failure))
+            return ConsideredTask(drafted, self._limits, refused=failure)
         task = await self._ask_all(drafted, beside.left_out)
         try:
             task = self._dependencies.agreed(task)
         except (RefusedByParticipant, ToolUnavailable) as error:
-            failure = (Outcome.REFUSED, error.reason)
-            return ConsideredTask(task, self._limits, ForecastPlacement(failure=failure))
+            return ConsideredTask(task, self._limits, refused=(Outcome.REFUSED, error.reason))
         for participant in task.terms.participants:
             if participant.accepted is None:
                 failure = (Outcome.UNREACHABLE, told(str(participant.reason)))
-                return ConsideredTask(task, self._limits, ForecastPlacement(failure=failure))
+                return ConsideredTask(task, self._limits, refused=failure)
         if (campaign := await self._dependencies.suspended_in(task.terms)) is not None:
             failure = (Outcome.NO_TIME, campaign_suspended(campaign))
-            return ConsideredTask(task, self._limits, ForecastPlacement(failure=failure))
+            return ConsideredTask(task, self._limits, refused=failure)
         return await self._with_offers(task, beside)
 
     async def _refusal_of_user(
@@ -332,140 +342,98 @@ class TaskPreviewer:
 
         If a participant books less far ahead, the request is repeated for that shorter horizon.
         """
-        found, ahead = await self._offered_within(task, self._limits, beside)
-        if ahead < self._limits.horizon:
-            limits = replace(self._limits, horizon=ahead)
-            found, _ = await self._offered_within(task, limits, beside)
-        return found
+        found = await self._offered_within(task, self._limits, beside)
+        now, slots = self._clock.now(), found.agenda.slots
+        proposals = found.collected.proposals
+        horizon = choosing.exceeded_horizon(slots, proposals, now + self._limits.horizon)
+        if horizon is None or found.collected.failures:
+            return found
+        return await self._offered_within(
+            task, replace(self._limits, horizon=horizon - now), beside
+        )
 
     async def _place(self, found: ConsideredTask, beside: ConcurrentPlanning) -> ConsideredTask:
-        """Choose starts as real planning does, from what the participants offer."""
-        if found.placed.failure is not None:
+        """Make the plan as real planning does, from what the participants offer."""
+        if found.refused is not None or not found.agenda.slots:
             return found
-        found = await self._choose_beside(found, beside)
-        if beside.closed is None and found.placed.reasons:
-            return await self._with_displacement(found, beside)
-        return found
-
-    async def _with_displacement(
-        self, found: ConsideredTask, beside: ConcurrentPlanning
-    ) -> ConsideredTask:
-        """Consider again what the campaign lets the task displace; return the better result."""
-        reasons = found.placed.reasons
-        without = [slot for slot in found.placed.asked.slots if slot.nominal in reasons]
-        if not without:
-            return found
-        may = await self._dependencies.displaceable(found.task.terms, without)
-        if isinstance(may, PolicyRefusal):
-            added = {it.nominal: reasons[it.nominal].beside(may.reason) for it in without}
-            return replace(found, placed=replace(found.placed, reasons={**reasons, **added}))
-        if may is None:
-            return found
-        displacing, _ = await self._offered_within(found.task, found.limits, beside, may)
-        if displacing.placed.failure is None:
-            displacing = await self._choose_beside(displacing, beside)
-        better = len(displacing.placed.choices) > len(found.placed.choices)
-        return replace(displacing, displacing=may) if better else found
+        case = self._case(found.task, found.agenda.slots, found.task.terms.duration, beside)
+        plan = await self._plans.choose(case, found.collected, beside.tentative)
+        return replace(found, plan=plan)
 
     async def _offered_within(
-        self,
-        task: StoredTask,
-        limits: Limits,
-        beside: ConcurrentPlanning,
-        displacing: DisplacementTerms | None = None,
-    ) -> tuple[ConsideredTask, int]:
-        """Return the offers within this horizon, and the horizon to use instead (microseconds)."""
-        now = self._clock.now()
+        self, task: StoredTask, limits: Limits, beside: ConcurrentPlanning
+    ) -> ConsideredTask:
+        """Return the task with what is offered within this horizon."""
         schedule, created_at = task.terms.schedule, task.terms.created_at
         after = schedule.after
         ends = () if after is None else await self._dependencies.ends_of(after.task)
-        agenda = fresh_agenda(schedule, created_at, task.terms.duration, limits, now, ends)
+        now, duration = self._clock.now(), task.terms.duration
+        agenda = fresh_agenda(schedule, created_at, duration, limits, now, ends)
         if not agenda.slots:
-            return ConsideredTask(task, limits, ForecastPlacement(agenda)), limits.horizon
-        windows = [(slot.start, slot.end) for slot in agenda.slots]
-        duration = task.terms.duration
-        asked = await self._propose(
-            task,
-            duration,
-            windows,
-            displacing or beside.displacing(task.terms.priority),
-            beside.left_out,
-        )
-        for failure in asked.failures.values():
-            placed = ForecastPlacement(agenda, failure=(Outcome(failure.outcome), failure.reason))
-            return ConsideredTask(task, limits, placed, asked), limits.horizon
-        ahead = limits.horizon
-        if is_beyond_booking_horizon(agenda.slots, asked.proposals, now + limits.horizon):
-            ahead = min(proposal.horizon for proposal in asked.proposals.values()) - now
-        return ConsideredTask(task, limits, ForecastPlacement(agenda), asked), ahead
+            return ConsideredTask(task, limits, agenda)
+        case = self._case(task, agenda.slots, duration, beside)
+        return ConsideredTask(task, limits, agenda, await self._plans.collect(case))
 
-    async def _choose_beside(
-        self, found: ConsideredTask, beside: ConcurrentPlanning
-    ) -> ConsideredTask:
-        """Choose starts beside what was chosen for others, and within the limits of this host."""
-        task, slots, now = found.task, found.placed.asked.slots, self._clock.now()
-        agenda, schedule = found.placed.asked, task.terms.schedule
-        placed = ForecastPlacement(
-            agenda,
-            reasons=dict.fromkeys((slot.nominal for slot in agenda.too_late), over_by_now()),
-            follows=None if schedule.after is None else schedule.after.task,
-        )
-        if not slots:
-            return replace(found, placed=placed)
-        wanted = WantedRuns(
-            slots,
-            task.terms.duration,
-            task.terms.scheduling_class,
-            slip_random_generator(task.id, FIRST_EPOCH, schedule),
-        )
-        closures = await self._closures(task, slots, beside)
-        offers, proposals = found.asked.offers, found.asked.proposals
-        chosen = place(wanted, offers, proposals, closures, now, beside.tentative)
-        asked = replace(found.asked, offers=chosen.offers, proposals=chosen.proposals)
-        reasons = {**placed.reasons, **chosen.reasons}
-        placed = replace(placed, choices=chosen.choices, reasons=reasons)
-        return replace(found, asked=asked, placed=placed)
-
-    async def _closures(
-        self, task: StoredTask, slots: Sequence[Slot], beside: ConcurrentPlanning
-    ) -> OwnClosures:
-        """Return what this host itself closes to a task in these slots."""
-        standing, user = self._dependencies.limits_of_user(task), None
-        if standing.binds_user:
-            duration = task.terms.duration
-            user = await self._dependencies.left_to_user(standing, duration, beside.left_out)
-        until, now = max(slot.end for slot in slots), self._clock.now()
-        imagined = Imagined(beside.left_out, beside.before)
-        room = await self._dependencies.room_of(task.terms, until, now, imagined)
-        return OwnClosures(user, beside.closed, room)
-
-    async def _propose(
+    def _case(
         self,
         task: StoredTask,
+        slots: Sequence[Slot],
         duration: int,
-        windows: Sequence[tuple[int, int]],
-        displacing: DisplacementTerms,
-        left_out: UUID | None,
-    ) -> CollectedOffers:
-        request = ProposalRequest(
-            task=task.id,
-            lease_epoch=FIRST_EPOCH,
-            scheduling_class=task.terms.scheduling_class,
-            duration=duration,
-            priority=displacing.priority,
-            yielding=displacing.yielding,
-            windows=tuple(windows),
-            test=task.terms.test,
-            campaign=task.terms.campaign,
-            leaving_out=left_out,
-            quotas=True,
-            preview=True,
+        beside: ConcurrentPlanning,
+    ) -> PlanningCase:
+        terms, dependencies = task.terms, self._dependencies
+        standing, now = dependencies.limits_of_user(task), self._clock.now()
+
+        async def user_room() -> UserRoom | None:
+            if not standing.binds_user:
+                return None
+            return await dependencies.left_to_user(standing, duration, beside.left_out)
+
+        async def room() -> CampaignRoom | None:
+            imagined = Imagined(beside.left_out, beside.before)
+            until = max(slot.end for slot in slots)
+            return await dependencies.room_of(terms, until, now, imagined)
+
+        async def reserved() -> ReservedTime | None:
+            return beside.closed
+
+        async def displaceable(
+            without: Sequence[Slot],
+        ) -> DisplacementTerms | PolicyRefusal | None:
+            if beside.closed is not None:
+                return None
+            return await dependencies.displaceable(terms, without)
+
+        return PlanningCase(
+            [
+                IntroducingSource(dependencies.impact_source_of(p.node), task.introduction(place))
+                for place, p in enumerate(terms.participants)
+            ],
+            ProposalRequest(
+                task=task.id,
+                lease_epoch=FIRST_EPOCH,
+                scheduling_class=terms.scheduling_class,
+                duration=duration,
+                priority=terms.priority,
+                yielding=None if beside.yielding is None else tuple(beside.yielding),
+                windows=tuple((slot.start, slot.end) for slot in slots),
+                test=terms.test,
+                campaign=terms.campaign,
+                leaving_out=beside.left_out,
+                quotas=True,
+                preview=True,
+            ),
+            WantedRuns(
+                slots,
+                duration,
+                terms.scheduling_class,
+                slip_random_generator(task.id, FIRST_EPOCH, terms.schedule),
+            ),
+            user_room=user_room,
+            reserved=reserved,
+            room=room,
+            displaceable=displaceable,
         )
-        sources = [
-            IntroducingSource(self._dependencies.impact_source_of(p.node), task.introduction(place))
-            for place, p in enumerate(task.terms.participants)
-        ]
-        return await ask(sources, request, self._clock, self._clock_limit)
 
     async def impacts(
         self, together: Sequence[ConsideredTask], left_out: UUID | None = None
@@ -565,19 +533,18 @@ class TaskPreviewer:
         now = self._clock.now()
         limits = considered.limits
         whole = (now + limits.margin, now + limits.horizon)
-        lower = DisplacementTerms(task.terms.priority)
-        asked = await self._propose(task, shortest_run, [whole], lower, left_out)
+        slot = Slot(whole[0], 1, *whole)
+        case = self._case(task, [slot], shortest_run, ConcurrentPlanning(left_out=left_out))
+        asked = await self._plans.collect(case)
         if asked.failures:
             why = several([failure.reason for failure in asked.failures.values()])
             return [], dict.fromkeys(_NAMED, why)
-        slot = Slot(whole[0], 1, *whole)
-        closures = await self._closures(task, [slot], ConcurrentPlanning(left_out=left_out))
-        asked.offers.extend(offer for offer, _ in closures.offers([slot], shortest_run, now))
+        own = (await self._plans.closures(case, asked)).offers([slot], shortest_run, now)
         situation = Situation(
             terms=task.terms,
             slots=considered.placed.windows,
             placed=len(considered.placed.choices),
-            offers=asked.offers,
+            offers=[*asked.offers, *(offer for offer, _ in own)],
             limits=limits,
             now=now,
             tools=tools,
@@ -712,7 +679,7 @@ def _summary(considered: ConsideredTask, impacts: Mapping[str, Impact]) -> Reaso
     if not considered.placed.choices:
         return summary
     untold = []
-    if names := participants_without_quotas(considered.asked.proposals, participants):
+    if names := participants_without_quotas(considered.plan.proposals, participants):
         untold.append(quotas_not_told(names))
     if names := [name for name in participants if name not in impacts]:
         untold.append(displaced_not_told(names))
@@ -733,9 +700,10 @@ def _displaced_runs(
         for name, impact in impacts.items()
         for run in forecast.displaced_runs(name, choices, impact)
     ]
-    if considered.displacing is None or considered.displacing.yielding is None:
+    may = considered.plan.displacing.yielding
+    if may is None:
         return lost, sum(impact.displaced_count for impact in impacts.values())
-    lost = [run for run in lost if run.run in considered.displacing.yielding]
+    lost = [run for run in lost if run.run in may]
     return lost, len(lost)
 
 
@@ -744,9 +712,9 @@ def participant_answer(considered: ConsideredTask, participant: Listed) -> Parti
     answer, reason, windows_free = "accepts", participant.reason, None
     if not participant.accepted:
         answer = "unreachable" if participant.accepted is None else "refuses"
-    elif (failure := considered.asked.failures.get(participant.name)) is not None:
+    elif (failure := considered.plan.failures.get(participant.name)) is not None:
         answer, reason = failure.outcome, failure.reason
-    for offer in considered.asked.offers:
+    for offer in considered.plan.offers:
         if offer.name == participant.name:
             windows_free, reason = _time_of(considered, offer)
     return ParticipantAnswer(
@@ -762,7 +730,7 @@ def participant_answer(considered: ConsideredTask, participant: Listed) -> Parti
 def _time_of(considered: ConsideredTask, offer: Offer) -> tuple[int, Reason | None]:
     """Return in how many windows a participant has time, and the reason for the first other."""
     slots, duration = considered.placed.asked.slots, considered.task.terms.duration
-    told = {offer.name: considered.asked.proposals[offer.name]}
+    told = {offer.name: considered.plan.proposals[offer.name]}
     quotas = QuotaCount.of(told)
     alone = choose(slots, [offer], duration, None, (), quotas)
     reasons = unplaced_reasons(slots, alone, duration, [offer], told, quotas)

@@ -10,7 +10,8 @@ from uuid import UUID
 
 import pytest
 
-from lead.exchange.negotiation import ask, hold_in_turn
+from lead.exchange.collection import ask
+from lead.exchange.negotiation import hold_in_turn
 from lead.participants import ParticipantClient
 from node.model import times
 from node.model.classes import SchedulingClass
