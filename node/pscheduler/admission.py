@@ -21,9 +21,9 @@ from node.pscheduler.posted import PostedTask
 from node.pscheduler.private_members import stored_texts, told_spec
 from node.pscheduler.refusals import Refusal, impossible, invalid
 from node.pscheduler.requesters import Requester
-from node.pscheduler.tests.contract import Language, ParleyTest
+from node.pscheduler.tests.contract import ParleyTest
+from node.pscheduler.tests.language import Language, fitted_to_interval
 from node.pscheduler.tests.registry import LANGUAGES
-from node.pscheduler.tests.streams import fitted_to_interval
 from node.service import NodeService
 from node.store import pscheduler
 from node.store.database import Connection

@@ -13,7 +13,8 @@ from node.model.task_terms import TaskTerms
 from node.model.times import SECOND
 from node.model.wire.tasks import Schedule
 from node.pscheduler import times
-from node.pscheduler.tests.contract import MAINTAINER, Document, Language, Outcome
+from node.pscheduler.tests.contract import MAINTAINER, Document, Outcome
+from node.pscheduler.tests.language import Language
 
 DISPLAY = {
     "pending": "Pending",

@@ -58,7 +58,8 @@ from node.pscheduler.hosts import without_port
 from node.pscheduler.posted import PostedTask
 from node.pscheduler.private_members import may_change, stored_texts, told_spec, whole_document
 from node.pscheduler.refusals import Refusal, impossible, invalid
-from node.pscheduler.tests.contract import Document, Language, ParleyTest, PartOutcome
+from node.pscheduler.tests.contract import Document, ParleyTest, PartOutcome
+from node.pscheduler.tests.language import Language
 from node.pscheduler.tests.registry import LANGUAGES
 from node.pscheduler.times import rounded_up
 from node.service import NodeService

@@ -10,7 +10,7 @@ import re
 from datetime import UTC, datetime
 
 from node.model import times
-from node.model.times import SECOND
+from node.model.times import MILLISECOND, SECOND
 
 DURATION = re.compile(
     r"P(?=[\dT])(?:\d+(?:\.\d+)?W)?(?:\d+(?:\.\d+)?D)?"
@@ -51,6 +51,19 @@ def parse_duration(text: str) -> int:
 def format_duration(duration: int) -> str:
     """Return ``PT13S``, ``P1DT2H``, ``PT0.000043S``; zero is ``P0D``, and below zero is as zero."""
     return times.format_duration(duration) if duration > 0 else "P0D"
+
+
+def parse_milliseconds(text: object) -> float:
+    """Return an ISO 8601 duration in milliseconds, as results of ours have it.
+
+    :raises ValueError: the text is no such duration.
+    """
+    return parse_duration(str(text)) / MILLISECOND
+
+
+def format_milliseconds(duration_ms: float) -> str:
+    """Return a duration of a result of ours as :func:`format_duration` does."""
+    return format_duration(round(duration_ms * MILLISECOND))
 
 
 def rounded_up(duration: int) -> int:

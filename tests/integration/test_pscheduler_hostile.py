@@ -22,8 +22,7 @@ from node.pscheduler.app import ROUTES
 from node.pscheduler.dialects.registry import dialects_of
 from node.pscheduler.listener import listening
 from node.pscheduler.refusals import Refusal
-from node.pscheduler.tests.contract import Language
-from node.pscheduler.tests.language import TableLanguage
+from node.pscheduler.tests.language import Language
 from node.pscheduler.tests.registry import LANGUAGES
 from node.trust.tls import unchecked
 from tests.conftest import NewDatabase
@@ -152,7 +151,6 @@ def specs(draw: st.DrawFn, *names: str) -> tuple[str, Any]:
     """A test with a spec of which a few members have odd values; nearly all of them are valid."""
     name = draw(st.sampled_from(names or list(SPECS)))
     language = LANGUAGES[name]
-    assert isinstance(language, TableLanguage)
     spec = {**SPECS[name], "schema": language.highest}
     for member in draw(st.lists(st.sampled_from(list(language.members)), max_size=4)):
         fitting = [each for each in ODD if _fits(language, {**spec, member: each})]
@@ -178,7 +176,6 @@ def command_lines(draw: st.DrawFn) -> Attack:
     """The words of a test's options, in any order, with any values."""
     name = draw(st.sampled_from(list(LANGUAGES)))
     language = LANGUAGES[name]
-    assert isinstance(language, TableLanguage)
     options = st.sampled_from([word for option in language.options for word in option.words])
     words = draw(st.lists(options | TEXTS | MEMBERS.map(str), max_size=6))
     query = urlencode({"args": json.dumps(words)}, errors="replace")

@@ -29,8 +29,8 @@ from node.pscheduler.psconfig.shapes import Names, Pair, Shapes, slug
 from node.pscheduler.psconfig.template import MEMBERS, Document, Omission, Report, pointer
 from node.pscheduler.psconfig.variables import JqProgram, Scope, VariableError, expand
 from node.pscheduler.refusals import Refusal
-from node.pscheduler.tests import streams
-from node.pscheduler.tests.contract import Language, ParleyTest
+from node.pscheduler.tests.contract import ParleyTest
+from node.pscheduler.tests.language import Language, fitted_to_interval
 
 _ENDS = ("source", "dest", "participants")
 _WHAT_IS_MEASURED = frozenset(
@@ -243,7 +243,7 @@ class _Translation:
         spec = self._expand(test.get("spec"), scope, at)
         found = self._translate_test(language, spec, pairing, at)
         if schedule is not None and (repeat := schedule.get("repeat")) is not None:
-            found = streams.fitted_to_interval(found, times.parse_duration(repeat))
+            found = fitted_to_interval(found, times.parse_duration(repeat))
         contexts = self._contexts(found, pairing)
         ends = self._ends(found, at)
         kept = {key: value for key, value in found.spec.items() if key not in _ENDS}

@@ -9,8 +9,8 @@ from node.model.times import MILLISECOND, SECOND
 from node.plugins.tests.clock import TEST
 from node.pscheduler import times
 from node.pscheduler.tests import members as types
-from node.pscheduler.tests.contract import Document, Language, Outcome, ParleyTest
-from node.pscheduler.tests.language import TableLanguage, our_test, without_none
+from node.pscheduler.tests.contract import Document, Outcome, ParleyTest
+from node.pscheduler.tests.language import Language, Rows, our_test
 from node.pscheduler.tests.markup import table
 from node.pscheduler.tests.members import Member
 from node.pscheduler.tests.options import text
@@ -21,10 +21,11 @@ _WAIT_MAX = 60 * SECOND
 _WIDTH = 16
 
 
-class ClockLanguage(TableLanguage):
+class ClockLanguage(Language):
     """The difference between the clocks of two hosts."""
 
     name = "clock"
+    ours = TEST
     description = "Measure the difference between the clocks of two hosts"
     options = (
         text("--dest", "Host to compare with"),
@@ -33,10 +34,10 @@ class ClockLanguage(TableLanguage):
         text("--timeout", "How long to wait for an answer"),
     )
     members = {
-        "dest": Member(types.host_and_port, required=True),
-        "source": Member(types.host_and_port),
+        "dest": Member(types.host_and_port, required=True, ours="dest"),
+        "source": Member(types.host_and_port, ours="source"),
         "source-node": Member(types.host_and_port, since=2),
-        "timeout": Member(types.duration),
+        "timeout": Member(types.duration, ours="timeout", default="PT1S"),
     }
     highest = 2
     is_open = True
@@ -47,28 +48,20 @@ class ClockLanguage(TableLanguage):
 
     def translated_test(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
         """Return our clock, in which dest takes part: it has to be a node."""
-        dest = types.host_of(spec["dest"])
+        dest, source = types.host_of(spec["dest"]), spec.get("source")
+        where = [source and types.host_of(source)]
+        return our_test(TEST, self.our_spec(spec, hosts), (hosts[0], dest), where)
+
+    def our_spec(self, spec: Document, hosts: Sequence[str]) -> Document:
+        """Return the spec of our clock, which waits for no longer than a minute."""
         timeout = min(times.parse_duration(spec.get("timeout", _TIMEOUT)), _WAIT_MAX)
-        members = {
-            "source": hosts[0],
-            "dest": dest,
+        return {
+            **super().our_spec(spec, hosts),
+            "dest": types.host_of(spec["dest"]),
             "timeout": times.format_duration(max(timeout, 10 * MILLISECOND)),
         }
-        source = spec.get("source")
-        return our_test(TEST, members, (hosts[0], dest), [source and types.host_of(source)])
 
-    def from_parley(self, test_type: str, spec: Document) -> Document | None:
-        """Return the spec of our clock in pScheduler's words; None for other tests."""
-        if test_type != TEST.name or spec.get("dest") is None:
-            return None
-        members = {
-            "dest": spec["dest"],
-            "source": spec.get("source"),
-            "timeout": spec.get("timeout", "PT1S"),
-        }
-        return {"schema": 1, **without_none(members)}
-
-    def figures(self, spec: Document, result: Mapping[str, Any], outcome: Outcome) -> Document:  # noqa: ARG002
+    def figures(self, spec: Document, result: Mapping[str, Any], outcome: Outcome) -> Document:
         """Return both clocks at the start of the run, and their difference.
 
         The offset to its own reference is no figure of ours, and left out; the reference says how
@@ -84,7 +77,7 @@ class ClockLanguage(TableLanguage):
             "diags": f"The difference is wrong by at most {result['bound_ms']} ms",
         }
 
-    def plain_text(self, spec: Document, result: Document) -> str:  # noqa: ARG002 - contract
+    def plain_text(self, spec: Document, result: Document) -> str:
         """Return the lines of both clocks, and the difference."""
         sections = [
             "\n".join(f"  {f'{label} ':.<{_WIDTH}} {value}" for label, value in _rows(result[name]))
@@ -93,7 +86,7 @@ class ClockLanguage(TableLanguage):
         difference = f"{'Difference ':.<{_WIDTH + 2}} {result.get('difference')}"
         return f"Local Host\n{sections[0]}\n\nRemote Host\n{sections[1]}\n\n{difference}"
 
-    def html_text(self, spec: Document, result: Document) -> str:  # noqa: ARG002 - contract
+    def html_text(self, spec: Document, result: Document) -> str:
         """Return the rows of both clocks, and the difference."""
         rows = [
             (f"{title} {label}", value)
@@ -116,12 +109,9 @@ def _state(at: int, clock: Mapping[str, Any]) -> Document:
     return state
 
 
-def _rows(state: Document) -> list[tuple[str, object]]:
-    rows: list[tuple[str, object]] = [("Time", state.get("time"))]
+def _rows(state: Document) -> Rows:
+    rows: Rows = [("Time", state.get("time"))]
     if not state.get("synchronized"):
         return [*rows, ("Synchronized", "no")]
     rows.append(("Synchronized", f"{state.get('source')}, {state.get('reference')}"))
     return rows + ([("Offset", state["offset"])] if "offset" in state else [])
-
-
-LANGUAGE: Language = ClockLanguage()

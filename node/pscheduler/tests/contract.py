@@ -1,4 +1,4 @@
-"""The contract of a test's language: pScheduler's words for one test, and ours. Pure.
+"""The values that pass between a test's language and its callers. Pure.
 
 A test passes through these steps, here with the words ``--dest b --count 3``::
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 Document = dict[str, Any]
 """A JSON object as pScheduler writes it."""
@@ -58,7 +58,7 @@ class ParleyTest:
 
     ``repeat`` (ISO 8601) is set where a run of ours is shorter than the one that the spec asks for:
     runs that follow each other at this interval, ``max_runs`` of them or without end, are one run
-    there. ``notes`` are those of :meth:`Language.notes`.
+    there. ``notes`` are those of a language.
     """
 
     type: str
@@ -100,68 +100,3 @@ class Outcome:
     reason: str | None = None
     parts: Sequence[PartOutcome] = ()
     at: int | None = None
-
-
-class Language(Protocol):
-    """One test of pScheduler, in its own words."""
-
-    name: str
-    secrets: frozenset[str]
-    """The members of a spec whose texts are told to whoever posted them only."""
-
-    def enumeration(self) -> Document:
-        """Return the description of the test, without ``href``."""
-        ...
-
-    def parse(self, words: Sequence[str]) -> Document:
-        """Return the spec that command-line words stand for, with the least ``schema``.
-
-        :raises Refusal: 400, with the option parser's complaint; also the help, for ``--help``.
-        """
-        ...
-
-    def words(self, spec: Document) -> list[str]:
-        """Return the command-line words of a valid spec, without the test's name."""
-        ...
-
-    def check(self, spec: Any) -> None:
-        """Refuse what is no valid spec.
-
-        :raises Refusal: 400, with a sentence that names the member.
-        """
-        ...
-
-    def participants(self, spec: Document) -> Participants:
-        """Return the participants of a valid spec."""
-        ...
-
-    def duration(self, spec: Document) -> int:
-        """Return how long pScheduler books for a valid spec, in microseconds, not yet rounded."""
-        ...
-
-    def to_parley(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
-        """Return our test for a valid spec; ``hosts`` are its participants by our names.
-
-        :raises Refusal: 422, saying what nothing here can do.
-        """
-        ...
-
-    def notes(self, spec: Document) -> tuple[str, ...]:
-        """Return sentences about members of a valid spec that make no difference here."""
-        ...
-
-    def from_parley(self, test_type: str, spec: Document) -> Document | None:
-        """Return the spec for a test of ours (its wire form); None if it has no counterpart."""
-        ...
-
-    def result(self, spec: Document, outcome: Outcome) -> Document:
-        """Return the result as pScheduler tells it; of a failed run, ``error`` and ``diags``."""
-        ...
-
-    def text(self, spec: Document, result: Document) -> str:
-        """Return a result as plain text."""
-        ...
-
-    def html(self, spec: Document, result: Document) -> str | None:
-        """Return a result as HTML; None if the test has no such form."""
-        ...

@@ -1,4 +1,4 @@
-"""The common half of pScheduler's latency and latencybg: options, members, results. Pure.
+"""pScheduler's latency and latencybg: one-way delays and loss, once or without end. Pure.
 
 Both measure one way, from source to dest. Ours measure both ways at once, so that the way from
 source to dest is told, of the packets whose answers came back.
@@ -13,15 +13,30 @@ from typing import Any
 
 from node.model.times import SECOND
 from node.plugins.oneway import LENGTH_BASE, LENGTH_LEAST_PADDED
+from node.plugins.tests.latency import TEST as LATENCY
+from node.plugins.tests.latencybg import TEST as LATENCYBG
 from node.pscheduler import times
 from node.pscheduler.refusals import impossible
 from node.pscheduler.tests import members as types
-from node.pscheduler.tests.contract import Document, Outcome, Participants
-from node.pscheduler.tests.language import TableLanguage, single_participant
+from node.pscheduler.tests.contract import Document, Outcome, ParleyTest, Participants
+from node.pscheduler.tests.language import (
+    STREAM_LONGEST,
+    Language,
+    our_test,
+    single_participant,
+    with_consecutive_runs,
+)
 from node.pscheduler.tests.members import Member
-from node.pscheduler.tests.options import Option, integer, number, on, text
+from node.pscheduler.tests.options import Option, integer, number, on, seconds_duration, text
+from node.pscheduler.times import parse_duration
 
 INTERVAL_S = 0.1
+_COUNT, _COUNT_EACH = 100, 600
+"""Packets of a latency, and of an interval of a latencybg."""
+_OVERHEAD = 1.1
+"""Sending takes this much longer than planned."""
+_READ_PER_S = 50_000
+_CONTROL_S = 5
 _BUCKET_S = 0.001
 _DECIMALS = 2
 _WIDTH = 22
@@ -87,8 +102,8 @@ PACKETS: tuple[Option, ...] = (
 RAW = on("-R --output-raw", "Tell each packet")
 
 MEMBERS: Mapping[str, Member] = {
-    "dest": Member(types.host, required=True),
-    "source": Member(types.host),
+    "dest": Member(types.host, required=True, ours="dest"),
+    "source": Member(types.host, ours="source"),
     "source-node": Member(types.host_and_port),
     "dest-node": Member(types.host_and_port),
     "packet-count": Member(types.cardinal),
@@ -98,7 +113,7 @@ MEMBERS: Mapping[str, Member] = {
     "ctrl-port": Member(types.port),
     "data-ports": Member(data_ports),
     "ip-tos": Member(types.octet),
-    "ip-version": Member(types.ip_version),
+    "ip-version": Member(types.ip_version, ours="ip_version"),
     "bucket-width": Member(positive(1)),
     "output-raw": Member(types.boolean),
     "flip": Member(types.boolean),
@@ -113,7 +128,7 @@ class Ends:
     addresses: tuple[str | None, str | None]
 
 
-class DelayLanguage(TableLanguage):
+class DelayLanguage(Language):
     """One-way delays, of one run or of its intervals."""
 
     without_counterpart = {"ip-tos": "no tool here sets the type of service"}
@@ -133,11 +148,9 @@ class DelayLanguage(TableLanguage):
 
     def participants(self, spec: Document) -> Participants:
         """Return the one that begins: the source, or the dest with ``flip``."""
-        return single_participant(
-            spec, "dest" if spec.get("flip") else "source", "No source specified"
-        )
+        return single_participant(spec, "dest" if spec.get("flip") else "source", self.null_reason)
 
-    def figures(self, spec: Document, result: Mapping[str, Any], outcome: Outcome) -> Document:  # noqa: ARG002
+    def figures(self, spec: Document, result: Mapping[str, Any], outcome: Outcome) -> Document:
         """Return the counts of the way from source to dest, and the histogram of its delays."""
         received, measured = result["received_at_dest"], result["received_back"]
         received = measured if received is None else received
@@ -170,7 +183,7 @@ class DelayLanguage(TableLanguage):
             lines += ["", result["diags"]]
         return "\n".join(lines)
 
-    def html_text(self, spec: Document, result: Document) -> None:  # noqa: ARG002 - contract
+    def html_text(self, spec: Document, result: Document) -> None:
         """Return None: the test has no such form."""
         return
 
@@ -191,46 +204,163 @@ class DelayLanguage(TableLanguage):
             return Ends((nodes[1], nodes[0]), (dest, source))
         return Ends(nodes, (source, dest))
 
+    def translated_test(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
+        """Return our test, in which dest takes part, too."""
+        ends = self.ends(spec, hosts)
+        members = self.our_spec(spec, ends.nodes)
+        return our_test(self.ours, members, ends.nodes, ends.addresses, self.our_tools(spec))
 
-def tools_of(name: str, spec: Document) -> tuple[str, ...]:
-    """Return our tool for the protocol of a spec; none in particular if it names none.
+    def our_spec(self, spec: Document, hosts: Sequence[str]) -> Document:
+        """Return the spec of our test; ``hosts`` are the nodes at both ends."""
+        timeout_s = spec.get("packet-timeout", 0)
+        return {
+            **super().our_spec(spec, hosts),
+            "dest": hosts[1],
+            "interval": times.format_duration(_interval(spec)),
+            "timeout": times.format_duration(round(timeout_s * SECOND)) if timeout_s else None,
+            "length": _length(spec),
+        }
 
-    :raises Refusal: 422, no tool speaks it.
-    """
-    protocol = spec.get("protocol")
-    if protocol is None:
-        return ()
-    if protocol not in _TOOLS:
-        raise impossible(f"{name}: no tool here speaks {str(protocol)[:40]}; use owamp or stamp")
-    return (_TOOLS[protocol],)
+    def our_tools(self, spec: Document) -> tuple[str, ...]:
+        """Return our tool for the protocol of a spec; none in particular if it names none.
+
+        :raises Refusal: 422, no tool speaks it.
+        """
+        protocol = spec.get("protocol")
+        if protocol is None:
+            return ()
+        if protocol not in _TOOLS:
+            said = str(protocol)[:40]
+            raise impossible(f"{self.name}: no tool here speaks {said}; use owamp or stamp")
+        return (_TOOLS[protocol],)
+
+    def their_spec(self, spec: Document) -> Document:
+        """Return the spec of our test, of which only the way to dest is measured then."""
+        return {
+            **(super().their_spec(spec) or {}),
+            "packet-interval": _seconds(spec.get("interval", "PT0.1S")),
+            "packet-timeout": _seconds(spec.get("timeout", "PT1S")),
+            "packet-padding": _padding(spec.get("length")),
+        }
 
 
-def length_of(spec: Document) -> int:
+class LatencyLanguage(DelayLanguage):
+    """One-way delays and loss."""
+
+    name = "latency"
+    ours = LATENCY
+    description = "Measure the one-way delay and loss of packets between two hosts"
+    scheduling_class = "normal"
+    options = (
+        *ENDS,
+        *PACKETS,
+        on("-r --reverse", "Measure from the dest to the source"),
+        on("--traverse-nat", "Let packets pass through translated addresses"),
+        RAW,
+    )
+    members = {
+        **MEMBERS,
+        "packet-count": Member(types.cardinal, ours="count", default=_COUNT),
+        "reverse": Member(types.boolean, since=2),
+        "traverse-nat": Member(types.boolean, since=3),
+        "protocol": Member(types.text, since=4),
+    }
+    highest = 4
+
+    def duration(self, spec: Document) -> int:
+        """Return the time of all packets and a tenth of it, of reading them, and of the rest."""
+        count, interval = spec.get("packet-count", _COUNT), _interval(spec) / SECOND
+        sending = _OVERHEAD * interval * count + count / _READ_PER_S
+        return int(sending + spec.get("packet-timeout", 0) + _CONTROL_S) * SECOND
+
+    def our_spec(self, spec: Document, hosts: Sequence[str]) -> Document:
+        """Return the spec of our latency, which counts the packets by delay."""
+        count = spec.get("packet-count", _COUNT)
+        return {**super().our_spec(spec, hosts), "count": count, "histogram": True}
+
+
+class LatencyBgLanguage(DelayLanguage):
+    """One-way delays and loss without end."""
+
+    name = "latencybg"
+    ours = LATENCYBG
+    description = "Measure the one-way delay and loss of packets between two hosts without end"
+    scheduling_class = "background-multi"
+    options = (
+        *ENDS,
+        text("-t --duration", "How long to measure", read=seconds_duration),
+        *PACKETS,
+        RAW,
+    )
+    members = {
+        **MEMBERS,
+        "duration": Member(types.duration, ours="duration", default="PT1H"),
+        "protocol": Member(types.text, since=2),
+    }
+    highest = 2
+    is_open = True
+
+    def duration(self, spec: Document) -> int:
+        """Return the length of a run; without one, and beyond a day, a day."""
+        return min(STREAM_LONGEST, _duration(spec) or STREAM_LONGEST)
+
+    def translated_test(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
+        """Return our latencybg; runs of a day follow each other for longer ones."""
+        test = super().translated_test(spec, hosts)
+        return with_consecutive_runs(test, _duration(spec), parse_duration(test.spec["duration"]))
+
+    def our_spec(self, spec: Document, hosts: Sequence[str]) -> Document:
+        """Return the spec of our latencybg, whose duration is a multiple of its intervals.
+
+        :raises Refusal: 422, the duration is shorter than an interval.
+        """
+        each = spec.get("packet-count", _COUNT_EACH) * _interval(spec)
+        length = self.duration(spec)
+        length -= length % each if each else 0
+        told = times.format_duration(each)
+        if not length:
+            raise impossible(f"{self.name}: an interval of {told} is longer than the duration")
+        own = super().our_spec(spec, hosts)
+        return {**own, "duration": times.format_duration(length), "each": told}
+
+    def our_tools(self, spec: Document) -> tuple[str, ...]:
+        """Return our tool for the protocol of a spec, if it speaks it without end."""
+        tools = super().our_tools(spec)
+        if "owping" in tools:
+            raise impossible(f"{self.name}: no tool here speaks owamp without end; use stamp")
+        return tuple({"stamp": "stampbg"}.get(tool, tool) for tool in tools)
+
+    def their_spec(self, spec: Document) -> Document:
+        """Return the spec of our latencybg, whose intervals are told as numbers of packets."""
+        interval = parse_duration(spec.get("interval", "PT0.1S"))
+        count = parse_duration(spec.get("each", "PT1M")) // interval
+        return {**super().their_spec(spec), "packet-count": count}
+
+
+def _length(spec: Document) -> int:
     """Return the length (bytes) of our packets with the padding that a spec asks for."""
     padding: int = spec.get("packet-padding", 0)
     return max(LENGTH_BASE + padding, LENGTH_LEAST_PADDED) if padding else LENGTH_BASE
 
 
-def padding_of(length: int | None) -> int | None:
+def _padding(length: int | None) -> int | None:
     """Return the padding (bytes) of packets of ours with this length; None if there is none."""
     return None if length is None or length <= LENGTH_BASE else length - LENGTH_BASE
 
 
-def interval_of(spec: Document) -> int:
+def _interval(spec: Document) -> int:
     """Return the time from one packet to the next, in microseconds."""
     interval_s: float = spec.get("packet-interval", INTERVAL_S)
     return round(interval_s * SECOND)
 
 
-def timeout_of(spec: Document) -> str | None:
-    """Return the time after which a packet is lost; None to leave it to our default."""
-    timeout_s = spec.get("packet-timeout", 0)
-    return times.format_duration(round(timeout_s * SECOND)) if timeout_s else None
+def _seconds(duration: str) -> float:
+    return parse_duration(duration) / SECOND
 
 
-def seconds_of(duration: str) -> float:
-    """Return an ISO 8601 duration in seconds."""
-    return times.parse_duration(duration) / SECOND
+def _duration(spec: Document) -> int | None:
+    """Return the length of the measurement in microseconds; None if it has no end."""
+    return parse_duration(spec["duration"]) if "duration" in spec else None
 
 
 def _remark_lines(spec: Document, result: Mapping[str, Any], received: int) -> Iterator[str]:

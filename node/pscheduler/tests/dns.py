@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from node.model.times import MILLISECOND, SECOND
+from node.model.times import SECOND
 from node.plugins.tests.dns import TEST
 from node.pscheduler import times
 from node.pscheduler.tests import members as types
-from node.pscheduler.tests.contract import Document, Language, Outcome, ParleyTest, Participants
-from node.pscheduler.tests.language import TableLanguage, our_test, single_participant, without_none
-from node.pscheduler.tests.markup import table
+from node.pscheduler.tests.contract import Document, Outcome
+from node.pscheduler.tests.language import Language, Rows
 from node.pscheduler.tests.members import Member
 from node.pscheduler.tests.options import text
 
@@ -21,13 +20,15 @@ _RECORDS = ("a", "aaaa", "ns", "cname", "soa", "ptr", "mx", "txt")
 SOA = ("nameserver", "owner", "serial", "refresh", "retry", "expire", "minimum")
 """The members of a record of that type, in the order of its text."""
 _LISTS = ("a", "aaaa", "ns", "txt", "mx")
-_LABEL_WIDTH = 13
 
 
-class DnsLanguage(TableLanguage):
+class DnsLanguage(Language):
     """One question to a name server."""
 
     name = "dns"
+    ours = TEST
+    asks = "host"
+    null_reason = "No host specified"
     description = "Measure how long a name server takes to answer"
     options = (
         text("--host", "Host that asks"),
@@ -38,66 +39,52 @@ class DnsLanguage(TableLanguage):
         text("--timeout", "How long to wait for an answer"),
     )
     members = {
-        "query": Member(types.text, required=True),
+        "query": Member(types.text, required=True, ours="name"),
         "record": Member(types.one_of(*_RECORDS), required=True),
-        "nameserver": Member(types.host),
-        "timeout": Member(types.duration),
-        "host": Member(types.host),
+        "nameserver": Member(types.host, ours="server"),
+        "timeout": Member(types.duration, ours="timeout", default="PT2S"),
+        "host": Member(types.host, ours="source"),
         "host-node": Member(types.host_and_port),
     }
     is_open = True
-
-    def participants(self, spec: Document) -> Participants:
-        """Return the host: by its node if that is named."""
-        return single_participant(spec, "host", "No host specified")
+    label_width = 13
 
     def duration(self, spec: Document) -> int:
         """Return the timeout and a second."""
         return times.parse_duration(spec.get("timeout", _TIMEOUT)) + _SLACK
 
-    def translated_test(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
-        """Return our dns: one try, as the timeout is for all of it."""
-        members = {
-            "source": hosts[0],
-            "name": spec["query"],
-            "type": spec["record"].upper(),
-            "server": spec.get("nameserver"),
-            "timeout": spec.get("timeout", _TIMEOUT),
-            "tries": 1,
-        }
-        return our_test(TEST, members, hosts, [spec.get("host")])
+    def our_spec(self, spec: Document, hosts: Sequence[str]) -> Document:
+        """Return the spec of our dns: one try, as the timeout is for all of it."""
+        timeout = spec.get("timeout", _TIMEOUT)
+        once = {"type": spec["record"].upper(), "timeout": timeout, "tries": 1}
+        return {**super().our_spec(spec, hosts), **once}
 
-    def from_parley(self, test_type: str, spec: Document) -> Document | None:
+    def their_spec(self, spec: Document) -> Document | None:
         """Return the spec of our dns, if pScheduler knows the type of record."""
         record = str(spec.get("type", "A")).lower()
-        if test_type != TEST.name or record not in _RECORDS or "name" not in spec:
-            return None
-        members = {
-            "query": spec["name"],
-            "record": record,
-            "nameserver": spec.get("server"),
-            "timeout": spec.get("timeout", "PT2S"),
-            "host": spec.get("source"),
-        }
-        return {"schema": 1, **without_none(members)}
-
-    def figures(self, spec: Document, result: Mapping[str, Any], outcome: Outcome) -> Document:  # noqa: ARG002
-        """Return the response time, and the records in the form of their type."""
-        taken = round(result["time_ms"] * MILLISECOND)
-        kind = spec["record"].upper()
-        values = [each["value"] for each in result["answers"] if each["type"] == kind]
-        figures: Document = {"time": times.format_duration(taken)}
-        return {**figures, "record": _record(spec["record"], values)} if values else figures
-
-    def plain_text(self, spec: Document, result: Document) -> str:
-        """Return a line with the time, and a line per record."""
-        return "\n".join(
-            f"{f'{label} ':.<{_LABEL_WIDTH}} {value}" for label, value in _rows(spec, result)
+        return (
+            {**(super().their_spec(spec) or {}), "record": record} if record in _RECORDS else None
         )
 
-    def html_text(self, spec: Document, result: Document) -> str:
+    def figures(self, spec: Document, result: Mapping[str, Any], outcome: Outcome) -> Document:
+        """Return the response time, and the records in the form of their type."""
+        kind = spec["record"].upper()
+        values = [each["value"] for each in result["answers"] if each["type"] == kind]
+        figures: Document = {"time": times.format_milliseconds(result["time_ms"])}
+        return {**figures, "record": _record(spec["record"], values)} if values else figures
+
+    def rows(self, spec: Document, result: Document) -> Rows:
         """Return a row with the time, and a row per record."""
-        return table(_rows(spec, result))
+        rows: Rows = [("Time", result.get("time"))]
+        kind, record = spec["record"], result.get("record", [])
+        if isinstance(record, dict):
+            return rows + [(name.capitalize(), record.get(name)) for name in SOA]
+        for each in record if isinstance(record, list) else [record]:
+            if isinstance(each, dict):
+                rows.append(("Pref", f"{each.get('pref'):>3} {each.get('mx')}"))
+            else:
+                rows.append((kind.upper(), each))
+        return rows
 
 
 def _record(kind: str, values: list[str]) -> Any:
@@ -123,19 +110,3 @@ def _authority(value: str) -> Document:
 
 def _whole(piece: str) -> int | str:
     return int(piece) if piece.isdecimal() else piece
-
-
-def _rows(spec: Document, result: Document) -> list[tuple[str, object]]:
-    rows: list[tuple[str, object]] = [("Time", result.get("time"))]
-    kind, record = spec["record"], result.get("record", [])
-    if isinstance(record, dict):
-        return rows + [(name.capitalize(), record.get(name)) for name in SOA]
-    for each in record if isinstance(record, list) else [record]:
-        if isinstance(each, dict):
-            rows.append(("Pref", f"{each.get('pref'):>3} {each.get('mx')}"))
-        else:
-            rows.append((kind.upper(), each))
-    return rows
-
-
-LANGUAGE: Language = DnsLanguage()

@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from node.model.secrets import secret_fields
-from node.model.times import MILLISECOND, SECOND
+from node.model.times import SECOND
 from node.plugins.tests.http import TEST
 from node.pscheduler import times
 from node.pscheduler.refusals import invalid
 from node.pscheduler.tests import members as types
-from node.pscheduler.tests.contract import Document, Language, Outcome, ParleyTest, Participants
-from node.pscheduler.tests.language import TableLanguage, our_test, single_participant, without_none
-from node.pscheduler.tests.markup import table
+from node.pscheduler.tests.contract import Document, Outcome
+from node.pscheduler.tests.language import Language, Rows, without_none
 from node.pscheduler.tests.members import Member
 from node.pscheduler.tests.options import integer, listed, on, text
 
@@ -22,6 +21,13 @@ _SLACK = 2 * SECOND
 _BAD = 400
 _RESULT_SCHEMA = 2
 """The schema of results that have a status."""
+_LABELS = {
+    "time": "Response Time",
+    "status": "Status Code",
+    "found": "String Found",
+    "headers": "Headers",
+    "content": "Content",
+}
 
 
 def headers(value: Any) -> str | None:
@@ -31,10 +37,13 @@ def headers(value: Any) -> str | None:
     return "must be an object whose members are texts"
 
 
-class HttpLanguage(TableLanguage):
+class HttpLanguage(Language):
     """The time that a web server takes to answer."""
 
     name = "http"
+    ours = TEST
+    asks = "host"
+    null_reason = "No host specified"
     description = "Measure how long a web server takes to answer"
     options = (
         text("--url", "URL to fetch"),
@@ -48,15 +57,15 @@ class HttpLanguage(TableLanguage):
         text("--timeout", "How long to wait for the answer"),
     )
     members = {
-        "url": Member(types.text, required=True),
-        "parse": Member(types.text),
-        "timeout": Member(types.duration),
-        "host": Member(types.host),
+        "url": Member(types.text, required=True, ours="url"),
+        "parse": Member(types.text, ours="text"),
+        "timeout": Member(types.duration, ours="timeout", default="PT10S"),
+        "host": Member(types.host, ours="source"),
         "host-node": Member(types.host_and_port),
         "always-succeed": Member(types.boolean, since=2),
         "keep-content": Member(types.cardinal_or_zero, since=2),
-        "ip-version": Member(types.ip_version, since=3),
-        "headers": Member(headers, since=4),
+        "ip-version": Member(types.ip_version, since=3, ours="ip_version"),
+        "headers": Member(headers, since=4, ours="headers"),
     }
     highest = 4
     secrets = secret_fields(TEST.spec_model)
@@ -73,46 +82,23 @@ class HttpLanguage(TableLanguage):
         told = [f"{name}: {value}" for name, value in spec.get("headers", {}).items()]
         return super().words({**spec, "headers": told})
 
-    def participants(self, spec: Document) -> Participants:
-        """Return the host: by its node if that is named."""
-        return single_participant(spec, "host", "No host specified")
-
     def duration(self, spec: Document) -> int:
         """Return the timeout and two seconds."""
         return times.parse_duration(spec.get("timeout", _TIMEOUT)) + _SLACK
 
-    def translated_test(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
-        """Return our http; as there, the certificate is not checked."""
-        members = {
-            "source": hosts[0],
-            "url": spec["url"],
-            "headers": spec.get("headers"),
-            "text": spec.get("parse"),
-            "verify": False,
-            "timeout": spec.get("timeout", _TIMEOUT),
-            "ip_version": spec.get("ip-version"),
-        }
-        return our_test(TEST, members, hosts, [spec.get("host")])
+    def our_spec(self, spec: Document, hosts: Sequence[str]) -> Document:
+        """Return the spec of our http; as there, the certificate is not checked."""
+        timeout = spec.get("timeout", _TIMEOUT)
+        return {**super().our_spec(spec, hosts), "verify": False, "timeout": timeout}
 
-    def from_parley(self, test_type: str, spec: Document) -> Document | None:
+    def their_spec(self, spec: Document) -> Document | None:
         """Return the spec of our http, if it asks for nothing that pScheduler cannot check."""
-        if test_type != TEST.name or "url" not in spec or spec.get("verify", True):
-            return None
-        if spec.get("method", "GET") != "GET" or spec.get("status") is not None:
+        asks_more = spec.get("verify", True) or spec.get("status") is not None
+        if asks_more or spec.get("method", "GET") != "GET":
             return None
         if headers(spec.get("headers", {})) is not None:
             return None  # secrets, which would be told to whoever asks there
-        parsed = without_none(
-            {
-                "url": spec["url"],
-                "parse": spec.get("text"),
-                "timeout": spec.get("timeout", "PT10S"),
-                "host": spec.get("source"),
-                "ip-version": spec.get("ip_version"),
-                "headers": spec.get("headers") or None,
-            }
-        )
-        return {"schema": types.least_schema(self.members, parsed), **parsed}
+        return {**(super().their_spec(spec) or {}), "headers": spec.get("headers") or None}
 
     def failure(self, spec: Document, outcome: Outcome) -> str | None:
         """Return why there is no good answer; a text that was not found is no failure there."""
@@ -125,23 +111,19 @@ class HttpLanguage(TableLanguage):
             return result["failure"] or outcome.reason or "There was no answer"
         return outcome.reason if result["status"] >= _BAD else None
 
-    def figures(self, spec: Document, result: Mapping[str, Any], outcome: Outcome) -> Document:  # noqa: ARG002
+    def figures(self, spec: Document, result: Mapping[str, Any], outcome: Outcome) -> Document:
         """Return the time, the status, and whether the text was found."""
         figures = {
             "schema": _RESULT_SCHEMA,
-            "time": times.format_duration(round(result["total_ms"] * MILLISECOND)),
+            "time": times.format_milliseconds(result["total_ms"]),
             "status": result["status"],
             "found": bool(result["matched"]) if "parse" in spec else None,
         }
         return without_none(figures)
 
-    def plain_text(self, spec: Document, result: Document) -> str:  # noqa: ARG002 - contract
-        """Return a line per figure."""
-        return "\n".join(f"{label}: {value}" for label, value in _rows(result))
-
-    def html_text(self, spec: Document, result: Document) -> str:  # noqa: ARG002 - contract
+    def rows(self, spec: Document, result: Document) -> Rows:
         """Return a row per figure."""
-        return table(_rows(result))
+        return [(label, result[name]) for name, label in _LABELS.items() if name in result]
 
 
 def _header(told: str) -> tuple[str, str]:
@@ -149,17 +131,3 @@ def _header(told: str) -> tuple[str, str]:
     if not colon or not name.strip():
         raise invalid(f"option --header: '{told}' is not a header; write 'Name: value'")
     return name.strip(), value.strip()
-
-
-def _rows(result: Document) -> list[tuple[str, object]]:
-    labels = {
-        "time": "Response Time",
-        "status": "Status Code",
-        "found": "String Found",
-        "headers": "Headers",
-        "content": "Content",
-    }
-    return [(label, result[name]) for name, label in labels.items() if name in result]
-
-
-LANGUAGE: Language = HttpLanguage()

@@ -1,4 +1,8 @@
-"""The half of a language that follows from its tables. Pure."""
+"""A language: pScheduler's words for one test, and ours. Pure.
+
+Most of a language follows from its tables: the option parser and the checks, and our spec for one
+of theirs and back, as far as a member means the same in both. A test says the rest in methods.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +15,11 @@ from typing import Any, ClassVar
 
 from pydantic import ValidationError
 
+from node.model.times import DAY
 from node.model.wire.fields import FROM_OUTSIDE
 from node.plugins.contracts import Test
 from node.plugins.participation import first_fault
+from node.pscheduler import times
 from node.pscheduler.refusals import impossible
 from node.pscheduler.tests import members as types
 from node.pscheduler.tests import options
@@ -24,17 +30,25 @@ from node.pscheduler.tests.contract import (
     ParleyTest,
     Participants,
 )
+from node.pscheduler.tests.markup import table
 from node.pscheduler.tests.members import Member
 from node.pscheduler.tests.options import Option
 
 _IN_ANOTHER_FORM = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 
+Rows = list[tuple[str, object]]
+"""Labels and values."""
+
 RUN_FAILED = "Run failed."
 RUN_FAILED_HTML = "<p>Run failed.</p>"
 
 
-class TableLanguage(ABC):
-    """A language whose options and members are tables.
+class Language(ABC):
+    """One test of pScheduler in its own words.
+
+    ``ours`` is the test of ours that measures the same. ``asks`` is the member that names the first
+    participant, and ``null_reason`` says why nothing does. The texts of members in ``secrets`` are
+    told to whoever posted them only.
 
     ``without_counterpart`` are members that no tool of ours does, with a sentence each; a value in
     ``harmless`` asks for what happens anyway. ``without_difference`` are members that no tool of
@@ -42,8 +56,11 @@ class TableLanguage(ABC):
     unknown members.
     """
 
-    name: str
+    name: ClassVar[str]
+    ours: ClassVar[Test]
     description: ClassVar[str]
+    asks: ClassVar[str] = "source"
+    null_reason: ClassVar[str] = "No source specified"
     scheduling_class: ClassVar[str] = "background"
     options: ClassVar[Sequence[Option]]
     members: ClassVar[Mapping[str, Member]]
@@ -52,7 +69,9 @@ class TableLanguage(ABC):
     without_counterpart: ClassVar[Mapping[str, str]] = {}
     without_difference: ClassVar[Mapping[str, str]] = {}
     harmless: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
-    secrets: frozenset[str] = frozenset()
+    secrets: ClassVar[frozenset[str]] = frozenset()
+    label_width: ClassVar[int] = 0
+    """The width to which dots fill the labels in :meth:`plain_text`; without dots if it is 0."""
 
     def enumeration(self) -> Document:
         """Return the object that describes the test, as ``GET /tests/TEST`` answers it."""
@@ -66,8 +85,14 @@ class TableLanguage(ABC):
         }
 
     def parse(self, words: Sequence[str]) -> Document:
-        """Return the spec of the words, with the least schema that knows its members."""
-        spec = self.completed_spec(options.parse(self.name, self.options, words))
+        """Return the spec that command-line words stand for.
+
+        :raises Refusal: 400, with the option parser's complaint; also the help, for ``--help``.
+        """
+        return self._with_schema(self.completed_spec(options.parse(self.name, self.options, words)))
+
+    def _with_schema(self, spec: Document) -> Document:
+        """Return a spec with the least schema that knows its members."""
         return {"schema": types.least_schema(self.members, spec), **spec}
 
     def completed_spec(self, spec: Document) -> Document:
@@ -75,16 +100,23 @@ class TableLanguage(ABC):
         return spec
 
     def words(self, spec: Document) -> list[str]:
-        """Return the words of a spec."""
+        """Return the command-line words of a valid spec, without the test's name."""
         return options.words_of(self.options, spec)
 
     def check(self, spec: Any) -> None:
-        """Refuse what does not fit the table of members."""
+        """Refuse what does not fit the table of members.
+
+        :raises Refusal: 400, with a sentence that names the member.
+        """
         types.check_spec(self.members, self.highest, spec, is_open=self.is_open)
 
     def participants(self, spec: Document) -> Participants:
-        """Return the source alone: its node if that is named, or else its address."""
-        return single_participant(spec, "source", "No source specified")
+        """Return the one that asks: its node if that is named, or else its address."""
+        return single_participant(spec, self.asks, self.null_reason)
+
+    @abstractmethod
+    def duration(self, spec: Document) -> int:
+        """Return how long pScheduler books for a valid spec, in microseconds, not yet rounded."""
 
     def to_parley(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
         """Return our test, unless the spec has members that no tool of ours does.
@@ -96,12 +128,41 @@ class TableLanguage(ABC):
                 raise impossible(f"{self.name}: {sentence}")
         return replace(self.translated_test(spec, hosts), notes=self.notes(spec))
 
-    @abstractmethod
     def translated_test(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
-        """Return our test for a spec without such members.
+        """Return our test for a spec without such members, measured by the one that asks.
 
         :raises Refusal: 422, its values have no counterpart.
         """
+        where = [spec.get(self.asks)]
+        return our_test(self.ours, self.our_spec(spec, hosts), hosts, where, self.our_tools(spec))
+
+    def our_tools(self, spec: Document) -> tuple[str, ...]:
+        """Return the tools of ours to which a spec restricts the test; empty is any.
+
+        :raises Refusal: 422, there is none.
+        """
+        return ()
+
+    def our_spec(self, spec: Document, hosts: Sequence[str]) -> Document:
+        """Return the spec of our test; ``hosts`` are the participants by our names."""
+        same = {each.ours: spec.get(name) for name, each in self.members.items() if each.ours}
+        return {**same, "source": hosts[0]}
+
+    def from_parley(self, test_type: str, spec: Document) -> Document | None:
+        """Return the spec for a test of ours (its wire form); None if it has no counterpart."""
+        needed = (each.ours for each in self.members.values() if each.required and each.ours)
+        if test_type != self.ours.name or any(spec.get(name) is None for name in needed):
+            return None
+        theirs = self.their_spec(spec)
+        return None if theirs is None else self._with_schema(without_none(theirs))
+
+    def their_spec(self, spec: Document) -> Document | None:
+        """Return the members for a spec of our test, without its schema; None if it has none."""
+        return {
+            name: spec.get(each.ours, each.default)
+            for name, each in self.members.items()
+            if each.ours
+        }
 
     def notes(self, spec: Document) -> tuple[str, ...]:
         """Return a sentence for each member that makes no difference here."""
@@ -123,7 +184,7 @@ class TableLanguage(ABC):
             return failed_result("The result lacks a figure that this test tells", outcome)
         return {"schema": 1, "succeeded": True, **figures}
 
-    def failure(self, spec: Document, outcome: Outcome) -> str | None:  # noqa: ARG002 - contract
+    def failure(self, spec: Document, outcome: Outcome) -> str | None:
         """Return why the run failed in pScheduler's eyes; None if it did not."""
         return outcome.reason
 
@@ -143,9 +204,17 @@ class TableLanguage(ABC):
         except _IN_ANOTHER_FORM:
             return json.dumps(result, indent=2)
 
-    @abstractmethod
     def plain_text(self, spec: Document, result: Document) -> str:
-        """Return a successful result as plain text."""
+        """Return a successful result as plain text: a line for each row."""
+        width = self.label_width
+        return "\n".join(
+            f"{f'{label} ':.<{width}} {value}" if width else f"{label}: {value}"
+            for label, value in self.rows(spec, result)
+        )
+
+    def rows(self, spec: Document, result: Document) -> Rows:
+        """Return what a successful result tells, with a label for each value."""
+        return []
 
     def html(self, spec: Document, result: Document) -> str | None:
         """Return a result as HTML; one in another form is shown as it is."""
@@ -156,9 +225,9 @@ class TableLanguage(ABC):
         except _IN_ANOTHER_FORM:
             return f"<pre>{escape(json.dumps(result, indent=2))}</pre>"
 
-    @abstractmethod
     def html_text(self, spec: Document, result: Document) -> str | None:
         """Return a successful result as HTML; None if the test has no such form."""
+        return table(self.rows(spec, result))
 
 
 def single_participant(spec: Document, member: str, null_reason: str) -> Participants:
@@ -217,3 +286,31 @@ def diagnostics(outcome: Outcome) -> str:
         pieces = [" ".join(part.command or ()), part.output or "", part.reason or ""]
         texts.append("\n\n".join(piece.strip() for piece in pieces if piece.strip()))
     return "\n\n".join(text for text in texts if text)
+
+
+STREAM_LONGEST = DAY
+"""The longest run of a stream of ours."""
+
+
+def with_consecutive_runs(test: ParleyTest, asked: int | None, length: int) -> ParleyTest:
+    """Return a test repeated in runs of ``length`` for as long as ``asked`` (µs; None: no end)."""
+    if asked is not None and asked <= STREAM_LONGEST:
+        return test
+    runs = None if asked is None else -(-asked // length)
+    return replace(test, repeat=times.format_duration(length), max_runs=runs)
+
+
+def fitted_to_interval(test: ParleyTest, interval: int | None) -> ParleyTest:
+    """Return a test whose runs are no longer than the interval at which they are repeated.
+
+    Only a run that stands for a part of a longer one is cut, to a multiple of its own intervals.
+    """
+    if test.repeat is None or interval is None:
+        return test
+    each = times.parse_duration(test.spec["each"])
+    length = min(times.parse_duration(test.spec["duration"]), interval)
+    length -= length % each
+    if not length:
+        return test
+    spec = {**test.spec, "duration": times.format_duration(length)}
+    return replace(test, spec=spec, repeat=None, max_runs=None)

@@ -167,12 +167,15 @@ def is_address(value: str) -> bool:
 class Member:
     """A member of a spec: its check, and the schema number that brought it.
 
-    ``since`` may depend on the value: some members took more values later.
+    ``since`` may depend on the value: some members took more values later. ``ours`` is the member
+    of our test that means the same, in the same form; ``default`` is what ours is left out for.
     """
 
     check: Check
     since: int | Callable[[Any], int] = 1
     required: bool = False
+    ours: str = ""
+    default: Any = None
 
     def schema_of(self, value: Any) -> int:
         """Return the least schema number that knows the member with this value."""

@@ -12,9 +12,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NoReturn
 
+from node.model.times import SECOND
+from node.pscheduler import times
 from node.pscheduler.refusals import invalid
 
 _WIDTH = 78
+_DIGITS_MAX = 9
 
 
 class Kind(StrEnum):
@@ -90,10 +93,10 @@ class _Parser(optparse.OptionParser):
     def error(self, msg: str) -> NoReturn:
         raise invalid(msg)
 
-    def exit(self, status: int = 0, msg: str | None = None) -> NoReturn:  # noqa: ARG002 - contract
+    def exit(self, status: int = 0, msg: str | None = None) -> NoReturn:
         raise invalid(msg or "")
 
-    def print_help(self, file: Any = None) -> NoReturn:  # noqa: ARG002 - contract
+    def print_help(self, file: Any = None) -> NoReturn:
         """Raise the help of the options; the command line writes how to call it before."""
         raise invalid(self.format_option_help(optparse.IndentedHelpFormatter(width=_WIDTH)))
 
@@ -168,3 +171,21 @@ def _words(option: Option, value: Any, off_word: str | None) -> list[str]:
     if option.kind is Kind.LIST:
         return [part for each in value for part in (word, str(each))]
     return [word, str(value)]
+
+
+def seconds_duration(told: str) -> str:
+    """Return ``PT10S`` for ``10``; anything else stays as it is."""
+    if not told.isdecimal():
+        return told
+    return times.format_duration(_whole(told) * SECOND)
+
+
+def milliseconds_duration(told: str) -> str:
+    """Return ``PT0.1S`` for ``100``, always with decimals; anything else stays as it is."""
+    return f"PT{_whole(told) / 1000}S" if told.isdecimal() else told
+
+
+def _whole(told: str) -> int:
+    if len(told) > _DIGITS_MAX:
+        raise ValueError(f"'{told[:20]}' is too long")
+    return int(told)

@@ -5,40 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from node.pscheduler.tests import (
-    clock,
-    dns,
-    http,
-    idle,
-    idlebgm,
-    idleex,
-    latency,
-    latencybg,
-    mtu,
-    psresponse,
-    rtt,
-    simplestream,
-    throughput,
-    trace,
-)
-from node.pscheduler.tests.contract import Language
+from node.pscheduler.tests.clock import ClockLanguage
+from node.pscheduler.tests.delays import LatencyBgLanguage, LatencyLanguage
+from node.pscheduler.tests.dns import DnsLanguage
+from node.pscheduler.tests.http import HttpLanguage
+from node.pscheduler.tests.idle import IdleBgmLanguage, IdleExLanguage, IdleLanguage
+from node.pscheduler.tests.language import Language
+from node.pscheduler.tests.mtu import MtuLanguage
+from node.pscheduler.tests.psresponse import PsResponseLanguage
+from node.pscheduler.tests.rtt import RttLanguage
+from node.pscheduler.tests.simplestream import SimplestreamLanguage
+from node.pscheduler.tests.throughput import ThroughputLanguage
+from node.pscheduler.tests.trace import TraceLanguage
 
-_ALL = (
-    clock.LANGUAGE,
-    dns.LANGUAGE,
-    http.LANGUAGE,
-    idle.LANGUAGE,
-    idlebgm.LANGUAGE,
-    idleex.LANGUAGE,
-    latency.LANGUAGE,
-    latencybg.LANGUAGE,
-    mtu.LANGUAGE,
-    psresponse.LANGUAGE,
-    rtt.LANGUAGE,
-    simplestream.LANGUAGE,
-    throughput.LANGUAGE,
-    trace.LANGUAGE,
-)
+_ALL: tuple[Language, ...] = (
+    ClockLanguage(), DnsLanguage(), HttpLanguage(), IdleLanguage(), IdleBgmLanguage(),
+    IdleExLanguage(), LatencyLanguage(), LatencyBgLanguage(), MtuLanguage(), PsResponseLanguage(),
+    RttLanguage(), SimplestreamLanguage(), ThroughputLanguage(), TraceLanguage(),
+)  # fmt: skip
 
 LANGUAGES: Mapping[str, Language] = MappingProxyType(
     {language.name: language for language in sorted(_ALL, key=lambda each: each.name)}

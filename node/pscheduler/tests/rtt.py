@@ -10,11 +10,12 @@ from node.model.times import MILLISECOND, SECOND
 from node.plugins.tests.rtt import TEST
 from node.pscheduler import times
 from node.pscheduler.tests import members as types
-from node.pscheduler.tests.contract import Document, Language, Outcome, ParleyTest
-from node.pscheduler.tests.language import TableLanguage, our_test, without_none
+from node.pscheduler.tests.contract import Document, Outcome
+from node.pscheduler.tests.language import Language
 from node.pscheduler.tests.markup import table
 from node.pscheduler.tests.members import Member
 from node.pscheduler.tests.options import integer, off, on, text
+from node.pscheduler.times import format_milliseconds, parse_milliseconds
 
 _COUNT = 5
 _INTERVAL = "PT1S"
@@ -51,10 +52,11 @@ _FIGURES = {"min": "min", "max": "max", "mean": "mean", "stddev": "stdev"}
 _KNOWN_PROTOCOLS = ("icmp", "twamp")
 
 
-class RttLanguage(TableLanguage):
+class RttLanguage(Language):
     """Round-trip times and loss."""
 
     name = "rtt"
+    ours = TEST
     description = "Measure the round-trip time and loss of packets to a host"
     options = (
         integer("-c --count", "Number of packets to send"),
@@ -79,21 +81,21 @@ class RttLanguage(TableLanguage):
         text("--protocol", "Protocol to measure with"),
     )
     members = {
-        "dest": Member(types.host, required=True),
-        "count": Member(types.cardinal),
-        "flow-label": Member(types.cardinal_or_zero),
+        "dest": Member(types.host, required=True, ours="dest"),
+        "count": Member(types.cardinal, ours="count", default=10),
+        "flow-label": Member(types.cardinal_or_zero, ours="flow_label"),
         "fragment": Member(types.boolean, since=3),
         "hostnames": Member(types.boolean),
-        "interval": Member(types.duration),
-        "ip-version": Member(types.ip_version),
-        "source": Member(types.host),
+        "interval": Member(types.duration, ours="interval", default="PT0.2S"),
+        "ip-version": Member(types.ip_version, ours="ip_version"),
+        "source": Member(types.host, ours="source"),
         "source-node": Member(types.host_and_port),
         "suppress-loopback": Member(types.boolean),
-        "ip-tos": Member(types.octet),
-        "length": Member(types.cardinal),
-        "ttl": Member(types.cardinal),
+        "ip-tos": Member(types.octet, ours="tos"),
+        "length": Member(types.cardinal, ours="length"),
+        "ttl": Member(types.cardinal, ours="ttl"),
         "deadline": Member(types.duration),
-        "timeout": Member(types.duration),
+        "timeout": Member(types.duration, ours="timeout", default="PT1S"),
         "port": Member(types.port, since=4),
         "protocol": Member(types.text, since=lambda value: 2 if value in _KNOWN_PROTOCOLS else 4),
     }
@@ -118,43 +120,22 @@ class RttLanguage(TableLanguage):
             total += times.parse_duration(spec.get("timeout", _WAIT_BOOKED))
         return total + _SLACK + (_NAMES if spec.get("hostnames", True) else 0)
 
-    def translated_test(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
-        """Return our rtt; the names of who answered are not looked up."""
-        members = {
-            "source": hosts[0],
-            "dest": spec["dest"],
+    def our_spec(self, spec: Document, hosts: Sequence[str]) -> Document:
+        """Return the spec of our rtt; the names of who answered are not looked up."""
+        return {
+            **super().our_spec(spec, hosts),
             "count": _count(spec),
             "interval": spec.get("interval", _INTERVAL),
             "timeout": _timeout(spec),
-            "length": spec.get("length"),
-            "ttl": spec.get("ttl"),
-            "ip_version": spec.get("ip-version"),
             "dont_fragment": True if spec.get("fragment") is False else None,
             "tos": spec.get("ip-tos") or None,
             "flow_label": spec.get("flow-label") or None,
         }
-        return our_test(TEST, members, hosts, [spec.get("source")])
 
-    def from_parley(self, test_type: str, spec: Document) -> Document | None:
+    def their_spec(self, spec: Document) -> Document:
         """Return the spec of our rtt, with our defaults."""
-        if test_type != TEST.name or "dest" not in spec:
-            return None
-        parsed = without_none(
-            {
-                "dest": spec["dest"],
-                "source": spec.get("source"),
-                "count": spec.get("count", 10),
-                "interval": spec.get("interval", "PT0.2S"),
-                "timeout": spec.get("timeout", "PT1S"),
-                "length": spec.get("length"),
-                "ttl": spec.get("ttl"),
-                "ip-version": spec.get("ip_version"),
-                "fragment": False if spec.get("dont_fragment") else None,
-                "ip-tos": spec.get("tos"),
-                "flow-label": spec.get("flow_label"),
-            }
-        )
-        return {"schema": types.least_schema(self.members, parsed), **parsed}
+        fragment = False if spec.get("dont_fragment") else None
+        return {**(super().their_spec(spec) or {}), "fragment": fragment}
 
     def figures(self, spec: Document, result: Mapping[str, Any], outcome: Outcome) -> Document:
         """Return the counts and times of our result, and each round trip from the raw output."""
@@ -170,7 +151,9 @@ class RttLanguage(TableLanguage):
             "reorders": result["reordered"],
         }
         delays = result.get("rtt_ms") or {}
-        figures |= {name: _duration(delays[ours_]) for name, ours_ in _FIGURES.items() if delays}
+        figures |= {
+            name: format_milliseconds(delays[ours_]) for name, ours_ in _FIGURES.items() if delays
+        }
         if answered < result["received"]:
             missing = result["received"] - answered
             figures["diags"] = (
@@ -179,13 +162,13 @@ class RttLanguage(TableLanguage):
             )
         return figures
 
-    def plain_text(self, spec: Document, result: Document) -> str:  # noqa: ARG002 - contract
+    def plain_text(self, spec: Document, result: Document) -> str:
         """Return a line per round trip, and the loss and the times."""
         lines = [_line(at, trip) for at, trip in enumerate(result.get("roundtrips", ()), 1)]
         lines += ["", _summary(result)]
         return "\n".join(lines).strip("\n")
 
-    def html_text(self, spec: Document, result: Document) -> str:  # noqa: ARG002 - contract
+    def html_text(self, spec: Document, result: Document) -> str:
         """Return a row per round trip, and the loss and the times."""
         rows = [
             (
@@ -194,7 +177,9 @@ class RttLanguage(TableLanguage):
                 trip.get("hostname"),
                 trip.get("length"),
                 trip.get("ttl"),
-                f"{_ms(trip['rtt']):.4f}" if "rtt" in trip else trip.get("error", "No Response"),
+                f"{parse_milliseconds(trip['rtt']):.4f}"
+                if "rtt" in trip
+                else trip.get("error", "No Response"),
             )
             for at, trip in enumerate(result.get("roundtrips", ()), 1)
         ]
@@ -238,7 +223,7 @@ def _answer(answer: re.Match[str]) -> Document:
         "seq": int(answer["seq"]) + from_zero,
         "length": int(answer["length"]),
         "ip": answer["ip"],
-        "rtt": _duration(float(answer["ms"])),
+        "rtt": format_milliseconds(float(answer["ms"])),
     }
     return trip if from_zero else {**trip, "ttl": int(answer["ttl"])}
 
@@ -251,14 +236,6 @@ def _error(error: re.Match[str]) -> Document:
     return trip if said is None else {**trip, "error": said}
 
 
-def _duration(delay_ms: float) -> str:
-    return times.format_duration(round(delay_ms * MILLISECOND))
-
-
-def _ms(duration: str) -> float:
-    return times.parse_duration(duration) / MILLISECOND
-
-
 def _line(at: int, trip: Document) -> str:
     where = trip.get("ip", "No Response")
     line = f"{at:<8}" + (f"{trip['hostname']} ({where})" if "hostname" in trip else where)
@@ -268,14 +245,13 @@ def _line(at: int, trip: Document) -> str:
         line += f"  {trip['length']} Bytes"
     if "ttl" in trip:
         line += f"  TTL {trip['ttl']}"
-    return f"{line}  RTT {_ms(trip['rtt']):8.4f} ms" if "rtt" in trip else line
+    return f"{line}  RTT {parse_milliseconds(trip['rtt']):8.4f} ms" if "rtt" in trip else line
 
 
 def _summary(result: Document) -> str:
     names = ("min", "mean", "max", "stddev")
-    figures = [f"{_ms(result[name]):f}" if name in result else "Unknown" for name in names]
+    figures = [
+        f"{parse_milliseconds(result[name]):f}" if name in result else "Unknown" for name in names
+    ]
     loss = int(100 * result.get("loss", 0))
     return f"{loss}% Packet Loss  RTT Min/Mean/Max/StdDev = {'/'.join(figures)} ms"
-
-
-LANGUAGE: Language = RttLanguage()

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from node.model.times import MILLISECOND
 from node.plugins.tests.simplestream import TEST
 from node.pscheduler import times
 from node.pscheduler.tests import members as types
-from node.pscheduler.tests.contract import Document, Language, Outcome, ParleyTest, Participants
-from node.pscheduler.tests.language import TableLanguage, our_test, source_and_dest, without_none
-from node.pscheduler.tests.markup import table
+from node.pscheduler.tests.contract import Document, Outcome, ParleyTest, Participants
+from node.pscheduler.tests.language import Language, Rows, our_test, source_and_dest
 from node.pscheduler.tests.members import Member
 from node.pscheduler.tests.options import integer, number, text
 
@@ -22,13 +20,13 @@ _LABELS = {
     "received": "Text Received",
     "elapsed-time": "Elapsed Time",
 }
-_WIDTH = 17
 
 
-class SimplestreamLanguage(TableLanguage):
+class SimplestreamLanguage(Language):
     """One text over TCP."""
 
     name = "simplestream"
+    ours = TEST
     description = "Send a text from one host to another over TCP"
     options = (
         text("-e --dest", "Host or address that receives"),
@@ -43,19 +41,20 @@ class SimplestreamLanguage(TableLanguage):
         integer("-p --port", "Port at which the text is received"),
     )
     members = {
-        "dest": Member(types.host, required=True),
+        "dest": Member(types.host, required=True, ours="dest"),
         "dest-node": Member(types.host_and_port),
-        "source": Member(types.host),
+        "source": Member(types.host, ours="source"),
         "source-node": Member(types.host_and_port),
-        "dawdle": Member(types.duration),
+        "dawdle": Member(types.duration, ours="dawdle"),
         "fail": Member(types.probability),
-        "test-material": Member(types.text),
-        "timeout": Member(types.duration),
-        "ip-version": Member(types.ip_version, since=2),
-        "port": Member(types.port, since=3),
+        "test-material": Member(types.text, ours="text"),
+        "timeout": Member(types.duration, ours="timeout", default=_TIMEOUT),
+        "ip-version": Member(types.ip_version, since=2, ours="ip_version"),
+        "port": Member(types.port, since=3, ours="port"),
     }
     highest = 3
     is_open = True
+    label_width = 17
     without_counterpart = {"fail": "no test here fails on purpose"}
     harmless = {"fail": (0,)}
 
@@ -73,53 +72,19 @@ class SimplestreamLanguage(TableLanguage):
 
     def translated_test(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
         """Return our simplestream with the same text and times."""
-        members = {
-            "source": hosts[0],
-            "dest": hosts[1],
-            "text": spec.get("test-material"),
-            "dawdle": spec.get("dawdle"),
-            "timeout": spec.get("timeout", _TIMEOUT),
-            "ip_version": spec.get("ip-version"),
-            "port": spec.get("port"),
-        }
+        own = self.our_spec(spec, hosts)
+        members = {**own, "dest": hosts[1], "timeout": spec.get("timeout", _TIMEOUT)}
         return our_test(TEST, members, hosts, [spec.get("source"), spec["dest"]])
 
-    def from_parley(self, test_type: str, spec: Document) -> Document | None:
-        """Return the spec of our simplestream in pScheduler's words; None for other tests."""
-        if test_type != TEST.name or spec.get("dest") is None:
-            return None
-        parsed = without_none(
-            {
-                "source": spec.get("source"),
-                "dest": spec["dest"],
-                "test-material": spec.get("text"),
-                "dawdle": spec.get("dawdle"),
-                "timeout": spec.get("timeout", _TIMEOUT),
-                "ip-version": spec.get("ip_version"),
-                "port": spec.get("port"),
-            }
-        )
-        return {"schema": types.least_schema(self.members, parsed), **parsed}
-
-    def figures(self, spec: Document, result: Mapping[str, Any], outcome: Outcome) -> Document:  # noqa: ARG002
+    def figures(self, spec: Document, result: Mapping[str, Any], outcome: Outcome) -> Document:
         """Return both texts, and the times."""
         return {
-            "dawdled": times.format_duration(round(result["dawdled_ms"] * MILLISECOND)),
+            "dawdled": times.format_milliseconds(result["dawdled_ms"]),
             "sent": result["sent"],
             "received": result["received"],
-            "elapsed-time": times.format_duration(round(result["elapsed_ms"] * MILLISECOND)),
+            "elapsed-time": times.format_milliseconds(result["elapsed_ms"]),
         }
 
-    def plain_text(self, spec: Document, result: Document) -> str:  # noqa: ARG002 - contract
-        """Return what was sent and received, and both times, in four lines."""
-        return "\n".join(
-            f"{f'{label} '.ljust(_WIDTH, '.')} {result.get(member)}"
-            for member, label in _LABELS.items()
-        )
-
-    def html_text(self, spec: Document, result: Document) -> str:  # noqa: ARG002 - contract
-        """Return what was sent and received, and both times, in four rows."""
-        return table((label, result.get(member)) for member, label in _LABELS.items())
-
-
-LANGUAGE: Language = SimplestreamLanguage()
+    def rows(self, spec: Document, result: Document) -> Rows:
+        """Return what was sent and received, and both times."""
+        return [(label, result.get(member)) for member, label in _LABELS.items()]

@@ -10,18 +10,22 @@ from node.plugins.tests.throughput import TEST, ThroughputPart
 from node.pscheduler import times
 from node.pscheduler.dialects.iperf3 import flat_document, printed_by_iperf3, summed_streams
 from node.pscheduler.tests import members as types
-from node.pscheduler.tests.contract import Document, Language, Outcome, ParleyTest, Participants
+from node.pscheduler.tests.contract import Document, Outcome, ParleyTest, Participants
 from node.pscheduler.tests.language import (
-    TableLanguage,
+    Language,
     diagnostics,
     our_test,
     single_participant,
     source_and_dest,
-    without_none,
 )
 from node.pscheduler.tests.members import Member
-from node.pscheduler.tests.options import integer, on, text
-from node.pscheduler.tests.readers import milliseconds_duration, seconds_duration
+from node.pscheduler.tests.options import (
+    integer,
+    milliseconds_duration,
+    on,
+    seconds_duration,
+    text,
+)
 
 _CLIENT, _SERVER = 0, 1
 _DURATION = "PT10S"
@@ -51,10 +55,11 @@ _NOTHING_IF_ZERO = frozenset({"flow-label", "ip-tos", "omit", "single-ended-port
 """Members that options set to zero or nothing are as good as not given."""
 
 
-class ThroughputLanguage(TableLanguage):
+class ThroughputLanguage(Language):
     """Bits per second from one host to another."""
 
     name = "throughput"
+    ours = TEST
     description = "Measure the throughput from one host to another"
     scheduling_class = "exclusive"
     options = (
@@ -91,24 +96,24 @@ class ThroughputLanguage(TableLanguage):
         on("--loopback", "Measure within one host"),
     )
     members = {
-        "dest": Member(types.host, required=True),
-        "source": Member(types.host),
+        "dest": Member(types.host, required=True, ours="dest"),
+        "source": Member(types.host, ours="source"),
         "source-node": Member(types.host_and_port),
         "dest-node": Member(types.host_and_port),
-        "duration": Member(types.duration),
+        "duration": Member(types.duration, ours="duration", default=_DURATION),
         "interval": Member(types.duration),
         "link-rtt": Member(types.duration, since=3),
-        "parallel": Member(types.cardinal),
+        "parallel": Member(types.cardinal, ours="streams"),
         "udp": Member(types.boolean),
-        "bandwidth": Member(types.si_number),
+        "bandwidth": Member(types.si_number, ours="rate_bps"),
         "bandwidth-strict": Member(types.boolean, since=4),
         "burst-size": Member(types.si_number, since=4),
         "fq-rate": Member(types.si_number, since=7),
-        "window-size": Member(types.si_number),
+        "window-size": Member(types.si_number, ours="window_bytes"),
         "mss": Member(types.cardinal),
         "buffer-length": Member(types.cardinal),
         "ip-tos": Member(types.octet),
-        "ip-version": Member(types.ip_version),
+        "ip-version": Member(types.ip_version, ours="ip_version"),
         "local-address": Member(types.host),
         "omit": Member(types.duration),
         "no-delay": Member(types.boolean),
@@ -119,7 +124,7 @@ class ThroughputLanguage(TableLanguage):
         "server-cpu-affinity": Member(types.integer),
         "single-ended": Member(types.boolean, since=2),
         "single-ended-port": Member(types.port, since=2),
-        "reverse": Member(types.boolean),
+        "reverse": Member(types.boolean, ours="reverse"),
         "reverse-connections": Member(types.boolean, since=6),
         "loopback": Member(types.boolean, since=5),
     }
@@ -171,45 +176,31 @@ class ThroughputLanguage(TableLanguage):
         rate = types.si_value(spec.get("bandwidth", 0))
         window = types.si_value(spec.get("window-size", 0))
         members: dict[str, Any] = {
-            "source": nodes[0],
+            **self.our_spec(spec, hosts),
             "dest": nodes[1],
             "duration": spec.get("duration", _DURATION),
             "omit": spec.get("omit", "PT0S"),
             "protocol": "udp" if spec.get("udp") else "tcp",
-            "streams": spec.get("parallel"),
             "rate_bps": rate or None,
             "congestion": "host" if spec.get("udp") else spec.get("congestion", "host"),
-            "reverse": spec.get("reverse"),
             "window_bytes": window or None,
-            "ip_version": spec.get("ip-version"),
             **_iperf3_members(spec),
         }
         addresses = [spec.get("local-address", spec.get("source")), spec["dest"]]
         return our_test(TEST, members, nodes, addresses)
 
-    def from_parley(self, test_type: str, spec: Document) -> Document | None:
+    def their_spec(self, spec: Document) -> Document:
         """Return the spec of our throughput; what we omit by default is said."""
-        if test_type != TEST.name or spec.get("dest") is None:
-            return None
         udp = spec.get("protocol") == "udp"
         congestion = spec.get("congestion", "cubic")
-        parsed = without_none(
-            {
-                "source": spec.get("source"),
-                "dest": spec["dest"],
-                "duration": spec.get("duration", _DURATION),
-                "omit": spec.get("omit") or _omitted_duration(spec),
-                "udp": True if udp else None,
-                "parallel": spec.get("streams"),
-                "bandwidth": spec.get("rate_bps"),
-                "congestion": None if udp or congestion == "host" else congestion,
-                "reverse": True if spec.get("reverse") else None,
-                "window-size": spec.get("window_bytes"),
-                "ip-version": spec.get("ip_version"),
-                **{theirs: spec.get(ours_) or None for theirs, ours_ in _SPECIAL.items()},
-            }
-        )
-        return {"schema": types.least_schema(self.members, parsed), **parsed}
+        return {
+            **(super().their_spec(spec) or {}),
+            "omit": spec.get("omit") or _omitted_duration(spec),
+            "udp": True if udp else None,
+            "congestion": None if udp or congestion == "host" else congestion,
+            "reverse": True if spec.get("reverse") else None,
+            **{theirs: spec.get(ours) or None for theirs, ours in _SPECIAL.items()},
+        }
 
     def figures(self, spec: Document, result: Mapping[str, Any], outcome: Outcome) -> Document:
         """Return intervals and totals of each stream, from what iperf3 printed.
@@ -234,14 +225,14 @@ class ThroughputLanguage(TableLanguage):
                 lines += [*_table([total], udp=udp, total=True), ""]
         return "\n".join([*lines, "Summary", *_table([summary["summary"]], udp=udp, total=True)])
 
-    def html_text(self, spec: Document, result: Document) -> None:  # noqa: ARG002 - contract
+    def html_text(self, spec: Document, result: Document) -> None:
         """Return None: the test has no such form."""
         return
 
 
 def _iperf3_members(spec: Document) -> dict[str, Any]:
     """Return the members that iperf3 alone knows, by our names; zero is nothing special."""
-    told = {ours_: spec.get(theirs) for theirs, ours_ in _SPECIAL.items()}
+    told = {ours: spec.get(theirs) for theirs, ours in _SPECIAL.items()}
     if told["pacing_bps"] is not None:
         told["pacing_bps"] = types.si_value(told["pacing_bps"])
     return {name: value for name, value in told.items() if value}
@@ -351,6 +342,3 @@ def _si(value: float | None) -> str:
         if number > factor:
             return f"{number / factor:.2f} {unit}"
     return f"{number:.2f} "
-
-
-LANGUAGE: Language = ThroughputLanguage()

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from node.model.times import MILLISECOND, SECOND
+from node.model.times import SECOND
 from node.plugins.tests.trace import TEST
 from node.pscheduler import times
 from node.pscheduler.tests import members as types
-from node.pscheduler.tests.contract import Document, Language, Outcome, ParleyTest
-from node.pscheduler.tests.language import TableLanguage, our_test, without_none
+from node.pscheduler.tests.contract import Document, Outcome
+from node.pscheduler.tests.language import Language
 from node.pscheduler.tests.markup import table
 from node.pscheduler.tests.members import Member
 from node.pscheduler.tests.options import integer, off, on, text
 
 _HOPS = 30
+_PROBES = types.one_of("icmp", "udp", "tcp")
 _NAMES = 2 * SECOND
 _AUTONOMOUS_SYSTEMS = 4 * SECOND
 _SLACK = 2 * SECOND
@@ -42,10 +43,11 @@ _ERRORS = {
 """The reasons as traceroute prints them, and their names."""
 
 
-class TraceLanguage(TableLanguage):
+class TraceLanguage(Language):
     """The path to a host."""
 
     name = "trace"
+    ours = TEST
     description = "Trace the path to a host, hop by hop"
     options = (
         text("--algorithm", "Algorithm of the trace"),
@@ -71,24 +73,24 @@ class TraceLanguage(TableLanguage):
         integer("--ip-tos", "Octet of the type of service"),
     )
     members = {
-        "dest": Member(types.host, required=True),
-        "source": Member(types.host),
+        "dest": Member(types.host, required=True, ours="dest"),
+        "source": Member(types.host, ours="source"),
         "source-node": Member(types.host_and_port),
         "algorithm": Member(types.one_of("paris-traceroute")),
-        "as": Member(types.boolean),
-        "dest-port": Member(types.port),
+        "as": Member(types.boolean, ours="as_numbers", default=False),
+        "dest-port": Member(types.port, ours="port"),
         "first-ttl": Member(types.cardinal),
         "flow-label": Member(types.cardinal_or_zero, since=2),
         "fragment": Member(types.boolean),
-        "hops": Member(types.cardinal),
-        "hostnames": Member(types.boolean),
+        "hops": Member(types.cardinal, ours="hops_max", default=_HOPS),
+        "hostnames": Member(types.boolean, ours="names", default=False),
         "ip-tos": Member(types.octet),
-        "ip-version": Member(types.ip_version),
-        "length": Member(types.cardinal),
-        "probe-type": Member(types.one_of("icmp", "udp", "tcp")),
-        "queries": Member(types.cardinal),
+        "ip-version": Member(types.ip_version, ours="ip_version"),
+        "length": Member(types.cardinal, ours="length"),
+        "probe-type": Member(_PROBES, ours="protocol", default="udp"),
+        "queries": Member(types.cardinal, ours="probes"),
         "sendwait": Member(types.duration),
-        "wait": Member(types.duration),
+        "wait": Member(types.duration, ours="wait"),
     }
     highest = 2
     is_open = True
@@ -109,50 +111,30 @@ class TraceLanguage(TableLanguage):
         total += _NAMES if spec.get("hostnames", True) else 0
         return total + (_AUTONOMOUS_SYSTEMS if spec.get("as", True) else 0)
 
-    def translated_test(self, spec: Document, hosts: Sequence[str]) -> ParleyTest:
-        """Return our trace, with one packet per hop unless told otherwise, and the tool's own wait.
+    def our_spec(self, spec: Document, hosts: Sequence[str]) -> Document:
+        """Return the spec of our trace, with one packet per hop unless told otherwise.
 
-        Autonomous systems are looked up only if the spec says so: in public registries.
+        The wait is the tool's own. Autonomous systems are looked up only if the spec says so: in
+        public registries.
         """
         protocol = spec.get("probe-type", "udp")
-        members = {
-            "source": hosts[0],
-            "dest": spec["dest"],
+        return {
+            **super().our_spec(spec, hosts),
             "protocol": protocol,
             # Ours takes a port for TCP alone, and pScheduler has none for ICMP either.
             "port": None if protocol == "icmp" else spec.get("dest-port"),
             "hops_max": spec.get("hops", _HOPS),
             "probes": spec.get("queries", 1),
-            "wait": spec.get("wait"),
-            "length": spec.get("length"),
             # The tool for Paris looks up none.
             "names": spec.get("hostnames", "algorithm" not in spec),
             "as_numbers": spec.get("as", False),
-            "ip_version": spec.get("ip-version"),
         }
-        tools = ("scamper",) if "algorithm" in spec else ()
-        return our_test(TEST, members, hosts, [spec.get("source")], tools)
 
-    def from_parley(self, test_type: str, spec: Document) -> Document | None:
-        """Return the spec of our trace, with our defaults."""
-        if test_type != TEST.name or "dest" not in spec:
-            return None
-        members = {
-            "dest": spec["dest"],
-            "source": spec.get("source"),
-            "probe-type": spec.get("protocol", "udp"),
-            "dest-port": spec.get("port"),
-            "hops": spec.get("hops_max", _HOPS),
-            "queries": spec.get("probes"),
-            "wait": spec.get("wait"),
-            "length": spec.get("length"),
-            "hostnames": spec.get("names", False),
-            "as": spec.get("as_numbers", False),
-            "ip-version": spec.get("ip_version"),
-        }
-        return {"schema": 1, **without_none(members)}
+    def our_tools(self, spec: Document) -> tuple[str, ...]:
+        """Return the tool for Paris, if the spec asks for it."""
+        return ("scamper",) if "algorithm" in spec else ()
 
-    def figures(self, spec: Document, result: Mapping[str, Any], outcome: Outcome) -> Document:  # noqa: ARG002
+    def figures(self, spec: Document, result: Mapping[str, Any], outcome: Outcome) -> Document:
         """Return a path for each packet per hop; hops that did not answer are empty."""
         answers = {hop["ttl"]: list(_answers(hop)) for hop in result["hops"]}
         last = max(answers, default=0) if result["reached"] else result["hops_tried"]
@@ -163,7 +145,7 @@ class TraceLanguage(TableLanguage):
             ]
         }
 
-    def plain_text(self, spec: Document, result: Document) -> str:  # noqa: ARG002 - contract
+    def plain_text(self, spec: Document, result: Document) -> str:
         """Return a line per hop, below the number of the path if there are several."""
         paths = result.get("paths", [])
         lines: list[str] = []
@@ -172,7 +154,7 @@ class TraceLanguage(TableLanguage):
             lines += [_line(number, hop) for number, hop in enumerate(path, 1)]
         return "\n".join(lines).strip("\n")
 
-    def html_text(self, spec: Document, result: Document) -> str:  # noqa: ARG002 - contract
+    def html_text(self, spec: Document, result: Document) -> str:
         """Return a table per path."""
         head = ("TTL", "Address", "Host", "RTT (ms)", "AS", "Operator", "MTU", "Error")
         return "\n".join(
@@ -192,7 +174,7 @@ def _answers(hop: Mapping[str, Any]) -> Iterator[Document]:
         if address.get("said") in _ERRORS:
             common["error"] = _ERRORS[address["said"]]
         for rtt_ms in address["rtts_ms"]:
-            yield {**common, "rtt": times.format_duration(round(rtt_ms * MILLISECOND))}
+            yield {**common, "rtt": times.format_milliseconds(rtt_ms)}
 
 
 def _at(answers: list[Document], path: int) -> Document:
@@ -202,7 +184,7 @@ def _at(answers: list[Document], path: int) -> Document:
 def _ms(hop: Document) -> str:
     if "rtt" not in hop:
         return ""
-    return f"{times.parse_duration(hop['rtt']) / MILLISECOND:f}".rstrip("0").rstrip(".")
+    return f"{times.parse_milliseconds(hop['rtt']):f}".rstrip("0").rstrip(".")
 
 
 def _line(number: int, hop: Document) -> str:
@@ -229,6 +211,3 @@ def _row(number: int, hop: Document) -> tuple[object, ...]:
         hop.get("mtu"),
         hop.get("error"),
     )
-
-
-LANGUAGE: Language = TraceLanguage()

@@ -11,8 +11,8 @@ from node.plugins import registry
 from node.plugins.tests.latency import LatencySpec
 from node.pscheduler.refusals import Refusal
 from node.pscheduler.tests.contract import Outcome
+from node.pscheduler.tests.language import fitted_to_interval
 from node.pscheduler.tests.registry import LANGUAGES
-from node.pscheduler.tests.streams import fitted_to_interval
 from tests.golden.recorded import output
 from tests.support.pscheduler_outcomes import outcome_of
 

@@ -16,8 +16,8 @@ from node.model.times import parse_instant
 from node.plugins import registry as plugins
 from node.plugins.sample_results import results_of
 from node.pscheduler.refusals import Refusal
-from node.pscheduler.tests.contract import Language, Outcome
-from node.pscheduler.tests.language import TableLanguage
+from node.pscheduler.tests.contract import Outcome
+from node.pscheduler.tests.language import Language
 from node.pscheduler.tests.options import Kind, Option
 from node.pscheduler.tests.registry import LANGUAGES
 from tests.architecture.sources import REPOSITORY
@@ -44,12 +44,6 @@ RESULT_MEMBERS = [
 ]  # fmt: skip
 
 
-def table_of(language: Language) -> TableLanguage:
-    """Return a language as the one with tables that it is."""
-    assert isinstance(language, TableLanguage)
-    return language
-
-
 def outcome_of(call: Callable[[], Any]) -> tuple[Any, Refusal | None]:
     """Return what a call returns, or how it refuses."""
     try:
@@ -61,7 +55,7 @@ def outcome_of(call: Callable[[], Any]) -> tuple[Any, Refusal | None]:
 @st.composite
 def option_words(draw: st.DrawFn, language: Language) -> list[str]:
     """Draw words that consist of the language's options and plausible values."""
-    chosen: list[Option] = draw(st.lists(st.sampled_from(table_of(language).options), max_size=6))
+    chosen: list[Option] = draw(st.lists(st.sampled_from(language.options), max_size=6))
     words: list[str] = []
     for option in chosen:
         words.append(draw(st.sampled_from(option.words)))
@@ -75,7 +69,7 @@ def option_words(draw: st.DrawFn, language: Language) -> list[str]:
 @st.composite
 def members(draw: st.DrawFn, language: Language) -> Any:
     """Draw a spec of the language's members with any values."""
-    names = st.sampled_from(["schema", *table_of(language).members]) | st.text(max_size=3)
+    names = st.sampled_from(["schema", *language.members]) | st.text(max_size=3)
     return draw(st.dictionaries(names, JSON, max_size=5))
 
 
@@ -150,8 +144,7 @@ def test_every_result_of_ours_is_told(language: Language) -> None:
 @pytest.mark.parametrize("language", LANGUAGES.values(), ids=LANGUAGES)
 def test_words_and_checks_agree(language: Language) -> None:
     """Each option sets a known member."""
-    table = table_of(language)
-    assert {option.member for option in table.options} - table.members.keys() == set()
+    assert {option.member for option in language.options} - language.members.keys() == set()
 
 
 @pytest.mark.parametrize("language", LANGUAGES.values(), ids=LANGUAGES)
@@ -161,7 +154,7 @@ def test_help_is_told_as_a_refusal(language: Language) -> None:
         language.parse(["--help"])
     assert told.value.status == 400
     assert told.value.text.startswith("Options:\n")
-    for option in table_of(language).options:
+    for option in language.options:
         assert option.words[-1] in told.value.text
 
 
@@ -175,7 +168,7 @@ def test_left_over_words_are_named(language: Language) -> None:
 @pytest.mark.parametrize("language", LANGUAGES.values(), ids=LANGUAGES)
 def test_schemas_beyond_the_highest_are_refused(language: Language) -> None:
     """A schema number that is not known yet is refused with the highest that is."""
-    highest = table_of(language).highest
+    highest = language.highest
     sentence = rf"^Schema version {highest + 1} is not supported \(highest is {highest}\)$"
     with pytest.raises(Refusal, match=sentence):
         language.check({"schema": highest + 1})
@@ -194,10 +187,9 @@ def test_enumerations_tell_what_the_command_line_prints(language: Language) -> N
 @pytest.mark.parametrize("language", LANGUAGES.values(), ids=LANGUAGES)
 def test_the_guide_tells_what_is_refused(language: Language) -> None:
     """The guide has a row per test with the members that are refused or make no difference."""
-    table = table_of(language)
     columns = [
         ", ".join(f"`{member}`" for member in members) or "none"
-        for members in (table.without_counterpart, table.without_difference)
+        for members in (language.without_counterpart, language.without_difference)
     ]
     guide = (REPOSITORY / "docs/how-to/pscheduler.md").read_text(encoding="utf-8")
     assert f"| `{language.name}` | {columns[0]} | {columns[1]} |" in guide.splitlines()
