@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from node.model import times
-from node.model.times import MILLISECOND, SECOND
+from node.model.times import SECOND
 from node.plugins.tests.idle import IdlePart
-from node.pscheduler.dialects.contract import HeardPart, diagnostics, failed_part, failure_of
+from node.pscheduler.dialects.contract import Dialect, diagnostics, failed_part
 from node.pscheduler.tests.contract import Document, PartOutcome
-from node.pscheduler.times import format_duration, parse_duration
+from node.pscheduler.times import (
+    format_duration,
+    format_milliseconds,
+    parse_duration,
+    parse_milliseconds,
+)
 
 _WRAP_UP = SECOND // 2
 """Our tool sleeps this much shorter than the spec says, so that a run ends within its time."""
 
 
-class IdleDialect:
+class IdleDialect(Dialect):
     """Doing nothing, for as long as the spec says."""
 
     own = "sleep"
-    tests: tuple[str, ...] = ("idle", "idleex")
+    tests = ("idle", "idleex")
 
     def __init__(self, tool: str, description: str, longest: int | None = None) -> None:
         """``longest`` is the longest idling (µs) for which pScheduler uses the tool."""
@@ -43,38 +45,18 @@ class IdleDialect:
         duration = times.parse_duration(spec["duration"]) + _WRAP_UP
         return {**spec, "duration": times.format_duration(duration)}
 
-    def data(self, place: int, held: Mapping[str, int], version: str | None) -> Document:  # noqa: ARG002 - contract
-        """Return an empty object: the others need to know nothing."""
-        return {}
-
-    def command_data(self, place: int, data: Document) -> dict[str, int]:  # noqa: ARG002 - contract
-        """Return an empty object: commands need nothing of the others."""
-        return {}
-
-    def told_part(self, place: int, spec: Document, part: PartOutcome) -> Document:  # noqa: ARG002 - contract
+    def told_part(self, place: int, spec: Document, part: PartOutcome) -> Document:
         """Return the time for which this node has idled, as pScheduler's part."""
         if part.result is None:
             return failed_part(part)
-        slept = round(IdlePart.model_validate(part.result).slept_ms * MILLISECOND)
-        return {
-            "succeeded": True,
-            "diags": diagnostics(part),
-            "error": "",
-            "result": {"schema": 1, "succeeded": True, "time-slept": format_duration(slept)},
-        }
+        slept = format_milliseconds(IdlePart.model_validate(part.result).slept_ms)
+        result = {"schema": 1, "succeeded": True, "time-slept": slept}
+        return {"succeeded": True, "diags": diagnostics(part), "error": "", "result": result}
 
-    def heard_part(self, place: int, spec: Mapping[str, Any], part: Document | None) -> HeardPart:  # noqa: ARG002 - contract
+    def our_part(self, place: int, result: Document) -> IdlePart:
         """Return the time for which another participant has idled, as our part."""
-        reason = failure_of(part)
-        result = (part or {}).get("result")
-        if reason is not None or not isinstance(result, dict):
-            return HeardPart(None, reason or "its result is no object")
-        said = result.get("time-slept", result.get("duration"))
-        try:
-            slept = parse_duration(str(said))
-        except ValueError as fault:
-            return HeardPart(None, f"its result is not understood: {fault}")
-        return HeardPart(IdlePart(slept_ms=slept / MILLISECOND).model_dump(mode="json"))
+        slept = result.get("time-slept", result.get("duration"))
+        return IdlePart(slept_ms=parse_milliseconds(slept))
 
 
 SLEEP = IdleDialect("sleep", "Do nothing by sleeping")

@@ -19,15 +19,12 @@ from node.model.errors import HostError
 from node.plugins.contracts import Output, PartContext
 from node.plugins.tests.throughput import ThroughputInterval, ThroughputPart, ThroughputSpec
 from node.plugins.tools.iperf3 import TOOL
-from node.pscheduler.dialects.contract import HeardPart, diagnostics, failure_of
-from node.pscheduler.refusals import impossible
+from node.pscheduler.dialects.contract import Dialect, HeardPart, diagnostics, failure_of
 from node.pscheduler.tests.contract import Document, PartOutcome
 
 _CLIENT, _SERVER = 0, 1
 _UNAUTHENTICATED_SCHEMA = 1
 _SCHEMA = 3
-_PORT_USUAL = 5201
-_PORTS = range(1, 65_536)
 _ALL = "SUM"
 _DOCUMENT = re.compile(r"^\{", re.MULTILINE)
 
@@ -49,41 +46,21 @@ _NAMES: Mapping[str, str] = {
 """Members of iperf3's JSON, and what pScheduler calls them."""
 
 
-class Iperf3Dialect:
+class Iperf3Dialect(Dialect):
     """iperf3 at both ends."""
 
     tool = "iperf3"
     own = "iperf3"
-    tests: tuple[str, ...] = ("throughput",)
+    tests = ("throughput",)
     description = "Throughput test with iperf3"
-
-    def obstacle(self, spec: Document) -> str | None:  # noqa: ARG002 - contract
-        """Return None: the language of the test has refused what our test cannot say."""
-        return None
-
-    def adapted_spec(self, spec: Document) -> Document:
-        """Return the spec unchanged: the client's options are the same at both."""
-        return spec
+    port_member = "server_port"
+    port_usual = 5201
 
     def data(self, place: int, held: Mapping[str, int], version: str | None) -> Document:
         """Return the version of iperf3, and as a server the port, without authentication."""
         schema = _UNAUTHENTICATED_SCHEMA if place == _CLIENT else _SCHEMA
-        data: Document = {"schema": schema, "iperf3-version": version or "0.0"}
-        if place == _SERVER:
-            data["server_port"] = held["port"]
-        return data
-
-    def command_data(self, place: int, data: Document) -> dict[str, int]:
-        """Return the port of a server.
-
-        :raises Refusal: it is no port.
-        """
-        if place == _CLIENT:
-            return {}
-        port = data.get("server_port", _PORT_USUAL)
-        if isinstance(port, bool) or not isinstance(port, int) or port not in _PORTS:
-            raise impossible("Participant data has no valid server_port for iperf3.")
-        return {"port": port}
+        told = {"schema": schema, "iperf3-version": version or "0.0"}
+        return {**told, **super().data(place, held, version)}
 
     def told_part(self, place: int, spec: Document, part: PartOutcome) -> Document:
         """Return the figures of this end from what iperf3 printed.

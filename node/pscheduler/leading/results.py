@@ -12,7 +12,6 @@ from types import MappingProxyType
 from typing import Any
 
 from node.model.errors import ToolOutputError
-from node.model.times import MILLISECOND
 from node.model.wire.fields import is_address
 from node.plugins.distribution import jitter
 from node.plugins.figures import delay_figures, share
@@ -25,7 +24,7 @@ from node.plugins.tests.trace import TraceSpec
 from node.pscheduler.dialects.contract import HeardPart, failure_of
 from node.pscheduler.tests.contract import Document
 from node.pscheduler.tests.dns import SOA
-from node.pscheduler.times import parse_duration
+from node.pscheduler.times import parse_milliseconds
 
 _ERRORS_MAX = 10
 _UNREADABLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
@@ -53,12 +52,14 @@ def is_readable(test: str) -> bool:
 
 
 def _idle(spec: Mapping[str, Any], result: Document) -> Document:  # noqa: ARG001 - one of several
-    return IdlePart(slept_ms=_ms(result["duration"])).model_dump(mode="json")
+    return IdlePart(slept_ms=parse_milliseconds(result["duration"])).model_dump(mode="json")
 
 
 def _rtt(spec: Mapping[str, Any], result: Document) -> Document:
     trips: Sequence[Document] = result["roundtrips"]
-    answered = {int(each["seq"]): _ms(each["rtt"]) for each in trips if each.get("rtt")}
+    answered = {
+        int(each["seq"]): parse_milliseconds(each["rtt"]) for each in trips if each.get("rtt")
+    }
     sent = int(result.get("sent", max(len({each["seq"] for each in trips}), 1)))
     received = int(result.get("received", len(answered)))
     errors = dict.fromkeys(str(each["error"]) for each in trips if each.get("error"))
@@ -84,7 +85,7 @@ def _trace(spec: Mapping[str, Any], result: Document) -> Document:
         Probe(
             ttl=ttl,
             address=str(hop["ip"]) if hop.get("ip") else None,
-            rtt_ms=_ms(hop["rtt"]) if hop.get("rtt") else 0.0,
+            rtt_ms=parse_milliseconds(hop["rtt"]) if hop.get("rtt") else 0.0,
             name=hop.get("hostname"),
             as_numbers=(int(hop["as"]["number"]),) if hop.get("as") else (),
         )
@@ -96,7 +97,7 @@ def _trace(spec: Mapping[str, Any], result: Document) -> Document:
 
 def _dns(spec: Mapping[str, Any], result: Document) -> Document:
     ours = DnsSpec.model_validate(spec)
-    taken_ms = _ms(result["time"])
+    taken_ms = parse_milliseconds(result["time"])
     values = _record_values(ours.type, result.get("record"))
     if not values:
         raise ValueError("it tells no record")
@@ -150,7 +151,7 @@ def _http(spec: Mapping[str, Any], result: Document) -> Document:
         status=result["status"],
         protocol=None,
         phases_ms=HttpPhases(name=None, connect=None, tls=None, first_byte=None, transfer=None),
-        total_ms=_ms(result["time"]),
+        total_ms=parse_milliseconds(result["time"]),
         redirects=None,
         redirect_ms=None,
         body_bytes=None,
@@ -172,10 +173,6 @@ def _end_of(spec: TraceSpec, packets: Sequence[Probe]) -> str:
     if last is None or last.address is None or last.ttl >= spec.hops_max:
         raise ValueError(f"it does not tell the address of {spec.dest}, so not how far it came")
     return last.address
-
-
-def _ms(text: object) -> float:
-    return parse_duration(str(text)) / MILLISECOND
 
 
 _READERS: Mapping[str, Callable[[Mapping[str, Any], Document], Document]] = MappingProxyType(
