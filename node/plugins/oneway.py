@@ -28,8 +28,8 @@ from node.plugins.figures import (
     share,
     traffic,
 )
+from node.plugins.outline import BetweenTwo, PairTest, check_two
 from node.plugins.participation import joined, part_of
-from node.plugins.two_participants import BetweenTwo, PairTest, check_two
 
 _MICROSECONDS_PER_MS = 1000
 
@@ -422,7 +422,7 @@ def check_packets(spec: _Sending) -> None:
 class OneWayTest(PairTest):
     """The half of a one-way delay test that does not depend on how long it lasts."""
 
-    resources: tuple[str, ...] = ("mbps",)
+    resources = ("mbps",)
     unprompted = True
 
     def needs(self, spec: _Sending) -> Mapping[str, int | None]:

@@ -23,8 +23,8 @@ from node.plugins.oneway import (
     JitterBothWays,
     histogram_of,
 )
+from node.plugins.outline import StreamEnd
 from node.plugins.reading import document_of, failure
-from node.plugins.streaming import StreamEnd
 from node.plugins.tests.latencybg import SourceInterval
 
 _Ticks = Annotated[int, Field(ge=-(2**62), le=2**62)]

@@ -32,15 +32,15 @@ class BitbucketArchiver(UnrestrictedArchiver):
     ordered = False
     spec_model: type[Document] = BitbucketSpec
 
-    def label(self, spec: BitbucketSpec) -> str:  # noqa: ARG002 - the contract's
+    def label(self, spec: BitbucketSpec) -> str:
         """Return the label that lists show for results that go nowhere."""
         return "nowhere"
 
-    def batches(self, spec: BitbucketSpec) -> Batches:  # noqa: ARG002 - the contract's
+    def batches(self, spec: BitbucketSpec) -> Batches:
         """Return a thousand documents."""
         return Batches(1000, 8_000_000, times.SECOND)
 
-    def open(self, spec: BitbucketSpec, host: ArchivingHost) -> BitbucketDestination:  # noqa: ARG002 - the contract's
+    def open(self, spec: BitbucketSpec, host: ArchivingHost) -> BitbucketDestination:
         """Return the destination, which needs no connection."""
         return BitbucketDestination()
 

@@ -77,7 +77,7 @@ class FileArchiver:
         """Return the path."""
         return spec.path
 
-    def batches(self, spec: FileSpec) -> Batches:  # noqa: ARG002 - the contract's
+    def batches(self, spec: FileSpec) -> Batches:
         """Return a thousand documents."""
         return Batches(1000, 8_000_000, 30 * times.SECOND)
 

@@ -87,7 +87,7 @@ class KafkaArchiver(UnrestrictedArchiver):
         """Return a thousand records, all in flight at once."""
         return Batches(1000, 8_000_000, spec.timeout + 10 * times.SECOND)
 
-    def open(self, spec: KafkaSpec, host: ArchivingHost) -> KafkaDestination:  # noqa: ARG002 - the contract's
+    def open(self, spec: KafkaSpec, host: ArchivingHost) -> KafkaDestination:
         """Return the destination; it connects on first use."""
         return KafkaDestination(spec, self.label(spec))
 

@@ -107,7 +107,7 @@ class PostgresqlArchiver:
             return None
         return "socket", f"{path} is in no directory of PARLEY_ARCHIVE_DIRECTORIES"
 
-    def open(self, spec: PostgresqlSpec, host: ArchivingHost) -> PostgresqlDestination:  # noqa: ARG002 - the contract's
+    def open(self, spec: PostgresqlSpec, host: ArchivingHost) -> PostgresqlDestination:
         """Return the destination; it connects on first use."""
         return PostgresqlDestination(spec, self.label(spec))
 

@@ -89,7 +89,7 @@ class RabbitmqArchiver(UnrestrictedArchiver):
         """Return the number of messages that are in flight at once."""
         return Batches(500, 8_000_000, spec.timeout + 5 * times.SECOND)
 
-    def open(self, spec: RabbitmqSpec, host: ArchivingHost) -> RabbitmqDestination:  # noqa: ARG002 - the contract's
+    def open(self, spec: RabbitmqSpec, host: ArchivingHost) -> RabbitmqDestination:
         """Return the destination; it connects on first use."""
         return RabbitmqDestination(spec, self.label(spec))
 

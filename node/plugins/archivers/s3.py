@@ -81,7 +81,7 @@ class S3Archiver:
         """Return a thousand rows; they may be of several days."""
         return Batches(1000, 16_000_000, 4 * spec.timeout)
 
-    def refusal(self, spec: S3Spec, host: ArchivingHost) -> tuple[str, str] | None:  # noqa: ARG002 - the contract's
+    def refusal(self, spec: S3Spec, host: ArchivingHost) -> tuple[str, str] | None:
         """Refuse a key without its secret, and the reverse."""
         if (spec.access_key is None) != (spec.secret_key is None):
             return "secret_key", "access_key and secret_key must be set together"

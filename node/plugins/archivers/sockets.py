@@ -65,7 +65,7 @@ class TcpArchiver(_SocketArchiver):
         """Return a thousand documents."""
         return Batches(1000, 8_000_000, 2 * spec.timeout)
 
-    def open(self, spec: SocketSpec, host: ArchivingHost) -> TcpDestination:  # noqa: ARG002 - the contract's
+    def open(self, spec: SocketSpec, host: ArchivingHost) -> TcpDestination:
         """Return the destination; it connects on first use."""
         return TcpDestination(spec)
 
@@ -97,7 +97,7 @@ class UdpArchiver(_SocketArchiver):
         """Return a hundred documents, which fit into a receiver's buffer."""
         return Batches(100, 8_000_000, 2 * spec.timeout)
 
-    def open(self, spec: SocketSpec, host: ArchivingHost) -> UdpDestination:  # noqa: ARG002 - the contract's
+    def open(self, spec: SocketSpec, host: ArchivingHost) -> UdpDestination:
         """Return the destination; it resolves the name on first use."""
         return UdpDestination(spec)
 

@@ -6,13 +6,11 @@ and arrival at both ends; the packet with the shortest round trip gives the tigh
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from node.model.classes import SchedulingClass
 from node.model.clocks import combined_bound_ms
 from node.model.times import MILLISECOND, MINUTE, SECOND
 from node.model.wire.fields import Document, Duration, Host
@@ -29,8 +27,8 @@ from node.plugins.fields import (
 )
 from node.plugins.figures import metric
 from node.plugins.oneway import LENGTH_BASE, HostClock, contradicting_counts, explain_no_packets
+from node.plugins.outline import PairTest, check_two
 from node.plugins.participation import joined, part_of
-from node.plugins.two_participants import PairTest, check_two
 
 
 class ClockSpec(Document):
@@ -122,25 +120,16 @@ class ClockTest(PairTest):
 
     name = "clock"
     title = "Offset between two clocks"
-    example: Mapping[str, Any] = MappingProxyType({"dest": "b.example"})
-    resources: tuple[str, ...] = ()
-    spec_model: type[Document] = ClockSpec
-    result_model: type[Document] = ClockResult
-    part_models: tuple[type[Document], ...] = (ComparingPart, ReflectingPart)
+    example = {"dest": "b.example"}
+    spec_model = ClockSpec
+    result_model = ClockResult
+    part_models = (ComparingPart, ReflectingPart)
 
-    def scheduling_class(self, spec: ClockSpec) -> SchedulingClass:  # noqa: ARG002 - same for all
-        """Return background: a few packets disturb nobody, and the best of them is enough."""
-        return SchedulingClass.BACKGROUND
-
-    def needs(self, spec: ClockSpec) -> Mapping[str, int | None]:  # noqa: ARG002 - same for all
-        """Return no counted resources."""
-        return {}
-
-    def expected_bytes(self, spec: ClockSpec, mbps: int | None) -> int:  # noqa: ARG002 - contract
+    def expected_bytes(self, spec: ClockSpec, mbps: int | None) -> int:
         """Return its packets and their answers."""
         return 2 * spec.count * LENGTH_BASE
 
-    def merge(self, spec: ClockSpec, parts: Sequence[Part]) -> Merged:  # noqa: ARG002 - contract
+    def merge(self, spec: ClockSpec, parts: Sequence[Part]) -> Merged:
         """Merge source's offset and both clocks; if no packet came back, the run failed."""
         source, source_reason = part_of(parts, 0, ComparingPart)
         dest, dest_reason = part_of(parts, 1, ReflectingPart)

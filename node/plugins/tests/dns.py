@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Mapping, Sequence
-from functools import partial
-from types import MappingProxyType
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints, model_validator
 
 from node.model.times import MILLISECOND, MINUTE, SECOND
 from node.model.wire.fields import Document, Duration, Host, fault_of_name, is_address
-from node.plugins.contracts import Merged, Metric, Part, Result
+from node.plugins.contracts import Metric, Result
 from node.plugins.fields import (
     AnyPort,
     CountField,
@@ -24,7 +21,7 @@ from node.plugins.fields import (
     duration_field,
 )
 from node.plugins.figures import delay_text, metric
-from node.plugins.single_participant import SingleParticipantTest, merged
+from node.plugins.outline import TargetTest
 
 _QUESTION_BYTES = 60
 _ANSWER_BYTES = 1232
@@ -150,21 +147,18 @@ class DnsResult(Document):
     failure: ForeignText | None = Field(description="Why there is no answer.")
 
 
-class DnsTest(SingleParticipantTest):
+class DnsTest(TargetTest):
     """Answer and response time of a DNS question."""
 
     name = "dns"
     title = "DNS answer and its time"
-    example: Mapping[str, Any] = MappingProxyType({"name": "www.example"})
-    spec_model: type[Document] = DnsSpec
-    result_model: type[Document] = DnsResult
-    part_models: tuple[type[Document], ...] = (DnsResult,)
+    example = {"name": "www.example"}
+    spec_model = DnsSpec
+    result_model = DnsResult
+    part_models = (DnsResult,)
+    targets = ("server",)
 
-    def hosts(self, spec: DnsSpec) -> tuple[str, ...]:
-        """Return source and server, if set."""
-        return tuple(host for host in (spec.source, spec.server) if host is not None)
-
-    def telling(self, spec: DnsSpec) -> str | None:  # noqa: ARG002 - contract
+    def telling(self, spec: DnsSpec) -> str | None:
         """Return the answer: its records are told."""
         return "the answer"
 
@@ -172,13 +166,30 @@ class DnsTest(SingleParticipantTest):
         """Return what the host's own resolvers answer, unless a server is named."""
         return None if spec.server is not None else "what this host's own resolvers answer"
 
-    def expected_bytes(self, spec: DnsSpec, mbps: int | None) -> int:  # noqa: ARG002 - contract
+    def expected_bytes(self, spec: DnsSpec, mbps: int | None) -> int:
         """Return a question, and an answer of the size that resolvers accept by UDP."""
         return _QUESTION_BYTES + _ANSWER_BYTES
 
-    def merge(self, spec: DnsSpec, parts: Sequence[Part]) -> Merged:
-        """Make the one part the result; an unexpected answer fails the run."""
-        return merged(parts, DnsResult, partial(_shortfall, spec))
+    def shortfall(self, spec: DnsSpec, result: DnsResult) -> str | None:
+        """Return how the result falls short of the spec; None if it does not."""
+        if result.failure is not None or result.rcode is None:
+            return result.failure or "there was no answer"
+        question, server = f"{spec.name} {spec.type}", result.server or "the name server"
+        if result.rcode != spec.rcode:
+            expected = f" where {spec.rcode} was expected" if spec.rcode != "NOERROR" else ""
+            return f"{server} answered {result.rcode} for {question}{expected}"
+        if spec.rcode != "NOERROR":
+            return None
+        values = [record.value for record in result.answers if record.type == spec.type]
+        cut = " (the answer was truncated; use tcp)" if result.truncated else ""
+        if len(values) < spec.answers_min:
+            records = f"{len(values)} records" if values else "no record"
+            expected = f" where {spec.answers_min} were expected" if spec.answers_min > 1 else ""
+            return f"{server} has {records} of {question}{expected}{cut}"
+        if spec.expected is not None and not any(_matches(spec, value) for value in values):
+            records = ", ".join(values[:_SHOWN])[:200] or "nothing"
+            return f"{server} says {records} where {spec.expected} was expected{cut}"
+        return None
 
     def summary(self, result: Result) -> str:
         """Return ``192.0.2.80, 192.0.2.81 in 20.41 ms``."""
@@ -203,28 +214,6 @@ class DnsTest(SingleParticipantTest):
             *metric("answers", len(figures.answers), "records"),
             *metric("ttl_s", shortest, "s"),
         )
-
-
-def _shortfall(spec: DnsSpec, result: DnsResult) -> str | None:
-    """Return how the result falls short of the spec; None if it does not."""
-    if result.failure is not None or result.rcode is None:
-        return result.failure or "there was no answer"
-    question, server = f"{spec.name} {spec.type}", result.server or "the name server"
-    if result.rcode != spec.rcode:
-        expected = f" where {spec.rcode} was expected" if spec.rcode != "NOERROR" else ""
-        return f"{server} answered {result.rcode} for {question}{expected}"
-    if spec.rcode != "NOERROR":
-        return None
-    values = [record.value for record in result.answers if record.type == spec.type]
-    cut = " (the answer was truncated; use tcp)" if result.truncated else ""
-    if len(values) < spec.answers_min:
-        records = f"{len(values)} records" if values else "no record"
-        expected = f" where {spec.answers_min} were expected" if spec.answers_min > 1 else ""
-        return f"{server} has {records} of {question}{expected}{cut}"
-    if spec.expected is not None and not any(_matches(spec, value) for value in values):
-        records = ", ".join(values[:_SHOWN])[:200] or "nothing"
-        return f"{server} says {records} where {spec.expected} was expected{cut}"
-    return None
 
 
 def _matches(spec: DnsSpec, value: str) -> bool:

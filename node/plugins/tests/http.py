@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from functools import partial
 from http import HTTPStatus
-from types import MappingProxyType
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
@@ -15,7 +12,7 @@ from pydantic import AfterValidator, Field, StringConstraints, TypeAdapter, mode
 from node.model.times import MILLISECOND, MINUTE, SECOND
 from node.model.wire.circumstances import Traffic
 from node.model.wire.fields import Document, Duration, Host
-from node.plugins.contracts import Merged, Metric, Part, Result
+from node.plugins.contracts import Metric, Result
 from node.plugins.fields import (
     SECRET,
     CountField,
@@ -27,7 +24,7 @@ from node.plugins.fields import (
     duration_field,
 )
 from node.plugins.figures import delay_text, metric
-from node.plugins.single_participant import SingleParticipantTest, merged
+from node.plugins.outline import TargetTest
 
 _PLAIN = re.compile(r"[\x21-\x7e]+", re.ASCII)
 _PORTS = {"http": 80, "https": 443}
@@ -184,19 +181,16 @@ class HttpResult(Document):
     failure: ForeignText | None = Field(description="Why the answer is missing or incomplete.")
 
 
-class HttpTest(SingleParticipantTest):
+class HttpTest(TargetTest):
     """Phases and content of an HTTP answer."""
 
     name = "http"
     title = "HTTP answer and its phases"
-    example: Mapping[str, Any] = MappingProxyType({"url": "https://b.example/"})
-    spec_model: type[Document] = HttpSpec
-    result_model: type[Document] = HttpResult
-    part_models: tuple[type[Document], ...] = (HttpResult,)
-
-    def hosts(self, spec: HttpSpec) -> tuple[str, ...]:
-        """Return source, if set, and the URL's host."""
-        return (spec.host,) if spec.source is None else (spec.source, spec.host)
+    example = {"url": "https://b.example/"}
+    spec_model = HttpSpec
+    result_model = HttpResult
+    part_models = (HttpResult,)
+    targets = ("host",)
 
     def target_port(self, spec: HttpSpec) -> int:
         """Return the port of the first request."""
@@ -207,23 +201,29 @@ class HttpTest(SingleParticipantTest):
         """Return ``text``, if the result tells whether it is in the body."""
         return None if spec.text is None else "text"
 
-    def expected_bytes(self, spec: HttpSpec, mbps: int | None) -> int:  # noqa: ARG002 - contract
+    def expected_bytes(self, spec: HttpSpec, mbps: int | None) -> int:
         """Return the most that it reads of a body; HEAD asks for none."""
         return spec.bytes_max if spec.method == "GET" else 0
 
-    def moved(
-        self,
-        spec: HttpSpec,  # noqa: ARG002 - contract
-        participant: int,  # noqa: ARG002 - contract
-        result: Result,
-    ) -> Traffic:
+    def moved(self, spec: HttpSpec, participant: int, result: Result) -> Traffic:
         """Return what it read of the body."""
         figures = HttpResult.model_validate(result)
         return Traffic(sent_bytes=0, received_bytes=figures.body_bytes or 0)
 
-    def merge(self, spec: HttpSpec, parts: Sequence[Part]) -> Merged:
-        """Make the one part the result; an unexpected answer fails the run."""
-        return merged(parts, HttpResult, partial(_shortfall, spec))
+    def shortfall(self, spec: HttpSpec, result: HttpResult) -> str | None:
+        """Return how the result falls short of the spec; None if it does not."""
+        if result.failure is not None or result.status is None:
+            return result.failure or "there was no answer"
+        status, server = _status_text(result.status), result.address or spec.host
+        if spec.status is not None and result.status != spec.status:
+            return f"{server} answered {status} where {spec.status} was expected"
+        if spec.status is None and result.status >= _BAD:
+            return f"{server} answered {status}"
+        if spec.text is not None and not result.matched:
+            whole = result.complete or result.body_bytes is None
+            read = "" if whole else f"first {result.body_bytes} bytes of the "
+            return f"{spec.text[:100]!r} is not in the {read}body"
+        return None
 
     def summary(self, result: Result) -> str:
         """Return ``200 OK in 84.20 ms, first byte after 41.10 ms, 1256 bytes``."""
@@ -258,22 +258,6 @@ def _status_text(status: int) -> str:
         return f"{status} {HTTPStatus(status).phrase}"
     except ValueError:
         return str(status)
-
-
-def _shortfall(spec: HttpSpec, result: HttpResult) -> str | None:
-    """Return how the result falls short of the spec; None if it does not."""
-    if result.failure is not None or result.status is None:
-        return result.failure or "there was no answer"
-    status, server = _status_text(result.status), result.address or spec.host
-    if spec.status is not None and result.status != spec.status:
-        return f"{server} answered {status} where {spec.status} was expected"
-    if spec.status is None and result.status >= _BAD:
-        return f"{server} answered {status}"
-    if spec.text is not None and not result.matched:
-        whole = result.complete or result.body_bytes is None
-        read = "" if whole else f"first {result.body_bytes} bytes of the "
-        return f"{spec.text[:100]!r} is not in the {read}body"
-    return None
 
 
 TEST = HttpTest()

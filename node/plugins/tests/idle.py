@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import Annotated
 
 from pydantic import ConfigDict, Field, model_validator
 
@@ -13,6 +12,7 @@ from node.model.times import DAY, MILLISECOND, SECOND, format_duration
 from node.model.wire.fields import Document, Duration, Host
 from node.plugins.contracts import Merged, Metric, Part, Result
 from node.plugins.fields import CountField, NonNegative, between, duration_field
+from node.plugins.outline import OwnTest
 from node.plugins.participation import joined, part_of, revalidated
 
 
@@ -54,16 +54,15 @@ class IdleResult(Document):
     duration_ms: NonNegative = Field(description="How long they were occupied, in milliseconds.")
 
 
-class IdleTest:
+class IdleTest(OwnTest):
     """Doing nothing for a while."""
 
     name = "idle"
     title = "Nothing, for trying and testing"
-    example: Mapping[str, Any] = MappingProxyType({"duration": "PT2S"})
-    resources: tuple[str, ...] = ()
-    spec_model: type[Document] = IdleSpec
-    result_model: type[Document] = IdleResult
-    part_models: tuple[type[Document], ...] = (IdlePart,)
+    example = {"duration": "PT2S"}
+    spec_model = IdleSpec
+    result_model = IdleResult
+    part_models = (IdlePart,)
 
     def scheduling_class(self, spec: IdleSpec) -> SchedulingClass:
         """Return the class in the spec."""
@@ -87,14 +86,6 @@ class IdleTest:
     def hosts(self, spec: IdleSpec) -> tuple[str, ...]:
         """Return the hosts in the spec."""
         return spec.participants
-
-    def needs(self, spec: IdleSpec) -> Mapping[str, int | None]:  # noqa: ARG002 - contract
-        """Return no counted resources."""
-        return {}
-
-    def expected_bytes(self, spec: IdleSpec, mbps: int | None) -> int:  # noqa: ARG002 - contract
-        """Return 0."""
-        return 0
 
     def merge(self, spec: IdleSpec, parts: Sequence[Part]) -> Merged:
         """Merge the parts; all participants must have idled."""

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from node.model.classes import SchedulingClass
-from node.model.intervals import Interval, Rhythm
+from node.model.intervals import Interval
 from node.model.times import DAY, HOUR, MILLISECOND, SECOND, format_duration
 from node.model.wire.fields import Document, Duration, Host
-from node.plugins.contracts import Merged, Metric, Part, Result
+from node.plugins.contracts import Metric, Result
 from node.plugins.fields import CountField, NonNegative, between, duration_field
-from node.plugins.participation import part_of
-from node.plugins.single_participant import SingleParticipantTest
-from node.plugins.streaming import StreamEnd, check_completeness, check_multiple, gaps_text
+from node.plugins.outline import IntervalTest, TargetTest, check_multiple, gaps_text
 
 
 class IdleBgSpec(Document):
@@ -53,38 +49,17 @@ class IdleBgResult(Document):
     slept_ms: NonNegative = Field(description="How long the host idled, in milliseconds.")
 
 
-class IdleBgTest(SingleParticipantTest):
+class IdleBgTest(IntervalTest, TargetTest):
     """Doing nothing for a while, interval by interval."""
 
     name = "idlebg"
     title = "Nothing, interval by interval, for trying and testing"
-    example: Mapping[str, Any] = MappingProxyType({"duration": "PT10S", "each": "PT2S"})
-    spec_model: type[Document] = IdleBgSpec
-    result_model: type[Document] = IdleBgResult
-    interval_model: type[Document] = IdleInterval
-    part_models: tuple[type[Document], ...] = (StreamEnd,)
-    share_models: tuple[type[Document], ...] = (IdleInterval,)
-
-    def scheduling_class(self, spec: Document) -> SchedulingClass:  # noqa: ARG002 - same for all
-        """Return background-multi, the class of streams."""
-        return SchedulingClass.BACKGROUND_MULTI
-
-    def hosts(self, spec: IdleBgSpec) -> tuple[str, ...]:
-        """Return source, if set."""
-        return () if spec.source is None else (spec.source,)
-
-    def expected_bytes(self, spec: IdleBgSpec, mbps: int | None) -> int:  # noqa: ARG002 - contract
-        """Return 0."""
-        return 0
-
-    def rhythm(self, spec: IdleBgSpec) -> Rhythm:
-        """Return as many intervals as ``each`` fits into ``duration``."""
-        return Rhythm(spec.each, spec.duration // spec.each)
-
-    def merge_interval(self, spec: IdleBgSpec, parts: Sequence[Part]) -> Merged:  # noqa: ARG002
-        """Make the one part the result."""
-        part, reason = part_of(parts, 0, IdleInterval)
-        return Merged(part.model_dump(mode="json") if part else None, reason)
+    example = {"duration": "PT10S", "each": "PT2S"}
+    spec_model = IdleBgSpec
+    result_model = IdleBgResult
+    interval_model = IdleInterval
+    targets = ()
+    share_models = (IdleInterval,)
 
     def interval_summary(self, result: Result) -> str:
         """Return ``occupied for PT2S``."""
@@ -94,11 +69,7 @@ class IdleBgTest(SingleParticipantTest):
         """Return how long the host idled."""
         return (Metric("idle_ms", IdleInterval.model_validate(result).slept_ms, "ms"),)
 
-    def merge(self, spec: IdleBgSpec, parts: Sequence[Part]) -> Merged:  # noqa: ARG002 - contract
-        """Check that it idled to the end."""
-        return check_completeness(parts, 1, StreamEnd)
-
-    def total(self, spec: IdleBgSpec, intervals: Sequence[Interval]) -> Result:  # noqa: ARG002
+    def total(self, spec: IdleBgSpec, intervals: Sequence[Interval]) -> Result:
         """Return the sum of all intervals."""
         told = [IdleInterval.model_validate(each.result) for each in intervals if each.result]
         return IdleBgResult(

@@ -7,20 +7,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field, StringConstraints, model_validator
 
-from node.model.classes import SchedulingClass
-from node.model.intervals import Interval, Rhythm
+from node.model.intervals import Interval
 from node.model.times import DAY, HOUR, MILLISECOND, MINUTE, SECOND
 from node.model.wire.fields import Document, Duration, Host
-from node.plugins.contracts import Merged, Metric, Part, Result
+from node.plugins.contracts import Metric, Result
 from node.plugins.fields import CountField, NonNegative, between, duration_field
 from node.plugins.figures import rate_text
-from node.plugins.participation import fill, part_of
-from node.plugins.streaming import StreamEnd, check_completeness, check_multiple, gaps_text
+from node.plugins.outline import IntervalTest, check_multiple, gaps_text
 
 InterfaceName = Annotated[
     # Linux allows more (net/core/dev.c, dev_valid_name); the rest is never used, and a name must
@@ -94,65 +91,21 @@ class InterfaceResult(Document):
     sent: TotalTraffic = Field(description="Outgoing traffic.")
 
 
-class InterfaceTest:
+class InterfaceTest(IntervalTest):
     """The traffic of a network interface of a host."""
 
     name = "interface"
     title = "Bytes, packets, errors and drops of a network interface"
-    resources: tuple[str, ...] = ()
-    example: Mapping[str, Any] = MappingProxyType({"duration": "PT2S", "each": "PT1S"})
-    spec_model: type[Document] = InterfaceSpec
-    result_model: type[Document] = InterfaceResult
-    interval_model: type[Document] = InterfaceInterval
-    part_models: tuple[type[Document], ...] = (StreamEnd,)
-    share_models: tuple[type[Document], ...] = (InterfaceInterval,)
+    example = {"duration": "PT2S", "each": "PT1S"}
+    spec_model = InterfaceSpec
+    result_model = InterfaceResult
+    interval_model = InterfaceInterval
+    places = ("host",)
+    share_models = (InterfaceInterval,)
 
-    def inward(self, spec: InterfaceSpec) -> str:  # noqa: ARG002 - contract
+    def inward(self, spec: InterfaceSpec) -> str:
         """Return the traffic of the host: all that others send and receive by it."""
         return "all traffic of this host"
-
-    def scheduling_class(
-        self,
-        spec: InterfaceSpec,  # noqa: ARG002 - same for all
-    ) -> SchedulingClass:
-        """Return background-multi: it only reads counters."""
-        return SchedulingClass.BACKGROUND_MULTI
-
-    def participants(self, spec: InterfaceSpec) -> tuple[str | None, ...]:
-        """Return the host."""
-        return (spec.host,)
-
-    def with_participants(self, spec: InterfaceSpec, names: Sequence[str]) -> InterfaceSpec:
-        """Return the spec with the host filled in.
-
-        :raises ValueError: more than one name, or the spec names another host.
-        """
-        return fill(spec, self.name, ("host",), names)
-
-    def hosts(self, spec: InterfaceSpec) -> tuple[str, ...]:
-        """Return the host, if set."""
-        return (spec.host,) if spec.host is not None else ()
-
-    def needs(self, spec: InterfaceSpec) -> Mapping[str, int | None]:  # noqa: ARG002 - contract
-        """Return no counted resources."""
-        return {}
-
-    def expected_bytes(
-        self,
-        spec: InterfaceSpec,  # noqa: ARG002 - contract
-        mbps: int | None,  # noqa: ARG002 - contract
-    ) -> int:
-        """Return 0: it only reads counters."""
-        return 0
-
-    def rhythm(self, spec: InterfaceSpec) -> Rhythm:
-        """Return as many intervals as ``each`` fits into ``duration``."""
-        return Rhythm(spec.each, spec.duration // spec.each)
-
-    def merge_interval(self, spec: InterfaceSpec, parts: Sequence[Part]) -> Merged:  # noqa: ARG002
-        """Return what the host counted."""
-        figures, reason = part_of(parts, 0, InterfaceInterval)
-        return Merged(figures.model_dump(mode="json") if figures else None, reason)
 
     def interval_summary(self, result: Result) -> str:
         """Return ``eth0: 12.0 Mb/s in, 3.10 Mb/s out``, with errors and drops if there are any."""
@@ -168,11 +121,7 @@ class InterfaceTest:
             for each in _metrics(getattr(figures, way), _labels(way, figures.interface))
         )
 
-    def merge(self, spec: InterfaceSpec, parts: Sequence[Part]) -> Merged:  # noqa: ARG002
-        """Check that the host counted to the end."""
-        return check_completeness(parts, 1, StreamEnd)
-
-    def total(self, spec: InterfaceSpec, intervals: Sequence[Interval]) -> Result:  # noqa: ARG002
+    def total(self, spec: InterfaceSpec, intervals: Sequence[Interval]) -> Result:
         """Return sums, mean rates of the measured time, and the busiest interval."""
         measured = [
             InterfaceInterval.model_validate(each.result) for each in intervals if each.result

@@ -8,9 +8,8 @@ back.
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import Annotated
 
 from pydantic import Field, model_validator
 
@@ -64,20 +63,18 @@ class LatencyTest(oneway.OneWayTest):
 
     name = "latency"
     title = "One-way and round-trip delay, loss and jitter"
-    example: Mapping[str, Any] = MappingProxyType({"dest": "b.example"})
-    spec_model: type[Document] = LatencySpec
-    result_model: type[Document] = LatencyResult
-    part_models: tuple[type[Document], ...] = (SourcePart, oneway.DestPart)
+    # Throughput tests disturb it, other normal runs do not.
+    run_class = SchedulingClass.NORMAL
+    example = {"dest": "b.example"}
+    spec_model = LatencySpec
+    result_model = LatencyResult
+    part_models = (SourcePart, oneway.DestPart)
 
-    def scheduling_class(self, spec: LatencySpec) -> SchedulingClass:  # noqa: ARG002 - same for all
-        """Return normal: throughput tests disturb it, other normal runs do not."""
-        return SchedulingClass.NORMAL
-
-    def expected_bytes(self, spec: LatencySpec, mbps: int | None) -> int:  # noqa: ARG002 - contract
+    def expected_bytes(self, spec: LatencySpec, mbps: int | None) -> int:
         """Return its packets and their answers."""
         return 2 * spec.count * spec.length
 
-    def merge(self, spec: LatencySpec, parts: Sequence[Part]) -> Merged:  # noqa: ARG002 - contract
+    def merge(self, spec: LatencySpec, parts: Sequence[Part]) -> Merged:
         """Merge source's delays and both ends' counts; source alone gives a partial result."""
         source, dest, reason = oneway.parts_of(parts, SourcePart)
         result = oneway.merge_ends(source, dest) if source else None

@@ -7,14 +7,12 @@ period of its schedule: the last packet of one run is followed by the first of t
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType
-from typing import Annotated, Any
+from collections.abc import Iterable, Sequence
+from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from node.model.classes import SchedulingClass
-from node.model.intervals import Interval, Rhythm
+from node.model.intervals import Interval
 from node.model.times import DAY, HOUR, MILLISECOND, MINUTE, SECOND, format_duration
 from node.model.wire.fields import Document, Duration
 from node.plugins import oneway
@@ -35,7 +33,7 @@ from node.plugins.oneway import (
     histogram_of,
     loss_of,
 )
-from node.plugins.streaming import StreamEnd, check_completeness, check_multiple, gaps_text
+from node.plugins.outline import IntervalTest, check_multiple, gaps_text
 
 PACKETS_MAX = 36_000
 """Maximum packets of one interval: their figures are computed between two packets."""
@@ -124,40 +122,22 @@ class LatencyBgResult(Document):
     )
 
 
-class LatencyBgTest(oneway.OneWayTest):
+class LatencyBgTest(IntervalTest, oneway.OneWayTest):
     """Delay, loss and delay variation, each way, interval by interval."""
 
     name = "latencybg"
     title = "One-way and round-trip delay, loss and jitter, without end"
-    example: Mapping[str, Any] = MappingProxyType(
-        {"dest": "b.example", "duration": "PT10S", "each": "PT5S"}
-    )
-    spec_model: type[Document] = LatencyBgSpec
-    result_model: type[Document] = LatencyBgResult
-    interval_model: type[Document] = LatencyInterval
-    part_models: tuple[type[Document], ...] = (StreamEnd,)
-    share_models: tuple[type[Document], ...] = (SourceInterval, oneway.DestPart)
+    example = {"dest": "b.example", "duration": "PT10S", "each": "PT5S"}
+    spec_model = LatencyBgSpec
+    result_model = LatencyBgResult
+    interval_model = LatencyInterval
+    share_models = (SourceInterval, oneway.DestPart)
 
-    def scheduling_class(
-        self,
-        spec: LatencyBgSpec,  # noqa: ARG002 - same for all
-    ) -> SchedulingClass:
-        """Return background-multi: the test is to show what disturbs it."""
-        return SchedulingClass.BACKGROUND_MULTI
-
-    def expected_bytes(
-        self,
-        spec: LatencyBgSpec,
-        mbps: int | None,  # noqa: ARG002 - contract
-    ) -> int:
+    def expected_bytes(self, spec: LatencyBgSpec, mbps: int | None) -> int:
         """Return its packets and their answers."""
         return 2 * (spec.duration // spec.interval) * spec.length
 
-    def rhythm(self, spec: LatencyBgSpec) -> Rhythm:
-        """Return as many intervals as ``each`` fits into ``duration``."""
-        return Rhythm(spec.each, spec.duration // spec.each)
-
-    def merge_interval(self, spec: LatencyBgSpec, parts: Sequence[Part]) -> Merged:  # noqa: ARG002
+    def merge_interval(self, spec: LatencyBgSpec, parts: Sequence[Part]) -> Merged:
         """Merge source's delays and both ends' counts; source alone gives a partial result."""
         source, dest, reason = oneway.parts_of(parts, SourceInterval)
         if source is None:
@@ -172,11 +152,7 @@ class LatencyBgTest(oneway.OneWayTest):
         """Return delay, loss and jitter of each direction, and of the round trip."""
         return oneway.both_ways_metrics(LatencyInterval.model_validate(result))
 
-    def merge(self, spec: LatencyBgSpec, parts: Sequence[Part]) -> Merged:  # noqa: ARG002
-        """Check that both measured to the end."""
-        return check_completeness(parts, 2, StreamEnd)
-
-    def total(self, spec: LatencyBgSpec, intervals: Sequence[Interval]) -> Result:  # noqa: ARG002
+    def total(self, spec: LatencyBgSpec, intervals: Sequence[Interval]) -> Result:
         """Return the sums of the counts, and the delays of all packets from the histograms.
 
         Intervals without dest's part are used only if there are no others: that nothing came back

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
 
 from node.model.times import SECOND
 from node.model.wire.fields import Document, Duration, Host
-from node.plugins.contracts import Merged, Metric, Part, Result
+from node.plugins.contracts import Metric, Result
 from node.plugins.fields import IpVersion, between, duration_field
 from node.plugins.figures import metric
-from node.plugins.single_participant import SingleParticipantTestWithDest, merged
+from node.plugins.outline import TargetTest
 
 MTU_LEAST_BYTES = 68
 """The packet size that every IPv4 link carries (RFC 791); for IPv6 it is 1280 (RFC 8200)."""
@@ -81,23 +79,26 @@ class MtuResult(Document):
     )
 
 
-class MtuTest(SingleParticipantTestWithDest):
+class MtuTest(TargetTest):
     """The path's maximum transmission unit."""
 
     name = "mtu"
     title = "Largest packet on the path"
-    example: Mapping[str, Any] = MappingProxyType({"dest": "192.0.2.7"})
-    spec_model: type[Document] = MtuSpec
-    result_model: type[Document] = MtuResult
-    part_models: tuple[type[Document], ...] = (MtuResult,)
+    example = {"dest": "192.0.2.7"}
+    spec_model = MtuSpec
+    result_model = MtuResult
+    part_models = (MtuResult,)
 
-    def expected_bytes(self, spec: MtuSpec, mbps: int | None) -> int:  # noqa: ARG002 - contract
+    def expected_bytes(self, spec: MtuSpec, mbps: int | None) -> int:
         """Return the packets of a search, each as large as the largest, and their answers."""
         return 2 * _TRIES_USUAL * (spec.mtu_max_bytes or _MTU_USUAL_BYTES)
 
-    def merge(self, spec: MtuSpec, parts: Sequence[Part]) -> Merged:  # noqa: ARG002 - contract
-        """Make the one part the result; if dest never answered, the run failed."""
-        return merged(parts, MtuResult, _silence)
+    def shortfall(self, spec: MtuSpec, result: MtuResult) -> str | None:
+        """Return that dest never answered; None if it did."""
+        if result.reached:
+            return None
+        far = result.confirmed_to or "no hop"
+        return f"{result.address} did not answer; {result.mtu_bytes} bytes pass as far as {far}"
 
     def summary(self, result: Result) -> str:
         """Return ``1400 bytes to 192.0.2.1, limited by 192.0.2.9``."""
@@ -117,14 +118,6 @@ class MtuTest(SingleParticipantTestWithDest):
             *metric("mtu_bytes", figures.mtu_bytes, "bytes"),
             *metric("reached", float(figures.reached), "1"),
         )
-
-
-def _silence(result: MtuResult) -> str | None:
-    """Return that dest never answered; None if it did."""
-    if result.reached:
-        return None
-    far = result.confirmed_to or "no hop"
-    return f"{result.address} did not answer; {result.mtu_bytes} bytes pass as far as {far}"
 
 
 TEST = MtuTest()

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
-from typing import Annotated, Any
+from collections.abc import Mapping
+from typing import Annotated
 
 from pydantic import Field, model_validator
 
 from node.model.times import MILLISECOND, MINUTE, SECOND
 from node.model.wire.fields import Document, Duration, Host
-from node.plugins.contracts import Merged, Metric, Part, Result
+from node.plugins.contracts import Metric, Result
 from node.plugins.fields import (
     CountField,
     Fraction,
@@ -29,8 +28,7 @@ from node.plugins.figures import (
     percent_text,
     traffic,
 )
-from node.plugins.participation import part_of
-from node.plugins.single_participant import SingleParticipantTestWithDest
+from node.plugins.outline import TargetTest
 
 _WITH_FLOWS = 6
 
@@ -121,29 +119,24 @@ class RttResult(Document):
     )
 
 
-class RttTest(SingleParticipantTestWithDest):
+class RttTest(TargetTest):
     """Round-trip time and loss."""
 
     name = "rtt"
     title = "Round-trip time and loss"
-    example: Mapping[str, Any] = MappingProxyType({"dest": "192.0.2.7"})
-    resources: tuple[str, ...] = ("mbps",)
-    spec_model: type[Document] = RttSpec
-    result_model: type[Document] = RttResult
-    part_models: tuple[type[Document], ...] = (RttResult,)
+    example = {"dest": "192.0.2.7"}
+    resources = ("mbps",)
+    spec_model = RttSpec
+    result_model = RttResult
+    part_models = (RttResult,)
 
     def needs(self, spec: RttSpec) -> Mapping[str, int | None]:
         """Return the payload rate of its packets."""
         return traffic(spec.length * 8, spec.interval)
 
-    def expected_bytes(self, spec: RttSpec, mbps: int | None) -> int:  # noqa: ARG002 - contract
+    def expected_bytes(self, spec: RttSpec, mbps: int | None) -> int:
         """Return its packets and their answers."""
         return 2 * spec.count * spec.length
-
-    def merge(self, spec: RttSpec, parts: Sequence[Part]) -> Merged:  # noqa: ARG002 - contract
-        """Make the one part the result."""
-        part, reason = part_of(parts, 0, RttResult)
-        return Merged(part.model_dump(mode="json") if part else None, reason)
 
     def summary(self, result: Result) -> str:
         """Return ``20.41 ms, loss 1 %, jitter 0.20 ms``."""

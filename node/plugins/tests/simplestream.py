@@ -7,20 +7,18 @@ can be reached.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import Annotated
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from node.model.classes import SchedulingClass
 from node.model.times import MINUTE, SECOND
 from node.model.wire.fields import Document, Duration, Host
 from node.plugins.contracts import Merged, Metric, Part, Result
 from node.plugins.fields import IpVersion, NonNegative, Port, between, duration_field
 from node.plugins.figures import delay_text, metric
+from node.plugins.outline import PairTest, check_two
 from node.plugins.participation import joined, part_of
-from node.plugins.two_participants import PairTest, check_two
 
 TEXT_MAX = 8_192
 _RECEIVED_MAX = 65_536
@@ -98,25 +96,16 @@ class SimplestreamTest(PairTest):
 
     name = "simplestream"
     title = "One text over TCP, to see whether a port can be reached"
-    example: Mapping[str, Any] = MappingProxyType({"dest": "b.example"})
-    resources: tuple[str, ...] = ()
-    spec_model: type[Document] = SimplestreamSpec
-    result_model: type[Document] = SimplestreamResult
-    part_models: tuple[type[Document], ...] = (SendingPart, ReceivingPart)
+    example = {"dest": "b.example"}
+    spec_model = SimplestreamSpec
+    result_model = SimplestreamResult
+    part_models = (SendingPart, ReceivingPart)
 
-    def scheduling_class(self, spec: SimplestreamSpec) -> SchedulingClass:  # noqa: ARG002 - all same
-        """Return background: it disturbs nothing."""
-        return SchedulingClass.BACKGROUND
-
-    def needs(self, spec: SimplestreamSpec) -> Mapping[str, int | None]:  # noqa: ARG002 - contract
-        """Return no counted resources."""
-        return {}
-
-    def expected_bytes(self, spec: SimplestreamSpec, mbps: int | None) -> int:  # noqa: ARG002 - contract
+    def expected_bytes(self, spec: SimplestreamSpec, mbps: int | None) -> int:
         """Return the length of the text."""
         return len(spec.text.encode("utf-8", "replace"))
 
-    def merge(self, spec: SimplestreamSpec, parts: Sequence[Part]) -> Merged:  # noqa: ARG002 - contract
+    def merge(self, spec: SimplestreamSpec, parts: Sequence[Part]) -> Merged:
         """Merge both parts; the text must have arrived as it was sent."""
         sender, sender_reason = part_of(parts, 0, SendingPart)
         receiver, receiver_reason = part_of(parts, 1, ReceivingPart)

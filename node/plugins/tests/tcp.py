@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import partial
-from types import MappingProxyType
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field, model_validator
 
 from node.model.times import MILLISECOND, MINUTE, SECOND
 from node.model.wire.fields import Document, Duration, Host
-from node.plugins.contracts import Merged, Metric, Part, Result
+from node.plugins.contracts import Metric, Result
 from node.plugins.fields import (
     AnyPort,
     CountField,
@@ -29,7 +26,7 @@ from node.plugins.figures import (
     delay_text,
     metric,
 )
-from node.plugins.single_participant import SingleParticipantTestWithDest, merged
+from node.plugins.outline import TargetTest
 
 _BANNER_BYTES = 1_000
 
@@ -98,27 +95,36 @@ class TcpResult(Document):
     failure: ForeignText | None = Field(description="Why nothing was tried: dest has no address.")
 
 
-class TcpTest(SingleParticipantTestWithDest):
+class TcpTest(TargetTest):
     """Connection times and failures."""
 
     name = "tcp"
     title = "TCP connection time"
-    example: Mapping[str, Any] = MappingProxyType({"dest": "192.0.2.7", "port": 22})
-    spec_model: type[Document] = TcpSpec
-    result_model: type[Document] = TcpResult
-    part_models: tuple[type[Document], ...] = (TcpResult,)
+    example = {"dest": "192.0.2.7", "port": 22}
+    spec_model = TcpSpec
+    result_model = TcpResult
+    part_models = (TcpResult,)
 
     def telling(self, spec: TcpSpec) -> str | None:
         """Return ``banner``, if the result has one."""
         return "banner" if spec.banner else None
 
-    def expected_bytes(self, spec: TcpSpec, mbps: int | None) -> int:  # noqa: ARG002 - contract
+    def expected_bytes(self, spec: TcpSpec, mbps: int | None) -> int:
         """Return a banner's first bytes: connections that are only opened carry no payload."""
         return _BANNER_BYTES if spec.banner else 0
 
-    def merge(self, spec: TcpSpec, parts: Sequence[Part]) -> Merged:
-        """Make the one part the result; without any connection, the run has failed."""
-        return merged(parts, TcpResult, partial(_shortfall, spec))
+    def shortfall(self, spec: TcpSpec, result: TcpResult) -> str | None:
+        """Return how the result falls short of the spec; None if it does not."""
+        if result.failure is not None:
+            return result.failure
+        where = f"{result.address} port {spec.port}"
+        if not result.connected:
+            reasons = "; ".join(failure.reason for failure in result.failures)
+            attempts = f" ({result.attempts} attempts)" if result.attempts > 1 else ""
+            return f"no connection to {where}: {reasons}{attempts}"
+        if spec.banner and result.banner_ms is None:
+            return f"{where} accepted the connection and sent nothing"
+        return None
 
     def summary(self, result: Result) -> str:
         """Return ``20.41 ms, 3 of 3 connected``."""
@@ -139,20 +145,6 @@ class TcpTest(SingleParticipantTestWithDest):
             *metric("name_ms", figures.name_ms, "ms"),
             *metric("banner_ms", figures.banner_ms, "ms"),
         )
-
-
-def _shortfall(spec: TcpSpec, result: TcpResult) -> str | None:
-    """Return how the result falls short of the spec; None if it does not."""
-    if result.failure is not None:
-        return result.failure
-    where = f"{result.address} port {spec.port}"
-    if not result.connected:
-        reasons = "; ".join(failure.reason for failure in result.failures)
-        attempts = f" ({result.attempts} attempts)" if result.attempts > 1 else ""
-        return f"no connection to {where}: {reasons}{attempts}"
-    if spec.banner and result.banner_ms is None:
-        return f"{where} accepted the connection and sent nothing"
-    return None
 
 
 TEST = TcpTest()

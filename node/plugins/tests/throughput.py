@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -28,8 +27,8 @@ from node.plugins.fields import (
     duration_field,
 )
 from node.plugins.figures import MEGABIT, delay_text, metric, percent_text, rate_text, traffic
+from node.plugins.outline import PairTest, check_two
 from node.plugins.participation import joined, part_of
-from node.plugins.two_participants import PairTest, check_two
 
 UDP_RATE_BPS = 1_000_000
 _OMIT_USUAL_MOST = 2 * SECOND
@@ -277,16 +276,14 @@ class ThroughputTest(PairTest):
 
     name = "throughput"
     title = "Throughput by TCP or UDP"
-    example: Mapping[str, Any] = MappingProxyType({"dest": "b.example"})
-    resources: tuple[str, ...] = ("mbps",)
-    spec_model: type[Document] = ThroughputSpec
-    result_model: type[Document] = ThroughputResult
-    part_models: tuple[type[Document], ...] = (ThroughputPart,)
+    # It fills the path, and is wrong if anything else does.
+    run_class = SchedulingClass.EXCLUSIVE
+    example = {"dest": "b.example"}
+    resources = ("mbps",)
+    spec_model = ThroughputSpec
+    result_model = ThroughputResult
+    part_models = (ThroughputPart,)
     part_bytes_max = 640_000  # an hour, second by second
-
-    def scheduling_class(self, spec: ThroughputSpec) -> SchedulingClass:  # noqa: ARG002 - all same
-        """Return exclusive: it fills the path, and is wrong if anything else does."""
-        return SchedulingClass.EXCLUSIVE
 
     def needs(self, spec: ThroughputSpec) -> Mapping[str, int | None]:
         """Return the rate of all streams; TCP without a rate takes everything."""

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import partial
-from types import MappingProxyType
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
 
 from node.model.times import MILLISECOND, MINUTE, SECOND
 from node.model.wire.fields import Document, Duration, Host
-from node.plugins.contracts import Merged, Metric, Part, Result
+from node.plugins.contracts import Metric, Result
 from node.plugins.fields import (
     AnyPort,
     CountField,
@@ -23,8 +20,8 @@ from node.plugins.fields import (
     duration_field,
 )
 from node.plugins.figures import delay_text, metric
+from node.plugins.outline import TargetTest
 from node.plugins.participation import joined
-from node.plugins.single_participant import SingleParticipantTestWithDest, merged
 
 _HANDSHAKE_BYTES = 8_000
 Protocol = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9./-]{0,31}$")]
@@ -125,27 +122,43 @@ class TlsResult(Document):
     failure: ForeignText | None = Field(description="Why the result is incomplete.")
 
 
-class TlsTest(SingleParticipantTestWithDest):
+class TlsTest(TargetTest):
     """Handshake time and certificates."""
 
     name = "tls"
     title = "TLS handshake and certificate"
-    example: Mapping[str, Any] = MappingProxyType({"dest": "b.example"})
-    spec_model: type[Document] = TlsSpec
-    result_model: type[Document] = TlsResult
-    part_models: tuple[type[Document], ...] = (TlsResult,)
+    example = {"dest": "b.example"}
+    spec_model = TlsSpec
+    result_model = TlsResult
+    part_models = (TlsResult,)
 
-    def telling(self, spec: TlsSpec) -> str | None:  # noqa: ARG002 - contract
+    def telling(self, spec: TlsSpec) -> str | None:
         """Return the certificates: they are told."""
         return "its certificates"
 
-    def expected_bytes(self, spec: TlsSpec, mbps: int | None) -> int:  # noqa: ARG002 - contract
+    def expected_bytes(self, spec: TlsSpec, mbps: int | None) -> int:
         """Return a handshake with a chain of certificates of usual length."""
         return _HANDSHAKE_BYTES
 
-    def merge(self, spec: TlsSpec, parts: Sequence[Part]) -> Merged:
-        """Make the one part the result; a bad certificate fails the run."""
-        return merged(parts, TlsResult, partial(_shortfall, spec))
+    def shortfall(self, spec: TlsSpec, result: TlsResult) -> str | None:
+        """Return how the result falls short of the spec; None if it does not."""
+        own = result.chain[0] if result.chain else None
+        if spec.verify and result.verified is False:
+            reason = f"the certificate is not trusted: {result.distrust}"
+            if own is not None and result.days_left is not None and result.days_left < 0:
+                reason += f" (it expired {own.not_after})"
+            return joined(reason, result.failure)
+        if result.failure is not None or result.phases_ms.handshake is None:
+            return result.failure or "there was no handshake"
+        if not spec.days_min:
+            return None
+        if result.days_left is None:
+            return f"the certificate's expiry is unknown; {spec.days_min} days are required"
+        if result.days_left < spec.days_min:
+            return (
+                f"the certificate has {result.days_left:.1f} days left, fewer than {spec.days_min}"
+            )
+        return None
 
     def summary(self, result: Result) -> str:
         """Return ``TLSv1.3 in 41.20 ms, 63 days left``."""
@@ -166,25 +179,6 @@ class TlsTest(SingleParticipantTestWithDest):
             *metric("connect_ms", figures.phases_ms.connect, "ms"),
             *metric("name_ms", figures.phases_ms.name, "ms"),
         )
-
-
-def _shortfall(spec: TlsSpec, result: TlsResult) -> str | None:
-    """Return how the result falls short of the spec; None if it does not."""
-    own = result.chain[0] if result.chain else None
-    if spec.verify and result.verified is False:
-        reason = f"the certificate is not trusted: {result.distrust}"
-        if own is not None and result.days_left is not None and result.days_left < 0:
-            reason += f" (it expired {own.not_after})"
-        return joined(reason, result.failure)
-    if result.failure is not None or result.phases_ms.handshake is None:
-        return result.failure or "there was no handshake"
-    if not spec.days_min:
-        return None
-    if result.days_left is None:
-        return f"the certificate's expiry is unknown; {spec.days_min} days are required"
-    if result.days_left < spec.days_min:
-        return f"the certificate has {result.days_left:.1f} days left, fewer than {spec.days_min}"
-    return None
 
 
 TEST = TlsTest()

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from node.model.times import SECOND
 from node.model.wire.fields import Document, Duration, Host
-from node.plugins.contracts import Merged, Metric, Part, Result
+from node.plugins.contracts import Metric, Result
 from node.plugins.fields import CountField, IpVersion, NonNegative, between
 from node.plugins.figures import delay_text, metric
-from node.plugins.participation import part_of
-from node.plugins.single_participant import SingleParticipantTestWithDest
+from node.plugins.outline import TargetTest
 
 HOPS_MAX = 64
 PROBES_MAX = 10
@@ -134,28 +131,23 @@ class TraceResult(Document):
     )
 
 
-class TraceTest(SingleParticipantTestWithDest):
+class TraceTest(TargetTest):
     """The path to a host."""
 
     name = "trace"
     title = "Path, hop by hop"
-    example: Mapping[str, Any] = MappingProxyType({"dest": "192.0.2.7"})
-    spec_model: type[Document] = TraceSpec
-    result_model: type[Document] = TraceResult
-    part_models: tuple[type[Document], ...] = (TraceResult,)
+    example = {"dest": "192.0.2.7"}
+    spec_model = TraceSpec
+    result_model = TraceResult
+    part_models = (TraceResult,)
 
     def inward(self, spec: TraceSpec) -> str | None:
         """Return the names that the host's own resolvers have for hops, if they are looked up."""
         return "the names that this host's own resolvers have for hops" if spec.names else None
 
-    def expected_bytes(self, spec: TraceSpec, mbps: int | None) -> int:  # noqa: ARG002 - contract
+    def expected_bytes(self, spec: TraceSpec, mbps: int | None) -> int:
         """Return the packets to all hops that it may ask, and as much for their answers."""
         return 2 * spec.hops_max * (spec.probes or PROBES_DEFAULT) * (spec.length or _LENGTH_USUAL)
-
-    def merge(self, spec: TraceSpec, parts: Sequence[Part]) -> Merged:  # noqa: ARG002 - contract
-        """Make the one part the result; a path that ends early is a result, too."""
-        part, reason = part_of(parts, 0, TraceResult)
-        return Merged(part.model_dump(mode="json") if part else None, reason)
 
     def summary(self, result: Result) -> str:
         """Return ``3 hops to 192.0.2.1, 20.41 ms`` or ``stops after hop 4 (192.0.2.9)``."""

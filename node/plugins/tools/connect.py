@@ -10,12 +10,12 @@ from node.model.errors import ToolOutputError
 from node.model.times import SECOND
 from node.model.wire.fields import Document
 from node.plugins.binding import EITHER, source_arguments
-from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
+from node.plugins.contracts import Command, Output, PartContext, Result
 from node.plugins.fields import CountField, ForeignText
 from node.plugins.figures import delay_figures, milliseconds, share
+from node.plugins.outline import ClientTool
 from node.plugins.ownprograms import checking_program
 from node.plugins.reading import document_of
-from node.plugins.single_participant import SingleParticipantTool
 from node.plugins.tests.tcp import TcpFailure, TcpResult, TcpSpec
 
 _MICROSECOND_NS = 1000
@@ -34,15 +34,12 @@ class _ConnectorOutput(Document):
     failure: ForeignText | None = None
 
 
-class ConnectTool(SingleParticipantTool):
+class ConnectTool(ClientTool):
     """Our own TCP client."""
 
     name = "connect"
-    tests: tuple[str, ...] = ("tcp",)
-    preference = 0
+    tests = ("tcp",)
     binds = EITHER
-    requirement: Requirement | None = None
-    tried: tuple[str, ...] = ()
     checks_targets = True
 
     def duration(self, spec: TcpSpec) -> int:

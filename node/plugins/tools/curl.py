@@ -19,9 +19,9 @@ from node.model.times import SECOND
 from node.plugins.binding import EITHER, binding_arguments, version_of
 from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
 from node.plugins.fields import CountField, ForeignText, texts
+from node.plugins.outline import ClientTool
 from node.plugins.participation import first_fault
 from node.plugins.reading import BYTES_MAX, failure
-from node.plugins.single_participant import SingleParticipantTool
 from node.plugins.tests.http import HttpPhases, HttpResult, HttpSpec
 
 _SET_UP = SECOND // 2
@@ -60,17 +60,14 @@ class _CurlOutput(BaseModel):
     time_total: _Instant
 
 
-class CurlTool(SingleParticipantTool):
+class CurlTool(ClientTool):
     """The program curl itself."""
 
     name = "curl"
-    tests: tuple[str, ...] = ("http",)
-    preference = 0
+    tests = ("http",)
     binds = EITHER
-    requirement: Requirement | None = Requirement(
-        "curl", "curl", ("curl", "--version"), r"curl (\d+(?:\.\d+)+)"
-    )
-    tried: tuple[str, ...] = ("7.88.1",)
+    requirement = Requirement("curl", "curl", ("curl", "--version"), r"curl (\d+(?:\.\d+)+)")
+    tried = ("7.88.1",)
 
     def duration(self, spec: HttpSpec) -> int:
         """Return set-up, the spec's timeout and wrap-up, in microseconds."""

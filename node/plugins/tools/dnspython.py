@@ -10,12 +10,12 @@ from node.model.errors import ToolOutputError
 from node.model.times import SECOND
 from node.model.wire.fields import Document
 from node.plugins.binding import EITHER, source_arguments
-from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
+from node.plugins.contracts import Command, Output, PartContext, Result
 from node.plugins.fields import CountField, ForeignText
 from node.plugins.figures import milliseconds
+from node.plugins.outline import ClientTool
 from node.plugins.ownprograms import checking_program
 from node.plugins.reading import document_of
-from node.plugins.single_participant import SingleParticipantTool
 from node.plugins.tests.dns import DnsRecord, DnsResult, DnsSpec
 
 _MICROSECOND_NS = 1000
@@ -40,15 +40,12 @@ class _QueryOutput(Document):
     failure: ForeignText | None = None
 
 
-class DnspythonTool(SingleParticipantTool):
+class DnspythonTool(ClientTool):
     """Our own DNS client."""
 
     name = "dnspython"
-    tests: tuple[str, ...] = ("dns",)
-    preference = 0
+    tests = ("dns",)
     binds = EITHER
-    requirement: Requirement | None = None
-    tried: tuple[str, ...] = ()
     checks_targets = True
 
     def duration(self, spec: DnsSpec) -> int:

@@ -8,12 +8,12 @@ from node.model.errors import ToolOutputError
 from node.model.times import SECOND
 from node.model.wire.fields import Document
 from node.plugins.binding import EITHER, source_arguments
-from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
+from node.plugins.contracts import Command, Output, PartContext, Result
 from node.plugins.fields import CountField, ForeignText, texts
 from node.plugins.figures import milliseconds
+from node.plugins.outline import ClientTool
 from node.plugins.ownprograms import checking_program
 from node.plugins.reading import document_of
-from node.plugins.single_participant import SingleParticipantTool
 from node.plugins.tests.http import HttpPhases, HttpResult, HttpSpec
 
 _MICROSECOND_NS = 1000
@@ -45,15 +45,13 @@ class _FetchOutput(Document):
     failure: ForeignText | None = None
 
 
-class FetchTool(SingleParticipantTool):
+class FetchTool(ClientTool):
     """Our own HTTP client."""
 
     name = "fetch"
-    tests: tuple[str, ...] = ("http",)
+    tests = ("http",)
     preference = 1
     binds = EITHER
-    requirement: Requirement | None = None
-    tried: tuple[str, ...] = ()
     checks_targets = True
 
     def duration(self, spec: HttpSpec) -> int:

@@ -16,8 +16,8 @@ from node.plugins.binding import EITHER, binding_arguments, version_of
 from node.plugins.contracts import Command, Output, PartContext, Privilege, Requirement, Result
 from node.plugins.figures import delay_figures, jitter, share
 from node.plugins.hops import address_in
+from node.plugins.outline import ClientTool
 from node.plugins.reading import TEXT_BYTES_MAX, failure, text_of
-from node.plugins.single_participant import SingleParticipantTool
 from node.plugins.tests.rtt import RttResult, RttSpec
 
 _SET_UP = 200 * MILLISECOND
@@ -39,14 +39,14 @@ _REFUSAL = re.compile(r"ICMP (?P<said>.{1,200}) from (?P<router>\S{1,100}) for I
 _ERRORS_MAX = 10
 
 
-class FpingTool(SingleParticipantTool):
+class FpingTool(ClientTool):
     """The fping by Schemers and Schweikert."""
 
     name = "fping"
-    tests: tuple[str, ...] = ("rtt",)
+    tests = ("rtt",)
     preference = -1
     binds = EITHER
-    requirement: Requirement | None = Requirement(
+    requirement = Requirement(
         # With the kernel's sockets for echo requests, version 5.1 loses every answer.
         "fping",
         "fping",
@@ -54,7 +54,7 @@ class FpingTool(SingleParticipantTool):
         privilege=lambda _: Privilege.RAW,
         connects=lambda _: False,
     )
-    tried: tuple[str, ...] = ("5.1",)
+    tried = ("5.1",)
 
     def can(self, spec: RttSpec) -> str | None:
         """Refuse a flow label."""

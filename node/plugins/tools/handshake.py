@@ -10,12 +10,12 @@ from node.model.errors import ToolOutputError
 from node.model.times import DAY, SECOND
 from node.model.wire.fields import Document
 from node.plugins.binding import EITHER, source_arguments
-from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
+from node.plugins.contracts import Command, Output, PartContext, Result
 from node.plugins.fields import CountField, ForeignText
 from node.plugins.figures import milliseconds
+from node.plugins.outline import ClientTool
 from node.plugins.ownprograms import checking_program
 from node.plugins.reading import document_of
-from node.plugins.single_participant import SingleParticipantTool
 from node.plugins.tests.tls import Certificate, TlsPhases, TlsResult, TlsSpec
 
 _MICROSECOND_NS = 1000
@@ -41,15 +41,12 @@ class _HandshakeOutput(Document):
     failure: ForeignText | None = None
 
 
-class HandshakeTool(SingleParticipantTool):
+class HandshakeTool(ClientTool):
     """Our own TLS client."""
 
     name = "handshake"
-    tests: tuple[str, ...] = ("tls",)
-    preference = 0
+    tests = ("tls",)
     binds = EITHER
-    requirement: Requirement | None = None
-    tried: tuple[str, ...] = ()
     checks_targets = True
 
     def duration(self, spec: TlsSpec) -> int:

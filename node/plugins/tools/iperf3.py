@@ -14,9 +14,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from node.model.errors import ToolOutputError
 from node.model.times import MILLISECOND, SECOND
+from node.plugins.binding import EITHER
 from node.plugins.contracts import Command, Output, PartContext, Party, Requirement, Result
 from node.plugins.fields import CountField, Finite, NonNegative
 from node.plugins.figures import share
+from node.plugins.outline import OwnTool
 from node.plugins.reading import document_of, failure
 from node.plugins.tests.throughput import (
     UDP_RATE_BPS,
@@ -29,7 +31,7 @@ from node.plugins.tests.throughput import (
     ThroughputSpec,
 )
 
-_CLIENT = 0
+_CLIENT, _SERVER = 0, 1
 
 _CLIENT_DELAY = SECOND
 """The client starts this much later than the server: it tries only once to connect, and the server
@@ -144,34 +146,26 @@ class _ClientDocument(_Document):
     end: _ClientEnd
 
 
-class Iperf3Tool:
+class Iperf3Tool(OwnTool):
     """iperf3."""
 
     name = "iperf3"
-    tests: tuple[str, ...] = ("throughput",)
-    preference = 0
-    requirement: Requirement | None = Requirement(
+    tests = ("throughput",)
+    listener = _SERVER
+    requirement = Requirement(
         # Both ends set it, whichever of them sends the data.
         "iperf3",
         "iperf3",
         ("iperf3", "--version"),
         congestion=lambda spec: spec.control,
     )
-    tried: tuple[str, ...] = ("3.12", "3.18", "3.22")
-    binds = frozenset({"interface", "address"})
-
-    def can(self, spec: ThroughputSpec) -> str | None:  # noqa: ARG002 - contract
-        """Return None: every spec can be measured."""
-        return None
+    tried = ("3.12", "3.18", "3.22")
+    binds = EITHER
 
     def duration(self, spec: ThroughputSpec) -> int:
         """Return the client's delay, exchange with the server and sending time, in microseconds."""
         exchange = (_ROUND_TRIPS + spec.streams) * _ROUND_TRIP + _RETRANSMISSION
         return _CLIENT_DELAY + exchange + spec.omitted + spec.duration + _WRAP_UP
-
-    def needs_port(self, spec: ThroughputSpec, participant: int) -> bool:  # noqa: ARG002 - contract
-        """Return whether a port must be assigned: at the server."""
-        return participant != _CLIENT
 
     def command(self, part: PartContext) -> Command:
         """Return ``iperf3 -c …``, one second later than ``iperf3 -s -1 …`` at dest."""

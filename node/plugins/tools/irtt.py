@@ -21,6 +21,7 @@ from node.plugins.attendance import AttendanceReport, attended_command, split_at
 from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
 from node.plugins.irttdocument import PACKETS_MAX
 from node.plugins.oneway import DestPart, SourcePart, delays_and_jitter, histograms
+from node.plugins.outline import OwnTool
 from node.plugins.reading import document_of, text_of
 from node.plugins.tests.latency import LatencySpec
 from node.plugins.tests.latencybg import LatencyBgSpec
@@ -42,16 +43,15 @@ _MARGIN = 400 * MILLISECOND
 _Document = RootModel[dict[str, Any]]
 
 
-class IrttTool:
+class IrttTool(OwnTool):
     """The irtt by Pete Heist."""
 
     name = "irtt"
-    tests: tuple[str, ...] = ("latency", "latencybg")
+    tests = ("latency", "latencybg")
+    listener = _DEST
     preference = -1
-    requirement: Requirement | None = Requirement(
-        "irtt", "irtt", ("irtt", "version"), r"irtt version: (\d+(?:\.\d+)+)"
-    )
-    tried: tuple[str, ...] = ("0.9.0",)
+    requirement = Requirement("irtt", "irtt", ("irtt", "version"), r"irtt version: (\d+(?:\.\d+)+)")
+    tried = ("0.9.0",)
     binds = frozenset({"address"})
 
     def can(self, spec: LatencySpec | LatencyBgSpec) -> str | None:
@@ -71,10 +71,6 @@ class IrttTool:
             return spec.duration
         opening = _CLIENT_DELAY + sum(_OPENING_MS) * MILLISECOND
         return opening + (spec.count + _EXTRA) * spec.interval + spec.timeout + _WRAP_UP
-
-    def needs_port(self, spec: LatencySpec | LatencyBgSpec, participant: int) -> bool:
-        """Return whether the server's node must assign a port: if the spec names none."""
-        return participant == _DEST and spec.port is None
 
     def command(self, part: PartContext) -> Command:
         """Return ``irtt client … ADDRESS:PORT``, one second later ``irtt server`` at dest."""

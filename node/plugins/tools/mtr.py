@@ -15,9 +15,9 @@ from node.model.times import MILLISECOND, SECOND
 from node.plugins.binding import binding_arguments
 from node.plugins.contracts import Command, Output, PartContext, Privilege, Requirement, Result
 from node.plugins.hops import Probe, address_in, assemble_path, port_of, probes_of, wait_of
+from node.plugins.outline import ClientTool
 from node.plugins.reading import failure
 from node.plugins.resolving import ADDRESS, resolving_command, split_address
-from node.plugins.single_participant import SingleParticipantTool
 from node.plugins.tests.trace import TraceSpec
 
 _SET_UP = 300 * MILLISECOND
@@ -36,14 +36,14 @@ _KNOWN = re.compile(r"[xhdp] ")
 _TIME = re.compile(r"\d{1,12}", re.ASCII)
 
 
-class MtrTool(SingleParticipantTool):
+class MtrTool(ClientTool):
     """The mtr by Roger Wolff."""
 
     name = "mtr"
-    tests: tuple[str, ...] = ("trace",)
+    tests = ("trace",)
     preference = 1
     binds = frozenset({"address"})  # its -I uses the address of an interface, but not its route
-    requirement: Requirement | None = Requirement(
+    requirement = Requirement(
         "mtr",
         "mtr-tiny",
         ("mtr", "--version"),
@@ -51,7 +51,7 @@ class MtrTool(SingleParticipantTool):
         privileged="mtr-packet",
         connects=lambda spec: spec.protocol == "tcp",
     )
-    tried: tuple[str, ...] = ("0.95",)
+    tried = ("0.95",)
 
     def can(self, spec: TraceSpec) -> str | None:
         """Refuse AS numbers, which it does not report packet by packet."""

@@ -23,6 +23,7 @@ from node.model.times import MILLISECOND, SECOND
 from node.plugins.attendance import attended_command, split_attendance
 from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
 from node.plugins.figures import share
+from node.plugins.outline import OwnTool
 from node.plugins.reading import failure, text_of
 from node.plugins.tests.throughput import (
     UDP_RATE_BPS,
@@ -59,14 +60,14 @@ _FIGURE = re.compile(r"([A-Za-z_]{1,20})=(\d{1,15}(?:\.\d{1,6})?)", re.ASCII)
 _ERROR = re.compile(r"(?:Error: |error: ).{1,300}", re.ASCII)
 
 
-class NuttcpTool:
+class NuttcpTool(OwnTool):
     """The nuttcp by Bill Fink."""
 
     name = "nuttcp"
-    tests: tuple[str, ...] = ("throughput",)
+    tests = ("throughput",)
     preference = -1
-    requirement: Requirement | None = Requirement("nuttcp", "nuttcp", ("nuttcp", "-V"))
-    tried: tuple[str, ...] = ("6.1.2",)
+    requirement = Requirement("nuttcp", "nuttcp", ("nuttcp", "-V"))
+    tried = ("6.1.2",)
 
     def can(self, spec: ThroughputSpec) -> str | None:
         """Refuse a choice of congestion control, UDP with several streams, and odd units."""

@@ -25,6 +25,7 @@ from node.model.wire.fields import Document
 from node.plugins.attendance import ClockOutput
 from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
 from node.plugins.oneway import DestPart, SourcePart, delays_and_jitter, histograms
+from node.plugins.outline import OwnTool
 from node.plugins.ownprograms import own_program
 from node.plugins.reading import BYTES_MAX, document_of, failure
 from node.plugins.tests.latency import LatencySpec
@@ -80,20 +81,19 @@ class _ServerOutput(Document):
     clock: ClockOutput
 
 
-class OwpingTool:
+class OwpingTool(OwnTool):
     """The owping of perfSONAR, with an owampd of its own at the other end."""
 
     name = "owping"
-    tests: tuple[str, ...] = ("latency",)
+    tests = ("latency",)
     preference = -100
-    requirement: Requirement | None = Requirement(
+    requirement = Requirement(
         "owping",
         "owamp-client, from perfSONAR's archive: Debian has none",
         ("owping", "-h"),
         r"[Vv]ersion:? (\d+(?:\.\d+)+)",
         others=(("owampd", "owamp-server, from perfSONAR's archive: Debian has none"),),
     )
-    tried: tuple[str, ...] = ()
 
     def can(self, spec: LatencySpec) -> str | None:
         """Refuse a port in the spec, and more packets than can be read."""
@@ -108,7 +108,7 @@ class OwpingTool:
         packets = spec.count * spec.interval + spec.timeout
         return _CLIENT_DELAY + _OPENING + packets + _FETCHING + _WRAP_UP
 
-    def needs_port(self, spec: LatencySpec, participant: int) -> int:  # noqa: ARG002 - contract
+    def needs_port(self, spec: LatencySpec, participant: int) -> int:
         """Return some consecutive ports at both ends, so that a firewall can stay closed else."""
         return _PORTS
 

@@ -14,10 +14,10 @@ from node.model.errors import ToolOutputError
 from node.model.times import MILLISECOND, SECOND
 from node.plugins import iputils
 from node.plugins.binding import EITHER, binding_arguments, version_of
-from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
+from node.plugins.contracts import Command, Output, PartContext, Result
 from node.plugins.figures import DelayFigures, delay_figures, jitter, share
+from node.plugins.outline import ClientTool
 from node.plugins.reading import complaint, failure, text_of
-from node.plugins.single_participant import SingleParticipantTool
 from node.plugins.tests.rtt import RttResult, RttSpec
 
 _SET_UP = 200 * MILLISECOND
@@ -68,14 +68,13 @@ class _Answers:
         self.rtt_ms[sequence] = rtt_ms
 
 
-class PingTool(SingleParticipantTool):
+class PingTool(ClientTool):
     """The ping by iputils."""
 
     name = "ping"
-    tests: tuple[str, ...] = ("rtt",)
-    preference = 0
-    requirement: Requirement | None = iputils.PING
-    tried: tuple[str, ...] = iputils.TRIED
+    tests = ("rtt",)
+    requirement = iputils.PING
+    tried = iputils.TRIED
     binds = EITHER
 
     def duration(self, spec: RttSpec) -> int:

@@ -17,11 +17,11 @@ from node.model.times import MILLISECOND, SECOND
 from node.model.wire.fields import Document
 from node.plugins import iputils
 from node.plugins.binding import EITHER, source_arguments
-from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
+from node.plugins.contracts import Command, Output, PartContext, Result
 from node.plugins.hops import address_in
+from node.plugins.outline import ClientTool
 from node.plugins.ownprograms import own_program
 from node.plugins.reading import document_of
-from node.plugins.single_participant import SingleParticipantTool
 from node.plugins.tests.mtu import (
     MTU_LEAST_BYTES,
     MTU_MOST_BYTES,
@@ -54,15 +54,15 @@ class _Failed(Document):
     error: str
 
 
-class PingDfTool(SingleParticipantTool):
+class PingDfTool(ClientTool):
     """Pings with the DF bit, by our own program."""
 
     name = "ping-df"
-    tests: tuple[str, ...] = ("mtu",)
+    tests = ("mtu",)
     preference = 1
     binds = EITHER
-    requirement: Requirement | None = iputils.PING
-    tried: tuple[str, ...] = iputils.TRIED
+    requirement = iputils.PING
+    tried = iputils.TRIED
 
     def duration(self, spec: MtuSpec) -> int:
         """Return the time if every size vanishes, the smallest included, in microseconds."""

@@ -11,14 +11,13 @@ from node.model.errors import ToolOutputError
 from node.model.intervals import Interval
 from node.model.times import SECOND
 from node.model.wire.fields import Document
-from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
+from node.plugins.contracts import Command, Output, PartContext, Result
 from node.plugins.fields import CountField
 from node.plugins.figures import milliseconds
+from node.plugins.outline import ClientTool, StreamEnd
 from node.plugins.ownprograms import own_program
 from node.plugins.participation import first_fault
 from node.plugins.reading import document_of, failure, record_of
-from node.plugins.single_participant import SingleParticipantTool
-from node.plugins.streaming import StreamEnd
 from node.plugins.tests.interface import (
     InterfaceInterval,
     InterfaceName,
@@ -61,15 +60,12 @@ class _Failed(Document):
     error: str
 
 
-class ProcNetTool(SingleParticipantTool):
+class ProcNetTool(ClientTool):
     """``/proc/net/dev``."""
 
     name = "procnet"
-    tests: tuple[str, ...] = ("interface",)
-    preference = 0
+    tests = ("interface",)
     binds = frozenset({"interface"})
-    requirement: Requirement | None = None
-    tried: tuple[str, ...] = ()
 
     def duration(self, spec: InterfaceSpec) -> int:
         """Return the spec's duration in microseconds: the next run begins when this one ends."""
@@ -100,7 +96,7 @@ class ProcNetTool(SingleParticipantTool):
             raise ToolOutputError(f"counters of {reading.interface}, not of {part.spec.interface}")
         return Interval(interval.interval, _figures(reading))
 
-    def read(self, part: PartContext, output: Output) -> Result:  # noqa: ARG002 - contract
+    def read(self, part: PartContext, output: Output) -> Result:
         """Return how many intervals it reported.
 
         :raises ToolOutputError: the program says that it cannot, or the output is wrong.

@@ -22,10 +22,10 @@ from node.plugins.binding import binding_arguments
 from node.plugins.contracts import Command, Output, PartContext, Privilege, Requirement, Result
 from node.plugins.fields import NonNegative
 from node.plugins.hops import Probe, address_in, assemble_path, port_of, probes_of, wait_of
+from node.plugins.outline import ClientTool
 from node.plugins.participation import first_fault
 from node.plugins.reading import failure
 from node.plugins.resolving import ADDRESS, resolving_command, split_address
-from node.plugins.single_participant import SingleParticipantTool
 from node.plugins.tests.trace import TraceSpec
 
 _SET_UP = 300 * MILLISECOND
@@ -71,21 +71,21 @@ class _Trace(BaseModel):
     hops: Annotated[tuple[_Hop, ...], Field(max_length=10_000)] = ()
 
 
-class ScamperTool(SingleParticipantTool):
+class ScamperTool(ClientTool):
     """The scamper by CAIDA and Matthew Luckie."""
 
     name = "scamper"
-    tests: tuple[str, ...] = ("trace",)
+    tests = ("trace",)
     preference = 3
     binds = frozenset({"address"})
-    requirement: Requirement | None = Requirement(
+    requirement = Requirement(
         "scamper",
         "scamper",
         ("scamper", "-v"),
         r"version (\d+[a-z]?)",
         privilege=lambda _: Privilege.ROOT,
     )
-    tried: tuple[str, ...] = ("20211212",)
+    tried = ("20211212",)
 
     def can(self, spec: TraceSpec) -> str | None:
         """Refuse names, AS numbers, and lengths."""

@@ -8,9 +8,11 @@ from __future__ import annotations
 from node.model.errors import ToolOutputError
 from node.model.times import MILLISECOND, SECOND
 from node.model.wire.fields import Document
-from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
+from node.plugins.binding import EITHER
+from node.plugins.contracts import Command, Output, PartContext, Result
 from node.plugins.fields import CountField
 from node.plugins.figures import milliseconds
+from node.plugins.outline import OwnTool
 from node.plugins.ownprograms import own_program
 from node.plugins.reading import document_of
 from node.plugins.tests.simplestream import (
@@ -42,27 +44,17 @@ class _Failed(Document):
     error: str
 
 
-class SimplestreamerTool:
+class SimplestreamerTool(OwnTool):
     """Our own sender and receiver."""
 
     name = "simplestreamer"
-    tests: tuple[str, ...] = ("simplestream",)
-    preference = 0
-    requirement: Requirement | None = None
-    tried: tuple[str, ...] = ()
-    binds = frozenset({"interface", "address"})
-
-    def can(self, spec: SimplestreamSpec) -> str | None:  # noqa: ARG002 - contract
-        """Return None: every spec can be measured."""
-        return None
+    tests = ("simplestream",)
+    listener = _RECEIVER
+    binds = EITHER
 
     def duration(self, spec: SimplestreamSpec) -> int:
         """Return lead-in, dawdling, the time to try, and wrap-up, in microseconds."""
         return _LEAD_IN + spec.dawdle + spec.timeout + _WRAP_UP
-
-    def needs_port(self, spec: SimplestreamSpec, participant: int) -> bool:
-        """Return whether the receiver's node must assign a port: if the spec names none."""
-        return participant == _RECEIVER and spec.port is None
 
     def command(self, part: PartContext) -> Command:
         """Return our sender at source, our receiver at dest."""

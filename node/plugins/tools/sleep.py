@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from node.model.times import MILLISECOND, SECOND
+from node.plugins.binding import EITHER
 from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
+from node.plugins.outline import ClientTool
 from node.plugins.reading import failure
-from node.plugins.single_participant import SingleParticipantTool
 from node.plugins.tests.idle import IdlePart, IdleSpec
 
 _WRAP_UP = SECOND // 2
@@ -13,15 +14,14 @@ _WRAP_UP = SECOND // 2
 late start it has ended by itself when the launcher ends what still runs before the booked end."""
 
 
-class SleepTool(SingleParticipantTool):
+class SleepTool(ClientTool):
     """The system's own ``sleep``."""
 
     name = "sleep"
-    tests: tuple[str, ...] = ("idle",)
-    preference = 0
-    requirement: Requirement | None = Requirement("sleep", "coreutils", ("sleep", "--version"))
-    tried: tuple[str, ...] = ("9.1",)
-    binds = frozenset({"interface", "address"})  # it sends nothing anywhere
+    tests = ("idle",)
+    requirement = Requirement("sleep", "coreutils", ("sleep", "--version"))
+    tried = ("9.1",)
+    binds = EITHER  # it sends nothing anywhere
 
     def duration(self, spec: IdleSpec) -> int:
         """Return the spec's duration, in microseconds."""

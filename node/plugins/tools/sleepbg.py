@@ -7,13 +7,14 @@ from dataclasses import replace
 from node.model.intervals import Interval
 from node.model.times import SECOND
 from node.model.wire.fields import Document
-from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
+from node.plugins.binding import EITHER
+from node.plugins.contracts import Command, Output, PartContext, Result
 from node.plugins.fields import CountField
 from node.plugins.figures import milliseconds
+from node.plugins.outline import ClientTool
 from node.plugins.ownprograms import own_program
 from node.plugins.reading import record_of
 from node.plugins.sendrecords import stream_end
-from node.plugins.single_participant import SingleParticipantTool
 from node.plugins.tests.idlebg import IdleBgSpec, IdleInterval
 
 _MICROSECOND_NS = 1000
@@ -26,15 +27,12 @@ class _Record(Document):
     slept_ns: CountField
 
 
-class SleepBgTool(SingleParticipantTool):
+class SleepBgTool(ClientTool):
     """Our own sleeper."""
 
     name = "sleepbg"
-    tests: tuple[str, ...] = ("idlebg",)
-    preference = 0
-    requirement: Requirement | None = None
-    tried: tuple[str, ...] = ()
-    binds = frozenset({"interface", "address"})  # it sends nothing anywhere
+    tests = ("idlebg",)
+    binds = EITHER  # it sends nothing anywhere
 
     def duration(self, spec: IdleBgSpec) -> int:
         """Return the spec's duration, in microseconds: the next run begins when this one ends."""
@@ -50,7 +48,7 @@ class SleepBgTool(SingleParticipantTool):
         }
         return replace(own_program("sleepbg.py", arguments), streams=True, overtime=_WRAP_UP)
 
-    def read_interval(self, part: PartContext, record: bytes) -> Interval:  # noqa: ARG002 - contract
+    def read_interval(self, part: PartContext, record: bytes) -> Interval:
         """Read how long it slept in one interval.
 
         :raises node.model.errors.ToolOutputError: it is not a record of it.
@@ -59,7 +57,7 @@ class SleepBgTool(SingleParticipantTool):
         slept = IdleInterval(slept_ms=milliseconds(told.slept_ns))
         return Interval(told.interval, slept.model_dump(mode="json"))
 
-    def read(self, part: PartContext, output: Output) -> Result:  # noqa: ARG002 - contract
+    def read(self, part: PartContext, output: Output) -> Result:
         """Return how many intervals it told.
 
         :raises node.model.errors.ToolOutputError: it was ended, or the output is wrong.

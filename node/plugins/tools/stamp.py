@@ -16,10 +16,12 @@ from node.model.errors import ToolOutputError
 from node.model.times import MILLISECOND, SECOND
 from node.model.wire.fields import Document
 from node.plugins.attendance import ClockOutput
-from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
+from node.plugins.binding import EITHER
+from node.plugins.contracts import Command, Output, PartContext, Result
 from node.plugins.fields import CountField
 from node.plugins.figures import milliseconds
 from node.plugins.oneway import LENGTH_BASE, DestPart, SourcePart, delays_and_jitter, histograms
+from node.plugins.outline import OwnTool
 from node.plugins.ownprograms import own_program
 from node.plugins.reading import document_of
 from node.plugins.tests.clock import ClockSpec, ComparingPart, ReflectingPart
@@ -63,27 +65,17 @@ class _Failed(Document):
     error: str
 
 
-class StampTool:
+class StampTool(OwnTool):
     """Our own STAMP programs."""
 
     name = "stamp"
-    tests: tuple[str, ...] = ("clock", "latency")
-    preference = 0
-    requirement: Requirement | None = None
-    tried: tuple[str, ...] = ()
-    binds = frozenset({"interface", "address"})
-
-    def can(self, spec: LatencySpec | ClockSpec) -> str | None:  # noqa: ARG002 - contract
-        """Return None: every spec can be measured."""
-        return None
+    tests = ("clock", "latency")
+    listener = _DEST
+    binds = EITHER
 
     def duration(self, spec: LatencySpec | ClockSpec) -> int:
         """Return lead-in, all packets, the last one's timeout and wrap-up, in microseconds."""
         return _LEAD_IN + spec.count * spec.interval + spec.timeout + _WRAP_UP
-
-    def needs_port(self, spec: LatencySpec | ClockSpec, participant: int) -> bool:
-        """Return whether the reflector's node must assign a port: if the spec names none."""
-        return participant == _DEST and spec.port is None
 
     def command(self, part: PartContext) -> Command:
         """Return our sender at source, our reflector at dest."""

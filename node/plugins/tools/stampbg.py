@@ -17,9 +17,11 @@ from node.model.intervals import Interval
 from node.model.times import MILLISECOND, SECOND
 from node.model.wire.fields import Document
 from node.plugins.attendance import ClockOutput
-from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
+from node.plugins.binding import EITHER
+from node.plugins.contracts import Command, Output, PartContext, Result
 from node.plugins.fields import CountField
 from node.plugins.oneway import DestPart
+from node.plugins.outline import OwnTool
 from node.plugins.ownprograms import own_program
 from node.plugins.reading import record_of
 from node.plugins.sendrecords import (
@@ -64,27 +66,17 @@ class _ReflectorRecord(Document):
     clock: ClockOutput
 
 
-class StampBgTool:
+class StampBgTool(OwnTool):
     """Our own STAMP programs, as a stream."""
 
     name = "stampbg"
-    tests: tuple[str, ...] = ("latencybg",)
-    preference = 0
-    requirement: Requirement | None = None
-    tried: tuple[str, ...] = ()
-    binds = frozenset({"interface", "address"})
-
-    def can(self, spec: LatencyBgSpec) -> str | None:  # noqa: ARG002 - contract
-        """Return None: every spec can be measured."""
-        return None
+    tests = ("latencybg",)
+    listener = _DEST
+    binds = EITHER
 
     def duration(self, spec: LatencyBgSpec) -> int:
         """Return the spec's duration in microseconds: the next run begins when this one ends."""
         return spec.duration
-
-    def needs_port(self, spec: LatencyBgSpec, participant: int) -> bool:
-        """Return whether the reflector's node must assign a port: if the spec names none."""
-        return participant == _DEST and spec.port is None
 
     def command(self, part: PartContext) -> Command:
         """Return our sender at source, our reflector at dest."""
@@ -102,7 +94,7 @@ class StampBgTool:
             return _source_interval(record_of(record, "STAMP sender", _SenderRecord), packets)
         return _dest_interval(record_of(record, "STAMP reflector", _ReflectorRecord), packets)
 
-    def read(self, part: PartContext, output: Output) -> Result:  # noqa: ARG002 - contract
+    def read(self, part: PartContext, output: Output) -> Result:
         """Return how many intervals it reported.
 
         :raises ToolOutputError: the program says that it could not measure, or the output is wrong.

@@ -14,9 +14,9 @@ from node.model.times import MILLISECOND, SECOND
 from node.plugins import iputils
 from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
 from node.plugins.hops import Probe, address_in, assemble_path
+from node.plugins.outline import ClientTool
 from node.plugins.reading import failure
 from node.plugins.resolving import ADDRESS, resolving_command, split_address
-from node.plugins.single_participant import SingleParticipantTool
 from node.plugins.tests.mtu import MtuLimit, MtuResult, MtuSpec
 from node.plugins.tests.trace import TraceSpec
 
@@ -44,20 +44,19 @@ _MEANT = {"!A": "!X"}
 """Traceroute's codes for the same errors."""
 
 
-class TracepathTool(SingleParticipantTool):
+class TracepathTool(ClientTool):
     """The tracepath of iputils."""
 
     name = "tracepath"
-    tests: tuple[str, ...] = ("mtu", "trace")
-    preference = 0
-    requirement: Requirement | None = Requirement(
+    tests = ("mtu", "trace")
+    requirement = Requirement(
         "tracepath",
         "iputils-tracepath",
         ("tracepath", "-V"),
         iputils.VERSION,
         connects=lambda _: False,
     )
-    tried: tuple[str, ...] = iputils.TRIED
+    tried = iputils.TRIED
 
     def can(self, spec: TraceSpec | MtuSpec) -> str | None:
         """Refuse all but UDP with one answer per hop, its own wait and its own lengths."""

@@ -11,8 +11,8 @@ from node.model.times import MILLISECOND, SECOND
 from node.plugins.binding import EITHER, binding_arguments, version_of
 from node.plugins.contracts import Command, Output, PartContext, Privilege, Requirement, Result
 from node.plugins.hops import Probe, address_in, assemble_path, port_of, probes_of, wait_of
+from node.plugins.outline import ClientTool
 from node.plugins.reading import failure, text_of
-from node.plugins.single_participant import SingleParticipantTool
 from node.plugins.tests.trace import TraceSpec
 
 _AT_ONCE = 16
@@ -34,21 +34,21 @@ _AS_NUMBERS_MAX = 20
 _AS_NUMBER = re.compile(r"AS(\d{1,10})", re.ASCII)
 
 
-class TracerouteTool(SingleParticipantTool):
+class TracerouteTool(ClientTool):
     """The traceroute by Dmitry Butskoy."""
 
     name = "traceroute"
-    tests: tuple[str, ...] = ("trace",)
+    tests = ("trace",)
     preference = 2
     binds = EITHER
-    requirement: Requirement | None = Requirement(
+    requirement = Requirement(
         "traceroute",
         "traceroute",
         ("traceroute", "--version"),
         privilege=lambda spec: None if spec.protocol == "udp" else Privilege.RAW,
         connects=lambda spec: spec.protocol == "tcp",
     )
-    tried: tuple[str, ...] = ("2.1.2",)
+    tried = ("2.1.2",)
 
     def duration(self, spec: TraceSpec) -> int:
         """Return the time if all packets are lost, with the look-ups, in microseconds."""

@@ -9,6 +9,6 @@ from node.plugins.contracts import ArchivingHost
 class UnrestrictedArchiver:
     """An archiver that needs nothing of its host that the owner would have to allow."""
 
-    def refusal(self, spec: Document, host: ArchivingHost) -> tuple[str, str] | None:  # noqa: ARG002 - the contract's
+    def refusal(self, spec: Document, host: ArchivingHost) -> tuple[str, str] | None:
         """Return None: nothing is refused."""
         return None
