@@ -17,10 +17,8 @@ from node.plugins.contracts import Command, Output
 from node.plugins.fields import CountField, Finite
 from node.plugins.figures import milliseconds
 from node.plugins.oneway import HostClock
-from node.plugins.ownprograms import own_program
+from node.plugins.ownprograms import MICROSECOND_NS, own_program
 from node.plugins.reading import failure, record_of, text_of
-
-_MICROSECOND_NS = 1000
 
 
 class ClockOutput(Document):
@@ -64,8 +62,8 @@ def attended_command(
     """
     arguments: dict[str, object] = {
         "argv": [*argv],
-        "at_ns": at * _MICROSECOND_NS,
-        "until_ns": None if until is None else until * _MICROSECOND_NS,
+        "at_ns": at * MICROSECOND_NS,
+        "until_ns": None if until is None else until * MICROSECOND_NS,
         "flow": None if flow is None else {"port": flow[0], "own": flow[1]},
     }
     return own_program("attended.py", arguments)

@@ -21,7 +21,7 @@ from node.plugins.contracts import Command, Output, PartContext, Result
 from node.plugins.fields import CountField
 from node.plugins.irttdocument import PACKETS_MAX
 from node.plugins.oneway import DestPart
-from node.plugins.ownprograms import own_program
+from node.plugins.ownprograms import MICROSECOND_NS, own_program
 from node.plugins.reading import failure, record_of
 from node.plugins.sendrecords import (
     SenderRecord,
@@ -33,7 +33,6 @@ from node.plugins.sendrecords import (
 from node.plugins.tests.latencybg import LatencyBgSpec
 
 _SOURCE, _DEST = 0, 1
-_MICROSECOND_NS = 1000
 
 LEAD_IN = 200 * MILLISECOND
 """The first packet leaves this long after the start: the server's clock may be that late."""
@@ -95,7 +94,7 @@ def command(part: PartContext) -> Command:
     port = (spec.port or int(dest.data["port"])) + part.starts // spec.duration % 2
     shared: dict[str, object] = {
         "intervals": spec.duration // spec.each,
-        "first_ns": (part.starts + LEAD_IN) * _MICROSECOND_NS,
+        "first_ns": (part.starts + LEAD_IN) * MICROSECOND_NS,
     }
     if part.participant == _SOURCE:
         program = own_program(
@@ -105,9 +104,9 @@ def command(part: PartContext) -> Command:
                 "argv": irttargv.client_command(source, dest, port, spec, _OPENINGS_MS),
                 "packets": spec.each // spec.interval,
                 "extra": _extra(spec),
-                "interval_ns": spec.interval * _MICROSECOND_NS,
-                "timeout_ns": spec.timeout * _MICROSECOND_NS,
-                "opening_ns": sum(_OPENINGS_MS) * MILLISECOND * _MICROSECOND_NS,
+                "interval_ns": spec.interval * MICROSECOND_NS,
+                "timeout_ns": spec.timeout * MICROSECOND_NS,
+                "opening_ns": sum(_OPENINGS_MS) * MILLISECOND * MICROSECOND_NS,
                 "length": spec.length,
             },
         )
@@ -118,9 +117,9 @@ def command(part: PartContext) -> Command:
             shared
             | {
                 "argv": irttargv.server_command(dest, port, spec, spec.each + _FORGOTTEN),
-                "at_ns": part.starts * _MICROSECOND_NS,
-                "until_ns": until * _MICROSECOND_NS,
-                "each_ns": spec.each * _MICROSECOND_NS,
+                "at_ns": part.starts * MICROSECOND_NS,
+                "until_ns": until * MICROSECOND_NS,
+                "each_ns": spec.each * MICROSECOND_NS,
             },
         )
     return replace(program, streams=True, overtime=overtime(spec))

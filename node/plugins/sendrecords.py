@@ -18,12 +18,14 @@ from node.plugins.fields import CountField, ForeignText
 from node.plugins.figures import DelayFigures, milliseconds
 from node.plugins.oneway import (
     DelaysBothWays,
+    DestPart,
     Histogram,
     HistogramsBothWays,
     JitterBothWays,
     histogram_of,
 )
 from node.plugins.outline import StreamEnd
+from node.plugins.ownprograms import result_of, told_failure
 from node.plugins.reading import document_of, failure
 from node.plugins.tests.latencybg import SourceInterval
 
@@ -62,8 +64,24 @@ class SenderRecord(Document):
     clock: ClockOutput
 
 
-class _Failed(Document):
-    error: str
+class ReflectorCounts(Document):
+    """The counts of a reflector of ours, of a run or of an interval."""
+
+    received: CountField
+    duplicates: CountField
+    reordered: CountField
+    unsent: CountField
+    strays: CountField
+    clock: ClockOutput
+
+    def checked_part(self, packets: int) -> Result:
+        """Return the part of dest.
+
+        :raises ToolOutputError: it counts more than ``packets``.
+        """
+        if self.received > packets:
+            raise ToolOutputError(f"STAMP reflector counts {self.received} packets, too many")
+        return result_of(DestPart, self, clock=self.clock.clock)
 
 
 def check(record: SenderRecord, packets: int, sender: str) -> None:
@@ -127,13 +145,15 @@ def source_interval(record: SenderRecord, more: dict[str, int | None]) -> Source
     )
 
 
-def stream_end(output: Output, program: str) -> Result:
+def stream_end(output: Output, program: str, prefix: str | None = None) -> Result:
     """Return the number of intervals that a program reported in all.
 
-    :raises ToolOutputError: it says that it could not measure, or the output is wrong.
+    :raises ToolOutputError: it says that it could not measure, after ``prefix`` or else its name;
+        or the output is wrong.
     """
     if output.exit_code > 0 and output.stdout:
-        raise ToolOutputError(f"{program}: {document_of(output, program, _Failed).error}")
+        before = f"{program}: " if prefix is None else prefix
+        raise ToolOutputError(f"{before}{told_failure(output, program)}")
     if output.exit_code != 0:
         raise failure(output, program, "it was ended")
     return document_of(output, program, StreamEnd).model_dump(mode="json")

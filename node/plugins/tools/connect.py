@@ -7,21 +7,15 @@ from typing import Annotated
 from pydantic import Field
 
 from node.model.errors import ToolOutputError
-from node.model.times import SECOND
 from node.model.wire.fields import Document
 from node.plugins.binding import EITHER, source_arguments
 from node.plugins.contracts import Command, Output, PartContext, Result
 from node.plugins.fields import CountField, ForeignText
 from node.plugins.figures import delay_figures, milliseconds, share
-from node.plugins.outline import ClientTool
-from node.plugins.ownprograms import checking_program
+from node.plugins.outline import AROUND, ClientTool
+from node.plugins.ownprograms import MICROSECOND_NS, checking_program, result_of
 from node.plugins.reading import document_of
-from node.plugins.tests.tcp import TcpFailure, TcpResult, TcpSpec
-
-_MICROSECOND_NS = 1000
-_SET_UP = SECOND // 2
-"""The delay of programs that start together on a busy host."""
-_WRAP_UP = SECOND // 2  # the launcher ends what still runs 250 ms before the booked end
+from node.plugins.tests.tcp import TcpResult, TcpSpec
 
 
 class _ConnectorOutput(Document):
@@ -45,7 +39,7 @@ class ConnectTool(ClientTool):
     def duration(self, spec: TcpSpec) -> int:
         """Return resolving, all attempts, the last timeout, banner and wrap-up, in microseconds."""
         waits = 3 if spec.banner else 2
-        return _SET_UP + (spec.count - 1) * spec.interval + waits * spec.timeout + _WRAP_UP
+        return AROUND + (spec.count - 1) * spec.interval + waits * spec.timeout
 
     def command(self, part: PartContext) -> Command:
         """Return our TCP client."""
@@ -55,10 +49,10 @@ class ConnectTool(ClientTool):
             "port": spec.port,
             **source_arguments(part),
             "count": spec.count,
-            "interval_ns": spec.interval * _MICROSECOND_NS,
-            "timeout_ns": spec.timeout * _MICROSECOND_NS,
+            "interval_ns": spec.interval * MICROSECOND_NS,
+            "timeout_ns": spec.timeout * MICROSECOND_NS,
             "banner": spec.banner,
-            "first_ns": part.starts * _MICROSECOND_NS,
+            "first_ns": part.starts * MICROSECOND_NS,
         }
         return checking_program("tcp_connect.py", arguments, part.rules)
 
@@ -72,20 +66,15 @@ class ConnectTool(ClientTool):
         attempts = len(document.connected) + sum(count for _, count in document.failures)
         if attempts != (0 if document.failure is not None else spec.count):
             raise ToolOutputError(f"connect reports {attempts} attempts of {spec.count}")
-        delays_ms = [milliseconds(delay_ns) for _, delay_ns in document.connected]
-        result = TcpResult(
-            address=document.address,
+        return result_of(
+            TcpResult,
+            document,
             attempts=attempts,
             connected=len(document.connected),
             loss=share(attempts - len(document.connected), attempts),
-            connect_ms=delay_figures(delays_ms),
-            name_ms=None if document.name_ns is None else milliseconds(document.name_ns),
-            failures=tuple(TcpFailure(reason=why, count=many) for why, many in document.failures),
-            banner=document.banner,
-            banner_ms=None if document.banner_ns is None else milliseconds(document.banner_ns),
-            failure=document.failure,
+            connect_ms=delay_figures([milliseconds(delay) for _, delay in document.connected]),
+            failures=[{"reason": why, "count": many} for why, many in document.failures],
         )
-        return result.model_dump(mode="json")
 
 
 TOOL = ConnectTool()

@@ -19,14 +19,10 @@ from node.model.times import SECOND
 from node.plugins.binding import EITHER, binding_arguments, version_of
 from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
 from node.plugins.fields import CountField, ForeignText, texts
-from node.plugins.outline import ClientTool
+from node.plugins.outline import AROUND, ClientTool
 from node.plugins.participation import first_fault
 from node.plugins.reading import BYTES_MAX, failure
 from node.plugins.tests.http import HttpPhases, HttpResult, HttpSpec
-
-_SET_UP = SECOND // 2
-"""The delay of programs that start together on a busy host."""
-_WRAP_UP = SECOND // 2  # the launcher ends what still runs 250 ms before the booked end
 
 _OUR_FAULT = frozenset({2, 4, 27, 41, 43, 48})
 """Exit codes (curl's manual) that do not concern the target: options, memory, curl itself."""
@@ -71,7 +67,7 @@ class CurlTool(ClientTool):
 
     def duration(self, spec: HttpSpec) -> int:
         """Return set-up, the spec's timeout and wrap-up, in microseconds."""
-        return _SET_UP + spec.timeout + _WRAP_UP
+        return AROUND + spec.timeout
 
     def unchecked(self, spec: HttpSpec) -> str | None:
         """Return why a task of another node must not use curl; None if it follows no redirects."""

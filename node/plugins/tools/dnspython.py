@@ -12,18 +12,13 @@ from node.model.wire.fields import Document
 from node.plugins.binding import EITHER, source_arguments
 from node.plugins.contracts import Command, Output, PartContext, Result
 from node.plugins.fields import CountField, ForeignText
-from node.plugins.figures import milliseconds
-from node.plugins.outline import ClientTool
-from node.plugins.ownprograms import checking_program
+from node.plugins.outline import AROUND, ClientTool
+from node.plugins.ownprograms import MICROSECOND_NS, checking_program, result_of
 from node.plugins.reading import document_of
 from node.plugins.tests.dns import DnsRecord, DnsResult, DnsSpec
 
-_MICROSECOND_NS = 1000
-_SET_UP = SECOND // 2
-"""The delay of programs that start together on a busy host."""
 _LOOK_UP = 2 * SECOND
 """Time for the name service, in case the server is a name."""
-_WRAP_UP = SECOND // 2  # the launcher ends what still runs 250 ms before the booked end
 
 
 class _QueryOutput(Document):
@@ -50,7 +45,7 @@ class DnspythonTool(ClientTool):
 
     def duration(self, spec: DnsSpec) -> int:
         """Return set-up, resolving the server, all tries and wrap-up, in microseconds."""
-        return _SET_UP + _LOOK_UP + spec.tries * spec.timeout + _WRAP_UP
+        return AROUND + _LOOK_UP + spec.tries * spec.timeout
 
     def command(self, part: PartContext) -> Command:
         """Return our DNS client."""
@@ -66,9 +61,9 @@ class DnspythonTool(ClientTool):
             "recurse": spec.recurse,
             "dnssec": spec.dnssec,
             "tries": spec.tries,
-            "timeout_ns": spec.timeout * _MICROSECOND_NS,
-            "lookup_ns": _LOOK_UP * _MICROSECOND_NS,
-            "first_ns": part.starts * _MICROSECOND_NS,
+            "timeout_ns": spec.timeout * MICROSECOND_NS,
+            "lookup_ns": _LOOK_UP * MICROSECOND_NS,
+            "first_ns": part.starts * MICROSECOND_NS,
         }
         return checking_program("dns_query.py", arguments, part.rules, libraries=True)
 
@@ -82,20 +77,7 @@ class DnspythonTool(ClientTool):
             raise ToolOutputError("dnspython reports both an answer and a failure, or neither")
         if query.tries > part.spec.tries:
             raise ToolOutputError(f"dnspython reports {query.tries} tries of {part.spec.tries}")
-        result = DnsResult(
-            server=query.server,
-            rcode=query.rcode,
-            time_ms=None if query.time_ns is None else milliseconds(query.time_ns),
-            total_ms=milliseconds(query.total_ns),
-            tries=query.tries,
-            answers=query.answers,
-            authoritative=query.authoritative,
-            truncated=query.truncated,
-            authenticated=query.authenticated,
-            recursion_available=query.recursion_available,
-            failure=query.failure,
-        )
-        return result.model_dump(mode="json")
+        return result_of(DnsResult, query)
 
 
 TOOL = DnspythonTool()

@@ -5,21 +5,14 @@ from __future__ import annotations
 from pydantic import Field
 
 from node.model.errors import ToolOutputError
-from node.model.times import SECOND
 from node.model.wire.fields import Document
 from node.plugins.binding import EITHER, source_arguments
 from node.plugins.contracts import Command, Output, PartContext, Result
 from node.plugins.fields import CountField, ForeignText, texts
-from node.plugins.figures import milliseconds
-from node.plugins.outline import ClientTool
-from node.plugins.ownprograms import checking_program
+from node.plugins.outline import AROUND, ClientTool
+from node.plugins.ownprograms import MICROSECOND_NS, checking_program, in_milliseconds, result_of
 from node.plugins.reading import document_of
-from node.plugins.tests.http import HttpPhases, HttpResult, HttpSpec
-
-_MICROSECOND_NS = 1000
-_SET_UP = SECOND // 2
-"""The delay of programs that start together on a busy host."""
-_WRAP_UP = SECOND // 2  # the launcher ends what still runs 250 ms before the booked end
+from node.plugins.tests.http import HttpResult, HttpSpec
 
 
 class _PhasesOutput(Document):
@@ -56,7 +49,7 @@ class FetchTool(ClientTool):
 
     def duration(self, spec: HttpSpec) -> int:
         """Return set-up, the spec's timeout and wrap-up, in microseconds."""
-        return _SET_UP + spec.timeout + _WRAP_UP
+        return AROUND + spec.timeout
 
     def command(self, part: PartContext) -> Command:
         """Return our HTTP client; headers go to standard input, hidden from lists of processes."""
@@ -67,12 +60,12 @@ class FetchTool(ClientTool):
             "method": spec.method,
             **source_arguments(part),
             "redirects": spec.redirects_followed,
-            "timeout_ns": spec.timeout * _MICROSECOND_NS,
+            "timeout_ns": spec.timeout * MICROSECOND_NS,
             "bytes_max": spec.bytes_max,
             "text": spec.text,
             "verify": spec.verify,
             "agent": part.agent,
-            "first_ns": part.starts * _MICROSECOND_NS,
+            "first_ns": part.starts * MICROSECOND_NS,
         }
         private: dict[str, object] = {}
         if spec.headers:
@@ -91,27 +84,8 @@ class FetchTool(ClientTool):
             raise ToolOutputError("fetch reports neither an answer nor a failure")
         if (document.body_bytes or 0) > part.spec.bytes_max:
             raise ToolOutputError(f"fetch reports {document.body_bytes} bytes, too many")
-        phases = document.phases_ns.model_dump()
-        result = HttpResult(
-            url=document.url,
-            address=document.address,
-            status=document.status,
-            protocol=document.protocol,
-            phases_ms=HttpPhases.model_validate(
-                {
-                    phase: None if spent_ns is None else milliseconds(spent_ns)
-                    for phase, spent_ns in phases.items()
-                }
-            ),
-            total_ms=milliseconds(document.total_ns),
-            redirects=document.redirects,
-            redirect_ms=milliseconds(document.redirect_ns),
-            body_bytes=document.body_bytes,
-            complete=document.complete,
-            matched=document.matched,
-            failure=document.failure,
-        )
-        return result.model_dump(mode="json")
+        phases = in_milliseconds(document.phases_ns.model_dump())
+        return result_of(HttpResult, document, phases_ms=phases)
 
 
 TOOL = FetchTool()

@@ -12,16 +12,10 @@ from node.model.wire.fields import Document
 from node.plugins.binding import EITHER, source_arguments
 from node.plugins.contracts import Command, Output, PartContext, Result
 from node.plugins.fields import CountField, ForeignText
-from node.plugins.figures import milliseconds
-from node.plugins.outline import ClientTool
-from node.plugins.ownprograms import checking_program
+from node.plugins.outline import AROUND, ClientTool
+from node.plugins.ownprograms import MICROSECOND_NS, checking_program, in_milliseconds, result_of
 from node.plugins.reading import document_of
 from node.plugins.tests.tls import Certificate, TlsPhases, TlsResult, TlsSpec
-
-_MICROSECOND_NS = 1000
-_SET_UP = SECOND // 2
-"""The delay of programs that start together on a busy host."""
-_WRAP_UP = SECOND // 2  # the launcher ends what still runs 250 ms before the booked end
 
 
 class _HandshakeOutput(Document):
@@ -51,7 +45,7 @@ class HandshakeTool(ClientTool):
 
     def duration(self, spec: TlsSpec) -> int:
         """Return set-up, the spec's timeout and wrap-up, in microseconds."""
-        return _SET_UP + spec.timeout + _WRAP_UP
+        return AROUND + spec.timeout
 
     def command(self, part: PartContext) -> Command:
         """Return our TLS client."""
@@ -62,8 +56,8 @@ class HandshakeTool(ClientTool):
             **source_arguments(part),
             "server_name": spec.server_name or spec.dest,
             "alpn": spec.alpn,
-            "timeout_ns": spec.timeout * _MICROSECOND_NS,
-            "first_ns": part.starts * _MICROSECOND_NS,
+            "timeout_ns": spec.timeout * MICROSECOND_NS,
+            "first_ns": part.starts * MICROSECOND_NS,
         }
         return checking_program("tls_handshake.py", arguments, part.rules, libraries=True)
 
@@ -78,25 +72,11 @@ class HandshakeTool(ClientTool):
         ):
             raise ToolOutputError("handshake reports neither a handshake nor a failure")
         left = None if handshake.ends_s is None else handshake.ends_s * SECOND - part.starts
-        phases = (handshake.name_ns, handshake.connect_ns, handshake.handshake_ns)
-        name_ms, connect_ms, handshake_ms = (
-            None if phase_ns is None else milliseconds(phase_ns) for phase_ns in phases
+        phases = in_milliseconds(
+            {phase: getattr(handshake, f"{phase}_ns") for phase in TlsPhases.model_fields}
         )
-        result = TlsResult(
-            address=handshake.address,
-            phases_ms=TlsPhases(name=name_ms, connect=connect_ms, handshake=handshake_ms),
-            version=handshake.version,
-            cipher=handshake.cipher,
-            cipher_bits=handshake.cipher_bits,
-            alpn=handshake.alpn,
-            verified=handshake.verified,
-            distrust=handshake.distrust,
-            name_matches=handshake.name_matches,
-            days_left=None if left is None else round(left / DAY, 2),
-            chain=handshake.chain,
-            failure=handshake.failure,
-        )
-        return result.model_dump(mode="json")
+        days_left = None if left is None else round(left / DAY, 2)
+        return result_of(TlsResult, handshake, phases_ms=phases, days_left=days_left)
 
 
 TOOL = HandshakeTool()

@@ -22,12 +22,12 @@ from node.plugins.contracts import Command, Output, PartContext, Requirement, Re
 from node.plugins.irttdocument import PACKETS_MAX
 from node.plugins.oneway import DestPart, SourcePart, delays_and_jitter, histograms
 from node.plugins.outline import OwnTool
+from node.plugins.ownprograms import MICROSECOND_NS
 from node.plugins.reading import document_of, text_of
 from node.plugins.tests.latency import LatencySpec
 from node.plugins.tests.latencybg import LatencyBgSpec
 
 _SOURCE, _DEST = 0, 1
-_MICROSECOND_NS = 1000
 
 _CLIENT_DELAY = SECOND
 """Time for the server to start listening: its clock may be late, and its start slow."""
@@ -82,7 +82,7 @@ class IrttTool(OwnTool):
         if part.participant == _DEST:
             argv = irttargv.server_command(dest, port, spec)
             return attended_command(argv, part.starts, part.ends - _MARGIN)
-        lasts_ns = (spec.count + _EXTRA) * spec.interval * _MICROSECOND_NS
+        lasts_ns = (spec.count + _EXTRA) * spec.interval * MICROSECOND_NS
         argv = irttargv.with_sending_time(
             irttargv.client_command(source, dest, port, spec, _OPENING_MS), lasts_ns
         )
@@ -118,12 +118,12 @@ def _source_part(
 ) -> SourcePart:
     try:
         packets = irttdocument.parse_irtt_document(
-            document, spec.interval * _MICROSECOND_NS, spec.length
+            document, spec.interval * MICROSECOND_NS, spec.length
         )
     except ValueError as reason:
         raise ToolOutputError(str(reason)) from None
     counted = packets.trips[: spec.count]
-    seen = irttdocument.observe_trips(counted, spec.timeout * _MICROSECOND_NS)
+    seen = irttdocument.observe_trips(counted, spec.timeout * MICROSECOND_NS)
     delays, jitters = delays_and_jitter(seen.in_time)
     return SourcePart(
         sent=len(counted),

@@ -26,12 +26,11 @@ from node.plugins.attendance import ClockOutput
 from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
 from node.plugins.oneway import DestPart, SourcePart, delays_and_jitter, histograms
 from node.plugins.outline import OwnTool
-from node.plugins.ownprograms import own_program
+from node.plugins.ownprograms import MICROSECOND_NS, own_program
 from node.plugins.reading import BYTES_MAX, document_of, failure
 from node.plugins.tests.latency import LatencySpec
 
 _SOURCE, _DEST = 0, 1
-_MICROSECOND_NS = 1000
 _SECOND_NS = 1_000_000_000
 
 _CLIENT_DELAY = SECOND
@@ -118,8 +117,8 @@ class OwpingTool(OwnTool):
         own, port = int(source.data["port"]), int(dest.data["port"])
         if part.participant == _DEST:
             arguments: dict[str, object] = {
-                "at_ns": part.starts * _MICROSECOND_NS,
-                "until_ns": (part.ends - _MARGIN) * _MICROSECOND_NS,
+                "at_ns": part.starts * MICROSECOND_NS,
+                "until_ns": (part.ends - _MARGIN) * MICROSECOND_NS,
                 "address": dest.address,
                 "port": port,
                 "client": source.address,
@@ -127,7 +126,7 @@ class OwpingTool(OwnTool):
             }
             return own_program("owamp_server.py", arguments)
         arguments = {
-            "at_ns": (part.starts + _CLIENT_DELAY) * _MICROSECOND_NS,
+            "at_ns": (part.starts + _CLIENT_DELAY) * MICROSECOND_NS,
             "options": _options(part.spec),
             "forward": ["-t", "-P", f"{own}-{own + 1}"],
             "backward": ["-f", "-P", f"{own + 2}-{own + 3}"],
@@ -209,7 +208,7 @@ def _source_part(spec: LatencySpec, client: _ClientOutput) -> SourcePart:
         raise ToolOutputError(
             "a round trip took less than zero time: a clock was set during the run"
         )
-    timeout_ns = spec.timeout * _MICROSECOND_NS
+    timeout_ns = spec.timeout * MICROSECOND_NS
     in_time = {number: ways for number, ways in both.items() if sum(ways) <= timeout_ns}
     delays, jitters = delays_and_jitter(in_time)
     return SourcePart(

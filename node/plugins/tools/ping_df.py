@@ -20,8 +20,7 @@ from node.plugins.binding import EITHER, source_arguments
 from node.plugins.contracts import Command, Output, PartContext, Result
 from node.plugins.hops import address_in
 from node.plugins.outline import ClientTool
-from node.plugins.ownprograms import own_program
-from node.plugins.reading import document_of
+from node.plugins.ownprograms import MICROSECOND_NS, measured, own_program
 from node.plugins.tests.mtu import (
     MTU_LEAST_BYTES,
     MTU_MOST_BYTES,
@@ -30,7 +29,6 @@ from node.plugins.tests.mtu import (
     MtuSpec,
 )
 
-_MICROSECOND_NS = 1000
 _SET_UP = 300 * MILLISECOND
 _WRAP_UP = SECOND // 2
 _LOOK_UP = SECOND
@@ -48,10 +46,6 @@ class _Output(Document):
     mtu: _Bytes
     limits: tuple[_Told, ...] = Field(max_length=100)
     vanished: _Bytes | None
-
-
-class _Failed(Document):
-    error: str
 
 
 class PingDfTool(ClientTool):
@@ -80,7 +74,7 @@ class PingDfTool(ClientTool):
             "most": _largest_size(spec),
             "wait_s": spec.wait / SECOND,
             "tries": _TRIES,
-            "first_ns": part.starts * _MICROSECOND_NS,
+            "first_ns": part.starts * MICROSECOND_NS,
         }
         return own_program("mtu_search.py", arguments)
 
@@ -89,9 +83,7 @@ class PingDfTool(ClientTool):
 
         :raises ToolOutputError: the program says that it could not measure, or the output is wrong.
         """
-        if output.exit_code != 0:
-            raise ToolOutputError(f"ping-df: {document_of(output, 'ping-df', _Failed).error}")
-        document = document_of(output, "ping-df", _Output)
+        document = measured(output, "ping-df", _Output)
         vanished = document.vanished
         if document.mtu > _largest_size(part.spec) or (
             vanished is not None and vanished <= document.mtu

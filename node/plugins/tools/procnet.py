@@ -14,18 +14,17 @@ from node.model.wire.fields import Document
 from node.plugins.contracts import Command, Output, PartContext, Result
 from node.plugins.fields import CountField
 from node.plugins.figures import milliseconds
-from node.plugins.outline import ClientTool, StreamEnd
-from node.plugins.ownprograms import own_program
+from node.plugins.outline import ClientTool
+from node.plugins.ownprograms import MICROSECOND_NS, own_program
 from node.plugins.participation import first_fault
-from node.plugins.reading import document_of, failure, record_of
+from node.plugins.reading import record_of
+from node.plugins.sendrecords import stream_end
 from node.plugins.tests.interface import (
     InterfaceInterval,
     InterfaceName,
     InterfaceSpec,
     traffic_of,
 )
-
-_MICROSECOND_NS = 1000
 
 _OVERTIME = 2 * SECOND
 """The last reading is at the booked end; its record may take this long."""
@@ -56,10 +55,6 @@ class _Record(Document):
     told: _Reading | _Gap
 
 
-class _Failed(Document):
-    error: str
-
-
 class ProcNetTool(ClientTool):
     """``/proc/net/dev``."""
 
@@ -76,8 +71,8 @@ class ProcNetTool(ClientTool):
         spec: InterfaceSpec = part.spec
         arguments: dict[str, Any] = {
             "interface": spec.interface or part.parties[part.participant].device,
-            "first_ns": part.starts * _MICROSECOND_NS,
-            "each_ns": spec.each * _MICROSECOND_NS,
+            "first_ns": part.starts * MICROSECOND_NS,
+            "each_ns": spec.each * MICROSECOND_NS,
             "intervals": spec.duration // spec.each,
         }
         program = own_program("interface_counters.py", arguments)
@@ -101,11 +96,7 @@ class ProcNetTool(ClientTool):
 
         :raises ToolOutputError: the program says that it cannot, or the output is wrong.
         """
-        if output.exit_code > 0 and output.stdout:
-            raise ToolOutputError(document_of(output, "the reader of counters", _Failed).error)
-        if output.exit_code != 0:
-            raise failure(output, "the reader of counters", "it was ended")
-        return document_of(output, "the reader of counters", StreamEnd).model_dump(mode="json")
+        return stream_end(output, "the reader of counters", prefix="")
 
 
 def _figures(reading: _Reading) -> Result:

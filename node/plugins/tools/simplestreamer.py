@@ -5,16 +5,13 @@ The programs are in ``programs/``; they are started ahead of time and wait for t
 
 from __future__ import annotations
 
-from node.model.errors import ToolOutputError
 from node.model.times import MILLISECOND, SECOND
 from node.model.wire.fields import Document
 from node.plugins.binding import EITHER
 from node.plugins.contracts import Command, Output, PartContext, Result
 from node.plugins.fields import CountField
-from node.plugins.figures import milliseconds
 from node.plugins.outline import OwnTool
-from node.plugins.ownprograms import own_program
-from node.plugins.reading import document_of
+from node.plugins.ownprograms import MICROSECOND_NS, measured, own_program, result_of
 from node.plugins.tests.simplestream import (
     ReceivingPart,
     SendingPart,
@@ -23,7 +20,6 @@ from node.plugins.tests.simplestream import (
 )
 
 _SENDER, _RECEIVER = 0, 1
-_MICROSECOND_NS = 1000
 _LEAD_IN = 200 * MILLISECOND
 """The sender begins this long after the start: the receiver's clock may be that late."""
 _WRAP_UP = SECOND // 2
@@ -38,10 +34,6 @@ class _SenderOutput(Document):
 class _ReceiverOutput(Document):
     received: StreamText
     elapsed_ns: CountField
-
-
-class _Failed(Document):
-    error: str
 
 
 class SimplestreamerTool(OwnTool):
@@ -65,16 +57,16 @@ class SimplestreamerTool(OwnTool):
             "port": spec.port or int(part.parties[_RECEIVER].data["port"]),
             "ip_version": spec.ip_version,
             "device": party.device,
-            "begin_ns": part.starts * _MICROSECOND_NS,
-            "deadline_ns": (part.ends - _WRAP_UP) * _MICROSECOND_NS,
+            "begin_ns": part.starts * MICROSECOND_NS,
+            "deadline_ns": (part.ends - _WRAP_UP) * MICROSECOND_NS,
         }
         if part.participant == _RECEIVER:
             return own_program("stream_receiver.py", shared)
         sending = {
             "source": party.address,
             "text": spec.text,
-            "dawdle_ns": spec.dawdle * _MICROSECOND_NS,
-            "begin_ns": (part.starts + _LEAD_IN) * _MICROSECOND_NS,
+            "dawdle_ns": spec.dawdle * MICROSECOND_NS,
+            "begin_ns": (part.starts + _LEAD_IN) * MICROSECOND_NS,
         }
         return own_program("stream_sender.py", shared | sending)
 
@@ -83,17 +75,9 @@ class SimplestreamerTool(OwnTool):
 
         :raises ToolOutputError: nobody connected, or the program says what else went wrong.
         """
-        if output.exit_code != 0:
-            error = document_of(output, "simplestreamer", _Failed).error
-            raise ToolOutputError(f"simplestreamer: {error}")
         if part.participant == _SENDER:
-            sender = document_of(output, "simplestreamer", _SenderOutput)
-            dawdled_ms = milliseconds(sender.dawdled_ns)
-            return SendingPart(sent=sender.sent, dawdled_ms=dawdled_ms).model_dump(mode="json")
-        receiver = document_of(output, "simplestreamer", _ReceiverOutput)
-        elapsed_ms = milliseconds(receiver.elapsed_ns)
-        own = ReceivingPart(received=receiver.received, elapsed_ms=elapsed_ms)
-        return own.model_dump(mode="json")
+            return result_of(SendingPart, measured(output, "simplestreamer", _SenderOutput))
+        return result_of(ReceivingPart, measured(output, "simplestreamer", _ReceiverOutput))
 
 
 TOOL = SimplestreamerTool()

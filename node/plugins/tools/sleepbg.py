@@ -12,12 +12,11 @@ from node.plugins.contracts import Command, Output, PartContext, Result
 from node.plugins.fields import CountField
 from node.plugins.figures import milliseconds
 from node.plugins.outline import ClientTool
-from node.plugins.ownprograms import own_program
+from node.plugins.ownprograms import MICROSECOND_NS, own_program
 from node.plugins.reading import record_of
 from node.plugins.sendrecords import stream_end
 from node.plugins.tests.idlebg import IdleBgSpec, IdleInterval
 
-_MICROSECOND_NS = 1000
 _WRAP_UP = SECOND
 """Time for the output of the last interval, which ends with the booked time."""
 
@@ -42,8 +41,8 @@ class SleepBgTool(ClientTool):
         """Return our sleeper."""
         spec: IdleBgSpec = part.spec
         arguments = {
-            "begin_ns": part.starts * _MICROSECOND_NS,
-            "each_ns": spec.each * _MICROSECOND_NS,
+            "begin_ns": part.starts * MICROSECOND_NS,
+            "each_ns": spec.each * MICROSECOND_NS,
             "intervals": spec.duration // spec.each,
         }
         return replace(own_program("sleepbg.py", arguments), streams=True, overtime=_WRAP_UP)

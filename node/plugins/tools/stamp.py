@@ -20,15 +20,14 @@ from node.plugins.binding import EITHER
 from node.plugins.contracts import Command, Output, PartContext, Result
 from node.plugins.fields import CountField
 from node.plugins.figures import milliseconds
-from node.plugins.oneway import LENGTH_BASE, DestPart, SourcePart, delays_and_jitter, histograms
+from node.plugins.oneway import LENGTH_BASE, SourcePart, delays_and_jitter, histograms
 from node.plugins.outline import OwnTool
-from node.plugins.ownprograms import own_program
-from node.plugins.reading import document_of
+from node.plugins.ownprograms import MICROSECOND_NS, measured, own_program
+from node.plugins.sendrecords import ReflectorCounts
 from node.plugins.tests.clock import ClockSpec, ComparingPart, ReflectingPart
 from node.plugins.tests.latency import LatencySpec
 
 _SOURCE, _DEST = 0, 1
-_MICROSECOND_NS = 1000
 _TTL_SENT = 255
 
 _LEAD_IN = 200 * MILLISECOND
@@ -50,19 +49,6 @@ class _SenderOutput(Document):
     unreachable: CountField
     answers: tuple[_Answer, ...]
     clock: ClockOutput
-
-
-class _ReflectorOutput(Document):
-    received: CountField
-    duplicates: CountField
-    reordered: CountField
-    strays: CountField
-    unsent: CountField
-    clock: ClockOutput
-
-
-class _Failed(Document):
-    error: str
 
 
 class StampTool(OwnTool):
@@ -90,20 +76,16 @@ class StampTool(OwnTool):
 
         :raises ToolOutputError: the program says that it could not measure, or the output is wrong.
         """
-        if output.exit_code != 0:
-            raise ToolOutputError(f"STAMP: {document_of(output, 'STAMP', _Failed).error}")
         if part.participant == _SOURCE:
-            sender = document_of(output, "STAMP sender", _SenderOutput)
+            sender = measured(output, "STAMP sender", _SenderOutput, "STAMP")
             if isinstance(part.spec, ClockSpec):
                 return _comparing_part(part.spec, sender).model_dump(mode="json")
             return _source_part(part.spec, sender).model_dump(mode="json")
-        reflector = document_of(output, "STAMP reflector", _ReflectorOutput)
-        if reflector.received > part.spec.count:
-            raise ToolOutputError(f"STAMP reflector counts {reflector.received} packets, too many")
+        reflector = measured(output, "STAMP reflector", ReflectorCounts, "STAMP")
+        counts = reflector.checked_part(part.spec.count)
         if isinstance(part.spec, ClockSpec):
-            own = ReflectingPart(received=reflector.received, clock=reflector.clock.clock)
-            return own.model_dump(mode="json")
-        return _dest_part(reflector).model_dump(mode="json")
+            return {name: counts[name] for name in ReflectingPart.model_fields}
+        return counts
 
 
 def _shared_arguments(part: PartContext) -> dict[str, object]:
@@ -114,8 +96,8 @@ def _shared_arguments(part: PartContext) -> dict[str, object]:
         "device": part.parties[part.participant].device,
         "ip_version": spec.ip_version,
         "count": spec.count,
-        "interval_ns": spec.interval * _MICROSECOND_NS,
-        "timeout_ns": spec.timeout * _MICROSECOND_NS,
+        "interval_ns": spec.interval * MICROSECOND_NS,
+        "timeout_ns": spec.timeout * MICROSECOND_NS,
         # Both ends derive the same id, so that packets of an earlier run on this port are rejected.
         "session": 1 + part.starts // MILLISECOND % 0xFFFF,
     }
@@ -126,8 +108,8 @@ def _sender_arguments(part: PartContext) -> dict[str, object]:
         "reflector": part.parties[_DEST].address,
         "source": part.parties[_SOURCE].address,
         "length": LENGTH_BASE if isinstance(part.spec, ClockSpec) else part.spec.length,
-        "first_ns": (part.starts + _LEAD_IN) * _MICROSECOND_NS,
-        "deadline_ns": (part.ends - _MARGIN) * _MICROSECOND_NS,
+        "first_ns": (part.starts + _LEAD_IN) * MICROSECOND_NS,
+        "deadline_ns": (part.ends - _MARGIN) * MICROSECOND_NS,
     }
 
 
@@ -135,19 +117,8 @@ def _reflector_arguments(part: PartContext) -> dict[str, object]:
     return {
         "address": part.parties[_DEST].address,
         "sender": part.parties[_SOURCE].address,
-        "deadline_ns": (part.ends - _MARGIN) * _MICROSECOND_NS,
+        "deadline_ns": (part.ends - _MARGIN) * MICROSECOND_NS,
     }
-
-
-def _dest_part(output: _ReflectorOutput) -> DestPart:
-    return DestPart(
-        received=output.received,
-        duplicates=output.duplicates,
-        reordered=output.reordered,
-        strays=output.strays,
-        unsent=output.unsent,
-        clock=output.clock.clock,
-    )
 
 
 class _Tally:
@@ -184,7 +155,7 @@ class _Tally:
 def _tally(spec: LatencySpec | ClockSpec, output: _SenderOutput) -> _Tally:
     if output.sent + output.unsent != spec.count:
         raise ToolOutputError(f"STAMP sender reports {output.sent} packets of {spec.count}")
-    tally = _Tally(output.answers, spec.timeout * _MICROSECOND_NS)
+    tally = _Tally(output.answers, spec.timeout * MICROSECOND_NS)
     _check(tally, output)
     return tally
 

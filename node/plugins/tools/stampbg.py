@@ -12,19 +12,17 @@ from typing import Annotated
 
 from pydantic import Field
 
-from node.model.errors import ToolOutputError
 from node.model.intervals import Interval
 from node.model.times import MILLISECOND, SECOND
 from node.model.wire.fields import Document
-from node.plugins.attendance import ClockOutput
 from node.plugins.binding import EITHER
 from node.plugins.contracts import Command, Output, PartContext, Result
 from node.plugins.fields import CountField
-from node.plugins.oneway import DestPart
 from node.plugins.outline import OwnTool
-from node.plugins.ownprograms import own_program
+from node.plugins.ownprograms import MICROSECOND_NS, own_program
 from node.plugins.reading import record_of
 from node.plugins.sendrecords import (
+    ReflectorCounts,
     SenderRecord,
     check,
     explain_unsent,
@@ -34,7 +32,6 @@ from node.plugins.sendrecords import (
 from node.plugins.tests.latencybg import LatencyBgSpec
 
 _SOURCE, _DEST = 0, 1
-_MICROSECOND_NS = 1000
 _TTL_SENT = 255
 
 LEAD_IN = 200 * MILLISECOND
@@ -56,14 +53,12 @@ class _SenderRecord(SenderRecord):
     ttls: tuple[_Octet, _Octet] | None
 
 
-class _ReflectorRecord(Document):
+class _Numbered(Document):
     interval: CountField
-    received: CountField
-    duplicates: CountField
-    reordered: CountField
-    unsent: CountField
-    strays: CountField
-    clock: ClockOutput
+
+
+class _ReflectorRecord(ReflectorCounts, _Numbered):
+    """The counts of an interval, whose number comes first."""
 
 
 class StampBgTool(OwnTool):
@@ -92,7 +87,8 @@ class StampBgTool(OwnTool):
         packets = part.spec.each // part.spec.interval
         if part.participant == _SOURCE:
             return _source_interval(record_of(record, "STAMP sender", _SenderRecord), packets)
-        return _dest_interval(record_of(record, "STAMP reflector", _ReflectorRecord), packets)
+        counts = record_of(record, "STAMP reflector", _ReflectorRecord)
+        return Interval(counts.interval, counts.checked_part(packets))
 
     def read(self, part: PartContext, output: Output) -> Result:
         """Return how many intervals it reported.
@@ -120,10 +116,10 @@ def _shared_arguments(part: PartContext) -> dict[str, object]:
         "device": part.parties[part.participant].device,
         "packets": spec.each // spec.interval,
         "intervals": spec.duration // spec.each,
-        "interval_ns": spec.interval * _MICROSECOND_NS,
-        "timeout_ns": spec.timeout * _MICROSECOND_NS,
-        "slack_ns": SLACK * _MICROSECOND_NS,
-        "first_ns": (part.starts + LEAD_IN) * _MICROSECOND_NS,
+        "interval_ns": spec.interval * MICROSECOND_NS,
+        "timeout_ns": spec.timeout * MICROSECOND_NS,
+        "slack_ns": SLACK * MICROSECOND_NS,
+        "first_ns": (part.starts + LEAD_IN) * MICROSECOND_NS,
         # Both ends derive the same id, so that packets of an earlier run on this port are rejected.
         "session": 1 + part.starts // MILLISECOND % 0xFFFF,
     }
@@ -142,7 +138,7 @@ def _reflector_arguments(part: PartContext) -> dict[str, object]:
     return {
         "address": part.parties[_DEST].address,
         "sender": part.parties[_SOURCE].address,
-        "deadline_ns": deadline * _MICROSECOND_NS,
+        "deadline_ns": deadline * MICROSECOND_NS,
     }
 
 
@@ -158,20 +154,6 @@ def _source_interval(record: _SenderRecord, packets: int) -> Interval:
         "hops_backward": _TTL_SENT - record.ttls[1] if record.ttls else None,
     }
     return Interval(record.interval, source_interval(record, counts).model_dump(mode="json"))
-
-
-def _dest_interval(record: _ReflectorRecord, packets: int) -> Interval:
-    if record.received > packets:
-        raise ToolOutputError(f"STAMP reflector counts {record.received} packets, too many")
-    result = DestPart(
-        received=record.received,
-        duplicates=record.duplicates,
-        reordered=record.reordered,
-        strays=record.strays,
-        unsent=record.unsent,
-        clock=record.clock.clock,
-    )
-    return Interval(record.interval, result.model_dump(mode="json"))
 
 
 TOOL = StampBgTool()
