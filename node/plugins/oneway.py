@@ -422,7 +422,7 @@ def check_packets(spec: _Sending) -> None:
 class OneWayTest(PairTest):
     """The half of a one-way delay test that does not depend on how long it lasts."""
 
-    resources = ("mbps",)
+    resources: tuple[str, ...] = ("mbps",)
     unprompted = True
 
     def needs(self, spec: _Sending) -> Mapping[str, int | None]:

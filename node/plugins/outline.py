@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol
 
 from node.model.classes import SchedulingClass
 from node.model.intervals import Rhythm
@@ -19,8 +19,6 @@ INTERVALS_MAX = 3600
 AROUND = SECOND
 """The booked time of a client beside its measurement: half because programs that start at once
 on a busy host are late, half because what still runs is ended 250 ms before the booked end."""
-
-Spec = TypeVar("Spec", bound=Document)
 
 
 class OwnTest:
@@ -49,7 +47,7 @@ class OwnTest:
         """Return the hosts in the places; targets do not know that they take part."""
         return tuple(getattr(spec, place) for place in self.places)
 
-    def with_participants(self, spec: Spec, names: Sequence[str]) -> Spec:
+    def with_participants(self, spec: Any, names: Sequence[str]) -> Any:
         """Return the spec with the places filled in.
 
         :raises ValueError: another number of names, a conflict with the spec, or no dest in either.
@@ -77,7 +75,7 @@ class OwnTest:
 class TargetTest(OwnTest):
     """A test that one participant makes alone, of a host that need not be a node."""
 
-    targets = ("dest",)
+    targets: ClassVar[tuple[str, ...]] = ("dest",)
 
     def target_port(self, spec: Any) -> int | None:
         """Return the spec's ``port``, if it has one."""
@@ -117,7 +115,7 @@ class IntervalTest(OwnTest):
 
     run_class = SchedulingClass.BACKGROUND_MULTI
     interval_model: type[Document]
-    part_models = (StreamEnd,)
+    part_models: tuple[type[Document], ...] = (StreamEnd,)
 
     def rhythm(self, spec: Any) -> Rhythm:
         """Return as many intervals as ``each`` fits into ``duration``."""

@@ -15,22 +15,39 @@ from node.plugins.contracts import (
     Batches,
     DeliveryItem,
     DeliveryOutcome,
-    DeliveryStatus,
 )
-from node.plugins.transport.unrestricted import UnrestrictedArchiver
+from node.plugins.transport.batches import ACCEPTED, OwnArchiver
 
 
 class BitbucketSpec(Document):
     """Nothing: there is nowhere to go."""
 
 
-class BitbucketArchiver(UnrestrictedArchiver):
+class BitbucketDestination:
+    """The destination that keeps nothing."""
+
+    def __init__(self, spec: BitbucketSpec, host: ArchivingHost, where: str) -> None:
+        """Keep nothing of the arguments: there is no connection."""
+
+    async def deliver(self, batch: Sequence[DeliveryItem]) -> list[DeliveryOutcome]:
+        """Accept everything."""
+        return [ACCEPTED] * len(batch)
+
+    async def test(self) -> str:
+        """Return a sentence which says that results are forgotten; this never fails."""
+        return "results are counted and forgotten here"
+
+    async def close(self) -> None:
+        """Do nothing: nothing is open."""
+
+
+class BitbucketArchiver(OwnArchiver):
     """Accepts results, and forgets them."""
 
     name = "bitbucket"
     title = "Count results and forget them"
-    ordered = False
     spec_model: type[Document] = BitbucketSpec
+    destination = BitbucketDestination
 
     def label(self, spec: BitbucketSpec) -> str:
         """Return the label that lists show for results that go nowhere."""
@@ -39,25 +56,6 @@ class BitbucketArchiver(UnrestrictedArchiver):
     def batches(self, spec: BitbucketSpec) -> Batches:
         """Return a thousand documents."""
         return Batches(1000, 8_000_000, times.SECOND)
-
-    def open(self, spec: BitbucketSpec, host: ArchivingHost) -> BitbucketDestination:
-        """Return the destination, which needs no connection."""
-        return BitbucketDestination()
-
-
-class BitbucketDestination:
-    """The destination that keeps nothing."""
-
-    async def deliver(self, batch: Sequence[DeliveryItem]) -> list[DeliveryOutcome]:
-        """Accept everything."""
-        return [DeliveryOutcome(DeliveryStatus.ACCEPTED)] * len(batch)
-
-    async def test(self) -> str:
-        """Return a sentence which says that results are forgotten; this never fails."""
-        return "results are counted and forgotten here"
-
-    async def close(self) -> None:
-        """Do nothing: nothing is open."""
 
 
 ARCHIVER = BitbucketArchiver()

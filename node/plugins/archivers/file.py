@@ -24,9 +24,9 @@ from node.plugins.contracts import (
     Batches,
     DeliveryItem,
     DeliveryOutcome,
-    DeliveryStatus,
 )
 from node.plugins.fields import between, duration_field
+from node.plugins.transport.batches import ACCEPTED, OwnArchiver, again, refused
 from node.runtime.threads import aside
 
 _MODE = 0o640
@@ -65,60 +65,25 @@ class FileSpec(Document):
     )
 
 
-class FileArchiver:
-    """Appends results to a file."""
-
-    name = "file"
-    title = "Append to a file on this host, one JSON document per line"
-    ordered = True
-    spec_model: type[Document] = FileSpec
-
-    def label(self, spec: FileSpec) -> str:
-        """Return the path."""
-        return spec.path
-
-    def batches(self, spec: FileSpec) -> Batches:
-        """Return a thousand documents."""
-        return Batches(1000, 8_000_000, 30 * times.SECOND)
-
-    def refusal(self, spec: FileSpec, host: ArchivingHost) -> tuple[str, str] | None:
-        """Refuse files outside the directories that the owner allows, symbolic links resolved."""
-        directory = Path(spec.path).parent.resolve()
-        allowed = [each.resolve() for each in host.directories]
-        if any(directory.is_relative_to(each) for each in allowed):
-            return None
-        listed = ", ".join(map(str, allowed)) or "nowhere"
-        reason = (
-            f"this node's owner lets files be written {'in ' if allowed else ''}{listed} "
-            f"(PARLEY_ARCHIVE_DIRECTORIES), and {directory} is not in it"
-        )
-        return "path", reason
-
-    def open(self, spec: FileSpec, host: ArchivingHost) -> FileDestination:
-        """Return the destination, which opens the file for each batch."""
-        return FileDestination(self, spec, host)
-
-
 class FileDestination:
     """The file to which results are appended; it is opened for each batch."""
 
-    def __init__(self, archiver: FileArchiver, spec: FileSpec, host: ArchivingHost) -> None:
+    def __init__(self, spec: FileSpec, host: ArchivingHost, where: str) -> None:
         """Store the arguments; nothing is opened yet."""
-        self._archiver = archiver
         self._spec = spec
         self._host = host
         self._path = Path(spec.path)
 
     async def deliver(self, batch: Sequence[DeliveryItem]) -> list[DeliveryOutcome]:
         """Append the batch, in another thread, because a disk may be slow."""
-        if (refused := self._archiver.refusal(self._spec, self._host)) is not None:
-            return [DeliveryOutcome(DeliveryStatus.REFUSED, refused[1])] * len(batch)
+        if (reason := _refusal(self._spec, self._host)) is not None:
+            return [refused(reason)] * len(batch)
         lines = b"".join(item.body + b"\n" for item in batch)
         try:
             await aside(partial(self._append, lines, self._host.now()), f"append to {self._path}")
         except OSError as error:
-            return [DeliveryOutcome(DeliveryStatus.AGAIN, _reason(error))] * len(batch)
-        return [DeliveryOutcome(DeliveryStatus.ACCEPTED)] * len(batch)
+            return [again(_reason(error))] * len(batch)
+        return [ACCEPTED] * len(batch)
 
     def _append(self, lines: bytes, now: int) -> None:
         self._rotate_if_due(len(lines), now)
@@ -171,8 +136,8 @@ class FileDestination:
 
         :raises ArchiverFailed: it cannot be opened, or is not allowed.
         """
-        if (refused := self._archiver.refusal(self._spec, self._host)) is not None:
-            raise ArchiverFailed(refused[1])
+        if (reason := _refusal(self._spec, self._host)) is not None:
+            raise ArchiverFailed(reason)
         try:
             os.close(await aside(partial(self._open, os.O_WRONLY), f"open {self._path}"))
         except OSError as error:
@@ -181,6 +146,42 @@ class FileDestination:
 
     async def close(self) -> None:
         """Do nothing: no file is open between batches."""
+
+
+class FileArchiver(OwnArchiver):
+    """Appends results to a file."""
+
+    name = "file"
+    title = "Append to a file on this host, one JSON document per line"
+    ordered = True
+    spec_model: type[Document] = FileSpec
+    destination = FileDestination
+
+    def label(self, spec: FileSpec) -> str:
+        """Return the path."""
+        return spec.path
+
+    def batches(self, spec: FileSpec) -> Batches:
+        """Return a thousand documents."""
+        return Batches(1000, 8_000_000, 30 * times.SECOND)
+
+    def refusal(self, spec: FileSpec, host: ArchivingHost) -> tuple[str, str] | None:
+        """Refuse files outside the directories that the owner allows, symbolic links resolved."""
+        reason = _refusal(spec, host)
+        return None if reason is None else ("path", reason)
+
+
+def _refusal(spec: FileSpec, host: ArchivingHost) -> str | None:
+    """Return why the host's owner does not let the file be written; None if they do."""
+    directory = Path(spec.path).parent.resolve()
+    allowed = [each.resolve() for each in host.directories]
+    if any(directory.is_relative_to(each) for each in allowed):
+        return None
+    listed = ", ".join(map(str, allowed)) or "nowhere"
+    return (
+        f"this node's owner lets files be written {'in ' if allowed else ''}{listed} "
+        f"(PARLEY_ARCHIVE_DIRECTORIES), and {directory} is not in it"
+    )
 
 
 def _write_all(descriptor: int, lines: bytes) -> None:

@@ -20,8 +20,8 @@ from pydantic import Field, StringConstraints
 from node.model import times
 from node.model.wire.fields import Document, Host
 from node.plugins.contracts import ArchivingHost, Batches, DeliveryItem, DeliveryOutcome
-from node.plugins.fields import SECRET, ArchiverTimeout, duration_field
-from node.plugins.transport.bisection import deliver_by_bisection
+from node.plugins.fields import SECRET, ArchiverTimeout
+from node.plugins.transport.batches import OwnArchiver, deliver_by_bisection, timeout_field
 from node.plugins.transport.posting import (
     DOCUMENT_REJECTED_STATUSES,
     Headers,
@@ -31,7 +31,6 @@ from node.plugins.transport.posting import (
     UrlDestination,
     url_without_query,
 )
-from node.plugins.transport.unrestricted import UnrestrictedArchiver
 
 _SINGLES = 50
 """Maximum requests of a batch whose documents are sent one by one."""
@@ -73,37 +72,13 @@ class HttpArchiverSpec(Document):
         json_schema_extra=SECRET,
     )
     batch: int = Field(500, ge=1, le=1000, strict=True, description="Maximum results per request.")
-    timeout: ArchiverTimeout = duration_field(
-        30 * times.SECOND, "The timeout of a request; PT1S to PT2M."
-    )
-
-
-class HttpArchiver(UnrestrictedArchiver):
-    """Posts results to a URL."""
-
-    name = "http"
-    title = "Post batches to a URL (webhook), signed"
-    ordered = False
-    spec_model: type[Document] = HttpArchiverSpec
-
-    def label(self, spec: HttpArchiverSpec) -> str:
-        """Return the URL without its query, which may contain keys."""
-        return url_without_query(spec.url)
-
-    def batches(self, spec: HttpArchiverSpec) -> Batches:
-        """Return the spec's limit, and time for four requests in case the batch is bisected."""
-        most = min(spec.batch, _SINGLES) if spec.format == "single" else spec.batch
-        return Batches(most, 8_000_000, 4 * spec.timeout)
-
-    def open(self, spec: HttpArchiverSpec, host: ArchivingHost) -> HttpDestination:
-        """Return the destination; it connects on first use."""
-        return HttpDestination(spec, host)
+    timeout: ArchiverTimeout = timeout_field("a request")
 
 
 class HttpDestination(UrlDestination):
     """The URL to which batches are posted."""
 
-    def __init__(self, spec: HttpArchiverSpec, host: ArchivingHost) -> None:
+    def __init__(self, spec: HttpArchiverSpec, host: ArchivingHost, where: str) -> None:
         """Store the arguments; nothing is connected yet."""
         poster = Poster(
             spec.url,
@@ -169,6 +144,24 @@ class HttpDestination(UrlDestination):
                 return item.body, "text/plain" if item.raw else "application/json"
             case _:
                 return b"[" + b",\n".join(item.body for item in batch) + b"]", "application/json"
+
+
+class HttpArchiver(OwnArchiver):
+    """Posts results to a URL."""
+
+    name = "http"
+    title = "Post batches to a URL (webhook), signed"
+    spec_model: type[Document] = HttpArchiverSpec
+    destination = HttpDestination
+
+    def label(self, spec: HttpArchiverSpec) -> str:
+        """Return the URL without its query, which may contain keys."""
+        return url_without_query(spec.url)
+
+    def batches(self, spec: HttpArchiverSpec) -> Batches:
+        """Return the spec's limit, and time for four requests in case the batch is bisected."""
+        most = min(spec.batch, _SINGLES) if spec.format == "single" else spec.batch
+        return Batches(most, 8_000_000, 4 * spec.timeout)
 
 
 def signature(secret: str, body: bytes, seconds: int) -> str:

@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field, StringConstraints
 
 from node.model import times
-from node.model.errors import ArchiverFailed
 from node.model.wire.fields import Document, Host
 from node.plugins.contracts import (
-    ArchivingHost,
-    Batches,
     DeliveryItem,
     DeliveryOutcome,
-    DeliveryStatus,
 )
-from node.plugins.fields import SECRET, ArchiverTimeout, duration_field
-from node.plugins.transport.ordering import in_order
+from node.plugins.fields import SECRET, ArchiverTimeout
+from node.plugins.transport.batches import (
+    ConfirmingDestination,
+    OwnArchiver,
+    deliver_possible,
+    timeout_field,
+)
 from node.plugins.transport.senders import error_summary
-from node.plugins.transport.unrestricted import UnrestrictedArchiver
 
 if TYPE_CHECKING:
     from aiokafka import AIOKafkaProducer
@@ -64,76 +64,29 @@ class KafkaSpec(Document):
     password: Annotated[str, StringConstraints(max_length=500)] | None = Field(
         None, description="Never shown.", json_schema_extra=SECRET
     )
-    timeout: ArchiverTimeout = duration_field(
-        30 * times.SECOND, "The timeout of a batch; PT1S to PT2M."
-    )
+    timeout: ArchiverTimeout = timeout_field("a batch")
 
 
-class KafkaArchiver(UnrestrictedArchiver):
-    """Produces records of a topic."""
-
-    name = "kafka"
-    title = "Produce to a topic of Kafka, acknowledged by all replicas"
-    ordered = True
-    spec_model: type[Document] = KafkaSpec
-    extra = "kafka"
-    modules = ("aiokafka",)
-
-    def label(self, spec: KafkaSpec) -> str:
-        """Return the first broker, and the topic."""
-        return f"{_address(spec.brokers[0])}, {spec.topic}"
-
-    def batches(self, spec: KafkaSpec) -> Batches:
-        """Return a thousand records, all in flight at once."""
-        return Batches(1000, 8_000_000, spec.timeout + 10 * times.SECOND)
-
-    def open(self, spec: KafkaSpec, host: ArchivingHost) -> KafkaDestination:
-        """Return the destination; it connects on first use."""
-        return KafkaDestination(spec, self.label(spec))
-
-
-class KafkaDestination:
+class KafkaDestination(ConfirmingDestination):
     """One topic, with a producer that stays connected."""
 
-    def __init__(self, spec: KafkaSpec, where: str) -> None:
-        """Store the arguments; nothing is connected yet."""
-        self._spec = spec
-        self._where = where
-        self._seconds = spec.timeout / times.SECOND
-        self._producer: AIOKafkaProducer | None = None
+    impatience = "did not acknowledge in time"
+    _producer: AIOKafkaProducer | None = None
 
     async def deliver(self, batch: Sequence[DeliveryItem]) -> list[DeliveryOutcome]:
         """Produce the documents that fit into a record (by brokers' defaults); refuse the rest."""
-        fitting = [item for item in batch if len(item.body) <= _RECORD_MAX]
-        outcomes = iter(await self._produce(fitting) if fitting else ())
-        return [
-            next(outcomes) if len(item.body) <= _RECORD_MAX else _too_long_outcome(item)
-            for item in batch
-        ]
+        return await deliver_possible(batch, _excess, super().deliver)
 
-    async def _produce(self, batch: Sequence[DeliveryItem]) -> list[DeliveryOutcome]:
-        """Send all, and wait until each is acknowledged."""
+    async def send(self, batch: Sequence[DeliveryItem]) -> Sequence[object]:
+        """Produce records, and wait until all in-sync replicas have each."""
         try:
-            async with asyncio.timeout(self._seconds):
-                producer = await self._start_producer()
-                sent = [await self._send(producer, item) for item in batch]
-                await producer.flush()
-                results = await asyncio.gather(*sent, return_exceptions=True)
-        except Exception as error:  # noqa: BLE001 - the library raises many kinds
-            await self.close()
-            return [DeliveryOutcome(DeliveryStatus.AGAIN, _reason(error))] * len(batch)
-        except BaseException:
+            producer = await self._start_producer()
+            sent = [await self._send(producer, item) for item in batch]
+            await producer.flush()
+            return await asyncio.gather(*sent, return_exceptions=True)
+        except asyncio.CancelledError:
             await self.close()  # a record without acknowledgement must not be sent later
             raise
-        outcomes = [
-            DeliveryOutcome(DeliveryStatus.AGAIN, _reason(result))
-            if isinstance(result, BaseException)
-            else _ACCEPTED
-            for result in results
-        ]
-        if any(outcome.status is not DeliveryStatus.ACCEPTED for outcome in outcomes):
-            await self.close()
-        return in_order(batch, outcomes)
 
     async def _send(self, producer: AIOKafkaProducer, item: DeliveryItem) -> asyncio.Future[object]:
         future: asyncio.Future[object] = await producer.send(
@@ -170,20 +123,15 @@ class KafkaDestination:
             await self._producer.start()
         return self._producer
 
-    async def test(self) -> str:
-        """Log in, and request the topic's partitions; nothing is produced.
+    async def look(self) -> str:
+        """Log in, and request the topic's partitions; nothing is produced."""
+        producer = await self._start_producer()
+        count = len(await producer.partitions_for(self._spec.topic))
+        return f"has {count} partitions; nothing was produced"
 
-        :raises ArchiverFailed: that is not possible.
-        """
-        try:
-            async with asyncio.timeout(self._seconds):
-                producer = await self._start_producer()
-                count = len(await producer.partitions_for(self._spec.topic))
-        except Exception as error:  # noqa: BLE001 - the library raises many kinds
-            await self.close()
-            msg = f"{self._where}: {_reason(error)}"
-            raise ArchiverFailed(msg) from None
-        return f"{self._where} has {count} partitions; nothing was produced"
+    def reason(self, error: BaseException) -> str:
+        """Return what went wrong, in a few words."""
+        return error_summary(error)
 
     async def close(self) -> None:
         """Close the connections; records without an acknowledgement are given up."""
@@ -197,23 +145,33 @@ class KafkaDestination:
             await producer.stop()
 
 
-_ACCEPTED = DeliveryOutcome(DeliveryStatus.ACCEPTED)
+class KafkaArchiver(OwnArchiver):
+    """Produces records of a topic."""
+
+    name = "kafka"
+    title = "Produce to a topic of Kafka, acknowledged by all replicas"
+    ordered = True
+    spec_model: type[Document] = KafkaSpec
+    extra = "kafka"
+    modules = ("aiokafka",)
+    attempts = 1
+    closing = 10 * times.SECOND
+    destination = KafkaDestination
+
+    def label(self, spec: KafkaSpec) -> str:
+        """Return the first broker, and the topic."""
+        return f"{_address(spec.brokers[0])}, {spec.topic}"
 
 
-def _too_long_outcome(item: DeliveryItem) -> DeliveryOutcome:
-    reason = f"{len(item.body)} bytes exceed the size of a record; shorten it by a transform"
-    return DeliveryOutcome(DeliveryStatus.REFUSED, reason)
+def _excess(item: DeliveryItem) -> str | None:
+    if len(item.body) <= _RECORD_MAX:
+        return None
+    return f"{len(item.body)} bytes exceed the size of a record; shorten it by a transform"
 
 
 def _address(broker: Broker) -> str:
     host = f"[{broker.host}]" if ":" in broker.host else broker.host
     return f"{host}:{broker.port}"
-
-
-def _reason(error: BaseException) -> str:
-    if isinstance(error, TimeoutError) and not str(error):
-        return "did not acknowledge in time"
-    return error_summary(error)
 
 
 ARCHIVER = KafkaArchiver()

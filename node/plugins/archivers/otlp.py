@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field, StringConstraints
 
-from node.model import times
 from node.model.wire.fields import Document
 from node.plugins.contracts import ArchivingHost, DeliveryItem, DeliveryOutcome, DeliveryStatus
-from node.plugins.fields import SECRET, ArchiverTimeout, duration_field
+from node.plugins.fields import SECRET, ArchiverTimeout
 from node.plugins.transport import otlp
+from node.plugins.transport.batches import in_order, refused, timeout_field
 from node.plugins.transport.exporting import ExportDestination, Exporter, Figures
-from node.plugins.transport.ordering import in_order
 from node.plugins.transport.posting import DOCUMENT_REJECTED_STATUSES, Headers, Poster, Url
 
 if TYPE_CHECKING:
@@ -41,35 +40,17 @@ class OtlpSpec(Document):
     attributes: dict[str, Annotated[str, StringConstraints(max_length=200)]] = Field(
         default_factory=dict, max_length=16, description="Further attributes of the resource."
     )
-    timeout: ArchiverTimeout = duration_field(
-        30 * times.SECOND, "The timeout of a request; PT1S to PT2M."
-    )
-
-
-class OtlpArchiver(Exporter):
-    """Sends gauges to a collector."""
-
-    name = "otlp"
-    title = "Export figures as metrics by OTLP over HTTP"
-    spec_model: type[Document] = OtlpSpec
-    extra = "otlp"
-    modules = ("opentelemetry.proto",)
-
-    def open(self, spec: OtlpSpec, host: ArchivingHost) -> OtlpDestination:
-        """Return the destination; it connects on first use."""
-        return OtlpDestination(
-            spec, Poster(spec.url, spec.timeout, host.now, agent=host.agent), host.name
-        )
+    timeout: ArchiverTimeout = timeout_field("a request")
 
 
 class OtlpDestination(ExportDestination):
     """The collector to which gauges are exported."""
 
-    def __init__(self, spec: OtlpSpec, poster: Poster, host: str) -> None:
-        """Store the arguments; ``host`` names the resource. Nothing is connected yet."""
-        super().__init__(poster)
+    def __init__(self, spec: OtlpSpec, host: ArchivingHost, where: str) -> None:
+        """Store the arguments; the host is the resource. Nothing is connected yet."""
+        super().__init__(Poster(spec.url, spec.timeout, host.now, agent=host.agent))
         self._headers = {**spec.headers, **otlp.HEADERS}
-        self._resource = {**spec.attributes, "service.name": "parley", "host.name": host}
+        self._resource = {**spec.attributes, "service.name": "parley", "host.name": host.name}
 
     async def deliver(self, batch: Sequence[DeliveryItem]) -> list[DeliveryOutcome]:
         """Deliver as all exporters do, and keep the order of each series."""
@@ -84,8 +65,19 @@ class OtlpDestination(ExportDestination):
             outcome.status is DeliveryStatus.ACCEPTED
             and (rejected := _rejection_reason(answer.body)) is not None
         ):
-            return DeliveryOutcome(DeliveryStatus.REFUSED, rejected), True
+            return refused(rejected), True
         return outcome, answer.status in DOCUMENT_REJECTED_STATUSES
+
+
+class OtlpArchiver(Exporter):
+    """Sends gauges to a collector."""
+
+    name = "otlp"
+    title = "Export figures as metrics by OTLP over HTTP"
+    spec_model: type[Document] = OtlpSpec
+    extra = "otlp"
+    modules = ("opentelemetry.proto",)
+    destination = OtlpDestination
 
 
 def _request(

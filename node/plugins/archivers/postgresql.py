@@ -18,13 +18,18 @@ from node.model.errors import ArchiverFailed
 from node.model.wire.fields import Document, Host
 from node.plugins.contracts import (
     ArchivingHost,
-    Batches,
     DeliveryItem,
     DeliveryOutcome,
-    DeliveryStatus,
 )
-from node.plugins.fields import SECRET, ArchiverTimeout, duration_field
-from node.plugins.transport.bisection import deliver_by_bisection
+from node.plugins.fields import SECRET, ArchiverTimeout
+from node.plugins.transport.batches import (
+    ACCEPTED,
+    OwnArchiver,
+    again,
+    deliver_by_bisection,
+    refused,
+    timeout_field,
+)
 from node.store.results import Address, ResultRow, ResultTable, Tls
 
 _Word = Annotated[str, StringConstraints(pattern=r"^[^\x00\s][^\x00\n]{0,62}$")]
@@ -69,9 +74,7 @@ class PostgresqlSpec(Document):
     column: _Word | None = Field(
         None, description="With table: its column for documents, json, jsonb or text."
     )
-    timeout: ArchiverTimeout = duration_field(
-        30 * times.SECOND, "The timeout of a batch; PT1S to PT2M."
-    )
+    timeout: ArchiverTimeout = timeout_field("a batch")
 
     @model_validator(mode="after")
     def _check_table_and_column(self) -> Self:
@@ -81,41 +84,10 @@ class PostgresqlSpec(Document):
         return self
 
 
-class PostgresqlArchiver:
-    """Inserts rows into a table."""
-
-    name = "postgresql"
-    title = "Rows in a table of PostgreSQL or TimescaleDB"
-    ordered = False
-    spec_model: type[Document] = PostgresqlSpec
-
-    def label(self, spec: PostgresqlSpec) -> str:
-        """Return the server, the database and the schema."""
-        table = "" if spec.table is None else f".{spec.table}"
-        return f"{_server_text(spec)}, {spec.database}.{spec.namespace}{table}"
-
-    def batches(self, spec: PostgresqlSpec) -> Batches:
-        """Return a thousand rows, and time for four statements in case the batch is bisected."""
-        return Batches(1000, 8_000_000, 4 * spec.timeout)
-
-    def refusal(self, spec: PostgresqlSpec, host: ArchivingHost) -> tuple[str, str] | None:
-        """Refuse sockets outside the directories that the owner allows: they may imply a login."""
-        if spec.socket is None:
-            return None
-        path = Path(spec.socket).resolve()
-        if any(path.is_relative_to(each.resolve()) for each in host.directories):
-            return None
-        return "socket", f"{path} is in no directory of PARLEY_ARCHIVE_DIRECTORIES"
-
-    def open(self, spec: PostgresqlSpec, host: ArchivingHost) -> PostgresqlDestination:
-        """Return the destination; it connects on first use."""
-        return PostgresqlDestination(spec, self.label(spec))
-
-
 class PostgresqlDestination:
     """The table into which rows are inserted."""
 
-    def __init__(self, spec: PostgresqlSpec, where: str) -> None:
+    def __init__(self, spec: PostgresqlSpec, host: ArchivingHost, where: str) -> None:
         """Store the arguments; nothing is connected yet."""
         self._where = where
         self._table = ResultTable(
@@ -143,12 +115,12 @@ class PostgresqlDestination:
         try:
             return await deliver_by_bisection(rows, self._insert)
         except ArchiverFailed as error:
-            return [DeliveryOutcome(DeliveryStatus.AGAIN, error.detail)] * len(batch)
+            return [again(error.detail)] * len(batch)
 
     async def _insert(self, rows: Sequence[ResultRow]) -> tuple[DeliveryOutcome, bool]:
         if (fault := await self._table.insert(rows)) is None:
-            return DeliveryOutcome(DeliveryStatus.ACCEPTED), False
-        return DeliveryOutcome(DeliveryStatus.REFUSED, fault), True
+            return ACCEPTED, False
+        return refused(fault), True
 
     async def test(self) -> str:
         """Connect, and check that the table exists and accepts rows.
@@ -161,6 +133,29 @@ class PostgresqlDestination:
     async def close(self) -> None:
         """Close the connection."""
         self._table.close()
+
+
+class PostgresqlArchiver(OwnArchiver):
+    """Inserts rows into a table."""
+
+    name = "postgresql"
+    title = "Rows in a table of PostgreSQL or TimescaleDB"
+    spec_model: type[Document] = PostgresqlSpec
+    destination = PostgresqlDestination
+
+    def label(self, spec: PostgresqlSpec) -> str:
+        """Return the server, the database and the schema."""
+        table = "" if spec.table is None else f".{spec.table}"
+        return f"{_server_text(spec)}, {spec.database}.{spec.namespace}{table}"
+
+    def refusal(self, spec: PostgresqlSpec, host: ArchivingHost) -> tuple[str, str] | None:
+        """Refuse sockets outside the directories that the owner allows: they may imply a login."""
+        if spec.socket is None:
+            return None
+        path = Path(spec.socket).resolve()
+        if any(path.is_relative_to(each.resolve()) for each in host.directories):
+            return None
+        return "socket", f"{path} is in no directory of PARLEY_ARCHIVE_DIRECTORIES"
 
 
 def _server_text(spec: PostgresqlSpec) -> str:

@@ -17,8 +17,9 @@ from pydantic import Field, StringConstraints, field_validator
 from node.model import times
 from node.model.samples import Sample, name_of
 from node.model.wire.fields import Document
-from node.plugins.contracts import ArchivingHost, DeliveryOutcome, DeliveryStatus
-from node.plugins.fields import SECRET, ArchiverTimeout, duration_field
+from node.plugins.contracts import ArchivingHost, DeliveryOutcome
+from node.plugins.fields import SECRET, ArchiverTimeout
+from node.plugins.transport.batches import again, timeout_field
 from node.plugins.transport.exporting import ExportDestination, Exporter, Figures
 from node.plugins.transport.posting import DOCUMENT_REJECTED_STATUSES, Headers, Poster, Url
 
@@ -46,9 +47,7 @@ class PrometheusSpec(Document):
     labels: dict[str, Annotated[str, StringConstraints(min_length=1, max_length=200)]] = Field(
         default_factory=dict, max_length=16, description="Labels to add to all series."
     )
-    timeout: ArchiverTimeout = duration_field(
-        30 * times.SECOND, "The timeout of a request; PT1S to PT2M."
-    )
+    timeout: ArchiverTimeout = timeout_field("a request")
 
     @field_validator("labels")
     @classmethod
@@ -60,31 +59,15 @@ class PrometheusSpec(Document):
         return value
 
 
-class PrometheusArchiver(Exporter):
-    """Writes samples by remote write."""
-
-    name = "prometheus"
-    title = "Write figures to Prometheus (remote write)"
-    spec_model: type[Document] = PrometheusSpec
-    extra = "prometheus"
-    modules = ("cramjam",)
-
-    def open(self, spec: PrometheusSpec, host: ArchivingHost) -> PrometheusDestination:
-        """Return the destination; it connects on first use."""
-        return PrometheusDestination(
-            spec, Poster(spec.url, spec.timeout, host.now, agent=host.agent)
-        )
-
-
 class PrometheusDestination(ExportDestination):
     """The receiver of remote writes."""
 
     # If later samples were written first, the waiting one would be too old for Prometheus.
-    held = DeliveryOutcome(DeliveryStatus.AGAIN, "comes after one that was not taken")
+    held = again("comes after one that was not taken")
 
-    def __init__(self, spec: PrometheusSpec, poster: Poster) -> None:
+    def __init__(self, spec: PrometheusSpec, host: ArchivingHost, where: str) -> None:
         """Store the arguments; nothing is connected yet."""
-        super().__init__(poster)
+        super().__init__(Poster(spec.url, spec.timeout, host.now, agent=host.agent))
         self._spec = spec
 
     async def export(self, results: Sequence[Figures]) -> tuple[DeliveryOutcome, bool]:
@@ -95,6 +78,17 @@ class PrometheusDestination(ExportDestination):
         body = bytes(snappy.compress_raw(message))
         answer = await self.poster.post(body, {**self._spec.headers, **_HEADERS})
         return answer.outcome, answer.status in DOCUMENT_REJECTED_STATUSES
+
+
+class PrometheusArchiver(Exporter):
+    """Writes samples by remote write."""
+
+    name = "prometheus"
+    title = "Write figures to Prometheus (remote write)"
+    spec_model: type[Document] = PrometheusSpec
+    extra = "prometheus"
+    modules = ("cramjam",)
+    destination = PrometheusDestination
 
 
 def series_of(

@@ -16,19 +16,13 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field, StringConstraints, ValidationInfo, field_validator
 
 from node.model import times
-from node.model.errors import ArchiverFailed
 from node.model.wire.fields import Document, Host
 from node.plugins.contracts import (
-    ArchivingHost,
-    Batches,
     DeliveryItem,
-    DeliveryOutcome,
-    DeliveryStatus,
 )
-from node.plugins.fields import SECRET, ArchiverTimeout, duration_field
-from node.plugins.transport.ordering import in_order
+from node.plugins.fields import SECRET, ArchiverTimeout
+from node.plugins.transport.batches import ConfirmingDestination, OwnArchiver, timeout_field
 from node.plugins.transport.senders import error_summary
-from node.plugins.transport.unrestricted import UnrestrictedArchiver
 
 if TYPE_CHECKING:
     from aio_pika.abc import AbstractConnection, AbstractExchange
@@ -57,9 +51,7 @@ class RabbitmqSpec(Document):
         description="With the default exchange: the queue, created as durable if missing. With "
         "another one it may be empty.",
     )
-    timeout: ArchiverTimeout = duration_field(
-        30 * times.SECOND, "The timeout of a batch; PT1S to PT2M."
-    )
+    timeout: ArchiverTimeout = timeout_field("a batch")
 
     @field_validator("routing_key")
     @classmethod
@@ -70,55 +62,18 @@ class RabbitmqSpec(Document):
         return value
 
 
-class RabbitmqArchiver(UnrestrictedArchiver):
-    """Publishes messages to a broker."""
-
-    name = "rabbitmq"
-    title = "Publish to RabbitMQ (AMQP 0-9-1), confirmed"
-    ordered = True
-    spec_model: type[Document] = RabbitmqSpec
-    extra = "rabbitmq"
-    modules = ("aio_pika",)
-
-    def label(self, spec: RabbitmqSpec) -> str:
-        """Return the broker, the virtual host, exchange and routing key."""
-        way = " ".join(filter(None, (spec.exchange, spec.routing_key)))
-        return f"{spec.host} port {spec.port}, {spec.vhost} {way}"
-
-    def batches(self, spec: RabbitmqSpec) -> Batches:
-        """Return the number of messages that are in flight at once."""
-        return Batches(500, 8_000_000, spec.timeout + 5 * times.SECOND)
-
-    def open(self, spec: RabbitmqSpec, host: ArchivingHost) -> RabbitmqDestination:
-        """Return the destination; it connects on first use."""
-        return RabbitmqDestination(spec, self.label(spec))
-
-
-class RabbitmqDestination:
+class RabbitmqDestination(ConfirmingDestination):
     """One exchange, with one channel that stays open."""
 
-    def __init__(self, spec: RabbitmqSpec, where: str) -> None:
-        """Store the arguments; nothing is connected yet."""
-        self._spec = spec
-        self._where = where
-        self._connection: AbstractConnection | None = None
-        self._exchange: AbstractExchange | None = None
+    impatience = "did not confirm in time"
+    _connection: AbstractConnection | None = None
+    _exchange: AbstractExchange | None = None
 
-    async def deliver(self, batch: Sequence[DeliveryItem]) -> list[DeliveryOutcome]:
-        """Publish all, and wait until each is confirmed."""
-        try:
-            async with asyncio.timeout(self._spec.timeout / times.SECOND):
-                exchange = await self._connect()
-                confirmed = await asyncio.gather(
-                    *(self._publish(exchange, item) for item in batch), return_exceptions=True
-                )
-        except Exception as error:  # noqa: BLE001 - three libraries raise many kinds
-            await self.close()
-            return [DeliveryOutcome(DeliveryStatus.AGAIN, _reason(error))] * len(batch)
-        outcomes = [_outcome(error) for error in confirmed]
-        if any(outcome.status is not DeliveryStatus.ACCEPTED for outcome in outcomes):
-            await self.close()
-        return in_order(batch, outcomes)
+    async def send(self, batch: Sequence[DeliveryItem]) -> Sequence[object]:
+        """Publish messages, and wait until the broker has confirmed each."""
+        exchange = await self._connect()
+        published = (self._publish(exchange, item) for item in batch)
+        return await asyncio.gather(*published, return_exceptions=True)
 
     async def _publish(self, exchange: AbstractExchange, item: DeliveryItem) -> None:
         from aio_pika import DeliveryMode, Message
@@ -161,19 +116,20 @@ class RabbitmqDestination:
                 self._exchange = channel.default_exchange
         return self._exchange
 
-    async def test(self) -> str:
-        """Log in, and look for the exchange; the queue is created if missing.
+    async def look(self) -> str:
+        """Log in, and look for the exchange; the queue is created if missing."""
+        await self._connect()
+        return "exists; nothing was published"
 
-        :raises ArchiverFailed: that is not possible.
-        """
-        try:
-            async with asyncio.timeout(self._spec.timeout / times.SECOND):
-                await self._connect()
-        except Exception as error:  # noqa: BLE001 - three libraries raise many kinds
-            await self.close()
-            msg = f"{self._where}: {_reason(error)}"
-            raise ArchiverFailed(msg) from None
-        return f"{self._where} exists; nothing was published"
+    def reason(self, error: BaseException) -> str:
+        """Return what went wrong, in a few words."""
+        from aio_pika.exceptions import DeliveryError, PublishError
+
+        if isinstance(error, PublishError):
+            return "no queue takes it: nothing is bound there"
+        if isinstance(error, DeliveryError):
+            return "the broker did not take it"
+        return error_summary(error)
 
     async def close(self) -> None:
         """Close the connection; do not wait long for a broker that hangs."""
@@ -184,22 +140,24 @@ class RabbitmqDestination:
                     await connection.close()
 
 
-def _outcome(error: BaseException | None) -> DeliveryOutcome:
-    if error is None:
-        return DeliveryOutcome(DeliveryStatus.ACCEPTED)
-    return DeliveryOutcome(DeliveryStatus.AGAIN, _reason(error))
+class RabbitmqArchiver(OwnArchiver):
+    """Publishes messages to a broker."""
 
+    name = "rabbitmq"
+    title = "Publish to RabbitMQ (AMQP 0-9-1), confirmed"
+    ordered = True
+    spec_model: type[Document] = RabbitmqSpec
+    extra = "rabbitmq"
+    modules = ("aio_pika",)
+    items = 500
+    attempts = 1
+    closing = 5 * times.SECOND
+    destination = RabbitmqDestination
 
-def _reason(error: BaseException) -> str:
-    from aio_pika.exceptions import DeliveryError, PublishError
-
-    if isinstance(error, TimeoutError) and not str(error):
-        return "did not confirm in time"
-    if isinstance(error, PublishError):
-        return "no queue takes it: nothing is bound there"
-    if isinstance(error, DeliveryError):
-        return "the broker did not take it"
-    return error_summary(error)
+    def label(self, spec: RabbitmqSpec) -> str:
+        """Return the broker, the virtual host, exchange and routing key."""
+        way = " ".join(filter(None, (spec.exchange, spec.routing_key)))
+        return f"{spec.host} port {spec.port}, {spec.vhost} {way}"
 
 
 ARCHIVER = RabbitmqArchiver()

@@ -23,12 +23,12 @@ from node.model.errors import ArchiverFailed
 from node.model.wire.fields import Document
 from node.plugins.contracts import (
     ArchivingHost,
-    Batches,
     DeliveryItem,
     DeliveryOutcome,
     DeliveryStatus,
 )
-from node.plugins.fields import SECRET, ArchiverTimeout, duration_field
+from node.plugins.fields import SECRET, ArchiverTimeout
+from node.plugins.transport.batches import OwnArchiver, again, timeout_field
 from node.plugins.transport.posting import HttpReply, Poster, Url, url_without_query
 
 if TYPE_CHECKING:
@@ -58,44 +58,13 @@ class S3Spec(Document):
         None, description="The key's id; by default that of the service's environment or host."
     )
     secret_key: _Words | None = Field(None, description="Never shown.", json_schema_extra=SECRET)
-    timeout: ArchiverTimeout = duration_field(
-        30 * times.SECOND, "The timeout of an object; PT1S to PT2M."
-    )
-
-
-class S3Archiver:
-    """Puts files into a bucket."""
-
-    name = "s3"
-    title = "Put Parquet files into a bucket of S3"
-    ordered = False
-    spec_model: type[Document] = S3Spec
-    extra = "s3"
-    modules = ("botocore", "pyarrow")
-
-    def label(self, spec: S3Spec) -> str:
-        """Return bucket and prefix, and the endpoint if it is not Amazon's."""
-        return " ".join(filter(None, (f"s3://{spec.bucket}/{spec.prefix}", _place_text(spec))))
-
-    def batches(self, spec: S3Spec) -> Batches:
-        """Return a thousand rows; they may be of several days."""
-        return Batches(1000, 16_000_000, 4 * spec.timeout)
-
-    def refusal(self, spec: S3Spec, host: ArchivingHost) -> tuple[str, str] | None:
-        """Refuse a key without its secret, and the reverse."""
-        if (spec.access_key is None) != (spec.secret_key is None):
-            return "secret_key", "access_key and secret_key must be set together"
-        return None
-
-    def open(self, spec: S3Spec, host: ArchivingHost) -> S3Destination:
-        """Return the destination; it connects on first use."""
-        return S3Destination(spec, host)
+    timeout: ArchiverTimeout = timeout_field("an object")
 
 
 class S3Destination:
     """The bucket into which files are put."""
 
-    def __init__(self, spec: S3Spec, host: ArchivingHost) -> None:
+    def __init__(self, spec: S3Spec, host: ArchivingHost, where: str) -> None:
         """Store the arguments; nothing is connected yet."""
         self._spec = spec
         server = (spec.endpoint or f"https://s3.{spec.region}.amazonaws.com").rstrip("/")
@@ -118,7 +87,7 @@ class S3Destination:
         answer = await self._send_signed("PUT", f"/{folder}date={day}/{digest[:32]}.parquet", body)
         if answer.outcome.status is DeliveryStatus.REFUSED:
             # A missing bucket or a key without permission can be repaired, so the rows wait.
-            return DeliveryOutcome(DeliveryStatus.AGAIN, answer.outcome.reason)
+            return again(answer.outcome.reason)
         return answer.outcome
 
     async def _send_signed(self, method: str, path: str, body: bytes) -> HttpReply:
@@ -160,6 +129,28 @@ class S3Destination:
     async def close(self) -> None:
         """Close the connections."""
         await self._poster.close()
+
+
+class S3Archiver(OwnArchiver):
+    """Puts files into a bucket."""
+
+    name = "s3"
+    title = "Put Parquet files into a bucket of S3"
+    spec_model: type[Document] = S3Spec
+    extra = "s3"
+    modules = ("botocore", "pyarrow")
+    octets = 16_000_000  # the rows may be of several days
+    destination = S3Destination
+
+    def label(self, spec: S3Spec) -> str:
+        """Return bucket and prefix, and the endpoint if it is not Amazon's."""
+        return " ".join(filter(None, (f"s3://{spec.bucket}/{spec.prefix}", _place_text(spec))))
+
+    def refusal(self, spec: S3Spec, host: ArchivingHost) -> tuple[str, str] | None:
+        """Refuse a key without its secret, and the reverse."""
+        if (spec.access_key is None) != (spec.secret_key is None):
+            return "secret_key", "access_key and secret_key must be set together"
+        return None
 
 
 def parquet_of(batch: Sequence[DeliveryItem]) -> bytes:

@@ -17,18 +17,16 @@ from node.model import times
 from node.model.wire.fields import Document, Host
 from node.plugins.contracts import (
     ArchivingHost,
-    Batches,
     DeliveryItem,
     DeliveryOutcome,
-    DeliveryStatus,
 )
-from node.plugins.fields import ArchiverTimeout, duration_field
+from node.plugins.fields import ArchiverTimeout
+from node.plugins.transport.batches import OwnArchiver, deliver_possible, timeout_field
 from node.plugins.transport.senders import (
     DatagramSender,
     Sender,
     SocketDestination,
     StreamSender,
-    send_bytes,
 )
 
 _LOCAL_SOCKET = "/dev/log"
@@ -76,28 +74,64 @@ class SyslogSpec(Document):
         strict=True,
         description="Maximum bytes of a message: receivers truncate longer ones (rsyslog: 8,192).",
     )
-    timeout: ArchiverTimeout = duration_field(
-        10 * times.SECOND, "The timeout of a batch; PT1S to PT2M."
-    )
+    timeout: ArchiverTimeout = timeout_field("a batch", 10)
 
 
-class SyslogArchiver:
+class SyslogDestination(SocketDestination):
+    """The log to which messages are sent."""
+
+    def __init__(self, spec: SyslogSpec, host: ArchivingHost, where: str) -> None:
+        """Store the arguments; messages name the host. Nothing is connected yet."""
+        super().__init__(_sender(spec), where)
+        self._spec = spec
+        self._host = _NOT_PRINTED.sub("-", host.name)[:_NAME_MAX] or "-"
+
+    async def deliver(self, batch: Sequence[DeliveryItem]) -> list[DeliveryOutcome]:
+        """Send each message that is not too long for a receiver, and refuse the others."""
+        messages = [self.message(item) for item in batch]
+        return await deliver_possible(messages, self._excess, self._send)
+
+    async def _send(self, messages: Sequence[bytes]) -> list[DeliveryOutcome]:
+        if self._spec.transport == "tcp":
+            messages = [b"%d %s" % (len(message), message) for message in messages]
+        return await self.send(messages)
+
+    def _excess(self, message: bytes) -> str | None:
+        if len(message) <= self._spec.size_max:
+            return None
+        return (
+            f"{len(message)} bytes are more than the {self._spec.size_max} of size_max; shorten it "
+            "by a transform, such as {run: run, test: test.type, state: state, summary: summary} "
+            "in JMESPath"
+        )
+
+    def message(self, item: DeliveryItem) -> bytes:
+        """Return ``<134>1 2026-12-01T12:00:00.000001Z a parley - result - {…}``."""
+        severity = self._spec.severity or ("info" if item.succeeded else "warning")
+        priority = _FACILITIES[self._spec.facility] * 8 + _SEVERITIES.index(severity)
+        head = (
+            f"<{priority}>1 {times.format_instant(item.at)} {self._host} {self._spec.app_name} - "
+            "result - "
+        )
+        return head.encode() + item.body
+
+
+class SyslogArchiver(OwnArchiver):
     """Sends messages to a system log."""
 
     name = "syslog"
     title = "Send to syslog (RFC 5424)"
-    ordered = False
     spec_model: type[Document] = SyslogSpec
+    items = 100  # they fit into a receiver's buffer
+    octets = 2_000_000
+    attempts = 2
+    destination = SyslogDestination
 
     def label(self, spec: SyslogSpec) -> str:
         """Return transport and address."""
         if spec.transport == "unix":
             return spec.path
         return f"{spec.host} port {spec.port} ({spec.transport})"
-
-    def batches(self, spec: SyslogSpec) -> Batches:
-        """Return a hundred documents, which fit into a receiver's buffer."""
-        return Batches(100, 2_000_000, 2 * spec.timeout)
 
     def refusal(self, spec: SyslogSpec, host: ArchivingHost) -> tuple[str, str] | None:
         """Refuse sockets other than syslog's own outside the directories that the owner allows."""
@@ -111,57 +145,12 @@ class SyslogArchiver:
         )
         return "path", reason
 
-    def open(self, spec: SyslogSpec, host: ArchivingHost) -> SyslogDestination:
-        """Return the destination; it connects on first use."""
-        return SyslogDestination(spec, self.label(spec), host.name)
-
-
-class SyslogDestination(SocketDestination):
-    """The log to which messages are sent."""
-
-    def __init__(self, spec: SyslogSpec, where: str, host: str) -> None:
-        """Store the arguments; ``host`` is the host in messages. Nothing is connected yet."""
-        super().__init__(_sender(spec), where)
-        self._spec = spec
-        self._host = _NOT_PRINTED.sub("-", host)[:_NAME_MAX] or "-"
-
-    async def deliver(self, batch: Sequence[DeliveryItem]) -> list[DeliveryOutcome]:
-        """Send each message that is not too long for a receiver, and refuse the others."""
-        messages = [self.message(item) for item in batch]
-        fits = [len(message) <= self._spec.size_max for message in messages]
-        fitting = [message for message, fit in zip(messages, fits, strict=True) if fit]
-        if self._spec.transport == "tcp":
-            fitting = [b"%d %s" % (len(message), message) for message in fitting]
-        outcome = await send_bytes(self.sender, fitting)
-        return [
-            outcome if fit else _too_long_outcome(len(message), self._spec.size_max)
-            for message, fit in zip(messages, fits, strict=True)
-        ]
-
-    def message(self, item: DeliveryItem) -> bytes:
-        """Return ``<134>1 2026-12-01T12:00:00.000001Z a parley - result - {…}``."""
-        severity = self._spec.severity or ("info" if item.succeeded else "warning")
-        priority = _FACILITIES[self._spec.facility] * 8 + _SEVERITIES.index(severity)
-        head = (
-            f"<{priority}>1 {times.format_instant(item.at)} {self._host} {self._spec.app_name} - "
-            "result - "
-        )
-        return head.encode() + item.body
-
 
 def _sender(spec: SyslogSpec) -> Sender:
     if spec.transport == "tcp":
         return StreamSender(spec.host, spec.port, spec.timeout)
     address = spec.path if spec.transport == "unix" else (spec.host, spec.port)
     return DatagramSender(address, spec.timeout)
-
-
-def _too_long_outcome(size: int, most: int) -> DeliveryOutcome:
-    reason = (
-        f"{size} bytes are more than the {most} of size_max; shorten it by a transform, "
-        "such as {run: run, test: test.type, state: state, summary: summary} in JMESPath"
-    )
-    return DeliveryOutcome(DeliveryStatus.REFUSED, reason)
 
 
 ARCHIVER = SyslogArchiver()

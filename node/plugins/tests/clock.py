@@ -6,8 +6,8 @@ and arrival at both ends; the packet with the shortest round trip gives the tigh
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
@@ -120,10 +120,10 @@ class ClockTest(PairTest):
 
     name = "clock"
     title = "Offset between two clocks"
-    example = {"dest": "b.example"}
-    spec_model = ClockSpec
-    result_model = ClockResult
-    part_models = (ComparingPart, ReflectingPart)
+    example: Mapping[str, Any] = {"dest": "b.example"}
+    spec_model: type[Document] = ClockSpec
+    result_model: type[Document] = ClockResult
+    part_models: tuple[type[Document], ...] = (ComparingPart, ReflectingPart)
 
     def expected_bytes(self, spec: ClockSpec, mbps: int | None) -> int:
         """Return its packets and their answers."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints, model_validator
 
@@ -152,10 +153,10 @@ class DnsTest(TargetTest):
 
     name = "dns"
     title = "DNS answer and its time"
-    example = {"name": "www.example"}
-    spec_model = DnsSpec
-    result_model = DnsResult
-    part_models = (DnsResult,)
+    example: Mapping[str, Any] = {"name": "www.example"}
+    spec_model: type[Document] = DnsSpec
+    result_model: type[Document] = DnsResult
+    part_models: tuple[type[Document], ...] = (DnsResult,)
     targets = ("server",)
 
     def telling(self, spec: DnsSpec) -> str | None:

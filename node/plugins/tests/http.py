@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -186,10 +187,10 @@ class HttpTest(TargetTest):
 
     name = "http"
     title = "HTTP answer and its phases"
-    example = {"url": "https://b.example/"}
-    spec_model = HttpSpec
-    result_model = HttpResult
-    part_models = (HttpResult,)
+    example: Mapping[str, Any] = {"url": "https://b.example/"}
+    spec_model: type[Document] = HttpSpec
+    result_model: type[Document] = HttpResult
+    part_models: tuple[type[Document], ...] = (HttpResult,)
     targets = ("host",)
 
     def target_port(self, spec: HttpSpec) -> int:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, model_validator
 
@@ -59,10 +59,10 @@ class IdleTest(OwnTest):
 
     name = "idle"
     title = "Nothing, for trying and testing"
-    example = {"duration": "PT2S"}
-    spec_model = IdleSpec
-    result_model = IdleResult
-    part_models = (IdlePart,)
+    example: Mapping[str, Any] = {"duration": "PT2S"}
+    spec_model: type[Document] = IdleSpec
+    result_model: type[Document] = IdleResult
+    part_models: tuple[type[Document], ...] = (IdlePart,)
 
     def scheduling_class(self, spec: IdleSpec) -> SchedulingClass:
         """Return the class in the spec."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
@@ -54,12 +54,12 @@ class IdleBgTest(IntervalTest, TargetTest):
 
     name = "idlebg"
     title = "Nothing, interval by interval, for trying and testing"
-    example = {"duration": "PT10S", "each": "PT2S"}
-    spec_model = IdleBgSpec
-    result_model = IdleBgResult
-    interval_model = IdleInterval
+    example: Mapping[str, Any] = {"duration": "PT10S", "each": "PT2S"}
+    spec_model: type[Document] = IdleBgSpec
+    result_model: type[Document] = IdleBgResult
+    interval_model: type[Document] = IdleInterval
     targets = ()
-    share_models = (IdleInterval,)
+    share_models: tuple[type[Document], ...] = (IdleInterval,)
 
     def interval_summary(self, result: Result) -> str:
         """Return ``occupied for PT2S``."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints, model_validator
 
@@ -96,12 +96,12 @@ class InterfaceTest(IntervalTest):
 
     name = "interface"
     title = "Bytes, packets, errors and drops of a network interface"
-    example = {"duration": "PT2S", "each": "PT1S"}
-    spec_model = InterfaceSpec
-    result_model = InterfaceResult
-    interval_model = InterfaceInterval
+    example: Mapping[str, Any] = {"duration": "PT2S", "each": "PT1S"}
+    spec_model: type[Document] = InterfaceSpec
+    result_model: type[Document] = InterfaceResult
+    interval_model: type[Document] = InterfaceInterval
     places = ("host",)
-    share_models = (InterfaceInterval,)
+    share_models: tuple[type[Document], ...] = (InterfaceInterval,)
 
     def inward(self, spec: InterfaceSpec) -> str:
         """Return the traffic of the host: all that others send and receive by it."""

@@ -8,8 +8,8 @@ back.
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
@@ -65,10 +65,10 @@ class LatencyTest(oneway.OneWayTest):
     title = "One-way and round-trip delay, loss and jitter"
     # Throughput tests disturb it, other normal runs do not.
     run_class = SchedulingClass.NORMAL
-    example = {"dest": "b.example"}
-    spec_model = LatencySpec
-    result_model = LatencyResult
-    part_models = (SourcePart, oneway.DestPart)
+    example: Mapping[str, Any] = {"dest": "b.example"}
+    spec_model: type[Document] = LatencySpec
+    result_model: type[Document] = LatencyResult
+    part_models: tuple[type[Document], ...] = (SourcePart, oneway.DestPart)
 
     def expected_bytes(self, spec: LatencySpec, mbps: int | None) -> int:
         """Return its packets and their answers."""

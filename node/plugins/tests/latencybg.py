@@ -7,8 +7,8 @@ period of its schedule: the last packet of one run is followed by the first of t
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import Annotated
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
@@ -127,11 +127,11 @@ class LatencyBgTest(IntervalTest, oneway.OneWayTest):
 
     name = "latencybg"
     title = "One-way and round-trip delay, loss and jitter, without end"
-    example = {"dest": "b.example", "duration": "PT10S", "each": "PT5S"}
-    spec_model = LatencyBgSpec
-    result_model = LatencyBgResult
-    interval_model = LatencyInterval
-    share_models = (SourceInterval, oneway.DestPart)
+    example: Mapping[str, Any] = {"dest": "b.example", "duration": "PT10S", "each": "PT5S"}
+    spec_model: type[Document] = LatencyBgSpec
+    result_model: type[Document] = LatencyBgResult
+    interval_model: type[Document] = LatencyInterval
+    share_models: tuple[type[Document], ...] = (SourceInterval, oneway.DestPart)
 
     def expected_bytes(self, spec: LatencyBgSpec, mbps: int | None) -> int:
         """Return its packets and their answers."""

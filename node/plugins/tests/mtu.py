@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -84,10 +85,10 @@ class MtuTest(TargetTest):
 
     name = "mtu"
     title = "Largest packet on the path"
-    example = {"dest": "192.0.2.7"}
-    spec_model = MtuSpec
-    result_model = MtuResult
-    part_models = (MtuResult,)
+    example: Mapping[str, Any] = {"dest": "192.0.2.7"}
+    spec_model: type[Document] = MtuSpec
+    result_model: type[Document] = MtuResult
+    part_models: tuple[type[Document], ...] = (MtuResult,)
 
     def expected_bytes(self, spec: MtuSpec, mbps: int | None) -> int:
         """Return the packets of a search, each as large as the largest, and their answers."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
@@ -124,11 +124,11 @@ class RttTest(TargetTest):
 
     name = "rtt"
     title = "Round-trip time and loss"
-    example = {"dest": "192.0.2.7"}
-    resources = ("mbps",)
-    spec_model = RttSpec
-    result_model = RttResult
-    part_models = (RttResult,)
+    example: Mapping[str, Any] = {"dest": "192.0.2.7"}
+    resources: tuple[str, ...] = ("mbps",)
+    spec_model: type[Document] = RttSpec
+    result_model: type[Document] = RttResult
+    part_models: tuple[type[Document], ...] = (RttResult,)
 
     def needs(self, spec: RttSpec) -> Mapping[str, int | None]:
         """Return the payload rate of its packets."""

@@ -7,8 +7,8 @@ can be reached.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -96,10 +96,10 @@ class SimplestreamTest(PairTest):
 
     name = "simplestream"
     title = "One text over TCP, to see whether a port can be reached"
-    example = {"dest": "b.example"}
-    spec_model = SimplestreamSpec
-    result_model = SimplestreamResult
-    part_models = (SendingPart, ReceivingPart)
+    example: Mapping[str, Any] = {"dest": "b.example"}
+    spec_model: type[Document] = SimplestreamSpec
+    result_model: type[Document] = SimplestreamResult
+    part_models: tuple[type[Document], ...] = (SendingPart, ReceivingPart)
 
     def expected_bytes(self, spec: SimplestreamSpec, mbps: int | None) -> int:
         """Return the length of the text."""

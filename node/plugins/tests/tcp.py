@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
@@ -100,10 +101,10 @@ class TcpTest(TargetTest):
 
     name = "tcp"
     title = "TCP connection time"
-    example = {"dest": "192.0.2.7", "port": 22}
-    spec_model = TcpSpec
-    result_model = TcpResult
-    part_models = (TcpResult,)
+    example: Mapping[str, Any] = {"dest": "192.0.2.7", "port": 22}
+    spec_model: type[Document] = TcpSpec
+    result_model: type[Document] = TcpResult
+    part_models: tuple[type[Document], ...] = (TcpResult,)
 
     def telling(self, spec: TcpSpec) -> str | None:
         """Return ``banner``, if the result has one."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -278,11 +278,11 @@ class ThroughputTest(PairTest):
     title = "Throughput by TCP or UDP"
     # It fills the path, and is wrong if anything else does.
     run_class = SchedulingClass.EXCLUSIVE
-    example = {"dest": "b.example"}
-    resources = ("mbps",)
-    spec_model = ThroughputSpec
-    result_model = ThroughputResult
-    part_models = (ThroughputPart,)
+    example: Mapping[str, Any] = {"dest": "b.example"}
+    resources: tuple[str, ...] = ("mbps",)
+    spec_model: type[Document] = ThroughputSpec
+    result_model: type[Document] = ThroughputResult
+    part_models: tuple[type[Document], ...] = (ThroughputPart,)
     part_bytes_max = 640_000  # an hour, second by second
 
     def needs(self, spec: ThroughputSpec) -> Mapping[str, int | None]:

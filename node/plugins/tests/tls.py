@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -127,10 +128,10 @@ class TlsTest(TargetTest):
 
     name = "tls"
     title = "TLS handshake and certificate"
-    example = {"dest": "b.example"}
-    spec_model = TlsSpec
-    result_model = TlsResult
-    part_models = (TlsResult,)
+    example: Mapping[str, Any] = {"dest": "b.example"}
+    spec_model: type[Document] = TlsSpec
+    result_model: type[Document] = TlsResult
+    part_models: tuple[type[Document], ...] = (TlsResult,)
 
     def telling(self, spec: TlsSpec) -> str | None:
         """Return the certificates: they are told."""

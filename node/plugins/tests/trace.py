@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import statistics
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -136,10 +137,10 @@ class TraceTest(TargetTest):
 
     name = "trace"
     title = "Path, hop by hop"
-    example = {"dest": "192.0.2.7"}
-    spec_model = TraceSpec
-    result_model = TraceResult
-    part_models = (TraceResult,)
+    example: Mapping[str, Any] = {"dest": "192.0.2.7"}
+    spec_model: type[Document] = TraceSpec
+    result_model: type[Document] = TraceResult
+    part_models: tuple[type[Document], ...] = (TraceResult,)
 
     def inward(self, spec: TraceSpec) -> str | None:
         """Return the names that the host's own resolvers have for hops, if they are looked up."""

@@ -32,7 +32,7 @@ class ConnectTool(ClientTool):
     """Our own TCP client."""
 
     name = "connect"
-    tests = ("tcp",)
+    tests: tuple[str, ...] = ("tcp",)
     binds = EITHER
     checks_targets = True
 

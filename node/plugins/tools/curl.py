@@ -60,10 +60,12 @@ class CurlTool(ClientTool):
     """The program curl itself."""
 
     name = "curl"
-    tests = ("http",)
+    tests: tuple[str, ...] = ("http",)
     binds = EITHER
-    requirement = Requirement("curl", "curl", ("curl", "--version"), r"curl (\d+(?:\.\d+)+)")
-    tried = ("7.88.1",)
+    requirement: Requirement | None = Requirement(
+        "curl", "curl", ("curl", "--version"), r"curl (\d+(?:\.\d+)+)"
+    )
+    tried: tuple[str, ...] = ("7.88.1",)
 
     def duration(self, spec: HttpSpec) -> int:
         """Return set-up, the spec's timeout and wrap-up, in microseconds."""

@@ -39,7 +39,7 @@ class DnspythonTool(ClientTool):
     """Our own DNS client."""
 
     name = "dnspython"
-    tests = ("dns",)
+    tests: tuple[str, ...] = ("dns",)
     binds = EITHER
     checks_targets = True
 

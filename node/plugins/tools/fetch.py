@@ -42,7 +42,7 @@ class FetchTool(ClientTool):
     """Our own HTTP client."""
 
     name = "fetch"
-    tests = ("http",)
+    tests: tuple[str, ...] = ("http",)
     preference = 1
     binds = EITHER
     checks_targets = True

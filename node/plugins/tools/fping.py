@@ -43,10 +43,10 @@ class FpingTool(ClientTool):
     """The fping by Schemers and Schweikert."""
 
     name = "fping"
-    tests = ("rtt",)
+    tests: tuple[str, ...] = ("rtt",)
     preference = -1
     binds = EITHER
-    requirement = Requirement(
+    requirement: Requirement | None = Requirement(
         # With the kernel's sockets for echo requests, version 5.1 loses every answer.
         "fping",
         "fping",
@@ -54,7 +54,7 @@ class FpingTool(ClientTool):
         privilege=lambda _: Privilege.RAW,
         connects=lambda _: False,
     )
-    tried = ("5.1",)
+    tried: tuple[str, ...] = ("5.1",)
 
     def can(self, spec: RttSpec) -> str | None:
         """Refuse a flow label."""

@@ -39,7 +39,7 @@ class HandshakeTool(ClientTool):
     """Our own TLS client."""
 
     name = "handshake"
-    tests = ("tls",)
+    tests: tuple[str, ...] = ("tls",)
     binds = EITHER
     checks_targets = True
 

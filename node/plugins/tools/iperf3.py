@@ -150,16 +150,16 @@ class Iperf3Tool(OwnTool):
     """iperf3."""
 
     name = "iperf3"
-    tests = ("throughput",)
+    tests: tuple[str, ...] = ("throughput",)
     listener = _SERVER
-    requirement = Requirement(
+    requirement: Requirement | None = Requirement(
         # Both ends set it, whichever of them sends the data.
         "iperf3",
         "iperf3",
         ("iperf3", "--version"),
         congestion=lambda spec: spec.control,
     )
-    tried = ("3.12", "3.18", "3.22")
+    tried: tuple[str, ...] = ("3.12", "3.18", "3.22")
     binds = EITHER
 
     def duration(self, spec: ThroughputSpec) -> int:

@@ -47,11 +47,13 @@ class IrttTool(OwnTool):
     """The irtt by Pete Heist."""
 
     name = "irtt"
-    tests = ("latency", "latencybg")
+    tests: tuple[str, ...] = ("latency", "latencybg")
     listener = _DEST
     preference = -1
-    requirement = Requirement("irtt", "irtt", ("irtt", "version"), r"irtt version: (\d+(?:\.\d+)+)")
-    tried = ("0.9.0",)
+    requirement: Requirement | None = Requirement(
+        "irtt", "irtt", ("irtt", "version"), r"irtt version: (\d+(?:\.\d+)+)"
+    )
+    tried: tuple[str, ...] = ("0.9.0",)
     binds = frozenset({"address"})
 
     def can(self, spec: LatencySpec | LatencyBgSpec) -> str | None:

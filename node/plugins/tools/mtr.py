@@ -40,10 +40,10 @@ class MtrTool(ClientTool):
     """The mtr by Roger Wolff."""
 
     name = "mtr"
-    tests = ("trace",)
+    tests: tuple[str, ...] = ("trace",)
     preference = 1
     binds = frozenset({"address"})  # its -I uses the address of an interface, but not its route
-    requirement = Requirement(
+    requirement: Requirement | None = Requirement(
         "mtr",
         "mtr-tiny",
         ("mtr", "--version"),
@@ -51,7 +51,7 @@ class MtrTool(ClientTool):
         privileged="mtr-packet",
         connects=lambda spec: spec.protocol == "tcp",
     )
-    tried = ("0.95",)
+    tried: tuple[str, ...] = ("0.95",)
 
     def can(self, spec: TraceSpec) -> str | None:
         """Refuse AS numbers, which it does not report packet by packet."""

@@ -64,10 +64,10 @@ class NuttcpTool(OwnTool):
     """The nuttcp by Bill Fink."""
 
     name = "nuttcp"
-    tests = ("throughput",)
+    tests: tuple[str, ...] = ("throughput",)
     preference = -1
-    requirement = Requirement("nuttcp", "nuttcp", ("nuttcp", "-V"))
-    tried = ("6.1.2",)
+    requirement: Requirement | None = Requirement("nuttcp", "nuttcp", ("nuttcp", "-V"))
+    tried: tuple[str, ...] = ("6.1.2",)
 
     def can(self, spec: ThroughputSpec) -> str | None:
         """Refuse a choice of congestion control, UDP with several streams, and odd units."""

@@ -84,9 +84,9 @@ class OwpingTool(OwnTool):
     """The owping of perfSONAR, with an owampd of its own at the other end."""
 
     name = "owping"
-    tests = ("latency",)
+    tests: tuple[str, ...] = ("latency",)
     preference = -100
-    requirement = Requirement(
+    requirement: Requirement | None = Requirement(
         "owping",
         "owamp-client, from perfSONAR's archive: Debian has none",
         ("owping", "-h"),

@@ -14,7 +14,7 @@ from node.model.errors import ToolOutputError
 from node.model.times import MILLISECOND, SECOND
 from node.plugins import iputils
 from node.plugins.binding import EITHER, binding_arguments, version_of
-from node.plugins.contracts import Command, Output, PartContext, Result
+from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
 from node.plugins.figures import DelayFigures, delay_figures, jitter, share
 from node.plugins.outline import ClientTool
 from node.plugins.reading import complaint, failure, text_of
@@ -72,9 +72,9 @@ class PingTool(ClientTool):
     """The ping by iputils."""
 
     name = "ping"
-    tests = ("rtt",)
-    requirement = iputils.PING
-    tried = iputils.TRIED
+    tests: tuple[str, ...] = ("rtt",)
+    requirement: Requirement | None = iputils.PING
+    tried: tuple[str, ...] = iputils.TRIED
     binds = EITHER
 
     def duration(self, spec: RttSpec) -> int:

@@ -17,7 +17,7 @@ from node.model.times import MILLISECOND, SECOND
 from node.model.wire.fields import Document
 from node.plugins import iputils
 from node.plugins.binding import EITHER, source_arguments
-from node.plugins.contracts import Command, Output, PartContext, Result
+from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
 from node.plugins.hops import address_in
 from node.plugins.outline import ClientTool
 from node.plugins.ownprograms import MICROSECOND_NS, measured, own_program
@@ -52,11 +52,11 @@ class PingDfTool(ClientTool):
     """Pings with the DF bit, by our own program."""
 
     name = "ping-df"
-    tests = ("mtu",)
+    tests: tuple[str, ...] = ("mtu",)
     preference = 1
     binds = EITHER
-    requirement = iputils.PING
-    tried = iputils.TRIED
+    requirement: Requirement | None = iputils.PING
+    tried: tuple[str, ...] = iputils.TRIED
 
     def duration(self, spec: MtuSpec) -> int:
         """Return the time if every size vanishes, the smallest included, in microseconds."""

@@ -59,7 +59,7 @@ class ProcNetTool(ClientTool):
     """``/proc/net/dev``."""
 
     name = "procnet"
-    tests = ("interface",)
+    tests: tuple[str, ...] = ("interface",)
     binds = frozenset({"interface"})
 
     def duration(self, spec: InterfaceSpec) -> int:

@@ -75,17 +75,17 @@ class ScamperTool(ClientTool):
     """The scamper by CAIDA and Matthew Luckie."""
 
     name = "scamper"
-    tests = ("trace",)
+    tests: tuple[str, ...] = ("trace",)
     preference = 3
     binds = frozenset({"address"})
-    requirement = Requirement(
+    requirement: Requirement | None = Requirement(
         "scamper",
         "scamper",
         ("scamper", "-v"),
         r"version (\d+[a-z]?)",
         privilege=lambda _: Privilege.ROOT,
     )
-    tried = ("20211212",)
+    tried: tuple[str, ...] = ("20211212",)
 
     def can(self, spec: TraceSpec) -> str | None:
         """Refuse names, AS numbers, and lengths."""

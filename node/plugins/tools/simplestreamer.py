@@ -40,7 +40,7 @@ class SimplestreamerTool(OwnTool):
     """Our own sender and receiver."""
 
     name = "simplestreamer"
-    tests = ("simplestream",)
+    tests: tuple[str, ...] = ("simplestream",)
     listener = _RECEIVER
     binds = EITHER
 

@@ -18,9 +18,9 @@ class SleepTool(ClientTool):
     """The system's own ``sleep``."""
 
     name = "sleep"
-    tests = ("idle",)
-    requirement = Requirement("sleep", "coreutils", ("sleep", "--version"))
-    tried = ("9.1",)
+    tests: tuple[str, ...] = ("idle",)
+    requirement: Requirement | None = Requirement("sleep", "coreutils", ("sleep", "--version"))
+    tried: tuple[str, ...] = ("9.1",)
     binds = EITHER  # it sends nothing anywhere
 
     def duration(self, spec: IdleSpec) -> int:

@@ -30,7 +30,7 @@ class SleepBgTool(ClientTool):
     """Our own sleeper."""
 
     name = "sleepbg"
-    tests = ("idlebg",)
+    tests: tuple[str, ...] = ("idlebg",)
     binds = EITHER  # it sends nothing anywhere
 
     def duration(self, spec: IdleBgSpec) -> int:

@@ -55,7 +55,7 @@ class StampTool(OwnTool):
     """Our own STAMP programs."""
 
     name = "stamp"
-    tests = ("clock", "latency")
+    tests: tuple[str, ...] = ("clock", "latency")
     listener = _DEST
     binds = EITHER
 

@@ -65,7 +65,7 @@ class StampBgTool(OwnTool):
     """Our own STAMP programs, as a stream."""
 
     name = "stampbg"
-    tests = ("latencybg",)
+    tests: tuple[str, ...] = ("latencybg",)
     listener = _DEST
     binds = EITHER
 

@@ -48,15 +48,15 @@ class TracepathTool(ClientTool):
     """The tracepath of iputils."""
 
     name = "tracepath"
-    tests = ("mtu", "trace")
-    requirement = Requirement(
+    tests: tuple[str, ...] = ("mtu", "trace")
+    requirement: Requirement | None = Requirement(
         "tracepath",
         "iputils-tracepath",
         ("tracepath", "-V"),
         iputils.VERSION,
         connects=lambda _: False,
     )
-    tried = iputils.TRIED
+    tried: tuple[str, ...] = iputils.TRIED
 
     def can(self, spec: TraceSpec | MtuSpec) -> str | None:
         """Refuse all but UDP with one answer per hop, its own wait and its own lengths."""

@@ -38,17 +38,17 @@ class TracerouteTool(ClientTool):
     """The traceroute by Dmitry Butskoy."""
 
     name = "traceroute"
-    tests = ("trace",)
+    tests: tuple[str, ...] = ("trace",)
     preference = 2
     binds = EITHER
-    requirement = Requirement(
+    requirement: Requirement | None = Requirement(
         "traceroute",
         "traceroute",
         ("traceroute", "--version"),
         privilege=lambda spec: None if spec.protocol == "udp" else Privilege.RAW,
         connects=lambda spec: spec.protocol == "tcp",
     )
-    tried = ("2.1.2",)
+    tried: tuple[str, ...] = ("2.1.2",)
 
     def duration(self, spec: TraceSpec) -> int:
         """Return the time if all packets are lost, with the look-ups, in microseconds."""

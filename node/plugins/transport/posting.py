@@ -25,6 +25,7 @@ from node.model.errors import ArchiverFailed
 from node.model.useragent import AGENT
 from node.model.wire.urls import Url as Url  # noqa: PLC0414 - the field of specs
 from node.plugins.contracts import DeliveryOutcome, DeliveryStatus
+from node.plugins.transport.batches import ACCEPTED, again, refused
 from node.plugins.transport.senders import error_summary
 
 DOCUMENT_REJECTED_STATUSES = frozenset({400, 413, 422})
@@ -136,9 +137,7 @@ class Poster:
                 text = beginning[:_TEXT_MAX].decode(errors="replace")
                 return HttpReply(answer.status, beginning, _outcome(answer, text, self._now()))
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            return HttpReply(
-                0, b"", DeliveryOutcome(DeliveryStatus.AGAIN, _reason(error, self._timeout))
-            )
+            return HttpReply(0, b"", again(_reason(error, self._timeout)))
 
     async def test(self) -> str:
         """Connect, with TLS for https; nothing is posted.
@@ -202,7 +201,7 @@ def url_without_query(url: str) -> str:
 def _outcome(answer: aiohttp.ClientResponse, text: str, now: int) -> DeliveryOutcome:
     status = answer.status
     if status in _SUCCESS:
-        return DeliveryOutcome(DeliveryStatus.ACCEPTED)
+        return ACCEPTED
     words = " ".join(f"{status} {answer.reason or ''} {text}".split())
     if status in _REDIRECT:
         to = answer.headers.get("Location", "elsewhere")[:_TEXT_MAX]
@@ -213,7 +212,7 @@ def _outcome(answer: aiohttp.ClientResponse, text: str, now: int) -> DeliveryOut
         return DeliveryOutcome(
             DeliveryStatus.AGAIN, words, retry_after(answer.headers.get("Retry-After"), now)
         )
-    return DeliveryOutcome(DeliveryStatus.REFUSED, words)
+    return refused(words)
 
 
 def retry_after(text: str | None, now: int) -> int:

@@ -17,7 +17,8 @@ from typing import Any
 
 from node.model import times
 from node.model.errors import ArchiverFailed
-from node.plugins.contracts import DeliveryOutcome, DeliveryStatus
+from node.plugins.contracts import DeliveryOutcome
+from node.plugins.transport.batches import ACCEPTED, again
 
 _FAMILIES = {None: socket.AF_UNSPEC, 4: socket.AF_INET, 6: socket.AF_INET6}
 
@@ -181,40 +182,32 @@ class SocketDestination:
         self.sender = sender
         self._where = where
 
+    async def send(self, pieces: Sequence[bytes]) -> list[DeliveryOutcome]:
+        """Send all pieces, and return the outcome of each."""
+        outcome = ACCEPTED
+        try:
+            await self.sender.send(pieces)
+        except (OSError, TimeoutError) as error:
+            outcome = again(error_summary(error))
+        return [outcome] * len(pieces)
+
     async def test(self) -> str:
         """Connect, or resolve the name.
 
         :raises ArchiverFailed: there is no such host or socket, or nothing listens there.
         """
-        return await try_connection(self.sender, self._where)
+        try:
+            await self.sender.connect()
+        except (OSError, TimeoutError) as error:
+            raise ArchiverFailed(f"{self._where}: {error_summary(error)}") from None
+        if isinstance(self.sender, StreamSender):
+            return f"connected to {self._where}; nothing was sent"
+        what = "datagrams cannot show whether anything listens there"
+        return f"{self._where} is a valid address; {what}"
 
     async def close(self) -> None:
         """Close the connection or socket."""
         self.sender.close()
-
-
-async def send_bytes(sender: Sender, pieces: Sequence[bytes]) -> DeliveryOutcome:
-    """Send all pieces, and return the outcome."""
-    try:
-        await sender.send(pieces)
-    except (OSError, TimeoutError) as error:
-        return DeliveryOutcome(DeliveryStatus.AGAIN, error_summary(error))
-    return DeliveryOutcome(DeliveryStatus.ACCEPTED)
-
-
-async def try_connection(sender: Sender, where: str) -> str:
-    """Connect, and return a sentence about it.
-
-    :raises ArchiverFailed: that is not possible.
-    """
-    try:
-        await sender.connect()
-    except (OSError, TimeoutError) as error:
-        msg = f"{where}: {error_summary(error)}"
-        raise ArchiverFailed(msg) from None
-    if isinstance(sender, StreamSender):
-        return f"connected to {where}; nothing was sent"
-    return f"{where} is a valid address; datagrams cannot show whether anything listens there"
 
 
 def error_summary(error: BaseException) -> str:

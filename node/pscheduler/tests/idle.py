@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+from node.model.times import SECOND
 from node.plugins.contracts import Test
 from node.plugins.tests.idle import TEST
 from node.plugins.tests.idlebg import TEST as TEST_BY_INTERVALS
@@ -22,7 +23,7 @@ from node.pscheduler.tests.language import (
 from node.pscheduler.tests.members import Member
 from node.pscheduler.tests.options import listed, text
 
-_TEARDOWN = times.SECOND
+_TEARDOWN = SECOND
 _MISSPELT = "host_node"
 """The member that the option ``--host-node`` of idleex sets; the spec's own is ``host-node``."""
 

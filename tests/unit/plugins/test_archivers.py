@@ -18,8 +18,7 @@ from node.model.wire.archives import ArchiveChoice
 from node.plugins.archivers import file, syslog
 from node.plugins.archivers.http import signature
 from node.plugins.contracts import ArchivingHost, DeliveryItem, DeliveryOutcome, DeliveryStatus
-from node.plugins.transport.bisection import deliver_by_bisection
-from node.plugins.transport.ordering import in_order
+from node.plugins.transport.batches import deliver_by_bisection, in_order
 from node.plugins.transport.posting import retry_after
 from node.results.archivers import archivers, missing_requirement
 from node.results.archives import Archives
@@ -117,7 +116,9 @@ def one(number: int, size: int = 0, *, succeeded: bool = True) -> DeliveryItem:
 def test_a_syslog_message_is_one_of_rfc_5424(succeeded: bool, priority: int) -> None:  # noqa: FBT001 - a case
     """A message has priority, version, time, host, program, nil process and data, then the JSON."""
     spec = syslog.SyslogSpec()
-    destination = syslog.SyslogDestination(spec, "there", "a b.example")
+    destination = syslog.SyslogDestination(
+        spec, ArchivingHost("a b.example", (), lambda: START), "there"
+    )
     message = destination.message(one(1, succeeded=succeeded))
     head = f"<{priority}>1 2026-12-01T00:00:00Z a-b.example parley - result - "
     assert message == head.encode() + b'{"number": 1, "pad": ""}'
@@ -235,7 +236,7 @@ class Folder:
 
     async def write(self, *documents: DeliveryItem) -> list[DeliveryOutcome]:
         """Deliver documents."""
-        return await self._destination.deliver(documents)
+        return list(await self._destination.deliver(documents))
 
     def files(self) -> list[str]:
         """Return the names in the folder, without the instants in them."""
