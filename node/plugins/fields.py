@@ -5,6 +5,7 @@ Limits on durations are here because pydantic's own messages would show bare mic
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -13,10 +14,21 @@ from pydantic.json_schema import SkipJsonSchema
 
 from node.model import times
 from node.model.errors import HostError
-from node.model.wire.fields import KIND, Document, Duration, Name
+from node.model.wire.fields import KIND, Document, Duration, Host, Name
 
 IpVersion = Literal[4, 6]
 """The version of the Internet Protocol."""
+
+Asker = Annotated[Host | None, Field(description="The host that asks; by default the lead itself.")]
+"""The field ``source`` of what one participant asks a target."""
+Connector = Annotated[
+    Host | None, Field(description="The host that connects; by default the lead itself.")
+]
+"""The field ``source`` of what one participant connects to."""
+VersionOfDest = Annotated[
+    IpVersion | None, Field(description="4 or 6; by default the version of dest's address.")
+]
+"""The field ``ip_version`` of a spec with one dest."""
 
 Fraction = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 """A part of a whole, 0 to 1."""
@@ -124,6 +136,27 @@ def duration_field(default: int, description: str) -> Any:
     """Return a field with a default duration (microseconds), shown as ISO 8601 in JSON schemas."""
     shown: dict[str, Any] = {"default": times.format_duration(default)}
     return Field(default=default, description=description, json_schema_extra=shown)
+
+
+def whole_field(
+    default: int | None, least: int, most: int, description: str, *, later: bool = False
+) -> Any:
+    """Return a field with a whole number from ``least`` to ``most``.
+
+    A ``later`` field is one that version 0.2 does not know: it is not told it unless it is set, so
+    that it refuses only tasks that set it.
+    """
+    limits: dict[str, Any] = {"ge": least, "le": most, "strict": True}
+    return Field(default=default, description=description, **limits, **_told(later=later))
+
+
+def flag_field(description: str, *, default: bool = False, later: bool = False) -> Any:
+    """Return a field with true or false; ``later`` as of :func:`whole_field`."""
+    return Field(default=default, strict=True, description=description, **_told(later=later))
+
+
+def _told(*, later: bool) -> dict[str, Any]:
+    return {"exclude_if": operator.not_} if later else {}
 
 
 ArchiverTimeout = Annotated[Duration, between(times.SECOND, 2 * times.MINUTE)]

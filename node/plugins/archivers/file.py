@@ -25,7 +25,7 @@ from node.plugins.contracts import (
     DeliveryItem,
     DeliveryOutcome,
 )
-from node.plugins.fields import between, duration_field
+from node.plugins.fields import between, duration_field, whole_field
 from node.plugins.transport.batches import ACCEPTED, OwnArchiver, again, refused
 from node.runtime.threads import aside
 
@@ -47,19 +47,13 @@ class FileSpec(Document):
         description="The file; its directory must be one that the node's owner allows "
         "(PARLEY_ARCHIVE_DIRECTORIES)."
     )
-    rotate_bytes: int = Field(
-        100_000_000,
-        ge=1_000,
-        le=10**12,
-        strict=True,
-        description="The file is rotated before it grows beyond this many bytes.",
+    rotate_bytes: int = whole_field(
+        100_000_000, 1_000, 10**12, "The file is rotated before it grows beyond this many bytes."
     )
     rotate_after: Annotated[Duration, between(times.MINUTE, times.LONGEST)] = duration_field(
         times.DAY, "The file is also rotated when such a period begins (in UTC); PT1M to P366D."
     )
-    keep: int = Field(
-        0, ge=0, le=10_000, strict=True, description="Number of rotated files to keep; 0: all."
-    )
+    keep: int = whole_field(0, 0, 10_000, "Number of rotated files to keep; 0: all.")
     sync: Literal["batch", "never"] = Field(
         "batch", description="Whether each batch waits until it is on the disk (fsync)."
     )

@@ -20,7 +20,7 @@ from pydantic import Field, StringConstraints
 from node.model import times
 from node.model.wire.fields import Document, Host
 from node.plugins.contracts import ArchivingHost, Batches, DeliveryItem, DeliveryOutcome
-from node.plugins.fields import SECRET, ArchiverTimeout
+from node.plugins.fields import SECRET, ArchiverTimeout, flag_field, whole_field
 from node.plugins.transport.batches import OwnArchiver, deliver_by_bisection, timeout_field
 from node.plugins.transport.posting import (
     DOCUMENT_REJECTED_STATUSES,
@@ -48,17 +48,16 @@ class HttpArchiverSpec(Document):
         "for each document.",
     )
     method: Literal["POST", "PUT"] = Field("POST", description="The method of the requests.")
-    verify: bool = Field(
+    verify: bool = flag_field(
+        "Whether the certificate of the server must be trusted. Without it, anybody on the way "
+        "can read and change what is sent.",
         default=True,
-        strict=True,
-        description="Whether the certificate of the server must be trusted. Without it, anybody "
-        "on the way can read and change what is sent.",
     )
     bind: Host | None = Field(None, description="The address of this host to connect from.")
     content_type: Annotated[str, StringConstraints(pattern=r"^[ -~]{1,200}$")] | None = Field(
         None, description="The Content-Type, if it has to be another one than that of the body."
     )
-    gzip: bool = Field(default=False, strict=True, description="Compress the body.")
+    gzip: bool = flag_field("Compress the body.")
     secret: Annotated[str, StringConstraints(min_length=16, max_length=500)] | None = Field(
         None,
         description="Signs each request: Parley-Signature: t=<seconds>,v1=<HMAC-SHA256 of "
@@ -71,7 +70,7 @@ class HttpArchiverSpec(Document):
         description="Further headers, such as Authorization. Their values are never shown.",
         json_schema_extra=SECRET,
     )
-    batch: int = Field(500, ge=1, le=1000, strict=True, description="Maximum results per request.")
+    batch: int = whole_field(500, 1, 1000, "Maximum results per request.")
     timeout: ArchiverTimeout = timeout_field("a request")
 
 

@@ -21,7 +21,7 @@ from node.plugins.contracts import (
     DeliveryItem,
     DeliveryOutcome,
 )
-from node.plugins.fields import SECRET, ArchiverTimeout
+from node.plugins.fields import SECRET, ArchiverTimeout, flag_field, whole_field
 from node.plugins.transport.batches import (
     ConfirmingDestination,
     OwnArchiver,
@@ -42,7 +42,7 @@ class Broker(Document):
     """One broker to connect to first."""
 
     host: Host = Field(description="One of the cluster's brokers.")
-    port: int = Field(9092, ge=1, le=65_535, strict=True, description="Its port.")
+    port: int = whole_field(9092, 1, 65_535, "Its port.")
 
 
 class KafkaSpec(Document):
@@ -54,7 +54,7 @@ class KafkaSpec(Document):
     topic: Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9._-]{1,249}$")] = Field(
         "parley-results", description="The topic of the documents, keyed by series."
     )
-    tls: bool = Field(default=False, strict=True, description="Whether to use TLS.")
+    tls: bool = flag_field("Whether to use TLS.")
     sasl: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = Field(
         None, description="The mechanism to log in with user and password."
     )

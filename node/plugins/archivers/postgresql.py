@@ -21,7 +21,7 @@ from node.plugins.contracts import (
     DeliveryItem,
     DeliveryOutcome,
 )
-from node.plugins.fields import SECRET, ArchiverTimeout
+from node.plugins.fields import SECRET, ArchiverTimeout, flag_field, whole_field
 from node.plugins.transport.batches import (
     ACCEPTED,
     OwnArchiver,
@@ -46,7 +46,7 @@ class PostgresqlSpec(Document):
     """The database and the user."""
 
     host: Host = Field("127.0.0.1", description="Name or address.")
-    port: int = Field(5432, ge=1, le=65_535, strict=True, description="The server's port.")
+    port: int = whole_field(5432, 1, 65_535, "The server's port.")
     socket: (
         Annotated[str, StringConstraints(max_length=90), AfterValidator(_check_directory)] | None
     ) = Field(
@@ -65,7 +65,7 @@ class PostgresqlSpec(Document):
     namespace: Annotated[str, StringConstraints(pattern=r"^[a-z_][a-z0-9_]{0,62}$")] = Field(
         "public", description="The schema of the table parley_result."
     )
-    create: bool = Field(default=True, strict=True, description="Create the table if missing.")
+    create: bool = flag_field("Create the table if missing.", default=True)
     table: _Word | None = Field(
         None,
         description="Another table than parley_result, which must exist: a row with the document "

@@ -20,7 +20,7 @@ from node.model.wire.fields import Document, Host
 from node.plugins.contracts import (
     DeliveryItem,
 )
-from node.plugins.fields import SECRET, ArchiverTimeout
+from node.plugins.fields import SECRET, ArchiverTimeout, flag_field, whole_field
 from node.plugins.transport.batches import ConfirmingDestination, OwnArchiver, timeout_field
 from node.plugins.transport.senders import error_summary
 
@@ -36,8 +36,8 @@ class RabbitmqSpec(Document):
     """The broker, and where to publish."""
 
     host: Host = Field(description="Name or address.")
-    port: int = Field(5672, ge=1, le=65_535, strict=True, description="With TLS usually 5671.")
-    tls: bool = Field(default=False, strict=True, description="Whether to use TLS.")
+    port: int = whole_field(5672, 1, 65_535, "With TLS usually 5671.")
+    tls: bool = flag_field("Whether to use TLS.")
     vhost: Annotated[_Name, StringConstraints(min_length=1)] = Field(
         "/", description="The virtual host."
     )

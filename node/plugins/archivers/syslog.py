@@ -20,7 +20,7 @@ from node.plugins.contracts import (
     DeliveryItem,
     DeliveryOutcome,
 )
-from node.plugins.fields import ArchiverTimeout
+from node.plugins.fields import ArchiverTimeout, whole_field
 from node.plugins.transport.batches import OwnArchiver, deliver_possible, timeout_field
 from node.plugins.transport.senders import (
     DatagramSender,
@@ -59,7 +59,7 @@ class SyslogSpec(Document):
         "node's owner allows (PARLEY_ARCHIVE_DIRECTORIES).",
     )
     host: Host = Field("127.0.0.1", description="For udp and tcp: name or address.")
-    port: int = Field(514, ge=1, le=65_535, strict=True, description="For udp and tcp.")
+    port: int = whole_field(514, 1, 65_535, "For udp and tcp.")
     facility: Facility = Field("local0", description="The facility of the messages.")
     severity: Severity | None = Field(
         None, description="The severity; by default info, and warning for runs that failed."
@@ -67,12 +67,11 @@ class SyslogSpec(Document):
     app_name: Annotated[str, StringConstraints(pattern=r"^[!-~]{1,48}$")] = Field(
         "parley", description="The program name in each message."
     )
-    size_max: int = Field(
+    size_max: int = whole_field(
         8_000,
-        ge=480,
-        le=65_000,
-        strict=True,
-        description="Maximum bytes of a message: receivers truncate longer ones (rsyslog: 8,192).",
+        480,
+        65_000,
+        "Maximum bytes of a message: receivers truncate longer ones (rsyslog: 8,192).",
     )
     timeout: ArchiverTimeout = timeout_field("a batch", 10)
 

@@ -14,16 +14,17 @@ from pydantic import Field, model_validator
 from node.model.clocks import combined_bound_ms
 from node.model.times import MILLISECOND, MINUTE, SECOND
 from node.model.wire.fields import Document, Duration, Host
+from node.plugins import oneway
 from node.plugins.contracts import Merged, Metric, Part, Result
 from node.plugins.fields import (
+    Asker,
     CountField,
     Finite,
-    IpVersion,
     NonNegative,
-    Port,
     between,
     check_packet_total,
     duration_field,
+    whole_field,
 )
 from node.plugins.figures import metric
 from node.plugins.oneway import LENGTH_BASE, HostClock, contradicting_counts, explain_no_packets
@@ -34,25 +35,19 @@ from node.plugins.participation import joined, part_of
 class ClockSpec(Document):
     """The packets to exchange: how many, how often, and how long to wait for them."""
 
-    source: Host | None = Field(
-        default=None, description="The host that asks; by default the lead itself."
-    )
+    source: Asker = None
     dest: Host | None = Field(
         default=None, description="The host that answers; required here or in `participants`."
     )
-    count: int = Field(default=20, ge=1, le=1000, strict=True, description="The number of packets.")
+    count: int = whole_field(20, 1, 1000, "The number of packets.")
     interval: Annotated[Duration, between(10 * MILLISECOND, 10 * SECOND)] = duration_field(
         100 * MILLISECOND, "The time from one packet to the next, PT0.01S to PT10S."
     )
     timeout: Annotated[Duration, between(10 * MILLISECOND, MINUTE)] = duration_field(
         SECOND, "A packet that is not back after this is lost, PT0.01S to PT1M."
     )
-    ip_version: IpVersion | None = Field(
-        default=None, description="4 or 6; by default the version of the addresses."
-    )
-    port: Port | None = Field(
-        default=None, description="The UDP port of dest; by default assigned by its node."
-    )
+    ip_version: oneway.Version = None
+    port: oneway.DestPort = None
 
     @model_validator(mode="after")
     def _check_fields(self) -> ClockSpec:

@@ -14,12 +14,15 @@ from node.model.wire.fields import Document, Duration, Host, fault_of_name, is_a
 from node.plugins.contracts import Metric, Result
 from node.plugins.fields import (
     AnyPort,
+    Asker,
     CountField,
     ForeignText,
     IpVersion,
     NonNegative,
     between,
     duration_field,
+    flag_field,
+    whole_field,
 )
 from node.plugins.figures import delay_text, metric
 from node.plugins.outline import TargetTest
@@ -54,9 +57,7 @@ def _check_name(value: str) -> str:
 class DnsSpec(Document):
     """The question, the server, and the expected answer."""
 
-    source: Host | None = Field(
-        default=None, description="The host that asks; by default the lead itself."
-    )
+    source: Asker = None
     name: Annotated[str, StringConstraints(strict=True, min_length=1, max_length=253)] = Field(
         description="The full name to query: no search domain is added. For PTR also an address."
     )
@@ -66,25 +67,15 @@ class DnsSpec(Document):
     )
     port: AnyPort = Field(default=_PORT, description="The server's port.")
     protocol: Literal["udp", "tcp"] = Field(default="udp", description="The transport: udp or tcp.")
-    recurse: bool = Field(
-        default=True, strict=True, description="Whether the server shall recurse."
-    )
-    dnssec: bool = Field(
-        default=False, strict=True, description="Whether to request signatures (the DO bit)."
-    )
+    recurse: bool = flag_field("Whether the server shall recurse.", default=True)
+    dnssec: bool = flag_field("Whether to request signatures (the DO bit).")
     timeout: Annotated[Duration, between(10 * MILLISECOND, MINUTE)] = duration_field(
         2 * SECOND, "How long to wait for an answer to each try, PT0.01S to PT1M."
     )
-    tries: int = Field(
-        default=3, ge=1, le=10, strict=True, description="The maximum number of tries."
-    )
+    tries: int = whole_field(3, 1, 10, "The maximum number of tries.")
     rcode: Rcode = Field(default="NOERROR", description="The code the answer must have.")
-    answers_min: int = Field(
-        default=1,
-        ge=0,
-        le=100,
-        strict=True,
-        description="The minimum number of records of the type with NOERROR; 0 accepts none.",
+    answers_min: int = whole_field(
+        1, 0, 100, "The minimum number of records of the type with NOERROR; 0 accepts none."
     )
     expected: (
         Annotated[str, StringConstraints(strict=True, min_length=1, max_length=255)] | None

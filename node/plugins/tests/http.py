@@ -16,6 +16,7 @@ from node.model.wire.fields import Document, Duration, Host
 from node.plugins.contracts import Metric, Result
 from node.plugins.fields import (
     SECRET,
+    Asker,
     CountField,
     ForeignText,
     IpVersion,
@@ -23,6 +24,8 @@ from node.plugins.fields import (
     SecretText,
     between,
     duration_field,
+    flag_field,
+    whole_field,
 )
 from node.plugins.figures import delay_text, metric
 from node.plugins.outline import TargetTest
@@ -75,9 +78,7 @@ HeaderValue = Annotated[str, StringConstraints(pattern=r"^[!-~]([ -~]{0,998}[!-~
 class HttpSpec(Document):
     """The request, and the expected answer."""
 
-    source: Host | None = Field(
-        default=None, description="The host that asks; by default the lead itself."
-    )
+    source: Asker = None
     url: Url = Field(description="The URL to request, http or https; without user and password.")
     method: Literal["GET", "HEAD"] = Field(default="GET", description="The method: GET or HEAD.")
     headers: dict[HeaderName, SecretText[HeaderValue]] = Field(
@@ -98,16 +99,8 @@ class HttpSpec(Document):
     text: Annotated[str, StringConstraints(strict=True, min_length=1, max_length=1000)] | None = (
         Field(default=None, description="A text that the body must contain, as UTF-8 bytes.")
     )
-    verify: bool = Field(
-        default=True, strict=True, description="Whether the certificate must be trusted (https)."
-    )
-    bytes_max: int = Field(
-        default=1_000_000,
-        ge=1,
-        le=8_000_000,
-        strict=True,
-        description="Maximum bytes of the body to read.",
-    )
+    verify: bool = flag_field("Whether the certificate must be trusted (https).", default=True)
+    bytes_max: int = whole_field(1_000_000, 1, 8_000_000, "Maximum bytes of the body to read.")
     timeout: Annotated[Duration, between(10 * MILLISECOND, 5 * MINUTE)] = duration_field(
         10 * SECOND, "The limit for all of it, redirects included, PT0.01S to PT5M."
     )

@@ -7,18 +7,17 @@ back.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from node.model.classes import SchedulingClass
 from node.model.times import MILLISECOND, SECOND
 from node.model.wire.fields import Document, Duration
 from node.plugins import oneway
 from node.plugins.contracts import Merged, Metric, Part, Result
-from node.plugins.fields import between, check_packet_total, duration_field
+from node.plugins.fields import between, check_packet_total, duration_field, flag_field, whole_field
 from node.plugins.oneway import LENGTH_BASE, OneWayResult, SourcePart
 
 
@@ -27,9 +26,7 @@ class LatencySpec(Document):
 
     source: oneway.Source = None
     dest: oneway.Dest = None
-    count: int = Field(
-        default=100, ge=1, le=36_000, strict=True, description="The number of packets."
-    )
+    count: int = whole_field(100, 1, 36_000, "The number of packets.")
     interval: Annotated[Duration, between(MILLISECOND, 10 * SECOND)] = duration_field(
         100 * MILLISECOND, "The time from one packet to the next, PT0.001S to PT10S."
     )
@@ -39,12 +36,8 @@ class LatencySpec(Document):
     length: oneway.Length = LENGTH_BASE
     ip_version: oneway.Version = None
     port: oneway.DestPort = None
-    histogram: bool = Field(
-        default=False,
-        strict=True,
-        # Version 0.2 does not know it, and refuses only tasks that ask for it.
-        exclude_if=operator.not_,
-        description="Whether to count the packets by delay, in the result's `histogram`.",
+    histogram: bool = flag_field(
+        "Whether to count the packets by delay, in the result's `histogram`.", later=True
     )
 
     @model_validator(mode="after")

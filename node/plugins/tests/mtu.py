@@ -10,7 +10,13 @@ from pydantic import Field
 from node.model.times import SECOND
 from node.model.wire.fields import Document, Duration, Host
 from node.plugins.contracts import Metric, Result
-from node.plugins.fields import IpVersion, between, duration_field
+from node.plugins.fields import (
+    Asker,
+    VersionOfDest,
+    between,
+    duration_field,
+    whole_field,
+)
 from node.plugins.figures import metric
 from node.plugins.outline import TargetTest
 
@@ -26,27 +32,20 @@ _Bytes = Annotated[int, Field(ge=1, le=MTU_MOST_BYTES)]
 class MtuSpec(Document):
     """The destination, and the packets to try."""
 
-    source: Host | None = Field(
-        default=None, description="The host that asks; by default the lead itself."
-    )
+    source: Asker = None
     dest: Host = Field(description="The host at the end of the path; any host, not only a node.")
-    mtu_max_bytes: int | None = Field(
-        default=None,
-        ge=1280,
-        le=MTU_MOST_BYTES,
-        strict=True,
-        description="The largest packet to try, with all headers; by default the MTU of the host's "
-        "own interface.",
+    mtu_max_bytes: int | None = whole_field(
+        None,
+        1280,
+        MTU_MOST_BYTES,
+        "The largest packet to try, with all headers; by default the MTU of the host's own "
+        "interface.",
     )
     wait: Annotated[Duration, between(SECOND, 10 * SECOND)] = duration_field(
         SECOND, "A packet not answered after this is lost, PT1S to PT10S."
     )
-    hops_max: int = Field(
-        default=30, ge=1, le=64, strict=True, description="Maximum hops, for hop-by-hop tools."
-    )
-    ip_version: IpVersion | None = Field(
-        default=None, description="4 or 6; by default the version of dest's address."
-    )
+    hops_max: int = whole_field(30, 1, 64, "Maximum hops, for hop-by-hop tools.")
+    ip_version: VersionOfDest = None
 
 
 class MtuLimit(Document):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -12,13 +11,16 @@ from node.model.times import MILLISECOND, MINUTE, SECOND
 from node.model.wire.fields import Document, Duration, Host
 from node.plugins.contracts import Metric, Result
 from node.plugins.fields import (
+    Asker,
     CountField,
     Fraction,
-    IpVersion,
     NonNegative,
+    VersionOfDest,
     between,
     check_packet_total,
     duration_field,
+    flag_field,
+    whole_field,
 )
 from node.plugins.figures import (
     DelayFigures,
@@ -36,13 +38,9 @@ _WITH_FLOWS = 6
 class RttSpec(Document):
     """The packets to send: to whom, how many, how often, and how long to wait."""
 
-    source: Host | None = Field(
-        default=None, description="The host that asks; by default the lead itself."
-    )
+    source: Asker = None
     dest: Host = Field(description="The host that answers; any host, not only a node.")
-    count: int = Field(
-        default=10, ge=1, le=10_000, strict=True, description="The number of packets."
-    )
+    count: int = whole_field(10, 1, 10_000, "The number of packets.")
     interval: Annotated[Duration, between(2 * MILLISECOND, MINUTE)] = duration_field(
         200 * MILLISECOND,
         # ping refuses unprivileged users anything below 2 ms.
@@ -51,45 +49,20 @@ class RttSpec(Document):
     timeout: Annotated[Duration, between(10 * MILLISECOND, MINUTE)] = duration_field(
         SECOND, "A packet not answered after this is lost, PT0.01S to PT1M."
     )
-    length: int = Field(
-        default=56,
-        ge=16,  # with less, ping has no room for its time stamp and prints no time
-        le=8952,
-        strict=True,
-        description="The data bytes of each packet; with the ICMP header, eight more.",
+    # With fewer than 16, ping has no room for its time stamp and prints no time.
+    length: int = whole_field(
+        56, 16, 8952, "The data bytes of each packet; with the ICMP header, eight more."
     )
-    ttl: int | None = Field(
-        default=None,
-        ge=1,
-        le=255,
-        strict=True,
-        description="The hop limit; by default the host's.",
+    ttl: int | None = whole_field(None, 1, 255, "The hop limit; by default the host's.")
+    ip_version: VersionOfDest = None
+    dont_fragment: bool = flag_field(
+        "Whether packets that are too long are dropped instead of fragmented.", later=True
     )
-    ip_version: IpVersion | None = Field(
-        default=None, description="4 or 6; by default the version of dest's address."
+    tos: int | None = whole_field(
+        None, 0, 255, "The octet of IP's type of service; DSCP 46 is 184.", later=True
     )
-    # Version 0.2 does not know the following ones, and refuses only tasks that set them.
-    dont_fragment: bool = Field(
-        default=False,
-        strict=True,
-        exclude_if=operator.not_,
-        description="Whether packets that are too long are dropped instead of fragmented.",
-    )
-    tos: int | None = Field(
-        default=None,
-        ge=0,
-        le=255,
-        strict=True,
-        exclude_if=operator.not_,
-        description="The octet of IP's type of service; DSCP 46 is 184.",
-    )
-    flow_label: int | None = Field(
-        default=None,
-        ge=1,
-        le=1_048_575,
-        strict=True,
-        exclude_if=operator.not_,
-        description="The flow label of IPv6; needs ip_version 6.",
+    flow_label: int | None = whole_field(
+        None, 1, 1_048_575, "The flow label of IPv6; needs ip_version 6.", later=True
     )
 
     @model_validator(mode="after")

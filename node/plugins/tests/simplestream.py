@@ -15,7 +15,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from node.model.times import MINUTE, SECOND
 from node.model.wire.fields import Document, Duration, Host
 from node.plugins.contracts import Merged, Metric, Part, Result
-from node.plugins.fields import IpVersion, NonNegative, Port, between, duration_field
+from node.plugins.fields import NonNegative, Port, VersionOfDest, between, duration_field
 from node.plugins.figures import delay_text, metric
 from node.plugins.outline import PairTest, check_two
 from node.plugins.participation import joined, part_of
@@ -53,9 +53,7 @@ class SimplestreamSpec(Document):
     timeout: Annotated[Duration, between(SECOND, MINUTE)] = duration_field(
         5 * SECOND, "How long to try to connect and to wait for the text, PT1S to PT1M."
     )
-    ip_version: IpVersion | None = Field(
-        default=None, description="4 or 6; by default the version of dest's address."
-    )
+    ip_version: VersionOfDest = None
     port: Port | None = Field(
         default=None, description="The port at dest; by default its node assigns one."
     )

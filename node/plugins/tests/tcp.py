@@ -12,6 +12,7 @@ from node.model.wire.fields import Document, Duration, Host
 from node.plugins.contracts import Metric, Result
 from node.plugins.fields import (
     AnyPort,
+    Connector,
     CountField,
     ForeignText,
     Fraction,
@@ -20,6 +21,8 @@ from node.plugins.fields import (
     between,
     check_packet_total,
     duration_field,
+    flag_field,
+    whole_field,
 )
 from node.plugins.figures import (
     DelayFigures,
@@ -35,14 +38,10 @@ _BANNER_BYTES = 1_000
 class TcpSpec(Document):
     """The connections to open: where, how often, and how long to wait."""
 
-    source: Host | None = Field(
-        default=None, description="The host that connects; by default the lead itself."
-    )
+    source: Connector = None
     dest: Host = Field(description="The host to connect to; any host, not only a node.")
     port: AnyPort = Field(description="The TCP port of dest.")
-    count: int = Field(
-        default=3, ge=1, le=1000, strict=True, description="The number of connections."
-    )
+    count: int = whole_field(3, 1, 1000, "The number of connections.")
     interval: Annotated[Duration, between(10 * MILLISECOND, MINUTE)] = duration_field(
         SECOND // 2, "The time from one attempt to the next, PT0.01S to PT1M."
     )
@@ -51,10 +50,8 @@ class TcpSpec(Document):
         "An attempt that takes longer has failed, PT0.01S to PT1M; the same limit applies to"
         " resolving dest's address, and to waiting for its first bytes.",
     )
-    banner: bool = Field(
-        default=False,
-        strict=True,
-        description="Wait on one connection for the first bytes that dest sends unprompted.",
+    banner: bool = flag_field(
+        "Wait on one connection for the first bytes that dest sends unprompted."
     )
     ip_version: IpVersion | None = Field(
         default=None, description="4 or 6; by default the version of dest's first address."

@@ -6,7 +6,6 @@ source to dest, with ``reverse`` from dest to source.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
@@ -20,11 +19,13 @@ from node.plugins.contracts import Merged, Metric, Part, Result
 from node.plugins.fields import (
     CountField,
     Fraction,
-    IpVersion,
     NonNegative,
+    VersionOfDest,
     WholeSeconds,
     between,
     duration_field,
+    flag_field,
+    whole_field,
 )
 from node.plugins.figures import MEGABIT, delay_text, metric, percent_text, rate_text, traffic
 from node.plugins.outline import PairTest, check_two
@@ -67,16 +68,13 @@ class ThroughputSpec(Document):
         "up to PT1M; by default a fifth of the duration, at most PT2S.",
     )
     protocol: Literal["tcp", "udp"] = Field(default="tcp", description="The transport protocol.")
-    streams: int = Field(
-        default=1, ge=1, le=64, strict=True, description="The number of parallel streams."
-    )
-    rate_bps: int | None = Field(
-        default=None,
-        ge=1_000,
-        le=1_000_000_000_000,
-        strict=True,
-        description="The rate to send at, per stream, in bits per second; by default as fast as "
-        "TCP can, or 1000000 with UDP.",
+    streams: int = whole_field(1, 1, 64, "The number of parallel streams.")
+    rate_bps: int | None = whole_field(
+        None,
+        1_000,
+        1_000_000_000_000,
+        "The rate to send at, per stream, in bits per second; by default as fast as TCP can, "
+        "or 1000000 with UDP.",
     )
     congestion: str = Field(
         default=_USUAL,
@@ -84,68 +82,37 @@ class ThroughputSpec(Document):
         description="TCP's congestion control; the result depends on it by an order of magnitude. "
         "`host`: the sending host's default.",
     )
-    reverse: bool = Field(default=False, strict=True, description="Whether dest sends to source.")
-    window_bytes: int | None = Field(
-        default=None,
-        ge=1_024,
-        le=536_870_912,
-        strict=True,
-        description="The socket buffers in bytes; by default the kernel tunes them.",
+    reverse: bool = flag_field("Whether dest sends to source.")
+    window_bytes: int | None = whole_field(
+        None, 1_024, 536_870_912, "The socket buffers in bytes; by default the kernel tunes them."
     )
-    ip_version: IpVersion | None = Field(
-        default=None, description="4 or 6; by default the version of dest's address."
+    ip_version: VersionOfDest = None
+    mss_bytes: int | None = whole_field(
+        None, 88, 9_216, "TCP's maximum segment size; by default the kernel's.", later=True
     )
-    mss_bytes: int | None = Field(
-        default=None,
-        ge=88,
-        le=9_216,
-        strict=True,
-        exclude_if=operator.not_,
-        description="TCP's maximum segment size; by default the kernel's.",
+    buffer_bytes: int | None = whole_field(
+        None,
+        16,
+        1_048_576,
+        "The bytes written at once, with UDP those of a packet; by default the tool's.",
+        later=True,
     )
-    buffer_bytes: int | None = Field(
-        default=None,
-        ge=16,
-        le=1_048_576,
-        strict=True,
-        exclude_if=operator.not_,
-        description="The bytes written at once, with UDP those of a packet; by default the tool's.",
+    no_delay: bool = flag_field("Whether TCP sends small segments at once.", later=True)
+    zero_copy: bool = flag_field(
+        "Whether the client sends without copying, which takes less of its processor.", later=True
     )
-    no_delay: bool = Field(
-        default=False,
-        strict=True,
-        exclude_if=operator.not_,
-        description="Whether TCP sends small segments at once.",
+    pacing_bps: int | None = whole_field(
+        None,
+        1_000,
+        1_000_000_000_000,
+        "The rate at which the kernel lets packets out, per stream, bits per second.",
+        later=True,
     )
-    zero_copy: bool = Field(
-        default=False,
-        strict=True,
-        exclude_if=operator.not_,
-        description="Whether the client sends without copying, which takes less of its processor.",
+    tos: int | None = whole_field(
+        None, 0, 255, "The octet of IP's type of service; DSCP 46 is 184.", later=True
     )
-    pacing_bps: int | None = Field(
-        default=None,
-        ge=1_000,
-        le=1_000_000_000_000,
-        strict=True,
-        exclude_if=operator.not_,
-        description="The rate at which the kernel lets packets out, per stream, bits per second.",
-    )
-    tos: int | None = Field(
-        default=None,
-        ge=0,
-        le=255,
-        strict=True,
-        exclude_if=operator.not_,
-        description="The octet of IP's type of service; DSCP 46 is 184.",
-    )
-    flow_label: int | None = Field(
-        default=None,
-        ge=1,
-        le=1_048_575,
-        strict=True,
-        exclude_if=operator.not_,
-        description="The flow label of IPv6; needs ip_version 6.",
+    flow_label: int | None = whole_field(
+        None, 1, 1_048_575, "The flow label of IPv6; needs ip_version 6.", later=True
     )
 
     @model_validator(mode="after")

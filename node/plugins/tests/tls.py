@@ -12,6 +12,7 @@ from node.model.wire.fields import Document, Duration, Host
 from node.plugins.contracts import Metric, Result
 from node.plugins.fields import (
     AnyPort,
+    Connector,
     CountField,
     Finite,
     ForeignText,
@@ -19,6 +20,8 @@ from node.plugins.fields import (
     NonNegative,
     between,
     duration_field,
+    flag_field,
+    whole_field,
 )
 from node.plugins.figures import delay_text, metric
 from node.plugins.outline import TargetTest
@@ -32,9 +35,7 @@ Protocol = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9./-]{0,31}$")]
 class TlsSpec(Document):
     """The host to connect to, and the requirements on its certificate."""
 
-    source: Host | None = Field(
-        default=None, description="The host that connects; by default the lead itself."
-    )
+    source: Connector = None
     dest: Host = Field(description="The host to connect to; any host, not only a node.")
     port: AnyPort = Field(
         default=443, description="The TCP port of dest, where TLS begins immediately."
@@ -43,17 +44,11 @@ class TlsSpec(Document):
         default=None,
         description="The name to request (SNI) and to expect in the certificate; by default dest.",
     )
-    verify: bool = Field(
-        default=True,
-        strict=True,
-        description="Whether the run fails if the certificate is not trusted by source's system.",
+    verify: bool = flag_field(
+        "Whether the run fails if the certificate is not trusted by source's system.", default=True
     )
-    days_min: int = Field(
-        default=0,
-        ge=0,
-        le=10_000,
-        strict=True,
-        description="The run fails if the certificate is valid for fewer days.",
+    days_min: int = whole_field(
+        0, 0, 10_000, "The run fails if the certificate is valid for fewer days."
     )
     alpn: tuple[Protocol, ...] = Field(
         default=(), max_length=10, description="Protocols to offer above TLS, such as h2 (ALPN)."

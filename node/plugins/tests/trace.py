@@ -11,7 +11,15 @@ from pydantic import Field, model_validator
 from node.model.times import SECOND
 from node.model.wire.fields import Document, Duration, Host
 from node.plugins.contracts import Metric, Result
-from node.plugins.fields import CountField, IpVersion, NonNegative, between
+from node.plugins.fields import (
+    Asker,
+    CountField,
+    NonNegative,
+    VersionOfDest,
+    between,
+    flag_field,
+    whole_field,
+)
 from node.plugins.figures import delay_text, metric
 from node.plugins.outline import TargetTest
 
@@ -30,49 +38,32 @@ Ttl = Annotated[int, Field(ge=1, le=255)]
 class TraceSpec(Document):
     """The destination, the packets to send, and how long to wait for answers."""
 
-    source: Host | None = Field(
-        default=None, description="The host that asks; by default the lead itself."
-    )
+    source: Asker = None
     dest: Host = Field(description="The host at the end of the path; any host, not only a node.")
     protocol: Protocol = Field(
         default="udp", description="What is sent: UDP to unused ports, ICMP echo, or TCP SYN."
     )
-    port: int | None = Field(
-        default=None, ge=1, le=65_535, strict=True, description="TCP's port; by default 80."
-    )
-    hops_max: int = Field(
-        default=30, ge=1, le=HOPS_MAX, strict=True, description="Maximum number of hops."
-    )
-    probes: int | None = Field(
-        default=None,
-        ge=1,
-        le=PROBES_MAX,
-        strict=True,
-        description="Packets per hop; by default three, or one if the tool supports nothing else.",
+    port: int | None = whole_field(None, 1, 65_535, "TCP's port; by default 80.")
+    hops_max: int = whole_field(30, 1, HOPS_MAX, "Maximum number of hops.")
+    probes: int | None = whole_field(
+        None,
+        1,
+        PROBES_MAX,
+        "Packets per hop; by default three, or one if the tool supports nothing else.",
     )
     wait: Annotated[Duration, between(SECOND, 10 * SECOND)] | None = Field(
         default=None,
         description="A packet not answered after this is lost, PT1S to PT10S; "
         "by default PT2S, or the tool's own default.",
     )
-    length: int | None = Field(
-        default=None,
-        ge=60,
-        le=9000,
-        strict=True,
-        description="Bytes of each packet with all headers; by default the tool's own default.",
+    length: int | None = whole_field(
+        None, 60, 9000, "Bytes of each packet with all headers; by default the tool's own default."
     )
-    names: bool = Field(
-        default=False, strict=True, description="Whether to look up the names of the hops."
+    names: bool = flag_field("Whether to look up the names of the hops.")
+    as_numbers: bool = flag_field(
+        "Whether to look up the autonomous systems of the hops in public registries."
     )
-    as_numbers: bool = Field(
-        default=False,
-        strict=True,
-        description="Whether to look up the autonomous systems of the hops in public registries.",
-    )
-    ip_version: IpVersion | None = Field(
-        default=None, description="4 or 6; by default the version of dest's address."
-    )
+    ip_version: VersionOfDest = None
 
     @model_validator(mode="after")
     def _check_fields(self) -> TraceSpec:
