@@ -29,7 +29,6 @@ if __name__ == "__main__":  # started by its path and in isolated mode: nothing 
 from node.plugins.tools.programs import stamp_endpoint
 
 _LOOK_S = 0.05
-_SECOND_NS = 1_000_000_000
 
 _NETLINK_SOCK_DIAG = 4  # linux/netlink.h
 _SOCK_DIAG_BY_FAMILY = 20  # linux/sock_diag.h
@@ -79,7 +78,11 @@ def _attend(program: subprocess.Popen[bytes], arguments: Mapping[str, Any]) -> s
     while True:
         if flow is not None and name is None:
             name = congestion(flow["port"], own=flow["own"])
-        left_s = None if until_ns is None else max(0.0, (until_ns - time.time_ns()) / _SECOND_NS)
+        left_s = (
+            None
+            if until_ns is None
+            else max(0.0, (until_ns - time.time_ns()) / stamp_endpoint.SECOND_NS)
+        )
         looks = flow is not None and name is None
         try:
             program.wait(min(_LOOK_S, left_s or _LOOK_S) if looks else left_s)

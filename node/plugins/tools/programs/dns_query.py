@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import ipaddress
 import socket
 import sys
@@ -38,7 +37,6 @@ _RESOLVERS = Path("/etc/resolv.conf")
 _SERVERS_MAX = 3  # as many as the C library uses
 _ANSWERS_MAX = 100
 _PAYLOAD_BYTES = 1232  # fits every path unfragmented; recommended by DNS flag day 2020
-_SECOND_NS = 1_000_000_000
 
 
 def resolvers(text: str) -> list[str]:
@@ -102,7 +100,7 @@ class DnsQuestion:
             try:
                 answer = self._ask(family, address, message)
             except (dns.exception.Timeout, TimeoutError):
-                waited_s = self._arguments["timeout_ns"] / _SECOND_NS
+                waited_s = self._arguments["timeout_ns"] / stamp_endpoint.SECOND_NS
                 reason = target.TargetUnreachable(
                     f"{target.place(address)} did not answer within {waited_s:g} s"
                 )
@@ -125,7 +123,7 @@ class DnsQuestion:
     def _ask(
         self, family: int, address: stamp_endpoint.SocketAddress, message: dns.message.QueryMessage
     ) -> dns.message.Message:
-        timeout_s = self._arguments["timeout_ns"] / _SECOND_NS
+        timeout_s = self._arguments["timeout_ns"] / stamp_endpoint.SECOND_NS
         until_s = time.monotonic() + timeout_s
         over_tcp = self._arguments["protocol"] == "tcp"
         kind = socket.SOCK_STREAM if over_tcp else socket.SOCK_DGRAM
@@ -216,5 +214,4 @@ def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    gc.disable()  # few cycles are created here, and a collection would delay an answer
-    sys.exit(stamp_endpoint.run(measure))
+    sys.exit(stamp_endpoint.run(measure, undisturbed=True))

@@ -7,7 +7,6 @@ its own; no proxy is used, and no cookies are kept.
 
 from __future__ import annotations
 
-import gc
 import http.client
 import io
 import ssl
@@ -290,5 +289,4 @@ def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    gc.disable()  # few cycles are created here, and a collection would delay a phase
-    sys.exit(stamp_endpoint.run(measure))
+    sys.exit(stamp_endpoint.run(measure, undisturbed=True))

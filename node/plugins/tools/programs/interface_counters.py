@@ -18,7 +18,6 @@ if __name__ == "__main__":  # started by its path and in isolated mode: nothing 
 
 from node.plugins.tools.programs import stamp_endpoint
 
-_SECOND_NS = 1_000_000_000
 _DEVICES = Path("/proc/net/dev")
 _ROUTES = Path("/proc/net/route")
 _ROUTES_6 = Path("/proc/net/ipv6_route")
@@ -157,14 +156,9 @@ def measure(arguments: Mapping[str, Any]) -> dict[str, Any]:
     began_ns = time.monotonic_ns()
     watch = InterfaceWatcher(name)
     for number in range(count):
-        _sleep_until(began_ns + (number + 1) * each_ns)
+        stamp_endpoint.sleep_until(began_ns + (number + 1) * each_ns)
         stamp_endpoint.record({"interval": number, "told": watch.look()})
     return {"intervals": count}
-
-
-def _sleep_until(due_ns: int) -> None:
-    while (left_ns := due_ns - time.monotonic_ns()) > 0:
-        time.sleep(left_ns / _SECOND_NS)
 
 
 if __name__ == "__main__":

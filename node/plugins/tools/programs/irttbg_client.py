@@ -30,8 +30,7 @@ from node.plugins import irttargv, irttdocument
 from node.plugins.distribution import both_ways
 from node.plugins.tools.programs import stamp_endpoint
 
-_SECOND_NS = 1_000_000_000
-_AHEAD_NS = _SECOND_NS
+_AHEAD_NS = stamp_endpoint.SECOND_NS
 """A client's thread exists this long before the client's first packet is due."""
 _START_NS = 10_000_000
 """Assumed time to start a client and to negotiate with the server, until it has been measured."""
@@ -79,7 +78,7 @@ class IrttStream:
 
     def _measure(self, number: int, due_ns: int) -> dict[str, Any]:
         """Return the record of an interval whose first packet is due at ``due_ns`` (monotonic)."""
-        _sleep_until(due_ns - self._opening())
+        stamp_endpoint.sleep_until(due_ns - self._opening())
         clock = stamp_endpoint.KernelClock()
         document, missed, complaint = irttdocument.IrttDocument((), 0), 0, ""
         while missed < self._size:
@@ -132,7 +131,7 @@ class IrttStream:
         over_ns += self._opening_ns + self._timeout_ns
         argv = irttargv.with_sending_time(self._argv, lasts_ns)
         started_ns, began_ns = time.time_ns(), time.monotonic_ns()
-        left_s = (over_ns - began_ns) / _SECOND_NS + _LATER_S
+        left_s = (over_ns - began_ns) / stamp_endpoint.SECOND_NS + _LATER_S
         exit_code, printed, complaints = _run(argv, left_s)
         lived_ns = time.monotonic_ns() - began_ns
         if exit_code != 0 or not printed.strip():
@@ -149,16 +148,12 @@ def _record_until(waiting: deque[Future[dict[str, Any]]], until_ns: int) -> None
     """Record intervals in order as they become known, until a monotonic instant."""
     while waiting and (left_ns := until_ns - time.monotonic_ns()) > 0:
         try:
-            interval = waiting[0].result(left_ns / _SECOND_NS)
+            interval = waiting[0].result(left_ns / stamp_endpoint.SECOND_NS)
         except TimeoutError:
             return
         waiting.popleft()
         stamp_endpoint.record(interval)
-    _sleep_until(until_ns)
-
-
-def _sleep_until(instant_ns: int) -> None:
-    time.sleep(max(0, instant_ns - time.monotonic_ns()) / _SECOND_NS)
+    stamp_endpoint.sleep_until(until_ns)
 
 
 def _run(argv: list[str], left_s: float) -> tuple[int, bytes, bytes]:

@@ -17,8 +17,6 @@ if __name__ == "__main__":  # started by its path and in isolated mode: nothing 
 
 from node.plugins.tools.programs import stamp_endpoint
 
-_SECOND_NS = 1_000_000_000
-
 
 def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
     """Run one stream.
@@ -56,7 +54,7 @@ def _attend(server: subprocess.Popen[bytes], until_ns: int) -> None:
     """
     while (left_ns := until_ns - time.time_ns()) > 0:
         try:
-            exit_code = server.wait(left_ns / _SECOND_NS)
+            exit_code = server.wait(left_ns / stamp_endpoint.SECOND_NS)
         except subprocess.TimeoutExpired:
             continue
         raise stamp_endpoint.Unusable(f"its server ended (exit code {exit_code})")

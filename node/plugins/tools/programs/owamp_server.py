@@ -28,7 +28,6 @@ if __name__ == "__main__":  # started by its path and in isolated mode: nothing 
 
 from node.plugins.tools.programs import stamp_endpoint
 
-_SECOND_NS = 1_000_000_000
 _SAID_BYTES = 2_000
 _ENDING_S = 0.2
 _NAMES = ("owamp-server", "owampd")
@@ -86,7 +85,7 @@ def _attend(server: subprocess.Popen[bytes], signals: list[int], until_ns: int) 
         signal.signal(signal.SIGTERM, _leave)
         if signals:
             _leave(signals[0], None)
-        server.wait(max(0.0, (until_ns - time.time_ns()) / _SECOND_NS))
+        server.wait(max(0.0, (until_ns - time.time_ns()) / stamp_endpoint.SECOND_NS))
         early = True
     except (subprocess.TimeoutExpired, _Terminated):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -15,8 +15,6 @@ if __name__ == "__main__":  # started by its path and in isolated mode: nothing 
 
 from node.plugins.tools.programs import stamp_endpoint
 
-_SECOND_NS = 1_000_000_000
-
 
 def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
     """Sleep through the intervals.
@@ -25,18 +23,14 @@ def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
     Records: ``slept_ns`` of one interval. Result: ``intervals``, the number of records.
     """
     begin_ns = arguments["begin_ns"] + time.monotonic_ns() - time.time_ns()
-    _sleep_until(begin_ns)
+    stamp_endpoint.sleep_until(begin_ns)
     before_ns = time.monotonic_ns()
     for number in range(arguments["intervals"]):
-        _sleep_until(begin_ns + (number + 1) * arguments["each_ns"])
+        stamp_endpoint.sleep_until(begin_ns + (number + 1) * arguments["each_ns"])
         now_ns = time.monotonic_ns()
         stamp_endpoint.record({"interval": number, "slept_ns": now_ns - before_ns})
         before_ns = now_ns
     return {"intervals": arguments["intervals"]}
-
-
-def _sleep_until(at_ns: int) -> None:
-    time.sleep(max(0, at_ns - time.monotonic_ns()) / _SECOND_NS)
 
 
 if __name__ == "__main__":

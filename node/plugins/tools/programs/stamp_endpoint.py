@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import gc
 import ipaddress
 import json
 import socket
@@ -32,7 +33,7 @@ _BUFFER_BYTES = 4_000_000  # a second of packets at 1 ms and 1500 bytes; the ker
 _PACKET_BYTES_MAX = 65_536
 _ANCILLARY_BYTES = 256
 _TIMESPEC = struct.Struct("@qq")
-_SECOND_NS = 1_000_000_000
+SECOND_NS = 1_000_000_000
 
 _STA_UNSYNC = 0x40  # linux/timex.h
 _TIME_ERROR = 5
@@ -47,11 +48,15 @@ class Unusable(Exception):
     """Measuring is impossible; the message is the reason."""
 
 
-def run(measure: Callable[[Arguments], dict[str, Any]]) -> int:
+def run(measure: Callable[[Arguments], dict[str, Any]], *, undisturbed: bool = False) -> int:
     """Call ``measure`` with the arguments (a JSON object in argv), and print its result as JSON.
 
     If measuring is impossible, ``{"error": …}`` with the reason is printed, with exit code 1.
+    ``undisturbed``: without collections of garbage, which would delay what is timed; such a program
+    makes few cycles, or none.
     """
+    if undisturbed:
+        gc.disable()
     try:
         result = measure(json.loads(sys.argv[1]))
     except Unusable as reason:
@@ -102,11 +107,7 @@ def open_socket(family: int, device: str | None = None) -> socket.socket:
     """
     endpoint = socket.socket(family, socket.SOCK_DGRAM)
     endpoint.settimeout(0)  # never blocks
-    if device is not None:
-        try:
-            endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, device.encode())
-        except OSError as fault:
-            raise Unusable(f"cannot use interface {device}: {fault.strerror}") from None
+    bind_to_device(endpoint, device)
     endpoint.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
     endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
     # An IPv6 socket may also carry IPv4, so it gets both sets of options.
@@ -116,6 +117,18 @@ def open_socket(family: int, device: str | None = None) -> socket.socket:
         endpoint.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_RECVHOPLIMIT, 1)
         endpoint.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_UNICAST_HOPS, stamp_packet.TTL)
     return endpoint
+
+
+def bind_to_device(endpoint: socket.socket, device: str | None) -> None:
+    """Make a socket send and receive through one interface alone, if there is a ``device``.
+
+    :raises Unusable: there is no such interface, or it may not be used.
+    """
+    try:
+        if device is not None:
+            endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, device.encode())
+    except OSError as fault:
+        raise Unusable(f"cannot use interface {device}: {fault.strerror}") from None
 
 
 def bind(endpoint: socket.socket, address: SocketAddress, *, fixed_port: bool) -> None:
@@ -157,22 +170,38 @@ def connected_socket(arguments: Arguments) -> socket.socket:
 
 
 def bound_socket(arguments: Arguments, *, shared: bool = False) -> socket.socket:
-    """Return a reflector's socket, bound to its address; for a name, whose address may differ, any.
+    """Return a reflector's socket, bound to its own address (see :func:`bind_at_own_address`).
 
-    Arguments: ``address``, ``port``, ``ip_version``, ``device``. ``shared``: another socket of this
-    account may use the same port.
+    ``shared``: another socket of this account may use the same port.
 
     :raises Unusable: a name is unknown, or the port cannot be used.
+    """
+
+    def opened(family: int) -> socket.socket:
+        endpoint = open_socket(family, arguments["device"])
+        if shared:
+            endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        return endpoint
+
+    return bind_at_own_address(arguments, opened)
+
+
+def bind_at_own_address(
+    arguments: Arguments, opened: Callable[[int], socket.socket]
+) -> socket.socket:
+    """Return a socket of a family that is bound to the own address; for a name to any.
+
+    A name may have another address here. Arguments: ``address``, ``port``, ``ip_version``.
+
+    :raises Unusable: the port cannot be used.
     """
     address, port = arguments["address"], arguments["port"]
     if not is_address(address):
         address = "0.0.0.0" if arguments["ip_version"] == 4 else "::"  # noqa: S104, PLR2004
     family, own = addresses(address, None, port)[0]
-    endpoint = open_socket(family, arguments["device"])
+    endpoint = opened(family)
     if address == "::" and arguments["ip_version"] is None:
         endpoint.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-    if shared:
-        endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     bind(endpoint, own, fixed_port=True)
     return endpoint
 
@@ -190,7 +219,7 @@ def receive(endpoint: socket.socket) -> tuple[bytes, int, int, SocketAddress] | 
     for level, kind, content in ancillary:
         if level == socket.SOL_SOCKET and kind == _SO_TIMESTAMPNS:
             seconds, rest_ns = _TIMESPEC.unpack(content[: _TIMESPEC.size])
-            arrived_ns = seconds * _SECOND_NS + rest_ns
+            arrived_ns = seconds * SECOND_NS + rest_ns
         elif (level, kind) in {
             (socket.IPPROTO_IP, socket.IP_TTL),
             (socket.IPPROTO_IPV6, socket.IPV6_HOPLIMIT),
@@ -202,9 +231,15 @@ def receive(endpoint: socket.socket) -> tuple[bytes, int, int, SocketAddress] | 
 def wait_until(instant_ns: int) -> None:
     """Return at the instant of the wall clock, to some 10 µs; immediately if it is past."""
     while (left_ns := instant_ns - time.time_ns()) > _SPIN_NS:
-        time.sleep(min((left_ns - _SPIN_NS) / _SECOND_NS, _NAP_S_MAX))
+        time.sleep(min((left_ns - _SPIN_NS) / SECOND_NS, _NAP_S_MAX))
     while time.time_ns() < instant_ns:
         pass
+
+
+def sleep_until(due_ns: int) -> None:
+    """Return at the instant of steady time (monotonic), or soon after."""
+    while (left_ns := due_ns - time.monotonic_ns()) > 0:
+        time.sleep(left_ns / SECOND_NS)
 
 
 class KernelClock:

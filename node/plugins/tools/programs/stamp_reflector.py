@@ -7,7 +7,6 @@ sender can distinguish packets lost on the way there from packets lost on the wa
 
 from __future__ import annotations
 
-import gc
 import select
 import sys
 import time
@@ -19,7 +18,6 @@ if __name__ == "__main__":  # started by its path and in isolated mode: nothing 
 
 from node.plugins.tools.programs import stamp_endpoint, stamp_packet, stamp_session
 
-_SECOND_NS = 1_000_000_000
 _LINGER_NS = 100_000_000  # for duplicates, once all packets are here
 
 
@@ -50,7 +48,7 @@ class Reflector(stamp_session.ReflectingEnd):
             left_ns = end_ns - time.monotonic_ns()
             if left_ns <= 0:
                 return self._result()
-            ready, _, _ = select.select([self._socket], [], [], left_ns / _SECOND_NS)
+            ready, _, _ = select.select([self._socket], [], [], left_ns / stamp_endpoint.SECOND_NS)
             while ready and (received := stamp_endpoint.receive(self._socket)) is not None:
                 answered = self._answer(*received)
                 if answered is not None:
@@ -98,5 +96,4 @@ def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    gc.disable()  # no cycles are created here, and a collection would delay an answer
-    sys.exit(stamp_endpoint.run(measure))
+    sys.exit(stamp_endpoint.run(measure, undisturbed=True))

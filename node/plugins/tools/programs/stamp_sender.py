@@ -7,7 +7,6 @@ reads answers meanwhile; reading late does no harm, because the kernel timestamp
 
 from __future__ import annotations
 
-import gc
 import select
 import sys
 import time
@@ -19,7 +18,6 @@ if __name__ == "__main__":  # started by its path and in isolated mode: nothing 
 
 from node.plugins.tools.programs import stamp_endpoint, stamp_packet, stamp_session
 
-_SECOND_NS = 1_000_000_000
 _LINGER_NS = 100_000_000  # for duplicates, once all packets are back
 _TOO_LATE = {
     "error": "this host was too busy: the packets left so late that the run ended before the time"
@@ -76,7 +74,7 @@ class Sender(stamp_session.SendingEnd):
         while (left_ns := due_ns - time.monotonic_ns()) > 0:
             if until_complete and not self._outstanding:
                 return
-            ready, _, _ = select.select([self._socket], [], [], left_ns / _SECOND_NS)
+            ready, _, _ = select.select([self._socket], [], [], left_ns / stamp_endpoint.SECOND_NS)
             if ready:
                 self._read()
 
@@ -150,5 +148,4 @@ def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    gc.disable()  # no cycles are created here, and a collection would delay a packet
-    sys.exit(stamp_endpoint.run(measure))
+    sys.exit(stamp_endpoint.run(measure, undisturbed=True))

@@ -10,7 +10,6 @@ of the two what its own sender sends.
 
 from __future__ import annotations
 
-import gc
 import select
 import sys
 import time
@@ -22,9 +21,8 @@ if __name__ == "__main__":  # started by its path and in isolated mode: nothing 
 
 from node.plugins.tools.programs import stamp_endpoint, stamp_packet, stamp_session
 
-_SECOND_NS = 1_000_000_000
 _READ_AT_ONCE = 64
-_DEAF_NS = 10 * _SECOND_NS
+_DEAF_NS = 10 * stamp_endpoint.SECOND_NS
 """A sender that is silent for this long may have got another port from an address translation."""
 _AHEAD = 4  # intervals that may be open, besides those waiting for late packets
 _SHIFT_NS_MAX = 1_500_000_000
@@ -85,7 +83,7 @@ class ReflectorStream(stamp_session.ReflectingEnd):
                 self._record()
                 continue
             left_ns = min(due_ns - now_ns, _DEAF_NS)
-            ready, _, _ = select.select([self._socket], [], [], left_ns / _SECOND_NS)
+            ready, _, _ = select.select([self._socket], [], [], left_ns / stamp_endpoint.SECOND_NS)
             if ready:
                 self._read()
             elif self._sender is not None and now_ns - self._heard_ns > _DEAF_NS:
@@ -166,5 +164,4 @@ def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    gc.disable()  # no cycles are created here, and a collection would delay an answer
-    sys.exit(stamp_endpoint.run(measure))
+    sys.exit(stamp_endpoint.run(measure, undisturbed=True))

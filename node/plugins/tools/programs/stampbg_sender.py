@@ -7,7 +7,6 @@ figures and discarded when their interval is over.
 
 from __future__ import annotations
 
-import gc
 import select
 import sys
 import time
@@ -20,8 +19,7 @@ if __name__ == "__main__":  # started by its path and in isolated mode: nothing 
 from node.plugins.distribution import both_ways
 from node.plugins.tools.programs import stamp_endpoint, stamp_packet, stamp_session
 
-_SECOND_NS = 1_000_000_000
-_LATE_NS_MAX = _SECOND_NS
+_LATE_NS_MAX = stamp_endpoint.SECOND_NS
 _READ_AT_ONCE = 64  # answers read before checking again whether a packet is due
 
 
@@ -100,7 +98,7 @@ class SenderStream(stamp_session.SendingEnd):
 
     def _listen_until(self, due_ns: int) -> None:
         while (left_ns := due_ns - time.monotonic_ns()) > 0:
-            ready, _, _ = select.select([self._socket], [], [], left_ns / _SECOND_NS)
+            ready, _, _ = select.select([self._socket], [], [], left_ns / stamp_endpoint.SECOND_NS)
             if ready:
                 self._read()
         # After a long pause of this process packets may be due that belong to an interval whose
@@ -189,5 +187,4 @@ def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    gc.disable()  # no cycles are created here, and a collection would delay a packet
-    sys.exit(stamp_endpoint.run(measure))
+    sys.exit(stamp_endpoint.run(measure, undisturbed=True))

@@ -17,7 +17,6 @@ if __name__ == "__main__":  # started by its path and in isolated mode: nothing 
 
 from node.plugins.tools.programs import stamp_endpoint
 
-_SECOND_NS = 1_000_000_000
 _BYTES_MAX = 60_000
 _AT_ONCE = 65_536
 
@@ -27,23 +26,14 @@ def listening_socket(arguments: stamp_endpoint.Arguments) -> socket.socket:
 
     :raises stamp_endpoint.Unusable: the port cannot be used.
     """
-    address, port = arguments["address"], arguments["port"]
-    if not stamp_endpoint.is_address(address):
-        address = "0.0.0.0" if arguments["ip_version"] == 4 else "::"  # noqa: S104, PLR2004
-    family, own = stamp_endpoint.addresses(address, None, port)[0]
-    endpoint = socket.socket(family, socket.SOCK_STREAM)
-    if address == "::" and arguments["ip_version"] is None:
-        endpoint.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-    endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    device = arguments["device"]
-    if device is not None:
-        try:
-            endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, device.encode())
-        except OSError as fault:
-            raise stamp_endpoint.Unusable(
-                f"cannot use interface {device}: {fault.strerror}"
-            ) from None
-    stamp_endpoint.bind(endpoint, own, fixed_port=True)
+
+    def opened(family: int) -> socket.socket:
+        endpoint = socket.socket(family, socket.SOCK_STREAM)
+        endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        stamp_endpoint.bind_to_device(endpoint, arguments["device"])
+        return endpoint
+
+    endpoint = stamp_endpoint.bind_at_own_address(arguments, opened)
     endpoint.listen(1)
     return endpoint
 
@@ -91,7 +81,7 @@ def _left_s(deadline_ns: int) -> float:
     left_ns = deadline_ns - time.monotonic_ns()
     if left_ns <= 0:
         raise TimeoutError
-    return left_ns / _SECOND_NS
+    return left_ns / stamp_endpoint.SECOND_NS
 
 
 if __name__ == "__main__":

@@ -17,7 +17,6 @@ if __name__ == "__main__":  # started by its path and in isolated mode: nothing 
 
 from node.plugins.tools.programs import stamp_endpoint
 
-_SECOND_NS = 1_000_000_000
 _PAUSE_S = 0.2
 """Time between two attempts to connect: the receiver may be late."""
 
@@ -57,16 +56,16 @@ def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
     stamp_endpoint.wait_until(arguments["begin_ns"])
     deadline_ns = time.monotonic_ns() + arguments["deadline_ns"] - time.time_ns()
     dawdled_ns = random.Random().randrange(arguments["dawdle_ns"] + 1)
-    time.sleep(dawdled_ns / _SECOND_NS)
+    time.sleep(dawdled_ns / stamp_endpoint.SECOND_NS)
     reason = "no time was left to connect"
     while (left_ns := deadline_ns - time.monotonic_ns()) > 0:
         try:
-            with _connect(arguments, left_ns / _SECOND_NS) as endpoint:
+            with _connect(arguments, left_ns / stamp_endpoint.SECOND_NS) as endpoint:
                 endpoint.sendall(arguments["text"].encode("utf-8", "replace"))
                 endpoint.shutdown(socket.SHUT_WR)
         except OSError as fault:
             reason = f"cannot connect: {fault.strerror or fault}"
-            time.sleep(min(_PAUSE_S, left_ns / _SECOND_NS))
+            time.sleep(min(_PAUSE_S, left_ns / stamp_endpoint.SECOND_NS))
         else:
             return {"sent": arguments["text"], "dawdled_ns": dawdled_ns}
     raise stamp_endpoint.Unusable(reason)

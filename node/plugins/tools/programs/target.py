@@ -14,7 +14,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from node.plugins.tools.programs.stamp_endpoint import Arguments, SocketAddress
+from node.plugins.tools.programs.stamp_endpoint import SECOND_NS, Arguments, SocketAddress
 
 if TYPE_CHECKING:
     from node.model.targets import TargetRules
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 Address = tuple[int, SocketAddress]
 """A family and a socket address."""
 
-_SECOND_NS = 1_000_000_000
 _FAMILIES = {None: socket.AF_UNSPEC, 4: socket.AF_INET, 6: socket.AF_INET6}
 
 
@@ -63,7 +62,7 @@ class Deadline:
 
     def __init__(self, nanoseconds: int) -> None:
         """Set the deadline ``nanoseconds`` from now."""
-        self._allowed_s = nanoseconds / _SECOND_NS
+        self._allowed_s = nanoseconds / SECOND_NS
         self._at_ns = time.monotonic_ns() + nanoseconds
 
     def left(self, waited_for: str) -> float:
@@ -74,7 +73,7 @@ class Deadline:
         left_ns = self._at_ns - time.monotonic_ns()
         if left_ns <= 0:
             raise self.over(waited_for)
-        return left_ns / _SECOND_NS
+        return left_ns / SECOND_NS
 
     def over(self, waited_for: str) -> TargetUnreachable:
         """Return the reason that it took too long."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import gc
 import os
 import selectors
 import socket
@@ -22,7 +21,6 @@ if __name__ == "__main__":  # started by its path and in isolated mode: nothing 
 
 from node.plugins.tools.programs import stamp_endpoint, target
 
-_SECOND_NS = 1_000_000_000
 _BANNER_BYTES_MAX = 256
 
 
@@ -78,7 +76,9 @@ class Connector:
                 return
             instants = [since_ns + self._timeout_ns for since_ns in self._waiting_since()]
             next_ns = min([*instants, *([] if due_ns is None else [due_ns])], default=now_ns)
-            for key, _ in self._selector.select(max(0, next_ns - now_ns) / _SECOND_NS):
+            for key, _ in self._selector.select(
+                max(0, next_ns - now_ns) / stamp_endpoint.SECOND_NS
+            ):
                 endpoint = key.fileobj
                 if isinstance(endpoint, socket.socket):
                     self._handle(endpoint, time.monotonic_ns())
@@ -91,7 +91,9 @@ class Connector:
         for endpoint, (_, began_ns) in list(self._begun.items()):
             if now_ns - began_ns >= self._timeout_ns:
                 self._selector.unregister(endpoint)
-                self._fail(endpoint, f"no answer within {self._timeout_ns / _SECOND_NS:g} s")
+                self._fail(
+                    endpoint, f"no answer within {self._timeout_ns / stamp_endpoint.SECOND_NS:g} s"
+                )
         for endpoint, since_ns in list(self._listening.items()):
             if now_ns - since_ns >= self._timeout_ns:
                 self._end_listening(endpoint)
@@ -161,5 +163,4 @@ def measure(arguments: stamp_endpoint.Arguments) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    gc.disable()  # no cycles are created here, and a collection would delay an attempt
-    sys.exit(stamp_endpoint.run(measure))
+    sys.exit(stamp_endpoint.run(measure, undisturbed=True))
