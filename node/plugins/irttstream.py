@@ -15,13 +15,12 @@ from node.model.errors import ToolOutputError
 from node.model.intervals import Interval
 from node.model.times import MILLISECOND, SECOND
 from node.model.wire.fields import Document
-from node.plugins import irttargv
-from node.plugins.attendance import ClockOutput
+from node.plugins import irttprogram
 from node.plugins.contracts import Command, Output, PartContext, Result
 from node.plugins.fields import CountField
-from node.plugins.irttdocument import PACKETS_MAX
+from node.plugins.irttprogram import PACKETS_MAX
 from node.plugins.oneway import DestPart
-from node.plugins.ownprograms import MICROSECOND_NS, own_program
+from node.plugins.ownprograms import MICROSECOND_NS, ClockOutput, own_program
 from node.plugins.reading import failure, record_of
 from node.plugins.sendrecords import (
     SenderRecord,
@@ -101,7 +100,7 @@ def command(part: PartContext) -> Command:
             "irttbg_client.py",
             shared
             | {
-                "argv": irttargv.client_command(source, dest, port, spec, _OPENINGS_MS),
+                "argv": irttprogram.client_command(source, dest, port, spec, _OPENINGS_MS),
                 "packets": spec.each // spec.interval,
                 "extra": _extra(spec),
                 "interval_ns": spec.interval * MICROSECOND_NS,
@@ -116,7 +115,7 @@ def command(part: PartContext) -> Command:
             "irttbg_server.py",
             shared
             | {
-                "argv": irttargv.server_command(dest, port, spec, spec.each + _FORGOTTEN),
+                "argv": irttprogram.server_command(dest, port, spec, spec.each + _FORGOTTEN),
                 "at_ns": part.starts * MICROSECOND_NS,
                 "until_ns": until * MICROSECOND_NS,
                 "each_ns": spec.each * MICROSECOND_NS,

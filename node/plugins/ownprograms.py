@@ -1,22 +1,36 @@
-"""Starting our own measuring programs, those in ``tools/programs/``. Pure."""
+"""Our own programs, those in ``tools/programs/``: starting them, reading what they print. Pure.
+
+Some measure. One attends another tool: it starts and ends it, and adds what it lacks. One looks a
+name up and becomes a tool that takes only addresses; it prints the address first, because such
+tools do not report it.
+"""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from node.model.errors import ToolOutputError
 from node.model.targets import TargetRules
 from node.model.wire.fields import Document
-from node.plugins.contracts import Command, Output, Result
+from node.plugins.binding import version_of
+from node.plugins.contracts import Command, Output, PartContext, Result
+from node.plugins.fields import CountField, Finite
 from node.plugins.figures import milliseconds
-from node.plugins.reading import Model, document_of
+from node.plugins.hops import address_in
+from node.plugins.oneway import HostClock
+from node.plugins.reading import Model, document_of, failure, record_of, text_of
 
 MICROSECOND_NS = 1000
+
+ADDRESS = "ADDRESS"
+"""A placeholder in the argv of a tool, replaced by the address."""
 
 _PROGRAMS = Path(__file__).resolve().parent / "tools" / "programs"
 
@@ -106,3 +120,89 @@ def in_milliseconds(spans_ns: Mapping[str, int | None]) -> dict[str, float | Non
         name: None if span_ns is None else milliseconds(span_ns)
         for name, span_ns in spans_ns.items()
     }
+
+
+class ClockOutput(Document):
+    """The state of their host's clock as our own programs print it."""
+
+    synchronised: bool | None
+    error_bound_ns: CountField | None
+    stepped_ns: Finite
+    identity: str = Field(max_length=64, pattern=r"^[0-9a-f]*$")
+
+    @property
+    def clock(self) -> HostClock:
+        """The same in the units of results."""
+        bound_ns = self.error_bound_ns
+        return HostClock(
+            synchronised=self.synchronised,
+            error_bound_ms=None if bound_ns is None else milliseconds(bound_ns),
+            stepped_ms=round(self.stepped_ns / 1e6, 3),
+            identity=self.identity,
+        )
+
+
+class AttendanceReport(Document):
+    """The record that the attending program appends to the tool's output."""
+
+    congestion: Annotated[str, Field(max_length=32)] | None
+    clock: ClockOutput
+    exit_code: Annotated[int, Field(ge=-256, le=256)]
+
+
+def attended_command(
+    argv: Sequence[str],
+    at: int,
+    until: int | None = None,
+    flow: tuple[int, bool] | None = None,
+) -> Command:
+    """Return the command that starts ``argv`` at one instant and ends it at another (microseconds).
+
+    ``flow`` is the port of the TCP connection whose congestion control to report, and whether it is
+    this end's port.
+    """
+    arguments: dict[str, object] = {
+        "argv": [*argv],
+        "at_ns": at * MICROSECOND_NS,
+        "until_ns": None if until is None else until * MICROSECOND_NS,
+        "flow": None if flow is None else {"port": flow[0], "own": flow[1]},
+    }
+    return own_program("attended.py", arguments)
+
+
+def split_attendance(output: Output, program: str) -> tuple[Output, AttendanceReport]:
+    """Split the output into what the tool printed and the report of the attending program.
+
+    :raises ToolOutputError: there is no report: the tool was not started, or was killed.
+    """
+    text = text_of(output, program)
+    printed, mark, appendix = text.rpartition("\x1e")
+    if not mark:
+        raise failure(output, program, "there is no report of how it ended")
+    report = record_of(appendix.encode(), program, AttendanceReport)
+    if report.exit_code < 0 and output.ended_by != "itself":
+        raise ToolOutputError(f"{program} had not finished at the end of the run")
+    return replace(output, stdout=printed.encode(), exit_code=report.exit_code), report
+
+
+def resolving_command(
+    part: PartContext, four: Sequence[str], six: Sequence[str] | None = None
+) -> Command:
+    """Return the command that looks ``dest`` up and becomes ``four``, or ``six`` for IPv6."""
+    arguments = {
+        "host": part.addresses.get(part.spec.dest, part.spec.dest),
+        "ip_version": version_of(part),
+        "argv": {"4": [*four], "6": [*(four if six is None else six)]},
+    }
+    return replace(own_program("resolved.py", arguments), waits_itself=False)
+
+
+def split_address(output: Output, program: str) -> tuple[str, list[str]]:
+    """Return the address, and the lines that the tool printed after it.
+
+    :raises node.model.errors.ToolOutputError: it is not an address, or nothing was printed.
+    """
+    first, *lines = text_of(output, program).splitlines() or [""]
+    if not first:
+        raise failure(output, program, "it printed nothing")
+    return address_in(first, program), lines

@@ -11,7 +11,6 @@ from pydantic import Field
 
 from node.model.errors import ToolOutputError
 from node.model.wire.fields import Document
-from node.plugins.attendance import ClockOutput
 from node.plugins.contracts import Output, Result
 from node.plugins.distribution import BUCKETS_MAX
 from node.plugins.fields import CountField, ForeignText
@@ -25,7 +24,7 @@ from node.plugins.oneway import (
     histogram_of,
 )
 from node.plugins.outline import StreamEnd
-from node.plugins.ownprograms import result_of, told_failure
+from node.plugins.ownprograms import ClockOutput, result_of, told_failure
 from node.plugins.reading import document_of, failure
 from node.plugins.tests.latencybg import SourceInterval
 

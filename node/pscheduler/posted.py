@@ -10,7 +10,7 @@ as a sentence with the status 400, since its command line prints them as they ar
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -141,34 +141,29 @@ def read(parsed: Any, now: int) -> PostedTask:
 def without_comments(value: Any) -> Any:
     """Return a document without members whose names begin with ``#``, at any depth."""
     if isinstance(value, dict):
-        kept = {name: each for name, each in value.items() if not name.startswith("#")}
-        return {name: without_comments(each) for name, each in kept.items()}
-    if isinstance(value, list):
-        return [without_comments(each) for each in value]
-    return value
+        value = {name: each for name, each in value.items() if not name.startswith("#")}
+    return _within(value, without_comments)
 
 
 def without_private_members(value: Any) -> Any:
     """Return a document with null for members whose names begin with ``_``, at any depth."""
     if isinstance(value, dict):
-        return {
-            name: None if name.startswith("_") else without_private_members(each)
-            for name, each in value.items()
-        }
-    if isinstance(value, list):
-        return [without_private_members(each) for each in value]
-    return value
+        value = {name: None if name[:1] == "_" else each for name, each in value.items()}
+    return _within(value, without_private_members)
 
 
 def storable_document(value: Any) -> Any:
     """Return a document in which whole numbers of more than 64 bits are texts."""
-    if isinstance(value, dict):
-        return {name: storable_document(each) for name, each in value.items()}
-    if isinstance(value, list):
-        return [storable_document(each) for each in value]
     if isinstance(value, int) and not -_WHOLE_MAX <= value <= _WHOLE_MAX:
         return str(value)
-    return value
+    return _within(value, storable_document)
+
+
+def _within(value: Any, change: Callable[[Any], Any]) -> Any:
+    """Return an object or array with its values changed; anything else as it is."""
+    if isinstance(value, dict):
+        return {name: change(each) for name, each in value.items()}
+    return [change(each) for each in value] if isinstance(value, list) else value
 
 
 def require_schema(document: Document, highest: int) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 from uuid import UUID, uuid5
 
@@ -366,28 +367,31 @@ def told_run(
     if row["state"] == "waiting":
         return told_unplaced(row, task)
     state = documents.state_of(row["state"], row["starts_at"], now)
-    reason = row["reason"]
     outcome = Outcome(
         row["tool"],
         row["result"],
-        reason if state == "failed" else None,
+        row["reason"] if state == "failed" else None,
         [
             PartOutcome(part.name, part.command, part.output, part.result, part.reason)
             for part in parts
         ],
         row["starts_at"],
     )
+    return replace(_bare_run(row), state=state, outcome=outcome)
+
+
+def _bare_run(row: Mapping[str, Any]) -> ToldRun:
+    """Return what all rows of runs tell, as of a run that does not start."""
     return ToldRun(
         id=row["id"],
         task=row["task"],
-        state=state,
+        state="nonstart",
         starts_at=row["starts_at"],
         ends_at=row["ends_at"],
         added_at=row["created_at"],
         priority=row["priority"],
         number=row["participant"] or 0,
-        reason=reason,
-        outcome=outcome,
+        reason=row["reason"],
     )
 
 
@@ -397,23 +401,13 @@ def told_unplaced(row: Mapping[str, Any], task: StoredTask) -> ToldRun:
     trying = row["state"] == "waiting"
     then = f"still trying until {to_the_second(until)}" if trying else "no longer trying"
     sentence = f"{row['reason'] or 'There was no time at first'}; {then}"
-    return ToldRun(
-        id=unplaced_id(row["id"]),
-        task=row["task"],
-        state="nonstart",
-        starts_at=row["starts_at"],
-        ends_at=row["ends_at"],
-        added_at=row["created_at"],
-        priority=row["priority"],
-        number=row["participant"] or 0,
-        reason=sentence,
-        trying=trying,
-    )
+    return replace(_bare_run(row), id=unplaced_id(row["id"]), reason=sentence, trying=trying)
 
 
 def told_interval(task: UUID, row: Mapping[str, Any]) -> ToldRun:
     """Return an interval of a long run as a run of its own, which has no length, at its end."""
     ended = row["ends_at"] - row["ends_at"] % SECOND
+    failure = None if row["result"] is not None else row["reason"]
     return ToldRun(
         id=interval_id(row["run"], row["number"]),
         task=task,
@@ -424,12 +418,7 @@ def told_interval(task: UUID, row: Mapping[str, Any]) -> ToldRun:
         priority=row["priority"],
         number=row["participant"] or 0,
         reason=row["reason"],
-        outcome=Outcome(
-            row["tool"],
-            row["result"],
-            None if row["result"] is not None else row["reason"],
-            at=row["ends_at"],
-        ),
+        outcome=Outcome(row["tool"], row["result"], failure, at=row["ends_at"]),
     )
 
 

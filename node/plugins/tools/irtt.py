@@ -16,13 +16,17 @@ from pydantic import RootModel
 from node.model.errors import ToolOutputError
 from node.model.intervals import Interval
 from node.model.times import MILLISECOND, SECOND
-from node.plugins import irttargv, irttdocument, irttstream
-from node.plugins.attendance import AttendanceReport, attended_command, split_attendance
+from node.plugins import irttprogram, irttstream
 from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
-from node.plugins.irttdocument import PACKETS_MAX
+from node.plugins.irttprogram import PACKETS_MAX
 from node.plugins.oneway import DestPart, SourcePart, delays_and_jitter, histograms
 from node.plugins.outline import OwnTool
-from node.plugins.ownprograms import MICROSECOND_NS
+from node.plugins.ownprograms import (
+    MICROSECOND_NS,
+    AttendanceReport,
+    attended_command,
+    split_attendance,
+)
 from node.plugins.reading import document_of, text_of
 from node.plugins.tests.latency import LatencySpec
 from node.plugins.tests.latencybg import LatencyBgSpec
@@ -82,11 +86,11 @@ class IrttTool(OwnTool):
         source, dest = part.parties
         port = spec.port or int(dest.data["port"])
         if part.participant == _DEST:
-            argv = irttargv.server_command(dest, port, spec)
+            argv = irttprogram.server_command(dest, port, spec)
             return attended_command(argv, part.starts, part.ends - _MARGIN)
         lasts_ns = (spec.count + _EXTRA) * spec.interval * MICROSECOND_NS
-        argv = irttargv.with_sending_time(
-            irttargv.client_command(source, dest, port, spec, _OPENING_MS), lasts_ns
+        argv = irttprogram.with_sending_time(
+            irttprogram.client_command(source, dest, port, spec, _OPENING_MS), lasts_ns
         )
         return attended_command(argv, part.starts + _CLIENT_DELAY)
 
@@ -119,13 +123,13 @@ def _source_part(
     spec: LatencySpec, document: dict[str, Any], report: AttendanceReport
 ) -> SourcePart:
     try:
-        packets = irttdocument.parse_irtt_document(
+        packets = irttprogram.parse_irtt_document(
             document, spec.interval * MICROSECOND_NS, spec.length
         )
     except ValueError as reason:
         raise ToolOutputError(str(reason)) from None
     counted = packets.trips[: spec.count]
-    seen = irttdocument.observe_trips(counted, spec.timeout * MICROSECOND_NS)
+    seen = irttprogram.observe_trips(counted, spec.timeout * MICROSECOND_NS)
     delays, jitters = delays_and_jitter(seen.in_time)
     return SourcePart(
         sent=len(counted),

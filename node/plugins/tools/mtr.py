@@ -16,8 +16,8 @@ from node.plugins.binding import binding_arguments
 from node.plugins.contracts import Command, Output, PartContext, Privilege, Requirement, Result
 from node.plugins.hops import Probe, address_in, assemble_path, port_of, probes_of, wait_of
 from node.plugins.outline import ClientTool
+from node.plugins.ownprograms import ADDRESS, resolving_command, split_address
 from node.plugins.reading import failure
-from node.plugins.resolving import ADDRESS, resolving_command, split_address
 from node.plugins.tests.trace import TraceSpec
 
 _SET_UP = 300 * MILLISECOND

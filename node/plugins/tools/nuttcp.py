@@ -20,10 +20,10 @@ from dataclasses import dataclass
 
 from node.model.errors import ToolOutputError
 from node.model.times import MILLISECOND, SECOND
-from node.plugins.attendance import attended_command, split_attendance
 from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
 from node.plugins.figures import share
 from node.plugins.outline import OwnTool
+from node.plugins.ownprograms import attended_command, split_attendance
 from node.plugins.reading import failure, text_of
 from node.plugins.tests.throughput import (
     UDP_RATE_BPS,

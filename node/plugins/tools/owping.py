@@ -22,11 +22,10 @@ from pydantic import Field
 from node.model.errors import ToolOutputError
 from node.model.times import MILLISECOND, SECOND
 from node.model.wire.fields import Document
-from node.plugins.attendance import ClockOutput
 from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
 from node.plugins.oneway import DestPart, SourcePart, delays_and_jitter, histograms
 from node.plugins.outline import OwnTool
-from node.plugins.ownprograms import MICROSECOND_NS, own_program
+from node.plugins.ownprograms import MICROSECOND_NS, ClockOutput, own_program
 from node.plugins.reading import BYTES_MAX, document_of, failure
 from node.plugins.tests.latency import LatencySpec
 

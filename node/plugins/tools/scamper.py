@@ -23,9 +23,9 @@ from node.plugins.contracts import Command, Output, PartContext, Privilege, Requ
 from node.plugins.fields import NonNegative
 from node.plugins.hops import Probe, address_in, assemble_path, port_of, probes_of, wait_of
 from node.plugins.outline import ClientTool
+from node.plugins.ownprograms import ADDRESS, resolving_command, split_address
 from node.plugins.participation import first_fault
 from node.plugins.reading import failure
-from node.plugins.resolving import ADDRESS, resolving_command, split_address
 from node.plugins.tests.trace import TraceSpec
 
 _SET_UP = 300 * MILLISECOND

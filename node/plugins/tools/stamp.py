@@ -15,14 +15,13 @@ from pydantic import Field
 from node.model.errors import ToolOutputError
 from node.model.times import MILLISECOND, SECOND
 from node.model.wire.fields import Document
-from node.plugins.attendance import ClockOutput
 from node.plugins.binding import EITHER
 from node.plugins.contracts import Command, Output, PartContext, Result
 from node.plugins.fields import CountField
 from node.plugins.figures import milliseconds
 from node.plugins.oneway import LENGTH_BASE, SourcePart, delays_and_jitter, histograms
 from node.plugins.outline import OwnTool
-from node.plugins.ownprograms import MICROSECOND_NS, measured, own_program
+from node.plugins.ownprograms import MICROSECOND_NS, ClockOutput, measured, own_program
 from node.plugins.sendrecords import ReflectorCounts
 from node.plugins.tests.clock import ClockSpec, ComparingPart, ReflectingPart
 from node.plugins.tests.latency import LatencySpec

@@ -15,8 +15,8 @@ from node.plugins import iputils
 from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
 from node.plugins.hops import Probe, address_in, assemble_path
 from node.plugins.outline import ClientTool
+from node.plugins.ownprograms import ADDRESS, resolving_command, split_address
 from node.plugins.reading import failure
-from node.plugins.resolving import ADDRESS, resolving_command, split_address
 from node.plugins.tests.mtu import MtuLimit, MtuResult, MtuSpec
 from node.plugins.tests.trace import TraceSpec
 

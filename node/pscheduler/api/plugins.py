@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from aiohttp import web
@@ -18,27 +19,6 @@ from node.pscheduler.tests.registry import LANGUAGES
 _WORD = (str, int, float)
 """The types of words of a command line; programs write numbers as they are."""
 
-Enumerate = Callable[[str, str], Document]
-
-
-def _answer_list(
-    call: Call, kind: str, names: Collection[str], describe: Enumerate
-) -> web.Response:
-    if call.query.flag("expanded"):
-        return call.json([describe(name, call.base) for name in names])
-    return call.json([f"{call.base}/{kind}/{name}" for name in names])
-
-
-def _answer_one(call: Call, kind: str, names: Collection[str], describe: Enumerate) -> web.Response:
-    name = call.words["name"]
-    if name not in names:
-        raise Refusal(404, f'No {kind} "{name[:100]}" is available.')
-    return call.json(describe(name, call.base))
-
-
-def _test_description(name: str, base: str) -> Document:
-    return {**LANGUAGES[name].enumeration(), "href": f"{base}/tests/{name}"}
-
 
 def installed_tools(call: Call) -> Mapping[str, Any]:
     """Return the tools of this host that measure a test of pScheduler, by name."""
@@ -50,14 +30,54 @@ def installed_tools(call: Call) -> Mapping[str, Any]:
     }
 
 
-async def tests(call: Call) -> web.StreamResponse:
-    """GET: all tests."""
-    return _answer_list(call, "tests", LANGUAGES, _test_description)
+def _test_description(name: str, base: str) -> Document:
+    return {**LANGUAGES[name].enumeration(), "href": f"{base}/tests/{name}"}
 
 
-async def test(call: Call) -> web.StreamResponse:
-    """GET: one test."""
-    return _answer_one(call, "test", LANGUAGES, _test_description)
+@dataclass(frozen=True)
+class _Kind:
+    """One kind of plugin: the names that are listed under its plural, and what describes one."""
+
+    plural: str
+    singular: str
+    names: Callable[[Call], Collection[str]]
+    describe: Callable[[str, str], Document]
+
+    def answer_list(self, call: Call, names: Collection[str]) -> web.StreamResponse:
+        """Return a list of these names: described if the query wants that, or else as URLs."""
+        if call.query.flag("expanded"):
+            return call.json([self.describe(name, call.base) for name in names])
+        return call.json([f"{call.base}/{self.plural}/{name}" for name in names])
+
+    def name(self, call: Call) -> str:
+        """Return the name in the path.
+
+        :raises Refusal: 404, there is none of this kind.
+        """
+        name = call.words["name"]
+        if name not in self.names(call):
+            raise Refusal(404, f'No {self.singular} "{name[:100]}" is available.')
+        return name
+
+    def routes(self) -> tuple[Route, Route]:
+        """Return the routes of the list and of one; the audit calls them by plural and singular."""
+
+        async def listed(call: Call) -> web.StreamResponse:
+            return self.answer_list(call, self.names(call))
+
+        async def one(call: Call) -> web.StreamResponse:
+            return call.json(self.describe(self.name(call), call.base))
+
+        listed.__name__, one.__name__ = self.plural, self.singular
+        return Route("GET", f"/{self.plural}", listed), Route(
+            "GET", f"/{self.plural}/{{name}}", one
+        )
+
+
+TESTS = _Kind("tests", "test", lambda _: LANGUAGES, _test_description)
+TOOLS = _Kind("tools", "tool", installed_tools, tools.tool_enumeration)
+ARCHIVERS = _Kind("archivers", "archiver", lambda _: tools.ARCHIVERS, tools.archiver_enumeration)
+CONTEXTS = _Kind("contexts", "context", lambda _: tools.CONTEXTS, tools.context_enumeration)
 
 
 async def spec(call: Call) -> web.StreamResponse:
@@ -69,14 +89,19 @@ async def spec(call: Call) -> web.StreamResponse:
     return call.json(language.parse([str(word) for word in words]))
 
 
-async def spec_is_valid(call: Call) -> web.StreamResponse:
-    """GET: whether a spec is valid, and if not, why."""
-    language = language_of(call.words["name"])
+def _answer_validity(call: Call, check: Callable[[], object]) -> web.StreamResponse:
+    """Answer whether a check refuses something, and if it does, why."""
     try:
-        language.check(call.query.json("spec"))
+        check()
     except Refusal as refusal:
         return call.json({"valid": False, "error": refusal.text})
     return call.json({"valid": True})
+
+
+async def spec_is_valid(call: Call) -> web.StreamResponse:
+    """GET: whether a spec is valid, and if not, why."""
+    language = language_of(call.words["name"])
+    return _answer_validity(call, lambda: language.check(call.query.json("spec")))
 
 
 async def participants(call: Call) -> web.StreamResponse:
@@ -92,76 +117,39 @@ async def tools_of_test(call: Call) -> web.StreamResponse:
     name = call.words["name"]
     language_of(name)
     able = [tool for tool, it in installed_tools(call).items() if name in tools.measured_tests(it)]
-    return _answer_list(call, "tools", able, tools.tool_enumeration)
+    return TOOLS.answer_list(call, able)
 
 
 async def all_tools(call: Call) -> web.StreamResponse:
     """GET: all tools of this host."""
-    return _answer_list(call, "tools", installed_tools(call), tools.tool_enumeration)
-
-
-async def tool(call: Call) -> web.StreamResponse:
-    """GET: one tool."""
-    return _answer_one(call, "tool", installed_tools(call), tools.tool_enumeration)
-
-
-async def archivers(call: Call) -> web.StreamResponse:
-    """GET: all archivers."""
-    return _answer_list(call, "archivers", tools.ARCHIVERS, tools.archiver_enumeration)
-
-
-async def archiver(call: Call) -> web.StreamResponse:
-    """GET: one archiver."""
-    return _answer_one(call, "archiver", tools.ARCHIVERS, tools.archiver_enumeration)
-
-
-async def contexts(call: Call) -> web.StreamResponse:
-    """GET: all contexts."""
-    return _answer_list(call, "contexts", tools.CONTEXTS, tools.context_enumeration)
-
-
-async def context(call: Call) -> web.StreamResponse:
-    """GET: one context."""
-    return _answer_one(call, "context", tools.CONTEXTS, tools.context_enumeration)
+    return TOOLS.answer_list(call, installed_tools(call))
 
 
 async def archiver_data_is_valid(call: Call) -> web.StreamResponse:
     """GET: whether an archiver takes some data, and if not, why."""
-    name = call.words["name"]
-    if name not in tools.ARCHIVERS:
-        raise Refusal(404, f'No archiver "{name[:100]}" is available.')
-    try:
-        archives.to_parley({"archiver": name, "data": call.query.json("data")})
-    except Refusal as refusal:
-        return call.json({"valid": False, "error": refusal.text})
-    return call.json({"valid": True})
+    name = ARCHIVERS.name(call)
+    return _answer_validity(
+        call, lambda: archives.to_parley({"archiver": name, "data": call.query.json("data")})
+    )
 
 
 async def context_data_is_valid(call: Call) -> web.StreamResponse:
     """GET: whether a context takes some data, and if not, why."""
-    name = call.words["name"]
-    if name not in tools.CONTEXTS:
-        raise Refusal(404, f'No context "{name[:100]}" is available.')
-    try:
-        contexts_of([[{"context": name, "data": call.query.json("data")}]])
-    except Refusal as refusal:
-        return call.json({"valid": False, "error": refusal.text})
-    return call.json({"valid": True})
+    name = CONTEXTS.name(call)
+    return _answer_validity(
+        call, lambda: contexts_of([[{"context": name, "data": call.query.json("data")}]])
+    )
 
 
 ROUTES = (
-    Route("GET", "/tests", tests),
-    Route("GET", "/tests/{name}", test),
+    *TESTS.routes(),
     Route("GET", "/tests/{name}/spec", spec),
     Route("GET", "/tests/{name}/spec/is-valid", spec_is_valid),
     Route("GET", "/tests/{name}/participants", participants),
     Route("GET", "/tests/{name}/tools", tools_of_test),
-    Route("GET", "/tools", all_tools),
-    Route("GET", "/tools/{name}", tool),
-    Route("GET", "/archivers", archivers),
-    Route("GET", "/archivers/{name}", archiver),
+    *TOOLS.routes(),
+    *ARCHIVERS.routes(),
     Route("GET", "/archivers/{name}/data-is-valid", archiver_data_is_valid),
-    Route("GET", "/contexts", contexts),
-    Route("GET", "/contexts/{name}", context),
+    *CONTEXTS.routes(),
     Route("GET", "/contexts/{name}/data-is-valid", context_data_is_valid),
 )

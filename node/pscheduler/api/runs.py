@@ -17,6 +17,7 @@ from node.pscheduler.requesters import Need
 from node.pscheduler.routing import Call, Route
 from node.pscheduler.telling import ToldTask
 from node.pscheduler.tests.contract import Document
+from node.pscheduler.tests.language import RUN_FAILED, RUN_FAILED_HTML
 from node.store.pscheduler import ToldFilter
 
 WAIT_S, WAIT_MAX_S = 30.0, 60.0
@@ -130,7 +131,7 @@ async def result(call: Call) -> web.StreamResponse:
 
 def _formatted_result(task: ToldTask, merged: Document, form: str) -> str:
     if not merged.get("succeeded"):
-        return "Run failed." if form == answers.PLAIN else "<p>Run failed.</p>"
+        return RUN_FAILED if form == answers.PLAIN else RUN_FAILED_HTML
     language = task.spoken.language
     if language is None:
         raise invalid(f"The test {task.spoken.test} has no form for people here.")

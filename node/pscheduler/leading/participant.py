@@ -487,59 +487,35 @@ class PschedulerParticipant:
         """Tell it nothing: it does not listen."""
 
     async def impact(self, request: ImpactRequest) -> Impact:  # noqa: ARG002 - port
-        """Raise, for it cannot say what would give way.
-
-        :raises PeerFailed: always.
-        """
+        """Raise PeerFailed, for it cannot say what would give way."""
         self._raise_unsupported("say what would give way, or how full it would be")
 
     async def limits(self) -> GrantedLimits:
-        """Raise, for it does not tell its limits.
-
-        :raises PeerFailed: always.
-        """
+        """Raise PeerFailed, for it does not tell its limits."""
         self._raise_unsupported("tell what its limits allow")
 
     async def decision(self, exchange: UUID) -> DecisionAnswer:  # noqa: ARG002 - port
-        """Raise, for it leads no exchange.
-
-        :raises PeerFailed: always.
-        """
+        """Raise PeerFailed, for it leads no exchange."""
         self._raise_unsupported("lead an exchange")
 
     async def check(self, towards: str) -> Diagnosis:  # noqa: ARG002 - port
-        """Raise, for it checks no ways.
-
-        :raises PeerFailed: always.
-        """
+        """Raise PeerFailed, for it checks no ways."""
         self._raise_unsupported("check the way to another node")
 
     async def facts(self) -> PeerFacts:
-        """Raise, for it does not tell the state of its host.
-
-        :raises PeerFailed: always.
-        """
+        """Raise PeerFailed, for it does not tell the state of its host."""
         self._raise_unsupported("tell the state of its host")
 
     async def probe(self, request: ProbeRequest) -> ProbeOffer:  # noqa: ARG002 - port
-        """Raise, for it opens no ports for probes.
-
-        :raises PeerFailed: always.
-        """
+        """Raise PeerFailed, for it opens no ports for probes."""
         self._raise_unsupported("open a port for a probe")
 
     async def send_part(self, part: PartMessage) -> None:  # noqa: ARG002 - port
-        """Raise, for it leads nothing here by this way.
-
-        :raises PeerFailed: always.
-        """
+        """Raise PeerFailed, for it leads nothing here by this way."""
         self._raise_unsupported("take parts")
 
     async def send_intervals(self, intervals: IntervalsMessage) -> None:  # noqa: ARG002 - port
-        """Raise, for it leads nothing here by this way.
-
-        :raises PeerFailed: always.
-        """
+        """Raise PeerFailed, for it leads nothing here by this way."""
         self._raise_unsupported("take intervals")
 
     def _raise_unsupported(self, what: str) -> NoReturn:

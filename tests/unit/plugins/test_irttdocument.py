@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from node.plugins.irttdocument import observe_trips, parse_irtt_document
+from node.plugins.irttprogram import observe_trips, parse_irtt_document
 from tests.golden.recorded import output
 
 INTERVAL_NS, LENGTH, TIMEOUT_NS = 10_000_000, 44, 300_000_000

@@ -26,7 +26,7 @@ from typing import IO, Any, cast
 if __name__ == "__main__":  # started by its path and in isolated mode: nothing else is importable
     sys.path.append(str(Path(__file__).resolve().parents[4]))
 
-from node.plugins import irttargv, irttdocument
+from node.plugins import irttprogram
 from node.plugins.distribution import both_ways
 from node.plugins.tools.programs import stamp_endpoint
 
@@ -80,7 +80,7 @@ class IrttStream:
         """Return the record of an interval whose first packet is due at ``due_ns`` (monotonic)."""
         stamp_endpoint.sleep_until(due_ns - self._opening())
         clock = stamp_endpoint.KernelClock()
-        document, missed, complaint = irttdocument.IrttDocument((), 0), 0, ""
+        document, missed, complaint = irttprogram.IrttDocument((), 0), 0, ""
         while missed < self._size:
             try:
                 document, early = self._client(self._size - missed, due_ns)
@@ -100,7 +100,7 @@ class IrttStream:
             late_ns = time.monotonic_ns() + self._opening() - due_ns
             missed = max(0, -(-late_ns // self._interval_ns))
         counted = document.trips[: max(0, self._size - missed)]
-        seen = irttdocument.observe_trips(counted, self._timeout_ns)
+        seen = irttprogram.observe_trips(counted, self._timeout_ns)
         return {
             "interval": number,
             "sent": len(counted),
@@ -120,7 +120,7 @@ class IrttStream:
         """Return how long before its first packet to start a client: the fastest recent start."""
         return min(self._openings, default=_START_NS)
 
-    def _client(self, packets: int, due_ns: int) -> tuple[irttdocument.IrttDocument, bool]:
+    def _client(self, packets: int, due_ns: int) -> tuple[irttprogram.IrttDocument, bool]:
         """Run a client that sends ``packets`` counted ones; return if it also ended too early.
 
         :raises _Failed: it has sent nothing.
@@ -129,14 +129,14 @@ class IrttStream:
         lasts_ns = (packets + self._extra) * self._interval_ns
         over_ns = due_ns + (self._size + self._extra) * self._interval_ns
         over_ns += self._opening_ns + self._timeout_ns
-        argv = irttargv.with_sending_time(self._argv, lasts_ns)
+        argv = irttprogram.with_sending_time(self._argv, lasts_ns)
         started_ns, began_ns = time.time_ns(), time.monotonic_ns()
         left_s = (over_ns - began_ns) / stamp_endpoint.SECOND_NS + _LATER_S
         exit_code, printed, complaints = _run(argv, left_s)
         lived_ns = time.monotonic_ns() - began_ns
         if exit_code != 0 or not printed.strip():
             raise _Failed(_complaint(complaints, exit_code))
-        document = irttdocument.parse_irtt_document(
+        document = irttprogram.parse_irtt_document(
             _document(printed), self._interval_ns, self._length
         )
         opening_ns = document.trips[0].sent_ns - started_ns
@@ -171,13 +171,13 @@ def _run(argv: list[str], left_s: float) -> tuple[int, bytes, bytes]:
     timer = threading.Timer(left_s, program.kill)
     timer.start()
     with program:
-        printed = cast(IO[bytes], program.stdout).read(irttdocument.BYTES_MAX + 1)
-        if len(printed) > irttdocument.BYTES_MAX:
+        printed = cast(IO[bytes], program.stdout).read(irttprogram.BYTES_MAX + 1)
+        if len(printed) > irttprogram.BYTES_MAX:
             program.kill()
         complaints = cast(IO[bytes], program.stderr).read(_COMPLAINT_BYTES)
         exit_code = program.wait()
     timer.cancel()
-    if len(printed) > irttdocument.BYTES_MAX:
+    if len(printed) > irttprogram.BYTES_MAX:
         raise ValueError("irtt printed too much to be read")
     if exit_code == -signal.SIGKILL:
         raise ValueError("irtt did not end in time")
