@@ -34,7 +34,7 @@ from node.pscheduler.tests.markup import table
 from node.pscheduler.tests.members import Member
 from node.pscheduler.tests.options import Option
 
-_IN_ANOTHER_FORM = (AttributeError, IndexError, KeyError, TypeError, ValueError)
+_IN_ANOTHER_FORM = (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError)
 
 Rows = list[tuple[str, object]]
 """Labels and values."""
