@@ -37,14 +37,8 @@ _OMIT_USUAL_SHARE = 5
 _HOST = "host"
 _WITH_FLOWS = 6
 _SPECIAL = (
-    "mss_bytes",
-    "buffer_bytes",
-    "no_delay",
-    "zero_copy",
-    "pacing_bps",
-    "tos",
-    "flow_label",
-)
+    "mss_bytes", "buffer_bytes", "no_delay", "zero_copy", "pacing_bps", "tos", "flow_label",
+)  # fmt: skip
 _USUAL = "cubic"
 _SEGMENT_BYTES = 1448
 """The payload of a segment over Ethernet. Where segments are larger, few are retransmitted."""

@@ -7,13 +7,13 @@ figures that a server did not itself send or receive may be negative numbers pri
 
 from __future__ import annotations
 
-import ipaddress
 from dataclasses import replace
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from node.model.errors import ToolOutputError
 from node.model.times import MILLISECOND, SECOND
+from node.model.wire.fields import is_address
 from node.plugins.binding import EITHER
 from node.plugins.contracts import Command, Output, PartContext, Party, Requirement, Result
 from node.plugins.fields import CountField, Finite, NonNegative
@@ -240,9 +240,7 @@ def _without_warnings(stdout: bytes) -> bytes:
 def _binding_options(party: Party) -> list[str]:
     """Return options to use the agreed address; a name may resolve differently on this host."""
     device = [] if party.device is None else ["--bind-dev", party.device]
-    try:
-        ipaddress.ip_address(party.address)
-    except ValueError:
+    if not is_address(party.address):
         return device
     return ["-B", party.address, *device]
 

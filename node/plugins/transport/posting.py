@@ -38,18 +38,10 @@ _FAULT = 500
 _BODY_MAX = 4096
 _TEXT_MAX = 300
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}", re.ASCII)
-_OURS = frozenset(
-    {
-        "connection",
-        "content-encoding",
-        "content-length",
-        "content-type",
-        "host",
-        "idempotency-key",
-        "parley-signature",
-        "transfer-encoding",
-    }
-)
+_OURS = frozenset({
+    "connection", "content-encoding", "content-length", "content-type", "host", "idempotency-key",
+    "parley-signature", "transfer-encoding",
+})  # fmt: skip
 
 
 def _headers(value: dict[str, str]) -> dict[str, str]:

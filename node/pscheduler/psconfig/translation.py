@@ -33,37 +33,12 @@ from node.pscheduler.tests.contract import ParleyTest
 from node.pscheduler.tests.language import Language, fitted_to_interval
 
 _ENDS = ("source", "dest", "participants")
-_WHAT_IS_MEASURED = frozenset(
-    [
-        "schema",
-        "source",
-        "source-node",
-        "dest",
-        "dest-node",
-        "host",
-        "host-node",
-        "url",
-        "query",
-        "record",
-        "nameserver",
-        "headers",
-        "parse",
-        "ip-version",
-        "duration",
-        "count",
-        "packet-count",
-        "packet-interval",
-        "udp",
-        "bandwidth",
-        "protocol",
-        "probe-type",
-        "flip",
-        "reverse",
-        "loopback",
-        "single-ended",
-        "reverse-connections",
-    ]
-)
+_WHAT_IS_MEASURED = frozenset([
+    "schema", "source", "source-node", "dest", "dest-node", "host", "host-node", "url", "query",
+    "record", "nameserver", "headers", "parse", "ip-version", "duration", "count", "packet-count",
+    "packet-interval", "udp", "bandwidth", "protocol", "probe-type", "flip", "reverse", "loopback",
+    "single-ended", "reverse-connections",
+])  # fmt: skip
 """Members of specs without which something else would be measured."""
 _UNKNOWN = {
     "_meta": "a mesh file has no descriptions",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -152,15 +151,6 @@ def si_value(value: float | str) -> int:
     if total > _WHOLE_MAX:
         raise ValueError(f"'{value}' is too large")
     return total
-
-
-def is_address(value: str) -> bool:
-    """Return whether a text is an IP address."""
-    try:
-        ipaddress.ip_address(value)
-    except ValueError:
-        return False
-    return True
 
 
 @dataclass(frozen=True)

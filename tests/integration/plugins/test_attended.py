@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from node.plugins.ownprograms import AttendanceReport, attended_command, split_attendance
 from node.plugins.contracts import Output
+from node.plugins.ownprograms import AttendanceReport, attended_command, split_attendance
 from node.plugins.tools.programs.attended import congestion
 from tests.support.patience import PATIENCE_S
 
