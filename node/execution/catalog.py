@@ -19,7 +19,7 @@ from node.model.task_terms import TaskTerms
 from node.model.useragent import user_agent
 from node.model.wire.fields import FROM_OUTSIDE
 from node.model.wire.validation import faults_of
-from node.plugins import registry, series
+from node.plugins import registry
 from node.plugins.contracts import (
     Bindable,
     Metric,
@@ -29,6 +29,7 @@ from node.plugins.contracts import (
     Tool,
     unchecked,
 )
+from node.plugins.figures import usable_metrics
 from node.runtime.settings import Settings
 
 
@@ -111,10 +112,10 @@ class Capabilities:
             return ()
         try:
             if not interval:
-                return series.usable_metrics(test.metrics(result))
+                return usable_metrics(test.metrics(result))
             if not isinstance(test, StreamingTest):
                 return ()
-            return series.usable_metrics(test.interval_metrics(result))
+            return usable_metrics(test.interval_metrics(result))
         except Exception:  # noqa: BLE001 - any plugin error was already reported when the run ended
             return ()
 

@@ -29,7 +29,6 @@ from node.model.runstate import RunState
 from node.model.verdict import Level, MeasurementTraits, PartEvidence, Verdict, judge
 from node.model.wire.circumstances import Circumstances
 from node.model.wire.tasks import Participant
-from node.plugins import series
 from node.plugins.contracts import (
     Merged,
     Part,
@@ -38,6 +37,7 @@ from node.plugins.contracts import (
     StreamingTest,
     Test,
 )
+from node.plugins.figures import faults_of
 from node.store.intervals import OpenInterval
 from node.store.runs import KeptPart, RunConclusion
 
@@ -112,7 +112,7 @@ def _conclusion(
     if not merged.result:
         return RunConclusion(RunState.FINISHED, None, merged.result, None, *judgement)
     summary = test.summary(merged.result)
-    if fault := next(series.faults_of(test.metrics(merged.result)), None):
+    if fault := next(faults_of(test.metrics(merged.result)), None):
         why = plugin_at_fault(run.test, fault)
         return RunConclusion(RunState.FAILED, why, merged.result, None, *judgement)
     return RunConclusion(RunState.FINISHED, None, merged.result, summary, *judgement)
@@ -193,7 +193,7 @@ def merge_interval(
         merged = test.merge_interval(spec, parts)
         summary = test.interval_summary(merged.result) if merged.result else None
         figures = test.interval_metrics(merged.result) if merged.result else ()
-        if merged.succeeded and (fault := next(series.faults_of(figures), None)):
+        if merged.succeeded and (fault := next(faults_of(figures), None)):
             merged = replace(merged, reason=plugin_at_fault(run.test, fault))
     except Exception as error:
         # A plugin that fails on one interval must not keep the others from being merged.

@@ -16,7 +16,6 @@ from node.model.errors import ToolOutputError
 from node.model.secrets import REDACTED, redacted, secret_fields
 from node.model.times import DAY
 from node.model.wire.fields import Document
-from node.plugins import series
 from node.plugins.contracts import (
     Archiver,
     Metric,
@@ -31,6 +30,7 @@ from node.plugins.contracts import (
     Test,
     Tool,
 )
+from node.plugins.figures import faults_of, usable_metrics
 from node.plugins.reading import BYTES_MAX
 from node.plugins.sample_results import results_of
 
@@ -396,8 +396,8 @@ def _display_faults_of_one(summary: object, metrics: Iterable[Metric]) -> Iterat
     if not isinstance(summary, str) or not summary.strip() or "\n" in summary:
         yield f"its summary is {summary!r}, not one line"
     figures = tuple(metrics)
-    yield from (f"it {fault}" for fault in series.faults_of(figures))
-    for figure in series.usable_metrics(figures):
+    yield from (f"it {fault}" for fault in faults_of(figures))
+    for figure in usable_metrics(figures):
         if not _METRIC_NAME.fullmatch(figure.name):
             yield f"a figure is called {figure.name!r}: a-z, 0-9 and _ only, such as rtt_median_ms"
         if not figure.unit.strip():
