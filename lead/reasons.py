@@ -11,26 +11,20 @@ from uuid import UUID
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.gaps import FORGOTTEN
-from node.model.reason import Reason, first_few, reason
-from node.model.times import format_duration, format_instant, to_the_second
+from node.model.reason import Reason, ReasonKind, first_few, reason
+from node.model.times import format_instant, to_the_second
 
 # -- time that participants have, and have not -----------------------------------------------------
 
-
-@reason
-def no_time_in_window(duration: int) -> str:
-    return f"no {format_duration(duration)} free in this window"
-
-
-@reason
-def no_common_time(names: Sequence[str], duration: int) -> str:
-    needed = f"no {format_duration(duration)} free"
-    return f"{' and '.join(names)} have {needed} at the same time in this window"
-
-
-@reason
-def window_taken(names: Sequence[str]) -> str:
-    return f"{' and '.join(names)}: another run of this task occupies this window"
+no_time_in_window = ReasonKind[[int]](
+    "no-time-in-window", "no {duration:duration} free in this window"
+)
+no_common_time = ReasonKind[[Sequence[str], int]](
+    "no-common-time", "{names:and} have no {duration:duration} free at the same time in this window"
+)
+window_taken = ReasonKind[[Sequence[str]]](
+    "window-taken", "{names:and}: another run of this task occupies this window"
+)
 
 
 @reason
@@ -42,15 +36,12 @@ def busy_with_own(
     return f"busy with {kind} of campaign {campaign}, {_span(start, end)}"
 
 
-@reason
-def not_offered(duration: int, start: int, end: int) -> str:
-    first, last = to_the_second(start), to_the_second(end)
-    return f"no {format_duration(duration)} is free from {first} to {last}"
-
-
-@reason
-def beyond_horizons() -> str:
-    return "its window does not lie within the horizon of all participants yet"
+not_offered = ReasonKind[[int, int, int]](
+    "not-offered", "no {duration:duration} is free from {start:instant} to {end:instant}"
+)
+beyond_horizons = ReasonKind[[]](
+    "beyond-horizons", "its window does not lie within the horizon of all participants yet"
+)
 
 
 @reason
@@ -60,15 +51,12 @@ def planned_too_late(*, forgotten: bool) -> str:
 
 # -- participants that cannot be asked, or agree on nothing ----------------------------------------
 
-
-@reason
-def unreachable(name: str, since: int, cause: str) -> str:
-    return f"{name} cannot be reached since {to_the_second(since)}: {cause}"
-
-
-@reason
-def no_valid_answer(name: str, since: int, cause: str) -> str:
-    return f"{name} gives no valid answer since {to_the_second(since)}: {cause}"
+unreachable = ReasonKind[[str, int, str]](
+    "unreachable", "{name} cannot be reached since {since:instant}: {cause}"
+)
+no_valid_answer = ReasonKind[[str, int, str]](
+    "no-valid-answer", "{name} gives no valid answer since {since:instant}: {cause}"
+)
 
 
 @reason
@@ -80,9 +68,7 @@ def clocks_differ(name: str, off: int, theirs: int, ours: int) -> str:
     )
 
 
-@reason
-def hold_not_stated() -> str:
-    return "it does not state that it holds the run"
+hold_not_stated = ReasonKind[[]]("hold-not-stated", "it does not state that it holds the run")
 
 
 @reason
@@ -93,17 +79,11 @@ def hold_dropped(name: str | None) -> str:
 
 # -- attempts at planning --------------------------------------------------------------------------
 
-
-@reason
-def campaign_suspended(campaign: str) -> str:
-    return (
-        f"the campaign {campaign} is suspended; resume: parley campaign edit {campaign} --level 5"
-    )
-
-
-@reason
-def nothing_to_place() -> str:
-    return "there was nothing to place"
+campaign_suspended = ReasonKind[[str]](
+    "campaign-suspended",
+    "the campaign {campaign} is suspended; resume: parley campaign edit {campaign} --level 5",
+)
+nothing_to_place = ReasonKind[[]]("nothing-to-place", "there was nothing to place")
 
 
 @reason
@@ -120,29 +100,17 @@ def books_without_holds(names: Sequence[str]) -> str:
     return f"{' and '.join(names)} {'books' if len(names) == 1 else 'book'} without holds"
 
 
-@reason
-def taken_over() -> str:
-    return "another worker has taken the task over"
-
-
-@reason
-def taken_back_meanwhile() -> str:
-    return "taken back while it was being booked"
-
-
-@reason
-def decided_too_late() -> str:
-    return "the decision came too late: the task ended or its lease was lost"
-
-
-@reason
-def planning_broke_off(why: str) -> str:
-    return f"planning broke off: {why}"
-
-
-@reason
-def planning_took_long(patience: int) -> str:
-    return f"it took longer than {format_duration(patience)}"
+taken_over = ReasonKind[[]]("taken-over", "another worker has taken the task over")
+taken_back_meanwhile = ReasonKind[[]](
+    "taken-back-meanwhile", "taken back while it was being booked"
+)
+decided_too_late = ReasonKind[[]](
+    "decided-too-late", "the decision came too late: the task ended or its lease was lost"
+)
+planning_broke_off = ReasonKind[[str]]("planning-broke-off", "planning broke off: {why}")
+planning_took_long = ReasonKind[[int]](
+    "planning-took-long", "it took longer than {patience:duration}"
+)
 
 
 @reason
@@ -152,15 +120,8 @@ def program_fault(error: str) -> str:
 
 # -- plans that are only shown ---------------------------------------------------------------------
 
-
-@reason
-def over_by_now() -> str:
-    return "its window is over before it could be planned"
-
-
-@reason
-def window_over() -> str:
-    return "its window is over"
+over_by_now = ReasonKind[[]]("over-by-now", "its window is over before it could be planned")
+window_over = ReasonKind[[]]("window-over", "its window is over")
 
 
 @reason
@@ -180,17 +141,12 @@ def follows_runs(task: UUID, found: Reason | None) -> str:
     return f"{unknown}; if these end as they are booked now: {found}"
 
 
-@reason
-def no_run_to_come() -> str:
-    return "it leaves no run to come"
-
-
-@reason
-def first_run_beyond_horizon(start: int) -> str:
-    return (
-        f"its first run, at {to_the_second(start)}, lies beyond the horizon and cannot be forecast "
-        "yet; it is planned when it comes closer"
-    )
+no_run_to_come = ReasonKind[[]]("no-run-to-come", "it leaves no run to come")
+first_run_beyond_horizon = ReasonKind[[int]](
+    "first-run-beyond-horizon",
+    "its first run, at {start:instant}, lies beyond the horizon and cannot be forecast yet; it "
+    "is planned when it comes closer",
+)
 
 
 @reason
@@ -199,24 +155,20 @@ def quotas_not_told(names: Sequence[str]) -> str:
     return f"{' and '.join(names)} {whose} quotas"
 
 
-@reason
-def displaced_not_told(names: Sequence[str]) -> str:
-    return f"{' and '.join(names)} cannot say what would give way"
-
-
-@reason
-def not_reached_in_episode() -> str:
-    return "as many tasks of its pool come before it as one episode considers; try again"
-
-
-@reason
-def over_before_choice() -> str:
-    return "its time is over before nodes could be chosen; give a later start, or more slip"
-
-
-@reason
-def chosen_later(begins: int) -> str:
-    return f"not known yet: its nodes are chosen from {to_the_second(begins)} on"
+displaced_not_told = ReasonKind[[Sequence[str]]](
+    "displaced-not-told", "{names:and} cannot say what would give way"
+)
+not_reached_in_episode = ReasonKind[[]](
+    "not-reached-in-episode",
+    "as many tasks of its pool come before it as one episode considers; try again",
+)
+over_before_choice = ReasonKind[[]](
+    "over-before-choice",
+    "its time is over before nodes could be chosen; give a later start, or more slip",
+)
+chosen_later = ReasonKind[[int]](
+    "chosen-later", "not known yet: its nodes are chosen from {begins:instant} on"
+)
 
 
 @reason
@@ -224,201 +176,108 @@ def seats_of_later_terms(terms: int, taken: int, wanted: int) -> str:
     return f"of {terms} {'term' if terms == 1 else 'terms'} more {taken} of {wanted} seats"
 
 
-@reason
-def latest_starts_missed(runs: int, first: int) -> str:
-    return f"{runs} of its runs would miss the latest start, the first at {to_the_second(first)}"
+latest_starts_missed = ReasonKind[[int, int]](
+    "latest-starts-missed",
+    "{runs} of its runs would miss the latest start, the first at {first:instant}",
+)
 
 
 # -- documents that would do better, and are not found ---------------------------------------------
 
-
-@reason
-def times_follow_runs() -> str:
-    return "the runs of another task decide when it runs; a longer after.within may help"
-
-
-@reason
-def no_agreement_now() -> str:
-    return "no time can be agreed with a node that does not answer, or while two clocks differ"
-
-
-@reason
-def task_is_refused(why: Reason) -> str:
-    return f"it is refused: {why}"
-
-
-@reason
-def no_tool_for_all() -> str:
-    return "no tool for it that every participant has"
-
-
-@reason
-def no_search_for_seats() -> str:
-    return (
-        "no alternatives are searched for pool tasks; try fewer nodes, a later start, or more slip"
-    )
-
-
-@reason
-def cron_is_not_shifted() -> str:
-    return "a cron schedule cannot be shifted; change its fields"
-
-
-@reason
-def no_slot() -> str:
-    return "there is no slot to place"
-
-
-@reason
-def no_later_time(duration: int) -> str:
-    return f"no later {format_duration(duration)} is free for all participants within the horizon"
-
-
-@reason
-def no_shift_helps() -> str:
-    return "no shift of its starts within one interval helps"
-
-
-@reason
-def no_length_to_reduce() -> str:
-    return "its measurement has no length that could be reduced"
-
-
-@reason
-def shortest_finds_no_time(length: str) -> str:
-    return f"even {length} would find no time"
-
-
-@reason
-def no_other_tool(test: str) -> str:
-    return f"no other tool for {test} that every participant has"
-
-
-@reason
-def other_tools_find_no_time(tools: Sequence[str]) -> str:
-    return f"{', '.join(tools)} would not find the time either"
-
-
-@reason
-def single_run_needs_no_slip() -> str:
-    return "a single run can start later instead"
-
-
-@reason
-def no_slip_helps() -> str:
-    return "more slip within the interval does not help"
-
-
-@reason
-def no_interval() -> str:
-    return "it has no interval"
-
-
-@reason
-def no_longer_interval_helps() -> str:
-    return "not even every twelfth run alone would always find time"
+times_follow_runs = ReasonKind[[]](
+    "times-follow-runs",
+    "the runs of another task decide when it runs; a longer after.within may help",
+)
+no_agreement_now = ReasonKind[[]](
+    "no-agreement-now",
+    "no time can be agreed with a node that does not answer, or while two clocks differ",
+)
+task_is_refused = ReasonKind[[Reason]]("task-is-refused", "it is refused: {why}")
+no_tool_for_all = ReasonKind[[]]("no-tool-for-all", "no tool for it that every participant has")
+no_search_for_seats = ReasonKind[[]](
+    "no-search-for-seats",
+    "no alternatives are searched for pool tasks; try fewer nodes, a later start, or more slip",
+)
+cron_is_not_shifted = ReasonKind[[]](
+    "cron-is-not-shifted", "a cron schedule cannot be shifted; change its fields"
+)
+no_slot = ReasonKind[[]]("no-slot", "there is no slot to place")
+no_later_time = ReasonKind[[int]](
+    "no-later-time", "no later {duration:duration} is free for all participants within the horizon"
+)
+no_shift_helps = ReasonKind[[]](
+    "no-shift-helps", "no shift of its starts within one interval helps"
+)
+no_length_to_reduce = ReasonKind[[]](
+    "no-length-to-reduce", "its measurement has no length that could be reduced"
+)
+shortest_finds_no_time = ReasonKind[[str]](
+    "shortest-finds-no-time", "even {length} would find no time"
+)
+no_other_tool = ReasonKind[[str]](
+    "no-other-tool", "no other tool for {test} that every participant has"
+)
+other_tools_find_no_time = ReasonKind[[Sequence[str]]](
+    "other-tools-find-no-time", "{tools:list} would not find the time either"
+)
+single_run_needs_no_slip = ReasonKind[[]](
+    "single-run-needs-no-slip", "a single run can start later instead"
+)
+no_slip_helps = ReasonKind[[]]("no-slip-helps", "more slip within the interval does not help")
+no_interval = ReasonKind[[]]("no-interval", "it has no interval")
+no_longer_interval_helps = ReasonKind[[]](
+    "no-longer-interval-helps", "not even every twelfth run alone would always find time"
+)
 
 
 # -- comparisons with other nodes ------------------------------------------------------------------
 
-
-@reason
-def booked_for_other_terms() -> str:
-    return "it was booked for other terms than those of its lead"
-
-
-@reason
-def given_up_too_early() -> str:
-    return "its lead took it for over before its start: its clock was ahead"
-
-
-@reason
-def ended_there(name: str, state: str) -> str:
-    return f"it is {state} on {name}, which was told so before"
-
-
-@reason
-def run_missing_there(name: str) -> str:
-    return f"{name} does not have it any more"
-
-
-@reason
-def run_moved_there(name: str, start: int) -> str:
-    return f"{name} has it at another time, {to_the_second(start)}"
-
-
-@reason
-def run_only_there(name: str) -> str:
-    return f"only {name} has it"
-
-
-@reason
-def run_not_led() -> str:
-    return "its lead does not have it any more"
-
-
-@reason
-def task_unknown_there(name: str) -> str:
-    return f"{name} does not know it"
-
-
-@reason
-def terms_differ_there(name: str) -> str:
-    return f"{name} has it with other terms"
-
-
-@reason
-def state_differs_there(name: str) -> str:
-    return f"{name} has it in another state"
-
-
-@reason
-def revision_differs_there(name: str, known: int, own: int) -> str:
-    return f"{name} has it in revision {known}, its lead in {own}"
+booked_for_other_terms = ReasonKind[[]](
+    "booked-for-other-terms", "it was booked for other terms than those of its lead"
+)
+given_up_too_early = ReasonKind[[]](
+    "given-up-too-early", "its lead took it for over before its start: its clock was ahead"
+)
+ended_there = ReasonKind[[str, str]](
+    "ended-there", "it is {state} on {name}, which was told so before"
+)
+run_missing_there = ReasonKind[[str]]("run-missing-there", "{name} does not have it any more")
+run_moved_there = ReasonKind[[str, int]](
+    "run-moved-there", "{name} has it at another time, {start:instant}"
+)
+run_only_there = ReasonKind[[str]]("run-only-there", "only {name} has it")
+run_not_led = ReasonKind[[]]("run-not-led", "its lead does not have it any more")
+task_unknown_there = ReasonKind[[str]]("task-unknown-there", "{name} does not know it")
+terms_differ_there = ReasonKind[[str]]("terms-differ-there", "{name} has it with other terms")
+state_differs_there = ReasonKind[[str]]("state-differs-there", "{name} has it in another state")
+revision_differs_there = ReasonKind[[str, int, int]](
+    "revision-differs-there", "{name} has it in revision {known}, its lead in {own}"
+)
 
 
 # -- seats -----------------------------------------------------------------------------------------
 
-
-@reason
-def not_needed() -> str:
-    return "was not needed"
-
-
-@reason
-def free_for_some_slots() -> str:
-    return "has time for some of the slots only"
-
-
-@reason
-def free_apart_from_others() -> str:
-    return "has time, but not at the same time as enough others"
-
-
-@reason
-def free_apart_from_seats() -> str:
-    return "has time, but not beside the runs of the other seats"
-
-
-@reason
-def free_without_permission() -> str:
-    return "has time, but no more seats are permitted"
-
-
-@reason
-def left_out_by_spread(attribute: str) -> str:
-    return f"others with its {attribute} are taken"
-
-
-@reason
-def given_to_seat(start: int, end: int) -> str:
-    return f"given to another seat from {to_the_second(start)} to {to_the_second(end)}"
-
-
-@reason
-def kept_for_blocked(start: int, end: int, holder: str) -> str:
-    first, last = to_the_second(start), to_the_second(end)
-    return f"its time from {first} to {last} is kept for task {holder}, which is blocked"
+not_needed = ReasonKind[[]]("not-needed", "was not needed")
+free_for_some_slots = ReasonKind[[]]("free-for-some-slots", "has time for some of the slots only")
+free_apart_from_others = ReasonKind[[]](
+    "free-apart-from-others", "has time, but not at the same time as enough others"
+)
+free_apart_from_seats = ReasonKind[[]](
+    "free-apart-from-seats", "has time, but not beside the runs of the other seats"
+)
+free_without_permission = ReasonKind[[]](
+    "free-without-permission", "has time, but no more seats are permitted"
+)
+left_out_by_spread = ReasonKind[[str]](
+    "left-out-by-spread", "others with its {attribute} are taken"
+)
+given_to_seat = ReasonKind[[int, int]](
+    "given-to-seat", "given to another seat from {start:instant} to {end:instant}"
+)
+kept_for_blocked = ReasonKind[[int, int, str]](
+    "kept-for-blocked",
+    "its time from {start:instant} to {end:instant} is kept for task {holder}, which is blocked",
+)
 
 
 @reason
@@ -431,14 +290,10 @@ def too_much_to_displace(runs: int, most: int, before: int) -> str:
     )
 
 
-@reason
-def refused_before(again: int, why: str) -> str:
-    return f"refused it, and is asked again from {to_the_second(again)} on: {why}"
-
-
-@reason
-def no_other_node(pool: str) -> str:
-    return f"pool {pool} has no other node for the seat"
+refused_before = ReasonKind[[int, str]](
+    "refused-before", "refused it, and is asked again from {again:instant} on: {why}"
+)
+no_other_node = ReasonKind[[str]]("no-other-node", "pool {pool} has no other node for the seat")
 
 
 @reason
@@ -446,14 +301,12 @@ def seats_empty(whys: Sequence[Reason]) -> str:
     return first_few(list(dict.fromkeys(whys)), "; ")
 
 
-@reason
-def chosen_too_late() -> str:
-    return "its time was over before nodes could be chosen"
-
-
-@reason
-def seats_stayed_empty(empty: int, seats: int, why: str) -> str:
-    return f"{empty} of {seats} seats stayed empty: {why}"
+chosen_too_late = ReasonKind[[]](
+    "chosen-too-late", "its time was over before nodes could be chosen"
+)
+seats_stayed_empty = ReasonKind[[int, int, str]](
+    "seats-stayed-empty", "{empty} of {seats} seats stayed empty: {why}"
+)
 
 
 @reason
@@ -461,30 +314,15 @@ def seats_lost(seats: Sequence[tuple[int, str, str]]) -> str:
     return "; ".join(f"seat {number} ({name}): {why}" for number, name, why in seats)
 
 
-@reason
-def node_forgotten() -> str:
-    return "it is not known here any more"
-
-
-@reason
-def silent_for_long(name: str, patience: int, since: int) -> str:
-    long, begin = format_duration(patience), to_the_second(since)
-    return f"{name} has not answered for {long}, since {begin}"
-
-
-@reason
-def time_gone(why: Reason) -> str:
-    return f"has no time any more: {why}"
-
-
-@reason
-def giving_seats_failed(why: str) -> str:
-    return f"giving seats failed: {why}"
-
-
-@reason
-def pool_empty(pool: str, match: str) -> str:
-    return f"pool {pool} is empty: no node known here has {match}"
+node_forgotten = ReasonKind[[]]("node-forgotten", "it is not known here any more")
+silent_for_long = ReasonKind[[str, int, int]](
+    "silent-for-long", "{name} has not answered for {patience:duration}, since {since:instant}"
+)
+time_gone = ReasonKind[[Reason]]("time-gone", "has no time any more: {why}")
+giving_seats_failed = ReasonKind[[str]]("giving-seats-failed", "giving seats failed: {why}")
+pool_empty = ReasonKind[[str, str]](
+    "pool-empty", "pool {pool} is empty: no node known here has {match}"
+)
 
 
 @reason
@@ -498,9 +336,7 @@ def pool_lacks_nodes(
     return f"{shortage} ({'; '.join(why)})" if why else shortage
 
 
-@reason
-def pool_has_enough() -> str:
-    return "its pool has enough nodes for it again"
+pool_has_enough = ReasonKind[[]]("pool-has-enough", "its pool has enough nodes for it again")
 
 
 @reason

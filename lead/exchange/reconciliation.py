@@ -250,7 +250,7 @@ class Reconciler:
         Only this lead ends tasks: it did, since its runs were read, or before its database was
         restored. The first is ordinary, and no difference.
         """
-        what = ended_there(other.name, state)
+        what = ended_there(state, other.name)
         if not await self._end_task(task, what):
             return []
         return [Difference(task=task, difference=what, repair="cancelled")]

@@ -18,9 +18,8 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Any
 
-from node.model.byte_quotas import bytes_text
-from node.model.reason import Reason
-from node.model.times import LATEST, format_duration, to_the_second
+from node.model.reason import Reason, in_words
+from node.model.times import LATEST, to_the_second
 
 
 class Axis(StrEnum):
@@ -79,8 +78,8 @@ class PolicyRefusal:
     @property
     def reason(self) -> Reason:
         """Return the refusal as a reason, with the code of its rule."""
-        sentence = self.rule.sentence.format(**{key: _Written(it) for key, it in self.figures})
         figures = dict(self.figures)
+        sentence = in_words(self.rule.sentence, figures)
         if self.room_at is None:
             return Reason(sentence, self.rule.code, figures)
         until = to_the_second(self.room_at)
@@ -99,34 +98,3 @@ class PolicyRefusal:
 
 def _plain(figure: Figure) -> int | float | str | None:
     return float(figure) if isinstance(figure, Fraction) else figure
-
-
-@dataclass(frozen=True, slots=True)
-class _Written:
-    """Figure in a sentence: ``{length:duration}`` of µs, ``{part:percent}``, ``{kind:words}``.
-
-    ``{moved:bytes}`` has a decimal unit. Any other form is a noun to count:
-    ``{failures:run}`` is "1 run" or "2 runs".
-    """
-
-    figure: Figure
-
-    def __format__(self, form: str) -> str:
-        """Format a number with up to three decimal places, without trailing zeros."""
-        figure = self.figure
-        if form == "words":
-            return str(figure).replace("_", " ")
-        if isinstance(figure, int | float | Fraction):
-            if form == "duration":
-                return format_duration(round(figure))
-            if form == "bytes":
-                return bytes_text(round(figure))
-            if form == "percent":
-                return f"{_short(figure * 100)} %"
-            if form:
-                return f"{_short(figure)} {form if figure == 1 else f'{form}s'}"
-        return _short(figure) if isinstance(figure, Fraction | float) else str(figure)
-
-
-def _short(figure: float | Fraction) -> str:
-    return f"{float(figure):.3f}".rstrip("0").rstrip(".")

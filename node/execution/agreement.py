@@ -122,7 +122,7 @@ class ParticipantAgreement:
         """Return why nothing is sent to the ports that a participant has told; None if it is."""
         each, told = run.participants[place], ports.announced_ports(data)
         if stated is not None and told.start != stated:
-            return port_not_as_stated(each.name, stated, told.start)
+            return port_not_as_stated(stated, each.name, told.start)
         by_itself = each.node == run.lead or self._targets.node_has(each.node, Feature.TOLD_PORTS)
         return self._targets.port_refusal(each, told, by_itself=by_itself)
 

@@ -459,11 +459,11 @@ def _mismatch_error(
     if known_lead != lead:
         return Conflict(task_led_by_another(request.task))
     if state in OPEN and revision < request.revision:
-        return NotFound(revision_older_here(request.task, revision, request.revision))
+        return NotFound(revision_older_here(revision, request.task, request.revision))
     if state is not TaskState.ACTIVE:
         return Conflict(task_not_active_here(request.task, state))
     if revision > request.revision:
-        return Conflict(revision_newer_here(request.task, revision, request.revision))
+        return Conflict(revision_newer_here(revision, request.task, request.revision))
     return Conflict(lease_superseded(request.lease_epoch, epoch), epoch=epoch)
 
 
