@@ -17,6 +17,7 @@ from node.model.errors import (
     PeerUnreachable,
     RefusedByParticipant,
 )
+from node.model.reasons import not_created
 from node.model.wire.campaigns import CampaignDocument
 from node.model.wire.tasks import TaskDocument
 from tests.support.worlds import ON_ONE_LOOP, Call, Site, World
@@ -143,7 +144,7 @@ async def test_a_task_whose_lead_dies_before_storing_it_is_forgotten(world: Worl
     await world.settle()
     assert (await _active(a), await _active(b)) == (0, 0)
     (ended,) = await b.rows("SELECT reason FROM task")
-    assert ended["reason"] == "a did not finish creating it"
+    assert ended["reason"] == not_created("a")
 
 
 async def test_a_task_is_not_stored_after_its_participants_were_told_it_is_not_there(

@@ -9,6 +9,7 @@ import pytest
 
 from node.model import times
 from node.model.errors import Conflict, NotAllowed, NotFound
+from node.model.reasons import start_has_passed
 from node.model.runstate import RunState
 from node.model.wire.participants import (
     CommitRequest,
@@ -91,7 +92,7 @@ async def test_a_run_whose_start_has_passed_is_refused(booker: BookingLead) -> N
     request = hold_request(await booker.task(), [START - 1, HOUR])
     answer = await booker.hold(request)
     assert answer.held == (request.runs[1].run,)
-    assert [refusal.reason for refusal in answer.refused] == ["its start has passed"]
+    assert [refusal.reason for refusal in answer.refused] == [start_has_passed()]
 
 
 async def test_a_repeated_hold_gets_the_same_answer(booker: BookingLead) -> None:

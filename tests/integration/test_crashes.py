@@ -12,6 +12,7 @@ import pytest
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.errors import PeerUnreachable
+from node.model.reasons import booking_unconfirmed
 from node.model.wire.participants import Introduction
 from node.model.wire.tasks import Schedule
 from node.store import runs
@@ -147,7 +148,7 @@ async def test_nobody_begins_alone(world: World, before: int) -> None:
     await a.node.launcher.run_once()
     await asyncio.gather(*a.node.launcher._tasks.values())
     assert await a.state(first) == "displaced"
-    assert await a.reason(first) == "b did not confirm in time that it has this run"
+    assert await a.reason(first) == booking_unconfirmed(["b"])
     world.cut = set()
     await world.pass_time(2 * times.MINUTE, 12 * times.SECOND)
     assert sorted((await a.states()).values()) == ["displaced", "scheduled"]

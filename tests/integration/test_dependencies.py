@@ -8,6 +8,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from lead.reasons import times_follow_runs
 from node.model import times
 from node.model.errors import InvalidDocument
 from node.model.runstate import RunState
@@ -316,9 +317,7 @@ async def test_a_plan_follows_what_is_booked(world: World) -> None:
     full = await plan(world, a, posted)
     assert full.outcome is Outcome.NO_TIME
     assert not full.alternatives
-    assert {each.reason for each in full.no_alternatives} == {
-        "the runs of another task decide when it runs; a longer after.within may help"
-    }
+    assert {each.reason for each in full.no_alternatives} == {times_follow_runs()}
 
 
 async def test_tasks_may_follow_in_a_chain(world: World) -> None:

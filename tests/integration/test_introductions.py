@@ -18,6 +18,7 @@ from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.errors import TooManyRequests
 from node.model.ids import TaskId, exchange_id, run_id
+from node.model.reasons import introduced_too_fast, too_many_tasks_of_lead
 from node.model.wire.participants import INTRODUCTION_BYTES_MAX, Introduction, ProposalRequest
 from node.model.wire.problems import MEDIA_TYPE
 from node.trust.signatures import new_nonce, sign
@@ -231,10 +232,7 @@ async def test_a_node_adds_tasks_at_a_limited_rate(peer: Peer, clock: ManualCloc
     assert [status for status, _, _ in answers] == [200] * 50 + [429] * 2
     _, problem, headers = answers[-1]
     assert (headers["Retry-After"], problem["retry_after"]) == ("1", 1)
-    assert problem["detail"] == (
-        "its lead introduces and changes tasks faster than this host takes them of another node "
-        "(PARLEY_PEER_INTRODUCTIONS a second); ask again in 1 s"
-    )
+    assert problem["detail"] == introduced_too_fast(1)
     known = peer.introduction()
     clock.advance(100 * times.MILLISECOND)
     assert (await peer.send("PUT", f"tasks/{known['task']}", orjson.dumps(known)))[0] == 200
@@ -257,10 +255,7 @@ async def test_a_node_has_a_limited_number_of_open_tasks(peer: Peer) -> None:
         assert (await peer.introduce())[0] == 200
     status, problem, headers = await peer.introduce()
     assert (status, headers["Retry-After"]) == (429, "60")
-    assert problem["detail"] == (
-        "its lead has 40 open tasks here, and this host takes at most 40 of another node "
-        "(PARLEY_PEER_TASKS); end some, or ask again later"
-    )
+    assert problem["detail"] == too_many_tasks_of_lead(40, 40)
     await peer.b.termination.cancel_task(Introduction.model_validate(first).task)
     assert (await peer.introduce())[0] == 200
 

@@ -20,6 +20,7 @@ from node.model import times
 from node.model.errors import DatabaseUnavailable, PeerUnreachable
 from node.model.ids import TaskId, run_id
 from node.model.late_runs import LOST_RUN_TIMEOUT
+from node.model.reasons import booking_unconfirmed, track_lost
 from node.model.wire.participants import Introduction, RunEnd
 from node.model.wire.tasks import Schedule
 from node.plugins.contracts import Command, PartContext
@@ -313,7 +314,7 @@ async def test_what_a_participant_dropped_after_the_look_does_not_begin(
         assert await runs.unconfirmed_runs(connection, [run], world.clock.now()) == {}
     await _launch(a)
     assert await a.state(run) == "displaced"
-    assert await a.reason(run) == "b did not confirm in time that it has this run"
+    assert await a.reason(run) == booking_unconfirmed(["b"])
     assert programs == Programs([], [])
 
 
@@ -450,7 +451,7 @@ async def test_a_run_whose_beginning_was_not_confirmed_does_not_stay_running(
     assert await b.state(run) == "running"
     await _launch(b)
     assert await b.state(run) == "failed"
-    assert await b.reason(run) == "this node lost track of its part"
+    assert await b.reason(run) == track_lost()
 
 
 @asynccontextmanager

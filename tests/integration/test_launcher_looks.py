@@ -15,6 +15,12 @@ from node.execution.process import RunningProcess
 from node.model import times
 from node.model.errors import DatabaseUnavailable
 from node.model.late_runs import LAUNCH_HORIZON, LOST_RUN_TIMEOUT, START_LATENESS_MAX
+from node.model.reasons import (
+    booking_unconfirmed,
+    restarted_meanwhile,
+    stopped_meanwhile,
+    track_lost,
+)
 from node.model.runstate import RunState
 from node.runtime.clock import LatchedEvent
 from node.store import notices, runs
@@ -278,7 +284,7 @@ async def test_a_look_that_fails_forgets_nothing(
     assert await a.state(run) == "running"
     await launcher.run_once()
     assert await a.state(run) == "failed"
-    assert await a.reason(run) == "a: this node lost track of its part"
+    assert await a.reason(run) == track_lost().at("a")
     assert launcher._ended == set()
 
 
@@ -395,7 +401,7 @@ async def test_a_node_that_stops_ends_what_it_measures(
     assert [running.ended for running in programs] == [True]
     assert launcher._tasks == {}
     assert (await b.state(run), await b.state(later)) == ("failed", "scheduled")
-    assert await b.reason(run) == "the node was stopped during the run"
+    assert await b.reason(run) == stopped_meanwhile()
     [(_, _, message)] = await b.outbox_messages()
     assert (message["reason"], message["started_at"]) == (await b.reason(run), HOUR)
 
@@ -430,7 +436,7 @@ async def test_all_who_dropped_a_run_are_named(world: World) -> None:
     [run] = await _booked(a, HOUR)
     await a.node.launcher._take_back(await _due(a, run), ["b", "c"])
     assert await a.state(run) == "displaced"
-    assert await a.reason(run) == "b and c did not confirm in time that it has this run"
+    assert await a.reason(run) == booking_unconfirmed(["b", "c"])
 
 
 async def _due(site: Site, run: UUID) -> DueRun:
@@ -502,7 +508,7 @@ async def test_a_new_start_ends_the_program_of_the_one_before(world: World) -> N
     assert (await program.wait()).exit_code == -9
     states = [await b.state(each) for each in (run, overslept, coming)]
     assert states == ["failed", "missed", "scheduled"]
-    assert await b.reason(run) == "the node was restarted during the run"
+    assert await b.reason(run) == restarted_meanwhile()
     assert (await b.reason(overslept) or "").startswith("the node was down at its start")
 
 

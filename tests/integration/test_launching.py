@@ -34,6 +34,7 @@ from node.model.classes import SchedulingClass
 from node.model.contexts import parse
 from node.model.errors import DatabaseUnavailable, HostError, ToolOutputError
 from node.model.late_runs import LAUNCH_HORIZON
+from node.model.reasons import track_lost
 from node.model.targets import Network
 from node.model.wire.participants import RunEnd
 from node.plugins.contracts import Command, Output, PartContext, Result, Test
@@ -747,7 +748,7 @@ async def test_a_part_that_can_never_be_kept_is_left_to_the_next_look(
     assert (await due.row())["state"] == "running"
     await due.look()
     assert (await due.row())["state"] == "failed"
-    assert (await due.part()).reason == "this node lost track of its part"
+    assert (await due.part()).reason == track_lost()
 
 
 async def test_a_beginning_that_the_database_refuses_is_tried_again(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lead.assembly import reconciliation_dependencies
 from lead.exchange.reconciliation import Reconciler
+from lead.reasons import ended_there
 from node.model import times
 from node.model.ids import TaskId, run_id
 from node.model.wire.participants import Introduction
@@ -97,7 +98,7 @@ async def test_a_lead_that_comes_back_learns_it_by_comparing(world: World) -> No
     dependencies = reconciliation_dependencies(a.node)
     reconciler = Reconciler(a.database, a.clock, dependencies, 20 * times.DAY)
     await reconciler.run_once(a.node.peer(b.identity))
-    assert await _task(a, task) == ("cancelled", "it is refused on b, which was told so before")
+    assert await _task(a, task) == ("cancelled", ended_there("refused", "b"))
     assert set((await a.states()).values()) == {"cancelled"}
 
 

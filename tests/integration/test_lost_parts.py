@@ -10,6 +10,7 @@ import pytest
 from node.execution.launcher import LaunchOutcome
 from node.model import times
 from node.model.late_runs import LOST_RUN_TIMEOUT
+from node.model.reasons import track_lost
 from node.store import runs
 from node.store.runs import DueRun, KeptPart
 from tests.support.clocks import START
@@ -66,7 +67,7 @@ async def test_a_run_nobody_executes_any_more_is_marked(world: World) -> None:
     world.clock.advance(1)
     await b.node.launcher.run_once()
     assert await b.state(run) == "failed"
-    assert await b.reason(run) == "this node lost track of its part"
+    assert await b.reason(run) == track_lost()
 
 
 async def test_a_plugin_that_stumbles_fails_only_its_own_run(

@@ -10,6 +10,7 @@ import pytest
 from structlog.contextvars import merge_contextvars
 from structlog.testing import capture_logs
 
+from lead.reasons import hold_dropped
 from lead.store import planning
 from lead.store.planning import LeaseRequest
 from node.model import times
@@ -437,7 +438,7 @@ async def test_a_late_commit_without_time_frees_the_run_everywhere(world: World)
     await book_everywhere(introduction([b]), b, [b], [HOUR])
     await world.pass_time(5 * times.MINUTE, 30 * times.SECOND)
     assert await a.state(run) == "displaced"
-    assert "b had dropped the hold before the commit came" in (await a.reason(run) or "")
+    assert hold_dropped("b") in (await a.reason(run) or "")
     assert await a.state(run_id(TaskId(task.task), HOUR, 2)) == "waiting"
 
 

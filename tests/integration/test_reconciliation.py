@@ -9,6 +9,7 @@ import pytest
 
 from lead.assembly import reconciliation_dependencies
 from lead.exchange.reconciliation import RECONCILIATION_MIN_AGE, STARTS_SOON, Reconciler
+from lead.reasons import run_missing_there, run_not_led
 from node.model import times
 from node.model.ids import TaskId, run_id
 from node.model.wire.participants import DIGESTS_MAX, Introduction
@@ -81,7 +82,7 @@ async def test_a_run_only_the_lead_has_is_placed_again(world: World) -> None:
     assert await _compare(a, b) == 1
     await world.pass_time(3 * times.SECOND)
     assert await a.state(runs[1]) == "displaced"
-    assert await a.reason(runs[1]) == "b does not have it any more"
+    assert await a.reason(runs[1]) == run_missing_there("b")
     again = run_id(TaskId(task.task), HOUR + times.HOUR, 2)
     assert (await a.state(again), await b.state(again)) == ("scheduled", "scheduled")
 
@@ -93,7 +94,7 @@ async def test_a_run_only_the_participant_has_is_ended(world: World) -> None:
     assert await _compare(a, b) == 1
     await world.settle()
     assert await b.state(runs[2]) == "displaced"
-    assert await b.reason(runs[2]) == "its lead does not have it any more"
+    assert await b.reason(runs[2]) == run_not_led()
 
 
 async def test_a_participant_with_a_new_database_gets_all_again(world: World) -> None:

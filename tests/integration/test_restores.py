@@ -8,10 +8,12 @@ from uuid import UUID
 
 import pytest
 
+from lead.reasons import ended_there
 from node.execution import process
 from node.model import times
 from node.model.errors import HostError
 from node.model.ids import TaskId, run_id
+from node.model.reasons import no_part_in_time, unknown_to_lead
 from node.model.wire.participants import Introduction, IntroductionAnswer
 from node.model.wire.tasks import Schedule, TaskDocument, TaskPatch
 from node.store import runs
@@ -350,7 +352,7 @@ async def test_a_task_that_its_restored_lead_forgot_ends_at_the_participant(worl
     await a.plan()
     await restore(world, a, backup)
     assert await _confirm(b) == 1
-    assert await _state(b, task.task) == ("cancelled", "its lead does not know it")
+    assert await _state(b, task.task) == ("cancelled", unknown_to_lead())
     assert set((await b.states()).values()) == {"cancelled"}
 
 
@@ -393,7 +395,7 @@ async def test_a_result_that_its_restored_lead_forgot_is_sent_again(world: World
     await a.execute("UPDATE run SET state = 'merging' WHERE id = $1", run)  # as its launcher does
     world.clock.advance(10 * times.MINUTE)
     await a.tend()
-    assert (await a.state(run), await a.reason(run)) == ("failed", "b: sent no part in time")
+    assert (await a.state(run), await a.reason(run)) == ("failed", no_part_in_time().at("b"))
     await _compare(a, b)
     await world.settle()
     assert await a.state(run) == "finished"
@@ -418,7 +420,7 @@ async def test_a_task_cancelled_before_its_lead_was_restored_stays_cancelled(
     await restore(world, a, backup)
     await a.lead.reconciler.compare_all()
     state, reason = await _state(a, task)
-    assert (state, reason) == ("cancelled", "it is cancelled on b, which was told so before")
+    assert (state, reason) == ("cancelled", ended_there("cancelled", "b"))
     assert set((await a.states()).values()) == {"cancelled"}
 
 
@@ -440,7 +442,7 @@ async def test_a_lead_that_tries_its_task_again_and_again_learns_that_it_is_over
     assert latest > world.clock.now() - times.MINUTE
     await a.lead.reconciler.compare_all()
     state, reason = await _state(a, task.task)
-    assert (state, reason) == ("cancelled", "it is cancelled on b, which was told so before")
+    assert (state, reason) == ("cancelled", ended_there("cancelled", "b"))
 
 
 async def test_a_lead_restored_to_before_the_first_answer_is_heard(world: World) -> None:

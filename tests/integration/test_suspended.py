@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lead.reasons import campaign_suspended
 from node.model import times
 from node.model.ids import TaskId, run_id
 from node.model.wire.campaigns import CampaignDocument, CampaignPatch
@@ -57,9 +58,7 @@ async def test_nothing_of_a_suspended_campaign_is_booked(world: World) -> None:
         await a.plan()
         world.clock.advance(10**6)
     assert await a.state(run) == "waiting"
-    assert await a.reason(run) == (
-        "the campaign ops is suspended; resume: parley campaign edit ops --level 5"
-    )
+    assert await a.reason(run) == campaign_suspended("ops")
     await campaigns.edit("ops", CampaignPatch.model_validate({"level": 3}))
     await a.plan()
     assert (await a.state(run), await b.state(run)) == ("scheduled", "scheduled")
