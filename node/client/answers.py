@@ -129,15 +129,6 @@ def foreign_answer_error(answer: Answer) -> ParleyError:
     )
 
 
-def plain_http_refusal(server: str) -> str:
-    """Return the sentence that says why no token is sent to a server over plain HTTP."""
-    return (
-        f"the token was not sent to {server}, because everybody on the way could read it; use "
-        f"https{server.removeprefix('http')}, or allow it with --plain-http (PARLEY_PLAIN_HTTP=1), "
-        "such as inside a tunnel or a lab"
-    )
-
-
 def non_finite_faults(document: Any, pointer: str = "") -> list[FieldFault]:
     """Return a fault for each number in a document that JSON cannot represent: nan and infinity."""
     if isinstance(document, float) and not math.isfinite(document):

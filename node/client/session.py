@@ -25,7 +25,6 @@ from node.client.answers import (
     document_of,
     non_finite_faults,
     object_of,
-    plain_http_refusal,
     records_in,
 )
 from node.client.events import ServerEvent, parse_events
@@ -106,7 +105,11 @@ class NodeSession:
         :raises PeerError: ``wary``, and the server is not a node.
         """
         if self._token and not self._plain_http and is_exposed(self.server):
-            raise NotAllowed(plain_http_refusal(self.server))
+            raise NotAllowed(
+                f"the token was not sent to {self.server}, because everybody on the way could read "
+                f"it; use https{self.server.removeprefix('http')}, or allow it with --plain-http "
+                "(PARLEY_PLAIN_HTTP=1), such as inside a tunnel or a lab"
+            )
         if not isinstance(self._clock, BlockingClock):
             from asyncio import Semaphore  # slow to load, which what blocks does not need
 

@@ -21,7 +21,7 @@ _CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
 
 
 class TlsOptions(TypedDict, total=False):
-    """The options by which a request of aiohttp checks a server."""
+    """The options by which a request checks a server, named as aiohttp names them."""
 
     ssl: ssl.SSLContext
     server_hostname: str
