@@ -11,11 +11,9 @@ are parsed like anything from outside: an invalid answer is :class:`PeerAnswered
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar
 from urllib.parse import urlsplit
@@ -24,6 +22,7 @@ from uuid import UUID
 import aiohttp
 from pydantic import ValidationError
 
+from node.client.answers import Answer as HttpAnswer
 from node.client.causes import cause_of
 from node.client.mailboxes import Carry, MailboxOwner
 from node.model import times
@@ -40,6 +39,7 @@ from node.model.errors import (
 )
 from node.model.exchangestate import NegotiationState
 from node.model.features import Feature, has_feature
+from node.model.loopback import is_exposed
 from node.model.secrets import sealed_texts
 from node.model.wire.checks import (
     Diagnosis,
@@ -109,16 +109,6 @@ SAME_TIME = 30 * times.SECOND
 """Difference up to which another node's clock confirms this one's; wrong ones are off by hours."""
 _ERRAND_S = 2.0
 """Extra time in seconds for a forwarded question to travel through this node's own API."""
-
-
-@dataclass(frozen=True)
-class _RawAnswer:
-    """An answer as it came, with its undecoded body."""
-
-    status: int
-    media_type: str
-    headers: Mapping[str, str]
-    body: bytes
 
 
 class KnownKeys(Protocol):
@@ -227,7 +217,7 @@ class Peers:
         off = now() - signed_at(answer.headers)
         return card.identity == identity and abs(off) <= SAME_TIME
 
-    async def _card(self, url: str, identity: str | None) -> tuple[NodeCard, Lineage, _RawAnswer]:
+    async def _card(self, url: str, identity: str | None) -> tuple[NodeCard, Lineage, HttpAnswer]:
         address, nonce = f"{url.rstrip('/')}/v1/nodes/self", self.signer.nonce()
         try:
             answer = await self._request(
@@ -242,7 +232,7 @@ class Peers:
 
     async def _check(
         self,
-        answer: _RawAnswer,
+        answer: HttpAnswer,
         identity: str,
         nonce: str,
         name: str,
@@ -260,7 +250,7 @@ class Peers:
                 nonce,
                 answer.status,
                 answer.headers,
-                answer.body,
+                answer.raw,
                 asked=asked,
                 binds=binds,
             )
@@ -279,7 +269,7 @@ class Peers:
         sealed = sorted(set(sealed_texts(introduction.spec)))
         if not sealed or self._sealing is None:
             return introduction
-        if peer.url is not None and peer.url.startswith("http:") and not _is_here(peer.url):
+        if peer.url is not None and is_exposed(peer.url):
             raise PeerFailed(
                 f"{peer.name} is reached by http, and the task has secrets, which are sent over "
                 f"TLS only; add it by https, or name a secret that the owner of {peer.name} stored"
@@ -365,10 +355,10 @@ class Peers:
         """
         body, headers = question.body.encode(), question.headers
         answer = await self._request(question.method, f"{url}{question.path}", body, headers)
-        return Reply(status=answer.status, body=answer.body.decode("utf-8", "replace"))
+        return Reply(status=answer.status, body=answer.raw.decode("utf-8", "replace"))
 
     async def _trusted_body(
-        self, answer: _RawAnswer, peer: Peer, nonce: str, asked: Asked
+        self, answer: HttpAnswer, peer: Peer, nonce: str, asked: Asked
     ) -> bytes:
         """Return the body of an answer that the node signed, or raise the error that it describes.
 
@@ -390,12 +380,12 @@ class Peers:
             raise
         return self._content_of(answer, peer.name)
 
-    def _content_of(self, answer: _RawAnswer, name: str) -> bytes:
+    def _content_of(self, answer: HttpAnswer, name: str) -> bytes:
         """Return the body of a successful answer, or raise the error that the answer describes."""
         if answer.status < 300:  # noqa: PLR2004 - HTTP's own border
-            return answer.body
-        if answer.media_type == MEDIA_TYPE:
-            raise self._error_of(_parsed_answer(Problem, answer.body, name), name)
+            return answer.raw
+        if answer.content_type == MEDIA_TYPE:
+            raise self._error_of(_parsed_answer(Problem, answer.raw, name), name)
         msg = f"{name} answered {answer.status} without a reason; is it a node?"
         raise PeerAnswered(msg)
 
@@ -417,14 +407,14 @@ class Peers:
         name: str | None = None,
         wait_s: float = 0.0,
         identity: str | None = None,
-    ) -> _RawAnswer:
+    ) -> HttpAnswer:
         """Send a request; over https only to who is proven to be the node, or to have its name."""
         # No proxy is to compress the answer: its digest is that of the bytes as the node sent them.
         headers = {"Content-Type": "application/json", "Accept-Encoding": "identity", **headers}
         headers |= WANTS_BOUND
         limit = aiohttp.ClientTimeout(total=self._timeout_s + wait_s, sock_connect=self._timeout_s)
 
-        async def send(tls: TlsOptions) -> _RawAnswer:
+        async def send(tls: TlsOptions) -> HttpAnswer:
             async with self._session.request(
                 method,
                 url,
@@ -435,8 +425,13 @@ class Peers:
                 **tls,
             ) as response:
                 body_of_answer = await _read(response)
-                return _RawAnswer(
-                    response.status, response.content_type, response.headers, body_of_answer
+                return HttpAnswer(
+                    url,
+                    response.status,
+                    response.reason or "",
+                    response.content_type,
+                    body_of_answer,
+                    response.headers,
                 )
 
         try:
@@ -453,8 +448,8 @@ class Peers:
             raise PeerUnreachable(msg) from error
 
     async def _send_secured(
-        self, send: Callable[[TlsOptions], Awaitable[_RawAnswer]], name: str, identity: str | None
-    ) -> _RawAnswer:
+        self, send: Callable[[TlsOptions], Awaitable[HttpAnswer]], name: str, identity: str | None
+    ) -> HttpAnswer:
         """Send to who has the key of the node, or else its name; first as it was the last time.
 
         Nothing is sent before one of the two is proven.
@@ -728,13 +723,6 @@ def _parsed_answer(kind: type[Answer], body: bytes, name: str) -> Answer:
     except ValidationError as error:
         msg = f"{name} sent an answer that cannot be parsed: {str(error).splitlines()[0]}"
         raise PeerAnswered(msg) from error
-
-
-def _is_here(url: str) -> bool:
-    host = urlsplit(url).hostname or ""
-    with suppress(ValueError):
-        return ipaddress.ip_address(host).is_loopback
-    return host == "localhost"
 
 
 def _route_of(url: str) -> str:
