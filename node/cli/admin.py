@@ -32,15 +32,10 @@ SERVICE_SETTINGS = Path("/etc/parley/parley.env")
 
 AnyCommand = TypeVar("AnyCommand", bound=Callable[..., Any])
 
-BACKUP = RecordLayout(
-    columns=(),
-    fields=("file", "bytes", "identity", "schema_version", "made_at", "program", "with_key"),
-    empty="",
-    key="file",
-)
-RECLAIMED = RecordLayout(columns=(), fields=("identity",), empty="", key="identity")
-REPAIRED = RecordLayout(columns=(), fields=("vacuumed", "indexed"), empty="", key="vacuumed")
-MIGRATION = RecordLayout(columns=(), fields=("version", "steps", "done"), empty="", key="version")
+BACKUP = RecordLayout("file,bytes,identity,schema_version,made_at,program,with_key")
+RECLAIMED = RecordLayout("identity")
+REPAIRED = RecordLayout("vacuumed,indexed")
+MIGRATION = RecordLayout("version,steps,done")
 
 
 @click.group("admin", cls=CommandGroup)

@@ -39,29 +39,13 @@ def _outcome_text(row: Record) -> str:
 
 
 ENTRY = RecordLayout(
-    columns=(
-        Column("at", lambda row: local_time_text(row["at"]), whole=True),
-        Column("who", _principal_text),
-        Column("from", lambda row: row["origin"] or ""),
-        Column("what", lambda row: row["verb"]),
-        Column("on", lambda row: row["thing"] or ""),
-        Column("outcome", _outcome_text),
-    ),
-    fields=(
-        "id",
-        "at",
-        "kind",
-        "principal",
-        "key",
-        "role",
-        "origin",
-        "verb",
-        "thing",
-        "outcome",
-        "status",
-        "problem",
-        "count",
-    ),
+    "id,at,kind,principal,key,role,origin,verb,thing,outcome,status,problem,count",
+    Column("at", lambda row: local_time_text(row["at"]), whole=True),
+    Column("who", _principal_text),
+    Column("from", lambda row: row["origin"] or ""),
+    Column("what", lambda row: row["verb"]),
+    Column("on", lambda row: row["thing"] or ""),
+    Column("outcome", _outcome_text),
     empty="Nothing of that kind is recorded.",
 )
 

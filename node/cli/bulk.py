@@ -31,13 +31,11 @@ _SHOWN = 10
 """Number of tasks to name before a person is asked."""
 
 CHANGE = RecordLayout(
-    columns=(
-        Column("task", lambda change: short(change["id"]), whole=True),
-        Column("state", lambda change: change["state"], whole=True),
-        Column("what", lambda change: change["headline"]),
-        Column("problem", lambda change: change["problem"] or ""),
-    ),
-    fields=("id", "headline", "state", "problem"),
+    "id,headline,state,problem",
+    Column("task", lambda change: short(change["id"]), whole=True),
+    Column("state", lambda change: change["state"], whole=True),
+    Column("what", lambda change: change["headline"]),
+    Column("problem", lambda change: change["problem"] or ""),
     empty="No such tasks.",
 )
 

@@ -26,11 +26,9 @@ CHANGED = 1
 UNPROVEN = 3
 """Exit code: nothing was changed, but something is not proven; or there was nothing to repeat."""
 
-_EXPORTED = RecordLayout(columns=(), fields=("run", "file", "missing"), empty="", key="run")
-_VERIFIED = RecordLayout(
-    columns=(), fields=("run", "outcome", "changed", "unproven"), empty="", key="run"
-)
-_REPLAYED = RecordLayout(columns=(), fields=("run", "outcome", "differences"), empty="", key="run")
+_EXPORTED = RecordLayout("run,file,missing")
+_VERIFIED = RecordLayout("run,outcome,changed,unproven")
+_REPLAYED = RecordLayout("run,outcome,differences")
 _STDIO = "-"
 _VALUE_SHOWN = 60
 

@@ -63,37 +63,29 @@ def _waiting_text(campaign: Record) -> str:
 
 
 CAMPAIGN = RecordLayout(
-    columns=(
-        Column("campaign", lambda campaign: campaign["name"], whole=True),
-        Column("under", lambda campaign: campaign["parent"] or ""),
-        Column("weight", lambda campaign: f"{campaign['weight']:g}", whole=True),
-        Column("level", lambda campaign: str(campaign["level"]), whole=True),
-        Column("by weight", lambda campaign: percent(campaign["used"]["by_weight"]), whole=True),
-        Column("promised now", _promised_share),
-        Column("had", lambda campaign: percent(campaign["used"]["delivered"]), whole=True),
-        Column("booked", lambda campaign: percent(campaign["used"]["booked"]), whole=True),
-        Column("waits", _waiting_text),
-    ),
-    fields=(
-        "name", "parent", "weight", "level", "state", "used.by_weight", "used.promised",
-        "used.delivered", "used.booked", "used.delivered_seat_seconds",
-        "used.booked_seat_seconds", "used.delivered_bytes", "used.booked_bytes", "waiting.runs",
-        "waiting.seats", "waiting.reason", "owner", "contact", "revision",
-    ),
+    "name,parent,weight,level,state,used.by_weight,used.promised,used.delivered,used.booked,"
+    "used.delivered_seat_seconds,used.booked_seat_seconds,used.delivered_bytes,used.booked_bytes,"
+    "waiting.runs,waiting.seats,waiting.reason,owner,contact,revision",
+    Column("campaign", lambda campaign: campaign["name"], whole=True),
+    Column("under", lambda campaign: campaign["parent"] or ""),
+    Column("weight", lambda campaign: f"{campaign['weight']:g}", whole=True),
+    Column("level", lambda campaign: str(campaign["level"]), whole=True),
+    Column("by weight", lambda campaign: percent(campaign["used"]["by_weight"]), whole=True),
+    Column("promised now", _promised_share),
+    Column("had", lambda campaign: percent(campaign["used"]["delivered"]), whole=True),
+    Column("booked", lambda campaign: percent(campaign["used"]["booked"]), whole=True),
+    Column("waits", _waiting_text),
     empty="No campaigns. Add one: parley campaign add NAME",
-    key="name",
-)  # fmt: skip
+)
 
 HOUR = RecordLayout(
-    columns=(
-        Column("hour", lambda hour: local_time_text(hour["starts_at"]), whole=True),
-        Column("campaign", lambda hour: hour["campaign"], whole=True),
-        Column("seat-seconds", lambda hour: f"{hour['seat_seconds']:.1f}", whole=True),
-        Column("share", lambda hour: percent(hour["share"]), whole=True),
-        Column("moved", lambda hour: bytes_text(hour["bytes"]), whole=True),
-        Column("nodes", lambda hour: str(hour["nodes"])),
-    ),
-    fields=("starts_at", "campaign", "seat_seconds", "share", "bytes", "nodes"),
+    "starts_at,campaign,seat_seconds,share,bytes,nodes",
+    Column("hour", lambda hour: local_time_text(hour["starts_at"]), whole=True),
+    Column("campaign", lambda hour: hour["campaign"], whole=True),
+    Column("seat-seconds", lambda hour: f"{hour['seat_seconds']:.1f}", whole=True),
+    Column("share", lambda hour: percent(hour["share"]), whole=True),
+    Column("moved", lambda hour: bytes_text(hour["bytes"]), whole=True),
+    Column("nodes", lambda hour: str(hour["nodes"])),
     empty="Nothing was charged in these hours.",
     key="campaign",
 )

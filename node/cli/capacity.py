@@ -39,16 +39,13 @@ def _bar(piece: Record) -> str:
 
 
 PIECE = RecordLayout(
-    columns=(
-        Column("from", lambda piece: local_time_text(piece["starts_at"]), whole=True),
-        *map(_share_column, SchedulingClass),
-        Column("", _bar, optional=True),
-        Column("runs", _runs_text),
-        Column("reserved", lambda piece: ", ".join(piece["reserved"]), optional=True),
-    ),
-    fields=("starts_at", "ends_at", *(f"busy.{name}" for name in SchedulingClass), "reserved"),
+    f"starts_at,ends_at,{','.join(f'busy.{name}' for name in SchedulingClass)},reserved",
+    Column("from", lambda piece: local_time_text(piece["starts_at"]), whole=True),
+    *map(_share_column, SchedulingClass),
+    Column("", _bar, optional=True),
+    Column("runs", _runs_text),
+    Column("reserved", lambda piece: ", ".join(piece["reserved"]), optional=True),
     empty="Nothing was measured in this time, and nothing is booked.",
-    key="starts_at",
 )
 
 

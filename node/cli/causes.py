@@ -83,15 +83,13 @@ def _headlines_text(cause: Record) -> str:
 
 
 CAUSE = RecordLayout(
-    columns=(
-        Column("runs", lambda cause: str(cause["count"]), whole=True),
-        Column("state", lambda cause: cause["state"], whole=True),
-        Column("why", _reason_text),
-        Column("what", _headlines_text),
-        Column("latest", lambda cause: local_time_text(cause["latest_at"]), whole=True),
-        Column("run", lambda cause: short(cause["run"]), whole=True),
-    ),
-    fields=("count", "state", "cause", "example", "headlines", "first_at", "latest_at", "run"),
+    "count,state,cause,example,headlines,first_at,latest_at,run",
+    Column("runs", lambda cause: str(cause["count"]), whole=True),
+    Column("state", lambda cause: cause["state"], whole=True),
+    Column("why", _reason_text),
+    Column("what", _headlines_text),
+    Column("latest", lambda cause: local_time_text(cause["latest_at"]), whole=True),
+    Column("run", lambda cause: short(cause["run"]), whole=True),
     empty="No run of that time lacks a result. Look further back: parley run causes --from -7d",
     key="run",
 )

@@ -16,17 +16,15 @@ SOMETHING_WRONG = 1
 _MARKS = {"ok": "✓", "warning": "!", "fault": "✗", "skipped": "?"}
 
 CHECK = RecordLayout(
-    columns=(
-        Column("node", lambda check: check["node"], whole=True),
-        Column("towards", lambda check: check["towards"] or "", whole=True, optional=True),
-        Column("check", lambda check: check["subject"], whole=True),
-        Column("state", lambda check: check["state"], whole=True),
-        Column("what", lambda check: check["what"]),
-        Column("cause", lambda check: check["cause"] or ""),
-        Column("next command", lambda check: check["command"] or ""),
-        Column("on", lambda check: check["where"] or "", optional=True),
-    ),
-    fields=("node", "towards", "subject", "state", "what", "cause", "command", "where"),
+    "node,towards,subject,state,what,cause,command,where",
+    Column("node", lambda check: check["node"], whole=True),
+    Column("towards", lambda check: check["towards"] or "", whole=True, optional=True),
+    Column("check", lambda check: check["subject"], whole=True),
+    Column("state", lambda check: check["state"], whole=True),
+    Column("what", lambda check: check["what"]),
+    Column("cause", lambda check: check["cause"] or ""),
+    Column("next command", lambda check: check["command"] or ""),
+    Column("on", lambda check: check["where"] or "", optional=True),
     empty="Nothing was checked.",
     key="subject",
 )

@@ -28,12 +28,7 @@ DRAIN_NAME = "drained: "
 _DAY = "P1D"
 _MOST = 10_000
 
-DRAINED = RecordLayout(
-    columns=(),
-    fields=("node", "from", "reason", "displaced", "staying"),
-    empty="",
-    key="node",
-)
+DRAINED = RecordLayout("node,from,reason,displaced,staying")
 
 
 @click.command("drain")

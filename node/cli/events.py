@@ -29,15 +29,11 @@ def _subject_text(event: Record) -> str:
 
 
 EVENT = RecordLayout(
-    columns=(
-        Column("event", lambda event: event["event"], whole=True),
-        Column("id", _subject_text, whole=True),
-        Column("change", lambda event: " ".join(str(event[w]) for w in _WORDS if w in event)),
-        Column("what", lambda event: event.get("headline", "")),
-    ),
-    fields=("event_id", "event", "id", "task", "state", "headline"),
-    empty="",
-    key="event_id",
+    "event_id,event,id,task,state,headline",
+    Column("event", lambda event: event["event"], whole=True),
+    Column("id", _subject_text, whole=True),
+    Column("change", lambda event: " ".join(str(event[w]) for w in _WORDS if w in event)),
+    Column("what", lambda event: event.get("headline", "")),
 )
 
 

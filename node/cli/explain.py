@@ -30,11 +30,9 @@ if TYPE_CHECKING:
     from node.client.answers import Members
 
 EXPLANATION = RecordLayout(
+    "task,run,headline,state,sentence",
+    Column("sentence", lambda explanation: explanation["sentence"]),
     model="node.model.wire.runs:Explanation",
-    columns=(Column("sentence", lambda explanation: explanation["sentence"]),),
-    fields=("task", "run", "headline", "state", "sentence"),
-    empty="",
-    key="task",
 )
 
 _DECISIONS_SHOWN = 3

@@ -12,10 +12,8 @@ from node.cli.progress import Progress
 from node.cli.simulation_result import SimulationResult
 
 REPORT = RecordLayout(
-    columns=(Column("broken", lambda report: str(len(report["violations"]))),),
-    fields=("seed", "runs", "nodes", "sets", "violations"),
-    empty="",
-    key="seed",
+    "seed,runs,nodes,sets,violations",
+    Column("broken", lambda report: str(len(report["violations"]))),
 )
 
 

@@ -25,15 +25,12 @@ STREAMED = "background-multi"
 """The class of all tests that give results repeatedly while a run lasts."""
 
 INTERVAL = RecordLayout(
-    model="node.model.wire.runs:RunInterval",
-    columns=(
-        Column("interval", lambda interval: str(interval["number"]), whole=True),
-        Column("start", lambda interval: local_time_text(interval["starts_at"]), whole=True),
-        Column("result or reason", lambda it: interval_text(it["summary"], it["reason"])),
-    ),
-    fields=("number", "starts_at", "ends_at", "summary", "reason"),
+    "number,starts_at,ends_at,summary,reason",
+    Column("interval", lambda interval: str(interval["number"]), whole=True),
+    Column("start", lambda interval: local_time_text(interval["starts_at"]), whole=True),
+    Column("result or reason", lambda it: interval_text(it["summary"], it["reason"])),
     empty="No interval has been measured so far.",
-    key="number",
+    model="node.model.wire.runs:RunInterval",
 )
 
 

@@ -37,19 +37,16 @@ def _detail_text(node: Record) -> str:
 
 
 INTRODUCED = RecordLayout(
-    model="node.model.wire.directories:IntroducedNode",
-    columns=(
-        Column("node", lambda node: node["name"], whole=True),
-        Column("state", lambda node: node["state"], whole=True),
-        Column("url", lambda node: node["url"] or _PULL),
-        Column("detail", _detail_text),
-    ),
-    fields=("name", "url", "identity", "state", "reason", "knows_this"),
+    "name,url,identity,state,reason,knows_this",
+    Column("node", lambda node: node["name"], whole=True),
+    Column("state", lambda node: node["state"], whole=True),
+    Column("url", lambda node: node["url"] or _PULL),
+    Column("detail", _detail_text),
     empty="The directory has no nodes.",
-    key="name",
-)  # fmt: skip
+    model="node.model.wire.directories:IntroducedNode",
+)
 
-_WRITTEN = RecordLayout(columns=(), fields=("file", "nodes"), empty="", key="file")
+_WRITTEN = RecordLayout("file,nodes")
 
 
 @click.command("introduce")

@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from node.cli.output import OutputWriter
+from node.cli.output import OutputWriter, field_names
 from node.cli.profiles import Profile, read_profiles
 from node.cli.times import SECONDS
 from node.model.errors import HostError
@@ -64,8 +64,7 @@ class Invocation:
     @property
     def selected_fields(self) -> tuple[str, ...]:
         """Return the fields of ``--fields``."""
-        names = (name.strip() for name in (self.fields or "").split(","))
-        return tuple(name for name in names if name)
+        return field_names(self.fields or "")
 
     def writer(self) -> OutputWriter:
         """Return the writer of the output format, which the option or else the profile names."""

@@ -25,28 +25,21 @@ if TYPE_CHECKING:
     from node.model.host_limits.rules import Rule
 
 RULE = RecordLayout(
-    columns=(
-        Column("rule", lambda rule: rule["rule"], whole=True),
-        Column("who", lambda rule: rule["who"]),
-        Column("what", lambda rule: rule["what"]),
-        Column("at most", lambda rule: rule["most"] or "no limit of its own"),
-    ),
-    fields=("rule", "who", "what", "most"),
+    "rule,who,what,most",
+    Column("rule", lambda rule: rule["rule"], whole=True),
+    Column("who", lambda rule: rule["who"]),
+    Column("what", lambda rule: rule["what"]),
+    Column("at most", lambda rule: rule["most"] or "no limit of its own"),
     empty="No rule: other nodes may have nothing of this host.",
-    key="rule",
 )
 
 LIMITS = RecordLayout(
-    columns=(),
-    fields=("file", "digest", "loaded_at", "fault", "fault_at", "refused_tasks", "text"),
-    empty="",
+    "file,digest,loaded_at,fault,fault_at,refused_tasks,text",
     key="digest",
 )
-GRANTED = RecordLayout(columns=(), fields=("node", "rules", "caps"), empty="", key="node")
+GRANTED = RecordLayout("node,rules,caps")
 TRIAL = RecordLayout(
-    columns=(),
-    fields=("allowed", "rule", "refusal", "counted_priority", "left"),
-    empty="",
+    "allowed,rule,refusal,counted_priority,left",
     key="rule",
 )
 _REFUSED = 3

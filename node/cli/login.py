@@ -34,16 +34,13 @@ if TYPE_CHECKING:
 _OTHER = re.compile(r"[^A-Za-z0-9_-]+")
 
 PROFILE = RecordLayout(
-    columns=(
-        Column("profile", lambda one: one["name"], whole=True),
-        Column("server", lambda one: one["server"], whole=True),
-        Column("used", lambda one: "by default" if one["default"] else ""),
-        Column("token", lambda one: "yes" if one["has_token"] else ""),
-        Column("output", lambda one: one["output"] or "", optional=True),
-    ),
-    fields=("name", "server", "default", "has_token", "identity", "output", "plain_http"),
+    "name,server,default,has_token,identity,output,plain_http",
+    Column("profile", lambda one: one["name"], whole=True),
+    Column("server", lambda one: one["server"], whole=True),
+    Column("used", lambda one: "by default" if one["default"] else ""),
+    Column("token", lambda one: "yes" if one["has_token"] else ""),
+    Column("output", lambda one: one["output"] or "", optional=True),
     empty="No profiles. Make one: parley login https://HOST:8642",
-    key="name",
 )
 
 

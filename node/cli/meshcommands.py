@@ -53,12 +53,7 @@ _EDITS_AT_ONCE = 2
 _EDITED = ("test", "schedule", "after", "tools", "priority", "campaign", "reference")
 
 
-DONE = RecordLayout(
-    columns=(),
-    fields=("mesh", "created", "edited", "ended", "unchanged", "left"),
-    empty="",
-    key="mesh",
-)
+DONE = RecordLayout("mesh,created,edited,ended,unchanged,left")
 
 jobs_option = click.option(
     "--jobs",

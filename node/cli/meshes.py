@@ -17,17 +17,14 @@ def _tasks_text(counts: Record) -> str:
 
 
 MESH = RecordLayout(
-    model="node.model.wire.meshes:Mesh",
-    columns=(
-        Column("mesh", lambda mesh: mesh["name"], whole=True),
-        Column("tasks", lambda mesh: _tasks_text(mesh["tasks"])),
-        Column("campaigns", lambda mesh: " ".join(mesh["campaigns"])),
-        Column("made", lambda mesh: local_time_text(mesh["created_at"]), whole=True),
-        Column("changed", lambda mesh: local_time_text(mesh["changed_at"]), whole=True),
-    ),
-    fields=("name", "tasks", "campaigns", "created_at", "changed_at"),
+    "name,tasks,campaigns,created_at,changed_at",
+    Column("mesh", lambda mesh: mesh["name"], whole=True),
+    Column("tasks", lambda mesh: _tasks_text(mesh["tasks"])),
+    Column("campaigns", lambda mesh: " ".join(mesh["campaigns"])),
+    Column("made", lambda mesh: local_time_text(mesh["created_at"]), whole=True),
+    Column("changed", lambda mesh: local_time_text(mesh["changed_at"]), whole=True),
     empty="No meshes. Make one: parley mesh apply FILE",
-    key="name",
+    model="node.model.wire.meshes:Mesh",
 )
 
 _LATE = {

@@ -87,21 +87,16 @@ def _drift(mesh: Record) -> str:
 
 
 FOLLOWED = RecordLayout(
-    columns=(
-        Column("mesh", lambda mesh: mesh["name"], whole=True),
-        Column("from", lambda mesh: printable_text(mesh["source"])),
-        Column("every", lambda mesh: duration_text(mesh["interval"]), whole=True),
-        Column(
-            "last", lambda mesh: local_time_text(mesh["last"] and mesh["last"]["at"]), whole=True
-        ),
-        Column("drift", _drift, whole=True),
-        Column(
-            "outcome", lambda mesh: printable_text(mesh["last"]["sentence"] if mesh["last"] else "")
-        ),
+    "name,source,interval,whole,next_at,last",
+    Column("mesh", lambda mesh: mesh["name"], whole=True),
+    Column("from", lambda mesh: printable_text(mesh["source"])),
+    Column("every", lambda mesh: duration_text(mesh["interval"]), whole=True),
+    Column("last", lambda mesh: local_time_text(mesh["last"] and mesh["last"]["at"]), whole=True),
+    Column("drift", _drift, whole=True),
+    Column(
+        "outcome", lambda mesh: printable_text(mesh["last"]["sentence"] if mesh["last"] else "")
     ),
-    fields=("name", "source", "interval", "whole", "next_at", "last"),
     empty="No meshes are followed. Follow one: parley mesh follow URL",
-    key="name",
 )
 
 

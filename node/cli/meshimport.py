@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from node.pscheduler.psconfig.template import Omission
 
 IMPORTED = RecordLayout(
-    columns=(), fields=("mesh", "omissions", "tasks", "file"), empty="", key="file"
+    "mesh,omissions,tasks,file",
+    key="file",
 )
 
 named_option = click.option(

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from node.mesh.answers import TaskForecast
 
-PLAN = RecordLayout(columns=(), fields=("mesh", "tasks", "asked", "sentence"), empty="", key="mesh")
+PLAN = RecordLayout("mesh,tasks,asked,sentence")
 
 _LISTED = 10
 

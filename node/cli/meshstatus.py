@@ -35,18 +35,15 @@ def _missing_reason(pair: Record) -> str:
 
 
 PAIR = RecordLayout(
-    columns=(
-        Column("measure", lambda pair: pair["key"].split("/")[0], whole=True),
-        Column("source", lambda pair: pair["source"], whole=True),
-        Column("dest", lambda pair: pair["dest"], whole=True),
-        Column("state", lambda pair: pair["state"], whole=True),
-        Column("due", lambda pair: str(pair["due"]), whole=True),
-        Column("delivered", share, whole=True),
-        Column("most frequent cause of missing runs", _missing_reason),
-    ),
-    fields=("key", "test", "source", "dest", "state", "due", "delivered", "open", "causes"),
+    "key,test,source,dest,state,due,delivered,open,causes",
+    Column("measure", lambda pair: pair["key"].split("/")[0], whole=True),
+    Column("source", lambda pair: pair["source"], whole=True),
+    Column("dest", lambda pair: pair["dest"], whole=True),
+    Column("state", lambda pair: pair["state"], whole=True),
+    Column("due", lambda pair: str(pair["due"]), whole=True),
+    Column("delivered", share, whole=True),
+    Column("most frequent cause of missing runs", _missing_reason),
     empty="Nothing was due.",
-    key="key",
 )
 
 

@@ -68,82 +68,56 @@ def _other_kind(node: Record) -> str:
 
 
 NODE = RecordLayout(
-    model="node.model.wire.nodes:Node",
-    columns=(
-        Column("node", lambda node: node["name"] + (" (this)" if node["is_self"] else "")),
-        Column("kind", _other_kind, optional=True),
-        Column("address", lambda node: node["address"]),
-        Column("url", lambda node: node["url"] or "pull"),
-        Column("seen", _reach_text),
-        Column("attributes", _attributes),
-    ),
-    fields=(
-        "name",
-        "kind",
-        "url",
-        "address",
-        "identity",
-        "is_self",
-        "seen_at",
-        "unreachable_since",
-        "busy_until",
-        "shortfall",
-        "lanes",
-        "attributes",
-    ),
-    wide=("identity", "seen_at", "unreachable_since", "busy_until", "shortfall", "lanes"),
+    "name,kind,url,address,identity,is_self,seen_at,unreachable_since,busy_until,shortfall,lanes,"
+    "attributes",
+    Column("node", lambda node: node["name"] + (" (this)" if node["is_self"] else "")),
+    Column("kind", _other_kind, optional=True),
+    Column("address", lambda node: node["address"]),
+    Column("url", lambda node: node["url"] or "pull"),
+    Column("seen", _reach_text),
+    Column("attributes", _attributes),
+    wide="identity,seen_at,unreachable_since,busy_until,shortfall,lanes",
     empty="No nodes. Add one: parley node add https://HOST:8642",
-    key="name",
-)  # fmt: skip
+    model="node.model.wire.nodes:Node",
+)
 
 DIFFERENCE = RecordLayout(
-    columns=(
-        Column("led by", lambda each: each["lead"]),
-        Column("task", lambda each: each["task"], whole=True),
-        Column("run", lambda each: each["run"] or "", whole=True),
-        Column("what differed", lambda each: each["difference"]),
-        Column("repair", lambda each: each["repair"]),
-    ),
-    fields=("lead", "task", "run", "difference", "repair"),
+    "lead,task,run,difference,repair",
+    Column("led by", lambda each: each["lead"]),
+    Column("task", lambda each: each["task"], whole=True),
+    Column("run", lambda each: each["run"] or "", whole=True),
+    Column("what differed", lambda each: each["difference"]),
+    Column("repair", lambda each: each["repair"]),
     empty="Nothing differs.",
     key="task",
 )
 
 SHARE = RecordLayout(
-    columns=(
-        Column("lead", lambda each: each["lead"], whole=True),
-        Column("share", lambda each: "" if each["share"] is None else str(each["share"])),
-        Column("part", lambda each: _percent(each["percent"])),
-        Column("had in 24 h", lambda each: each["had"]),
-        Column("of all", lambda each: _percent(each["had_percent"])),
-        Column("booked", lambda each: each["booked"]),
-    ),
-    fields=("lead", "identity", "share", "percent", "had", "had_percent", "booked"),
+    "lead,identity,share,percent,had,had_percent,booked",
+    Column("lead", lambda each: each["lead"], whole=True),
+    Column("share", lambda each: "" if each["share"] is None else str(each["share"])),
+    Column("part", lambda each: _percent(each["percent"])),
+    Column("had in 24 h", lambda each: each["had"]),
+    Column("of all", lambda each: _percent(each["had_percent"])),
+    Column("booked", lambda each: each["booked"]),
     empty="No shares are set, and no lead had time here. Set them in the file of limits: [shares]",
-    key="lead",
 )
 
 TEST = RecordLayout(
-    columns=(
-        Column("test", lambda test: test["name"], whole=True),
-        Column("title", lambda test: test["title"]),
-        Column("tools here", lambda test: " ".join(test["tools"]) or "none: see parley tool list"),
-    ),
-    fields=("name", "title", "tools"),
+    "name,title,tools",
+    Column("test", lambda test: test["name"], whole=True),
+    Column("title", lambda test: test["title"]),
+    Column("tools here", lambda test: " ".join(test["tools"]) or "none: see parley tool list"),
     empty="This node has no tests.",
-    key="name",
 )
 
 TOOL = RecordLayout(
-    columns=(
-        Column("tool", lambda tool: tool["name"], whole=True),
-        Column("for", lambda tool: " ".join(tool["tests"])),
-        Column("here", lambda tool: "yes" if tool["available"] else "no", whole=True),
-        Column("what is missing", lambda tool: tool["reason"] or ""),
-    ),
-    fields=("name", "tests", "available", "reason"),
+    "name,tests,available,reason",
+    Column("tool", lambda tool: tool["name"], whole=True),
+    Column("for", lambda tool: " ".join(tool["tests"])),
+    Column("here", lambda tool: "yes" if tool["available"] else "no", whole=True),
+    Column("what is missing", lambda tool: tool["reason"] or ""),
     empty="This node has no tools.",
-    key="name",
 )
 
 

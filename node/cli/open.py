@@ -11,7 +11,7 @@ from node.cli.invocation import Invocation
 from node.cli.output import RecordLayout
 from node.cli.session import Session, asks_node
 
-LINK = RecordLayout(columns=(), fields=("url",), empty="", key="url")
+LINK = RecordLayout("url")
 
 
 @click.command("open")

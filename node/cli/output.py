@@ -52,20 +52,31 @@ class Column:
         return printable_text(written) if self.exact else readable_text(written)
 
 
-@dataclass(frozen=True)
 class RecordLayout:
-    """The columns, CSV fields, and key of one kind of record."""
+    """The CSV fields, columns, and key of one kind of record."""
 
-    columns: tuple[Column, ...]
-    fields: tuple[str, ...]
-    """The fields of a CSV line, unless ``--fields`` names others."""
-    empty: str
-    """The text in place of an empty table: what to do next."""
-    wide: tuple[str, ...] | None = None
-    """The fields of further columns of a wide table; by default those of CSV lines."""
-    key: str = "id"
-    model: str = ""
-    """The wire model of the records, ``module:Class``, whose fields ``--fields`` may name."""
+    def __init__(
+        self,
+        fields: str,
+        *columns: Column,
+        empty: str = "",
+        wide: str | None = None,
+        key: str = "",
+        model: str = "",
+    ) -> None:
+        """``fields`` are those of a CSV line, as ``--fields`` names others in their place.
+
+        ``empty`` is the text in place of an empty table: what to do next. ``wide`` are the fields
+        of further columns of a wide table, by default all. ``key`` is the field that names a
+        record, by default the first one. ``model`` is the wire model of the records,
+        ``module:Class``, whose fields ``--fields`` may name, too.
+        """
+        self.fields = field_names(fields)
+        self.columns = columns
+        self.empty = empty
+        self.wide = self.fields if wide is None else field_names(wide)
+        self.key = key or self.fields[0]
+        self.model = model
 
     def members(self) -> tuple[str, ...]:
         """Return the names that the wire model and the fields of CSV lines have at the top."""
@@ -74,6 +85,12 @@ class RecordLayout:
             return heads
         module, _, name = self.model.partition(":")
         return (*getattr(importlib.import_module(module), name).model_fields, *heads)
+
+
+def field_names(written: str) -> tuple[str, ...]:
+    """Return the names of fields that are written as ``A,B.C``."""
+    names = (name.strip() for name in written.split(","))
+    return tuple(name for name in names if name)
 
 
 def sanitise_line(line: str) -> str:
@@ -370,10 +387,9 @@ _WHOLE = frozenset({"json", "yaml"})
 def _wide_columns(kind: RecordLayout) -> tuple[Column, ...]:
     """Return the additional columns of a wide table, but those that are empty in each row."""
     shown = {column.heading for column in kind.columns}
-    paths = kind.fields if kind.wide is None else kind.wide
     return tuple(
         Column(path, _cell_at(path), whole=True, optional=True, exact=True)
-        for path in paths
+        for path in kind.wide
         if path not in shown
     )
 

@@ -41,30 +41,19 @@ def _cause_text(pair: Record) -> str:
 
 
 PAIR = RecordLayout(
-    columns=(
-        Column("what", lambda pair: pair["headline"]),
-        Column("with a result", _delivered_text, whole=True),
-        Column("latest", lambda pair: local_time_text(pair["latest_at"]), whole=True),
-        Column("result", lambda pair: pair["summary"] or ""),
-        Column("missing because", _cause_text),
-    ),
-    fields=("headline", "due", "finished", "latest_at", "summary", "verdicts", "figures", "causes"),
-    wide=("run", "verdicts"),
+    "headline,due,finished,latest_at,summary,verdicts,figures,causes",
+    Column("what", lambda pair: pair["headline"]),
+    Column("with a result", _delivered_text, whole=True),
+    Column("latest", lambda pair: local_time_text(pair["latest_at"]), whole=True),
+    Column("result", lambda pair: pair["summary"] or ""),
+    Column("missing because", _cause_text),
+    wide="run,verdicts",
     empty="No run between these two in that time. Look further back: --from -7d, or measure: "
     "parley rtt B",
-    key="headline",
 )
 
 
-FIGURE = RecordLayout(
-    columns=(),
-    fields=(
-        "headline", "due", "finished", "latest_at", "name", "unit", "latest", "median", "least",
-        "greatest",
-    ),
-    empty="",
-    key="headline",
-)  # fmt: skip
+FIGURE = RecordLayout("headline,due,finished,latest_at,name,unit,latest,median,least,greatest")
 """The lines of CSV: a figure each."""
 
 

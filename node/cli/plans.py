@@ -41,10 +41,8 @@ _EXIT_CODES = {
 }
 
 PLAN = RecordLayout(
-    columns=(Column("sentence", lambda plan: plan["sentence"]),),
-    fields=("outcome", "asked", "placed", "tool", "duration", "displaced_count", "sentence"),
-    empty="",
-    key="outcome",
+    "outcome,asked,placed,tool,duration,displaced_count,sentence",
+    Column("sentence", lambda plan: plan["sentence"]),
 )
 
 _BARS = "▁▂▃▄▅▆▇█"

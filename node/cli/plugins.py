@@ -34,15 +34,11 @@ from node.results.archivers import third_party_archivers as foreign_archivers
 from node.runtime.clock import SystemClock
 
 PLUGIN = RecordLayout(
-    columns=(
-        Column("name", lambda plugin: plugin["name"], whole=True),
-        Column("kind", lambda plugin: plugin["kind"]),
-        Column("from", lambda plugin: plugin["from"]),
-        Column("can be used", lambda plugin: plugin["fault"] or plugin["but"] or "yes"),
-    ),
-    fields=("name", "kind", "from", "fault", "but"),
-    empty="",
-    key="name",
+    "name,kind,from,fault,but",
+    Column("name", lambda plugin: plugin["name"], whole=True),
+    Column("kind", lambda plugin: plugin["kind"]),
+    Column("from", lambda plugin: plugin["from"]),
+    Column("can be used", lambda plugin: plugin["fault"] or plugin["but"] or "yes"),
 )
 
 _FILES = {

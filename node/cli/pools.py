@@ -50,26 +50,20 @@ def _override(values: Record) -> str:
 
 
 POOL = RecordLayout(
-    columns=(
-        Column("pool", lambda pool: pool["name"], whole=True),
-        Column("nodes", lambda pool: str(len(pool["nodes"])), whole=True),
-        Column("match", _match),
-        Column("policy", _policy),
-        Column("choice", lambda pool: pool["choice"], whole=True),
-    ),
-    fields=("name", "match", "nodes", "policy.set", "choice", "lead", "revision"),
+    "name,match,nodes,policy.set,choice,lead,revision",
+    Column("pool", lambda pool: pool["name"], whole=True),
+    Column("nodes", lambda pool: str(len(pool["nodes"])), whole=True),
+    Column("match", _match),
+    Column("policy", _policy),
+    Column("choice", lambda pool: pool["choice"], whole=True),
     empty="No pools. Add one: parley pool add NAME --match country=DE",
-    key="name",
 )
 
 POLICY_SET = RecordLayout(
-    columns=(
-        Column("set", _set_name, whole=True),
-        Column("good for", lambda each: each["good_for"]),
-    ),
-    fields=("name", "good_for", "recommended"),
+    "name,good_for,recommended",
+    Column("set", _set_name, whole=True),
+    Column("good for", lambda each: each["good_for"]),
     empty="This node has no policy sets.",
-    key="name",
 )
 
 _MATCH = click.option("--match", "match", multiple=True, metavar="CONDITION", help=MATCH_HELP)

@@ -67,26 +67,19 @@ def _next_text(reservation: Record) -> str:
 
 
 RESERVATION = RecordLayout(
-    columns=(
-        Column("reservation", lambda one: short(one["id"]), whole=True),
-        Column("kind", lambda one: one["kind"], whole=True),
-        Column("name", lambda one: one["name"]),
-        Column("pool", lambda one: one["pool"] or ""),
-        Column("by", lambda one: one["owner"]),
-        Column("next", _next_text, whole=True),
-        Column("when", time_text),
-        Column("for", lambda one: admission_text(one["access"])),
-    ),
-    fields=(
-        "id", "kind", "name", "pool", "owner", "state", "next_starts_at", "next_ends_at",
-        "duration", "schedule.start", "schedule.repeat", "schedule.cron", "schedule.until",
-        "revision",
-    ),
-    empty=(
-        "Nothing is reserved. Reserve time: "
-        "parley reservation add NAME --kind demo --start @1h --for 2h"
-    ),
-)  # fmt: skip
+    "id,kind,name,pool,owner,state,next_starts_at,next_ends_at,duration,schedule.start,"
+    "schedule.repeat,schedule.cron,schedule.until,revision",
+    Column("reservation", lambda one: short(one["id"]), whole=True),
+    Column("kind", lambda one: one["kind"], whole=True),
+    Column("name", lambda one: one["name"]),
+    Column("pool", lambda one: one["pool"] or ""),
+    Column("by", lambda one: one["owner"]),
+    Column("next", _next_text, whole=True),
+    Column("when", time_text),
+    Column("for", lambda one: admission_text(one["access"])),
+    empty="Nothing is reserved. Reserve time: "
+    "parley reservation add NAME --kind demo --start @1h --for 2h",
+)
 
 
 def _document_options(command: AnyCommand) -> AnyCommand:

@@ -59,28 +59,19 @@ def _foreign_result_text(run: Record) -> str:
 
 
 RUN = RecordLayout(
+    "id,task,headline,test,tool,state,starts_at,ends_at,participants,summary,reason,verdict",
+    Column("run", lambda run: short(run["id"]), whole=True),
+    Column("state", lambda run: run["state"], whole=True),
+    Column("what", lambda run: run["headline"]),
+    Column("start", lambda run: local_time_text(run["starts_at"]), whole=True),
+    Column("mesh", lambda run: run["mesh"] or "", optional=True),
+    Column("result or reason", _outcome),
+    wide="id,task,tool,scheduling_class,priority,ends_at,attempt,participants,lead,requester,"
+    "start_error_ms,verdict",
+    empty="No such runs. Measure something: parley rtt HOST, "
+    "or see future runs: parley run list --upcoming",
     model="node.model.wire.runs:Run",
-    columns=(
-        Column("run", lambda run: short(run["id"]), whole=True),
-        Column("state", lambda run: run["state"], whole=True),
-        Column("what", lambda run: run["headline"]),
-        Column("start", lambda run: local_time_text(run["starts_at"]), whole=True),
-        Column("mesh", lambda run: run["mesh"] or "", optional=True),
-        Column("result or reason", _outcome),
-    ),
-    fields=(
-        "id", "task", "headline", "test", "tool", "state", "starts_at", "ends_at",
-        "participants", "summary", "reason", "verdict",
-    ),
-    wide=(
-        "id", "task", "tool", "scheduling_class", "priority", "ends_at", "attempt", "participants",
-        "lead", "requester", "start_error_ms", "verdict",
-    ),
-    empty=(
-        "No such runs. Measure something: parley rtt HOST, "
-        "or see future runs: parley run list --upcoming"
-    ),
-)  # fmt: skip
+)
 
 _MARKS = {"finished": "✓", "failed": "✗", "missed": "✗", "unplaced": "✗"}
 
@@ -90,7 +81,7 @@ def run_group() -> None:
     """List, follow, repeat, cancel, export, verify runs; read results, and why there are none."""
 
 
-RERUN = RecordLayout(columns=(), fields=("task", "headline"), empty="", key="task")
+RERUN = RecordLayout("task,headline")
 
 
 @run_group.command("list")

@@ -24,26 +24,19 @@ if TYPE_CHECKING:
     from node.client.session import NodeSession
 
 ENTRY = RecordLayout(
+    "run,task,headline,test,state,scheduling_class,priority,starts_at,ends_at,participants,"
+    "summary,reason",
+    Column("run", lambda entry: short(entry["run"] or entry["reservation"]), whole=True),
+    Column("state", lambda entry: entry["state"], whole=True),
+    Column("class", lambda entry: entry["scheduling_class"], whole=True, optional=True),
+    Column("what", lambda entry: entry["headline"]),
+    Column("start", lambda entry: local_time_text(entry["starts_at"]), whole=True),
+    Column("end", lambda entry: local_time_text(entry["ends_at"])[11:], whole=True),
+    Column("result or reason", lambda entry: entry["summary"] or entry["reason"] or ""),
+    empty="Nothing in this time. Show more: parley schedule --from -1d --to +1d, "
+    "or measure something: parley rtt HOST",
     model="node.model.wire.runs:ScheduleEntry",
-    columns=(
-        Column("run", lambda entry: short(entry["run"] or entry["reservation"]), whole=True),
-        Column("state", lambda entry: entry["state"], whole=True),
-        Column("class", lambda entry: entry["scheduling_class"], whole=True, optional=True),
-        Column("what", lambda entry: entry["headline"]),
-        Column("start", lambda entry: local_time_text(entry["starts_at"]), whole=True),
-        Column("end", lambda entry: local_time_text(entry["ends_at"])[11:], whole=True),
-        Column("result or reason", lambda entry: entry["summary"] or entry["reason"] or ""),
-    ),
-    fields=(
-        "run", "task", "headline", "test", "state", "scheduling_class", "priority",
-        "starts_at", "ends_at", "participants", "summary", "reason",
-    ),
-    empty=(
-        "Nothing in this time. Show more: parley schedule --from -1d --to +1d, "
-        "or measure something: parley rtt HOST"
-    ),
-    key="run",
-)  # fmt: skip
+)
 
 _MARGIN = 20
 _NARROWEST = 20
@@ -70,23 +63,19 @@ def _change_reason(change: Record) -> str:
 
 
 CHANGE = RecordLayout(
-    model="node.model.wire.runs:ScheduleChange",
-    columns=(
-        Column("change", lambda change: change["change"], whole=True),
-        Column("run", lambda change: short(change["run"]), whole=True),
-        Column("what", lambda change: change["headline"]),
-        Column("start", lambda change: local_time_text(change["starts_at"]), whole=True),
-        Column("was", lambda change: local_time_text(change["was_starts_at"])[11:], whole=True),
-        Column("at", lambda change: local_time_text(change["changed_at"]), whole=True),
-        Column("why", _change_reason),
-    ),
-    fields=(
-        "change", "run", "task", "headline", "test", "scheduling_class", "priority", "starts_at",
-        "ends_at", "was_starts_at", "changed_at", "participants", "reason", "displaced_by",
-    ),
+    "change,run,task,headline,test,scheduling_class,priority,starts_at,ends_at,was_starts_at,"
+    "changed_at,participants,reason,displaced_by",
+    Column("change", lambda change: change["change"], whole=True),
+    Column("run", lambda change: short(change["run"]), whole=True),
+    Column("what", lambda change: change["headline"]),
+    Column("start", lambda change: local_time_text(change["starts_at"]), whole=True),
+    Column("was", lambda change: local_time_text(change["was_starts_at"])[11:], whole=True),
+    Column("at", lambda change: local_time_text(change["changed_at"]), whole=True),
+    Column("why", _change_reason),
     empty="Nothing has changed. Look further back: parley schedule diff 1d",
     key="run",
-)  # fmt: skip
+    model="node.model.wire.runs:ScheduleChange",
+)
 
 
 def _span_options(command: AnyCommand) -> AnyCommand:

@@ -14,14 +14,12 @@ from node.cli.session import ReadingSession, Session, asks_node, reads_node
 from node.cli.times import local_time_text
 
 SECRET = RecordLayout(
-    columns=(
-        Column("secret", lambda secret: secret["name"]),
-        Column("hosts", lambda secret: ", ".join(secret["hosts"]) or "any"),
-        Column("users", lambda secret: ", ".join(secret["users"])),
-        Column("leads", lambda secret: ", ".join(secret["leads"])),
-        Column("changed", lambda secret: local_time_text(secret["changed_at"])),
-    ),
-    fields=("name", "hosts", "users", "leads", "created_at", "changed_at"),
+    "name,hosts,users,leads,created_at,changed_at",
+    Column("secret", lambda secret: secret["name"]),
+    Column("hosts", lambda secret: ", ".join(secret["hosts"]) or "any"),
+    Column("users", lambda secret: ", ".join(secret["users"])),
+    Column("leads", lambda secret: ", ".join(secret["leads"])),
+    Column("changed", lambda secret: local_time_text(secret["changed_at"])),
     empty="No secrets.",
 )
 

@@ -35,22 +35,16 @@ def _days_text(days: float | None) -> str:
 
 
 SCENARIO = RecordLayout(
-    columns=(
-        Column("name", lambda scenario: scenario["name"], whole=True),
-        Column("nodes", lambda scenario: str(scenario["nodes"])),
-        Column("days", lambda scenario: _days_text(scenario["days"])),
-        Column("what", lambda scenario: scenario["title"]),
-    ),
-    fields=("name", "nodes", "days", "title"),
-    empty="",
-    key="name",
+    "name,nodes,days,title",
+    Column("name", lambda scenario: scenario["name"], whole=True),
+    Column("nodes", lambda scenario: str(scenario["nodes"])),
+    Column("days", lambda scenario: _days_text(scenario["days"])),
+    Column("what", lambda scenario: scenario["title"]),
 )
 
 REPORT = RecordLayout(
-    columns=(Column("delivered", lambda report: str(report["delivered"])),),
-    fields=("seed", "days", "nodes", "tasks", "promised", "delivered", "displaced"),
-    empty="",
-    key="seed",
+    "seed,days,nodes,tasks,promised,delivered,displaced",
+    Column("delivered", lambda report: str(report["delivered"])),
 )
 
 

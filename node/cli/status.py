@@ -21,11 +21,8 @@ _FULL = 0.1
 _UNREAD = "cannot be read"
 
 STATUS = RecordLayout(
+    "name,version,runs.running,planning.due_tasks,peers,attention",
     model="node.model.wire.status:NodeStatus",
-    columns=(),
-    fields=("name", "version", "runs.running", "planning.due_tasks", "peers", "attention"),
-    empty="",
-    key="name",
 )
 
 

@@ -26,14 +26,11 @@ if TYPE_CHECKING:
 _AT_ONCE = 8
 
 IMPORTED = RecordLayout(
-    columns=(
-        Column("was", lambda task: task["was"], whole=True),
-        Column("task", lambda task: task["id"], whole=True),
-        Column("test", lambda task: task["test"]),
-    ),
-    fields=("was", "id", "test"),
+    "was,id,test",
+    Column("was", lambda task: task["was"], whole=True),
+    Column("task", lambda task: task["id"], whole=True),
+    Column("test", lambda task: task["test"]),
     empty="No tasks.",
-    key="was",
 )
 
 

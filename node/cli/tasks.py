@@ -121,31 +121,21 @@ def _seats_text(task: Record) -> str:
 _REFERENCE_SHOWN = 40
 
 TASK = RecordLayout(
+    "id,headline,state,test.type,tool,schedule.repeat,schedule.cron,priority,campaign,lead,"
+    "next_run_at,created_at,reason,revision,paused_at,requester",
+    Column("task", lambda task: short(task["id"]), whole=True),
+    Column("state", lambda task: task["state"], whole=True),
+    Column("what", lambda task: task["headline"]),
+    Column("when", schedule_text),
+    Column("reference", _reference_text, optional=True),
+    Column("requester", lambda task: task["requester"] or "", optional=True),
+    Column("next run", lambda task: local_time_text(task["next_run_at"]), whole=True),
+    Column("runs or reason", _state_text),
+    wide="id,tool,scheduling_class,priority,campaign,lead,created_at,paused_at,revision",
+    empty="No such tasks. Create one: parley rtt HOST --repeat 5m, "
+    "or: parley task create rtt --spec dest=HOST --repeat 5m",
     model="node.model.wire.tasks:Task",
-    columns=(
-        Column("task", lambda task: short(task["id"]), whole=True),
-        Column("state", lambda task: task["state"], whole=True),
-        Column("what", lambda task: task["headline"]),
-        Column("when", schedule_text),
-        Column("reference", _reference_text, optional=True),
-        Column("requester", lambda task: task["requester"] or "", optional=True),
-        Column("next run", lambda task: local_time_text(task["next_run_at"]), whole=True),
-        Column("runs or reason", _state_text),
-    ),
-    fields=(
-        "id", "headline", "state", "test.type", "tool", "schedule.repeat", "schedule.cron",
-        "priority", "campaign", "lead", "next_run_at", "created_at", "reason", "revision",
-        "paused_at", "requester",
-    ),
-    wide=(
-        "id", "tool", "scheduling_class", "priority", "campaign", "lead", "created_at",
-        "paused_at", "revision",
-    ),
-    empty=(
-        "No such tasks. Create one: parley rtt HOST --repeat 5m, "
-        "or: parley task create rtt --spec dest=HOST --repeat 5m"
-    ),
-)  # fmt: skip
+)
 
 
 _LATE = {"export": "node.cli.taskfiles:export", "import": "node.cli.taskfiles:import_"}

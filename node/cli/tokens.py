@@ -20,25 +20,14 @@ def _validity_text(token: Record) -> str:
 
 
 TOKEN = RecordLayout(
-    columns=(
-        Column("token", lambda token: short(token["id"]), whole=True),
-        Column("label", lambda token: token["label"]),
-        Column("role", lambda token: token["role"]),
-        Column("valid", _validity_text),
-        Column("last used", lambda token: local_time_text(token["used_at"]) or "never"),
-        Column(
-            "made", lambda token: f"{local_time_text(token['created_at'])} by {token['created_by']}"
-        ),
-    ),
-    fields=(
-        "id",
-        "label",
-        "role",
-        "created_at",
-        "created_by",
-        "expires_at",
-        "used_at",
-        "revoked_at",
+    "id,label,role,created_at,created_by,expires_at,used_at,revoked_at",
+    Column("token", lambda token: short(token["id"]), whole=True),
+    Column("label", lambda token: token["label"]),
+    Column("role", lambda token: token["role"]),
+    Column("valid", _validity_text),
+    Column("last used", lambda token: local_time_text(token["used_at"]) or "never"),
+    Column(
+        "made", lambda token: f"{local_time_text(token['created_at'])} by {token['created_by']}"
     ),
     empty="No tokens.",
 )

@@ -30,12 +30,7 @@ _TO_COME = frozenset({"scheduled", "held", "set-aside"})
 _TAKING = _NOW | _TO_COME | {"finished", "failed"}
 """States of runs that take the node's time, or took it."""
 
-TOP = RecordLayout(
-    columns=(),
-    fields=("name", "now", "load.one_minute", "running", "next", "takers"),
-    empty="",
-    key="name",
-)
+TOP = RecordLayout("name,now,load.one_minute,running,next,takers")
 
 Document = dict[str, Any]
 

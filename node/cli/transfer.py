@@ -51,10 +51,8 @@ _AT_ONCE = 8
 
 KINDS = ("tasks", "campaigns", "pools", "archives", "reservations", "nodes")
 
-EXPORTED = RecordLayout(columns=(), fields=("file", *KINDS), empty="", key="file")
-IMPORTED = RecordLayout(
-    columns=(), fields=("file", *KINDS, "left", "dry_run"), empty="", key="file"
-)
+EXPORTED = RecordLayout(f"file,{','.join(KINDS)}")
+IMPORTED = RecordLayout(f"file,{','.join(KINDS)},left,dry_run")
 
 
 @click.command("export")

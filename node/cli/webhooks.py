@@ -12,27 +12,13 @@ from node.cli.times import DURATION, local_time_text
 from node.model import times
 
 WEBHOOK = RecordLayout(
-    columns=(
-        Column("webhook", lambda webhook: webhook["name"]),
-        Column("url", lambda webhook: webhook["url"]),
-        Column("events", lambda webhook: ", ".join(webhook["events"])),
-        Column("waiting", lambda webhook: str(webhook["waiting"])),
-        Column("delivered", lambda webhook: local_time_text(webhook["delivered_at"]) or "never"),
-        Column("last error", lambda webhook: webhook["last_error"] or ""),
-    ),
-    fields=(
-        "name",
-        "url",
-        "events",
-        "failures",
-        "mesh",
-        "percent",
-        "span",
-        "created_at",
-        "waiting",
-        "delivered_at",
-        "last_error",
-    ),
+    "name,url,events,failures,mesh,percent,span,created_at,waiting,delivered_at,last_error",
+    Column("webhook", lambda webhook: webhook["name"]),
+    Column("url", lambda webhook: webhook["url"]),
+    Column("events", lambda webhook: ", ".join(webhook["events"])),
+    Column("waiting", lambda webhook: str(webhook["waiting"])),
+    Column("delivered", lambda webhook: local_time_text(webhook["delivered_at"]) or "never"),
+    Column("last error", lambda webhook: webhook["last_error"] or ""),
     empty="No webhooks.",
 )
 

@@ -13,10 +13,9 @@ from node.cli.output import Column, OutputWriter, RecordLayout, column_widths, l
 from node.client.answers import object_of
 
 LAYOUT = RecordLayout(
-    columns=(Column("name", lambda record: record["name"]),),
-    fields=("name", "size", "inner.of"),
+    "name,size,inner.of",
+    Column("name", lambda record: record["name"]),
     empty="nothing",
-    key="name",
 )
 RECORD = object_of({"name": "no", "size": 3, "inner": {"of": ["é", "2026-12-01T10:00:00Z"]}})
 
