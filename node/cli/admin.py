@@ -18,6 +18,7 @@ import click
 from node.cli.failures import INTERRUPTED, print_error_lines, report
 from node.cli.groups import CommandGroup
 from node.cli.invocation import Invocation, global_options
+from node.cli.options import options
 from node.cli.output import RecordLayout, pairs_text
 from node.cli.transfer import export, import_
 from node.model.errors import HostError, ParleyError
@@ -81,12 +82,10 @@ def migrate(context: click.Context, /, *, yes: bool, **options: Any) -> None:
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="Write a file named for the node and the time into this directory.",
 )
-@click.option(
-    "--keep",
-    type=click.IntRange(1),
-    help="With --to: delete older backups of this node there, but this many.",
-)
-@click.option("--without-key", is_flag=True, help="Leave out the node's private key.")
+@options("""
+    --keep 1..     With --to: delete older backups of this node there, but this many.
+    --without-key  Leave out the node's private key.
+""")
 @_database_options
 @global_options
 @click.pass_context

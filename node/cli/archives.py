@@ -7,11 +7,11 @@ from urllib.parse import quote
 
 import click
 
-from node.cli.groups import CommandGroup
+from node.cli.groups import command_group
 from node.cli.invocation import without_jq
 from node.cli.jsontext import json_object
 from node.cli.listing import limit_option, print_documents, print_one, print_whole
-from node.cli.options import apply_options, require_change
+from node.cli.options import apply_options, options, require_change
 from node.cli.output import (
     Column,
     Record,
@@ -23,7 +23,7 @@ from node.cli.output import (
 )
 from node.cli.references import find_run_id, find_task_id, short
 from node.cli.session import ReadingSession, Session, asks_node, reads_node
-from node.cli.times import DURATION, local_time_text
+from node.cli.times import local_time_text
 from node.model.times import format_duration
 
 
@@ -93,33 +93,23 @@ BACKLOG = RecordLayout(
 def _document_options(command: Any) -> Any:
     return apply_options(
         without_jq(command),
-        click.option(
-            "--spec", multiple=True, metavar="KEY=VALUE", help="A field of the spec, JSON or text."
-        ),
-        click.option("--spec-json", metavar="JSON", help="The spec as a JSON object."),
-        click.option(
-            "--runs",
-            type=click.Choice(("succeeded", "failed", "all")),
-            help="Which runs to deliver [succeeded]; failed includes those that never took place.",
-        ),
-        click.option(
-            "--jmespath", metavar="EXPRESSION", help="Deliver only this part of the document."
-        ),
-        click.option("--jq", metavar="PROGRAM", help="The same, as a program of jq."),
-        click.option(
-            "--format",
-            type=click.Choice(("parley", "pscheduler")),
-            help="The form of the documents [parley]; pscheduler for readers of pScheduler's.",
-        ),
-        click.option("--ttl", type=DURATION, help="Deliver nothing older than this."),
+        options("""
+            --spec KEY=VALUE...         A field of the spec, JSON or text.
+            --spec-json JSON            The spec as a JSON object.
+            --runs [succeeded|failed|all]  Which runs to deliver [succeeded]; failed includes those
+                                        that never took place.
+            --jmespath EXPRESSION       Deliver only this part of the document.
+            --jq PROGRAM                The same, as a program of jq.
+            --format [parley|pscheduler]  The form of the documents [parley]; pscheduler for readers
+                                        of pScheduler's.
+            --ttl DURATION              Deliver nothing older than this.
+        """),
         click.option("--note", metavar="TEXT", help="What the archive is, for people."),
         click.option("--uri-host", metavar="HOST", help="With pscheduler: the host in links."),
     )
 
 
-@click.group("archive", cls=CommandGroup)
-def archive_group() -> None:
-    """Configure where results are delivered, show the backlog, and retry deliveries."""
+archive_group = command_group("archive")
 
 
 @archive_group.command("add")
@@ -203,16 +193,13 @@ async def backlog(session: ReadingSession) -> None:
 
 
 @archive_group.command("deliveries")
-@click.option("--run", metavar="RUN", help="Only results of this run.")
-@click.option("--task", metavar="TASK", help="Only results of this task.")
-@click.option("--archive", metavar="NAME", help="Only to this archive.")
-@click.option("--destination", type=click.IntRange(1), help="Only to this destination.")
-@click.option(
-    "--state",
-    multiple=True,
-    type=click.Choice(("waiting", "delivered", "parked")),
-    help="Only in this state; repeat for more.",
-)
+@options("""
+    --run RUN                   Only results of this run.
+    --task TASK                 Only results of this task.
+    --archive NAME              Only to this archive.
+    --destination 1..           Only to this destination.
+    --state [waiting|delivered|parked]...  Only in this state; repeat for more.
+""")
 @limit_option
 @reads_node
 async def deliveries(session: ReadingSession, /, limit: int, **given: Any) -> None:

@@ -12,6 +12,7 @@ import click
 
 from node.cli.failures import report
 from node.cli.invocation import Invocation, global_options
+from node.cli.options import options
 from node.cli.output import Record, RecordLayout, cell_text, printable_text
 from node.cli.references import find_run, short
 from node.cli.session import Session, asks_node, run_command
@@ -64,16 +65,11 @@ async def export(session: Session, run: str, file: str | None) -> None:
 
 @click.command("verify")
 @click.argument("file", metavar="FILE|-")
-@click.option(
-    "--identity",
-    "identities",
-    multiple=True,
-    metavar="NAME=KEY",
-    help="The key of a node, ed25519:…, as its owner tells it. May be repeated.",
-)
-@click.option(
-    "--known", is_flag=True, help="Accept the keys of the nodes that the node knows, too."
-)
+@options("""
+    --identity NAME=KEY... as identities  The key of a node, ed25519:…, as its owner tells it. May
+                                be repeated.
+    --known                     Accept the keys of the nodes that the node knows, too.
+""")
 @global_options
 @click.pass_context
 def verify(context: click.Context, file: str, identities: tuple[str, ...], *, known: bool) -> None:

@@ -9,9 +9,9 @@ from urllib.parse import quote
 import click
 
 from node.cli.documents import document_from_file
-from node.cli.groups import CommandGroup
+from node.cli.groups import command_group
 from node.cli.listing import limit_option, print_documents, print_one
-from node.cli.options import AnyCommand, apply_options, clear_option, require_change
+from node.cli.options import clear_option, options, require_change
 from node.cli.output import Column, Record, RecordLayout, pairs_text, percent, printable_text
 from node.cli.session import ReadingSession, Session, asks_node, reads_node
 from node.cli.times import MOMENT, local_time_text
@@ -91,44 +91,30 @@ HOUR = RecordLayout(
 )
 
 
-def _document_options(command: AnyCommand) -> AnyCommand:
-    return apply_options(
-        command,
-        click.option("--parent", help="Take its share out of this campaign's share."),
-        click.option("--weight", metavar="NUMBER", help="Its share is proportional to this."),
-        click.option(
-            "--level", metavar="0-9|urgent",
-            help="Higher levels first; 0 suspends it: nothing new is booked for it, "
-            "booked runs take place.",
-        ),
-        click.option("--priority", type=int, help="Added to the priority of its tasks."),
-        click.option("--preemptor/--no-preemptor", default=None, help="May displace preemptees."),
-        click.option("--preemptee/--no-preemptee", default=None, help="May be displaced by them."),
-        click.option("--seats-max", type=click.IntRange(1), help="Maximum seats held at once."),
-        click.option("--target", metavar="SEATS|PERCENT%", help="A promise: 20, or 30%."),
-        click.option(
-            "--fairshare",
-            metavar="PERCENT%[+-]",
-            help="Target part of all use: 25%; 25%+ is a floor, 25%- a ceiling.",
-        ),
-        click.option(
-            "--limit", "limits", multiple=True, metavar="WHAT=SOFT,HARD",
-            help="Maximum at any instant: runs=10,50 allows 10 concurrent runs while others want "
-            "the pool, and 50 in any case; one number is both. Also nodes, seats, seat_seconds, "
-            "seconds (their remaining time), due_runs (considered at once) and others; repeat "
-            "for more.",
-        ),
-        click.option(
-            "--quota", "quotas", multiple=True, metavar="WHAT=MOST",
-            help="Maximum of a counted resource at once, such as mbps=1000; or of what it and "
-            "those below it move within a period of whole hours: bytes=50G/P1D is 50 GB per day, "
-            "on all nodes together; repeat for more.",
-        ),
-        click.option("--owner", help="Who owns it."),
-        click.option("--contact", help="How to reach the owner."),
-        click.option("--description", help="What it is for."),
-        click.option("--file", metavar="FILE|-", help="A document; options override it."),
-    )  # fmt: skip
+_document_options = options("""
+    --parent TEXT               Take its share out of this campaign's share.
+    --weight NUMBER             Its share is proportional to this.
+    --level 0-9|urgent          Higher levels first; 0 suspends it: nothing new is booked for it,
+                                booked runs take place.
+    --priority INTEGER          Added to the priority of its tasks.
+    --preemptor/--no-preemptor  May displace preemptees.
+    --preemptee/--no-preemptee  May be displaced by them.
+    --seats-max 1..             Maximum seats held at once.
+    --target SEATS|PERCENT%     A promise: 20, or 30%.
+    --fairshare PERCENT%[+-]    Target part of all use: 25%; 25%+ is a floor, 25%- a ceiling.
+    --limit WHAT=SOFT,HARD... as limits  Maximum at any instant: runs=10,50 allows 10 concurrent
+                                runs while others want the pool, and 50 in any case; one number is
+                                both. Also nodes, seats, seat_seconds, seconds (their remaining
+                                time), due_runs (considered at once) and others; repeat for more.
+    --quota WHAT=MOST... as quotas  Maximum of a counted resource at once, such as mbps=1000; or of
+                                what it and those below it move within a period of whole hours:
+                                bytes=50G/P1D is 50 GB per day, on all nodes together; repeat for
+                                more.
+    --owner TEXT                Who owns it.
+    --contact TEXT              How to reach the owner.
+    --description TEXT          What it is for.
+    --file FILE|-               A document; options override it.
+""")
 
 
 def document_of(given: dict[str, Any]) -> dict[str, Any]:
@@ -224,9 +210,7 @@ _READ: dict[str, Callable[[str], Any]] = {
 """Parsers of the options that are written differently from the document."""
 
 
-@click.group("campaign", cls=CommandGroup)
-def campaign_group() -> None:
-    """Add, list, show, edit and remove campaigns, and see what they use."""
+campaign_group = command_group("campaign")
 
 
 @campaign_group.command("add")

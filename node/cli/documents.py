@@ -16,10 +16,10 @@ import click
 
 from node.cli.failures import unreadable_message
 from node.cli.jsontext import json_object, json_value, object_in
-from node.cli.options import AnyCommand, apply_options, clear_option
+from node.cli.options import AnyCommand, apply_options, clear_option, options
 from node.cli.references import find_task
 from node.cli.seats import seat_options, seat_request
-from node.cli.times import DURATION, MOMENT, Moment, looks_like_duration, parse_duration
+from node.cli.times import Moment, looks_like_duration, parse_duration
 from node.model import times
 
 if TYPE_CHECKING:
@@ -35,68 +35,45 @@ CLEARABLE = (
 """The fields that ``--clear`` resets to their defaults."""
 
 
-def schedule_options(command: AnyCommand) -> AnyCommand:
-    """Add the options of the schedule."""
-    return apply_options(
-        command,
-        click.option("--start", type=MOMENT, help="First nominal start: now, +10m, @1h, RFC 3339."),
-        click.option("--repeat", type=DURATION, help="Interval: 30s, 5m, 1h, PT1H."),
-        click.option("--cron", metavar="FIELDS", help="Five cron fields, instead of --repeat."),
-        click.option("--timezone", metavar="ZONE", help="Time zone of --cron [UTC]."),
-        click.option("--slip", type=DURATION, help="How much later a run may start."),
-        click.option("--slip-random", is_flag=True, help="Start at random within the slip."),
-        click.option("--until", type=MOMENT, help="No run starts at or after this time."),
-        click.option("--max-runs", type=click.IntRange(1), help="Stop after this many runs."),
-    )
+schedule_options = options("""
+    --start TIME       First nominal start: now, +10m, @1h, RFC 3339.
+    --repeat DURATION  Interval: 30s, 5m, 1h, PT1H.
+    --cron FIELDS      Five cron fields, instead of --repeat.
+    --timezone ZONE    Time zone of --cron [UTC].
+    --slip DURATION    How much later a run may start.
+    --slip-random      Start at random within the slip.
+    --until TIME       No run starts at or after this time.
+    --max-runs 1..     Stop after this many runs.
+""")
+"""The options of the schedule."""
 
 
-def dependency_options(command: AnyCommand) -> AnyCommand:
-    """Add the options of a task that follows another one."""
-    return apply_options(
-        command,
-        click.option(
-            "--after", metavar="TASK", help="Run after each run of TASK, instead of a schedule."
-        ),
-        click.option(
-            "--after-outcome",
-            type=click.Choice(["succeeded", "ended"]),
-            help="Which runs of TASK to follow: ended includes failed ones [succeeded].",
-        ),
-        click.option(
-            "--after-within",
-            type=DURATION,
-            help="How much later than the end of such a run to start [1h].",
-        ),
-    )
+dependency_options = options("""
+    --after TASK                Run after each run of TASK, instead of a schedule.
+    --after-outcome [succeeded|ended]  Which runs of TASK to follow: ended includes failed ones
+                                [succeeded].
+    --after-within DURATION     How much later than the end of such a run to start [1h].
+""")
+"""The options of a task that follows another one."""
 
 
-def label_options(command: AnyCommand) -> AnyCommand:
-    """Add the options for priority, tools, campaign, reference, and archives."""
-    return apply_options(
-        command,
-        click.option("--priority", type=int, help="Higher displaces lower [0]."),
-        click.option(
-            "--tool", "tools", multiple=True, help="Tool to use; repeat, the best one first."
-        ),
-        click.option("--campaign", help="Its campaign; see parley campaign list."),
-        click.option("--reference", metavar="JSON", help="Your own JSON, stored with the task."),
-        click.option(
-            "--archive", "archives", multiple=True, metavar="JSON",
-            help='Where results go: {"archiver": "http", "spec": {"url": …}}; repeat for more.',
-        ),
-    )  # fmt: skip
+label_options = options("""
+    --priority INTEGER          Higher displaces lower [0].
+    --tool TEXT... as tools     Tool to use; repeat, the best one first.
+    --campaign TEXT             Its campaign; see parley campaign list.
+    --reference JSON            Your own JSON, stored with the task.
+    --archive JSON... as archives  Where results go: {"archiver": "http", "spec": {"url": …}};
+                                repeat for more.
+""")
+"""The options for priority, tools, campaign, reference, and archives."""
 
 
-def context_option(command: AnyCommand) -> AnyCommand:
-    """Add ``--context``, which only a new task takes."""
-    return apply_options(
-        command,
-        click.option(
-            "--context", "contexts", multiple=True, metavar="NODE=CONTEXT",
-            help="Where NODE measures from: namespace:NAME, interface:NAME or address:IP, if its "
-            "owner allows it (parley node show NODE); repeat for more.",
-        ),
-    )  # fmt: skip
+context_option = options("""
+    --context NODE=CONTEXT... as contexts  Where NODE measures from: namespace:NAME, interface:NAME
+                                or address:IP, if its owner allows it (parley node show NODE);
+                                repeat for more.
+""")
+"""Add ``--context``, which only a new task takes."""
 
 
 def patch_options(command: AnyCommand) -> AnyCommand:
@@ -105,13 +82,11 @@ def patch_options(command: AnyCommand) -> AnyCommand:
     command = schedule_options(dependency_options(command))
     return apply_options(
         command,
-        click.option("--spec", multiple=True, metavar="KEY=VALUE", help="A field of the spec."),
-        click.option(
-            "--spec-json",
-            metavar="JSON",
-            help="Fields of the spec; null resets one to its default.",
-        ),
-        click.option("--file", metavar="FILE|-", help="A JSON merge patch; options override it."),
+        options("""
+            --spec KEY=VALUE...  A field of the spec.
+            --spec-json JSON     Fields of the spec; null resets one to its default.
+            --file FILE|-        A JSON merge patch; options override it.
+        """),
         clear_option(CLEARABLE),
     )
 
@@ -123,13 +98,13 @@ def document_options(command: AnyCommand) -> AnyCommand:
     return apply_options(
         command,
         click.argument("test", required=False),
-        click.option("--spec", multiple=True, metavar="KEY=VALUE", help="A field of the spec."),
-        click.option("--spec-json", metavar="JSON", help="The spec as a JSON object."),
-        click.option("--file", metavar="FILE|-", help="A task document; options override it."),
-        click.option(
-            "--participant", "participants", multiple=True, metavar="NAME",
-            help="A node that takes part; repeat in the test's order (source, dest).",
-        ),
+        options("""
+            --spec KEY=VALUE...         A field of the spec.
+            --spec-json JSON            The spec as a JSON object.
+            --file FILE|-               A task document; options override it.
+            --participant NAME... as participants  A node that takes part; repeat in the test's
+                                        order (source, dest).
+        """),
     )  # fmt: skip
 
 

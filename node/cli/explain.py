@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from node.cli.listing import print_record
+from node.cli.options import options
 from node.cli.output import (
     Column,
     Record,
@@ -23,7 +24,7 @@ from node.cli.output import (
 )
 from node.cli.references import find_run_or_task, find_task_id, short
 from node.cli.session import ReadingSession, reads_node
-from node.cli.times import MOMENT, Moment, clock_time, duration_in_words, local_time_text
+from node.cli.times import Moment, clock_time, duration_in_words, local_time_text
 from node.model.times import format_instant
 
 if TYPE_CHECKING:
@@ -43,10 +44,10 @@ _SPAN = 2
 
 @click.command("explain")
 @click.argument("what", metavar="TASK|RUN")
-@click.option(
-    "--all", "everything", is_flag=True, help="Show every attempt, not only the newest three."
-)
-@click.option("--slot", type=MOMENT, help="Only the slot of a task with this nominal start.")
+@options("""
+    --all as everything  Show every attempt, not only the newest three.
+    --slot TIME          Only the slot of a task with this nominal start.
+""")
 @reads_node
 async def explain(
     session: ReadingSession, what: str, *, everything: bool, slot: Moment | None

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from node.cli.commands import COMMANDS
 from node.cli.examples import with_examples
 from node.cli.names import complete_names
 
@@ -45,3 +46,8 @@ class CommandGroup(click.Group):
         ]
         with formatter.section("Commands"):
             formatter.write_dl(summaries)
+
+
+def command_group(name: str, late: Mapping[str, str] | None = None) -> CommandGroup:
+    """Return a group of the table of commands, and ``late`` commands by name, as module:command."""
+    return CommandGroup(name, late=late, help=COMMANDS[name][1])

@@ -12,8 +12,9 @@ import click
 
 from node.cli.demo import demo
 from node.cli.failures import print_error_lines, report
-from node.cli.groups import CommandGroup
+from node.cli.groups import command_group
 from node.cli.invocation import Invocation
+from node.cli.options import options
 from node.cli.output import aligned_text
 from node.cli.progress import Progress
 from node.cli.serving import LabHandle, new_lab, run_with_lab, tls_variables, usage_lines
@@ -62,9 +63,7 @@ class WanOptions:
         return f"between the nodes: {self.delay_ms:g} ms and {loss} in each direction{rate}"
 
 
-@click.group("lab", cls=CommandGroup)
-def lab_group() -> None:
-    """Run several nodes on this host, for trying and testing."""
+lab_group = command_group("lab")
 
 
 lab_group.add_command(demo)
@@ -78,12 +77,10 @@ lab_group.add_command(demo)
     show_default=True,
     help="Number of nodes.",
 )
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print one line of JSON when all nodes are up."
-)
-@click.option(
-    "--namespaces", is_flag=True, help="Network namespaces with a WAN between them (as root)."
-)
+@options("""
+    --json as as_json  Print one line of JSON when all nodes are up.
+    --namespaces       Network namespaces with a WAN between them (as root).
+""")
 @click.option(
     "--delay-ms", type=click.FloatRange(0, 10_000), help="Delay of the WAN in each direction."
 )

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import click
 
 from node.cli.failures import report, unreadable_message
-from node.cli.groups import CommandGroup
+from node.cli.groups import command_group
 from node.cli.invocation import Invocation, global_options
 from node.cli.listing import print_one
 from node.cli.output import Column, RecordLayout
@@ -45,9 +45,7 @@ TRIAL = RecordLayout(
 _REFUSED = 3
 
 
-@click.group("limits", cls=CommandGroup)
-def limits_group() -> None:
-    """Check and show the limits of what other nodes may have of this host."""
+limits_group = command_group("limits")
 
 
 @limits_group.command("check")

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import click
 
 from node.cli.failures import print_error_lines, report
-from node.cli.groups import CommandGroup
+from node.cli.groups import command_group
 from node.cli.invocation import Invocation, global_options, url_of
 from node.cli.output import Column, Record, RecordLayout, printable_text
 from node.cli.profiles import (
@@ -117,9 +117,7 @@ def _write(context: click.Context, profiles: Profiles) -> None:
         context.exit(report(error, context.ensure_object(Invocation)))
 
 
-@click.group("profile", cls=CommandGroup)
-def profile_group() -> None:
-    """List the profiles of parley login, choose one, and remove one."""
+profile_group = command_group("profile")
 
 
 def _without_node(command: Callable[..., None]) -> Callable[..., None]:

@@ -29,6 +29,7 @@ from node.cli.meshstatus import (
     not_applied_view,
     status_view,
 )
+from node.cli.options import options
 from node.cli.output import Record, RecordLayout, records_of
 from node.cli.posting import LIST, task_poster
 from node.cli.retrying import retry_while_silent
@@ -66,14 +67,10 @@ jobs_option = click.option(
 
 @click.command("apply")
 @click.argument("file")
-@click.option(
-    "--dry-run", is_flag=True, help="Only show what would be done; see also: parley mesh plan."
-)
-@click.option(
-    "--spread",
-    is_flag=True,
-    help="Also spread tasks that an earlier version let start together; their runs move.",
-)
+@options("""
+    --dry-run  Only show what would be done; see also: parley mesh plan.
+    --spread   Also spread tasks that an earlier version let start together; their runs move.
+""")
 @jobs_option
 @asks_node
 async def apply(session: Session, file: str, *, dry_run: bool, spread: bool, jobs: int) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from node.cli.groups import CommandGroup
+from node.cli.groups import command_group
 from node.cli.listing import limit_option, print_documents
 from node.cli.output import Column, Record, RecordLayout
 from node.cli.session import ReadingSession, reads_node
@@ -37,9 +37,7 @@ _LATE = {
 }
 
 
-@click.group("mesh", cls=CommandGroup, late=_LATE)
-def mesh_group() -> None:
-    """Plan, apply, import, follow, list and remove meshes, and see what they deliver."""
+mesh_group = command_group("mesh", _LATE)
 
 
 @mesh_group.command("list")

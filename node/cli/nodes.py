@@ -10,7 +10,7 @@ from urllib.parse import quote, urlsplit
 import click
 
 from node.cli.attributes import MATCH_HELP, assignment, predicate
-from node.cli.groups import CommandGroup
+from node.cli.groups import command_group
 from node.cli.invocation import with_scheme
 from node.cli.listing import print_one, print_record, print_whole
 from node.cli.output import (
@@ -130,9 +130,7 @@ _LATE = {
 }
 
 
-@click.group("node", cls=CommandGroup, late=_LATE)
-def node_group() -> None:
-    """List, add, introduce, remove, compare, pardon nodes; drain, rekey, describe this one."""
+node_group = command_group("node", _LATE)
 
 
 @node_group.command("list")
@@ -467,9 +465,7 @@ def node_view(node: Record) -> str:
     )
 
 
-@click.group("test", cls=CommandGroup)
-def test_group() -> None:
-    """List and show what can be measured."""
+test_group = command_group("test")
 
 
 @test_group.command("list")
@@ -505,9 +501,7 @@ def _default(name: str, field: Mapping[str, Any], needed: tuple[str, ...]) -> st
     return readable_text(cell_text(field.get("default"))) or "-"
 
 
-@click.group("tool", cls=CommandGroup)
-def tool_group() -> None:
-    """List the programs that measure."""
+tool_group = command_group("tool")
 
 
 @tool_group.command("list")

@@ -17,7 +17,7 @@ LINK = RecordLayout("url")
 @click.command("open")
 @click.option("--print", "only_print", is_flag=True, help="Print the link, and open no browser.")
 @asks_node
-async def open_page(session: Session, only_print: bool) -> None:
+async def open_command(session: Session, only_print: bool) -> None:
     """Open the page of the node in a browser, logged in, or print its link.
 
     The link has the token behind '#token=', which a browser keeps to itself and does not send; the

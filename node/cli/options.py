@@ -1,20 +1,94 @@
-"""Helpers for commands whose options are the fields of a document."""
+"""Declare options as their help shows them: names, value, and what they are for.
+
+A table has an option on each line, its help behind at least two blanks, and more of the help on
+lines that are indented further::
+
+    --slip DURATION          How much later a run may start.
+    --max-runs 1..           Stop after this many runs.
+    --tool TEXT... as tools  Tool to use; repeat, the best one first.
+    --udp as protocol=udp    UDP instead of TCP.
+
+A value is a type, a range of whole numbers, some words to choose from (``[sticky|rotating]``), or
+any other word, which stands for a text. With ``...`` it may be given again. An option without a
+value is a switch. Behind ``as`` is the parameter, if it has another name, and what a switch sets.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from inspect import cleandoc
 from typing import Any, TypeVar
 
 import click
 
+from node.cli.times import DURATION, MOMENT
+
 AnyCommand = TypeVar("AnyCommand", bound=Callable[..., Any])
-Option = Callable[[AnyCommand], AnyCommand]
+
+_TYPES: Mapping[str, Any] = {"TEXT": None, "INTEGER": int, "DURATION": DURATION, "TIME": MOMENT}
+_DECLARATION = re.compile(
+    r"(?P<names>-\S+(?:, -\S+)*)(?: (?P<value>(?!as ).+?)(?P<more>\.\.\.)?)?"
+    r"(?: as (?P<parameter>\w+)(?:=(?P<flag>\S+))?)?"
+)
+_RANGE = re.compile(r"(?P<least>\d+)\.\.(?P<most>\d*)")
 
 
-def apply_options(command: AnyCommand, *options: Option[AnyCommand]) -> AnyCommand:
+def rows(table: str) -> Iterator[tuple[str, str]]:
+    """Yield the two columns of each row of a table; lines that are indented continue the second."""
+    found: list[list[str]] = []
+    for line in cleandoc(table).splitlines():
+        if line.startswith(" "):
+            found[-1].append(line.strip())
+        else:
+            found.append(re.split(" {2,}", line, maxsplit=1))
+    for head, *text in found:
+        yield head, " ".join(text)
+
+
+def options(table: str, **types: click.ParamType[Any]) -> Callable[[AnyCommand], AnyCommand]:
+    """Return what adds the options of a table to a command; ``types`` are further types by name."""
+    declared = [_option(head, text, {**_TYPES, **types}) for head, text in rows(table)]
+
+    def decorate(command: AnyCommand) -> AnyCommand:
+        return apply_options(command, *declared)
+
+    return decorate
+
+
+def _option(declaration: str, text: str, types: Mapping[str, Any]) -> Callable[[Any], Any]:
+    match = _DECLARATION.fullmatch(declaration)
+    assert match is not None, f"{declaration} declares no option"  # noqa: S101 - tests see each
+    names, value, parameter, flag = match.group("names", "value", "parameter", "flag")
+    settings: dict[str, Any] = {"help": text}
+    if flag is not None:
+        settings |= {"flag_value": _constant(flag), "default": None}
+    elif value is None:
+        settings |= {"default": None} if "/" in names else {"is_flag": True}
+    elif bounds := _RANGE.fullmatch(value):
+        settings["type"] = click.IntRange(int(bounds["least"]), int(bounds["most"] or 0) or None)
+    elif value.startswith("["):
+        settings["type"] = click.Choice(value.strip("[]").split("|"))
+    else:
+        settings |= {"type": types[value]} if value in types else {"metavar": value}
+    if match["more"]:
+        settings["multiple"] = True
+    return click.option(*names.split(", "), *([parameter] if parameter else []), **settings)
+
+
+def _constant(written: str) -> Any:
+    """Return what a switch sets: JSON, or a text."""
+    try:
+        return json.loads(written)
+    except ValueError:
+        return written
+
+
+def apply_options(command: AnyCommand, *decorators: Callable[[Any], Any]) -> AnyCommand:
     """Decorate a command with options; its help lists them in this order."""
-    for option in reversed(options):
-        command = option(command)
+    for decorate in reversed(decorators):
+        command = decorate(command)
     return command
 
 

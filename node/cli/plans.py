@@ -13,7 +13,7 @@ import click
 
 from node.cli.documents import document_options, task_document
 from node.cli.failures import NO_TIME
-from node.cli.groups import CommandGroup
+from node.cli.groups import command_group
 from node.cli.meshplan import mesh
 from node.cli.output import (
     Column,
@@ -51,9 +51,7 @@ _REASONS = 3
 _LEAST = 0.0005
 
 
-@click.group("plan", cls=CommandGroup)
-def plan_group() -> None:
-    """Preview tasks and meshes; nothing is booked or stored."""
+plan_group = command_group("plan")
 
 
 plan_group.add_command(mesh)

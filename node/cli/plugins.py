@@ -19,8 +19,9 @@ import click
 from pydantic import ValidationError
 
 from node.cli.failures import report
-from node.cli.groups import CommandGroup
+from node.cli.groups import command_group
 from node.cli.invocation import Invocation, global_options
+from node.cli.options import options
 from node.cli.output import Column, RecordLayout, aligned_text, cell_text, plural
 from node.execution.trial import Trial, run_trial
 from node.model.errors import FieldFault, HostError, InvalidDocument, NotFound, ParleyError
@@ -57,9 +58,7 @@ _FILES_OF = {
 }
 
 
-@click.group("plugin", cls=CommandGroup)
-def plugin_group() -> None:
-    """List, create and check tests, tools and archivers of other distributions."""
+plugin_group = command_group("plugin")
 
 
 @plugin_group.command("list")
@@ -116,18 +115,11 @@ def _foreign_plugins() -> tuple[DiscoveredPlugin, ...]:
 
 @plugin_group.command("test")
 @click.argument("name")
-@click.option(
-    "--run",
-    "running",
-    is_flag=True,
-    help="Also measure once, on this host alone; or try the archiver without delivering a result.",
-)
-@click.option(
-    "--spec",
-    "given",
-    metavar="JSON",
-    help="With --run: the spec of the test [its own example], or of the archiver.",
-)
+@options("""
+    --run as running      Also measure once, on this host alone; or try the archiver without
+                          delivering a result.
+    --spec JSON as given  With --run: the spec of the test [its own example], or of the archiver.
+""")
 @global_options
 @click.pass_context
 def test_plugin(context: click.Context, name: str, running: bool, given: str | None) -> None:

@@ -9,9 +9,9 @@ from urllib.parse import quote
 import click
 
 from node.cli.attributes import MATCH_HELP, json_of, predicate
-from node.cli.groups import CommandGroup
+from node.cli.groups import command_group
 from node.cli.listing import limit_option, print_documents, print_one, print_whole
-from node.cli.options import AnyCommand, apply_options, require_change
+from node.cli.options import options, require_change
 from node.cli.output import (
     Column,
     Record,
@@ -23,7 +23,6 @@ from node.cli.output import (
     readable_text,
 )
 from node.cli.session import ReadingSession, Session, asks_node, reads_node
-from node.cli.times import DURATION
 from node.model import times
 from node.model.policysets import AXES
 
@@ -77,33 +76,17 @@ _OVERRIDE = click.option(
 )
 
 
-def _settings_options(command: AnyCommand) -> AnyCommand:
-    return apply_options(
-        command,
-        click.option(
-            "--choice",
-            type=click.Choice(("sticky", "rotating")),
-            help="Which nodes measure a target again: the same, or each in turn. "
-            "rotating makes a term, and a task for each seat, for every run.",
-        ),
-        click.option(
-            "--term",
-            type=DURATION,
-            help="How long the chosen nodes keep their seats, with a task for each seat [6h]; "
-            "in rotating pools it is one run.",
-        ),
-        click.option(
-            "--patience",
-            type=DURATION,
-            help="A node that has not answered for this long loses its seats [10m].",
-        ),
-        click.option("--description", help="What it is for."),
-    )
+_settings_options = options("""
+    --choice [sticky|rotating]  Which nodes measure a target again: the same, or each in turn.
+                                rotating makes a term, and a task for each seat, for every run.
+    --term DURATION             How long the chosen nodes keep their seats, with a task for each
+                                seat [6h]; in rotating pools it is one run.
+    --patience DURATION         A node that has not answered for this long loses its seats [10m].
+    --description TEXT          What it is for.
+""")
 
 
-@click.group("pool", cls=CommandGroup)
-def pool_group() -> None:
-    """Add, list, show, edit and remove pools, and choose their policies."""
+pool_group = command_group("pool")
 
 
 @pool_group.command("add")

@@ -16,13 +16,13 @@ from node.cli.documents import (
     document_from_file,
     schedule_document,
 )
-from node.cli.groups import CommandGroup
+from node.cli.groups import command_group
 from node.cli.listing import limit_option, print_documents, print_one
-from node.cli.options import AnyCommand, apply_options, clear_option, require_change
+from node.cli.options import AnyCommand, apply_options, clear_option, options, require_change
 from node.cli.output import Column, Record, RecordLayout, pairs_text, plural, printable_text
 from node.cli.references import find_reservation, find_reservation_id, short
 from node.cli.session import ReadingSession, Session, asks_node, reads_node
-from node.cli.times import DURATION, MOMENT, duration_text, local_time_text
+from node.cli.times import duration_text, local_time_text
 from node.model import times
 from node.model.errors import AnswerLost, PeerUnreachable
 
@@ -86,29 +86,25 @@ def _document_options(command: AnyCommand) -> AnyCommand:
     return apply_options(
         command,
         click.option("--kind", type=click.Choice(KINDS), help="What the time is reserved for."),
-        click.option("--owner", help="Who reserves it [you]."),
-        click.option("--description", help="What others should know about it."),
-        click.option("--for", "duration", type=DURATION, help="How long: 30m, 2h, PT2H."),
-        click.option("--start", type=MOMENT, help="Start: now [default], +10m, @1h, RFC 3339."),
-        click.option("--repeat", type=DURATION, help="Interval from start to start."),
-        click.option("--cron", metavar="FIELDS", help="Five cron fields, instead of --repeat."),
-        click.option("--timezone", metavar="ZONE", help="Time zone of --cron [UTC]."),
-        click.option("--until", type=MOMENT, help="It does not begin again after this."),
-        click.option(
-            "--campaign", "campaigns", multiple=True, help="Admit own tasks of this campaign."
-        ),
-        click.option(
-            "--task", "tasks", multiple=True, metavar="ID[@NODE]",
-                    help="Admit this task; add @NODE to a pool task that another node leads.",
-        ),
-        click.option(
-            "--lead", "leads", multiple=True, metavar="NODE", help="Admit all tasks of this lead."
-        ),
-        click.option("--test", "tests", multiple=True, help="Admit runs of this test."),
-        click.option("--class", "classes", multiple=True, help="Admit runs of this class."),
-        click.option("--priority", type=int, help="Admit own runs of this priority or more."),
-        click.option("--displace", is_flag=True, help="Displace booked runs where possible."),
-        click.option("--file", metavar="FILE|-", help="A document; options override it."),
+        options("""
+            --owner TEXT                Who reserves it [you].
+            --description TEXT          What others should know about it.
+            --for DURATION as duration  How long: 30m, 2h, PT2H.
+            --start TIME                Start: now [default], +10m, @1h, RFC 3339.
+            --repeat DURATION           Interval from start to start.
+            --cron FIELDS               Five cron fields, instead of --repeat.
+            --timezone ZONE             Time zone of --cron [UTC].
+            --until TIME                It does not begin again after this.
+            --campaign TEXT... as campaigns  Admit own tasks of this campaign.
+            --task ID[@NODE]... as tasks  Admit this task; add @NODE to a pool task that another
+                                        node leads.
+            --lead NODE... as leads     Admit all tasks of this lead.
+            --test TEXT... as tests     Admit runs of this test.
+            --class TEXT... as classes  Admit runs of this class.
+            --priority INTEGER          Admit own runs of this priority or more.
+            --displace                  Displace booked runs where possible.
+            --file FILE|-               A document; options override it.
+        """),
     )  # fmt: skip
 
 
@@ -146,9 +142,7 @@ def patch_of(given: Mapping[str, Any], clear: tuple[str, ...], now: int) -> Docu
     return patch
 
 
-@click.group("reservation", cls=CommandGroup)
-def reservation_group() -> None:
-    """Reserve time of the node: for maintenance, a demo, or quiet."""
+reservation_group = command_group("reservation")
 
 
 @reservation_group.command("add")

@@ -12,7 +12,7 @@ from node.cli import intervals
 from node.cli.bundles import export, replay, verify
 from node.cli.failures import print_error_lines
 from node.cli.follow import NO_RESULT, OPEN, PENDING, follow_run, follow_task, outcome_exit_code
-from node.cli.groups import CommandGroup
+from node.cli.groups import command_group
 from node.cli.listing import (
     change_all,
     expected_members,
@@ -76,9 +76,7 @@ RUN = RecordLayout(
 _MARKS = {"finished": "✓", "failed": "✗", "missed": "✗", "unplaced": "✗"}
 
 
-@click.group("run", cls=CommandGroup, late={"causes": "node.cli.causes:causes"})
-def run_group() -> None:
-    """List, follow, repeat, cancel, export, verify runs; read results, and why there are none."""
+run_group = command_group("run", {"causes": "node.cli.causes:causes"})
 
 
 RERUN = RecordLayout("task,headline")

@@ -12,11 +12,11 @@ from node.cli.groups import CommandGroup
 from node.cli.invocation import global_options
 from node.cli.lanes import LEGEND, Bar, Frame, timeline_lines
 from node.cli.listing import expected_members
-from node.cli.options import AnyCommand, apply_options
+from node.cli.options import options
 from node.cli.output import Column, OutputWriter, Record, RecordLayout
 from node.cli.references import short
 from node.cli.session import ReadingSession, reads_node, run_reading
-from node.cli.times import MOMENT, PAST_MOMENT, Moment, local_time_text
+from node.cli.times import PAST_MOMENT, Moment, local_time_text
 from node.model import times
 
 if TYPE_CHECKING:
@@ -78,12 +78,10 @@ CHANGE = RecordLayout(
 )
 
 
-def _span_options(command: AnyCommand) -> AnyCommand:
-    return apply_options(
-        command,
-        click.option("--from", "starts", type=MOMENT, help="Beginning [an hour ago]."),
-        click.option("--to", "ends", type=MOMENT, help="End [in six hours]."),
-    )
+_span_options = options("""
+    --from TIME as starts  Beginning [an hour ago].
+    --to TIME as ends      End [in six hours].
+""")
 
 
 @click.group("schedule", cls=CommandGroup, invoke_without_command=True)

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from node.cli.attributes import MATCH_HELP, predicate, value_of
-from node.cli.options import AnyCommand, apply_options
+from node.cli.options import AnyCommand, apply_options, options
 from node.cli.output import Record, aligned_text, cell_text, printable_text
 from node.cli.references import short
 from node.cli.times import local_time_text
@@ -22,25 +22,20 @@ def seat_options(command: AnyCommand) -> AnyCommand:
     """Add ``--pool`` and the options of a request for seats to a command."""
     return apply_options(
         command,
-        click.option("--pool", metavar="NAME", help="Nodes of this pool instead of named ones."),
-        click.option("-k", "k", type=click.IntRange(1), help="How many nodes of the pool."),
-        click.option("--min-k", type=click.IntRange(1), help="How many nodes suffice."),
+        options("""
+            --pool NAME  Nodes of this pool instead of named ones.
+            -k 1..       How many nodes of the pool.
+            --min-k 1..  How many nodes suffice.
+        """),
         click.option("--match", multiple=True, metavar="CONDITION", help=MATCH_HELP),
-        click.option(
-            "--prefer", multiple=True, metavar="NAME=A,B", help="Preferred attributes of a node."
-        ),
-        click.option(
-            "--spread", multiple=True, metavar="NAME=COUNT",
-            help="Maximum number of nodes with the same value: site=1; repeat for more.",
-        ),
-        click.option("--together", is_flag=True, help="All k nodes at the same time, or none."),
-        click.option(
-            "--choice", type=click.Choice(("sticky", "rotating")),
-            help="Which nodes measure again: the same, or each in turn.",
-        ),
-        click.option(
-            "--seat-field", "field", metavar="FIELD", help="The field of the spec for the node."
-        ),
+        options("""
+            --prefer NAME=A,B...        Preferred attributes of a node.
+            --spread NAME=COUNT...      Maximum number of nodes with the same value: site=1; repeat
+                                        for more.
+            --together                  All k nodes at the same time, or none.
+            --choice [sticky|rotating]  Which nodes measure again: the same, or each in turn.
+            --seat-field FIELD as field  The field of the spec for the node.
+        """),
     )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from node.cli.groups import CommandGroup
+from node.cli.groups import command_group
 from node.cli.listing import limit_option, print_documents
 from node.cli.output import Column, RecordLayout
 from node.cli.session import ReadingSession, Session, asks_node, reads_node
@@ -24,9 +24,7 @@ SECRET = RecordLayout(
 )
 
 
-@click.group("secret", cls=CommandGroup)
-def secret_group() -> None:
-    """Add, list and remove secrets that specs of tests name, such as tokens in headers."""
+secret_group = command_group("secret")
 
 
 @secret_group.command("add")

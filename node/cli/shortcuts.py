@@ -21,7 +21,7 @@ from node.cli.documents import (
     with_plan,
 )
 from node.cli.follow import follow_task
-from node.cli.options import AnyCommand, apply_options
+from node.cli.options import AnyCommand, apply_options, options
 from node.cli.references import short
 from node.cli.runs import RUN, show_outcome
 from node.cli.seats import seat_options
@@ -224,14 +224,12 @@ async def throughput(session: Session, /, hosts: tuple[str, ...], **given: Any) 
     return await _measure(session, "throughput", {**given, **_ends(hosts)})
 
 
-def _stream_options(command: AnyCommand) -> AnyCommand:
-    """Add the options of tests that give results repeatedly while a run lasts."""
-    return apply_options(
-        command,
-        click.option("--duration", type=DURATION, help="How long a run lasts [1h]."),
-        click.option("--each", type=DURATION, help="How long the interval of one result is [1m]."),
-        click.option("--continuous", is_flag=True, help="Repeat run after run, without gaps."),
-    )
+_stream_options = options("""
+    --duration DURATION  How long a run lasts [1h].
+    --each DURATION      How long the interval of one result is [1m].
+    --continuous         Repeat run after run, without gaps.
+""")
+"""The options of tests that give results repeatedly while a run lasts."""
 
 
 @click.command("latencybg", cls=_Shortcut, epilog=_examples("latencybg"))
@@ -273,16 +271,13 @@ async def interface(session: Session, /, **given: Any) -> int:
 @click.option("--tcp", "protocol", flag_value="tcp", help="Use TCP SYN instead of UDP.")
 @click.option("--port", type=_PORT, help="Port for --tcp [80].")
 @_hops_option
-@click.option("--probes", type=click.IntRange(1, 10), help="Packets for each hop [3].")
-@click.option("--packet-timeout", type=DURATION, help="A later packet counts as lost [2s].")
-@click.option("--length", type=int, help="Bytes of each packet [the tool's].")
-@click.option("--names", is_flag=True, default=None, help="Look up the names of the hops.")
-@click.option(
-    "--as-numbers",
-    is_flag=True,
-    default=None,
-    help="Look up the networks (AS numbers) of the hops.",
-)
+@options("""
+    --probes 1..10              Packets for each hop [3].
+    --packet-timeout DURATION   A later packet counts as lost [2s].
+    --length INTEGER            Bytes of each packet [the tool's].
+    --names as names=true       Look up the names of the hops.
+    --as-numbers as as_numbers=true  Look up the networks (AS numbers) of the hops.
+""")
 @_address_options
 @_task_options(contexts=True)
 async def trace(session: Session, /, **given: Any) -> int:
@@ -320,10 +315,10 @@ def _timeout_option(what: str, default: str) -> Callable[[AnyCommand], AnyComman
 @click.option("--dnssec", is_flag=True, default=None, help="Request signatures.")
 @click.option("--tries", type=click.IntRange(1, 10), help="Maximum number of tries [3].")
 @_timeout_option("Timeout of each try", "2s")
-@click.option(
-    "--expect", "expected", metavar="VALUE", help="An address or text that the answer must have."
-)
-@click.option("--rcode", help="The code the answer must have [NOERROR].")
+@options("""
+    --expect VALUE as expected  An address or text that the answer must have.
+    --rcode TEXT                The code the answer must have [NOERROR].
+""")
 @_address_options
 @_task_options()
 async def dns(session: Session, /, **given: Any) -> int:
@@ -337,17 +332,13 @@ async def dns(session: Session, /, **given: Any) -> int:
 @click.command("http", cls=_Shortcut, epilog=_examples("http"))
 @click.argument("url")
 @_source_option
-@click.option("--head", "method", flag_value="HEAD", help="Use HEAD instead of GET.")
-@click.option(
-    "--header",
-    "headers",
-    metavar="'NAME: VALUE'",
-    multiple=True,
-    help="A header to send; repeat for more.",
-)
-@click.option("--redirects", type=click.IntRange(0, 20), help="Maximum number of redirects [5].")
-@click.option("--status", type=click.IntRange(100, 599), help="Required status [below 400].")
-@click.option("--text", help="A text that the body must have.")
+@options("""
+    --head as method=HEAD       Use HEAD instead of GET.
+    --header 'NAME: VALUE'... as headers  A header to send; repeat for more.
+    --redirects 0..20           Maximum number of redirects [5].
+    --status 100..599           Required status [below 400].
+    --text TEXT                 A text that the body must have.
+""")
 @_insecure_option
 @click.option(
     "--bytes-max", type=click.IntRange(1), help="Maximum bytes to read of the body [1000000]."

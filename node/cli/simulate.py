@@ -17,6 +17,7 @@ import click
 from node.cli import fleet
 from node.cli.failures import INTERRUPTED, report
 from node.cli.invocation import Invocation, global_options
+from node.cli.options import options
 from node.cli.output import Column, Record, RecordLayout, aligned_text, pairs_text
 from node.cli.progress import Progress
 from node.cli.simulation_result import SimulationResult, print_result
@@ -64,22 +65,12 @@ REPORT = RecordLayout(
     metavar="FILE",
     help="Also draw the report into this file.",
 )
-@click.option(
-    "--set",
-    "sets",
-    multiple=True,
-    metavar="NAME",
-    help="For a fleet: only this policy set; repeat for more.",
-)
-@click.option(
-    "--runs",
-    type=click.IntRange(100),
-    help="For a fleet: number of runs over which shares are computed.",
-)
-@click.option("--list", "listing", is_flag=True, help="List the built-in scenarios.")
-@click.option(
-    "--show", is_flag=True, help="Print the file of the scenario, as a start for your own."
-)
+@options("""
+    --set NAME... as sets  For a fleet: only this policy set; repeat for more.
+    --runs 100..           For a fleet: number of runs over which shares are computed.
+    --list as listing      List the built-in scenarios.
+    --show                 Print the file of the scenario, as a start for your own.
+""")
 @global_options
 @click.pass_context
 def simulate(  # one parameter for each option

@@ -19,7 +19,7 @@ from node.cli.documents import document_options, patch_options, task_document, t
 from node.cli.failures import print_error_lines
 from node.cli.follow import follow_task
 from node.cli.giving_up import Followed
-from node.cli.groups import CommandGroup
+from node.cli.groups import command_group
 from node.cli.listing import (
     change_all,
     limit_option,
@@ -27,7 +27,7 @@ from node.cli.listing import (
     print_documents,
     print_record,
 )
-from node.cli.options import require_change
+from node.cli.options import options, require_change
 from node.cli.output import (
     Column,
     Record,
@@ -141,24 +141,17 @@ TASK = RecordLayout(
 _LATE = {"export": "node.cli.taskfiles:export", "import": "node.cli.taskfiles:import_"}
 
 
-@click.group("task", cls=CommandGroup, late=_LATE)
-def task_group() -> None:
-    """Create, list, show, pause, resume, release, edit, cancel, export, import tasks."""
+task_group = command_group("task", _LATE)
 
 
 @task_group.command("create")
 @document_options
-@click.option(
-    "--wait/--no-wait",
-    default=None,
-    help="Follow the first run to its end, or do not even wait for the first planning. "
-    "Default: wait until planned.",
-)
-@click.option(
-    "--if-time",
-    is_flag=True,
-    help="Create it only if one of its runs finds time now; otherwise say what would find time.",
-)
+@options("""
+    --wait/--no-wait  Follow the first run to its end, or do not even wait for the first planning.
+                      Default: wait until planned.
+    --if-time         Create it only if one of its runs finds time now; otherwise say what would
+                      find time.
+""")
 @asks_node
 async def create(session: Session, /, wait: bool | None, if_time: bool, **given: Any) -> int:
     """Create a task that measures TEST.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from node.cli.groups import CommandGroup
+from node.cli.groups import command_group
 from node.cli.listing import limit_option, print_documents
 from node.cli.output import Column, Record, RecordLayout, records_of
 from node.cli.references import find_token, short
@@ -33,9 +33,7 @@ TOKEN = RecordLayout(
 )
 
 
-@click.group("token", cls=CommandGroup)
-def token_group() -> None:
-    """Add, list and revoke the tokens of the node's users; each has a role."""
+token_group = command_group("token")
 
 
 @token_group.command("add")

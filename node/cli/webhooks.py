@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import click
 
-from node.cli.groups import CommandGroup
+from node.cli.groups import command_group
 from node.cli.listing import limit_option, print_documents
+from node.cli.options import options
 from node.cli.output import Column, RecordLayout
 from node.cli.session import ReadingSession, Session, asks_node, reads_node
 from node.cli.times import DURATION, local_time_text
@@ -23,23 +24,17 @@ WEBHOOK = RecordLayout(
 )
 
 
-@click.group("webhook", cls=CommandGroup)
-def webhook_group() -> None:
-    """Add, list, test and remove addresses that are told when something is wrong."""
+webhook_group = command_group("webhook")
 
 
 @webhook_group.command("add")
 @click.argument("name")
 @click.argument("url")
-@click.option(
-    "--event",
-    "events",
-    multiple=True,
-    type=click.Choice(["node-away", "task-failing", "mesh-below"]),
-    help="What it is told of; repeatable. [all]",
-)
-@click.option("--failures", type=int, help="Failed runs of a task in a row. [3]")
-@click.option("--mesh", help="The only mesh to be told of. [all]")
+@options("""
+    --event [node-away|task-failing|mesh-below]... as events  What it is told of; repeatable. [all]
+    --failures INTEGER          Failed runs of a task in a row. [3]
+    --mesh TEXT                 The only mesh to be told of. [all]
+""")
 @click.option("--percent", type=float, help="What a mesh has to deliver. [95]")
 @click.option("--span", type=DURATION, help="The time in which that is counted. [1h]")
 @asks_node

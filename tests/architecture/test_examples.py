@@ -11,8 +11,9 @@ import click
 import pytest
 
 from deploy.manual import write_pages
+from node.cli.commands import COMMANDS, GROUPS
 from node.cli.examples import EXAMPLES
-from node.cli.main import COMMANDS, GROUPS, parley
+from node.cli.main import parley
 from tests.support.documented_commands import fault_of
 
 

@@ -11,7 +11,7 @@ import pytest
 from docs.generator.pages import PARTS
 from node.api.app import ROUTES
 from node.api.problem_types import PROBLEM_TYPES
-from node.cli.main import COMMANDS
+from node.cli.commands import COMMANDS
 from node.model.permissions import Access
 from node.runtime.settings import Settings
 from tests.architecture.sources import REPOSITORY

@@ -19,12 +19,11 @@ from multiprocessing import forkserver, get_context
 from pathlib import Path
 from typing import Any
 
-from node.cli.main import COMMANDS, main
+from node.cli.commands import COMMANDS
+from node.cli.main import main
 
 _CONTEXT = get_context("forkserver")
-_CONTEXT.set_forkserver_preload(
-    [__name__, *{place.partition(":")[0] for place, _ in COMMANDS.values()}]
-)
+_CONTEXT.set_forkserver_preload([__name__, *{place for place, _ in COMMANDS.values()}])
 
 _STREAMS = {
     "stdin": os.O_RDONLY,

@@ -21,10 +21,11 @@ def serve(path: str) -> None:
     """Fork a command for each connection, until the process is ended."""
     import importlib  # noqa: PLC0415 - for the server only
 
-    from node.cli.main import COMMANDS, main  # noqa: PLC0415 - the same
+    from node.cli.commands import COMMANDS  # noqa: PLC0415 - the same
+    from node.cli.main import main  # noqa: PLC0415 - the same
 
     for place, _ in COMMANDS.values():
-        importlib.import_module(place.partition(":")[0])
+        importlib.import_module(place)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
         listening.bind(path)

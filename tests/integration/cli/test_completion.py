@@ -7,7 +7,8 @@ from typing import Any
 import click
 import pytest
 
-from node.cli.main import COMMANDS, parley
+from node.cli.commands import COMMANDS
+from node.cli.main import parley
 from node.cli.names import kinds_of
 
 RUN = "11111111-1111-4111-8111-111111111111"

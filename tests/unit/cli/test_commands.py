@@ -10,10 +10,11 @@ from typing import Any
 import click
 import pytest
 
+from node.cli.commands import COMMANDS
 from node.cli.failures import error_text
 from node.cli.invocation import DEFAULT_SERVER, Invocation
 from node.cli.lab import WanOptions, _Loss, wan_of
-from node.cli.main import COMMANDS, FOREIGN, parley, suggestion, wants_json
+from node.cli.main import FOREIGN, parley, suggestion, wants_json
 from node.cli.shortcuts import _FIELDS, spec_of
 from node.client.users import UserClient
 from node.model.errors import (

@@ -1,0 +1,90 @@
+"""The commands: of each its module, and the sentence that the help page has for it.
+
+``parley --help`` must come at once, so the sentences stand here, and a module is imported when a
+command of it is called. Groups take their sentence from here; for the others a test compares.
+"""
+
+from __future__ import annotations
+
+from node.cli.options import rows
+
+_TABLE = rows("""
+    up services               Run one node here: API, page, lead, and a private Postgres unless
+                              --dsn is given.
+    lab lab                   Run several nodes on this host, for trying and testing.
+    rtt shortcuts             Measure round-trip time and loss to HOST, any host.
+    latency shortcuts         Measure delay, loss and jitter each way between nodes A (default: this
+                              one) and B.
+    latencybg shortcuts       Measure delay, loss and jitter each way between nodes, continuously.
+    interface shortcuts       Count the traffic of a network interface of a node, continuously.
+    throughput shortcuts      Measure how many bits per second get from node A (default: this one)
+                              to node B.
+    dns shortcuts             Ask a DNS server for NAME, and measure how long the answer takes.
+    http shortcuts            Request URL, measure each phase until the answer is complete, and
+                              check the answer.
+    tcp shortcuts             Measure how long TCP connections to PORT of HOST take, any host.
+    tls shortcuts             Measure the TLS handshake with HOST, and look at its certificates.
+    clock shortcuts           Measure how far the clock of node B is ahead of the clock of node A
+                              (default: this one).
+    trace shortcuts           Find the path to HOST, any host, hop by hop.
+    mtu shortcuts             Find the largest packet that gets to HOST, any host, in one piece.
+    task tasks                Create, list, show, pause, resume, release, edit, cancel, export,
+                              import tasks.
+    plan plans                Preview tasks and meshes; nothing is booked or stored.
+    run runs                  List, follow, repeat, cancel, export, verify runs; read results, and
+                              why there are none.
+    schedule schedule         Show past, current and future runs on the node, by their start.
+    explain explain           Explain why a task or a run is in its state, or why a run has no time.
+    simulate simulate         Simulate SCENARIO, a name or a TOML or JSON file: what would be
+                              promised and delivered.
+    reservation reservations  Reserve time of the node: for maintenance, a demo, or quiet.
+    campaign campaigns        Add, list, show, edit and remove campaigns, and see what they use.
+    pool pools                Add, list, show, edit and remove pools, and choose their policies.
+    mesh meshes               Plan, apply, import, follow, list and remove meshes, and see what they
+                              deliver.
+    archive archives          Configure where results are delivered, show the backlog, and retry
+                              deliveries.
+    node nodes                List, add, introduce, remove, compare, pardon nodes; drain, rekey,
+                              describe this one.
+    status status             Show how the node is, and what needs attention.
+    doctor doctor             Find what is wrong with the node, or between two nodes, and what to
+                              type next.
+    top top                   Show what the node does now and next, who takes its time, and its
+                              load.
+    pair pair                 Show how the way between A (default: this node) and B is: all tests,
+                              both directions.
+    capacity capacity         Show how full the node is: for each hour the occupied share by class,
+                              and what is booked.
+    events events             Print the changes on the node as they happen, until Ctrl-C.
+    open open                 Open the page of the node in a browser, logged in, or print its link.
+    limits limits             Check and show the limits of what other nodes may have of this host.
+    token tokens              Add, list and revoke the tokens of the node's users; each has a role.
+    webhook webhooks          Add, list, test and remove addresses that are told when something is
+                              wrong.
+    secret secrets            Add, list and remove secrets that specs of tests name, such as tokens
+                              in headers.
+    audit audit               Show who did what on the node, and who was refused.
+    admin admin               Migrate, back up, restore, repair and move what a node has.
+    test nodes                List and show what can be measured.
+    tool nodes                List the programs that measure.
+    plugin plugins            List, create and check tests, tools and archivers of other
+                              distributions.
+    login login               Keep a node with your token as a profile, and use it from now on.
+    profile login             List the profiles of parley login, choose one, and remove one.
+    completion completion     Print the script that completes words in a shell.
+""")
+
+COMMANDS = {
+    name: (f"node.cli.{module}", text) for head, text in _TABLE for name, module in [head.split()]
+}
+"""Name → module, and one-line help; in the order of completions."""
+
+GROUPS = {
+    "Measure": "rtt latency latencybg interface throughput dns http tcp tls clock trace mtu",
+    "Look": "run schedule explain status doctor top pair capacity events open",
+    "Plan": "task plan mesh campaign pool reservation simulate",
+    "Fleet": "node limits test tool archive webhook",
+    "Operate": "up login profile token secret audit admin completion",
+    "Develop": "lab plugin",
+}
+"""The sections of the help page, each with its commands."""
