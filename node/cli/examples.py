@@ -6,6 +6,18 @@ import click
 
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "up": ("", "--name a --listen 192.0.2.1:8642 --allow-remote"),
+    "rtt": ("192.0.2.7", "b.example --count 100 --interval 100ms --repeat 5m --no-wait"),
+    "latency": ("b", "a b --count 600 --repeat 1h"),
+    "throughput": ("b", "a b --duration 30s --streams 4 --congestion host", "b --udp --rate 50M"),
+    "latencybg": ("a b --continuous --no-wait",),
+    "interface": ("a --interface eth0 --continuous --no-wait",),
+    "trace": ("192.0.2.7", "b.example --tcp --port 443 --as-numbers"),
+    "mtu": ("192.0.2.7", "b.example --source b"),
+    "dns": ("www.example.org", "example.org --type MX --ask 192.0.2.53 --repeat 10m"),
+    "http": ("https://www.example.org/ --status 200 --text Welcome",),
+    "tcp": ("b.example 443", "192.0.2.7 22 --banner"),
+    "tls": ("www.example.org --days 14 --repeat 1d",),
+    "clock": ("b", "a b --count 100"),
     "lab demo": ("", "--check"),
     "lab up": ("--nodes 3", "--nodes 2 --namespaces --delay-ms 20 --loss 0.01"),
     "task list": (
