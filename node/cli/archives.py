@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import quote
 
 import click
 
 from node.cli.groups import command_group
 from node.cli.invocation import without_jq
 from node.cli.jsontext import json_object
-from node.cli.listing import limit_option, print_documents, print_one, print_whole
+from node.cli.listing import limit_option, print_documents
 from node.cli.options import apply_options, options, require_change
 from node.cli.output import (
     Column,
@@ -109,6 +108,24 @@ def _document_options(command: Any) -> Any:
     )
 
 
+def archive_view(archive: Record) -> str:
+    """Return name and value of each member of an archive, one on a line."""
+    head = f"{archive['name']}: {archive['archiver']} {printable_text(archive['label'])}"
+    particulars = (
+        *((name, cell_text(value)) for name, value in archive["spec"].items()),
+        ("runs", archive["runs"]),
+        ("transform", printable_text(_transform_text(archive))),
+        ("format", archive["format"] if archive["format"] != "parley" else ""),
+        ("ttl", archive["ttl"] or ""),
+        ("note", printable_text(archive["note"] or "")),
+        ("host in links", archive["uri_host"] or ""),
+        ("destination", archive["destination"]),
+        ("revision", archive["revision"] if archive["revision"] > 1 else ""),
+        ("made", local_time_text(archive["created_at"])),
+    )
+    return "\n".join([head, pairs_text(particulars, indent="  ")])
+
+
 archive_group = command_group("archive")
 
 
@@ -129,20 +146,10 @@ async def add(session: Session, /, name: str, archiver: str, **given: Any) -> No
     session.output.print_one(archive, ARCHIVE, archive_view)
 
 
-@archive_group.command("list")
-@limit_option
-@reads_node
-async def list_archives(session: ReadingSession, limit: int) -> None:
-    """List the node's archives; those of a task are in parley task show."""
-    await print_documents(session, ARCHIVE, "/archives", {}, limit)
-
-
-@archive_group.command("show")
-@click.argument("name")
-@reads_node
-async def show(session: ReadingSession, name: str) -> None:
-    """Show an archive, without its secrets."""
-    await print_one(session, ARCHIVE, f"/archives/{quote(name, safe='')}", archive_view)
+archive_group.add_list(
+    "/archives", ARCHIVE, "List the node's archives; those of a task are in parley task show."
+)
+archive_group.add_show("/archives", ARCHIVE, archive_view, "Show an archive, without its secrets.")
 
 
 @archive_group.command("edit")
@@ -170,11 +177,9 @@ async def remove(session: Session, name: str) -> None:
     session.progress.note(f"{name} was removed; its waiting deliveries were dropped.")
 
 
-@archive_group.command("kinds")
-@reads_node
-async def kinds(session: ReadingSession) -> None:
-    """List the archivers and the fields of their specs."""
-    await print_whole(session, ARCHIVER, "/archivers")
+archive_group.add_table(
+    "/archivers", ARCHIVER, "List the archivers and the fields of their specs.", "kinds"
+)
 
 
 @archive_group.command("test")
@@ -185,11 +190,9 @@ async def test(session: Session, name: str) -> None:
     session.progress.note(printable_text((await session.client.test_archive(name)).detail))
 
 
-@archive_group.command("backlog")
-@reads_node
-async def backlog(session: ReadingSession) -> None:
-    """Show waiting and parked deliveries by destination."""
-    await print_whole(session, BACKLOG, "/archivings/backlog")
+archive_group.add_table(
+    "/archivings/backlog", BACKLOG, "Show waiting and parked deliveries by destination.", "backlog"
+)
 
 
 @archive_group.command("deliveries")
@@ -257,21 +260,3 @@ def _settings(given: dict[str, Any]) -> dict[str, Any]:
         settings["ttl"] = format_duration(given["ttl"])
     transform = {name: given[name] for name in ("jmespath", "jq") if given[name] is not None}
     return {**settings, "transform": transform} if transform else settings
-
-
-def archive_view(archive: Record) -> str:
-    """Return name and value of each member of an archive, one on a line."""
-    head = f"{archive['name']}: {archive['archiver']} {printable_text(archive['label'])}"
-    particulars = (
-        *((name, cell_text(value)) for name, value in archive["spec"].items()),
-        ("runs", archive["runs"]),
-        ("transform", printable_text(_transform_text(archive))),
-        ("format", archive["format"] if archive["format"] != "parley" else ""),
-        ("ttl", archive["ttl"] or ""),
-        ("note", printable_text(archive["note"] or "")),
-        ("host in links", archive["uri_host"] or ""),
-        ("destination", archive["destination"]),
-        ("revision", archive["revision"] if archive["revision"] > 1 else ""),
-        ("made", local_time_text(archive["created_at"])),
-    )
-    return "\n".join([head, pairs_text(particulars, indent="  ")])

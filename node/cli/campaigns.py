@@ -10,7 +10,7 @@ import click
 
 from node.cli.documents import document_from_file
 from node.cli.groups import command_group
-from node.cli.listing import limit_option, print_documents, print_one
+from node.cli.listing import limit_option, print_documents
 from node.cli.options import clear_option, options, require_change
 from node.cli.output import Column, Record, RecordLayout, pairs_text, percent, printable_text
 from node.cli.session import ReadingSession, Session, asks_node, reads_node
@@ -210,6 +210,39 @@ _READ: dict[str, Callable[[str], Any]] = {
 """Parsers of the options that are written differently from the document."""
 
 
+def campaign_view(campaign: Record) -> str:
+    """Return name and value of each member of a campaign, one on a line."""
+    used, fairshare = campaign["used"], campaign["fairshare"]
+    tasks = ", ".join(f"{count} {state}" for state, count in campaign["tasks"].items())
+    return pairs_text(
+        (
+            ("campaign", campaign["name"]),
+            ("state", campaign["state"]),
+            ("under", campaign["parent"]),
+            ("weight", f"{campaign['weight']:g}"),
+            ("level", str(campaign["level"])),
+            ("priority", campaign["priority"] or None),
+            ("by weight", percent(used["by_weight"])),
+            ("promised now", _promised_share(campaign)),
+            ("had in 24 h", _used_text(used, "delivered")),
+            ("booked", _used_text(used, "booked")),
+            ("waits", _waiting_text(campaign)),
+            ("tasks", tasks),
+            ("target", _target_text(campaign)),
+            ("fairshare", fairshare and f"{percent(fairshare['part'])}{_AIMED[fairshare['kind']]}"),
+            ("most seats", campaign["seats_max"]),
+            ("limits", "; ".join(map(_limit_text, campaign["limits"].items()))),
+            ("quotas", ", ".join(map(_quota_text, campaign["quotas"].items()))),
+            ("preemption", " ".join(w for w in ("preemptor", "preemptee") if campaign[w])),
+            ("owner", campaign["owner"]),
+            ("contact", campaign["contact"]),
+            ("description", campaign["description"]),
+            ("revision", campaign["revision"]),
+            *(("warning", printable_text(warning)) for warning in campaign["warnings"]),
+        )
+    )
+
+
 campaign_group = command_group("campaign")
 
 
@@ -235,25 +268,18 @@ async def add(session: Session, /, name: str | None, **given: Any) -> None:
     session.output.print_one(await session.client.add_campaign(document), CAMPAIGN, campaign_view)
 
 
-@campaign_group.command("list")
-@limit_option
-@reads_node
-async def list_campaigns(session: ReadingSession, limit: int) -> None:
+campaign_group.add_list(
+    "/campaigns",
+    CAMPAIGN,
     """List campaigns: shares promised, had in the last 24 hours, and booked; who waits and why.
 
     'By weight' is the share if all campaigns had tasks. 'Promised now' is divided among those that
     have tasks or were charged lately, so it is 0 for the others. The share of a campaign includes
     those below it, which divide it: a parent and its only child have the same.
-    """
-    await print_documents(session, CAMPAIGN, "/campaigns", {}, limit, warnings=True)
-
-
-@campaign_group.command("show")
-@click.argument("name")
-@reads_node
-async def show(session: ReadingSession, name: str) -> None:
-    """Show everything about a campaign."""
-    await print_one(session, CAMPAIGN, f"/campaigns/{quote(name, safe='')}", campaign_view)
+    """,
+    warnings=True,
+)
+campaign_group.add_show("/campaigns", CAMPAIGN, campaign_view, "Show everything about a campaign.")
 
 
 @campaign_group.command("edit")
@@ -318,39 +344,6 @@ async def usage(
     }
     path = "/usage" if name is None else f"/campaigns/{quote(name, safe='')}/usage"
     await print_documents(session, HOUR, path, query, limit)
-
-
-def campaign_view(campaign: Record) -> str:
-    """Return name and value of each member of a campaign, one on a line."""
-    used, fairshare = campaign["used"], campaign["fairshare"]
-    tasks = ", ".join(f"{count} {state}" for state, count in campaign["tasks"].items())
-    return pairs_text(
-        (
-            ("campaign", campaign["name"]),
-            ("state", campaign["state"]),
-            ("under", campaign["parent"]),
-            ("weight", f"{campaign['weight']:g}"),
-            ("level", str(campaign["level"])),
-            ("priority", campaign["priority"] or None),
-            ("by weight", percent(used["by_weight"])),
-            ("promised now", _promised_share(campaign)),
-            ("had in 24 h", _used_text(used, "delivered")),
-            ("booked", _used_text(used, "booked")),
-            ("waits", _waiting_text(campaign)),
-            ("tasks", tasks),
-            ("target", _target_text(campaign)),
-            ("fairshare", fairshare and f"{percent(fairshare['part'])}{_AIMED[fairshare['kind']]}"),
-            ("most seats", campaign["seats_max"]),
-            ("limits", "; ".join(map(_limit_text, campaign["limits"].items()))),
-            ("quotas", ", ".join(map(_quota_text, campaign["quotas"].items()))),
-            ("preemption", " ".join(w for w in ("preemptor", "preemptee") if campaign[w])),
-            ("owner", campaign["owner"]),
-            ("contact", campaign["contact"]),
-            ("description", campaign["description"]),
-            ("revision", campaign["revision"]),
-            *(("warning", printable_text(warning)) for warning in campaign["warnings"]),
-        )
-    )
 
 
 def _used_text(used: Record, when: str) -> str:

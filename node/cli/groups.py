@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import click
 
 from node.cli.commands import COMMANDS
 from node.cli.examples import with_examples
+from node.cli.listing import limit_option, print_documents, print_one, print_whole
 from node.cli.names import complete_names
+from node.cli.session import ReadingSession, reads_node
+
+if TYPE_CHECKING:
+    from node.cli.output import Record, RecordLayout
 
 _WHOLE = 1000
 """More characters than any summary has."""
@@ -35,6 +41,45 @@ class CommandGroup(click.Group):
             self.add_command(getattr(importlib.import_module(module), name), cmd_name)
         command = with_examples(f"{self.name} {cmd_name}", super().get_command(ctx, cmd_name))
         return complete_names(ctx, command)
+
+    def add_list(
+        self,
+        path: str,
+        layout: RecordLayout,
+        text: str,
+        name: str = "list",
+        *,
+        warnings: bool = False,
+    ) -> None:
+        """Add the command that prints a list of the node, newest first; ``text`` is its help.
+
+        ``warnings``: it also prints the warnings that the objects carry.
+        """
+
+        @self.command(name, help=text)
+        @limit_option
+        @reads_node
+        async def command(session: ReadingSession, limit: int) -> None:
+            await print_documents(session, layout, path, {}, limit, warnings=warnings)
+
+    def add_table(self, path: str, layout: RecordLayout, text: str, name: str = "list") -> None:
+        """Add the command that prints a list that the node answers in one piece."""
+
+        @self.command(name, help=text)
+        @reads_node
+        async def command(session: ReadingSession) -> None:
+            await print_whole(session, layout, path)
+
+    def add_show(
+        self, path: str, layout: RecordLayout, view: Callable[[Record], str], text: str
+    ) -> None:
+        """Add the command that prints the object of a list that has a name."""
+
+        @self.command("show", help=text)
+        @click.argument("name")
+        @reads_node
+        async def command(session: ReadingSession, name: str) -> None:
+            await print_one(session, layout, f"{path}/{quote(name, safe='')}", view)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of the help page."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 import click
 
 from node.cli.attributes import MATCH_HELP, assignment, predicate
 from node.cli.groups import command_group
 from node.cli.invocation import with_scheme
-from node.cli.listing import print_one, print_record, print_whole
+from node.cli.listing import print_record, print_whole
 from node.cli.output import (
     Column,
     Record,
@@ -314,9 +314,9 @@ async def pardon(session: Session, name: str) -> None:
     session.output.print_one(node, NODE, node_view)
 
 
-@node_group.command("share")
-@reads_node
-async def share(session: ReadingSession) -> None:
+node_group.add_table(
+    "/shares",
+    SHARE,
     """List the shares of leads in the time of this node, what each had, and has booked.
 
     \b
@@ -327,8 +327,9 @@ async def share(session: ReadingSession) -> None:
     A share is a whole number. 'others' are all leads together that are not listed, 1 unless given.
     This node counts by its own key, if it leads tasks. A lead with 0 gets only what no other lead
     wants. Without shares whoever asks first is served.
-    """  # noqa: D301 - click's mark for lines to keep
-    await print_whole(session, SHARE, "/shares")
+    """,
+    "share",
+)
 
 
 @node_group.command("remove")
@@ -468,19 +469,7 @@ def node_view(node: Record) -> str:
 test_group = command_group("test")
 
 
-@test_group.command("list")
-@reads_node
-async def list_tests(session: ReadingSession) -> None:
-    """List the tests, and the tools for them on this node."""
-    await print_whole(session, TEST, "/tests")
-
-
-@test_group.command("show")
-@click.argument("name")
-@reads_node
-async def show_test(session: ReadingSession, name: str) -> None:
-    """Show a test: the fields of its spec, their defaults and meaning."""
-    await print_one(session, TEST, f"/tests/{quote(name, safe='')}", test_view)
+test_group.add_table("/tests", TEST, "List the tests, and the tools for them on this node.")
 
 
 def test_view(test: Record) -> str:
@@ -504,8 +493,11 @@ def _default(name: str, field: Mapping[str, Any], needed: tuple[str, ...]) -> st
 tool_group = command_group("tool")
 
 
-@tool_group.command("list")
-@reads_node
-async def list_tools(session: ReadingSession) -> None:
-    """List the tools; a missing one is named with the package that installs it."""
-    await print_whole(session, TOOL, "/tools")
+tool_group.add_table(
+    "/tools", TOOL, "List the tools; a missing one is named with the package that installs it."
+)
+
+
+test_group.add_show(
+    "/tests", TEST, test_view, "Show a test: the fields of its spec, their defaults and meaning."
+)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
-from urllib.parse import quote
 
 import click
 
 from node.cli.attributes import MATCH_HELP, json_of, predicate
 from node.cli.groups import command_group
-from node.cli.listing import limit_option, print_documents, print_one, print_whole
 from node.cli.options import options, require_change
 from node.cli.output import (
     Column,
@@ -22,7 +20,7 @@ from node.cli.output import (
     printable_text,
     readable_text,
 )
-from node.cli.session import ReadingSession, Session, asks_node, reads_node
+from node.cli.session import Session, asks_node
 from node.model import times
 from node.model.policysets import AXES
 
@@ -86,6 +84,27 @@ _settings_options = options("""
 """)
 
 
+def pool_view(pool: Record) -> str:
+    """Describe a pool for a person."""
+    head = pairs_text(
+        (
+            ("pool", pool["name"]),
+            ("match", _match(pool)),
+            ("policy", _policy(pool)),
+            ("choice", pool["choice"]),
+            ("term", pool["term"] if pool["choice"] == "sticky" else "one run"),
+            ("patience", pool["patience"]),
+            ("planned by", pool["lead"]),
+            ("description", pool["description"]),
+            ("revision", pool["revision"]),
+            ("nodes", f"{len(pool['nodes'])}: {', '.join(pool['nodes'])}"),
+            *(("warning", printable_text(warning)) for warning in pool["warnings"]),
+        )
+    )
+    rows = [(other["node"], readable_text(other["reason"])) for other in pool["others"]]
+    return f"{head}\nnot in it:\n{aligned_text(rows, '  ')}" if rows else head
+
+
 pool_group = command_group("pool")
 
 
@@ -110,20 +129,12 @@ async def add(session: Session, /, name: str, match: tuple[str, ...], **given: A
     session.output.print_one(await session.client.add_pool(document), POOL, pool_view)
 
 
-@pool_group.command("list")
-@limit_option
-@reads_node
-async def list_pools(session: ReadingSession, limit: int) -> None:
-    """List pools and how many nodes belong to each now."""
-    await print_documents(session, POOL, "/pools", {}, limit, warnings=True)
-
-
-@pool_group.command("show")
-@click.argument("name")
-@reads_node
-async def show(session: ReadingSession, name: str) -> None:
-    """Show a pool: its nodes, and why the others do not belong to it."""
-    await print_one(session, POOL, f"/pools/{quote(name, safe='')}", pool_view)
+pool_group.add_list(
+    "/pools", POOL, "List pools and how many nodes belong to each now.", warnings=True
+)
+pool_group.add_show(
+    "/pools", POOL, pool_view, "Show a pool: its nodes, and why the others do not belong to it."
+)
 
 
 @pool_group.command("edit")
@@ -164,11 +175,12 @@ async def remove(session: Session, name: str) -> None:
     session.progress.note(f"{name} was removed.")
 
 
-@pool_group.command("sets")
-@reads_node
-async def sets(session: ReadingSession) -> None:
-    """List the policy sets that a pool can have, and what each is good for."""
-    await print_whole(session, POLICY_SET, "/policysets")
+pool_group.add_table(
+    "/policysets",
+    POLICY_SET,
+    "List the policy sets that a pool can have, and what each is good for.",
+    "sets",
+)
 
 
 def _settings(given: dict[str, Any]) -> dict[str, Any]:
@@ -195,24 +207,3 @@ def _overrides(written: Sequence[str]) -> dict[str, dict[str, Any]]:
             raise click.BadParameter(msg, param_hint="--override")
         overrides.setdefault(axis, {})[parameter or "rule"] = json_of(value)
     return overrides
-
-
-def pool_view(pool: Record) -> str:
-    """Describe a pool for a person."""
-    head = pairs_text(
-        (
-            ("pool", pool["name"]),
-            ("match", _match(pool)),
-            ("policy", _policy(pool)),
-            ("choice", pool["choice"]),
-            ("term", pool["term"] if pool["choice"] == "sticky" else "one run"),
-            ("patience", pool["patience"]),
-            ("planned by", pool["lead"]),
-            ("description", pool["description"]),
-            ("revision", pool["revision"]),
-            ("nodes", f"{len(pool['nodes'])}: {', '.join(pool['nodes'])}"),
-            *(("warning", printable_text(warning)) for warning in pool["warnings"]),
-        )
-    )
-    rows = [(other["node"], readable_text(other["reason"])) for other in pool["others"]]
-    return f"{head}\nnot in it:\n{aligned_text(rows, '  ')}" if rows else head

@@ -17,7 +17,7 @@ from node.cli.documents import (
     schedule_document,
 )
 from node.cli.groups import command_group
-from node.cli.listing import limit_option, print_documents, print_one
+from node.cli.listing import print_one
 from node.cli.options import AnyCommand, apply_options, clear_option, options, require_change
 from node.cli.output import Column, Record, RecordLayout, pairs_text, plural, printable_text
 from node.cli.references import find_reservation, find_reservation_id, short
@@ -209,12 +209,7 @@ def _user_name() -> str | None:
         return None
 
 
-@reservation_group.command("list")
-@limit_option
-@reads_node
-async def list_reservations(session: ReadingSession, limit: int) -> None:
-    """List reservations, newest first."""
-    await print_documents(session, RESERVATION, "/reservations", {}, limit)
+reservation_group.add_list("/reservations", RESERVATION, "List reservations, newest first.")
 
 
 @reservation_group.command("show")

@@ -8,9 +8,8 @@ from pathlib import Path
 import click
 
 from node.cli.groups import command_group
-from node.cli.listing import limit_option, print_documents
 from node.cli.output import Column, RecordLayout
-from node.cli.session import ReadingSession, Session, asks_node, reads_node
+from node.cli.session import Session, asks_node
 from node.cli.times import local_time_text
 
 SECRET = RecordLayout(
@@ -78,12 +77,11 @@ def _value(name: str, file: Path | None) -> str:
     return sys.stdin.read().removesuffix("\n")
 
 
-@secret_group.command("list")
-@limit_option
-@reads_node
-async def list_(session: ReadingSession, limit: int) -> None:
-    """List the secrets, without their values: who may use them, and where they may be sent."""
-    await print_documents(session, SECRET, "/secrets", {}, limit)
+secret_group.add_list(
+    "/secrets",
+    SECRET,
+    "List the secrets, without their values: who may use them, and where they may be sent.",
+)
 
 
 @secret_group.command("remove")

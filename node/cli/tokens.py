@@ -5,10 +5,9 @@ from __future__ import annotations
 import click
 
 from node.cli.groups import command_group
-from node.cli.listing import limit_option, print_documents
 from node.cli.output import Column, Record, RecordLayout, records_of
 from node.cli.references import find_token, short
-from node.cli.session import ReadingSession, Session, asks_node, reads_node
+from node.cli.session import Session, asks_node
 from node.cli.times import DURATION, local_time_text
 from node.model.principals import Role
 
@@ -78,12 +77,9 @@ async def add(session: Session, label: str, role: str, expires: int | None) -> N
     )
 
 
-@token_group.command("list")
-@limit_option
-@reads_node
-async def list_(session: ReadingSession, limit: int) -> None:
-    """List the tokens, newest first, with those that are valid no longer."""
-    await print_documents(session, TOKEN, "/tokens", {}, limit)
+token_group.add_list(
+    "/tokens", TOKEN, "List the tokens, newest first, with those that are valid no longer."
+)
 
 
 @token_group.command("revoke")

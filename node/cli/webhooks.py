@@ -5,10 +5,9 @@ from __future__ import annotations
 import click
 
 from node.cli.groups import command_group
-from node.cli.listing import limit_option, print_documents
 from node.cli.options import options
 from node.cli.output import Column, RecordLayout
-from node.cli.session import ReadingSession, Session, asks_node, reads_node
+from node.cli.session import Session, asks_node
 from node.cli.times import DURATION, local_time_text
 from node.model import times
 
@@ -71,12 +70,7 @@ async def add(
     )
 
 
-@webhook_group.command("list")
-@limit_option
-@reads_node
-async def list_(session: ReadingSession, limit: int) -> None:
-    """List the webhooks, and how their last delivery went."""
-    await print_documents(session, WEBHOOK, "/webhooks", {}, limit)
+webhook_group.add_list("/webhooks", WEBHOOK, "List the webhooks, and how their last delivery went.")
 
 
 @webhook_group.command("test")
