@@ -8,20 +8,21 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from node.cli.failures import INTERRUPTED, print_error_lines, report
-from node.cli.groups import CommandGroup
-from node.cli.invocation import Invocation, global_options
+from node.cli.failures import print_error_lines
+from node.cli.groups import command_group
+from node.cli.invocation import Invocation
 from node.cli.options import options
 from node.cli.output import RecordLayout, pairs_text
+from node.cli.session import runs_here
 from node.cli.transfer import export, import_
-from node.model.errors import HostError, ParleyError
+from node.model.errors import HostError
 from node.model.times import SECOND
 
 if TYPE_CHECKING:
@@ -31,37 +32,32 @@ if TYPE_CHECKING:
 SERVICE_SETTINGS = Path("/etc/parley/parley.env")
 """The settings of a node that systemd runs."""
 
-AnyCommand = TypeVar("AnyCommand", bound=Callable[..., Any])
-
 BACKUP = RecordLayout("file,bytes,identity,schema_version,made_at,program,with_key")
 RECLAIMED = RecordLayout("identity")
 REPAIRED = RecordLayout("vacuumed,indexed")
 MIGRATION = RecordLayout("version,steps,done")
 
 
-@click.group("admin", cls=CommandGroup)
-def admin_group() -> None:
-    """Migrate, back up, restore, repair and move what a node has.
-
-    Root need not name it where systemd runs the node: its settings are in /etc/parley/parley.env.
-    """
-
-
+admin_group = command_group(
+    "admin",
+    more="Root need not name it where systemd runs the node: its settings are in "
+    "/etc/parley/parley.env.",
+)
 admin_group.add_command(export)
 admin_group.add_command(import_)
 
 
-def _database_options(command: AnyCommand) -> AnyCommand:
-    command = click.option("--state-dir", help="The node's directory [PARLEY_STATE_DIR].")(command)
-    return click.option("--dsn", help="Its Postgres [PARLEY_DSN, else the private one].")(command)
+_database_options = options("""
+    --dsn TEXT        Its Postgres [PARLEY_DSN, else the private one].
+    --state-dir TEXT  The node's directory [PARLEY_STATE_DIR].
+""")
 
 
 @admin_group.command("migrate")
 @_database_options
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@global_options
-@click.pass_context
-def migrate(context: click.Context, /, *, yes: bool, **options: Any) -> None:
+@runs_here
+async def migrate(invocation: Invocation, /, *, yes: bool, **options: Any) -> None:
     """Show the steps from the database's schema to this program's, and do them.
 
     \b
@@ -71,7 +67,20 @@ def migrate(context: click.Context, /, *, yes: bool, **options: Any) -> None:
     All steps are one transaction: each is done, or none. Without --yes, and where nobody can be
     asked, nothing is changed.
     """  # noqa: D301 - click's mark for lines to keep
-    _finish(context, _migrate(context.ensure_object(Invocation), options, yes=yes))
+    from node.postgres.access import present_database
+    from node.store import migrating
+
+    async with contextlib.AsyncExitStack() as stack:
+        settings, _ = stack.enter_context(node_of_host(options))
+        dsn = await stack.enter_async_context(present_database(settings))
+        standing = await migrating.find_standing(dsn)
+        steps = [{"version": it.version, "title": it.title} for it in standing.missing]
+        record = {"version": standing.version, "steps": steps, "done": False}
+        wanted = bool(steps) and (yes or _is_confirmed(_migration_view(record)))
+        if wanted:
+            await migrating.migrate(dsn)
+        output = invocation.writer()
+        output.print_one({**record, "done": wanted}, MIGRATION, _migration_view)
 
 
 @admin_group.command("backup")
@@ -87,10 +96,9 @@ def migrate(context: click.Context, /, *, yes: bool, **options: Any) -> None:
     --without-key  Leave out the node's private key.
 """)
 @_database_options
-@global_options
-@click.pass_context
-def backup(
-    context: click.Context,
+@runs_here
+async def backup(
+    invocation: Invocation,
     /,
     file: Path | None,
     directory: Path | None,
@@ -114,10 +122,7 @@ def backup(
     place = file if directory is None else BackupDirectory(directory, keep)
     if place is None or (file is not None and directory is not None):
         raise click.UsageError("give FILE, or --to DIRECTORY")
-    _finish(
-        context,
-        _backup(context.ensure_object(Invocation), options, place, with_key=not without_key),
-    )
+    await _backup(invocation, options, place, with_key=not without_key)
 
 
 @admin_group.command("restore")
@@ -126,9 +131,8 @@ def backup(
     "--replace", is_flag=True, help="Replace what the database and the state directory have."
 )
 @_database_options
-@global_options
-@click.pass_context
-def restore(context: click.Context, /, file: Path, *, replace: bool, **options: Any) -> None:
+@runs_here
+async def restore(invocation: Invocation, /, file: Path, *, replace: bool, **options: Any) -> None:
     """Restore the database and the key in FILE, while the node does not run.
 
     \b
@@ -138,14 +142,30 @@ def restore(context: click.Context, /, file: Path, *, replace: bool, **options: 
     The whole file is checked first. At its next start the node notices that its database is older
     than what other nodes have seen, and compares with them what was agreed meanwhile.
     """  # noqa: D301 - click's mark for lines to keep
-    _finish(context, _restore(context.ensure_object(Invocation), options, file, replace=replace))
+    from node.postgres import backups
+    from node.postgres.access import idle_database
+    from node.trust.private_files import prepare_directory
+
+    with node_of_host(options) as (settings, account), _readable_copy(file, account) as readable:
+        manifest = backups.read(readable)
+        prepare_directory(settings.state_dir)
+        backups.check_key(manifest, settings.state_dir, replace=replace)
+        async with idle_database(settings) as dsn:
+            await backups.restore_database(dsn, readable, manifest, replace=replace)
+        if manifest.with_key:
+            backups.restore_keys(readable, settings.state_dir)
+        _show(invocation, readable, manifest, "Restored")
+    if not manifest.with_key:
+        note = (
+            "The backup has no key: nodes that know another key of this one have to add it again."
+        )
+        print_error_lines(note)
 
 
 @admin_group.command("reclaim")
 @_database_options
-@global_options
-@click.pass_context
-def reclaim(context: click.Context, /, **options: Any) -> None:
+@runs_here
+async def reclaim(invocation: Invocation, /, **options: Any) -> None:
     """Let this host have the node again that went on at another one.
 
     \b
@@ -155,14 +175,13 @@ def reclaim(context: click.Context, /, **options: Any) -> None:
     there. Use this if that was a mistake, or a trial. Stop the other host first. At its next start
     the node here is taken for one that was just restored, and compares with the others.
     """  # noqa: D301 - click's mark for lines to keep
-    _finish(context, _reclaim(context.ensure_object(Invocation), options))
+    await _reclaim(invocation, options)
 
 
 @admin_group.command("take-over")
 @_database_options
-@global_options
-@click.pass_context
-def take_over(context: click.Context, /, **options: Any) -> None:
+@runs_here
+async def take_over(invocation: Invocation, /, **options: Any) -> None:
     """Let this copy of a node be the node from now on.
 
     \b
@@ -172,14 +191,13 @@ def take_over(context: click.Context, /, **options: Any) -> None:
     the node is to go on here, and stop the original first: the other nodes follow this one, and the
     original ends once it is told so.
     """  # noqa: D301 - click's mark for lines to keep
-    _finish(context, _reclaim(context.ensure_object(Invocation), options))
+    await _reclaim(invocation, options)
 
 
 @admin_group.command("repair")
 @_database_options
-@global_options
-@click.pass_context
-def repair(context: click.Context, /, **options: Any) -> None:
+@runs_here
+async def repair(invocation: Invocation, /, **options: Any) -> None:
     """Vacuum the database, and make all its indexes anew, while the node does not run.
 
     \b
@@ -188,17 +206,13 @@ def repair(context: click.Context, /, **options: Any) -> None:
     Copy the files of the database first. What is damaged in a table is not repaired: then this
     fails and says so, and a backup is the way back.
     """  # noqa: D301 - click's mark for lines to keep
-    _finish(context, _repair(context.ensure_object(Invocation), options))
+    from node.postgres.access import idle_database
+    from node.store import repairing
 
-
-def _finish(context: click.Context, work: Coroutine[Any, Any, None]) -> None:
-    """Run the coroutine of a command to its end, and exit with the code of its error."""
-    try:
-        asyncio.run(work)
-    except ParleyError as error:
-        context.exit(report(error, context.ensure_object(Invocation)))
-    except KeyboardInterrupt:
-        context.exit(INTERRUPTED)
+    with node_of_host(options) as (settings, _):
+        async with idle_database(settings) as dsn:
+            done = await repairing.repair(dsn)
+    invocation.writer().print_one(asdict(done), REPAIRED, _repaired_view)
 
 
 @contextlib.contextmanager
@@ -247,8 +261,7 @@ def _new_file(place: Path | BackupDirectory, identity: str, now: str, account: s
     """
     file = place if isinstance(place, Path) else place.new_file(identity, now)
     if file.exists():
-        msg = f"{file} exists; name a new file, or remove that one"
-        raise HostError(msg)
+        raise HostError(f"{file} exists; name a new file, or remove that one")
     if account and not os.access(file.parent, os.W_OK | os.X_OK, effective_ids=True):
         msg = f"the account {account} may not write to {file.parent}; name a directory of its own"
         raise HostError(msg)
@@ -281,29 +294,6 @@ async def _backup(
         _show(invocation, file, manifest, "Written and read again")
 
 
-async def _restore(
-    invocation: Invocation, options: Mapping[str, Any], file: Path, *, replace: bool
-) -> None:
-    from node.postgres import backups
-    from node.postgres.access import idle_database
-    from node.trust.private_files import prepare_directory
-
-    with node_of_host(options) as (settings, account), _readable_copy(file, account) as readable:
-        manifest = backups.read(readable)
-        prepare_directory(settings.state_dir)
-        backups.check_key(manifest, settings.state_dir, replace=replace)
-        async with idle_database(settings) as dsn:
-            await backups.restore_database(dsn, readable, manifest, replace=replace)
-        if manifest.with_key:
-            backups.restore_keys(readable, settings.state_dir)
-        _show(invocation, readable, manifest, "Restored")
-    if not manifest.with_key:
-        note = (
-            "The backup has no key: nodes that know another key of this one have to add it again."
-        )
-        print_error_lines(note)
-
-
 async def _reclaim(invocation: Invocation, options: Mapping[str, Any]) -> None:
     from node.postgres import backups
     from node.postgres.access import idle_database
@@ -319,16 +309,6 @@ async def _reclaim(invocation: Invocation, options: Mapping[str, Any]) -> None:
 
 def _reclaimed_view(record: Mapping[str, Any]) -> str:
     return f"{record['identity']} goes on here at its next start."
-
-
-async def _repair(invocation: Invocation, options: Mapping[str, Any]) -> None:
-    from node.postgres.access import idle_database
-    from node.store import repairing
-
-    with node_of_host(options) as (settings, _):
-        async with idle_database(settings) as dsn:
-            done = await repairing.repair(dsn)
-    invocation.writer().print_one(asdict(done), REPAIRED, _repaired_view)
 
 
 def _repaired_view(record: Mapping[str, Any]) -> str:
@@ -354,23 +334,6 @@ def _show(invocation: Invocation, file: Path, manifest: Manifest, what: str) -> 
         )
 
     invocation.writer().print_one(record, BACKUP, view)
-
-
-async def _migrate(invocation: Invocation, options: Mapping[str, Any], *, yes: bool) -> None:
-    from node.postgres.access import present_database
-    from node.store import migrating
-
-    async with contextlib.AsyncExitStack() as stack:
-        settings, _ = stack.enter_context(node_of_host(options))
-        dsn = await stack.enter_async_context(present_database(settings))
-        standing = await migrating.find_standing(dsn)
-        steps = [{"version": it.version, "title": it.title} for it in standing.missing]
-        record = {"version": standing.version, "steps": steps, "done": False}
-        wanted = bool(steps) and (yes or _is_confirmed(_migration_view(record)))
-        if wanted:
-            await migrating.migrate(dsn)
-        output = invocation.writer()
-        output.print_one({**record, "done": wanted}, MIGRATION, _migration_view)
 
 
 def _is_confirmed(question: str) -> bool:

@@ -8,7 +8,6 @@ import click
 
 from node.cli.groups import command_group
 from node.cli.invocation import without_jq
-from node.cli.jsontext import json_object
 from node.cli.listing import limit_option, print_documents
 from node.cli.options import apply_options, options, require_change
 from node.cli.output import (
@@ -23,6 +22,7 @@ from node.cli.output import (
 from node.cli.references import find_run_id, find_task_id, short
 from node.cli.session import ReadingSession, Session, asks_node, reads_node
 from node.cli.times import local_time_text
+from node.cli.values import json_object
 from node.model.times import format_duration
 
 

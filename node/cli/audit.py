@@ -125,8 +125,7 @@ def audit(
 async def _follow(session: Session, fetch: Any) -> None:
     """Print rows that are added from now on, in their order, until interrupted."""
     if session.output.format == "csv":
-        msg = "--follow prints lines as they come; use -o jsonl, ids or table"
-        raise click.UsageError(msg)
+        raise click.UsageError("--follow prints lines as they come; use -o jsonl, ids or table")
     latest: Page[AuditRecord] = await session.client.audit(limit=1)
     last = latest.items[0].id if latest.items else 0
     while True:

@@ -115,8 +115,7 @@ async def chosen_tasks(
     :raises click.UsageError: neither is given, or both are.
     """
     if bool(written) is choice.is_given:
-        msg = "give TASK…, or a filter such as --mesh NAME, and not both"
-        raise click.UsageError(msg)
+        raise click.UsageError("give TASK…, or a filter such as --mesh NAME, and not both")
     if written:
         return [await find_task(session, each) for each in written]
     listed = await listed_tasks(session, choice, states)

@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from node.cli.failures import report
-from node.cli.invocation import Invocation, global_options
+from node.cli.invocation import Invocation
 from node.cli.options import options
 from node.cli.output import Record, RecordLayout, cell_text, printable_text
 from node.cli.references import find_run, short
-from node.cli.session import Session, asks_node, run_command
-from node.model.errors import ParleyError
+from node.cli.session import Session, asks_node, run_command, runs_here
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -70,9 +68,8 @@ async def export(session: Session, run: str, file: str | None) -> None:
                                 be repeated.
     --known                     Accept the keys of the nodes that the node knows, too.
 """)
-@global_options
-@click.pass_context
-def verify(context: click.Context, file: str, identities: tuple[str, ...], *, known: bool) -> None:
+@runs_here
+def verify(invocation: Invocation, file: str, identities: tuple[str, ...], *, known: bool) -> int:
     """Check the bundle in FILE: who signed what, and whether anything was changed since.
 
     \b
@@ -91,20 +88,19 @@ def verify(context: click.Context, file: str, identities: tuple[str, ...], *, kn
     """  # noqa: D301 - click's mark for lines to keep
     given = dict(map(_named_identity, identities))
     if not known:
-        context.exit(_verify(context, file, given, frozenset()))
+        return _verify(invocation, file, given, frozenset())
 
     async def with_known(session: Session) -> int:
         nodes = await session.client.nodes()
-        return _verify(context, file, given, frozenset(node.identity for node in nodes.items))
+        return _verify(invocation, file, given, frozenset(node.identity for node in nodes.items))
 
-    context.exit(run_command(context, with_known))
+    return run_command(click.get_current_context(), with_known)
 
 
 @click.command("replay")
 @click.argument("file", metavar="FILE|-")
-@global_options
-@click.pass_context
-def replay(context: click.Context, file: str) -> None:
+@runs_here
+def replay(invocation: Invocation, file: str) -> int:
     """Repeat merge, figures and verdict from the bundle in FILE, and compare with its outcome.
 
     \b
@@ -119,17 +115,13 @@ def replay(context: click.Context, file: str) -> None:
       2  FILE is no bundle, or its test is not installed here
       3  there was nothing to repeat: the run was never merged
     """  # noqa: D301 - click's mark for lines to keep
-    invocation = context.ensure_object(Invocation)
-    try:
-        record, code = _replay_outcome(file_bytes(file))
-    except ParleyError as error:
-        context.exit(report(error, invocation))
+    record, code = _replay_outcome(file_bytes(file))
     invocation.writer().print_one(record, _REPLAYED, _replayed_view)
-    context.exit(code)
+    return code
 
 
 def _verify(
-    context: click.Context, file: str, given: Mapping[str, str], known: frozenset[str]
+    invocation: Invocation, file: str, given: Mapping[str, str], known: frozenset[str]
 ) -> int:
     from node.results.bundles.verification import (
         ConfirmedKeys,
@@ -139,11 +131,7 @@ def _verify(
         parse_bundle,
     )
 
-    invocation = context.ensure_object(Invocation)
-    try:
-        bundle = parse_bundle(file_bytes(file))
-    except ParleyError as error:
-        return report(error, invocation)
+    bundle = parse_bundle(file_bytes(file))
     if strangers := sorted(given.keys() - names_in(bundle)):
         names = ", ".join(sorted(names_in(bundle)))
         raise click.UsageError(f"the bundle has no node {strangers[0]}, only {names}")

@@ -155,16 +155,14 @@ def _number(text: str, option: str) -> float:
     try:
         return float(text)
     except ValueError:
-        msg = f"{text!r} is not a number"
-        raise click.BadParameter(msg, param_hint=option) from None
+        raise click.BadParameter(f"{text!r} is not a number", param_hint=option) from None
 
 
 def _whole_number(text: str, option: str) -> int | None:
     if not text:
         return None
     if not text.isdecimal():
-        msg = f"{text!r} is not a whole number"
-        raise click.BadParameter(msg, param_hint=option)
+        raise click.BadParameter(f"{text!r} is not a whole number", param_hint=option)
     return int(text)
 
 
@@ -196,8 +194,7 @@ def _limit(text: str) -> tuple[str, dict[str, Any]]:
 def _quota(text: str) -> tuple[str, int | str | None]:
     name, equals, amount = text.partition("=")
     if not equals or not amount:
-        msg = f"{text!r} is not WHAT=MOST"
-        raise click.BadParameter(msg, param_hint="--quota")
+        raise click.BadParameter(f"{text!r} is not WHAT=MOST", param_hint="--quota")
     return name, amount if name == BYTES else _whole_number(amount, "--quota")
 
 
@@ -263,8 +260,7 @@ async def add(session: Session, /, name: str | None, **given: Any) -> None:
     if name is not None:
         document["name"] = name
     if "name" not in document:
-        msg = "give the campaign a name: parley campaign add NAME"
-        raise click.UsageError(msg)
+        raise click.UsageError("give the campaign a name: parley campaign add NAME")
     session.output.print_one(await session.client.add_campaign(document), CAMPAIGN, campaign_view)
 
 

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from node.cli.failures import unreadable_message
-from node.cli.jsontext import json_object, json_value, object_in
 from node.cli.options import AnyCommand, apply_options, clear_option, options
 from node.cli.references import find_task
 from node.cli.seats import seat_options, seat_request
 from node.cli.times import Moment, looks_like_duration, parse_duration
+from node.cli.values import json_object, json_value, object_in
 from node.model import times
 
 if TYPE_CHECKING:
@@ -170,8 +170,7 @@ def require_seat_count(document: Document) -> Document:
     """
     participants = document.get("participants")
     if isinstance(participants, dict) and "pool" in participants and "k" not in participants:
-        msg = "the number of nodes of the pool is missing: add -k 3"
-        raise click.UsageError(msg)
+        raise click.UsageError("the number of nodes of the pool is missing: add -k 3")
     return document
 
 
@@ -244,8 +243,7 @@ def document_from_file(name: str) -> Document:
     try:
         text = sys.stdin.read() if name == "-" else _read(name)
     except (OSError, UnicodeDecodeError) as error:
-        msg = unreadable_message(name, error)
-        raise click.BadParameter(msg, param_hint="--file") from error
+        raise click.BadParameter(unreadable_message(name, error), param_hint="--file") from error
     return object_in(text, "--file")
 
 
@@ -257,8 +255,7 @@ def _inner_object(document: Document, name: str) -> Document:
     """Return the object under this name inside a document; add an empty one if there is none."""
     part = document.setdefault(name, {})
     if not isinstance(part, dict):
-        msg = f"{name!r} is not a JSON object"
-        raise click.BadParameter(msg, param_hint="--file")
+        raise click.BadParameter(f"{name!r} is not a JSON object", param_hint="--file")
     return part
 
 
@@ -266,8 +263,7 @@ def field_of(written: str) -> tuple[str, Any]:
     """Split ``count=10`` into a name and a value: JSON if it can be parsed, otherwise text."""
     name, equals, text = written.partition("=")
     if not equals or not name:
-        msg = f"{written!r} is not KEY=VALUE"
-        raise click.BadParameter(msg, param_hint="--spec")
+        raise click.BadParameter(f"{written!r} is not KEY=VALUE", param_hint="--spec")
     try:
         return name, json.loads(text)
     except ValueError:

@@ -96,8 +96,7 @@ async def undrain(session: Session) -> None:
     drains = await _draining_reservations(session)
     node = await client.set_attributes({ATTRIBUTE: None})
     if not drains:
-        msg = f"{node.name} is not drained; see: parley reservation list"
-        raise NotFound(msg)
+        raise NotFound(f"{node.name} is not drained; see: parley reservation list")
     await asyncio.gather(*(client.remove_reservation(each.id) for each in drains))
     record = {"node": node.name, "from": None, "reason": None, "displaced": 0, "staying": 0}
     session.output.print_one(record, DRAINED, lambda it: f"{it['node']} takes runs again.")

@@ -75,8 +75,7 @@ async def events(
       parley events --kind node --count 1 --timeout 10m     # wait for a node to come or go
     """  # noqa: D301 - click's mark for lines to keep
     if session.output.format == "csv":
-        msg = "events are printed as they come; use -o jsonl, ids or table"
-        raise click.UsageError(msg)
+        raise click.UsageError("events are printed as they come; use -o jsonl, ids or table")
     task = None if written is None else (await find_task(session, written)).id
     stream = partial(session.client.events, types=kinds, task=task)
     first = 0 if kept and after is None else after

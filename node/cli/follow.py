@@ -114,8 +114,7 @@ async def _last_run(session: Session, task: Task) -> Run:
     reason = task.reason or "it has no reason on record"
     if task.state == TaskState.REFUSED:
         raise RefusedByParticipant(reason)
-    msg = f"task {short(task.id)} is {task.state} and has no run: {reason}"
-    raise NotFound(msg)
+    raise NotFound(f"task {short(task.id)} is {task.state} and has no run: {reason}")
 
 
 async def _find_successor(session: Session, run: Run) -> Run | None:

@@ -112,8 +112,7 @@ class FollowStore:
         """
         content = read_private(self._file(name))
         if content is None:
-            msg = f"this node follows no mesh {name}; see: parley mesh follow --list"
-            raise NotFound(msg)
+            raise NotFound(f"this node follows no mesh {name}; see: parley mesh follow --list")
         try:
             document = json.loads(content)
             last = document.pop("last")

@@ -9,10 +9,9 @@ from urllib.parse import quote
 
 import click
 
-from node.cli.commands import COMMANDS
-from node.cli.examples import with_examples
+from node.cli.commands import COMMANDS, with_examples
+from node.cli.completion import complete_names
 from node.cli.listing import limit_option, print_documents, print_one, print_whole
-from node.cli.names import complete_names
 from node.cli.session import ReadingSession, reads_node
 
 if TYPE_CHECKING:
@@ -93,6 +92,9 @@ class CommandGroup(click.Group):
             formatter.write_dl(summaries)
 
 
-def command_group(name: str, late: Mapping[str, str] | None = None) -> CommandGroup:
-    """Return a group of the table of commands, and ``late`` commands by name, as module:command."""
-    return CommandGroup(name, late=late, help=COMMANDS[name][1])
+def command_group(name: str, late: Mapping[str, str] | None = None, more: str = "") -> CommandGroup:
+    """Return a group of the table of commands, and ``late`` commands by name, as module:command.
+
+    ``more`` is the help behind the sentence of the table.
+    """
+    return CommandGroup(name, late=late, help=f"{COMMANDS[name][1]}\n\n{more}".rstrip())

@@ -62,8 +62,7 @@ async def find_interval(reader: NodeSession, run: str, number: int) -> Members:
     after = number - 1 if number else None
     page = await reader.listed(f"/runs/{run}/intervals", {"after": after, "limit": 1})
     if not page.items or page.items[0]["number"] != number:
-        msg = f"interval {number} of the run has not been measured, or the run has none"
-        raise NotFound(msg)
+        raise NotFound(f"interval {number} of the run has not been measured, or the run has none")
     return page.items[0]
 
 

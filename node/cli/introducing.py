@@ -14,10 +14,10 @@ import click
 from node.cli.bundles import file_bytes, write_new
 from node.cli.failures import print_error_lines
 from node.cli.invocation import with_scheme
-from node.cli.jsontext import json_object
 from node.cli.output import Column, Record, RecordLayout, plural, printable_text, records_of
 from node.cli.session import Session, asks_node
 from node.cli.times import local_time_text
+from node.cli.values import json_object
 from node.model.errors import NotAllowed
 
 if TYPE_CHECKING:
@@ -156,12 +156,11 @@ def _check_signer(report: IntroductionReport, expected: str | None, *, asks: boo
         raise NotAllowed(f"the directory is signed with {made.node}, not with {expected}")
     if expected is not None or report.signer != "unknown" or (asks and _has_terminal()):
         return
-    msg = (
+    raise click.UsageError(
         f"the directory is signed by {printable_text(made.name)} with {made.node}, a key that is "
         "not known here, and nobody is asked. Compare it with what the owner of that node sees "
         "('parley node show'), and give it: --identity ed25519:KEY"
     )
-    raise click.UsageError(msg)
 
 
 def _is_confirmed(report: IntroductionReport, expected: str | None) -> bool:

@@ -11,10 +11,10 @@ import click
 
 from node.cli.failures import report, unreadable_message
 from node.cli.groups import command_group
-from node.cli.invocation import Invocation, global_options
+from node.cli.invocation import Invocation
 from node.cli.listing import print_one
 from node.cli.output import Column, RecordLayout
-from node.cli.session import ReadingSession, Session, asks_node, reads_node
+from node.cli.session import ReadingSession, Session, asks_node, reads_node, runs_here
 from node.cli.times import local_time_text
 from node.mesh.findings import line_of
 from node.model.errors import InvalidDocument
@@ -50,9 +50,8 @@ limits_group = command_group("limits")
 
 @limits_group.command("check")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=str))
-@global_options
-@click.pass_context
-def check(context: click.Context, file: str) -> None:
+@runs_here
+def check(invocation: Invocation, file: str) -> int:
     """Check FILE, as a node reads it: each fault with its line and its field.
 
     \b
@@ -64,14 +63,14 @@ def check(context: click.Context, file: str) -> None:
     from node.model.host_limits.document import known_limits
     from node.plugins import registry  # loads all plugins
 
-    invocation = context.ensure_object(Invocation)
     text = _file_text(Path(file))
     try:
         limits = known_limits(text, registry.spec_fields(registry.tests()))
     except InvalidDocument as error:
-        context.exit(_report(error, file, text, invocation))
+        return _report(error, file, text, invocation)
     rows = [_row(rule) for rule in limits.rules] + [_cap_row(cap) for cap in limits.caps]
     invocation.writer().print_list(rows, RULE)
+    return 0
 
 
 @limits_group.command("show")
@@ -158,8 +157,7 @@ def _file_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        msg = unreadable_message(path, error)
-        raise click.BadParameter(msg, param_hint="FILE") from error
+        raise click.BadParameter(unreadable_message(path, error), param_hint="FILE") from error
 
 
 def _report(error: InvalidDocument, file: str, text: str, invocation: Invocation) -> int:

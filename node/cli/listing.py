@@ -195,8 +195,7 @@ def expected_members() -> Iterator[None]:
     try:
         yield
     except (TypeError, AttributeError, LookupError, ValueError) as error:
-        msg = (
+        raise PeerAnswered(
             f"the node's answer is not what this program expects ({error}); "
             "do their versions differ?"
-        )
-        raise PeerAnswered(msg) from error
+        ) from error

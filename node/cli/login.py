@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import click
 
-from node.cli.failures import print_error_lines, report
+from node.cli.failures import print_error_lines
 from node.cli.groups import command_group
-from node.cli.invocation import Invocation, global_options, url_of
+from node.cli.invocation import Invocation, url_of
 from node.cli.output import Column, Record, RecordLayout, printable_text
 from node.cli.profiles import (
     Profile,
@@ -24,8 +23,7 @@ from node.cli.profiles import (
     write_profiles,
 )
 from node.cli.servers import pinned_identity
-from node.cli.session import Session, run_command
-from node.model.errors import ParleyError
+from node.cli.session import Session, run_command, runs_here
 from node.model.loopback import is_loopback
 
 if TYPE_CHECKING:
@@ -46,9 +44,8 @@ PROFILE = RecordLayout(
 
 @click.command("login")
 @click.argument("url", required=False)
-@global_options
-@click.pass_context
-def login(context: click.Context, url: str | None) -> None:
+@runs_here
+def login(invocation: Invocation, url: str | None) -> int:
     """Keep a node with your token as a profile, and use it from now on.
 
     \b
@@ -59,7 +56,6 @@ def login(context: click.Context, url: str | None) -> None:
     The token is asked for, or read from standard input. It is kept once the node has accepted it,
     in a file that only you may read. The key of the node is confirmed as with any command.
     """  # noqa: D301 - click's mark for lines to keep
-    invocation = context.ensure_object(Invocation)
     wanted, invocation.profile, invocation.without_profiles = invocation.profile, None, True
     invocation.server = server = url_of(url) if url else invocation.server_url()
     name = checked_name(wanted or _name_of(server))
@@ -71,8 +67,8 @@ def login(context: click.Context, url: str | None) -> None:
         cards.append(await session.client.own_card())
         await session.client.listed("/tasks", {"limit": 1})
 
-    if code := run_command(context, check):
-        context.exit(code)
+    if code := run_command(click.get_current_context(), check):
+        return code
     before = known.by_name.get(name, Profile(server))
     profile = replace(
         before if url_of(before.server) == server else Profile(server),
@@ -83,11 +79,12 @@ def login(context: click.Context, url: str | None) -> None:
         output=invocation.output or before.output,
         plain_http=invocation.allows_plain_http,
     )
-    _write(context, Profiles(name, {**known.by_name, name: profile}))
+    write_profiles(Profiles(name, {**known.by_name, name: profile}))
     print_error_lines(
         f"{printable_text(cards[0].name)} at {server} has accepted the token; "
         f"profile {name} is used from now on ({config_path()})"
     )
+    return 0
 
 
 def _name_of(server: str) -> str:
@@ -110,23 +107,12 @@ def _token(server: str) -> str:
     return str(typed).strip()
 
 
-def _write(context: click.Context, profiles: Profiles) -> None:
-    try:
-        write_profiles(profiles)
-    except ParleyError as error:
-        context.exit(report(error, context.ensure_object(Invocation)))
-
-
 profile_group = command_group("profile")
 
 
-def _without_node(command: Callable[..., None]) -> Callable[..., None]:
-    return global_options(click.pass_context(command))
-
-
 @profile_group.command("list")
-@_without_node
-def list_profiles(context: click.Context) -> None:
+@runs_here
+def list_profiles(invocation: Invocation) -> None:
     """List the profiles; their tokens are not shown.
 
     \b
@@ -134,7 +120,6 @@ def list_profiles(context: click.Context) -> None:
       parley profile list -o yaml
     """  # noqa: D301 - click's mark for lines to keep
     known = read_profiles()
-    invocation = context.ensure_object(Invocation)
     invocation.without_profiles = True
     invocation.writer().print_list(
         [_record(known, name, each) for name, each in known.by_name.items()], PROFILE
@@ -149,8 +134,8 @@ def _record(known: Profiles, name: str, profile: Profile) -> Record:
 
 @profile_group.command("use")
 @click.argument("name")
-@_without_node
-def use(context: click.Context, name: str) -> None:
+@runs_here
+def use(_: Invocation, name: str) -> None:
     """Use a profile whenever no other one is named.
 
     \b
@@ -158,13 +143,13 @@ def use(context: click.Context, name: str) -> None:
     """  # noqa: D301 - click's mark for lines to keep
     known = read_profiles()
     known.profile(name)
-    _write(context, replace(known, default=name))
+    write_profiles(replace(known, default=name))
 
 
 @profile_group.command("remove")
 @click.argument("name")
-@_without_node
-def remove(context: click.Context, name: str) -> None:
+@runs_here
+def remove(_: Invocation, name: str) -> None:
     """Remove a profile with its token; the token stays valid.
 
     \b
@@ -173,4 +158,4 @@ def remove(context: click.Context, name: str) -> None:
     known = read_profiles()
     known.profile(name)
     others = {other: each for other, each in known.by_name.items() if other != name}
-    _write(context, Profiles(None if known.default == name else known.default, others))
+    write_profiles(Profiles(None if known.default == name else known.default, others))

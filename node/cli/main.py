@@ -12,10 +12,9 @@ from typing import IO, TYPE_CHECKING, Any, TextIO
 
 import click
 
-from node.cli.commands import COMMANDS, GROUPS
-from node.cli.examples import with_examples
+from node.cli.commands import COMMANDS, GROUPS, with_examples
+from node.cli.completion import complete_names
 from node.cli.invocation import global_options
-from node.cli.names import complete_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

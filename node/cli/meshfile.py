@@ -126,8 +126,7 @@ def read(path: str) -> str:
     try:
         return Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        msg = unreadable_message(path, error)
-        raise click.BadParameter(msg, param_hint="FILE") from error
+        raise click.BadParameter(unreadable_message(path, error), param_hint="FILE") from error
 
 
 async def analyse_mesh(session: Session, path: str, *, spread: bool = False) -> MeshAnalysis:

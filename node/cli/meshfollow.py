@@ -144,8 +144,7 @@ async def follow(
     """  # noqa: D301 - click's mark for lines to keep
     wanted = [source is not None, now, listed, stop is not None, serve]
     if sum(wanted) != 1:
-        msg = "give a file or URL, or one of --now, --list, --stop and --serve"
-        raise click.UsageError(msg)
+        raise click.UsageError("give a file or URL, or one of --now, --list, --stop and --serve")
     with node_of_host({}) as (settings, _):
         follower = Follower(session, FollowStore(settings.state_dir))
         if listed:
@@ -207,11 +206,10 @@ class Follower:
         if self.store.has_mesh(published.name) and not dry_run:
             known = self.store.mesh(published.name)
             if known.source != mesh.source:
-                msg = (
+                raise Conflict(
                     f"mesh {published.name} is followed from {known.source}; first: parley mesh "
                     f"follow --stop {published.name}, or give this one another name: --name"
                 )
-                raise Conflict(msg)
         self._session.progress.note("\n".join(omission_lines(published.omissions)))
         if _comes_in_clear(mesh.source):
             self._session.progress.note(f"! {_EXPOSED}")

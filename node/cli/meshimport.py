@@ -106,8 +106,7 @@ def nodes_by_address(words: Sequence[str]) -> Mapping[str, str]:
     for word in words:
         address, equals, name = word.partition("=")
         if not (address and equals and name):
-            msg = f"{word} is not ADDRESS=NAME"
-            raise click.BadParameter(msg, param_hint="--node")
+            raise click.BadParameter(f"{word} is not ADDRESS=NAME", param_hint="--node")
         pairs[address] = name
     return pairs
 

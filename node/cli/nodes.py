@@ -9,7 +9,6 @@ from urllib.parse import urlsplit
 
 import click
 
-from node.cli.attributes import MATCH_HELP, assignment, predicate
 from node.cli.groups import command_group
 from node.cli.invocation import with_scheme
 from node.cli.listing import print_record, print_whole
@@ -26,6 +25,7 @@ from node.cli.output import (
 from node.cli.servers import confirm, require_terminal
 from node.cli.session import ReadingSession, Session, asks_node, reads_node
 from node.cli.times import local_time_text
+from node.cli.values import MATCH_HELP, assignment, predicate
 from node.model.errors import NotFound, PeerError, PeerUnreachable
 from node.model.loopback import is_exposed, is_loopback
 from node.model.nodekinds import NodeKind, pscheduler_identity
@@ -278,11 +278,10 @@ def _confirmed_identity(url: str) -> str | None:
     except PeerError as error:
         if parts.scheme == "https":
             return None
-        msg = (
+        raise PeerUnreachable(
             f"no node answers this command at {url}, so its key cannot be shown; check the URL, or "
             f"give the key that its owner sees: --identity ed25519:KEY ({error.detail})"
-        )
-        raise PeerUnreachable(msg) from None
+        ) from None
     if contact.certified:
         return None
     confirm(contact, url, _hint(url))

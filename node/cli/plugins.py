@@ -18,11 +18,11 @@ from typing import Any
 import click
 from pydantic import ValidationError
 
-from node.cli.failures import report
 from node.cli.groups import command_group
-from node.cli.invocation import Invocation, global_options
+from node.cli.invocation import Invocation
 from node.cli.options import options
 from node.cli.output import Column, RecordLayout, aligned_text, cell_text, plural
+from node.cli.session import runs_here
 from node.execution.trial import Trial, run_trial
 from node.model.errors import FieldFault, HostError, InvalidDocument, NotFound, ParleyError
 from node.model.wire.validation import faults_of
@@ -62,9 +62,8 @@ plugin_group = command_group("plugin")
 
 
 @plugin_group.command("list")
-@global_options
-@click.pass_context
-def list_plugins(context: click.Context) -> None:
+@runs_here
+def list_plugins(invocation: Invocation) -> None:
     """List Parley's own plugins and others, including unusable ones with the reason."""
     own = {"tests": registry.tests(), "tools": registry.tools(), "archivers": archivers()}
     foreign = _foreign_plugins()
@@ -93,7 +92,6 @@ def list_plugins(context: click.Context) -> None:
         }
         for each in foreign
     ]
-    invocation = context.ensure_object(Invocation)
     invocation.writer().print_list(rows, PLUGIN)
 
 
@@ -120,17 +118,13 @@ def _foreign_plugins() -> tuple[DiscoveredPlugin, ...]:
                           delivering a result.
     --spec JSON as given  With --run: the spec of the test [its own example], or of the archiver.
 """)
-@global_options
-@click.pass_context
-def test_plugin(context: click.Context, name: str, running: bool, given: str | None) -> None:
+@runs_here
+def check_plugin(_: Invocation, name: str, running: bool, given: str | None) -> int:
     """Check whether the plugin NAME keeps its contract; exit code 1 if it does not."""
-    try:
-        usable, conforms = _check(name, given)
-        if running and usable:
-            conforms = _run_reporting_faults(name, given) and conforms
-    except ParleyError as error:
-        context.exit(report(error, context.ensure_object(Invocation)))
-    context.exit(0 if conforms else 1)
+    usable, conforms = _check(name, given)
+    if running and usable:
+        conforms = _run_reporting_faults(name, given) and conforms
+    return 0 if conforms else 1
 
 
 def _check(name: str, given: str | None) -> tuple[bool, bool]:
@@ -263,14 +257,10 @@ def _trial_lines(test: Test, tool: Tool, trial: Trial) -> Iterator[str]:
     type=click.Path(file_okay=False, path_type=Path),
     help="Where to write it [parley-NAME in the current directory].",
 )
-@global_options
-@click.pass_context
-def new_plugin(context: click.Context, name: str, kind: str, directory: Path | None) -> None:
+@runs_here
+def new_plugin(_: Invocation, name: str, kind: str, directory: Path | None) -> None:
     """Write a package with a test and a tool, or an archiver, and its tests; it works as it is."""
-    try:
-        place = _write(name, kind, directory or Path(f"parley-{name}"))
-    except ParleyError as error:
-        context.exit(report(error, context.ensure_object(Invocation)))
+    place = _write(name, kind, directory or Path(f"parley-{name}"))
     if kind == "test":
         contents, spec = f"a test and a tool {name} that work", ""
     else:

@@ -7,7 +7,6 @@ from typing import Any
 
 import click
 
-from node.cli.attributes import MATCH_HELP, json_of, predicate
 from node.cli.groups import command_group
 from node.cli.options import options, require_change
 from node.cli.output import (
@@ -21,6 +20,7 @@ from node.cli.output import (
     readable_text,
 )
 from node.cli.session import Session, asks_node
+from node.cli.values import MATCH_HELP, json_of, predicate
 from node.model import times
 from node.model.policysets import AXES
 

@@ -178,13 +178,11 @@ async def _find_item(
         count = int(match[1])
         items = (await newest(limit=count)).items
         if len(items) < count:
-            msg = f"there are only {len(items)} {noun}s yet"
-            raise NotFound(msg)
+            raise NotFound(f"there are only {len(items)} {noun}s yet")
         return items[count - 1]
     items = (await lister(prefix=_hyphenated(_digits(written)), limit=_MATCHES_SHOWN)).items
     if not items:
-        msg = f"no {noun} begins with {written}; see: parley {noun} list"
-        raise NotFound(msg)
+        raise NotFound(f"no {noun} begins with {written}; see: parley {noun} list")
     if len(items) > 1:
         matches = ", ".join(map(line, items))
         msg = f"{written} is the beginning of several {noun}s; write more of it: {matches}"

@@ -172,8 +172,7 @@ async def add(session: Session, /, name: str | None, pool: str | None, **given: 
             document[field] = value
     missing = [word for field, word in _NEEDED.items() if field not in document]
     if missing:
-        msg = f"missing: {', '.join(missing)}; see: parley reservation add --help"
-        raise click.UsageError(msg)
+        raise click.UsageError(f"missing: {', '.join(missing)}; see: parley reservation add --help")
     document.setdefault("owner", _user_name())
     reservation = await _add(session, document)
     _note_runs_inside(session, reservation)

@@ -179,8 +179,7 @@ async def result(
     end. A participant has only its own output, the lead has all.
     """
     if part is not None and not raw:
-        msg = "--part needs --raw"
-        raise click.UsageError(msg)
+        raise click.UsageError("--part needs --raw")
     reader, now = session.reader, session.clock.now()
     target = await read_run(reader, run, now)
     if raw:

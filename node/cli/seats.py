@@ -7,11 +7,11 @@ from typing import Any
 
 import click
 
-from node.cli.attributes import MATCH_HELP, predicate, value_of
 from node.cli.options import AnyCommand, apply_options, options
 from node.cli.output import Record, aligned_text, cell_text, printable_text
 from node.cli.references import short
 from node.cli.times import local_time_text
+from node.cli.values import MATCH_HELP, predicate, value_of
 from node.model import times
 
 _PLAIN = ("pool", "k", "min_k", "choice", "field")
@@ -58,8 +58,7 @@ def seat_request(given: Mapping[str, Any]) -> dict[str, Any]:
 def _pair(text: str, option: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not name or not equals or not value:
-        msg = f"{text!r} is not NAME=VALUE"
-        raise click.BadParameter(msg, param_hint=option)
+        raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint=option)
     return name, value
 
 

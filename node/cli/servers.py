@@ -93,8 +93,7 @@ def confirm(contact: Contact, url: str, hint: str) -> None:
         "Its owner sees its key with 'parley node show'; compare all of it."
     )
     if not click.confirm("Is it the same?", err=True):
-        msg = f"the node at {url} is not trusted: its key was not confirmed"
-        raise NotAllowed(msg)
+        raise NotAllowed(f"the node at {url} is not trusted: its key was not confirmed")
 
 
 def require_terminal(url: str, hint: str) -> None:
@@ -103,12 +102,11 @@ def require_terminal(url: str, hint: str) -> None:
     :raises click.UsageError: nobody can; ``hint`` says what to give.
     """
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        msg = (
+        raise click.UsageError(
             f"the key of the node at {url} cannot be trusted without a look, and nobody can be "
             "asked here. Get its identity from its owner ('parley node show' there) and give it: "
             f"{hint}"
         )
-        raise click.UsageError(msg)
 
 
 def pinned_identity(server: str) -> str | None:
@@ -130,8 +128,7 @@ def pin(server: str, identity: str) -> None:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        msg = f"{path.parent} cannot be created: {error.strerror}"
-        raise HostError(msg) from error
+        raise HostError(f"{path.parent} cannot be created: {error.strerror}") from error
     replace_private(path, json.dumps({**known, server: identity}, indent=2).encode() + b"\n")
 
 

@@ -377,18 +377,16 @@ async def _await_stop(
 
 def _check_listen(settings: Settings) -> None:
     if not is_loopback(settings.listen_host) and not settings.allow_remote:
-        msg = (
+        raise HostError(
             f"{settings.listen} is reachable from other hosts; if that is intended, add "
             "--allow-remote (users then need the token for reading, too)"
         )
-        raise HostError(msg)
     if is_exposed(settings.public_url) and not settings.plain_http:
-        msg = (
+        raise HostError(
             f"other hosts are to use {settings.public_url}, and are not served plain HTTP, which "
             "others could read on the way; write https in the URL (PARLEY_URL), for which the node "
             "makes its own certificate, or allow plain HTTP with --plain-http (PARLEY_PLAIN_HTTP=1)"
         )
-        raise HostError(msg)
 
 
 @contextlib.asynccontextmanager

@@ -277,3 +277,33 @@ def _how_to_resume(session: Session) -> str:
         f"\n  follow it again:  parley run follow {identifier}"
         f"\n  cancel it:        parley {noun} cancel {identifier}"
     )
+
+
+def runs_here(
+    command: Callable[
+        Concatenate[Invocation, CommandParameters], int | Coroutine[Any, Any, int | None] | None
+    ],
+) -> Callable[CommandParameters, None]:
+    """Turn a function that asks no node into a click callback with the global options.
+
+    It returns the exit code, or a coroutine that does; ``None`` means 0. Errors are reported.
+    """
+
+    @global_options
+    @functools.wraps(command)
+    def callback(*args: CommandParameters.args, **kwargs: CommandParameters.kwargs) -> None:
+        context = click.get_current_context()
+        invocation = context.ensure_object(Invocation)
+        try:
+            code = command(invocation, *args, **kwargs)
+            if isinstance(code, Coroutine):
+                import asyncio  # slow to load
+
+                code = asyncio.run(code)
+        except ParleyError as error:
+            code = report(error, invocation)
+        except KeyboardInterrupt:
+            code = INTERRUPTED
+        context.exit(code or 0)
+
+    return callback

@@ -166,8 +166,7 @@ def _without_congestion_over_udp(given: Mapping[str, Any]) -> Mapping[str, Any]:
     :raises click.UsageError: it has a congestion control for UDP.
     """
     if given["protocol"] == "udp" and given["congestion"]:
-        msg = "UDP has no congestion control; remove --congestion or --udp"
-        raise click.UsageError(msg)
+        raise click.UsageError("UDP has no congestion control; remove --congestion or --udp")
     return given
 
 
@@ -177,8 +176,7 @@ def _headers(lines: tuple[str, ...]) -> dict[str, str] | None:
     for line in lines:
         name, colon, value = line.partition(":")
         if not colon:
-            msg = f"{line!r} is not a header; write 'Accept: text/html'"
-            raise click.UsageError(msg)
+            raise click.UsageError(f"{line!r} is not a header; write 'Accept: text/html'")
         headers[name.strip()] = value.strip()
     return headers or None
 
@@ -359,8 +357,7 @@ def _ends(hosts: Sequence[str]) -> dict[str, str]:
     :raises click.UsageError: there are more than two.
     """
     if len(hosts) > len(("source", "dest")):
-        msg = f"at most two hosts can be given, not {len(hosts)}"
-        raise click.UsageError(msg)
+        raise click.UsageError(f"at most two hosts can be given, not {len(hosts)}")
     return dict(zip(("dest", "source"), reversed(hosts), strict=False))
 
 
@@ -386,8 +383,7 @@ def continuous_options(given: Mapping[str, Any]) -> Mapping[str, Any]:
     if not given.get("continuous"):
         return given
     if given["repeat"] is not None or given["cron"]:
-        msg = "--continuous repeats by itself; remove --repeat and --cron"
-        raise click.UsageError(msg)
+        raise click.UsageError("--continuous repeats by itself; remove --repeat and --cron")
     return {**given, "repeat": given["duration"] or _STREAM_DURATION}
 
 

@@ -7,25 +7,120 @@ command that simulates the same world again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shlex
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from node.cli import fleet
-from node.cli.failures import INTERRUPTED, report
-from node.cli.invocation import Invocation, global_options
+from node.cli.invocation import Invocation
 from node.cli.options import options
 from node.cli.output import Column, Record, RecordLayout, aligned_text, pairs_text
 from node.cli.progress import Progress
-from node.cli.simulation_result import SimulationResult, print_result
+from node.cli.session import runs_here
 from node.model import times
 
 if TYPE_CHECKING:
     from lead.simulation.world import World
     from node.runtime.clock import Clock
+
+BROKEN = 8
+"""The exit code if a promise was broken, which is a fault of the program."""
+
+
+@dataclass(frozen=True)
+class SimulationResult:
+    """A report, its view and drawing, and the arguments of ``parley simulate`` that repeat it."""
+
+    report: Record
+    kind: RecordLayout
+    view: Callable[[Record], str]
+    drawn: Callable[[], str]
+    again: Sequence[str]
+
+
+def print_result(simulated: SimulationResult, svg: Path | None, invocation: Invocation) -> int:
+    """Print the report, draw it into ``svg`` if given, and return the exit code."""
+    if svg is not None:
+        svg.write_text(simulated.drawn(), "utf-8")
+    report = simulated.report
+    invocation.writer().print_one(report, simulated.kind, simulated.view)
+    if not report["violations"]:
+        return 0
+    count = len(report["violations"])
+    broken = f"{count} promises were" if count > 1 else "a promise was"
+    again = shlex.join(["parley", "simulate", *simulated.again])
+    sys.stderr.write(f"✗ {broken} broken with seed {report['seed']}\n  again with: {again}\n")
+    return BROKEN
+
+
+FLEET_REPORT = RecordLayout(
+    "seed,runs,nodes,sets,violations",
+    Column("broken", lambda report: str(len(report["violations"]))),
+)
+
+
+def simulate_fleet(
+    name: str, document: Mapping[str, Any], invocation: Invocation
+) -> SimulationResult:
+    """Simulate the fleet that a document describes."""
+    from lead.simulation.fleet.document import FleetScenario
+    from lead.simulation.fleet.drawing import draw_fleet_report
+    from lead.simulation.fleet.play import play
+    from lead.simulation.scenario import checked
+
+    scenario = checked(FleetScenario, document)
+    progress = Progress(quiet=invocation.quiet)
+
+    def report_progress(share: float, doing: str) -> None:
+        if progress.terminal:
+            progress.status(f"{share:4.0%} done, {doing}", "simulating")
+
+    try:
+        report = play(scenario, report_progress)
+    finally:
+        progress.clear()
+    words = [name, "--seed", str(scenario.seed), "--runs", str(scenario.runs)]
+    words += [word for each in scenario.sets for word in ("--set", each)]
+    return SimulationResult(
+        report.model_dump(mode="json"),
+        FLEET_REPORT,
+        fleet_view,
+        partial(draw_fleet_report, report),
+        words,
+    )
+
+
+def fleet_view(done: Record) -> str:
+    """Return the trials of a simulated fleet as text: promises, and whether each was kept."""
+    lines = [done["title"], f"{done['nodes']} nodes, seed {done['seed']}", ""]
+    for trial in done["trials"]:
+        if trial["checks"]:
+            lines += [*trial_view(trial), ""]
+    broken = [f"  ✗ {violation}" for violation in done["violations"]]
+    return "\n".join(
+        [*lines, "Broken promises", *broken] if broken else [*lines, "All promises were kept"]
+    )
+
+
+def trial_view(trial: Record) -> list[str]:
+    """Return the lines of a trial: its promise, and a table of its checks."""
+    head = ["", "set", "for whom", "found", "at least", "at most", "promised"]
+    rows = [_row(check) for check in trial["checks"]]
+    return [f"{trial['name']}: {trial['promise']}", *aligned_text([head, *rows], "  ").splitlines()]
+
+
+def _row(check: Record) -> list[str]:
+    free = check["least"] is None and check["most"] is None
+    mark = "" if free else "✓" if check["holds"] else "✗"
+    bounds = ["" if check[side] is None else f"{check[side]:g}" for side in ("least", "most")]
+    value = f"{check['found']:g} {check['unit']}"
+    return [mark, check["policy"], check["who"], value, *bounds, f"{check['promised']:g}"]
+
 
 _ON_A_TERMINAL = times.SECOND // 5
 _IN_A_FILE = 30 * times.SECOND
@@ -71,10 +166,9 @@ REPORT = RecordLayout(
     --list as listing      List the built-in scenarios.
     --show                 Print the file of the scenario, as a start for your own.
 """)
-@global_options
-@click.pass_context
+@runs_here
 def simulate(  # one parameter for each option
-    context: click.Context,
+    invocation: Invocation,
     scenario: str | None,
     seed: int | None,
     days: float | None,
@@ -83,37 +177,26 @@ def simulate(  # one parameter for each option
     runs: int | None,
     listing: bool,
     show: bool,
-) -> None:
+) -> int:
     """Simulate SCENARIO, a name or a TOML or JSON file: what would be promised and delivered.
 
     A world of nodes runs over a Postgres of its own, which must be installed as for a node. It
     takes some seconds to start; an hour of four nodes then takes about ten seconds, and a pair of
     nodes more than a minute for each thousand runs. A fleet needs no Postgres.
     """
-    from node.model.errors import ParleyError
-
-    invocation = context.ensure_object(Invocation)
-    try:
-        if listing:
-            _list(invocation)
-        elif scenario is None:
-            raise click.UsageError(
-                "name a scenario; parley simulate --list shows the built-in ones"
-            )
-        elif show:
-            _show(scenario)
-        else:
-            if svg is not None and not svg.parent.is_dir():
-                raise click.UsageError(f"--svg: there is no folder {svg.parent}")
-            given = {"seed": seed, "days": days, "runs": runs, "sets": sets or None}
-            context.exit(_simulate_by_name(scenario, given, svg, invocation))
-    except ParleyError as error:
-        context.exit(report(error, invocation))
-    except KeyboardInterrupt:
-        context.exit(INTERRUPTED)
+    if listing:
+        return _list(invocation)
+    if scenario is None:
+        raise click.UsageError("name a scenario; parley simulate --list shows the built-in ones")
+    if show:
+        return _show(scenario)
+    if svg is not None and not svg.parent.is_dir():
+        raise click.UsageError(f"--svg: there is no folder {svg.parent}")
+    given = {"seed": seed, "days": days, "runs": runs, "sets": sets or None}
+    return _simulate_by_name(scenario, given, svg, invocation)
 
 
-def _list(invocation: Invocation) -> None:
+def _list(invocation: Invocation) -> int:
     from lead.simulation.fleet.document import FleetScenario
     from lead.simulation.scenario import FLEET, built_in, checked, read
 
@@ -124,13 +207,15 @@ def _list(invocation: Invocation) -> None:
     one = checked(FleetScenario, read(FLEET))
     records.append({"name": FLEET, "nodes": one.nodes, "days": None, "title": one.title})
     invocation.writer().print_list(records, SCENARIO)
+    return 0
 
 
-def _show(name: str) -> None:
+def _show(name: str) -> int:
     from lead.simulation.scenario import built_in_text, read
 
     read(name)  # raises an error that explains a wrong name
     click.echo(built_in_text(name), nl=False)
+    return 0
 
 
 def _simulate_by_name(
@@ -146,7 +231,7 @@ def _simulate_by_name(
         raise click.UsageError("--set and --runs are for fleets, --days is for worlds of nodes")
     if of_fleets:
         return print_result(
-            fleet.simulate_fleet(name, {**document, **given}, invocation), svg, invocation
+            simulate_fleet(name, {**document, **given}, invocation), svg, invocation
         )
     return print_result(_simulate(name, given, invocation), svg, invocation)
 
@@ -235,7 +320,7 @@ def report_view(done: Record) -> str:
     if done["occupancy"]:
         lines += ["", "Share of the time that the nodes measured", _occupancy_text(done)]
     if done["shares"]:
-        lines += ["", *fleet.trial_view(done["shares"])]
+        lines += ["", *trial_view(done["shares"])]
     return "\n".join([*lines, "", _verdict_text(done)])
 
 

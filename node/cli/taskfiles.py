@@ -66,8 +66,7 @@ async def export(
 
     await work.each("read", led, lambda task: str(task.id), read)
     if work.exit_code:
-        msg = f"not all tasks could be read: {work.failures()[0]['detail']}"
-        raise HostError(msg)
+        raise HostError(f"not all tasks could be read: {work.failures()[0]['detail']}")
     document = {
         "parley_export": 1,
         "exported_at": format_instant(session.clock.now()),
@@ -112,5 +111,4 @@ def _text(file: str) -> str:
     try:
         return sys.stdin.read() if file == "-" else Path(file).read_text()
     except (OSError, ValueError) as error:
-        msg = f"{file} cannot be read: {reason_of(error)}"
-        raise HostError(msg) from error
+        raise HostError(f"{file} cannot be read: {reason_of(error)}") from error

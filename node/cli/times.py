@@ -40,14 +40,12 @@ def parse_duration(text: str) -> int:
         return times.parse_duration(text)
     if not _PIECES.fullmatch(text):
         why = "has no unit" if text.replace(".", "", 1).isdecimal() else "is not a duration"
-        msg = f"{text!r} {why}; {_HINT}"
-        raise ValueError(msg)
+        raise ValueError(f"{text!r} {why}; {_HINT}")
     total = sum(
         round(float(piece["number"]) * _UNITS[piece["unit"]]) for piece in _PIECE.finditer(text)
     )
     if total > times.LONGEST:
-        msg = f"{text!r} is longer than 366 days"
-        raise ValueError(msg)
+        raise ValueError(f"{text!r} is longer than 366 days")
     return total
 
 
@@ -82,8 +80,7 @@ def parse_moment(text: str) -> Moment:
     if text.startswith("@"):
         if every := parse_duration(text[1:]):
             return Moment(every=every)
-        msg = f"{text!r}: the interval is zero; write @1h for the next full hour"
-        raise ValueError(msg)
+        raise ValueError(f"{text!r}: the interval is zero; write @1h for the next full hour")
     if text[:1] in {"+", "-"}:
         sign = -1 if text[0] == "-" else 1
         return Moment(offset=sign * parse_duration(text[1:]))
@@ -94,8 +91,7 @@ def parse_moment(text: str) -> Moment:
     try:
         return Moment(times.parse_instant(text))
     except ValueError as error:
-        msg = f"{text!r}: {error}, or +10m for ten minutes from now"
-        raise ValueError(msg) from None
+        raise ValueError(f"{text!r}: {error}, or +10m for ten minutes from now") from None
 
 
 class _Duration(click.ParamType[int]):

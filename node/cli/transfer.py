@@ -18,12 +18,11 @@ from uuid import UUID
 import click
 
 from node.cli.draining import DRAIN_NAME
-from node.cli.jsontext import value_in
 from node.cli.listing import collect_all
-from node.cli.meshapply import MeshWorker, unfinished_lines
+from node.cli.meshapply import LIST, MeshWorker, task_poster, unfinished_lines
 from node.cli.output import Record, RecordLayout
-from node.cli.posting import LIST, task_poster
 from node.cli.session import Session, asks_node
+from node.cli.values import value_in
 from node.model.errors import (
     Conflict,
     FieldFault,
@@ -72,8 +71,7 @@ async def export(session: Session, file: Path) -> None:
     by themselves as soon as those nodes know the new one.
     """  # noqa: D301 - click's mark for lines to keep
     if await asyncio.to_thread(file.exists):
-        msg = f"{file} exists; name a new file, or remove that one"
-        raise HostError(msg)
+        raise HostError(f"{file} exists; name a new file, or remove that one")
     client = session.client
     campaigns = await collect_all(session, partial(_page, client.campaigns), "reading campaigns")
     pools = await collect_all(session, partial(_page, client.pools), "reading pools")
@@ -301,8 +299,7 @@ def _read_content(file: Path) -> dict[str, list[dict[str, Any]]]:
     try:
         text = file.read_text()
     except (OSError, ValueError) as error:
-        msg = f"{file} cannot be read as an export: {reason_of(error)}"
-        raise HostError(msg) from error
+        raise HostError(f"{file} cannot be read as an export: {reason_of(error)}") from error
     return parse_export(text, str(file))
 
 
@@ -314,8 +311,7 @@ def parse_export(text: str, file: str) -> dict[str, list[dict[str, Any]]]:
     try:
         content = value_in(text)
     except ValueError as error:
-        msg = f"{file} cannot be read as an export: {error}"
-        raise HostError(msg) from error
+        raise HostError(f"{file} cannot be read as an export: {error}") from error
     if isinstance(content, list):
         digest = hashlib.sha256(text.encode()).hexdigest()[:16]
         tasks = [{"id": f"{digest}-{at}", "document": it} for at, it in enumerate(content)]
@@ -350,8 +346,7 @@ async def create_tasks(
         if "after" in document:
             followed = str(document["after"]["task"])
             if followed not in made:
-                msg = f"{followed}, which it follows, could not be created"
-                raise Conflict(msg)
+                raise Conflict(f"{followed}, which it follows, could not be created")
             document["after"] = {**document["after"], "task": str(made[followed])}
         made[task["id"]] = await posts.ask((document, f"import-{task['id']}"))
         if task.get("paused"):

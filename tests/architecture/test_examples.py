@@ -11,8 +11,7 @@ import click
 import pytest
 
 from deploy.manual import write_pages
-from node.cli.commands import COMMANDS, GROUPS
-from node.cli.examples import EXAMPLES
+from node.cli.commands import COMMANDS, EXAMPLES, GROUPS
 from node.cli.main import parley
 from tests.support.documented_commands import fault_of
 
@@ -51,7 +50,7 @@ def test_every_command_has_examples(path: str) -> None:
     """The help of a command has an example of it, and the parser takes each of its examples."""
     words = path.split()
     own = [each for each in _examples(path) if each[: len(words)] == words]
-    assert own, f"add one to node/cli/examples.py: {path}"
+    assert own, f"add one to node/cli/commands.py: {path}"
     if path in EXAMPLES:
         assert {" ".join(each): fault for each in own if (fault := fault_of(each))} == {}
 

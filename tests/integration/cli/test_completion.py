@@ -8,8 +8,8 @@ import click
 import pytest
 
 from node.cli.commands import COMMANDS
+from node.cli.completion import kinds_of
 from node.cli.main import parley
-from node.cli.names import kinds_of
 
 RUN = "11111111-1111-4111-8111-111111111111"
 TASK = "aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa"

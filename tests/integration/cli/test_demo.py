@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from node.cli.demo import WISHES, run_demo
+from node.cli.lab import WISHES, run_demo, usage_lines
 from node.cli.progress import Progress
-from node.cli.serving import usage_lines
 from node.client.users import UserClient
+from node.lab.nodes import LabNode
 from node.runtime.clock import SystemClock
 
 TASK = "aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa"
@@ -18,23 +18,10 @@ RUN = "11111111-1111-4111-8111-111111111111"
 
 
 @dataclass(frozen=True)
-class PlainNode:
-    """A node that consists of its attributes."""
-
-    name: str
-    url: str
-    token: str = "secret"
-    dsn: str = ""
-    address: str = "127.0.0.1"
-    state: str = ""
-    identity: str = "ed25519:x"
-
-
-@dataclass(frozen=True)
 class PlainLab:
     """A lab that is up."""
 
-    nodes: list[PlainNode]
+    nodes: list[LabNode]
 
     async def start(self) -> None:
         """Do nothing: it is up."""
@@ -56,7 +43,9 @@ def lab(node: Any) -> PlainLab:
         for name, test in (("ping", "rtt"), ("stamp", "latency"), ("iperf3", "throughput"))
     ]
     node.documents["/v1/tools"] = {"items": tools, "next": None}
-    return PlainLab([PlainNode(name, node.url) for name in ("a", "b", "c")])
+    return PlainLab(
+        [LabNode(name, node.url, "secret", "", "127.0.0.1", "") for name in ("a", "b", "c")]
+    )
 
 
 async def demonstrate(lab: PlainLab) -> int:

@@ -13,10 +13,11 @@ import pytest
 from node.cli.commands import COMMANDS
 from node.cli.failures import error_text
 from node.cli.invocation import DEFAULT_SERVER, Invocation
-from node.cli.lab import WanOptions, _Loss, wan_of
+from node.cli.lab import _Loss, wan_of, wan_sentence
 from node.cli.main import FOREIGN, parley, suggestion, wants_json
 from node.cli.shortcuts import _FIELDS, spec_of
 from node.client.users import UserClient
+from node.lab.wan import WanSettings
 from node.model.errors import (
     FieldFault,
     InvalidDocument,
@@ -188,9 +189,9 @@ def test_networks(monkeypatch: pytest.MonkeyPatch) -> None:
         wan_of(namespaces=True)
     monkeypatch.setattr("os.geteuid", lambda: 0)
     wan = wan_of(namespaces=True, delay_ms=20.0, loss=0.01, rate_mbit=None)
-    assert wan == WanOptions(20, 0.01, None)
-    assert wan.sentence() == "between the nodes: 20 ms and 1 % loss in each direction"
-    assert WanOptions(0, 0, 50).sentence().endswith(", 50 Mb/s")
+    assert wan == WanSettings(20, 0.01, None)
+    assert wan_sentence(wan) == "between the nodes: 20 ms and 1 % loss in each direction"
+    assert wan_sentence(WanSettings(0, 0, 50)).endswith(", 50 Mb/s")
 
 
 def test_sentences() -> None:

@@ -7,7 +7,7 @@ import json
 import pytest
 import yaml
 
-from node.cli.jsontext import object_in, value_in
+from node.cli.values import object_in, value_in
 
 DOCUMENT = {
     "test": {"type": "rtt", "spec": {"dest": "192.0.2.7", "count": 5}},

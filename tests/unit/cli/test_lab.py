@@ -12,24 +12,26 @@ from typing import Any
 
 import pytest
 
-from node.cli.lab import ready_line, ready_text
+from node.cli.lab import death_reason, ready_line, ready_text, run_with_lab
 from node.cli.progress import Progress
-from node.cli.serving import death_reason, run_with_lab
-from node.lab.nodes import settings_given
+from node.lab.nodes import LabNode, settings_given
 from node.model.errors import DatabaseUnavailable, HostError
 
 
 @dataclass(frozen=True)
-class PlainNode:
+class PlainNode(LabNode):
     """A node that consists of its attributes."""
 
-    name: str
     url: str = "http://127.0.0.1:1"
     token: str = "secret"
     dsn: str = "postgresql://x"
     address: str = "127.0.0.1"
     state: str = "/tmp/lab/x"
-    identity: str = "ed25519:x"
+
+    @property
+    def identity(self) -> str:
+        """Its key."""
+        return "ed25519:x"
 
 
 @dataclass

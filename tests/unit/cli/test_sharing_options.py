@@ -7,10 +7,10 @@ from typing import Any
 import click
 import pytest
 
-from node.cli.attributes import assignment, predicate
 from node.cli.campaigns import CLEARABLE, document_of
 from node.cli.output import percent
 from node.cli.pools import _overrides
+from node.cli.values import assignment, predicate
 from node.model.wire.campaigns import CampaignPatch
 
 NOTHING: dict[str, Any] = {
