@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from node.cli.failures import print_error_lines
 from node.cli.listing import collect_all
-from node.cli.output import Column, RecordLayout, cell_text, printable_text
+from node.cli.options import options
+from node.cli.output import Column, RecordLayout, cell_text, plural, printable_text
 from node.cli.references import find_task, short
 from node.model.taskstate import OPEN
 
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from node.cli.session import Session
     from node.client.responses import Page
     from node.model.wire.tasks import Task
-
-AnyCommand = TypeVar("AnyCommand", bound=Callable[..., Any])
 
 _LIST = 200
 """Number of tasks in one request: its answer does not take long."""
@@ -65,27 +64,23 @@ def _matches_reference(reference: Any, written: str) -> bool:
     return written in {str(reference), cell_text(reference), json.dumps(reference)}
 
 
-_CONDITIONS = {
-    "mesh": "Tasks of this mesh.",
-    "campaign": "Tasks of this campaign.",
-    "reference": "Tasks with this reference, or this member of it: KEY=VALUE.",
-    "participant": "Tasks in which this node takes part.",
-    "test": "Tasks of this test.",
-    "requester": "Tasks that this user created: the label of their token.",
-}
+change_options = options("""
+    --yes      Do not ask.
+    --dry-run  Only show what would change.
+""")
+"""The options of a change of many tasks."""
 
-
-def choice_options(command: AnyCommand) -> AnyCommand:
-    """Add an option for each condition of a filter, and those of a change of many tasks."""
-    for name, text in reversed(_CONDITIONS.items()):
-        command = click.option(f"--{name}", help=text)(command)
-    return change_options(command)
-
-
-def change_options(command: AnyCommand) -> AnyCommand:
-    """Add the options of a change of many tasks."""
-    command = click.option("--dry-run", is_flag=True, help="Only show what would change.")(command)
-    return click.option("--yes", is_flag=True, help="Do not ask.")(command)
+choice_options = options("""
+    --yes               Do not ask.
+    --dry-run           Only show what would change.
+    --mesh TEXT         Tasks of this mesh.
+    --campaign TEXT     Tasks of this campaign.
+    --reference TEXT    Tasks with this reference, or this member of it: KEY=VALUE.
+    --participant TEXT  Tasks in which this node takes part.
+    --test TEXT         Tasks of this test.
+    --requester TEXT    Tasks that this user created: the label of their token.
+""")
+"""The same, and an option for each condition of a filter."""
 
 
 def choice_of(conditions: Sequence[str]) -> TaskChoice:
@@ -96,8 +91,8 @@ def choice_of(conditions: Sequence[str]) -> TaskChoice:
     choice = TaskChoice()
     for written in conditions:
         name, given, value = written.partition("=")
-        if not given or name not in _CONDITIONS:
-            names = ", ".join(_CONDITIONS)
+        if not given or name not in vars(choice):
+            names = ", ".join(vars(choice))
             msg = f"{written!r} is not NAME=VALUE with one of the names {names}"
             raise click.BadParameter(msg, param_hint="--where")
         choice = replace(choice, **{name: value})
@@ -190,9 +185,7 @@ async def change_chosen(
     failed = sum(record["problem"] is not None for record in records)
     done = "would change" if dry_run else "changed"
     more = f", {failed} have a problem" if failed else ""
-    session.progress.note(
-        f"{len(records) - failed} {_task_count(len(records) - failed)} {done}{more}"
-    )
+    session.progress.note(f"{plural(len(records) - failed, 'task')} {done}{more}")
     return code
 
 
@@ -203,9 +196,5 @@ def _is_confirmed(verb: str, tasks: Sequence[Task]) -> bool:
     lines = [f"  {short(task.id)}  {printable_text(task.headline)}" for task in tasks[:_SHOWN]]
     if len(tasks) > _SHOWN:
         lines.append(f"  and {len(tasks) - _SHOWN} more (--dry-run shows all)")
-    print_error_lines("\n".join([f"{len(tasks)} {_task_count(len(tasks))} to {verb}:", *lines]))
+    print_error_lines("\n".join([f"{plural(len(tasks), 'task')} to {verb}:", *lines]))
     return click.confirm(f"{verb.capitalize()} them?", err=True)
-
-
-def _task_count(count: int) -> str:
-    return "task" if count == 1 else "tasks"

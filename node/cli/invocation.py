@@ -14,15 +14,14 @@ has answered like a node. No token is sent to another host over plain HTTP, unle
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import click
 
+from node.cli.options import AnyCommand, options
 from node.cli.output import OutputWriter, field_names
 from node.cli.profiles import Profile, read_profiles
 from node.cli.times import SECONDS
@@ -33,8 +32,6 @@ FORMATS = ("table", "wide", "json", "jsonl", "yaml", "csv", "ids")
 _MAKE = "parley token add --role run --label NAME"
 DEFAULT_SERVER = "http://127.0.0.1:8642"
 _TOKEN_FILE_MAX = 4096
-
-AnyCommand = TypeVar("AnyCommand", bound=Callable[..., Any])
 
 
 @dataclass
@@ -268,41 +265,26 @@ def _remember(context: click.Context, parameter: click.Parameter, value: object)
         setattr(context.ensure_object(Invocation), parameter.name, value)
 
 
-def _shared(*names: str, **settings: Any) -> Callable[[AnyCommand], AnyCommand]:
-    return click.option(*names, default=None, expose_value=False, callback=_remember, **settings)
-
-
-def global_options(command: AnyCommand) -> AnyCommand:
-    """Add the options of this module to a command; it takes them after its verb, too."""
-    for option in (
-        _shared("-q", "--quiet", is_flag=True, help="Print no progress on standard error."),
-        _shared("--timeout", type=SECONDS, help="Give up waiting after this long (exit code 7)."),
-        _shared(
-            "--jq", metavar="PROGRAM", help="Apply a program of jq to the JSON; texts are bare."
-        ),
-        _shared("--fields", metavar="A,B.C", help="Print only these fields, in this order."),
-        _shared(
-            "-o", "--output", type=click.Choice(FORMATS), help="Default: table, or JSON in a pipe."
-        ),
-        _shared(
-            "--token",
-            help="Access token, see parley token [PARLEY_TOKEN, else the token file].",
-        ),
-        _shared(
-            "--plain-http", is_flag=True, help="Send the token over plain HTTP [PARLEY_PLAIN_HTTP]."
-        ),
-        _shared(
-            "--server-identity",
-            metavar="ed25519:KEY",
-            help="Key of the node [PARLEY_IDENTITY, else as confirmed before].",
-        ),
-        _shared(
-            "--profile", metavar="NAME", help="Server, token and key by name [PARLEY_PROFILE]."
-        ),
-        _shared("--server", metavar="URL", help=f"Node [PARLEY_SERVER, else {DEFAULT_SERVER}]."),
-    ):
-        command = option(command)
-    return command
+global_options = options(
+    f"""
+    --server URL                   Node [PARLEY_SERVER, else {DEFAULT_SERVER}].
+    --profile NAME                 Server, token and key by name [PARLEY_PROFILE].
+    --server-identity ed25519:KEY  Key of the node [PARLEY_IDENTITY, else as confirmed before].
+    --plain-http                   Send the token over plain HTTP [PARLEY_PLAIN_HTTP].
+    --token TEXT                   Access token, see parley token [PARLEY_TOKEN, else the token
+                                   file].
+    -o, --output [{"|".join(FORMATS)}]  Default: table, or JSON in a pipe.
+    --fields A,B.C                 Print only these fields, in this order.
+    --jq PROGRAM                   Apply a program of jq to the JSON; texts are bare.
+    --timeout SECONDS              Give up waiting after this long (exit code 7).
+    -q, --quiet                    Print no progress on standard error.
+    """,
+    {"SECONDS": SECONDS},
+    default=None,
+    expose_value=False,
+    callback=_remember,
+)
+"""The options of this module, which a command takes after its verb, too."""
 
 
 def without_jq(command: AnyCommand) -> AnyCommand:

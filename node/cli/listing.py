@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 
+from node.cli.options import options
 from node.cli.output import records_of
 from node.cli.retrying import retry_while_silent
 from node.model.errors import PeerAnswered
@@ -38,25 +39,15 @@ limit_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
 )
 
 
-_MEASURED = {
-    "mesh": "of this mesh.",
-    "campaign": "of this campaign; default for those without one.",
-    "participant": "in which this node takes part.",
-    "target": "with this target: the dest, url, or name in the spec.",
-    "class": "of these classes (A,B), such as exclusive.",
-}
-"""The filters of tasks and runs by what is measured, and for whom."""
-
-
 def measured_options(noun: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return what adds the options of these filters to the list of tasks or of runs."""
-
-    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
-        for name, text in reversed(_MEASURED.items()):
-            command = click.option(f"--{name}", help=f"Only {noun} {text}")(command)
-        return command
-
-    return decorate
+    """Return what adds the filters of tasks or runs by what is measured, and for whom."""
+    return options(f"""
+        --mesh TEXT         Only {noun} of this mesh.
+        --campaign TEXT     Only {noun} of this campaign; default for those without one.
+        --participant TEXT  Only {noun} in which this node takes part.
+        --target TEXT       Only {noun} with this target: the dest, url, or name in the spec.
+        --class TEXT        Only {noun} of these classes (A,B), such as exclusive.
+    """)
 
 
 class PageFetcher(Protocol[Item]):

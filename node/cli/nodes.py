@@ -351,13 +351,9 @@ def removal_view(removed: NodeRemoval) -> str:
     if not there + here:
         return f"{removed.name} was removed; there were no open tasks with it."
     return (
-        f"{removed.name} was removed. Ended: {_task_count(there)} that it led here, "
-        f"{_task_count(here)} led here that it took part in. Runs cancelled: {removed.runs}."
+        f"{removed.name} was removed. Ended: {plural(there, 'task')} that it led here, "
+        f"{plural(here, 'task')} led here that it took part in. Runs cancelled: {removed.runs}."
     )
-
-
-def _task_count(count: int) -> str:
-    return f"{count} task{'' if count == 1 else 's'}"
 
 
 @node_group.command("compare")

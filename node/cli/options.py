@@ -29,7 +29,7 @@ AnyCommand = TypeVar("AnyCommand", bound=Callable[..., Any])
 
 _TYPES: Mapping[str, Any] = {"TEXT": None, "INTEGER": int, "DURATION": DURATION, "TIME": MOMENT}
 _DECLARATION = re.compile(
-    r"(?P<names>-\S+(?:, -\S+)*)(?: (?P<value>(?!as ).+?)(?P<more>\.\.\.)?)?"
+    r"(?P<names>-[^\s,]+(?:, -[^\s,]+)*)(?: (?P<value>(?!as ).+?)(?P<more>\.\.\.)?)?"
     r"(?: as (?P<parameter>\w+)(?:=(?P<flag>\S+))?)?"
 )
 _RANGE = re.compile(r"(?P<least>\d+)\.\.(?P<most>\d*)")
@@ -47,9 +47,15 @@ def rows(table: str) -> Iterator[tuple[str, str]]:
         yield head, " ".join(text)
 
 
-def options(table: str, **types: click.ParamType[Any]) -> Callable[[AnyCommand], AnyCommand]:
-    """Return what adds the options of a table to a command; ``types`` are further types by name."""
-    declared = [_option(head, text, {**_TYPES, **types}) for head, text in rows(table)]
+def options(
+    table: str, types: Mapping[str, click.ParamType[Any]] | None = None, **settings: Any
+) -> Callable[[AnyCommand], AnyCommand]:
+    """Return what adds the options of a table to a command.
+
+    ``types`` are further types by name, ``settings`` those of click that all of them have.
+    """
+    known = {**_TYPES, **(types or {})}
+    declared = [_option(head, text, known, settings) for head, text in rows(table)]
 
     def decorate(command: AnyCommand) -> AnyCommand:
         return apply_options(command, *declared)
@@ -57,7 +63,9 @@ def options(table: str, **types: click.ParamType[Any]) -> Callable[[AnyCommand],
     return decorate
 
 
-def _option(declaration: str, text: str, types: Mapping[str, Any]) -> Callable[[Any], Any]:
+def _option(
+    declaration: str, text: str, types: Mapping[str, Any], shared: Mapping[str, Any]
+) -> Callable[[Any], Any]:
     match = _DECLARATION.fullmatch(declaration)
     assert match is not None, f"{declaration} declares no option"  # noqa: S101 - tests see each
     names, value, parameter, flag = match.group("names", "value", "parameter", "flag")
@@ -74,7 +82,9 @@ def _option(declaration: str, text: str, types: Mapping[str, Any]) -> Callable[[
         settings |= {"type": types[value]} if value in types else {"metavar": value}
     if match["more"]:
         settings["multiple"] = True
-    return click.option(*names.split(", "), *([parameter] if parameter else []), **settings)
+    return click.option(
+        *names.split(", "), *([parameter] if parameter else []), **{**settings, **shared}
+    )
 
 
 def _constant(written: str) -> Any:

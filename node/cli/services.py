@@ -38,6 +38,7 @@ from pydantic import ValidationError
 from node.api import app
 from node.api.openapi import openapi_document
 from node.cli import logs
+from node.cli.options import options
 from node.cli.service_account import give_up_root
 from node.execution.catalog import agent_of, program_version
 from node.execution.descriptors import allow_many
@@ -94,31 +95,21 @@ def _setting_source(place: Sequence[int | str], given: Mapping[str, Any]) -> str
     return "/".join((f"PARLEY_{name.upper()}", *inside))
 
 
-_OPTIONS = (
-    click.option("--name", help="Name of this node."),
-    click.option("--listen", help="HOST:PORT of the API and the page."),
-    click.option("--url", help="URL at which other nodes reach the API."),
-    click.option("--address", help="Address used for measurements."),
-    click.option("--dsn", help="Postgres to use [a private one]."),
-    click.option("--state-dir", help="Directory of the key, the token, and the private Postgres."),
-    click.option(
-        "--allow-remote", is_flag=True, help="Allow --listen on other than loopback addresses."
-    ),
-    click.option("--plain-http", is_flag=True, help="Serve plain HTTP to other hosts, too."),
-    click.option("--tls-cert", help="Certificate for people [one of its own]."),
-    click.option("--tls-key", help="Its private key."),
-    click.option(
-        "--pull", is_flag=True, help="Fetch work from other nodes, which cannot reach this one."
-    ),
-    click.option("--horizon", help="How far ahead runs are booked, such as P1D."),
-    click.option("--workers", type=int, help="Number of the lead's planning workers."),
-)
-
-
-def _with_options(command: Any) -> Any:
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+_with_options = options("""
+    --name TEXT       Name of this node.
+    --listen TEXT     HOST:PORT of the API and the page.
+    --url TEXT        URL at which other nodes reach the API.
+    --address TEXT    Address used for measurements.
+    --dsn TEXT        Postgres to use [a private one].
+    --state-dir TEXT  Directory of the key, the token, and the private Postgres.
+    --allow-remote    Allow --listen on other than loopback addresses.
+    --plain-http      Serve plain HTTP to other hosts, too.
+    --tls-cert TEXT   Certificate for people [one of its own].
+    --tls-key TEXT    Its private key.
+    --pull            Fetch work from other nodes, which cannot reach this one.
+    --horizon TEXT    How far ahead runs are booked, such as P1D.
+    --workers INTEGER  Number of the lead's planning workers.
+""")
 
 
 @click.command("up")

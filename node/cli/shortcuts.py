@@ -104,7 +104,7 @@ def _shortcut(
     adapt: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict,
     contexts: bool = False,
     more: str = "",
-    **types: click.ParamType[Any],
+    types: Mapping[str, click.ParamType[Any]] | None = None,
 ) -> click.Command:
     """Return the command that measures a test once, or as often as the options of any task say.
 
@@ -116,7 +116,7 @@ def _shortcut(
     async def measure(session: Session, /, **given: Any) -> int:
         return await _measure(session, test, adapt(given))
 
-    own = options("\n".join(map(cleandoc, tables)), **types)
+    own = options("\n".join(map(cleandoc, tables)), types)
     shared = (_wait_option, schedule_options, dependency_options, label_options)
     seats = (context_option, seat_options) if contexts else (seat_options,)
     command = click.command(test, cls=_Shortcut, help=f"{COMMANDS[test][1]}\n\n{more}".strip())(
@@ -197,7 +197,7 @@ latency = _shortcut(
     _UDP_PORT,
     _ADDRESS,
     contexts=True,
-    PORT=_Port(1024, 65535),
+    types={"PORT": _Port(1024, 65535)},
 )
 throughput = _shortcut(
     "throughput",
@@ -215,7 +215,7 @@ throughput = _shortcut(
     _ADDRESS,
     adapt=_without_congestion_over_udp,
     contexts=True,
-    RATE=_Rate(),
+    types={"RATE": _Rate()},
 )
 latencybg = _shortcut(
     "latencybg",
@@ -229,7 +229,7 @@ latencybg = _shortcut(
     _UDP_PORT,
     _ADDRESS,
     more="From node A (default: this one) to node B and back, with a result each minute.",
-    PORT=_Port(1024, 65535),
+    types={"PORT": _Port(1024, 65535)},
 )
 interface = _shortcut(
     "interface",
@@ -257,7 +257,7 @@ trace = _shortcut(
     """,
     _ADDRESS,
     contexts=True,
-    PORT=_PORT,
+    types={"PORT": _PORT},
 )
 mtu = _shortcut(
     "mtu",
@@ -290,7 +290,7 @@ dns = _shortcut(
     """,
     _ADDRESS,
     adapt=lambda given: {**given, "type": given["type"] and given["type"].upper()},
-    PORT=_PORT,
+    types={"PORT": _PORT},
 )
 http = _shortcut(
     "http",
@@ -335,7 +335,7 @@ tls = _shortcut(
     _within("Timeout of the whole request", "10s"),
     _ADDRESS,
     adapt=lambda given: {**given, "alpn": list(given["alpn"]) or None},
-    PORT=_PORT,
+    types={"PORT": _PORT},
 )
 clock = _shortcut(
     "clock",
@@ -347,7 +347,7 @@ clock = _shortcut(
     """,
     _UDP_PORT,
     _ADDRESS,
-    PORT=_Port(1024, 65535),
+    types={"PORT": _Port(1024, 65535)},
 )
 
 
