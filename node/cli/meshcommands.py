@@ -28,10 +28,10 @@ from node.cli.output import (
     Column,
     Record,
     RecordLayout,
-    aligned_text,
     percent,
     readable_text,
     records_of,
+    titled_lines,
 )
 from node.cli.retrying import retry_while_silent
 from node.cli.session import Session, asks_node
@@ -123,17 +123,11 @@ def _drift(drift: Record | None) -> list[str]:
     rows = [["to create", key, ""] for key in drift["create"]]
     rows += [["to edit", edit["key"], "; ".join(edit["differences"])] for edit in drift["edit"]]
     rows += [["to end", ending["key"], ending["reason"]] for ending in drift["end"]]
-    lines = [f"Compared with the file: {drift['sentence']}"]
-    if rows:
-        shown = [list(map(readable_text, row)) for row in rows[:_LISTED]]
-        lines += aligned_text(shown, indent="  ").splitlines()
-    more = len(rows) - _LISTED
-    return [*lines, f"  and {more} more; -o json lists them"] if more > 0 else lines
+    title = f"Compared with the file: {drift['sentence']}"
+    return titled_lines(title, [list(map(readable_text, row)) for row in rows], _LISTED) or [title]
 
 
 def _causes(delivery: Record) -> list[str]:
-    if not delivery["causes"]:
-        return []
     rows = [
         [
             str(cause["count"]),
@@ -143,7 +137,7 @@ def _causes(delivery: Record) -> list[str]:
         ]
         for cause in delivery["causes"][:_LISTED]
     ]
-    return ["Missing, by cause", *aligned_text(rows, indent="  ").splitlines()]
+    return titled_lines("Missing, by cause", rows)
 
 
 def _worst_pair_lines(pairs: list[dict[str, Any]]) -> list[str]:
@@ -153,9 +147,8 @@ def _worst_pair_lines(pairs: list[dict[str, Any]]) -> list[str]:
     bad.sort(key=lambda pair: (pair["delivered"] / pair["due"], pair["key"]))
     rows = [[column.text(pair) for column in PAIR.columns] for pair in bad[:_LISTED]]
     headings = [column.heading for column in PAIR.columns]
-    lines = ["Worst pairs", *aligned_text([headings, *rows], indent="  ").splitlines()]
-    more = len(bad) - _LISTED
-    return [*lines, f"  and {more} more; -o csv lists all pairs"] if more > 0 else lines
+    lines = [headings, *rows]
+    return titled_lines("Worst pairs", lines, count=len(bad) + 1, rest="-o csv lists all pairs")
 
 
 def _matrices(pairs: list[dict[str, Any]]) -> list[list[str]]:
@@ -175,10 +168,7 @@ def _matrix(label: str, cells: dict[tuple[str, str], Record]) -> list[str]:
         size = f"{len(sources)} by {len(dests)}"
         return [f"{label}: {size} pairs are too many for a matrix; -o csv lists them"]
     rows = [[source, *(_cell(cells.get((source, dest))) for dest in dests)] for source in sources]
-    return [
-        f"{label}: delivered in %, from row to column",
-        *aligned_text([["", *dests], *rows], indent="  ").splitlines(),
-    ]
+    return titled_lines(f"{label}: delivered in %, from row to column", [["", *dests], *rows])
 
 
 def _cell(pair: Record | None) -> str:

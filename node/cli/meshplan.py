@@ -10,10 +10,10 @@ from node.cli.meshfile import MeshAnalysis, MeshForecast, analyse_mesh, forecast
 from node.cli.output import (
     Record,
     RecordLayout,
-    aligned_text,
     plural,
     printable_text,
     readable_text,
+    titled_lines,
 )
 from node.cli.session import Session, asks_node
 from node.cli.times import local_time_text
@@ -172,17 +172,11 @@ def _changes(plan: Record) -> list[str]:
 
 
 def _titled_rows(title: str, rows: list[list[str]]) -> list[str]:
-    if not rows:
-        return []
-    shown = [list(map(readable_text, row)) for row in rows[:_LISTED]]
-    lines = [f"{title} {len(rows)}", *aligned_text(shown, indent="  ").splitlines()]
-    more = len(rows) - _LISTED
-    return [*lines, f"  and {more} more; -o json lists them"] if more > 0 else lines
+    readable = [list(map(readable_text, row)) for row in rows]
+    return titled_lines(f"{title} {len(rows)}", readable, _LISTED)
 
 
 def _answers(plan: Record) -> list[str]:
-    if not plan["plans"]:
-        return []
     head = f"Preview of {plural(plan['asked'], 'task')} together"
     if plan["sampled"]:
         head += f" (a sample of the {len(plan['create'])} new ones in which each node takes part)"
@@ -194,15 +188,10 @@ def _answers(plan: Record) -> list[str]:
             local_time_text(answer["starts_at"]),
             f"{answer['displaced']} displaced" if answer["displaced"] else "",
         ]
-        for answer in plan["plans"][:_LISTED]
+        for answer in plan["plans"]
     ]
-    lines = [
-        head,
-        *aligned_text([list(map(printable_text, row)) for row in rows], indent="  ").splitlines(),
-    ]
-    more = len(plan["plans"]) - _LISTED
-    lines += [f"  and {more} more; -o json lists them"] if more > 0 else []
-    return lines + _waiting_reasons(plan["plans"])
+    printable = [list(map(printable_text, row)) for row in rows]
+    return titled_lines(head, printable, _LISTED) + _waiting_reasons(plan["plans"])
 
 
 def _share(node: Record, name: str) -> str:
@@ -234,10 +223,6 @@ def _nodes(plan: Record) -> list[str]:
     rows = [
         [printable_text(node["name"]), *(_share(node, name) for name in names)] for node in shown
     ]
-    lines = [
-        "Share of the nodes' time, the fullest first (background runs do not block others"
-        + ("; +: at least)" if any(n["others"] is None for n in shown) else ")"),
-        *aligned_text([["node", *names], *rows], indent="  ").splitlines(),
-    ]
-    more = len(plan["nodes"]) - _LISTED
-    return [*lines, f"  and {more} more; -o json lists them"] if more > 0 else lines
+    title = "Share of the nodes' time, the fullest first (background runs do not block others"
+    title += "; +: at least)" if any(node["others"] is None for node in shown) else ")"
+    return titled_lines(title, [["node", *names], *rows], count=len(plan["nodes"]) + 1)

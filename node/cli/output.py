@@ -518,6 +518,25 @@ def aligned_text(rows: Sequence[Sequence[str]], indent: str = "") -> str:
     return "\n".join(indent + line for line in lines)
 
 
+def titled_lines(
+    title: str,
+    rows: Sequence[Sequence[str]],
+    most: int | None = None,
+    *,
+    count: int = 0,
+    rest: str = "-o json lists them",
+) -> list[str]:
+    """Return a title, the first ``most`` rows in columns, and how many there are besides.
+
+    Nothing, if there are no rows. ``count`` is their number, if not all are given; ``rest`` says
+    how to see the others.
+    """
+    shown = rows[:most]
+    more = max(count, len(rows)) - len(shown)
+    left = [f"  and {more} more; {rest}"] if more else []
+    return [title, *aligned_text(shown, "  ").splitlines(), *left] if rows else []
+
+
 def pairs_text(
     items: Iterable[tuple[str, object]], indent: str = "", *, exact: bool = False
 ) -> str:

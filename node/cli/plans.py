@@ -22,6 +22,7 @@ from node.cli.output import (
     aligned_text,
     printable_text,
     readable_text,
+    titled_lines,
 )
 from node.cli.references import short
 from node.cli.session import Session, asks_node
@@ -158,7 +159,7 @@ def _start_lines(plan: Record) -> list[str]:
         notes += ["displacing lower priorities"] if start["displacing"] else []
         notes += [printable_text(name) for name in start["nodes"]]
         rows.append([local_time_text(start["starts_at"]), ", ".join(notes)])
-    lines = ["Starts", *aligned_text(rows, indent="  ").splitlines()] if rows else []
+    lines = titled_lines("Starts", rows)
     if more := plan["placed"] - len(rows):
         lines.append(f"  and {more} more up to the horizon; --runs N shows more")
     if plan["drawn"] and rows:
@@ -181,8 +182,6 @@ def _unplaced_lines(plan: Record) -> list[str]:
 
 
 def _displaced_lines(plan: Record) -> list[str]:
-    if not plan["displaced_count"]:
-        return []
     rows = [
         [
             printable_text(lost["name"]),
@@ -191,12 +190,8 @@ def _displaced_lines(plan: Record) -> list[str]:
         ]
         for lost in plan["displaced"][:_LISTED]
     ]
-    more = plan["displaced_count"] - len(rows)
-    lines = [
-        f"Would give way to priority {plan['priority']}",
-        *aligned_text(rows, indent="  ").splitlines(),
-    ]
-    return [*lines, f"  and {more} more; -o json lists them"] if more else lines
+    title = f"Would give way to priority {plan['priority']}"
+    return titled_lines(title, rows, count=plan["displaced_count"])
 
 
 def _displaced_run_lines(lost: Record) -> list[str]:
@@ -250,10 +245,7 @@ def _occupancy_lines(plan: Record) -> list[str]:
             [printable_text(full["name"]), added, shares, "now", _bars(hours, "before")],
             ["", "", "", "then", _bars(hours, "after")],
         ]
-    lines = [
-        "Occupancy of the next 24 h, hour by hour",
-        *aligned_text(rows, indent="  ").splitlines(),
-    ]
+    lines = titled_lines("Occupancy of the next 24 h, hour by hour", rows)
     fullest = [
         (hour["after"], printable_text(full["name"]), hour)
         for full in plan["occupancy"]
@@ -291,12 +283,8 @@ def _alternative_lines(plan: Record) -> list[str]:
     ]
     if not rows:
         return ["No alternatives", *none] if none else []
-    return [
-        "Alternatives, the nearest first",
-        *aligned_text(rows, indent="  ").splitlines(),
-        *none,
-        "  To create one, add: --alternative N | parley task create --file -",
-    ]
+    how = "  To create one, add: --alternative N | parley task create --file -"
+    return [*titled_lines("Alternatives, the nearest first", rows), *none, how]
 
 
 _NONE = {"later": "later", "shorter": "shorter", "tool": "with another tool"}

@@ -19,7 +19,7 @@ import click
 
 from node.cli.invocation import Invocation
 from node.cli.options import options
-from node.cli.output import Column, Record, RecordLayout, aligned_text, pairs_text
+from node.cli.output import Column, Record, RecordLayout, aligned_text, pairs_text, titled_lines
 from node.cli.progress import Progress
 from node.cli.session import runs_here
 from node.model import times
@@ -111,7 +111,7 @@ def trial_view(trial: Record) -> list[str]:
     """Return the lines of a trial: its promise, and a table of its checks."""
     head = ["", "set", "for whom", "found", "at least", "at most", "promised"]
     rows = [_row(check) for check in trial["checks"]]
-    return [f"{trial['name']}: {trial['promise']}", *aligned_text([head, *rows], "  ").splitlines()]
+    return titled_lines(f"{trial['name']}: {trial['promise']}", [head, *rows])
 
 
 def _row(check: Record) -> list[str]:
