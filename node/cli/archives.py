@@ -9,7 +9,7 @@ import click
 from node.cli.groups import command_group
 from node.cli.invocation import without_jq
 from node.cli.listing import limit_option, print_documents
-from node.cli.options import apply_options, options, require_change
+from node.cli.options import apply_options, given_values, options, require_change
 from node.cli.output import (
     Column,
     Record,
@@ -229,9 +229,8 @@ async def retry(session: Session, /, all_: bool, **given: Any) -> None:
       parley archive retry --destination 3
       parley archive retry --run @-1
     """  # noqa: D301 - click's mark for lines to keep
-    document = {k: v for k, v in (await _filters(session, given)).items() if v is not None}
-    if given["number"] is not None:
-        document["number"] = given["number"]
+    document = {**await _filters(session, given), "number": given["number"]}
+    document = given_values(document)
     if bool(document) == all_:
         msg = "name the deliveries: an archive, --destination, --run or --number; or --all"
         raise click.UsageError(msg)
@@ -254,9 +253,8 @@ def _spec(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _settings(given: dict[str, Any]) -> dict[str, Any]:
-    plain = ("runs", "format", "note", "uri_host")
-    settings = {name: given[name] for name in plain if given[name] is not None}
+    settings = given_values(given, "runs", "format", "note", "uri_host")
     if given["ttl"] is not None:
         settings["ttl"] = format_duration(given["ttl"])
-    transform = {name: given[name] for name in ("jmespath", "jq") if given[name] is not None}
+    transform = given_values(given, "jmespath", "jq")
     return {**settings, "transform": transform} if transform else settings

@@ -11,7 +11,7 @@ import click
 from node.cli.documents import document_from_file
 from node.cli.groups import command_group
 from node.cli.listing import limit_option, print_documents
-from node.cli.options import clear_option, options, require_change
+from node.cli.options import clear_option, given_values, options, require_change
 from node.cli.output import Column, Record, RecordLayout, pairs_text, percent, printable_text
 from node.cli.session import ReadingSession, Session, asks_node, reads_node
 from node.cli.times import MOMENT, local_time_text
@@ -121,12 +121,8 @@ def document_of(given: dict[str, Any]) -> dict[str, Any]:
     """Return the campaign that options and file describe; options override the file."""
     document = document_from_file(given["file"]) if given["file"] else {}
     plain = ("parent", "priority", "preemptor", "preemptee", "seats_max", "owner", "contact")
-    for name in (*plain, "description"):
-        if given[name] is not None:
-            document[name] = given[name]
-    for name, read in _READ.items():
-        if given[name] is not None:
-            document[name] = read(given[name])
+    document |= given_values(given, *plain, "description")
+    document |= {name: _READ[name](text) for name, text in given_values(given, *_READ).items()}
     if given["limits"]:
         document.setdefault("limits", {}).update(
             _unique_values(map(_limit, given["limits"]), "--limit")

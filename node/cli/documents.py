@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from node.cli.failures import unreadable_message
-from node.cli.options import AnyCommand, apply_options, clear_option, options
+from node.cli.failures import file_text, unreadable_message
+from node.cli.options import AnyCommand, apply_options, clear_option, given_values, options
 from node.cli.references import find_task
 from node.cli.seats import seat_options, seat_request
-from node.cli.times import Moment, looks_like_duration, parse_duration
+from node.cli.times import looks_like_duration, parse_duration
 from node.cli.values import json_object, json_value, object_in
 from node.model import times
 
@@ -175,7 +174,7 @@ def require_seat_count(document: Document) -> Document:
 
 
 def _labels(given: Mapping[str, Any]) -> Document:
-    labels = {name: given[name] for name in ("priority", "campaign") if given[name] is not None}
+    labels = given_values(given, "priority", "campaign")
     if given["reference"] is not None:
         labels["reference"] = json_value(given["reference"], "--reference")
     if given["archives"]:
@@ -218,21 +217,17 @@ def clear_other_rhythm(patch: Document, given: Mapping[str, Any]) -> None:
 
 def schedule_document(options: Mapping[str, Any], now: int) -> Document:
     """Return the schedule that the options describe; it has only the fields that were given."""
-    given = {name: value for name, value in options.items() if value is not None}
-    schedule: Document = {}
-    for name in ("repeat", "slip"):
-        if name in given:
-            schedule[name] = times.format_duration(given[name])
-    for name in ("start", "until"):
-        if name in given:
-            moment: Moment = given[name]
-            schedule[name] = times.format_instant(moment.at(now))
-    schedule.update(
-        {name: given[name] for name in ("cron", "timezone", "max_runs") if name in given}
-    )
-    if given.get("slip_random"):
-        schedule["slip_random"] = True
-    return schedule
+    given = given_values(options)
+    words: dict[str, Callable[[Any], Any]] = {
+        "repeat": times.format_duration,
+        "slip": times.format_duration,
+        "start": lambda moment: times.format_instant(moment.at(now)),
+        "until": lambda moment: times.format_instant(moment.at(now)),
+    }
+    schedule = {name: write(given[name]) for name, write in words.items() if name in given}
+    plain = ("cron", "timezone", "max_runs")
+    schedule |= {name: given[name] for name in plain if name in given}
+    return schedule | ({"slip_random": True} if given.get("slip_random") else {})
 
 
 def document_from_file(name: str) -> Document:
@@ -241,14 +236,10 @@ def document_from_file(name: str) -> Document:
     :raises click.BadParameter: it cannot be read, or has no object.
     """
     try:
-        text = sys.stdin.read() if name == "-" else _read(name)
-    except (OSError, UnicodeDecodeError) as error:
+        text = sys.stdin.read() if name == "-" else file_text(name, "--file")
+    except UnicodeDecodeError as error:
         raise click.BadParameter(unreadable_message(name, error), param_hint="--file") from error
     return object_in(text, "--file")
-
-
-def _read(name: str) -> str:
-    return Path(name).read_text(encoding="utf-8")
 
 
 def _inner_object(document: Document, name: str) -> Document:

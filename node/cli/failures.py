@@ -26,7 +26,10 @@ from __future__ import annotations
 import json
 import re
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+import click
 
 from node.cli.output import sanitise_line
 from node.cli.times import with_local_times
@@ -119,6 +122,17 @@ def unreadable_message(place: object, error: OSError | UnicodeDecodeError) -> st
     if isinstance(error, OSError):
         why = (error.strerror or str(error)).lower()
     return f"{place} cannot be read: {why}"
+
+
+def file_text(path: str, hint: str = "FILE") -> str:
+    """Return the text of a file; ``hint`` names the argument in an error.
+
+    :raises click.BadParameter: it cannot be read.
+    """
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.BadParameter(unreadable_message(path, error), param_hint=hint) from error
 
 
 def print_error_lines(text: str) -> None:

@@ -26,10 +26,7 @@ async def rekey(session: Session) -> None:
     key in an older one is the old key.
     """
     rekeyed = await session.client.rekey()
-    if session.output.format in {"json", "yaml"}:
-        session.output.print_document(rekeyed.model_dump(mode="json"))
-        return
-    session.output.print_text(rekeying_view(rekeyed))
+    session.output.print_report(rekeyed, rekeying_view(rekeyed))
 
 
 def rekeying_view(rekeyed: Rekeying) -> str:
@@ -96,10 +93,8 @@ def _revocation_in(text: str) -> str:
 
 
 def _show(session: Session, report: RevocationReport, *, statement: bool = False) -> None:
-    if session.output.format in {"json", "yaml"}:
-        session.output.print_document(report.model_dump(mode="json"))
-        return
-    session.output.print_text(report.statement if statement else revocation_view(report))
+    text = report.statement if statement else revocation_view(report)
+    session.output.print_report(report, text)
 
 
 def revocation_view(report: RevocationReport) -> str:

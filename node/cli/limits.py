@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import click
 
-from node.cli.failures import report, unreadable_message
+from node.cli.failures import file_text, report
 from node.cli.groups import command_group
 from node.cli.invocation import Invocation
 from node.cli.listing import print_one
@@ -63,7 +62,7 @@ def check(invocation: Invocation, file: str) -> int:
     from node.model.host_limits.document import known_limits
     from node.plugins import registry  # loads all plugins
 
-    text = _file_text(Path(file))
+    text = file_text(file)
     try:
         limits = known_limits(text, registry.spec_fields(registry.tests()))
     except InvalidDocument as error:
@@ -151,13 +150,6 @@ def _trial_view(trial: Mapping[str, Any]) -> str:
 def _left_line(left: Mapping[str, Any]) -> str:
     used = f"{left['used']} used, {left['left']} left until {left['free_at']}"
     return f"  {left['name']}: {left['quota']}: {used}"
-
-
-def _file_text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise click.BadParameter(unreadable_message(path, error), param_hint="FILE") from error
 
 
 def _report(error: InvalidDocument, file: str, text: str, invocation: Invocation) -> int:

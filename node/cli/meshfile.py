@@ -14,12 +14,9 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
-from node.cli.failures import unreadable_message
+from node.cli.failures import file_text
 from node.cli.listing import collect_all
 from node.cli.retrying import retry_while_silent
 from node.mesh.answers import (
@@ -118,23 +115,12 @@ def is_toml(path: str) -> bool:
     return not path.endswith(".json")
 
 
-def read(path: str) -> str:
-    """Return the text of a mesh file.
-
-    :raises click.BadParameter: it cannot be read.
-    """
-    try:
-        return Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise click.BadParameter(unreadable_message(path, error), param_hint="FILE") from error
-
-
 async def analyse_mesh(session: Session, path: str, *, spread: bool = False) -> MeshAnalysis:
     """Read a file, lint it against the node's inventory, and compare it with its tasks.
 
     ``spread``: tasks that start together, as versions before 0.3 created them, are to be spread.
     """
-    return await analyse_text(session, path, read(path), spread=spread)
+    return await analyse_text(session, path, file_text(path), spread=spread)
 
 
 async def analyse_text(

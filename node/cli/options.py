@@ -109,6 +109,11 @@ def clear_option(
     return click.option("--clear", multiple=True, type=click.Choice(fields), help=text)
 
 
+def given_values(given: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    """Return the values of options that were given, by name; of all, or of those that are named."""
+    return {name: given[name] for name in names or given if given[name] is not None}
+
+
 def require_change(patch: Mapping[str, Any], noun: str, example: str) -> None:
     """Refuse an edit without any change.
 

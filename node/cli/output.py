@@ -286,6 +286,13 @@ class OutputWriter:
         else:
             self._print_json(document, indent=None if self.format == "jsonl" else 2)
 
+    def print_report(self, report: BaseModel, text: str) -> None:
+        """Print a document that is no record: as JSON or YAML if that is the format, or as text."""
+        if self.format in _WHOLE:
+            self.print_document(report.model_dump(mode="json"))
+        else:
+            self.print_text(text)
+
     def print_verbatim(self, text: str) -> None:
         """Print foreign text unchanged; on a terminal, without control characters."""
         self._stream.write(sanitise_text(text) if self.terminal else text)

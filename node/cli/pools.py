@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from node.cli.groups import command_group
-from node.cli.options import options, require_change
+from node.cli.options import given_values, options, require_change
 from node.cli.output import (
     Column,
     Record,
@@ -184,10 +184,9 @@ pool_group.add_table(
 
 
 def _settings(given: dict[str, Any]) -> dict[str, Any]:
-    document = {name: given[name] for name in ("choice", "description") if given[name] is not None}
-    for name in ("term", "patience"):
-        if given[name] is not None:
-            document[name] = times.format_duration(given[name])
+    document = given_values(given, "choice", "description")
+    for name, duration in given_values(given, "term", "patience").items():
+        document[name] = times.format_duration(duration)
     policy: dict[str, Any] = {}
     if given.get("policy_set") is not None:
         policy["set"] = given["policy_set"]

@@ -18,7 +18,14 @@ from node.cli.documents import (
 )
 from node.cli.groups import command_group
 from node.cli.listing import print_one
-from node.cli.options import AnyCommand, apply_options, clear_option, options, require_change
+from node.cli.options import (
+    AnyCommand,
+    apply_options,
+    clear_option,
+    given_values,
+    options,
+    require_change,
+)
 from node.cli.output import Column, Record, RecordLayout, pairs_text, plural, printable_text
 from node.cli.references import find_reservation, find_reservation_id, short
 from node.cli.session import ReadingSession, Session, asks_node, reads_node
@@ -111,9 +118,7 @@ def _document_options(command: AnyCommand) -> AnyCommand:
 def document_of(given: Mapping[str, Any], now: int) -> Document:
     """Return the document that the options describe, on top of the file's."""
     document = document_from_file(given["file"]) if given["file"] else {}
-    for name in ("kind", "owner", "description"):
-        if given[name] is not None:
-            document[name] = given[name]
+    document |= given_values(given, "kind", "owner", "description")
     if given["duration"] is not None:
         document["duration"] = times.format_duration(given["duration"])
     schedule = schedule_document(given, now)
@@ -167,9 +172,7 @@ async def add(session: Session, /, name: str | None, pool: str | None, **given: 
       parley reservation add SC26 --kind demo --for 8h --pool europe --campaign sc26
     """  # noqa: D301 - click's mark for lines to keep
     document = document_of(given, session.clock.now())
-    for field, value in (("name", name), ("pool", pool)):
-        if value is not None:
-            document[field] = value
+    document |= given_values({"name": name, "pool": pool})
     missing = [word for field, word in _NEEDED.items() if field not in document]
     if missing:
         raise click.UsageError(f"missing: {', '.join(missing)}; see: parley reservation add --help")

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from node.cli.options import AnyCommand, apply_options, options
+from node.cli.options import given_values, options
 from node.cli.output import Record, aligned_text, cell_text, printable_text
 from node.cli.references import short
 from node.cli.times import local_time_text
@@ -18,30 +18,24 @@ _PLAIN = ("pool", "k", "min_k", "choice", "field")
 _TERMS_SHOWN = 4
 
 
-def seat_options(command: AnyCommand) -> AnyCommand:
-    """Add ``--pool`` and the options of a request for seats to a command."""
-    return apply_options(
-        command,
-        options("""
-            --pool NAME  Nodes of this pool instead of named ones.
-            -k 1..       How many nodes of the pool.
-            --min-k 1..  How many nodes suffice.
-        """),
-        click.option("--match", multiple=True, metavar="CONDITION", help=MATCH_HELP),
-        options("""
-            --prefer NAME=A,B...        Preferred attributes of a node.
-            --spread NAME=COUNT...      Maximum number of nodes with the same value: site=1; repeat
-                                        for more.
-            --together                  All k nodes at the same time, or none.
-            --choice [sticky|rotating]  Which nodes measure again: the same, or each in turn.
-            --seat-field FIELD as field  The field of the spec for the node.
-        """),
-    )  # fmt: skip
+seat_options = options(f"""
+    --pool NAME                  Nodes of this pool instead of named ones.
+    -k 1..                       How many nodes of the pool.
+    --min-k 1..                  How many nodes suffice.
+    --match CONDITION...         {MATCH_HELP}
+    --prefer NAME=A,B...         Preferred attributes of a node.
+    --spread NAME=COUNT...       Maximum number of nodes with the same value: site=1; repeat for
+                                 more.
+    --together                   All k nodes at the same time, or none.
+    --choice [sticky|rotating]   Which nodes measure again: the same, or each in turn.
+    --seat-field FIELD as field  The field of the spec for the node.
+""")
+"""``--pool`` and the options of a request for seats."""
 
 
 def seat_request(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the seats part of a task document, with only the options that were given."""
-    request = {name: given[name] for name in _PLAIN if given[name] is not None}
+    request = given_values(given, *_PLAIN)
     if given["match"]:
         request["match"] = predicate(given["match"])
     if given["prefer"]:

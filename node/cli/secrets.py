@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -38,15 +39,7 @@ secret_group = command_group("secret")
 @click.option("--lead", "leads", multiple=True, help="Another node whose tasks may use it here.")
 @click.option("--replace", is_flag=True, help="Replace the one of this name.")
 @asks_node
-async def add(
-    session: Session,
-    name: str,
-    file: Path | None,
-    hosts: tuple[str, ...],
-    users: tuple[str, ...],
-    leads: tuple[str, ...],
-    replace: bool,
-) -> None:
+async def add(session: Session, /, name: str, file: Path | None, **given: Any) -> None:
     """Add a secret; its value is never an argument, which others on the host could read.
 
     A test names it in place of a value: headers={"Authorization": {"secret": "NAME"}}.
@@ -55,14 +48,7 @@ async def add(
       parley secret add api-token --host api.example < token.txt
       parley secret add api-token --file token.txt --host api.example:443 --user alice
     """  # noqa: D301 - click's mark for lines to keep
-    document = {
-        "name": name,
-        "value": _value(name, file),
-        "hosts": hosts,
-        "users": users,
-        "leads": leads,
-        "replace": replace,
-    }
+    document = {"name": name, "value": _value(name, file), **given}
     added = await session.client.add_secret(document)
     session.output.print_one(added, SECRET, lambda secret: str(secret["name"]))
     use = f'{{"secret": "{name}"}}'

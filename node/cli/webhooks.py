@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from node.cli.groups import command_group
-from node.cli.options import options
+from node.cli.options import given_values, options
 from node.cli.output import Column, RecordLayout
 from node.cli.session import Session, asks_node
 from node.cli.times import DURATION, local_time_text
@@ -37,16 +39,7 @@ webhook_group = command_group("webhook")
 @click.option("--percent", type=float, help="What a mesh has to deliver. [95]")
 @click.option("--span", type=DURATION, help="The time in which that is counted. [1h]")
 @asks_node
-async def add(
-    session: Session,
-    name: str,
-    url: str,
-    events: tuple[str, ...],
-    failures: int | None,
-    mesh: str | None,
-    percent: float | None,
-    span: int | None,
-) -> None:
+async def add(session: Session, /, name: str, span: int | None, **given: Any) -> None:
     """Add a webhook, and print the secret that signs its messages; it is shown this once.
 
     \b
@@ -55,15 +48,11 @@ async def add(
     """  # noqa: D301 - click's mark for lines to keep
     document = {
         "name": name,
-        "url": url,
-        "events": list(events) or None,
-        "failures": failures,
-        "mesh": mesh,
-        "percent": percent,
+        **given,
+        "events": list(given["events"]) or None,
         "span": None if span is None else times.format_duration(span),
     }
-    given = {field: value for field, value in document.items() if value is not None}
-    added = await session.client.add_webhook(given)
+    added = await session.client.add_webhook(given_values(document))
     session.output.print_one(added, WEBHOOK, lambda webhook: str(webhook["secret"]))
     session.progress.note(
         f"This is the secret of {name}; it is shown this once. Try: parley webhook test {name}"
