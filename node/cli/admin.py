@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import os
 import shutil
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from node.cli.failures import print_error_lines
+from node.cli.failures import can_ask, print_error_lines
 from node.cli.groups import command_group
 from node.cli.invocation import Invocation
 from node.cli.options import options
@@ -115,14 +114,34 @@ async def backup(
     What was written is read again and compared before the file gets its name. The key is what
     other nodes know this one by: keep the file like a password, or leave the key out.
     """  # noqa: D301 - click's mark for lines to keep
-    from node.postgres.backups import BackupDirectory
+    from node.execution.catalog import program_version
+    from node.model.times import format_instant
+    from node.postgres import backups
+    from node.postgres.access import present_database
+    from node.runtime.clock import SystemClock
 
     if keep is not None and directory is None:
         raise click.UsageError("--keep needs --to")
-    place = file if directory is None else BackupDirectory(directory, keep)
+    place = file if directory is None else backups.BackupDirectory(directory, keep)
     if place is None or (file is not None and directory is not None):
         raise click.UsageError("give FILE, or --to DIRECTORY")
-    await _backup(invocation, options, place, with_key=not without_key)
+
+    with node_of_host(options) as (settings, account):
+        async with present_database(settings) as dsn:
+            identity = backups.identity_in(settings.state_dir)
+            now = format_instant(SystemClock().now() // SECOND * SECOND)
+            file = _new_file(place, identity, now, account)
+            manifest = await backups.back_up(
+                dsn,
+                settings.state_dir,
+                file,
+                with_key=not without_key,
+                program=program_version(),
+                now=now,
+            )
+        if not isinstance(place, Path):
+            await asyncio.to_thread(place.delete_older, identity)
+        _show(invocation, file, manifest, "Written and read again")
 
 
 @admin_group.command("restore")
@@ -268,32 +287,6 @@ def _new_file(place: Path | BackupDirectory, identity: str, now: str, account: s
     return file
 
 
-async def _backup(
-    invocation: Invocation,
-    options: Mapping[str, Any],
-    place: Path | BackupDirectory,
-    *,
-    with_key: bool,
-) -> None:
-    from node.execution.catalog import program_version
-    from node.model.times import format_instant
-    from node.postgres import backups
-    from node.postgres.access import present_database
-    from node.runtime.clock import SystemClock
-
-    with node_of_host(options) as (settings, account):
-        async with present_database(settings) as dsn:
-            identity = backups.identity_in(settings.state_dir)
-            now = format_instant(SystemClock().now() // SECOND * SECOND)
-            file = _new_file(place, identity, now, account)
-            manifest = await backups.back_up(
-                dsn, settings.state_dir, file, with_key=with_key, program=program_version(), now=now
-            )
-        if not isinstance(place, Path):
-            await asyncio.to_thread(place.delete_older, identity)
-        _show(invocation, file, manifest, "Written and read again")
-
-
 async def _reclaim(invocation: Invocation, options: Mapping[str, Any]) -> None:
     from node.postgres import backups
     from node.postgres.access import idle_database
@@ -338,7 +331,7 @@ def _show(invocation: Invocation, file: Path, manifest: Manifest, what: str) -> 
 
 def _is_confirmed(question: str) -> bool:
     """Return whether the person at the terminal agrees; False without a terminal."""
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+    if not can_ask():
         return False
     print_error_lines(question)
     return click.confirm("Do this now?", err=True)

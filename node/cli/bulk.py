@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from node.cli.failures import print_error_lines
+from node.cli.failures import can_ask, print_error_lines
 from node.cli.listing import collect_all
 from node.cli.options import options
 from node.cli.output import Column, RecordLayout, cell_text, plural, printable_text
@@ -20,7 +19,6 @@ from node.model.taskstate import OPEN
 
 if TYPE_CHECKING:
     from node.cli.session import Session
-    from node.client.responses import Page
     from node.model.wire.tasks import Task
 
 _LIST = 200
@@ -138,10 +136,7 @@ async def listed_tasks(
         limit=500,
     )
 
-    async def page(cursor: str | None) -> Page[Task]:
-        return await fetch(cursor=cursor)
-
-    return await collect_all(session, page, "reading tasks")
+    return await collect_all(session, fetch, "reading tasks")
 
 
 async def change_chosen(
@@ -191,7 +186,7 @@ async def change_chosen(
 
 def _is_confirmed(verb: str, tasks: Sequence[Task]) -> bool:
     """Return whether a person agrees to a change of these tasks; True if nobody can be asked."""
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+    if not can_ask():
         return True
     lines = [f"  {short(task.id)}  {printable_text(task.headline)}" for task in tasks[:_SHOWN]]
     if len(tasks) > _SHOWN:

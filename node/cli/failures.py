@@ -135,6 +135,11 @@ def file_text(path: str, hint: str = "FILE") -> str:
         raise click.BadParameter(unreadable_message(path, error), param_hint=hint) from error
 
 
+def can_ask() -> bool:
+    """Return whether a person can be asked: standard input and error are a terminal."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
 def print_error_lines(text: str) -> None:
     """Print lines on standard error, without their control characters."""
     sys.stderr.write("".join(f"{sanitise_line(line)}\n" for line in text.splitlines()))

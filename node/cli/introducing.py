@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from node.cli.bundles import file_bytes, write_new
-from node.cli.failures import print_error_lines
+from node.cli.failures import can_ask, print_error_lines
 from node.cli.invocation import with_scheme
 from node.cli.output import Column, Record, RecordLayout, plural, printable_text, records_of
 from node.cli.session import Session, asks_node
@@ -154,7 +154,7 @@ def _check_signer(report: IntroductionReport, expected: str | None, *, asks: boo
     made = report.made
     if expected is not None and expected != made.node:
         raise NotAllowed(f"the directory is signed with {made.node}, not with {expected}")
-    if expected is not None or report.signer != "unknown" or (asks and _has_terminal()):
+    if expected is not None or report.signer != "unknown" or (asks and can_ask()):
         return
     raise click.UsageError(
         f"the directory is signed by {printable_text(made.name)} with {made.node}, a key that is "
@@ -165,7 +165,7 @@ def _check_signer(report: IntroductionReport, expected: str | None, *, asks: boo
 
 def _is_confirmed(report: IntroductionReport, expected: str | None) -> bool:
     """Return whether a person agrees; True if nobody can be asked."""
-    if not _has_terminal():
+    if not can_ask():
         return True
     lines = [_signer_text(report)]
     if expected is None and report.signer == "unknown":
@@ -205,7 +205,3 @@ def _signer_text(report: IntroductionReport) -> str:
 
 def _has_new_nodes(report: IntroductionReport) -> bool:
     return any(node.state.value in _TO_ADD for node in report.nodes)
-
-
-def _has_terminal() -> bool:
-    return sys.stdin.isatty() and sys.stderr.isatty()

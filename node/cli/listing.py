@@ -72,18 +72,21 @@ async def collect(fetch: PageFetcher[Item], limit: int) -> tuple[list[Item], boo
 
 async def collect_all(
     session: Session,
-    page: Callable[[str | None], Awaitable[Page[Item]]],
+    page: Callable[..., Awaitable[Page[Item]]],
     doing: str,
     unit: str = "",
 ) -> list[Item]:
     """Return all items of a list; report progress every few thousand items.
 
-    A page is requested again while the node does not answer (``retry_while_silent``).
+    ``page`` is a method of the client that takes ``cursor`` and returns a page. A page is requested
+    again while the node does not answer (``retry_while_silent``).
     """
     items: list[Item] = []
     cursor: str | None = None
     while True:
-        part = await retry_while_silent(session.progress, session.clock, partial(page, cursor))
+        part = await retry_while_silent(
+            session.progress, session.clock, partial(page, cursor=cursor)
+        )
         reports = len(items) // _ITEMS_PER_REPORT
         items.extend(part.items)
         if len(items) // _ITEMS_PER_REPORT > reports:

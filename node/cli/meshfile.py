@@ -220,7 +220,10 @@ async def forecast_mesh(
     wanted = [*keys, *first_keys(pairs, previewed | set(existing))]
     answers, faults = await _fetch_forecasts(session, analysis, document, wanted)
     demands = existing | {
-        answer.measure: _demand_of_answer(answer, pairs[answer.key]) for answer in answers
+        answer.measure: _demand_of(
+            answer.plan, [each.name for each in answer.plan.participants], pairs[answer.key]
+        )
+        for answer in answers
     }
     overload, nodes = _load(document, analysis, demands, answers, session.clock.now())
     findings = (*analysis.findings, *faults, *forecast_findings(answers), *overload)
@@ -295,28 +298,17 @@ def _existing_demands(analysis: MeshAnalysis) -> dict[int, EntryDemand]:
     for task in analysis.existing:
         pair = analysis.expansion.pairs.get(task.key)
         if pair is not None and task.id not in changed and task.state in OPEN:
-            demands.setdefault(pair.measure, _demand_of_task(task, pair))
+            demands.setdefault(pair.measure, _demand_of(task, task.participants, pair))
     return demands
 
 
-def _demand_of_task(task: MeshTask, pair: MeasurementPair) -> EntryDemand:
-    takes_part = set(task.participants)
+def _demand_of(
+    it: MeshTask | Plan, participants: Sequence[str], pair: MeasurementPair
+) -> EntryDemand:
+    """Return the demand of a task, or of one that is planned, in which these take part."""
+    others = set(participants) - {pair.source}
     return EntryDemand(
-        task.duration,
-        task.scheduling_class,
-        pair.source in takes_part,
-        pair.dest in takes_part - {pair.source},
-    )
-
-
-def _demand_of_answer(answer: TaskForecast, pair: MeasurementPair) -> EntryDemand:
-    plan = answer.plan
-    takes_part = {participant.name for participant in plan.participants}
-    return EntryDemand(
-        plan.duration,
-        plan.scheduling_class,
-        pair.source in takes_part,
-        pair.dest in takes_part - {pair.source},
+        it.duration, it.scheduling_class, pair.source in participants, pair.dest in others
     )
 
 

@@ -14,14 +14,13 @@ from node.cli.bulk import choice_of, chosen_tasks, listed_tasks
 from node.cli.meshapply import MeshWorker
 from node.cli.output import Column, RecordLayout
 from node.cli.session import Session, asks_node
-from node.cli.transfer import create_tasks, exported_task, parse_export
+from node.cli.transfer import create_tasks, exported_tasks, parse_export
 from node.model.errors import HostError, reason_of
 from node.model.times import format_instant
 
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from node.model.wire.tasks import Task
 
 _AT_ONCE = 8
 
@@ -57,20 +56,10 @@ async def export(
         found = await listed_tasks(session, choice)
     else:
         found = await chosen_tasks(session, tasks, choice)
-    led = [task for task in found if task.led_here and task.parent is None]
-    work = MeshWorker(session.progress, session.clock, _AT_ONCE)
-    whole: dict[UUID, Task] = {}
-
-    async def read(task: Task) -> None:
-        whole[task.id] = await session.client.task(task.id)
-
-    await work.each("read", led, lambda task: str(task.id), read)
-    if work.exit_code:
-        raise HostError(f"not all tasks could be read: {work.failures()[0]['detail']}")
     document = {
         "parley_export": 1,
         "exported_at": format_instant(session.clock.now()),
-        "tasks": [exported_task(whole[task.id]) for task in led],
+        "tasks": await exported_tasks(session, found),
     }
     session.output.print_document(document)
 

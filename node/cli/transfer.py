@@ -10,13 +10,13 @@ import asyncio
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import click
 
+from node.cli.bulk import TaskChoice, listed_tasks
 from node.cli.draining import DRAIN_NAME
 from node.cli.listing import collect_all
 from node.cli.meshapply import LIST, MeshWorker, task_poster, unfinished_lines
@@ -32,7 +32,7 @@ from node.model.errors import (
     reason_of,
 )
 from node.model.nodekinds import NodeKind, kind_of
-from node.model.taskstate import OPEN, TaskState
+from node.model.taskstate import TaskState
 from node.model.times import format_instant
 from node.model.wire.archives import ArchiveDocument
 from node.model.wire.campaigns import DEFAULT, CampaignDocument
@@ -73,22 +73,9 @@ async def export(session: Session, file: Path) -> None:
     if await asyncio.to_thread(file.exists):
         raise HostError(f"{file} exists; name a new file, or remove that one")
     client = session.client
-    campaigns = await collect_all(session, partial(_page, client.campaigns), "reading campaigns")
-    pools = await collect_all(session, partial(_page, client.pools), "reading pools")
-    states = ",".join(sorted(OPEN))
-    page = partial(client.tasks, state=states, limit=500)
-    listed = await collect_all(session, partial(_page, page), "reading tasks")
-    led = [task for task in listed if task.led_here and task.parent is None]
-    tasks: dict[UUID, Task] = {}
-    work = MeshWorker(session.progress, session.clock, _AT_ONCE)
-
-    async def read(task: Task) -> None:
-        tasks[task.id] = await client.task(task.id)
-
-    await work.each("read", led, lambda task: str(task.id), read)
-    if work.exit_code:
-        msg = f"not all tasks could be read: {work.failures()[0]['detail']}; nothing was written"
-        raise HostError(msg)
+    campaigns = await collect_all(session, client.campaigns, "reading campaigns")
+    pools = await collect_all(session, client.pools, "reading pools")
+    tasks = await exported_tasks(session, await listed_tasks(session, TaskChoice()))
     content: dict[str, list[dict[str, Any]]] = {
         "campaigns": [
             each.model_dump(mode="json", include=set(CampaignDocument.model_fields))
@@ -99,7 +86,7 @@ async def export(session: Session, file: Path) -> None:
             each.model_dump(mode="json", include=set(PoolDocument.model_fields) - {"lead"})
             for each in pools
         ],
-        "tasks": [exported_task(tasks[task.id]) for task in led],
+        "tasks": tasks,
         **await _fetch_owner_state(session),
     }
     limits = (await client.limits()).model_dump(mode="json", include={"text", "digest"})
@@ -116,9 +103,8 @@ async def export(session: Session, file: Path) -> None:
 async def _fetch_owner_state(session: Session) -> dict[str, list[dict[str, Any]]]:
     """Return the archives, the reservations that are not over, and the other nodes."""
     client = session.client
-    archives = await collect_all(session, partial(_page, client.archives), "reading archives")
-    listed = partial(_page, client.reservations)
-    reservations = await collect_all(session, listed, "reading reservations")
+    archives = await collect_all(session, client.archives, "reading archives")
+    reservations = await collect_all(session, client.reservations, "reading reservations")
     fields = set(ReservationDocument.model_fields) - {"displace"}
     return {
         "archives": [
@@ -138,10 +124,6 @@ async def _fetch_owner_state(session: Session) -> dict[str, list[dict[str, Any]]
     }
 
 
-async def _page(fetch: Any, cursor: str | None) -> Any:
-    return await fetch(cursor=cursor)
-
-
 def _counted_view(done: Record) -> str:
     return f"{done['file']}: " + ", ".join(f"{done[what]} {what}" for what in KINDS)
 
@@ -154,6 +136,25 @@ def _parents_first(campaigns: Iterable[Any]) -> list[Any]:
         return 0 if name is None or name not in by_name else 1 + depth(by_name[name].parent)
 
     return sorted(by_name.values(), key=lambda each: (depth(each.parent), each.name))
+
+
+async def exported_tasks(session: Session, listed: Iterable[Task]) -> list[dict[str, Any]]:
+    """Return tasks as the file has them, but those that other nodes lead, and those of seats.
+
+    :raises HostError: one of them cannot be read.
+    """
+    led = [task for task in listed if task.led_here and task.parent is None]
+    work = MeshWorker(session.progress, session.clock, _AT_ONCE)
+    whole: dict[UUID, Task] = {}
+
+    async def read(task: Task) -> None:
+        whole[task.id] = await session.client.task(task.id)
+
+    await work.each("read", led, lambda task: str(task.id), read)
+    if work.exit_code:
+        why = work.failures()[0]["detail"]
+        raise HostError(f"not all tasks could be read: {why}; nothing was written")
+    return [exported_task(whole[task.id]) for task in led]
 
 
 def exported_task(task: Task) -> dict[str, Any]:
@@ -265,10 +266,10 @@ async def _missing_counts(
 ) -> dict[str, int]:
     """Return how many of each kind would be created; tasks and reservations have no names."""
     client = session.client
-    there = {
-        "campaigns": await collect_all(session, partial(_page, client.campaigns), "reading"),
-        "pools": await collect_all(session, partial(_page, client.pools), "reading"),
-        "archives": await collect_all(session, partial(_page, client.archives), "reading"),
+    there: dict[str, Iterable[Any]] = {
+        "campaigns": await collect_all(session, client.campaigns, "reading"),
+        "pools": await collect_all(session, client.pools, "reading"),
+        "archives": await collect_all(session, client.archives, "reading"),
         "nodes": (await client.nodes()).items,
     }
     counts = {what: len(content[what]) for what in KINDS}
