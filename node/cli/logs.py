@@ -17,24 +17,40 @@ _REPEAT_S = 60.0
 _KNOWN_MAX = 1000
 
 
+class _Repetitions:
+    """The messages of the last minute, and how often each was repeated in it."""
+
+    def __init__(self) -> None:
+        self._logged: dict[object, tuple[float, int]] = {}
+
+    def count(self, message: object, now: float) -> int | None:
+        """Return how often a message was repeated since it was logged; None to drop it as well.
+
+        ``now`` is in seconds.
+        """
+        logged_at, repeats = self._logged.get(message, (None, 0))
+        if logged_at is not None and now - logged_at < _REPEAT_S:
+            self._logged[message] = logged_at, repeats + 1
+            return None
+        if len(self._logged) >= _KNOWN_MAX:
+            self._logged.clear()
+        self._logged[message] = now, 0
+        return repeats
+
+
 class LogRouter(logging.Handler):
     """Forwards records; counts those that repeat a message within a minute."""
 
     def __init__(self) -> None:
         """Handle warnings and worse."""
         super().__init__(logging.WARNING)
-        self._logged: dict[tuple[str, str], tuple[float, int]] = {}
+        self._repetitions = _Repetitions()
 
     def emit(self, record: logging.LogRecord) -> None:
         """Log the record; count it instead if the same message was logged within a minute."""
-        key = record.name, str(record.msg)
-        logged_at, repeats = self._logged.get(key, (None, 0))
-        if logged_at is not None and record.created - logged_at < _REPEAT_S:
-            self._logged[key] = logged_at, repeats + 1
+        repeats = self._repetitions.count((record.name, str(record.msg)), record.created)
+        if repeats is None:
             return
-        if len(self._logged) >= _KNOWN_MAX:
-            self._logged.clear()
-        self._logged[key] = record.created, 0
         # aiohttp takes what anybody sends that is no HTTP for an error of the server.
         malformed = record.exc_info and isinstance(record.exc_info[1], HttpProcessingError)
         level = logging.INFO if malformed else record.levelno
@@ -57,21 +73,16 @@ class RepetitionFilter:
     def __init__(self, clock: Clock) -> None:
         """Take the time from this clock."""
         self._clock = clock
-        self._logged: dict[tuple[tuple[str, str], ...], tuple[int, int]] = {}
+        self._repetitions = _Repetitions()
 
     def __call__(self, _logger: object, _method: str, event: EventDict) -> EventDict:
         """Return the event, with the number of those dropped before it; drop a repetition."""
         if event.get("level") not in {"warning", "error"}:
             return event
         key = tuple(sorted((name, str(value)) for name, value in event.items()))
-        now = self._clock.monotonic()
-        logged_at, repeats = self._logged.get(key, (None, 0))
-        if logged_at is not None and now - logged_at < _REPEAT_S * times.SECOND:
-            self._logged[key] = logged_at, repeats + 1
+        repeats = self._repetitions.count(key, self._clock.monotonic() / times.SECOND)
+        if repeats is None:
             raise structlog.DropEvent
-        if len(self._logged) >= _KNOWN_MAX:
-            self._logged.clear()
-        self._logged[key] = now, 0
         return {**event, "more": repeats} if repeats else event
 
 

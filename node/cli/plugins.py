@@ -69,42 +69,25 @@ def list_plugins(invocation: Invocation) -> None:
     foreign = _foreign_plugins()
     known = {(each.group, each.name) for each in foreign}
     rows = [
-        {
-            "name": name,
-            "kind": kind[:-1],
-            "from": "parley",
-            "fault": _missing_client(name, kind),
-            "but": _caveat(registry.tools()[name]) if kind == "tools" else None,
-        }
+        _plugin_row(name, kind, "parley")
         for kind, plugins in own.items()
         for name in sorted(plugins)
         if (f"parley.{kind}", name) not in known
     ]
-    rows += [
-        {
-            "name": each.name,
-            "kind": each.group.removeprefix("parley.")[:-1],
-            "from": f"{each.distribution} {each.version}",
-            "fault": each.fault or _missing_client(each.name, each.group.removeprefix("parley.")),
-            "but": _caveat(registry.tools().get(each.name))
-            if each.group == "parley.tools"
-            else None,
-        }
-        for each in foreign
-    ]
+    for each in foreign:
+        kind, source = each.group.removeprefix("parley."), f"{each.distribution} {each.version}"
+        rows.append(_plugin_row(each.name, kind, source, each.fault))
     invocation.writer().print_list(rows, PLUGIN)
 
 
-def _caveat(tool: Tool | None) -> str | None:
-    """Return what restricts a tool that can be used; None if nothing does."""
-    if tool is None or tool.requirement is None or tool.tried:
-        return None
-    return "only if a task names it: it was never tried with a real program"
-
-
-def _missing_client(name: str, kind: str) -> str | None:
-    """Return the client library that an archiver lacks here; None if none, or for other kinds."""
-    return missing_requirement(archivers()[name]) if kind == "archivers" else None
+def _plugin_row(name: str, kind: str, source: str, fault: str | None = None) -> dict[str, Any]:
+    """Return what is told of a plugin: its fault, or what restricts it although it can be used."""
+    if fault is None and kind == "archivers":
+        fault = missing_requirement(archivers()[name])
+    tool = registry.tools().get(name) if kind == "tools" else None
+    untried = tool is not None and tool.requirement is not None and not tool.tried
+    but = "only if a task names it: it was never tried with a real program" if untried else None
+    return {"name": name, "kind": kind[:-1], "from": source, "fault": fault, "but": but}
 
 
 def _foreign_plugins() -> tuple[DiscoveredPlugin, ...]:

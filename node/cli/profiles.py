@@ -79,10 +79,24 @@ class Profiles:
         raise click.UsageError(f"there is no profile {name}; there are: {others}")
 
 
-def config_path() -> Path:
-    """Return the path of the file with the profiles."""
+def config_path(name: str = "config.toml") -> Path:
+    """Return the path of a file of this user's configuration; by default that of the profiles."""
     folder = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
-    return Path(folder).expanduser() / "parley" / "config.toml"
+    return Path(folder).expanduser() / "parley" / name
+
+
+def write_config(path: Path, content: bytes) -> None:
+    """Replace a file of the configuration, readable by its owner only.
+
+    :raises HostError: it cannot be written.
+    """
+    from node.trust.private_files import replace_private
+
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise HostError(f"{path.parent} cannot be created: {error.strerror}") from error
+    replace_private(path, content)
 
 
 def read_profiles() -> Profiles:
@@ -162,14 +176,7 @@ def write_profiles(profiles: Profiles) -> None:
 
     :raises HostError: it cannot be written.
     """
-    from node.trust.private_files import replace_private
-
-    path = config_path()
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise HostError(f"{path.parent} cannot be created: {error.strerror}") from error
-    replace_private(path, toml_of(profiles).encode())
+    write_config(config_path(), toml_of(profiles).encode())
 
 
 def toml_of(profiles: Profiles) -> str:

@@ -8,15 +8,14 @@ user's configuration, so that later commands ask nothing.
 from __future__ import annotations
 
 import json
-import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from node.cli.failures import print_error_lines
 from node.cli.output import printable_text
+from node.cli.profiles import config_path, write_config
 from node.model.errors import HostError, NotAllowed
 from node.model.loopback import is_exposed
 
@@ -119,17 +118,10 @@ def pin(server: str, identity: str) -> None:
 
     :raises HostError: it cannot be written.
     """
-    from node.trust.private_files import replace_private
-
     known = _pinned_identities()
-    if known.get(server) == identity:
-        return
-    path = _path()
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise HostError(f"{path.parent} cannot be created: {error.strerror}") from error
-    replace_private(path, json.dumps({**known, server: identity}, indent=2).encode() + b"\n")
+    if known.get(server) != identity:
+        content = json.dumps({**known, server: identity}, indent=2) + "\n"
+        write_config(config_path(_FILE), content.encode())
 
 
 def _require_identity(given: str | None) -> None:
@@ -144,7 +136,7 @@ def _require_identity(given: str | None) -> None:
 
 
 def _pinned_identities() -> dict[str, str]:
-    path = _path()
+    path = config_path(_FILE)
     try:
         known = json.loads(path.read_bytes())
     except FileNotFoundError:
@@ -153,8 +145,3 @@ def _pinned_identities() -> dict[str, str]:
         msg = f"{path} cannot be read: {error}; repair it, or remove it and confirm the keys again"
         raise HostError(msg) from error
     return {str(server): str(identity) for server, identity in known.items()}
-
-
-def _path() -> Path:
-    folder = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
-    return Path(folder).expanduser() / "parley" / _FILE
