@@ -9,13 +9,13 @@ import click
 
 from node.cli.invocation import global_options
 from node.cli.listing import limit_option, print_documents
+from node.cli.options import options
 from node.cli.output import Column, Record, RecordLayout, printable_text
 from node.cli.retrying import retry_while_silent
 from node.cli.session import Session, run_command, run_reading
-from node.cli.times import MOMENT, Moment, local_time_text
+from node.cli.times import Moment, api_instant, local_time_text
 from node.model.audit import AuditOutcome
 from node.model.principals import PrincipalKind
-from node.model.times import format_instant
 
 if TYPE_CHECKING:
     from node.cli.session import ReadingSession
@@ -51,32 +51,28 @@ ENTRY = RecordLayout(
 
 
 @click.command("audit")
-@click.option("--principal", metavar="NAME", help="Only of this user or node: label, name or key.")
-@click.option("--verb", help="Only this operation, such as post_tokens.")
-@click.option("--thing", metavar="ID|NAME", help="Only about this task, node, token and the like.")
-@click.option(
-    "--outcome",
-    "outcomes",
-    multiple=True,
-    type=click.Choice([str(outcome) for outcome in AuditOutcome]),
-    help="Only with this outcome; several times: any of these.",
-)
-@click.option("--since", type=MOMENT, help="From then on (-1h, RFC 3339).")
-@click.option("--until", type=MOMENT, help="Before then.")
-@click.option("--follow", is_flag=True, help="Print what is added from now on, until Ctrl-C.")
+@options(f"""
+    --principal NAME  Only of this user or node: label, name or key.
+    --verb TEXT       Only this operation, such as post_tokens.
+    --thing ID|NAME   Only about this task, node, token and the like.
+    --outcome [{"|".join(AuditOutcome)}]... as outcomes  Only with this outcome; several times: any
+                      of these.
+    --since TIME      From then on (-1h, RFC 3339).
+    --until TIME      Before then.
+    --follow          Print what is added from now on, until Ctrl-C.
+""")
 @limit_option
 @global_options
 @click.pass_context
 def audit(
     context: click.Context,
-    principal: str | None,
-    verb: str | None,
-    thing: str | None,
-    outcomes: tuple[str, ...],
+    /,
+    *,
     since: Moment | None,
     until: Moment | None,
     follow: bool,
     limit: int,
+    **filters: Any,
 ) -> None:
     """Show who did what on the node, and who was refused.
 
@@ -98,10 +94,7 @@ def audit(
         now = session.clock.now()
         fetch = partial(
             session.client.audit,
-            principal=principal,
-            verb=verb,
-            thing=thing,
-            outcomes=outcomes,
+            **filters,
             since=since.at(now) if since else None,
             until=until.at(now) if until else None,
         )
@@ -110,12 +103,12 @@ def audit(
     async def list_rows(session: ReadingSession) -> None:
         now = session.clock.now()
         query = {
-            "principal": principal,
-            "verb": verb,
-            "thing": thing,
-            "outcome": ",".join(outcomes) or None,
-            "since": format_instant(since.at(now)) if since else None,
-            "until": format_instant(until.at(now)) if until else None,
+            "principal": filters["principal"],
+            "verb": filters["verb"],
+            "thing": filters["thing"],
+            "outcome": ",".join(filters["outcomes"]) or None,
+            "since": api_instant(since, now),
+            "until": api_instant(until, now),
         }
         await print_documents(session, ENTRY, "/audit", query, limit)
 

@@ -14,9 +14,8 @@ from node.cli.listing import limit_option, print_documents
 from node.cli.options import clear_option, given_values, options, require_change
 from node.cli.output import Column, Record, RecordLayout, pairs_text, percent, printable_text
 from node.cli.session import ReadingSession, Session, asks_node, reads_node
-from node.cli.times import MOMENT, local_time_text
+from node.cli.times import MOMENT, api_instant, local_time_text
 from node.model.byte_quotas import BYTES, bytes_text, parse_byte_quota
-from node.model.times import format_instant
 
 if TYPE_CHECKING:
     from node.cli.times import Moment
@@ -330,10 +329,7 @@ async def usage(
     expected, and then as measured where the test measures it.
     """
     now = session.clock.now()
-    query = {
-        "since": None if since is None else format_instant(since.at(now)),
-        "until": None if until is None else format_instant(until.at(now)),
-    }
+    query = {"since": api_instant(since, now), "until": api_instant(until, now)}
     path = "/usage" if name is None else f"/campaigns/{quote(name, safe='')}/usage"
     await print_documents(session, HOUR, path, query, limit)
 

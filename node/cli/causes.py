@@ -12,7 +12,7 @@ from node.cli.listing import collect, expected_members, measured_options
 from node.cli.output import Column, Record, RecordLayout, readable_text
 from node.cli.references import find_task_id, short
 from node.cli.session import ReadingSession, reads_node
-from node.cli.times import MOMENT, Moment, local_time_text
+from node.cli.times import MOMENT, Moment, api_instant, local_time_text
 from node.model import times
 
 if TYPE_CHECKING:
@@ -147,8 +147,8 @@ async def causes(
         **filters,
         "task": await find_task_id(session.reader, written) if written else None,
         "state": ",".join(LOST),
-        "from": times.format_instant(starts.at(now)),
-        "to": times.format_instant((ends or Moment()).at(now)),
+        "from": api_instant(starts, now),
+        "to": api_instant(ends or Moment(), now),
         "fields": FIELDS,
     }
     runs, more = await read_runs(session, query)

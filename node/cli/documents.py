@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,7 +18,7 @@ from node.cli.failures import file_text, unreadable_message
 from node.cli.options import AnyCommand, apply_options, clear_option, given_values, options
 from node.cli.references import find_task
 from node.cli.seats import seat_options, seat_request
-from node.cli.times import looks_like_duration, parse_duration
+from node.cli.times import api_instant, looks_like_duration, parse_duration
 from node.cli.values import json_object, json_value, object_in
 from node.model import times
 
@@ -221,8 +222,8 @@ def schedule_document(options: Mapping[str, Any], now: int) -> Document:
     words: dict[str, Callable[[Any], Any]] = {
         "repeat": times.format_duration,
         "slip": times.format_duration,
-        "start": lambda moment: times.format_instant(moment.at(now)),
-        "until": lambda moment: times.format_instant(moment.at(now)),
+        "start": partial(api_instant, now=now),
+        "until": partial(api_instant, now=now),
     }
     schedule = {name: write(given[name]) for name, write in words.items() if name in given}
     plain = ("cron", "timezone", "max_runs")

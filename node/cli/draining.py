@@ -14,7 +14,7 @@ import click
 from node.cli.listing import collect
 from node.cli.output import Record, RecordLayout, printable_text
 from node.cli.session import Session, asks_node
-from node.cli.times import MOMENT, Moment, local_time_text
+from node.cli.times import MOMENT, Moment, api_instant, local_time_text
 from node.model.errors import NotFound
 from node.model.times import format_instant
 
@@ -49,7 +49,7 @@ async def drain(session: Session, /, reason: str, start: Moment | None, keep: bo
     """  # noqa: D301 - click's mark for lines to keep
     client = session.client
     before = await _draining_reservations(session)
-    at = {} if start is None else {"start": format_instant(start.at(session.clock.now()))}
+    at = {} if start is None else {"start": api_instant(start, session.clock.now())}
     document = {
         "kind": "maintenance",
         "name": f"{DRAIN_NAME}{reason}"[:100],

@@ -24,8 +24,7 @@ from node.cli.output import (
 )
 from node.cli.references import find_run_or_task, find_task_id, short
 from node.cli.session import ReadingSession, reads_node
-from node.cli.times import Moment, clock_time, duration_in_words, local_time_text
-from node.model.times import format_instant
+from node.cli.times import Moment, api_instant, clock_time, duration_in_words, local_time_text
 
 if TYPE_CHECKING:
     from node.client.answers import Members
@@ -68,10 +67,8 @@ async def explain(
 async def _explanation(session: ReadingSession, what: str, slot: Moment | None) -> Members:
     reader, now = session.reader, session.clock.now()
     if slot is not None:
-        at = format_instant(slot.at(now))
-        return await reader.document(
-            f"/tasks/{await find_task_id(reader, what)}/explain", {"slot": at}
-        )
+        task = await find_task_id(reader, what)
+        return await reader.document(f"/tasks/{task}/explain", {"slot": api_instant(slot, now)})
     # @-1 means the newest task: its author just created it, and a run of a seat may be newer.
     if what.startswith("@"):
         kind, identifier = "tasks", await find_task_id(reader, what)

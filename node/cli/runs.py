@@ -34,9 +34,8 @@ from node.cli.output import (
 from node.cli.references import find_run, find_run_or_task, find_task_id, read_run, short
 from node.cli.results import result_view, sorted_result
 from node.cli.session import ReadingSession, Session, asks_node, reads_node
-from node.cli.times import MOMENT, Moment, local_time_text
+from node.cli.times import MOMENT, Moment, api_instant, local_time_text
 from node.client.answers import Members
-from node.model import times
 from node.model.errors import NotFound
 
 if TYPE_CHECKING:
@@ -123,8 +122,8 @@ async def list_runs(
         **filters,
         "state": ",".join(states) or None,
         "task": task,
-        "from": times.format_instant(starts.at(now)) if starts else None,
-        "to": times.format_instant(ends.at(now)) if ends else None,
+        "from": api_instant(starts, now),
+        "to": api_instant(ends, now),
         "order": "asc" if oldest_first else None,
     }
     await print_documents(session, RUN, "/runs", query, limit)

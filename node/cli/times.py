@@ -128,6 +128,11 @@ class _Moment(click.ParamType[Moment]):
             self.fail(str(error), param, ctx)
 
 
+def api_instant(moment: Moment | None, now: int) -> str | None:
+    """Return what was typed as the API writes instants; None if nothing was."""
+    return None if moment is None else times.format_instant(moment.at(now))
+
+
 DURATION = _Duration()
 SECONDS = _Seconds()
 
