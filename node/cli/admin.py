@@ -54,7 +54,7 @@ _database_options = options("""
 
 @admin_group.command("migrate")
 @_database_options
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@options("--yes  Do not ask.")
 @runs_here
 async def migrate(invocation: Invocation, /, *, yes: bool, **options: Any) -> None:
     """Show the steps from the database's schema to this program's, and do them.
@@ -84,16 +84,14 @@ async def migrate(invocation: Invocation, /, *, yes: bool, **options: Any) -> No
 
 @admin_group.command("backup")
 @click.argument("file", required=False, type=click.Path(dir_okay=False, path_type=Path))
-@click.option(
-    "--to",
-    "directory",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Write a file named for the node and the time into this directory.",
+@options(
+    """
+    --to DIRECTORY as directory  Write a file named for the node and the time into this directory.
+    --keep 1..                   With --to: delete older backups of this node there, but this many.
+    --without-key                Leave out the node's private key.
+    """,
+    {"DIRECTORY": click.Path(exists=True, file_okay=False, path_type=Path)},
 )
-@options("""
-    --keep 1..     With --to: delete older backups of this node there, but this many.
-    --without-key  Leave out the node's private key.
-""")
 @_database_options
 @runs_here
 async def backup(
@@ -146,9 +144,7 @@ async def backup(
 
 @admin_group.command("restore")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option(
-    "--replace", is_flag=True, help="Replace what the database and the state directory have."
-)
+@options("--replace  Replace what the database and the state directory have.")
 @_database_options
 @runs_here
 async def restore(invocation: Invocation, /, file: Path, *, replace: bool, **options: Any) -> None:

@@ -104,7 +104,7 @@ def _document_options(command: Any) -> Any:
             --ttl DURATION              Deliver nothing older than this.
         """),
         click.option("--note", metavar="TEXT", help="What the archive is, for people."),
-        click.option("--uri-host", metavar="HOST", help="With pscheduler: the host in links."),
+        options("--uri-host HOST  With pscheduler: the host in links."),
     )
 
 
@@ -155,7 +155,7 @@ archive_group.add_show("/archives", ARCHIVE, archive_view, "Show an archive, wit
 @archive_group.command("edit")
 @click.argument("name")
 @_document_options
-@click.option("--whole", is_flag=True, help="Deliver the whole document: remove the transform.")
+@options("--whole  Deliver the whole document: remove the transform.")
 @asks_node
 async def edit(session: Session, /, name: str, whole: bool, **given: Any) -> None:
     """Change an archive; deliveries that wait go to the new destination."""
@@ -216,10 +216,12 @@ async def deliveries(session: ReadingSession, /, limit: int, **given: Any) -> No
 
 @archive_group.command("retry")
 @click.argument("archive", metavar="[NAME]", required=False)
-@click.option("--destination", type=click.IntRange(1), help="Deliveries to this destination.")
-@click.option("--run", metavar="RUN", help="Deliveries of this run.")
-@click.option("--number", type=click.IntRange(1), help="This one delivery.")
-@click.option("--all", "all_", is_flag=True, help="All deliveries.")
+@options("""
+    --destination 1..  Deliveries to this destination.
+    --run RUN          Deliveries of this run.
+    --number 1..       This one delivery.
+    --all as all_      All deliveries.
+""")
 @asks_node
 async def retry(session: Session, /, all_: bool, **given: Any) -> None:
     """Retry deliveries at once that are parked or wait for their next attempt.

@@ -14,7 +14,7 @@ from node.cli.listing import limit_option, print_documents
 from node.cli.options import clear_option, given_values, options, require_change
 from node.cli.output import Column, Record, RecordLayout, pairs_text, percent, printable_text
 from node.cli.session import ReadingSession, Session, asks_node, reads_node
-from node.cli.times import MOMENT, api_instant, local_time_text
+from node.cli.times import api_instant, local_time_text
 from node.model.byte_quotas import BYTES, bytes_text, parse_byte_quota
 
 if TYPE_CHECKING:
@@ -276,7 +276,7 @@ campaign_group.add_show("/campaigns", CAMPAIGN, campaign_view, "Show everything 
 @campaign_group.command("edit")
 @click.argument("name")
 @_document_options
-@click.option("--state", type=click.Choice(("active", "closed")), help="closed: no new tasks.")
+@options("--state [active|closed]  closed: no new tasks.")
 @clear_option(CLEARABLE)
 @asks_node
 async def edit(
@@ -310,8 +310,8 @@ async def remove(session: Session, names: tuple[str, ...]) -> None:
 
 @campaign_group.command("usage")
 @click.argument("name", required=False)
-@click.option("--since", type=MOMENT, help="From this hour on [24 hours ago].")
-@click.option("--until", type=MOMENT, help="Before this hour [in 24 hours].")
+@options("--since TIME  From this hour on [24 hours ago].")
+@options("--until TIME  Before this hour [in 24 hours].")
 @limit_option
 @reads_node
 async def usage(

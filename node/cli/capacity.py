@@ -8,9 +8,10 @@ from typing import Any
 import click
 
 from node.cli.listing import expected_members
+from node.cli.options import options
 from node.cli.output import Column, Record, RecordLayout, plural
 from node.cli.session import ReadingSession, reads_node
-from node.cli.times import DURATION, MOMENT, Moment, duration_text, local_time_text
+from node.cli.times import Moment, duration_text, local_time_text
 from node.model import times
 from node.model.classes import SchedulingClass
 
@@ -50,9 +51,9 @@ PIECE = RecordLayout(
 
 
 @click.command("capacity")
-@click.option("--from", "starts", type=MOMENT, help="Beginning [the full hour before now].")
-@click.option("--to", "ends", type=MOMENT, help="End [24 hours later].")
-@click.option("--by", type=DURATION, default=times.HOUR, help="Length of a piece [1h].")
+@options("--from TIME as starts  Beginning [the full hour before now].")
+@options("--to TIME as ends  End [24 hours later].")
+@options("--by DURATION  Length of a piece [1h].", default=times.HOUR)
 @reads_node
 async def capacity(
     session: ReadingSession, starts: Moment | None, ends: Moment | None, by: int

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from node.cli.listing import collect, expected_members, measured_options
+from node.cli.options import options
 from node.cli.output import Column, Record, RecordLayout, readable_text
 from node.cli.references import find_task_id, short
 from node.cli.session import ReadingSession, reads_node
-from node.cli.times import MOMENT, Moment, api_instant, local_time_text
+from node.cli.times import Moment, api_instant, local_time_text
 from node.model import times
 
 if TYPE_CHECKING:
@@ -116,12 +117,10 @@ async def read_runs(
 
 
 @click.command("causes")
-@click.option("--test", help="Only runs of this test.")
-@click.option("--task", "written", metavar="TASK", help="Only runs of this task.")
-@click.option(
-    "--from", "starts", type=MOMENT, default=_DAY_AGO, help="Only runs from this time on [-1d]."
-)
-@click.option("--to", "ends", type=MOMENT, help="Only runs before this time [now].")
+@options("--test TEXT  Only runs of this test.")
+@options("--task TASK as written  Only runs of this task.")
+@options("--from TIME as starts  Only runs from this time on [-1d].", default=_DAY_AGO)
+@options("--to TIME as ends  Only runs before this time [now].")
 @measured_options("runs")
 @reads_node
 async def causes(

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 import click
 
 from node.cli.listing import collect
+from node.cli.options import options
 from node.cli.output import Record, RecordLayout, printable_text
 from node.cli.session import Session, asks_node
-from node.cli.times import MOMENT, Moment, api_instant, local_time_text
+from node.cli.times import Moment, api_instant, local_time_text
 from node.model.errors import NotFound
 from node.model.times import format_instant
 
@@ -33,8 +34,8 @@ DRAINED = RecordLayout("node,from,reason,displaced,staying")
 
 @click.command("drain")
 @click.argument("reason", default="maintenance")
-@click.option("--from", "start", type=MOMENT, help="From then on: +10m, RFC 3339 [now].")
-@click.option("--keep", is_flag=True, help="Keep the runs that are booked already.")
+@options("--from TIME as start  From then on: +10m, RFC 3339 [now].")
+@options("--keep  Keep the runs that are booked already.")
 @asks_node
 async def drain(session: Session, /, reason: str, start: Moment | None, keep: bool) -> None:
     """Take no new runs on this node, until undrain; runs in progress continue to their end.

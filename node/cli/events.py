@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from node.cli.options import options
 from node.cli.output import Column, Record, RecordLayout
 from node.cli.references import find_task, short
 from node.cli.retrying import PAUSES_S, RETRYABLE_ERRORS, announce_retry
@@ -42,16 +43,12 @@ def _split_words(_: click.Context, __: click.Parameter, written: str | None) -> 
 
 
 @click.command("events")
-@click.option(
-    "--kind", "kinds", callback=_split_words, metavar="A,B", help="Only events of these kinds."
-)
-@click.option("--task", "written", metavar="TASK", help="Only events of this task and its runs.")
-@click.option(
-    "--state", "states", callback=_split_words, metavar="A,B", help="Only changes to these states."
-)
-@click.option("--kept", is_flag=True, help="Begin with the events that the node has kept.")
+@options("--kind A,B as kinds  Only events of these kinds.", callback=_split_words)
+@options("--task TASK as written  Only events of this task and its runs.")
+@options("--state A,B as states  Only changes to these states.", callback=_split_words)
+@options("--kept  Begin with the events that the node has kept.")
 @click.option("--after", type=click.IntRange(0), metavar="ID", help="Begin after this event.")
-@click.option("--count", type=click.IntRange(1), help="End after so many events.")
+@options("--count 1..  End after so many events.")
 @asks_node
 async def events(
     session: Session,

@@ -14,6 +14,7 @@ import click
 from node.cli.bundles import file_bytes, write_new
 from node.cli.failures import can_ask, print_error_lines
 from node.cli.invocation import with_scheme
+from node.cli.options import options
 from node.cli.output import Column, Record, RecordLayout, plural, printable_text, records_of
 from node.cli.session import Session, asks_node
 from node.cli.times import local_time_text
@@ -52,10 +53,12 @@ _WRITTEN = RecordLayout("file,nodes")
 @click.command("introduce")
 @click.argument("file", metavar="FILE|-")
 @click.argument("entries", nargs=-1, metavar="[NAME URL IDENTITY]...")
-@click.option("--write", is_flag=True, help="Write FILE, signed with the key of the node.")
-@click.option("--identity", metavar="ed25519:KEY", help="The key that has to have signed FILE.")
-@click.option("--dry-run", is_flag=True, help="Only show what would be added or changed.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@options("""
+    --write                 Write FILE, signed with the key of the node.
+    --identity ed25519:KEY  The key that has to have signed FILE.
+    --dry-run               Only show what would be added or changed.
+    --yes                   Do not ask.
+""")
 @asks_node
 async def introduce(
     session: Session,

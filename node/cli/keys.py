@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from node.cli.bundles import file_bytes
+from node.cli.options import options
 from node.cli.session import Session, asks_node
 from node.model.errors import NotAllowed
 
@@ -40,9 +41,11 @@ def rekeying_view(rekeyed: Rekeying) -> str:
 
 @click.command("revoke")
 @click.argument("key", metavar="[ed25519:KEY|NAME]", required=False)
-@click.option("--prepare", is_flag=True, help="Only print the statement, and revoke nothing.")
-@click.option("--file", metavar="FILE|-", help="Take in a statement that was prepared.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@options("""
+    --prepare      Only print the statement, and revoke nothing.
+    --file FILE|-  Take in a statement that was prepared.
+    --yes          Do not ask.
+""")
 @asks_node
 async def revoke(
     session: Session, key: str | None, file: str | None, *, prepare: bool, yes: bool

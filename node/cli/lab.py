@@ -193,7 +193,7 @@ WISHES = (
 
 
 @click.command("demo")
-@click.option("--check", is_flag=True, help="Stop after the first complete round.")
+@options("--check  Stop after the first complete round.")
 @click.pass_context
 def demo(context: click.Context, *, check: bool) -> None:
     """Start three nodes that measure each other, and show the results until Ctrl-C."""
@@ -360,10 +360,10 @@ lab_group.add_command(demo)
 @click.option(
     "--delay-ms", type=click.FloatRange(0, 10_000), help="Delay of the WAN in each direction."
 )
-@click.option("--loss", type=_Loss(), help="Loss of the WAN in each direction: 1% or 0.01.")
+@options("--loss LOSS  Loss of the WAN in each direction: 1% or 0.01.", {"LOSS": _Loss()})
 @click.option("--rate-mbit", type=click.FloatRange(0.01, 100_000), help="Rate of the WAN in Mb/s.")
-@click.option("--tls", is_flag=True, help="Let nodes and commands speak TLS, as real hosts do.")
-@click.option("-q", "--quiet", is_flag=True, help="Print no progress on standard error.")
+@options("--tls  Let nodes and commands speak TLS, as real hosts do.")
+@options("-q, --quiet  Print no progress on standard error.")
 @click.pass_context
 def up(
     context: click.Context,

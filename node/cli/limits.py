@@ -12,6 +12,7 @@ from node.cli.failures import file_text, report
 from node.cli.groups import command_group
 from node.cli.invocation import Invocation
 from node.cli.listing import print_one
+from node.cli.options import options
 from node.cli.output import Column, RecordLayout
 from node.cli.session import ReadingSession, Session, asks_node, reads_node, runs_here
 from node.cli.times import local_time_text
@@ -90,12 +91,9 @@ async def show(session: ReadingSession, name: str | None) -> None:
 
 @limits_group.command("test")
 @click.argument("file", metavar="FILE|-")
-@click.option(
-    "--as",
-    "lead",
+@options(
+    "--as NODE|token:LABEL as lead  The node that leads the task, or the user who creates it here.",
     required=True,
-    metavar="NODE|token:LABEL",
-    help="The node that leads the task, or the user who creates it here.",
 )
 @asks_node
 async def try_task(session: Session, file: str, lead: str) -> int:

@@ -7,8 +7,6 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-import click
-
 from node.cli.options import options
 from node.cli.output import records_of
 from node.cli.retrying import retry_while_silent
@@ -30,12 +28,10 @@ _DEFAULT_LIMIT = 50
 _ITEMS_PER_REPORT = 5000
 _MORE = "There are more; --limit shows them."
 
-limit_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
-    "--limit",
-    type=click.IntRange(1, 100_000),
+limit_option: Callable[[Callable[..., Any]], Callable[..., Any]] = options(
+    "--limit 1..100000  Maximum number of entries to show.",
     default=_DEFAULT_LIMIT,
     show_default=True,
-    help="Maximum number of entries to show.",
 )
 
 

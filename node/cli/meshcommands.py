@@ -35,7 +35,7 @@ from node.cli.output import (
 )
 from node.cli.retrying import retry_while_silent
 from node.cli.session import Session, asks_node
-from node.cli.times import DURATION, local_time_text
+from node.cli.times import local_time_text
 from node.mesh.terms import idempotency_key
 from node.model import times
 from node.model.errors import (
@@ -187,12 +187,10 @@ _EDITED = ("test", "schedule", "after", "tools", "priority", "campaign", "refere
 
 DONE = RecordLayout("mesh,created,edited,ended,unchanged,left")
 
-jobs_option = click.option(
-    "--jobs",
-    type=click.IntRange(1, 64),
+jobs_option = options(
+    "--jobs 1..64  Number of requests in parallel.",
     default=CONCURRENCY,
     show_default=True,
-    help="Number of requests in parallel.",
 )
 
 
@@ -306,18 +304,14 @@ def done_view(done: Record) -> str:
 
 @click.command("status")
 @click.argument("mesh", metavar="NAME|FILE")
-@click.option(
-    "--since",
-    type=DURATION,
+@options(
+    "--since DURATION  How far back to look; from a day on, to the begin of an hour.",
     default="1d",
     show_default=True,
-    help="How far back to look; from a day on, to the begin of an hour.",
 )
-@click.option(
-    "--all-pairs",
-    is_flag=True,
-    help=f"Show all pairs, also where they are more than {PAIRS_MAX:,}, which takes longer.",
-)
+@options(f"""
+    --all-pairs  Show all pairs, also where they are more than {PAIRS_MAX:,}, which takes longer.
+""")
 @asks_node
 async def status(session: Session, mesh: str, since: int, *, all_pairs: bool) -> int:
     """Show what a mesh has delivered, by pair and cause; for a file also what differs from it.
@@ -389,7 +383,7 @@ def _is_file(word: str) -> bool:
 
 @click.command("remove")
 @click.argument("name")
-@click.option("--dry-run", is_flag=True, help="Only show how many tasks would be cancelled.")
+@options("--dry-run  Only show how many tasks would be cancelled.")
 @jobs_option
 @asks_node
 async def remove(session: Session, name: str, dry_run: bool, jobs: int) -> int:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import click
-
 from node.cli.groups import command_group
 from node.cli.listing import limit_option, print_documents
+from node.cli.options import options
 from node.cli.output import Column, Record, RecordLayout
 from node.cli.session import ReadingSession, reads_node
 from node.cli.times import local_time_text
@@ -41,7 +40,7 @@ mesh_group = command_group("mesh", _LATE)
 
 
 @mesh_group.command("list")
-@click.option("--all", "removed", is_flag=True, help="Include those that were removed.")
+@options("--all as removed  Include those that were removed.")
 @limit_option
 @reads_node
 async def list_meshes(session: ReadingSession, removed: bool, limit: int) -> None:

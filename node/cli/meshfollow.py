@@ -25,9 +25,10 @@ from node.cli.meshcommands import carry_out, done_view
 from node.cli.meshfile import CONCURRENCY, MeshAnalysis, analyse_text, forecast_mesh
 from node.cli.meshimport import insecure_option, named_option, nodes_by_address, omission_lines
 from node.cli.meshplan import PLAN, change_summary, plan_view, record_of
+from node.cli.options import options
 from node.cli.output import Column, Record, RecordLayout, printable_text
 from node.cli.session import Session, asks_node
-from node.cli.times import DURATION, duration_text, local_time_text
+from node.cli.times import duration_text, local_time_text
 from node.mesh.comparison import compare
 from node.mesh.document import parse
 from node.model.errors import (
@@ -102,17 +103,21 @@ FOLLOWED = RecordLayout(
 
 @click.command("follow")
 @click.argument("source", metavar="[FILE|URL]", required=False)
-@click.option("--interval", type=DURATION, help="How often to look [1h].")
-@click.option("--name", metavar="NAME", help="The name of the mesh [what the file says].")
-@click.option("--whole", is_flag=True, help="All of the mesh: this node leads every task.")
+@options("""
+    --interval DURATION  How often to look [1h].
+    --name NAME          The name of the mesh [what the file says].
+    --whole              All of the mesh: this node leads every task.
+""")
 @named_option
 @insecure_option
-@click.option("--dry-run", is_flag=True, help="Only show what would be done, and keep nothing.")
-@click.option("--now", is_flag=True, help="Look now, at all followed meshes or that of --name.")
-@click.option("--list", "listed", is_flag=True, help="Show the followed meshes, and how they are.")
-@click.option("--stop", metavar="NAME", help="Follow a mesh no more, and end its tasks.")
-@click.option("--keep", is_flag=True, help="With --stop: keep the tasks.")
-@click.option("--serve", is_flag=True, help="Look again and again; for parley-follow.service.")
+@options("""
+    --dry-run         Only show what would be done, and keep nothing.
+    --now             Look now, at all followed meshes or that of --name.
+    --list as listed  Show the followed meshes, and how they are.
+    --stop NAME       Follow a mesh no more, and end its tasks.
+    --keep            With --stop: keep the tasks.
+    --serve           Look again and again; for parley-follow.service.
+""")
 @asks_node
 async def follow(
     session: Session,

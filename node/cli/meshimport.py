@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from node.cli.options import options
 from node.cli.output import RecordLayout, plural, printable_text
 from node.cli.session import Session, asks_node
 from node.model.errors import FieldFault, InvalidDocument
@@ -23,24 +24,19 @@ IMPORTED = RecordLayout(
     key="file",
 )
 
-named_option = click.option(
-    "--node",
-    "named",
-    multiple=True,
-    metavar="ADDRESS=NAME",
-    help="The node that an address of the template is, where they differ; repeat for more.",
-)
-insecure_option = click.option(
-    "--insecure",
-    is_flag=True,
-    help="Accept any certificate, as psConfig does; follow over plain HTTP.",
+named_option = options("""
+    --node ADDRESS=NAME... as named  The node that an address of the template is, where they differ;
+                                repeat for more.
+""")
+insecure_option = options(
+    "--insecure  Accept any certificate, as psConfig does; follow over plain HTTP."
 )
 
 
 @click.command("import")
 @click.argument("source", metavar="FILE|URL")
-@click.option("--write", "file", metavar="FILE", help="Write it there: TOML, or JSON (.json).")
-@click.option("--name", metavar="NAME", help="The name of the mesh [that of the template].")
+@options("--write FILE as file  Write it there: TOML, or JSON (.json).")
+@options("--name NAME  The name of the mesh [that of the template].")
 @named_option
 @insecure_option
 @asks_node

@@ -12,6 +12,7 @@ import click
 from node.cli.groups import command_group
 from node.cli.invocation import with_scheme
 from node.cli.listing import print_record, print_whole
+from node.cli.options import options
 from node.cli.output import (
     Column,
     Record,
@@ -190,7 +191,7 @@ async def show(session: ReadingSession, name: str | None) -> None:
 
 @node_group.command("add")
 @click.argument("url", metavar="URL|ed25519:KEY")
-@click.option("--identity", metavar="ed25519:KEY", help="The key to expect, from its owner.")
+@options("--identity ed25519:KEY  The key to expect, from its owner.")
 @asks_node
 async def add(session: Session, url: str, identity: str | None) -> None:
     """Add a node by the URL of its API; its key is pinned.

@@ -8,6 +8,7 @@ import webbrowser
 import click
 
 from node.cli.invocation import Invocation
+from node.cli.options import options
 from node.cli.output import RecordLayout
 from node.cli.session import Session, asks_node
 
@@ -15,7 +16,7 @@ LINK = RecordLayout("url")
 
 
 @click.command("open")
-@click.option("--print", "only_print", is_flag=True, help="Print the link, and open no browser.")
+@options("--print as only_print  Print the link, and open no browser.")
 @asks_node
 async def open_command(session: Session, only_print: bool) -> None:
     """Open the page of the node in a browser, logged in, or print its link.

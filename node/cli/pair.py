@@ -11,6 +11,7 @@ import click
 
 from node.cli.causes import FIELDS, LOST, READ_MAX, cause_lines, read_runs, runs_by_cause
 from node.cli.listing import expected_members
+from node.cli.options import options
 from node.cli.output import (
     Column,
     OutputWriter,
@@ -23,7 +24,7 @@ from node.cli.output import (
 from node.cli.references import short
 from node.cli.results import figure_text
 from node.cli.session import ReadingSession, reads_node
-from node.cli.times import MOMENT, Moment, local_time_text
+from node.cli.times import Moment, local_time_text
 from node.model import times
 from node.model.verdict import Level
 
@@ -59,9 +60,9 @@ FIGURE = RecordLayout("headline,due,finished,latest_at,name,unit,latest,median,l
 
 @click.command("pair")
 @click.argument("hosts", metavar="[A] B", nargs=-1, required=True)
-@click.option("--from", "starts", type=MOMENT, default=_DAY_AGO, help="Beginning [-1d].")
-@click.option("--to", "ends", type=MOMENT, help="End [now].")
-@click.option("--test", help="Only runs of this test.")
+@options("--from TIME as starts  Beginning [-1d].", default=_DAY_AGO)
+@options("--to TIME as ends  End [now].")
+@options("--test TEXT  Only runs of this test.")
 @reads_node
 async def pair(
     session: ReadingSession,

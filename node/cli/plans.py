@@ -15,6 +15,7 @@ from node.cli.documents import document_options, task_document
 from node.cli.failures import NO_TIME
 from node.cli.groups import command_group
 from node.cli.meshplan import mesh
+from node.cli.options import options
 from node.cli.output import (
     Column,
     Record,
@@ -60,7 +61,7 @@ plan_group.add_command(mesh)
 
 @plan_group.command("task")
 @document_options
-@click.option("--runs", type=click.IntRange(1), help="How many of the next starts to show [10].")
+@options("--runs 1..  How many of the next starts to show [10].")
 @click.option(
     "--alternative",
     type=click.IntRange(1),

@@ -229,16 +229,13 @@ def _trial_lines(test: Test, tool: Tool, trial: Trial) -> Iterator[str]:
 
 @plugin_group.command("new")
 @click.argument("name")
-@click.option(
-    "--kind",
-    type=click.Choice(["test", "archiver"]),
+@options(
+    "--kind [test|archiver]  What to create: a test with its tool [test], or an archiver.",
     default="test",
-    help="What to create: a test with its tool [test], or an archiver.",
 )
-@click.option(
-    "--directory",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Where to write it [parley-NAME in the current directory].",
+@options(
+    "--directory DIRECTORY  Where to write it [parley-NAME in the current directory].",
+    {"DIRECTORY": click.Path(file_okay=False, path_type=Path)},
 )
 @runs_here
 def new_plugin(_: Invocation, name: str, kind: str, directory: Path | None) -> None:

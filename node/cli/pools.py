@@ -64,14 +64,11 @@ POLICY_SET = RecordLayout(
 )
 
 _MATCH = click.option("--match", "match", multiple=True, metavar="CONDITION", help=MATCH_HELP)
-_SET = click.option("--set", "policy_set", metavar="SET", help="Policies; see: parley pool sets.")
-_OVERRIDE = click.option(
-    "--override",
-    "overrides",
-    multiple=True,
-    metavar="AXIS=RULE|AXIS.PARAMETER=VALUE",
-    help="Override one rule: order=next-run, share.window=PT30M; repeat for more.",
-)
+_SET = options("--set SET as policy_set  Policies; see: parley pool sets.")
+_OVERRIDE = options("""
+    --override AXIS=RULE|AXIS.PARAMETER=VALUE... as overrides  Override one rule: order=next-run,
+                                share.window=PT30M; repeat for more.
+""")
 
 
 _settings_options = options("""

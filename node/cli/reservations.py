@@ -152,7 +152,7 @@ reservation_group = command_group("reservation")
 
 @reservation_group.command("add")
 @click.argument("name", required=False)
-@click.option("--pool", help="A pool that this node plans, instead of the node itself.")
+@options("--pool TEXT  A pool that this node plans, instead of the node itself.")
 @_document_options
 @asks_node
 async def add(session: Session, /, name: str | None, pool: str | None, **given: Any) -> None:
@@ -225,7 +225,7 @@ async def show(session: ReadingSession, reservation: str) -> None:
 
 @reservation_group.command("edit")
 @click.argument("reservation")
-@click.option("--name", help="Its new name.")
+@options("--name TEXT  Its new name.")
 @_document_options
 @clear_option(CLEARABLE, "Remove a field; repeat for more.")
 @asks_node

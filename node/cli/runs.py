@@ -21,6 +21,7 @@ from node.cli.listing import (
     print_documents,
     print_record,
 )
+from node.cli.options import options
 from node.cli.output import (
     Column,
     Record,
@@ -34,7 +35,7 @@ from node.cli.output import (
 from node.cli.references import find_run, find_run_or_task, find_task_id, read_run, short
 from node.cli.results import result_view, sorted_result
 from node.cli.session import ReadingSession, Session, asks_node, reads_node
-from node.cli.times import MOMENT, Moment, api_instant, local_time_text
+from node.cli.times import Moment, api_instant, local_time_text
 from node.client.answers import Members
 from node.model.errors import NotFound
 
@@ -82,14 +83,16 @@ RERUN = RecordLayout("task,headline")
 
 
 @run_group.command("list")
-@click.option("--state", metavar="A,B", help="Only runs in these states, such as failed,missed.")
-@click.option("--test", help="Only runs of this test.")
-@click.option("--task", "written", metavar="TASK", help="Only runs of this task.")
-@click.option("--from", "starts", type=MOMENT, help="Only runs from this time on (-1h, RFC 3339).")
-@click.option("--to", "ends", type=MOMENT, help="Only runs before this time.")
-@click.option("--upcoming", is_flag=True, help="Future runs, the next one first.")
-@click.option("--oldest-first", is_flag=True, help="List the oldest first.")
-@click.option("--verdict", metavar="A,B", help="Only runs with these verdicts, such as suspicious.")
+@options("""
+    --state A,B             Only runs in these states, such as failed,missed.
+    --test TEXT             Only runs of this test.
+    --task TASK as written  Only runs of this task.
+    --from TIME as starts   Only runs from this time on (-1h, RFC 3339).
+    --to TIME as ends       Only runs before this time.
+    --upcoming              Future runs, the next one first.
+    --oldest-first          List the oldest first.
+    --verdict A,B           Only runs with these verdicts, such as suspicious.
+""")
 @measured_options("runs")
 @limit_option
 @reads_node
@@ -153,11 +156,13 @@ async def follow(session: Session, run: str) -> int:
 
 @run_group.command("result")
 @click.argument("run")
-@click.option("--raw", is_flag=True, help="Print the output of each participant's program instead.")
-@click.option("--part", metavar="NODE", help="With --raw, only the output of this node, unchanged.")
-@click.option("--interval", type=click.IntRange(0), help="The result of one interval, by number.")
+@options("""
+    --raw           Print the output of each participant's program instead.
+    --part NODE     With --raw, only the output of this node, unchanged.
+    --interval 0..  The result of one interval, by number.
+""")
 @click.option("--last", type=click.IntRange(1), metavar="N", help="The last N intervals.")
-@click.option("--since", type=MOMENT, help="The intervals since then (-1h, RFC 3339).")
+@options("--since TIME  The intervals since then (-1h, RFC 3339).")
 @reads_node
 async def result(
     session: ReadingSession,

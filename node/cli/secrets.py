@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from node.cli.groups import command_group
+from node.cli.options import options
 from node.cli.output import Column, RecordLayout
 from node.cli.session import Session, asks_node
 from node.cli.times import local_time_text
@@ -29,15 +30,16 @@ secret_group = command_group("secret")
 
 @secret_group.command("add")
 @click.argument("name")
-@click.option(
-    "--file",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="The file with the value, without the newline at its end. [standard input]",
+@options(
+    "--file FILE  The file with the value, without the newline at its end. [standard input]",
+    {"FILE": click.Path(path_type=Path, exists=True, dir_okay=False)},
 )
-@click.option("--host", "hosts", multiple=True, help="Where it may be sent: HOST, HOST:PORT. [any]")
-@click.option("--user", "users", multiple=True, help="A token of the role run that may use it.")
-@click.option("--lead", "leads", multiple=True, help="Another node whose tasks may use it here.")
-@click.option("--replace", is_flag=True, help="Replace the one of this name.")
+@options("""
+    --host TEXT... as hosts  Where it may be sent: HOST, HOST:PORT. [any]
+    --user TEXT... as users  A token of the role run that may use it.
+    --lead TEXT... as leads  Another node whose tasks may use it here.
+    --replace                Replace the one of this name.
+""")
 @asks_node
 async def add(session: Session, /, name: str, file: Path | None, **given: Any) -> None:
     """Add a secret; its value is never an argument, which others on the host could read.

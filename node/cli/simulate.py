@@ -146,11 +146,7 @@ REPORT = RecordLayout(
 
 @click.command("simulate")
 @click.argument("scenario", required=False)
-@click.option(
-    "--seed",
-    type=click.IntRange(0),
-    help="Seed of the random numbers; another seed gives another world.",
-)
+@options("--seed 0..  Seed of the random numbers; another seed gives another world.")
 @click.option(
     "--days", type=click.FloatRange(0, 366, min_open=True), help="Days to simulate; 0.5 is 12 h."
 )

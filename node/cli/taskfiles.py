@@ -12,6 +12,7 @@ import click
 
 from node.cli.bulk import choice_of, chosen_tasks, listed_tasks
 from node.cli.meshapply import MeshWorker
+from node.cli.options import options
 from node.cli.output import Column, RecordLayout
 from node.cli.session import Session, asks_node
 from node.cli.transfer import create_tasks, exported_tasks, parse_export
@@ -35,8 +36,8 @@ IMPORTED = RecordLayout(
 
 @click.command("export")
 @click.argument("tasks", nargs=-1, metavar="TASK...")
-@click.option("--where", multiple=True, metavar="NAME=VALUE", help="Tasks with this mesh, test, …")
-@click.option("--all", "every", is_flag=True, help="All open tasks.")
+@options("--where NAME=VALUE...  Tasks with this mesh, test, …")
+@options("--all as every  All open tasks.")
 @asks_node
 async def export(
     session: Session, /, tasks: tuple[str, ...], where: tuple[str, ...], every: bool
@@ -66,7 +67,7 @@ async def export(
 
 @click.command("import")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
-@click.option("--dry-run", is_flag=True, help="Only show which tasks the file has.")
+@options("--dry-run  Only show which tasks the file has.")
 @asks_node
 async def import_(session: Session, /, file: str, dry_run: bool) -> int:
     """Create the tasks of a file: one of task export or admin export, or a list of documents.

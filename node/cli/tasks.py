@@ -189,10 +189,12 @@ async def _say_why_waiting(session: Session, task: Task) -> None:
 
 
 @task_group.command("list")
-@click.option("--seats", is_flag=True, help="Include the tasks of the seats of pool tasks.")
-@click.option("--state", help="Only tasks in this state, such as active.")
-@click.option("--test", help="Only tasks of this test.")
-@click.option("--requester", help="Only tasks that this user created: the label of their token.")
+@options("""
+    --seats           Include the tasks of the seats of pool tasks.
+    --state TEXT      Only tasks in this state, such as active.
+    --test TEXT       Only tasks of this test.
+    --requester TEXT  Only tasks that this user created: the label of their token.
+""")
 @measured_options("tasks")
 @limit_option
 @reads_node
@@ -275,13 +277,10 @@ async def release(session: Session, tasks: tuple[str, ...]) -> None:
 @task_group.command("edit")
 @click.argument("task", required=False)
 @patch_options
-@click.option(
-    "--where",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="Instead of TASK, all open tasks with this mesh, campaign, reference, participant, test, "
-    "or requester.",
-)
+@options("""
+    --where NAME=VALUE...  Instead of TASK, all open tasks with this mesh, campaign, reference,
+                           participant, test, or requester.
+""")
 @change_options
 @asks_node
 async def edit(

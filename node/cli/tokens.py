@@ -5,10 +5,11 @@ from __future__ import annotations
 import click
 
 from node.cli.groups import command_group
+from node.cli.options import options
 from node.cli.output import Column, Record, RecordLayout, records_of
 from node.cli.references import find_token, short
 from node.cli.session import Session, asks_node
-from node.cli.times import DURATION, local_time_text
+from node.cli.times import local_time_text
 from node.model.principals import Role
 
 
@@ -36,14 +37,14 @@ token_group = command_group("token")
 
 
 @token_group.command("add")
-@click.option("--label", required=True, help="Whom it is for, such as alice.")
+@options("--label TEXT  Whom it is for, such as alice.", required=True)
 @click.option(
     "--role",
     required=True,
     type=click.Choice([str(role) for role in Role]),
     help="What it permits.",
 )
-@click.option("--expires", type=DURATION, help="How long it is valid: 12h, P30D. [for good]")
+@options("--expires DURATION  How long it is valid: 12h, P30D. [for good]")
 @asks_node
 async def add(session: Session, label: str, role: str, expires: int | None) -> None:
     """Make a token, and print it; it is shown this once.

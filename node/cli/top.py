@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from node.cli.options import options
 from node.cli.output import RecordLayout, aligned_text, percent, plural, printable_text, records_of
 from node.cli.references import short
 from node.cli.retrying import retry_while_silent
@@ -36,7 +37,7 @@ Document = dict[str, Any]
 
 
 @click.command("top")
-@click.option("--once", is_flag=True, help="Print once, as where the output is not a terminal.")
+@options("--once  Print once, as where the output is not a terminal.")
 @click.option(
     "--every", type=SECONDS, default=2 * times.SECOND, help="Pause between two looks [2s]."
 )

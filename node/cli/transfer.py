@@ -20,6 +20,7 @@ from node.cli.bulk import TaskChoice, listed_tasks
 from node.cli.draining import DRAIN_NAME
 from node.cli.listing import collect_all
 from node.cli.meshapply import LIST, MeshWorker, task_poster, unfinished_lines
+from node.cli.options import options
 from node.cli.output import Record, RecordLayout
 from node.cli.session import Session, asks_node
 from node.cli.values import value_in
@@ -193,7 +194,7 @@ def one_off_document(task: Task) -> dict[str, Any]:
 
 @click.command("import")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--dry-run", is_flag=True, help="Only count what would be created.")
+@options("--dry-run  Only count what would be created.")
 @asks_node
 async def import_(session: Session, file: Path, *, dry_run: bool) -> int:
     """Create what FILE has on the node that is asked.

@@ -10,7 +10,7 @@ from node.cli.groups import command_group
 from node.cli.options import given_values, options
 from node.cli.output import Column, RecordLayout
 from node.cli.session import Session, asks_node
-from node.cli.times import DURATION, local_time_text
+from node.cli.times import local_time_text
 from node.model import times
 
 WEBHOOK = RecordLayout(
@@ -37,7 +37,7 @@ webhook_group = command_group("webhook")
     --mesh TEXT                 The only mesh to be told of. [all]
 """)
 @click.option("--percent", type=float, help="What a mesh has to deliver. [95]")
-@click.option("--span", type=DURATION, help="The time in which that is counted. [1h]")
+@options("--span DURATION  The time in which that is counted. [1h]")
 @asks_node
 async def add(session: Session, /, name: str, span: int | None, **given: Any) -> None:
     """Add a webhook, and print the secret that signs its messages; it is shown this once.
