@@ -20,13 +20,13 @@ from node.cli.documents import (
     label_options,
     require_seat_count,
     schedule_options,
+    seat_options,
     with_plan,
 )
 from node.cli.follow import follow_task
 from node.cli.options import apply_options, options
 from node.cli.references import short
 from node.cli.runs import RUN, show_outcome
-from node.cli.seats import seat_options
 from node.cli.session import Session, asks_node
 from node.cli.tasks import TASK, announce, schedule_text, task_view
 from node.model import times

@@ -15,7 +15,15 @@ from node.cli.bulk import (
     choice_options,
     chosen_tasks,
 )
-from node.cli.documents import document_options, patch_options, task_document, task_patch
+from node.cli.documents import (
+    document_options,
+    patch_options,
+    request_rows,
+    request_text,
+    seats_view,
+    task_document,
+    task_patch,
+)
 from node.cli.failures import print_error_lines
 from node.cli.follow import follow_task
 from node.cli.giving_up import Followed
@@ -40,7 +48,6 @@ from node.cli.output import (
 )
 from node.cli.references import find_task, read_task, short
 from node.cli.runs import RUN, show_outcome
-from node.cli.seats import request_rows, request_text, seats_view
 from node.cli.session import ReadingSession, Session, asks_node, reads_node
 from node.cli.times import duration_text, local_time_text
 from node.model import times
@@ -138,7 +145,10 @@ TASK = RecordLayout(
 )
 
 
-_LATE = {"export": "node.cli.taskfiles:export", "import": "node.cli.taskfiles:import_"}
+_LATE = {
+    "export": "node.cli.transfer:export_tasks",
+    "import": "node.cli.transfer:import_tasks",
+}
 
 
 task_group = command_group("task", _LATE)

@@ -1,4 +1,4 @@
-"""``parley admin export`` and ``import``: move what a node leads to another one, without history.
+"""``export`` and ``import`` of ``parley task`` and ``admin``: what a node leads, without history.
 
 The file has documents as a user posts them: campaigns, pools, archives, reservations, known nodes,
 and the tasks that are not over, among them those of meshes. Importing it again does what is left.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,12 +17,12 @@ from uuid import UUID
 
 import click
 
-from node.cli.bulk import TaskChoice, listed_tasks
+from node.cli.bulk import TaskChoice, choice_of, chosen_tasks, listed_tasks
 from node.cli.draining import DRAIN_NAME
 from node.cli.listing import collect_all
 from node.cli.meshapply import LIST, MeshWorker, task_poster, unfinished_lines
 from node.cli.options import options
-from node.cli.output import Record, RecordLayout
+from node.cli.output import Column, Record, RecordLayout
 from node.cli.session import Session, asks_node
 from node.cli.values import value_in
 from node.model.errors import (
@@ -42,7 +43,82 @@ from node.model.wire.pools import PoolDocument
 from node.model.wire.reservations import ReservationDocument
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from node.model.wire.tasks import Task
+
+
+IMPORTED_TASKS = RecordLayout(
+    "was,id,test",
+    Column("was", lambda task: task["was"], whole=True),
+    Column("task", lambda task: task["id"], whole=True),
+    Column("test", lambda task: task["test"]),
+    empty="No tasks.",
+)
+
+
+@click.command("export")
+@click.argument("tasks", nargs=-1, metavar="TASK...")
+@options("--where NAME=VALUE...  Tasks with this mesh, test, …")
+@options("--all as every  All open tasks.")
+@asks_node
+async def export_tasks(
+    session: Session, /, tasks: tuple[str, ...], where: tuple[str, ...], every: bool
+) -> None:
+    """Print tasks as JSON or YAML, as they would be created.
+
+    \b
+      parley task export @-1 > task.json
+      parley task export --where mesh=backbone --where test=rtt -o yaml > tasks.yaml
+      parley task import tasks.yaml
+
+    Names of --where: mesh, campaign, reference, participant, test, requester. Tasks that other
+    nodes lead are left out, and secrets: "(secret)" stands for them.
+    """  # noqa: D301 - click's mark for lines to keep
+    choice = choice_of(where)
+    if every and not tasks and not choice.is_given:
+        found = await listed_tasks(session, choice)
+    else:
+        found = await chosen_tasks(session, tasks, choice)
+    document = {
+        "parley_export": 1,
+        "exported_at": format_instant(session.clock.now()),
+        "tasks": await exported_tasks(session, found),
+    }
+    session.output.print_document(document)
+
+
+@click.command("import")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
+@options("--dry-run  Only show which tasks the file has.")
+@asks_node
+async def import_tasks(session: Session, /, file: str, dry_run: bool) -> int:
+    """Create the tasks of a file: one of task export or admin export, or a list of documents.
+
+    \b
+      parley task import tasks.json
+      parley task export @-1 | sed s/PT5M/PT1M/ | parley task import -
+
+    The file has JSON or YAML. The same file imported again within a day creates nothing twice.
+    """  # noqa: D301 - click's mark for lines to keep
+    tasks = (await asyncio.to_thread(_read_content, file))["tasks"]
+    work = MeshWorker(session.progress, session.clock, _AT_ONCE)
+    made: Mapping[str, UUID] = {}
+    if not dry_run:
+        made = await create_tasks(session, tasks, work)
+    records: list[dict[str, Any]] = [
+        {
+            "was": str(task["id"]),
+            "id": str(made.get(str(task["id"]), "")),
+            "test": (task["document"].get("test") or {}).get("type", ""),
+        }
+        for task in tasks
+    ]
+    session.output.print_list(records, IMPORTED_TASKS)
+    for failure in work.failures():
+        session.progress.note(f"not created: {failure['detail']} ({failure['count']} tasks)")
+    return work.exit_code
+
 
 FORMAT = 1
 """Version of the form of the file."""
@@ -76,7 +152,9 @@ async def export(session: Session, file: Path) -> None:
     client = session.client
     campaigns = await collect_all(session, client.campaigns, "reading campaigns")
     pools = await collect_all(session, client.pools, "reading pools")
-    tasks = await exported_tasks(session, await listed_tasks(session, TaskChoice()))
+    tasks = await exported_tasks(
+        session, await listed_tasks(session, TaskChoice()), "; nothing was written"
+    )
     content: dict[str, list[dict[str, Any]]] = {
         "campaigns": [
             each.model_dump(mode="json", include=set(CampaignDocument.model_fields))
@@ -139,10 +217,12 @@ def _parents_first(campaigns: Iterable[Any]) -> list[Any]:
     return sorted(by_name.values(), key=lambda each: (depth(each.parent), each.name))
 
 
-async def exported_tasks(session: Session, listed: Iterable[Task]) -> list[dict[str, Any]]:
+async def exported_tasks(
+    session: Session, listed: Iterable[Task], outcome: str = ""
+) -> list[dict[str, Any]]:
     """Return tasks as the file has them, but those that other nodes lead, and those of seats.
 
-    :raises HostError: one of them cannot be read.
+    :raises HostError: one of them cannot be read; ``outcome`` says what follows.
     """
     led = [task for task in listed if task.led_here and task.parent is None]
     work = MeshWorker(session.progress, session.clock, _AT_ONCE)
@@ -154,7 +234,7 @@ async def exported_tasks(session: Session, listed: Iterable[Task]) -> list[dict[
     await work.each("read", led, lambda task: str(task.id), read)
     if work.exit_code:
         why = work.failures()[0]["detail"]
-        raise HostError(f"not all tasks could be read: {why}; nothing was written")
+        raise HostError(f"not all tasks could be read: {why}{outcome}")
     return [exported_task(whole[task.id]) for task in led]
 
 
@@ -208,7 +288,7 @@ async def import_(session: Session, file: Path, *, dry_run: bool) -> int:
     task with max_runs has all of these runs before it. Limits are a file of the host: the command
     says where they differ. Other nodes have to add this one, too.
     """  # noqa: D301 - click's mark for lines to keep
-    content = _read_content(file)
+    content = _read_content(str(file), " as an export")
     work = MeshWorker(session.progress, session.clock, _AT_ONCE)
     if dry_run:
         counts = await _missing_counts(session, content)
@@ -293,16 +373,17 @@ async def _report_limit_differences(
             )
 
 
-def _read_content(file: Path) -> dict[str, list[dict[str, Any]]]:
-    """Return the lists of documents in a file, by kind.
+def _read_content(file: str, form: str = "") -> dict[str, list[dict[str, Any]]]:
+    """Return the lists of documents in a file, or in standard input for ``-``, by kind.
 
+    :raises HostError: it cannot be read.
     :raises InvalidDocument: it was not written by an export of a version that is understood.
     """
     try:
-        text = file.read_text()
+        text = sys.stdin.read() if file == "-" else Path(file).read_text()
     except (OSError, ValueError) as error:
-        raise HostError(f"{file} cannot be read as an export: {reason_of(error)}") from error
-    return parse_export(text, str(file))
+        raise HostError(f"{file} cannot be read{form}: {reason_of(error)}") from error
+    return parse_export(text, file)
 
 
 def parse_export(text: str, file: str) -> dict[str, list[dict[str, Any]]]:

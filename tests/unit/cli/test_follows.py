@@ -9,8 +9,7 @@ from typing import cast
 
 import pytest
 
-from node.cli.follows import FollowedMesh, FollowOutcome, FollowStore, as_record
-from node.cli.meshfollow import Follower
+from node.cli.meshfollow import FollowedMesh, Follower, FollowOutcome, FollowStore, as_record
 from node.cli.session import Session
 from node.model import times
 from node.model.errors import Conflict, HostError, NotFound

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from node.cli.documents import request_rows
 from node.cli.explain import decision_lines, explanation_view
 from node.cli.output import aligned_text, pairs_text, printable_text, sanitise_line, value_at
 from node.cli.results import result_view, sorted_result
 from node.cli.runs import RUN
 from node.cli.schedule import Bar, Frame, timeline_lines
-from node.cli.seats import request_rows
 from node.model.times import HOUR, MINUTE
 from node.model.wire.seats import SeatRequest
 
