@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 from uuid import UUID
 
 from node.cli.times import local_time_text
@@ -11,10 +11,10 @@ from node.model.errors import NotFound, RequestError
 from node.model.times import format_instant
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from node.cli.session import Session
-    from node.client.answers import Members, Page
+    from node.client.answers import Members
     from node.client.session import NodeSession
     from node.model.wire.reservations import Reservation
     from node.model.wire.runs import Run
@@ -39,12 +39,13 @@ def participants_text(names: Iterable[str]) -> str:
     return (" → " if len(listed) <= _PAIR else ", ").join(listed)
 
 
-class _Lister(Protocol):
-    """Lists things, newest first."""
-
-    def __call__(self, *, prefix: str | None = None, limit: int = 50) -> Awaitable[Page[Members]]:
-        """List up to ``limit`` things, those whose id begins with ``prefix`` if it is given."""
-        ...
+_LINES: Mapping[str, Callable[[Members], str]] = {
+    "task": lambda task: f"{task['id']} {task['test']['type']}",
+    "run": lambda run: f"{run['id']} {run['test']} {local_time_text(run['starts_at'])}",
+    "reservation": lambda one: f"{one['id']} {one['kind']} {one['name']}",
+    "token": lambda token: f"{token['id']} {token['label']}",
+}
+"""Descriptions of things where several are meant."""
 
 
 async def find_task(session: Session, written: str) -> Task:
@@ -72,11 +73,7 @@ async def find_reservation(session: Session, written: str) -> Reservation:
 
 async def find_token(session: Session, written: str) -> UUID:
     """Return the id of the token that ``written`` refers to."""
-    if identifier := _whole_id(written):
-        return identifier
-    listed = _lister(session.reader, "/tokens")
-    found = await _find_item("token", written, listed, listed, lambda t: f"{t['id']} {t['label']}")
-    return UUID(found["id"])
+    return _whole_id(written) or UUID(await _find_id(session.reader, "token", written))
 
 
 async def read_task(reader: NodeSession, written: str) -> Members:
@@ -96,12 +93,7 @@ async def find_task_id(reader: NodeSession, written: str) -> str:
     """Return the id of the task that ``written`` refers to."""
     if identifier := _whole_id(written):
         return str((await reader.document(f"/tasks/{identifier}"))["id"])
-    listed = _lister(reader, "/tasks")
-
-    def line(task: Members) -> str:
-        return f"{task['id']} {task['test']['type']}"
-
-    return str((await _find_item("task", written, listed, listed, line))["id"])
+    return await _find_id(reader, "task", written)
 
 
 async def find_run_id(reader: NodeSession, written: str, now: int) -> str:
@@ -109,31 +101,12 @@ async def find_run_id(reader: NodeSession, written: str, now: int) -> str:
     if identifier := _whole_id(written):
         return str((await reader.document(f"/runs/{identifier}"))["id"])
     # Nobody means a future run by the newest one, so @-1 counts from now on.
-    begun = _lister(reader, "/runs", to=format_instant(now))
-
-    def line(run: Members) -> str:
-        return f"{run['id']} {run['test']} {local_time_text(run['starts_at'])}"
-
-    return str((await _find_item("run", written, _lister(reader, "/runs"), begun, line))["id"])
+    return await _find_id(reader, "run", written, to=format_instant(now))
 
 
 async def find_reservation_id(reader: NodeSession, written: str) -> str:
     """Return the id of the reservation that ``written`` refers to."""
-    if identifier := _whole_id(written):
-        return str(identifier)
-    listed = _lister(reader, "/reservations")
-
-    def line(one: Members) -> str:
-        return f"{one['id']} {one['kind']} {one['name']}"
-
-    return str((await _find_item("reservation", written, listed, listed, line))["id"])
-
-
-def _lister(reader: NodeSession, path: str, **query: str) -> _Lister:
-    def listed(*, prefix: str | None = None, limit: int = 50) -> Awaitable[Page[Members]]:
-        return reader.listed(path, {**query, "prefix": prefix, "limit": limit})
-
-    return listed
+    return str(_whole_id(written) or await _find_id(reader, "reservation", written))
 
 
 async def find_run_or_task(
@@ -163,31 +136,29 @@ def _whole_id(written: str) -> UUID | None:
     return UUID(digits) if len(digits) == _WHOLE else None
 
 
-async def _find_item(
-    noun: str,
-    written: str,
-    lister: _Lister,
-    newest: _Lister,
-    line: Callable[[Members], str],
-) -> Members:
-    """Return the item that ``@-N`` names among the newest, or the first digits of its id.
+async def _find_id(reader: NodeSession, noun: str, written: str, **newest: str) -> str:
+    """Return the id that ``@-N`` names among the newest of a list, or that begins like this.
 
-    ``line`` describes an item where several match.
+    ``newest`` is the query of those that count as newest.
+
+    :raises NotFound: there is none.
+    :raises RequestError: there are several.
     """
     if match := _BACKWARDS.fullmatch(written):
         count = int(match[1])
-        items = (await newest(limit=count)).items
+        items = (await reader.listed(f"/{noun}s", {**newest, "limit": count})).items
         if len(items) < count:
             raise NotFound(f"there are only {len(items)} {noun}s yet")
-        return items[count - 1]
-    items = (await lister(prefix=_hyphenated(_digits(written)), limit=_MATCHES_SHOWN)).items
+        return str(items[count - 1]["id"])
+    query = {"prefix": _hyphenated(_digits(written)), "limit": _MATCHES_SHOWN}
+    items = (await reader.listed(f"/{noun}s", query)).items
     if not items:
         raise NotFound(f"no {noun} begins with {written}; see: parley {noun} list")
     if len(items) > 1:
-        matches = ", ".join(map(line, items))
+        matches = ", ".join(map(_LINES[noun], items))
         msg = f"{written} is the beginning of several {noun}s; write more of it: {matches}"
         raise RequestError(msg)
-    return items[0]
+    return str(items[0]["id"])
 
 
 def _digits(written: str) -> str:
