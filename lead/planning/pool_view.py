@@ -150,7 +150,6 @@ def candidate_of(
         needs=needs or {},
         moves=moves,
         target=str(task.id) if case.sticky else "",
-        affinity_wait=slip if case.sticky else 0,
         waits_since=max(terms.created_at, due_at(case.open.term, horizon)),
         runs=tuple((slot, slot + terms.duration) for slot in coming),
         blocked=case.open.blocked,

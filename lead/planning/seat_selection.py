@@ -7,11 +7,10 @@ by name, seats by number from 1.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from lead.policy.joint_placement import common_starts
 from lead.reasons import no_other_node, seats_empty
 from node.model.outcomes import PlanningOutcome
 from node.model.reason import Reason
@@ -105,8 +104,35 @@ def _starting_together(ranges: StartRanges, wanted: int, spread: SpreadLimit) ->
 
     Of those that can start at that instant, the first ones that the ``spread`` allows are taken.
     """
-    groups = (spread.kept(able, (), wanted) for _, able in common_starts(ranges, wanted))
+    groups = (spread.kept(able, (), wanted) for _, able in _common_starts(ranges, wanted))
     return next((group for group in groups if len(group) == wanted), [])
+
+
+def _common_starts(ranges: StartRanges, wanted: int) -> Iterator[tuple[int, list[str]]]:
+    """Yield the instants at which one more of at least ``wanted`` nodes can start, with all these.
+
+    ``ranges`` are the closed ranges of possible starts by node, in the order in which they are
+    wanted. Any set of so many nodes that can start together can do so at one of these instants.
+    """
+    changes = sorted(
+        change
+        for spans in ranges.values()
+        for begin, end in spans
+        for change in ((begin, 0), (end, 1))
+    )
+    # At equal instants openings (0) sort before closings (1), since the ranges are closed.
+    count = 0
+    for at, closes in changes:
+        count += -1 if closes else 1
+        if count >= wanted and not closes:
+            yield (
+                at,
+                [
+                    name
+                    for name, spans in ranges.items()
+                    if any(begin <= at <= end for begin, end in spans)
+                ],
+            )
 
 
 def assign_seat_numbers(

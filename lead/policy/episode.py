@@ -229,7 +229,6 @@ class Episode:
             avoid=self._slots_to_avoid(candidate, names),
             full=self._throttle.full_times(candidate, turn),
             usual=self._selecting.nodes_worth_waiting_for(candidate, chosen),
-            patience=candidate.affinity_wait,
             displacing=displacing if isinstance(displacing, Displacing) else None,
             left_out=self._nodes_left_out(candidate),
             fewer=fewer,

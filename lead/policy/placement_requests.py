@@ -43,9 +43,9 @@ class Ask:
     ``nodes`` are the nodes to ask, the best first: any ``wanted`` of them are to take part,
     ``least`` suffice; named participants all take part. ``avoid`` are the slots
     on some of them that are reserved for others; ``full`` is time in which limits permit no run of
-    it on any. One of the ``usual`` nodes is worth waiting for, ``patience`` µs beyond the ideal
-    start. Without ``displacing``, nothing may be displaced. ``left_out`` are the nodes that must
-    not be asked, and why; ``fewer`` is why it wants fewer nodes than its task does.
+    it on any. Each of the ``usual`` nodes is worth waiting for. Without ``displacing``, nothing may
+    be displaced. ``left_out`` are the nodes that must not be asked, and why; ``fewer`` is why it
+    wants fewer nodes than its task does.
     """
 
     number: int
@@ -57,7 +57,6 @@ class Ask:
     avoid: Mapping[str, Sequence[ReservationView]] = field(default_factory=dict)
     full: Sequence[FullTime] = ()
     usual: frozenset[str] = frozenset()
-    patience: int = 0
     displacing: Displacing | None = None
     left_out: Mapping[str, PolicyRefusal] = field(default_factory=dict)
     fewer: PolicyRefusal | None = None

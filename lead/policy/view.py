@@ -168,7 +168,6 @@ class Candidate:
     needs: Needs = field(default_factory=dict)
     moves: int | None = 0
     target: str = ""
-    affinity_wait: int = 0
     waits_since: int = 0
     runs: Sequence[Span] = ()
     blocked: bool = False

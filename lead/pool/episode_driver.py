@@ -27,7 +27,8 @@ from lead.pool.assignment import (
     SeatTaskPlan,
 )
 from lead.pool.membership import Membership
-from lead.pool.node_search import NodeSearch, SeatSearchResult
+from lead.pool.node_search import NodeSearch
+from lead.pool.seat_search import SeatSearch, SeatSearchResult
 from lead.pool.snapshot import EpisodeInput
 from node.model.errors import InvalidDocument
 from node.model.spans import Span
@@ -125,9 +126,8 @@ class EpisodeDriver:
             return self._participant_of(nodes[name].identity)
 
         facts = {name: node.facts for name, node in nodes.items()}
-        return NodeSearch(
-            self._clock, self._clock_limit, participant, facts, cache, episode_input.coming
-        )
+        search = SeatSearch(facts, cache, episode_input.coming, self._clock.now())
+        return NodeSearch(self._clock, self._clock_limit, participant, cache, search)
 
     async def _serve(
         self, search: NodeSearch, request: Ask, case: SeatCase, membership: Membership

@@ -1,102 +1,17 @@
-"""Finds nodes for the seats of one term: asks the nodes that the policies rank first for time.
-
-Nothing is booked by the search. What was found and is used counts as taken for the rest of the
-episode, and in the following ones until it is booked (``tentative_bookings.py``). The ordinary
-tasks of the seats are planned like all others, but keep the starts that were found, so that none
-takes the time of another. If another lead books the same time meanwhile, that costs them a retry
-within the slip.
-
-What may give way to the seats is what the policies say, and no more runs than they say: each seat
-gets those that its runs need.
-
-Nodes that are known to have no time (``planning/proposal_cache.py``) are not asked.
-
-Time that policies protect for a blocked task is protected when the runs are booked, too: nodes get
-a seat only if its runs can end before that time, and these runs may slip no further.
-"""
+"""Finds nodes for seats: asks those that the search for seats names, all of a step at once."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import chain, islice
+from collections.abc import Callable, Sequence
 
-from lead.exchange.collection import ask, offer_of
+from lead.exchange.collection import ask
 from lead.participants import IntroducingSource, ProposalSource
-from lead.planning.placement import Offer
 from lead.planning.pool_view import SeatCase
 from lead.planning.proposal_cache import ProposalCache
-from lead.planning.seat_selection import (
-    SpreadLimit,
-    assign_seat_numbers,
-    choose_simultaneous,
-    rank_by_free_time,
-)
-from lead.planning.tentative_bookings import TentativeBookings
-from lead.planning.unplaced import unplaced_reason
 from lead.policy.placement_requests import Ask
-from lead.policy.view import PostedRun
-from lead.pool.seat_slots import SeatSlots
-from lead.reasons import (
-    free_apart_from_others,
-    free_apart_from_seats,
-    free_for_some_slots,
-    free_without_permission,
-    given_to_seat,
-    left_out_by_spread,
-    not_needed,
-)
-from node.model.predicates import Attributes
-from node.model.reason import Reason
-from node.model.reasons import no_time_free
-from node.model.spans import Span
-from node.model.wire.participants import YIELDING_MAX, Introduction
-from node.model.wire.tasks import PRIORITY_MAX
+from lead.pool.seat_search import SeatSearch, SeatSearchResult
+from node.model.wire.participants import Introduction
 from node.runtime.clock import Clock
-
-_ROUNDS = 4
-"""Maximum rounds of probing further nodes."""
-
-_LISTED_FULL_MAX = 8
-"""Maximum number of skipped nodes to list as "known to be full"."""
-
-
-@dataclass(frozen=True)
-class SeatSearchResult:
-    """The nodes that take the seats of a term, by seat number, and the start of the first run.
-
-    ``yielding`` are by node the runs that give way; None is any run of lower priority.
-    """
-
-    seats: Mapping[int, str]
-    starts_at: int
-    yielding: Mapping[str, Sequence[PostedRun]] | None = None
-    reasons: Mapping[str, Reason] = field(default_factory=dict)
-    """By node, why those that were asked, or are known to be full, do not take a seat."""
-    refused: Sequence[str] = ()
-    """The nodes that refused the question, or did not answer it."""
-    without_time: Sequence[str] = ()
-    """The nodes that have no time in any of the windows, by their answer or as is known."""
-    slips: Mapping[str, int] = field(default_factory=dict)
-    """By node that takes a seat, how far its runs may slip (µs)."""
-    starts: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    """By node that takes a seat, the starts of its runs, as far as they could be found out."""
-    crowded: Mapping[str, str] = field(default_factory=dict)
-    """By node that has time, the attribute that it shares with too many nodes that are taken."""
-
-
-@dataclass
-class _Placement:
-    """The nodes whose runs found time, with the starts of these.
-
-    ``slips`` and ``yielding`` are as in the result; ``refusals`` say why a node may not displace
-    what its runs would have to.
-    """
-
-    starts: dict[str, list[int]] = field(default_factory=dict)
-    slips: dict[str, int] = field(default_factory=dict)
-    yielding: dict[str, Sequence[PostedRun]] = field(default_factory=dict)
-    refusals: dict[str, Reason] = field(default_factory=dict)
 
 
 class NodeSearch:
@@ -107,21 +22,15 @@ class NodeSearch:
         clock: Clock,
         clock_limit: int,
         participant_of: Callable[[str], ProposalSource],
-        facts: Mapping[str, Attributes],
         cache: ProposalCache,
-        coming: Iterable[PostedRun],
+        search: SeatSearch,
     ) -> None:
-        """``participant_of(name)`` is the client of a node, ``facts`` the attributes of each node.
-
-        ``coming`` are runs of seats that were given in earlier episodes and are not booked yet.
-        """
+        """``participant_of(name)`` is the client of a node."""
         self._clock = clock
         self._clock_limit = clock_limit
         self._participant_of = participant_of
-        self._facts = facts
         self._cache = cache
-        self._tentative = TentativeBookings(coming, clock.now())
-        self._failures: dict[str, Reason] = {}
+        self._search = search
 
     async def find(
         self,
@@ -134,269 +43,19 @@ class NodeSearch:
 
         ``introduction_to(name)`` is what a node would be told of its seat: the limits of its host
         are those that will bind the ordinary task.
-
-        The time that was found is free again at the next call, unless :meth:`keep` is called first.
-
-        Each round asks only as many nodes as are missing, and a quarter more. Most nodes answer
-        that they have time, so that asking all of a large pool would be wasted; but some do not,
-        and one round after the other would take long if none of them were asked in advance.
         """
-        self._tentative.drop()
-        spread = SpreadLimit(case.request.spread, self._facts)
-        quotas = self._tentative.quotas
-        slots = SeatSlots(request, case, fixed, spread, self._runs_that_may_yield(request), quotas)
-        slots.close_reserved_time(self._clock.now())
-        order = case.in_order(request.nodes)
-        await self._ask(slots, fixed, introduction_to)
-        rounds = 0
-        placed = self._place(slots, order)
-        # Without an answer of each fixed node no run is possible, whoever else has time.
-        while rounds < _ROUNDS and not slots.has_failed(fixed):
-            if len(placed.starts) == slots.wanted:
-                break
-            names = slots.next_nodes(order, lambda name: self._is_full(slots, name))
-            if not names:
-                break
-            # A round in which the cache answered for everybody costs nothing and is not counted.
-            rounds += await self._ask(slots, names, introduction_to)
-            placed = self._place(slots, order)
-        return self._result(slots, order, placed)
+        for step in self._search.steps(request, case, fixed):
+            if isinstance(step, SeatSearchResult):
+                return step
+            participants = [
+                IntroducingSource(self._participant_of(name), introduction_to(name))
+                for name in step.names
+            ]
+            widened = self._cache.widened(step.slots.request)
+            asked = await ask(participants, widened, self._clock, self._clock_limit)
+            self._search.record(step, asked)
+        raise AssertionError("a search ends with its result")
 
     def keep(self) -> None:
         """Keep the time that was found last: it is used."""
-        self._tentative.keep()
-
-    def _runs_that_may_yield(self, request: Ask) -> Sequence[PostedRun] | None:
-        """Return the runs that may give way, the first to go first; None is any of lower priority.
-
-        A run of the highest priority never gives way.
-        """
-        if request.displacing is None:
-            return ()
-        if request.displacing.runs is None:
-            return None
-        runs = self._cache.runs
-        known = (runs[run] for run in request.displacing.runs if run in runs)
-        return [run for run in known if run.priority < PRIORITY_MAX][:YIELDING_MAX]
-
-    def _is_full(self, slots: SeatSlots, name: str) -> bool:
-        """Return whether a node is known to have no time for any slot, without asking it."""
-        answer = self._cache.answer(name, slots.request)
-        if answer is None:
-            offer, horizon = self._cache.at_most(name, slots.request), self._cache.near[1]
-        else:
-            offer, horizon = offer_of(name, answer), answer.horizon
-        left = slots.within_protected_slip(self._tentative.left(offer, slots.kind))
-        offers = [left, *(self._time_left(slots, each) for each in slots.fixed)]
-        if slots.count_placeable(name, offers, horizon):
-            return False
-        slots.full[name] = offer
-        return True
-
-    async def _ask(
-        self,
-        slots: SeatSlots,
-        names: Sequence[str],
-        introduction_to: Callable[[str], Introduction | None],
-    ) -> bool:
-        """Collect the answers of these nodes; return whether a request had to be sent for that.
-
-        A node that has answered, or once failed to answer in this episode, is not asked again.
-        """
-        slots.failures |= {name: self._failures[name] for name in names if name in self._failures}
-        if not slots.slots:
-            return False
-        for name in names:
-            answer = self._cache.answer(name, slots.request)
-            if answer is not None:
-                slots.add(name, answer)
-        unknown = [n for n in names if n not in slots.failures and n not in slots.offers]
-        if not unknown:
-            return False
-        participants = [
-            IntroducingSource(self._participant_of(name), introduction_to(name)) for name in unknown
-        ]
-        widened = self._cache.widened(slots.request)
-        collected = await ask(participants, widened, self._clock, self._clock_limit)
-        for name, proposal in collected.proposals.items():
-            slots.add(name, self._cache.record(name, slots.request, proposal))
-        for name, failure in collected.failures.items():
-            slots.failures[name] = failure.reason
-            self._failures[name] = failure.reason
-        return True
-
-    def _choose_nodes(self, slots: SeatSlots, order: Sequence[str]) -> list[list[str]]:
-        """Return the groups of nodes that may take the empty seats, the best ones first.
-
-        Nodes that measure at the same time are one group. Others are a group each, and more than
-        there are seats, because those before may leave the fixed nodes no time for them.
-        """
-        case = slots.case
-        left = {name: self._time_left(slots, name) for name in slots.offers}
-        fixed = [left[name] for name in slots.fixed if name in left]
-        slots.covered = {
-            name: slots.count_placeable(name, [left[name], *fixed], slots.proposals[name].horizon)
-            for name in slots.offers
-            if name not in slots.fixed
-        }
-        wanted = slots.wanted
-        if not case.request.together:
-            ranked = rank_by_free_time(order, slots.covered, len(slots.slots), case.usual)
-            return [[name] for name in ranked]
-        able = [name for name in order if slots.covered.get(name)]
-
-        def count_common(names: Sequence[str]) -> int:
-            return len(slots.choices([*(left[name] for name in names), *fixed]))
-
-        def starts() -> Iterator[dict[str, list[Span]]]:
-            return slots.starts({name: [left[name], *fixed] for name in able})
-
-        chosen = choose_simultaneous(
-            able, count_common, len(slots.slots), wanted, slots.spread, starts
-        )
-        return [chosen] if chosen else []
-
-    def _time_left(self, slots: SeatSlots, name: str) -> Offer:
-        """Return the part of a node's offer that is neither taken nor protected."""
-        return slots.within_protected_slip(self._tentative.left(slots.offers[name], slots.kind))
-
-    def _place(self, slots: SeatSlots, order: Sequence[str]) -> _Placement:
-        """Place the runs of one group of nodes after the other, until all seats are taken.
-
-        Each group leaves less of the fixed nodes' time, and less to displace. A group that would
-        displace too much is taken only if it finds starts without displacement.
-        """
-        placed = _Placement()
-        for group in self._choose_nodes(slots, order):
-            if len(placed.starts) == slots.wanted:
-                break
-            if slots.case.request.together or slots.fits_beside(group[0], placed.starts):
-                self._place_group(slots, group, placed)
-        # What further nodes have time for, and why others have none, is told without these runs.
-        self._tentative.drop()
-        return placed
-
-    def _place_group(self, slots: SeatSlots, group: Sequence[str], placed: _Placement) -> None:
-        """Add the runs of a group of nodes to what was placed, if they find time."""
-        participants = [*group, *slots.fixed]
-        offers = [self._time_left(slots, name) for name in participants]
-        rng = slots.random_slip(group)
-        choices = slots.choices(offers, rng)
-        displaced = slots.displaced_runs(participants, choices)
-        refusal = slots.displacement_refusal(group, displaced, placed.yielding)
-        if refusal is not None:
-            choices = slots.choices([Offer(it.name, it.free, it.free) for it in offers], rng)
-            displaced = []
-            placed.refusals |= dict.fromkeys(group, refusal)
-        if not choices and not slots.reaches_beyond(group):
-            return
-        starts = [choice.starts_at for choice in choices]
-        self._take_time(slots, participants, starts)
-        placed.starts |= dict.fromkeys(group, starts)
-        placed.slips |= dict.fromkeys(group, slots.slip_on(participants))
-        placed.yielding |= dict.fromkeys(group, displaced)
-
-    def _result(
-        self, slots: SeatSlots, order: Sequence[str], placed: _Placement
-    ) -> SeatSearchResult:
-        """Return the seats of the nodes that were placed, and the reasons of the others."""
-        taken, starts = list(placed.starts), placed.starts
-        slots.failures |= placed.refusals
-        seats = assign_seat_numbers(taken, slots.case.empty, slots.case.before)
-        first = min(chain.from_iterable(starts.values()), default=slots.case.slots[0])
-        refused = [name for name in order if name in self._failures]
-        named = None if slots.may_yield is None else placed.yielding
-        crowded = self._nodes_left_out_by_spread(slots, taken)
-        reasons = self._reasons(slots, order, taken, crowded)
-        full = [name for name in order if name in slots.full or slots.covered.get(name) == 0]
-        for name in taken:
-            self._take_time(slots, [name, *slots.fixed], starts[name])
-        return SeatSearchResult(
-            seats, first, named, reasons, refused, full, placed.slips, starts, crowded
-        )
-
-    def _take_time(self, slots: SeatSlots, names: Sequence[str], starts: Sequence[int]) -> None:
-        """Take the time of runs with these starts on each of these nodes, unless it is dropped."""
-        self._tentative.give(names, slots.kind, starts, slots.case.pool_task.terms.duration)
-        told = {name: slots.proposals[name] for name in names if name in slots.proposals}
-        self._tentative.count(told, starts)
-
-    def _nodes_left_out_by_spread(self, slots: SeatSlots, taken: Sequence[str]) -> dict[str, str]:
-        """Return the nodes that have time but are left out by the spread, with the attribute."""
-        beside = [*slots.case.sitting.values(), *taken]
-        others = (name for name, count in slots.covered.items() if count and name not in taken)
-        attributes = {name: slots.spread.crowded(name, beside) for name in others}
-        return {name: it for name, it in attributes.items() if it is not None}
-
-    def _reasons(
-        self,
-        slots: SeatSlots,
-        order: Sequence[str],
-        taken: Sequence[str],
-        crowded: Mapping[str, str],
-    ) -> dict[str, Reason]:
-        """Return why nodes that were asked, or are known to be full, do not take a seat."""
-        reasons = {name: why for name, why in slots.failures.items() if name not in taken}
-        for name in slots.covered:
-            if name not in taken and name not in reasons:
-                empty = slots.wanted - len(taken)
-                reasons[name] = (
-                    left_out_by_spread(crowded[name])
-                    if name in crowded
-                    else self._unused_reason(slots, name, empty)
-                )
-        for name in islice(slots.full, _LISTED_FULL_MAX):
-            reasons[name] = self._full_reason(slots, name)
-        return {name: reasons[name] for name in (*slots.fixed, *order) if name in reasons}
-
-    def _unused_reason(self, slots: SeatSlots, name: str, empty: int) -> Reason:
-        """Return why a node that answered does not take a seat, of which some may be ``empty``."""
-        if slots.covered[name]:
-            if empty and slots.case.request.together:
-                return free_apart_from_others()
-            if empty:
-                return free_apart_from_seats()
-            if slots.wanted < len(slots.case.empty):
-                return free_without_permission()
-            all_slots = slots.covered[name] == len(slots.slots)
-            return not_needed() if all_slots else free_for_some_slots()
-        participants = (name, *slots.fixed)
-        withheld = self._withheld_reason(slots, name, slots.offers[name])
-        if withheld is not None:
-            return withheld
-        offers = [self._time_left(slots, each) for each in participants]
-        offers += slots.reserved
-        duration = slots.case.pool_task.terms.duration
-        quotas = slots.quotas(offers)
-        reason = unplaced_reason(0, slots.slots[0], duration, offers, slots.proposals, quotas)
-        return reason.of(name)
-
-    def _full_reason(self, slots: SeatSlots, name: str) -> Reason:
-        """Return why a node was not even asked."""
-        withheld = self._withheld_reason(slots, name, slots.full[name])
-        if withheld is not None:
-            return withheld
-        others = [self._time_left(slots, each) for each in slots.fixed]
-        if (others or slots.reserved) and not slots.choices(others):
-            slot, duration = slots.slots[0], slots.case.pool_task.terms.duration
-            return unplaced_reason(0, slot, duration, [*others, *slots.reserved], slots.proposals)
-        return self._cache.why(name, slots.request)
-
-    def _withheld_reason(self, slots: SeatSlots, name: str, offer: Offer) -> Reason | None:
-        """Return for whom the time that a node offers is kept, or until when it was given away.
-
-        So may be that of a fixed node. Return None if they offer no time together in any case.
-        """
-        offers = [offer, *(slots.offers[each] for each in slots.fixed)]
-        if slots.choices([self._tentative.left(each, slots.kind) for each in offers]):
-            return slots.kept_reason([name, *slots.fixed])
-        if not slots.choices(offers):
-            return None
-        window = slots.slots[0].start, slots.slots[0].end
-        for each in (name, *slots.fixed):
-            span = self._tentative.longest(each, slots.kind, window)
-            if span is not None:
-                duration = slots.case.pool_task.terms.duration
-                why = no_time_free(duration, given_to_seat(*span))
-                return why if each == name else why.at(each)
-        return None
+        self._search.keep()

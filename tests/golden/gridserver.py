@@ -13,10 +13,10 @@ from typing import Any
 from lead.policy.feasible import blacklist
 from lead.policy.preempt import groups, score
 from lead.policy.seats import CampaignStake, FreeSeats
-from lead.policy.select import affinity
 from lead.policy.share import aggregation, creation, levels, promised, urgent, usage
 from lead.policy.view import URGENT, Charge, Exact
 from node.model import times
+from tests.golden.originals.affinity_wait import starts_at
 from tests.golden.originals.failure_record import cleared, failed
 from tests.golden.originals.named_seats import NamedSeats
 from tests.golden.shapes import shaped
@@ -460,7 +460,7 @@ def _affinity(given: Given) -> Given:
         key: None if given[key] is None else _micros(given[key])
         for key in ("affine_engine_free_at", "other_engine_free_at", "affinity_wait")
     }
-    choice = affinity.starts_at(
+    choice = starts_at(
         _micros(given.get("submit_at", 0)),
         instants["affine_engine_free_at"],
         instants["other_engine_free_at"],

@@ -9,7 +9,6 @@ from typing import Any
 
 from lead.policy.axes.fill import Protected
 from lead.policy.episode import Episode
-from lead.policy.joint_placement import starts_by_node
 from lead.policy.placement_requests import Ask, EpisodeOutcome
 from lead.policy.sets import SETS, PolicyComposition
 from lead.policy.timetable import (
@@ -20,6 +19,7 @@ from lead.policy.timetable import (
     timetables_by_class,
 )
 from lead.policy.view import CampaignView, Candidate, NodeView, PoolView, PostedRun, View
+from lead.simulation.fleet.seats import starts_by_node
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.spans import Span, normalise

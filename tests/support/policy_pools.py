@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from lead.policy.episode import Episode
 from lead.policy.feasible.backoff import Key
-from lead.policy.joint_placement import starts_by_node
 from lead.policy.placement_requests import Ask, EpisodeOutcome
 from lead.policy.sets import PolicyComposition
 from lead.policy.timetable import timetable_for, timetables_by_class
@@ -29,6 +28,7 @@ from lead.policy.view import (
     RememberedState,
     View,
 )
+from lead.simulation.fleet.seats import starts_by_node
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.spans import Span, subtract
@@ -128,7 +128,6 @@ def _candidate(number: int, nodes: dict[str, NodeView], rng: random.Random) -> C
         spread=rng.choice([{}, {"site": 1}]),
         prefer={("site", "s1"): 7},
         needs=rng.choice([{}, {"mbps": 600}]),
-        affinity_wait=rng.choice([0, times.HOUR]),
         waits_since=NOW - rng.randrange(times.HOUR),
     )
 

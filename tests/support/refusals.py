@@ -160,7 +160,10 @@ def _free_nodes(moment: Moment, candidate: Candidate) -> tuple[int, int]:
     """Return how many of the nodes asked have time, and how many at one instant at most."""
     assert moment.ask is not None
     ask = moment.ask
-    kept = {name: [it.span for it in ask.avoid.get(name, ())] for name in ask.nodes}
+    # A lead gives no seat behind time that is kept for another task.
+    kept = {
+        name: [(it.start, times.LATEST) for it in ask.avoid.get(name, ())] for name in ask.nodes
+    }
     full = [(it.start, it.end) for it in ask.full]
     ranges = {name: _starts(moment, candidate, name, [*kept[name], *full]) for name in ask.nodes}
     instants = {start for spans in ranges.values() for start, _ in spans}

@@ -1,9 +1,8 @@
-"""Nodes that measured a target before, and how long to wait for them. Pure.
+"""Nodes that measured a target before. Pure.
 
 A node has affinity when it measured this target for this campaign before, so that the series stays
-comparable; soft matches add to it. Of the nodes that are free now, the one with the highest
-affinity is chosen; ties go to the least recently used, then to the first by name. While a run may
-still wait for a node with affinity, other nodes are refused.
+comparable; soft matches add to it. The node with the highest affinity comes first; ties go to the
+least recently used, then to the first by name. A run waits for it within its slip.
 """
 
 from __future__ import annotations
@@ -41,20 +40,3 @@ def ranking(
     return sorted(
         nodes, key=lambda node: (-score(node), times.get(node.name, 0), node.used_at, node.name)
     )
-
-
-def starts_at(
-    submitted: int, affine_at: int | None, other_at: int | None, wait: int | None
-) -> tuple[bool, int] | None:
-    """Return whether a node with affinity is chosen, and when; None if neither becomes free.
-
-    ``affine_at`` and ``other_at`` are when nodes with and without affinity become free (None:
-    never); for ``wait`` µs (None: forever) those without are refused.
-    """
-    affine = None if affine_at is None else max(submitted, affine_at)
-    other = None
-    if other_at is not None and (wait is not None or affine is None):
-        other = max(submitted + (wait or 0), other_at)
-    if affine is not None and (other is None or affine <= other):
-        return True, affine
-    return None if other is None else (False, other)

@@ -14,11 +14,11 @@ from bisect import insort
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
+from uuid import UUID
 
 from lead.planning.pool_view import LEDGER_LOOKBACK, state_to_keep
 from lead.policy.ahead_sharing import NEAR_TIME
 from lead.policy.episode import Episode
-from lead.policy.joint_placement import starts_by_node
 from lead.policy.placement_requests import Ask, Displacing, EpisodeOutcome
 from lead.policy.sets import PolicyComposition
 from lead.policy.view import (
@@ -35,6 +35,7 @@ from lead.pool.assignment import PAUSE_FIRST, PAUSE_MAX, PAUSE_OF_HOLDERS
 from lead.pool.snapshot_queries import TRIED_MAX
 from lead.simulation.clock import START
 from lead.simulation.fleet.ledger import WEIGHT, Ledger
+from lead.simulation.fleet.seats import find_seats
 from node.model import times
 from node.model.spans import Span, subtract, union
 
@@ -257,16 +258,25 @@ class Fleet:
         return HeldEpisode(view, outcome, bookings)
 
     def _answer(self, ask: Ask) -> FleetBooking | None:
-        """Book free nodes; else displace as few of the runs that may yield as suffice."""
-        starts = starts_by_node(ask, self._free_time(ask))
-        displaced: list[PostedRun] = []
-        if not starts and ask.displacing is not None:
-            yielding = self._runs_that_may_yield(ask, ask.displacing)
-            while not starts and yielding:
-                displaced.append(yielding.pop(0))
-                starts = starts_by_node(ask, self._free_time(ask, displaced))
-        if not starts:
+        """Book nodes that a lead would find, and displace what is in the way there."""
+        may_yield = self._runs_that_may_yield(ask, ask.displacing) if ask.displacing else []
+        free = self._free_time(ask)
+        displacing = {
+            name: union([spans, [(run.start, run.end) for run in may_yield if name in run.nodes]])
+            for name, spans in free.items()
+        }
+        found = find_seats(ask, free, displacing, may_yield)
+        if found is None:
             return None
+        starts = {name: found.starts[name][0] for name in found.seats.values()}
+        displaced = [
+            run
+            for run in may_yield
+            if any(
+                name in run.nodes and run.start < at + ask.candidate.duration and at < run.end
+                for name, at in starts.items()
+            )
+        ]
         return self._book(ask, starts, displaced)
 
     def _runs_that_may_yield(self, ask: Ask, displacing: Displacing) -> list[PostedRun]:
@@ -276,22 +286,15 @@ class Fleet:
         else:
             posted = [it for it in self._runs.values() if it.priority < displacing.priority]
             posted.sort(key=lambda it: it.priority)
-        movable = [
-            it for it in posted if not it.running and not set(it.nodes).isdisjoint(ask.nodes)
-        ]
-        return movable if displacing.most is None else movable[: displacing.most]
+        return [it for it in posted if not it.running and not set(it.nodes).isdisjoint(ask.nodes)]
 
-    def _free_time(self, ask: Ask, without: Sequence[PostedRun] = ()) -> dict[str, list[Span]]:
+    def _free_time(self, ask: Ask) -> dict[str, list[Span]]:
         always = [(self.now, ask.candidate.start_by + ask.candidate.duration)]
-        free = {
+        return {
             name: subtract(always, self._busy[name])
             for name in ask.nodes
             if not self._refusals or self._rng.random() >= self._refusals
         }
-        for run in without:
-            for name in free.keys() & run.nodes:
-                free[name] = union([free[name], [(run.start, run.end)]])
-        return free
 
     def _book(
         self, ask: Ask, starts: dict[str, int], displaced: Sequence[PostedRun]
@@ -300,7 +303,7 @@ class Fleet:
             self._undo(run)
         candidate, start = ask.candidate, min(starts.values())
         run = PostedRun(
-            run=f"r{next(self._numbers)}",
+            run=str(UUID(int=next(self._numbers))),
             task=candidate.task,
             campaign=candidate.campaign,
             nodes=tuple(starts),

@@ -282,7 +282,7 @@ def test_a_blocked_task_gets_a_slot() -> None:
 
 
 def test_slots_are_avoided_within_the_slip() -> None:
-    """A task that can start beside a slot is asked for with the slot's time left out."""
+    """A node whose time is kept for another task at once gets no seat of one that may wait."""
     nodes = nodes_of(1)
     wide = due("wide", "a", nodes, waits_since=NOW - times.HOUR)
     other = due("other", "a", nodes)
@@ -292,7 +292,7 @@ def test_slots_are_avoided_within_the_slip() -> None:
         replace(PolicyComposition(), order=order.Weighted(), fill=fill.Protected())
     )
     assert [it.span for it in driver.asks[1].avoid["n0"]] == [(NOW, NOW + 10 * times.MINUTE)]
-    assert [run.start for run in outcome.placed] == [NOW + 10 * times.MINUTE]
+    assert outcome.placed == []
 
 
 def test_hard_limits_apply_in_the_last_round_only() -> None:
@@ -465,13 +465,13 @@ def test_a_task_without_time_is_deferred() -> None:
 def test_the_usual_node_comes_first() -> None:
     """The node that measured a target before is asked first, and is worth waiting for."""
     nodes = nodes_of(4)
-    asked = due("t", "a", nodes, target="www", affinity_wait=times.MINUTE)
+    asked = due("t", "a", nodes, target="www")
     view = view_of(nodes, [CampaignView("a")], [asked])
     state = RememberedState(measured={("a", "n2", "www"): NOW - 5})
     driver = Driver(replace(view, state=state))
     outcome = driver.drive(SETS["gridserver-usage"])
     [ask] = driver.asks
-    assert (ask.nodes, ask.usual, ask.patience) == (("n2",), frozenset({"n2"}), times.MINUTE)
+    assert (ask.nodes, ask.usual) == (("n2",), frozenset({"n2"}))
     assert outcome.state.measured == {("a", "n2", "www"): NOW}
 
 

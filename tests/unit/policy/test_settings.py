@@ -9,12 +9,12 @@ import pytest
 from lead.policy.axes import fill, order, preempt, select, share
 from lead.policy.campaign_grouping import CampaignGrouping
 from lead.policy.feasible.deferral import DeferralRule
-from lead.policy.joint_placement import starts_by_node
 from lead.policy.placement_requests import AllocationRound, Ask
 from lead.policy.sets import DEFAULT, SETS
 from lead.policy.settings import RULES, configured
 from lead.policy.verdict import Axis, RefusalRule
 from lead.policy.view import ReservationView
+from lead.simulation.fleet.seats import starts_by_node
 from node.model import times
 from node.model.errors import InvalidDocument
 from tests.support.policy_pools import NOW, due, nodes_of
@@ -155,36 +155,30 @@ def _free(*minutes: tuple[int, int]) -> list[tuple[int, int]]:
 
 
 def test_separate_runs_take_the_best_nodes_with_time() -> None:
-    """Nodes that act apart start when they can; among the earliest, the best ranked come first."""
+    """Nodes that act apart start when they can; the best ranked that have time come first."""
     free = {"n0": _free((5, 9), (20, 60)), "n1": _free((0, 60)), "n2": _free((0, 60))}
-    assert starts_by_node(_ask(), free) == {"n1": NOW, "n2": NOW}
-    assert starts_by_node(_ask(k=3, k_min=1), free) == {
-        "n1": NOW,
-        "n2": NOW,
-        "n0": NOW + 20 * MINUTE,
-    }
+    assert starts_by_node(_ask(), free) == {"n0": NOW + 20 * MINUTE, "n1": NOW}
+    assert starts_by_node(_ask(slip=0), free) == {"n1": NOW, "n2": NOW}
+    assert starts_by_node(_ask(k=3, k_min=1, slip=0), free) == {"n1": NOW, "n2": NOW}
     assert starts_by_node(_ask(), {"n0": free["n0"]}) == {}
     assert starts_by_node(_ask(slip=0), {**free, "n2": _free((1, 60))}) == {}
 
 
-def test_the_usual_node_is_awaited_within_the_patience() -> None:
-    """A usual node is chosen if it is free within the patience, and not later."""
-    free = {"n0": _free((20, 60)), "n1": _free((0, 60)), "n2": _free((0, 60))}
-    usual = frozenset({"n0"})
-    waited = starts_by_node(_ask(k=1, k_min=1, usual=usual, patience=20 * MINUTE), free)
-    assert waited == {"n0": NOW + 20 * MINUTE}
-    assert starts_by_node(_ask(k=1, k_min=1, usual=usual, patience=19 * MINUTE), free) == {
-        "n1": NOW
-    }
+def test_the_usual_node_is_awaited_within_the_slip() -> None:
+    """A usual node is chosen if it is free within the slip of the run, and not later."""
+    free = {"n0": _free((0, 60)), "n1": _free((0, 60)), "n2": _free((20, 60))}
+    usual = frozenset({"n2"})
+    waited = starts_by_node(_ask(k=1, k_min=1, usual=usual, slip=20 * MINUTE), free)
+    assert waited == {"n2": NOW + 20 * MINUTE}
+    assert starts_by_node(_ask(k=1, k_min=1, usual=usual, slip=19 * MINUTE), free) == {"n0": NOW}
 
 
 def test_together_means_one_start() -> None:
-    """Nodes that act together start at the first instant at which enough of them are free."""
+    """Nodes that act together start at an instant at which all are free, outside slots."""
     free = {"n0": _free((0, 12), (30, 60)), "n1": _free((5, 16), (25, 60)), "n2": _free((0, 5))}
     assert starts_by_node(_ask(together=True), free) == dict.fromkeys(
         ("n0", "n1"), NOW + 30 * MINUTE
     )
     kept = {"n1": [ReservationView("slot of t", ("n1",), NOW, NOW + 35 * MINUTE)]}
-    later = starts_by_node(_ask(together=True, avoid=kept), free)
-    assert later == dict.fromkeys(("n0", "n1"), NOW + 35 * MINUTE)
+    assert starts_by_node(_ask(together=True, avoid=kept), free) == {}
     assert starts_by_node(_ask(together=True, k=3), free) == {}

@@ -15,7 +15,6 @@ import lead
 from lead.policy.axes.fill import Protected
 from lead.policy.axes.preempt import UrgentByScore
 from lead.policy.episode import Episode
-from lead.policy.joint_placement import starts_by_node
 from lead.policy.placement_requests import Ask
 from lead.policy.preempt.score import Urgency
 from lead.policy.sets import SETS, PolicyComposition
@@ -31,6 +30,7 @@ from lead.policy.view import (
     View,
 )
 from lead.simulation.fleet.ledger import WEIGHT, Ledger
+from lead.simulation.fleet.seats import starts_by_node
 from node.model import times
 from node.model.classes import SchedulingClass
 from tests.support.policy_pools import NOW, Driver, pool_of
@@ -53,22 +53,22 @@ EXAMPLES: dict[str, list[tuple[int, int]]] = {
     "boinc-fetch": [(2, 19)],
     "boinc-rrsim": [(3, 26), (38, 21)],
     "boinc-wrr": [(4, 8)],
-    "campaign-default": [(5, 15), (31, 25)],
+    "campaign-default": [(5, 15), (31, 25), (17, 25)],
     "deferred, without slots": [(6, 22)],
-    "fbsng-dynamic": [(602, 19), (23, 17)],
+    "fbsng-dynamic": [(602, 19), (23, 17), (0, 25)],
     "fbsng-partition": [(8, 11), (2712895170, 10)],
     "fbsng-quota": [(10, 25), (0, 20)],
     "gridserver-blacklist": [(431, 22)],
     "gridserver-serial-usage": [(13, 21)],
-    "gridserver-sla": [(84, 18), (14, 28), (13, 28)],
-    "gridserver-sla-preempt": [(120, 20)],
+    "gridserver-sla": [(84, 18), (14, 28), (13, 28), (15, 25)],
+    "gridserver-sla-preempt": [(120, 20), (4, 12)],
     "gridserver-time": [(16, 17)],
     "gridserver-urgent": [(17, 24)],
     "maui-defer": [(23, 16)],
     "maui-fairshare": [(24, 23)],
     "maui-priority": [(28, 26)],
-    "no overtaking": [(171, 27), (315462465, 17)],
-    "small budget": [(699, 23), (209, 18)],
+    "no overtaking": [(171, 27), (315462465, 17), (3, 25)],
+    "small budget": [(699, 23), (209, 18), (0, 25), (66, 25)],
 }
 """By set: seeds and numbers of candidates of pools that together reach every rule."""
 
