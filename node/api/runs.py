@@ -84,35 +84,14 @@ def run_of(
     started = row["started_at"]
     metrics = _metrics(node, row)
     error = None if started is None else (started - row["starts_at"]) / times.MILLISECOND
-    return Run(
+    return Run.from_row(
+        row,
         id=row["run_id"],
         task=row["task_id"],
         headline=_headline(row),
-        mesh=row["mesh"],
-        test=row["test"],
-        tool=row["tool"],
-        state=row["state"],
-        reason=row["reason"],
-        scheduling_class=row["scheduling_class"],
-        priority=row["priority"],
-        starts_at=row["starts_at"],
-        ends_at=row["ends_at"],
-        slot=row["slot"],
-        attempt=row["attempt"],
-        slots=row["slots"],
         last_slot=row["last_slot"] if row["attempt"] == 0 else None,
-        participants=tuple(row["participants"]),
-        participant=row["participant"],
         lead=row["lead"] or "",
-        started_at=started,
-        finished_at=row["finished_at"],
         start_error_ms=error,
-        displaced_by=row["displaced_by"],
-        summary=row["summary"],
-        result=row["result"],
-        verdict=row["verdict"],
-        verdict_reasons=tuple(row["verdict_reasons"]),
-        requester=row["requester"],
         metrics=metrics,
         total_loss=is_total_loss((metric.name, metric.value) for metric in metrics),
         parts=parts,
@@ -506,33 +485,18 @@ async def changes(request: web.Request) -> web.StreamResponse:
 
 
 def _change(row: Record, *, confined: bool) -> ScheduleChange:
-    names = ("test", "change", "changed_at", "scheduling_class", "priority", "starts_at", "ends_at")
-    return ScheduleChange(
+    return ScheduleChange.from_row(
+        row,
         run=row["run_id"],
         task=row["task_id"],
         headline=_headline(row),
-        was_starts_at=row["was_starts_at"],
-        participants=tuple(row["participants"]),
-        reason=row["reason"],
         displaced_by=None if confined else row["displaced_by"],
-        **{name: row[name] for name in names},
     )
 
 
 def _entry(row: Record) -> ScheduleEntry:
-    return ScheduleEntry(
-        run=row["run_id"],
-        task=row["task_id"],
-        headline=_headline(row),
-        test=row["test"],
-        state=row["state"],
-        scheduling_class=row["scheduling_class"],
-        priority=row["priority"],
-        starts_at=row["starts_at"],
-        ends_at=row["ends_at"],
-        participants=tuple(row["participants"]),
-        reason=row["reason"],
-        summary=row["summary"],
+    return ScheduleEntry.from_row(
+        row, run=row["run_id"], task=row["task_id"], headline=_headline(row)
     )
 
 

@@ -444,15 +444,11 @@ def _seat_of(row: Record, now: int) -> Seat:
         state = "lost"
     else:
         state = "over" if row["over_at"] <= now else "taken"
-    return Seat(
-        term=row["term"],
-        until=row["until"],
-        number=row["number"],
+    return Seat.from_row(
+        row,
         state=state,
         node=row["name"] or row["node"],
-        task=row["task"],
         reason=(row["reason"] or NOT_SEARCHED) if state in {"empty", "lost"} else None,
-        runs=row["runs"],
     )
 
 

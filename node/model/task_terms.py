@@ -7,7 +7,7 @@ these records holds one :class:`TaskTerms` and adds its own fields. The wire doc
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 from uuid import UUID
 
@@ -74,22 +74,7 @@ def take_terms(row: dict[str, Any]) -> TaskTerms:
 
 def terms_of(introduction: Introduction) -> TaskTerms:
     """Return the terms in an introduction; the inverse of :func:`introduction_with`."""
-    return TaskTerms(
-        test=introduction.test,
-        spec=introduction.spec,
-        tools=introduction.tools,
-        scheduling_class=introduction.scheduling_class,
-        duration=introduction.duration,
-        priority=introduction.priority,
-        schedule=introduction.schedule,
-        campaign=introduction.campaign,
-        reference=introduction.reference,
-        created_at=introduction.created_at,
-        revision=introduction.revision,
-        participants=introduction.participants,
-        tool=introduction.tool,
-        addresses=introduction.addresses,
-    )
+    return TaskTerms(**{each.name: getattr(introduction, each.name) for each in fields(TaskTerms)})
 
 
 def introduction_with(
@@ -104,22 +89,9 @@ def introduction_with(
     """Return the introduction of a task to its participant at this ``place`` (from 0)."""
     return Introduction(
         task=task,
-        test=terms.test,
-        spec=terms.spec,
-        tools=terms.tools,
-        tool=terms.tool,
-        scheduling_class=terms.scheduling_class,
-        duration=terms.duration,
-        priority=terms.priority,
-        participants=terms.participants,
         participant=place,
-        addresses=terms.addresses,
-        schedule=terms.schedule,
-        campaign=terms.campaign,
-        reference=terms.reference,
-        created_at=terms.created_at,
-        revision=terms.revision,
         pool_task=pool_task,
         paused_at=paused_at,
         freeing=None if freeing is None else FreedRuns.model_validate(freeing),
+        **vars(terms),
     )

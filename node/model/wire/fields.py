@@ -9,7 +9,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from functools import lru_cache
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol, Self
 
 from pydantic import (
     BaseModel,
@@ -28,10 +28,23 @@ HEADLINE = "Test and ends in one line, the same everywhere: rtt  a → 192.0.2.7
 """The description of the headline of a task or a run (:mod:`node.model.headline`)."""
 
 
+class Row(Protocol):
+    """A row of a query."""
+
+    def __getitem__(self, key: str, /) -> Any:
+        """Return the column of this name."""
+        ...
+
+
 class Document(BaseModel):
     """Base of all documents: frozen, with unknown fields refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    @classmethod
+    def from_row(cls, row: Row, **others: Any) -> Self:
+        """Return a document whose fields are the columns of the same names, but for the others."""
+        return cls(**{name: row[name] for name in cls.model_fields if name not in others}, **others)
 
 
 class Patch(Document):

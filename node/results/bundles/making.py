@@ -164,15 +164,7 @@ class BundleExporter:
         if row["state"] == RunState.FINISHED and row["result"] is not None:
             figures = self._capabilities.metrics(row["test"], row["result"])
             metrics = tuple(MetricView(**vars(figure)) for figure in figures)
-        return BundleOutcome(
-            state=row["state"],
-            reason=row["reason"],
-            result=row["result"],
-            summary=row["summary"],
-            verdict=row["verdict"],
-            verdict_reasons=tuple(row["verdict_reasons"]),
-            metrics=metrics,
-        )
+        return BundleOutcome.from_row(row, metrics=metrics)
 
     def _statement(self, members: dict[str, Any]) -> str:
         if self._core.signer is None:
@@ -256,35 +248,11 @@ async def _decisions(connection: Connection, row: Record, conceal: Conceal) -> t
 
 
 def _task(row: Record, task: Record) -> BundleTask:
-    return BundleTask(
-        id=row["task_id"],
-        revision=task["revision"],
-        tools=tuple(task["tools"]),
-        schedule=task["schedule"],
-        duration=task["duration"],
-        campaign=task["campaign"],
-        reference=task["reference"],
-        requester=task["requester"],
-        created_at=task["created_at"],
-        parent=task["parent"],
-    )
+    return BundleTask.from_row(task, id=row["task_id"])
 
 
 def _run(row: Record, spec: dict[str, Any], displaced_by: UUID | None) -> BundleRun:
-    return BundleRun(
-        id=row["run_id"],
-        test=row["test"],
-        tool=row["tool"],
-        spec=spec,
-        scheduling_class=row["scheduling_class"],
-        priority=row["priority"],
-        slot=row["slot"],
-        attempt=row["attempt"],
-        starts_at=row["starts_at"],
-        ends_at=row["ends_at"],
-        finished_at=row["finished_at"],
-        displaced_by=displaced_by,
-    )
+    return BundleRun.from_row(row, id=row["run_id"], spec=spec, displaced_by=displaced_by)
 
 
 def _participant(one: Participant) -> BundleParticipant:
@@ -305,12 +273,4 @@ def _interval(piece: Record) -> BundleInterval:
         )
         for place, share in sorted(piece["parts"].items(), key=lambda item: int(item[0]))
     ]
-    return BundleInterval(
-        number=piece["number"],
-        starts_at=piece["starts_at"],
-        ends_at=piece["ends_at"],
-        shares=tuple(shares),
-        result=piece["result"],
-        summary=piece["summary"],
-        reason=piece["reason"],
-    )
+    return BundleInterval.from_row(piece, shares=tuple(shares))
