@@ -29,8 +29,8 @@ from lead.planning.pool_view import LEDGER_LOOKBACK, campaigns_of, charges_of
 from lead.policy.limit_counting import CountedRun, RunDemand, descendants_of
 from lead.policy.throttle.active_limits import LimitLevel
 from lead.policy.view import CampaignView, Charge
-from lead.store import episodes, ledger, limits
-from lead.store.limits import BookedTime
+from lead.store import episodes, ledger
+from lead.store.ledger import BookedTime
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.reason import Reason
@@ -132,7 +132,7 @@ class CampaignLimits:
         holders = {each.name: each for line in lines for each in line}
         if not holders:
             return {}
-        await limits.lock_campaigns(connection, holders)
+        await ledger.lock_campaigns(connection, holders)
         until = max(run.ends_at for _, runs in chosen for run in runs)
         counted = await self._read_counted_runs(
             connection, list(holders.values()), views, until, now
@@ -166,7 +166,7 @@ class CampaignLimits:
         """
         names = descendants_of({each.name for each in line}, views)
         last = times.LATEST if any(map(limits_time, line)) else until
-        booked = await limits.booked_times(connection, names, now, last)
+        booked = await ledger.booked_times(connection, names, now, last)
         booked = [run for run in booked if run.task_id != left_out]
         needs: Mapping[UUID, Mapping[str, int | None]] = {}
         if any(each.quotas for each in line):
@@ -245,7 +245,7 @@ async def _limit_level(
     if not any(limit.soft is not None for each in line for limit in each.limits.values()):
         return LimitLevel.HARD
     nodes = [participant.node for participant in terms.participants]
-    contested = await limits.is_contested(connection, campaign_name(terms), nodes, until)
+    contested = await ledger.is_contested(connection, campaign_name(terms), nodes, until)
     return LimitLevel.SOFT if contested else LimitLevel.HARD
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from uuid import UUID
 
-from lead.store import episodes, limits
+from lead.store import episodes, ledger
 from node.model.spans import Span, normalise
 from node.runtime.batching import act_when_woken
 from node.runtime.clock import Clock
@@ -67,9 +67,9 @@ class FreedRoom:
             return
         now = self._clock.now()
         async with self._database.transaction() as connection:
-            tasks = await limits.wake_tasks(connection, campaigns, now, TASKS_MAX)
+            tasks = await ledger.wake_tasks(connection, campaigns, now, TASKS_MAX)
             await notices.notify_all(connection, [("task", each, "plan") for each in tasks])
-            wanted = await limits.wake_terms(connection, campaigns, now)
+            wanted = await ledger.wake_terms(connection, campaigns, now)
             wanted += await episodes.retry_terms_in(connection, spans, now)
             if over:
                 wanted += await episodes.retry_terms_after(connection, over, now)

@@ -1,6 +1,7 @@
-"""The ledger: the seats and bytes that campaigns are charged for, written with the decisions.
+"""The ledger: charges of campaigns, and the bookings that count toward their limits.
 
-The database itself returns the unused time and bytes of a run when the run is over, or charges what
+The seats and bytes that campaigns are charged for are written with the decisions. The
+database itself returns the unused time and bytes of a run when the run is over, or charges what
 it moved beyond what was expected (``give_back_unused`` in ``schema.sql``), and adds up the charges
 by hour.
 """
@@ -8,15 +9,16 @@ by hour.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from uuid import UUID
 
 from node.model import times
 from node.model.seat_weights import SeatWeights
 from node.model.wire.participants import RunRequest
 from node.store.database import Connection
-from node.store.queries import Queries
+from node.store.statements import Query, Statements
 
-_SQL = Queries("lead.store", "ledger")
+_SQL = Statements("lead.store", "ledger")
 
 
 async def charge(
@@ -56,3 +58,49 @@ async def bytes_by_hour(
     for campaign, hour, amount in rows:
         moved.setdefault(campaign, {})[hour] = amount
     return moved
+
+
+@dataclass(frozen=True)
+class BookedTime:
+    """A booked run of a campaign, on these nodes (identities); instants in microseconds."""
+
+    task_id: UUID
+    campaign: str
+    starts_at: int
+    ends_at: int
+    scheduling_class: str
+    nodes: Sequence[str]
+
+
+async def booked_times(
+    connection: Connection, campaigns: Collection[str], since: int, until: int
+) -> list[BookedTime]:
+    """Return the booked runs of these campaigns in this period, by start."""
+    rows = await connection.fetch(_SQL["counted"], sorted(campaigns), since, until)
+    return [BookedTime(**row) for row in rows]
+
+
+is_contested: Query[[str, Sequence[str], int], bool] = _SQL.value("is_contested")
+"""Return whether another campaign has a run that waits for time on one of these nodes."""
+
+
+async def lock_campaigns(connection: Connection, campaigns: Collection[str]) -> None:
+    """Lock campaigns, so that decisions of each are made one after the other."""
+    await connection.execute(_SQL["lock_campaigns"], sorted(campaigns))
+
+
+async def wake_tasks(
+    connection: Connection, campaigns: Collection[str], now: int, limit: int
+) -> list[UUID]:
+    """Make tasks that wait for room in these campaigns, or below them, due now; return them.
+
+    They are at most ``limit``, those whose runs come soonest.
+    """
+    rows = await connection.fetch(_SQL["wake_tasks"], sorted(campaigns), now, limit)
+    return [row[0] for row in rows]
+
+
+async def wake_terms(connection: Connection, campaigns: Collection[str], now: int) -> list[UUID]:
+    """Make the terms that wait for room there due now; return their pool tasks."""
+    rows = await connection.fetch(_SQL["wake_terms"], sorted(campaigns), now)
+    return [row[0] for row in rows]

@@ -57,7 +57,7 @@ from node.model.wire.runs import (
     SchedulePage,
 )
 from node.service import NodeService
-from node.store import archives, reservations, runs, schedules
+from node.store import archives, reservations, runs
 from node.store.database import Connection, Record
 from node.tasks.explanation import without_ids
 
@@ -365,7 +365,7 @@ async def schedule(request: web.Request) -> web.StreamResponse:
                 ),
             )
         else:
-            rows = await schedules.schedule_at(
+            rows = await runs.schedule_at(
                 connection, then, since, before, start, run, requester, limit
             )
         if after is None and then is None:
@@ -469,7 +469,7 @@ async def changes(request: web.Request) -> web.StreamResponse:
     limit = requests.limit(request, requests.PAGE_MAX)
     asked = (since, until, first, before, requests.requester(request), limit + 1)
     async with node.database.connection() as connection:
-        rows = await schedules.changes_between(connection, *asked)
+        rows = await runs.changes_between(connection, *asked)
     settings = node.settings
     return responses.document_response(
         ScheduleDifference(

@@ -222,11 +222,11 @@ async def repair(invocation: Invocation, /, **options: Any) -> None:
     fails and says so, and a backup is the way back.
     """  # noqa: D301 - click's mark for lines to keep
     from node.postgres.access import idle_database
-    from node.store import repairing
+    from node.store import maintenance
 
     with node_of_host(options) as (settings, _):
         async with idle_database(settings) as dsn:
-            done = await repairing.repair(dsn)
+            done = await maintenance.repair(dsn)
     invocation.writer().print_one(asdict(done), REPAIRED, _repaired_view)
 
 
@@ -286,12 +286,12 @@ def _new_file(place: Path | BackupDirectory, identity: str, now: str, account: s
 async def _reclaim(invocation: Invocation, options: Mapping[str, Any]) -> None:
     from node.postgres import backups
     from node.postgres.access import idle_database
-    from node.store import restoring
+    from node.store import maintenance
 
     with node_of_host(options) as (settings, _):
         identity = backups.identity_in(settings.state_dir)
         async with idle_database(settings) as dsn:
-            await restoring.begin_generation_at_next_start(dsn)
+            await maintenance.begin_generation_at_next_start(dsn)
     output = invocation.writer()
     output.print_one({"identity": identity}, RECLAIMED, _reclaimed_view)
 

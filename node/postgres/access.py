@@ -12,7 +12,7 @@ from node.postgres.cluster import PrivateCluster, existing_major
 from node.postgres.keeper import keep_running
 from node.runtime.clock import Clock, SystemClock
 from node.runtime.settings import Settings
-from node.store import restoring
+from node.store import maintenance
 
 _NAME = "parley"
 _RUNNING = (
@@ -87,7 +87,7 @@ async def idle_database(settings: Settings) -> AsyncIterator[str]:
     """
     try:
         async with served_database(settings, SystemClock()) as (dsn, _):
-            connections = (await restoring.contents(dsn)).connections
+            connections = (await maintenance.contents(dsn)).connections
             if connections:
                 raise DatabaseInUse(_RUNNING)
             yield dsn

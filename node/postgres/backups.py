@@ -28,7 +28,7 @@ from node.execution import process
 from node.model import times
 from node.model.errors import DatabaseUnavailable, HostError, SchemaMismatch
 from node.postgres.binaries import CLIENTS, ServerBinaries, candidates, inspect
-from node.store import migrating, restoring
+from node.store import maintenance, migrating
 from node.store.schema import schema_version
 from node.trust import sealing
 from node.trust.keys import NodeKey
@@ -195,16 +195,16 @@ async def restore_database(dsn: str, file: Path, manifest: Manifest, *, replace:
         with tarfile.open(file, "r:") as archive, dump.open("wb") as extracted:
             shutil.copyfileobj(_member(archive, _DUMP), extracted)
         await _run(tools, "pg_restore", None, "--file=/dev/null", str(dump))
-        if (await restoring.contents(dsn)).tables:
+        if (await maintenance.contents(dsn)).tables:
             if not replace:
                 msg = "the database is not empty; replace what is there with --replace"
                 raise HostError(msg)
-            await restoring.clear(dsn)
+            await maintenance.clear(dsn)
         options = ["--no-owner", "--single-transaction", "--exit-on-error"]
-        if not await restoring.ensure_reader(dsn):
+        if not await maintenance.ensure_reader(dsn):
             options.append("--no-privileges")
         await _run(tools, "pg_restore", dsn, *options, str(dump))
-        await restoring.note_placed_by_owner(dsn)
+        await maintenance.note_placed_by_owner(dsn)
 
 
 def _keys(state_dir: Path) -> dict[str, bytes]:
@@ -227,7 +227,7 @@ def restore_keys(file: Path, state_dir: Path) -> None:
 
 async def _tools(dsn: str) -> ServerBinaries:
     """Return programs of the server's version, or of the next later one that is installed."""
-    server = await restoring.server_major(dsn)
+    server = await maintenance.server_major(dsn)
     found = [inspect(it, programs=CLIENTS) for it in candidates()]
     usable = [it for it in found if isinstance(it, ServerBinaries) and it.major >= server]
     if not usable:

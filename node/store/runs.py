@@ -528,3 +528,20 @@ purge_negotiations: Purge = _SQL.value("purge_negotiations")
 
 purge_idempotency: Purge = _SQL.value("purge_idempotency")
 """Delete old Idempotency-Keys; return how many."""
+
+schedule_at: Query[[int, int, int, int | None, UUID | None, str | None, int], list[Record]] = (
+    _SQL.records("as_of")
+)
+"""A page of the runs of a span, in the states that they had at an instant.
+
+Takes ``at``, ``since``, ``before``, start and id of the last run of the page before, ``requester``,
+``limit``.
+"""
+
+changes_between: Query[[int, int, int, int, str | None, int], list[Record]] = _SQL.records(
+    "changes"
+)
+"""The runs of a span that were booked otherwise at ``earlier`` than at ``later``.
+
+Takes ``earlier``, ``later``, ``since``, ``before``, ``requester``, ``limit``.
+"""

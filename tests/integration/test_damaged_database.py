@@ -18,7 +18,7 @@ from node.model.errors import DatabaseDamaged
 from node.postgres import ServerBinaries, locate
 from node.postgres.cluster import PrivateCluster
 from node.runtime.clock import LatchedEvent
-from node.store import repairing
+from node.store import maintenance
 from node.store.faults import fault_of
 from tests.support import damage
 from tests.support.clocks import ManualClock
@@ -121,7 +121,7 @@ async def test_a_damaged_index_is_told_and_made_anew(
         assert [each.startswith("the database is damaged: ") for each in told] == [True]
         assert "(not read: due tasks, planning" in told[0]
         assert metric == "parley_database_damaged 1.0"
-        done = await repairing.repair(server.dsn)
+        done = await maintenance.repair(server.dsn)
         assert (done.vacuumed[0], "public.planning" in done.indexed) == ("parley", True)
         _, status = await a.ask("GET", "/v1/status")
         assert status["planning"]["due_tasks"] == 1
@@ -160,7 +160,7 @@ async def test_a_damaged_index_of_a_constraint_refuses_a_booking(
         code, problem = await a.ask("GET", "/readyz")
         assert (code, problem["detail"].partition(":")[0]) == (503, "the database is damaged")
         assert [each[:23] for each in (await _said(a))[0]] == ["the database is damaged"]
-        await repairing.repair(server.dsn)
+        await maintenance.repair(server.dsn)
         await a.rows("UPDATE run SET lane = '[0,1)'")
 
 
@@ -186,7 +186,7 @@ async def test_used_up_transaction_ids_are_told(
         ]
         assert metric == "parley_database_damaged 1.0"
         server.let_vacuum()
-        await repairing.repair(server.dsn)
+        await maintenance.repair(server.dsn)
         assert (await a.ask("POST", "/v1/tasks", TASK))[0] == 201
         _, status = await a.ask("GET", "/v1/status")
         assert status["database"]["oldest_id_age"] < SEGMENT_IDS

@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from node.model import times
-from node.store import restoring
+from node.store import maintenance
 from node.store.database import PostgresDatabase
 from node.store.mark import HostMarks, MarkFile
 
@@ -158,7 +158,7 @@ async def test_the_word_of_the_owner_is_enough(host: tuple[str, HostMarks], tmp_
     dsn, _ = host
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    for word in (restoring.begin_generation_at_next_start, restoring.note_placed_by_owner):
+    for word in (maintenance.begin_generation_at_next_start, maintenance.note_placed_by_owner):
         database = PostgresDatabase(dsn, host=HostMarks.of(elsewhere))
         await database.open()
         async with database.connection() as connection:

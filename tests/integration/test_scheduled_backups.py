@@ -16,7 +16,7 @@ from node.operation.readiness import readiness_of
 from node.postgres import ServerBinaries, backups, binaries
 from node.postgres.scheduled_backups import RETRY, ScheduledBackups
 from node.runtime.settings import Settings
-from node.store import restoring
+from node.store import maintenance
 from node.store.database import PostgresDatabase
 from node.trust.keys import NodeKey
 from node.trust.signer import Signer
@@ -102,7 +102,7 @@ async def test_clients_are_enough_where_the_server_is_elsewhere(
     site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A backup is made with the programs of postgresql-client alone, without those of a server."""
-    server = await restoring.server_major(site.dsn)
+    server = await maintenance.server_major(site.dsn)
     found = [binaries.inspect(it, programs=binaries.CLIENTS) for it in binaries.candidates()]
     [own, *_] = [it for it in found if isinstance(it, ServerBinaries) and it.major == server]
     clients = tmp_path / "versions" / str(server) / "bin"
