@@ -60,7 +60,6 @@ from node.model.host_limits.standing import LimitStanding
 from node.model.reason import Reason, several
 from node.model.reasons import told
 from node.model.task_terms import TaskTerms
-from node.model.wire.alternatives import Alternative
 from node.model.wire.impacts import Impact, ImpactRequest
 from node.model.wire.participants import Introduction, ProposalRequest
 from node.model.wire.plans import (
@@ -73,6 +72,7 @@ from node.model.wire.plans import (
     PlanRequest,
     UnplacedStart,
 )
+from node.model.wire.problems import Alternative
 from node.model.wire.tasks import Participant as Listed
 from node.model.wire.tasks import TaskDocument
 from node.runtime.clock import Clock

@@ -16,7 +16,7 @@ from node.api.media import takes_gzip
 from node.api.routing import NODE, Route
 from node.model.errors import DatabaseUnavailable, NotReady
 from node.model.readiness import Readiness
-from node.model.wire.health import Health, Ready
+from node.model.wire.status import Health, Ready
 from node.operation.metrics import exposition
 from node.operation.readiness import readiness_of
 from node.runtime.batching import Batcher

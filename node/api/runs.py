@@ -39,7 +39,7 @@ from node.model.outside_leads import is_told_as_outside
 from node.model.principals import Principal
 from node.model.reservations import ReservationSpan
 from node.model.runstate import OVER, RunState
-from node.model.total_loss import is_total_loss
+from node.model.samples import is_total_loss
 from node.model.verdict import Level
 from node.model.wire.archives import Archiving
 from node.model.wire.bundles import RunBundle

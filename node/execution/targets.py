@@ -4,8 +4,9 @@ The decision is in :mod:`node.model.ways_out`; here are the facts: the addresses
 its owner allows, and look-ups. It is made when a task is introduced, as far as targets are written
 as addresses, and again before each run, after the look-up.
 
-The address of a participant that is known here is that of its card, whoever leads the task
-(:mod:`node.model.participant_addresses`). One that is not known here may be an invention of the
+The address of a participant that is known here is that of its card, or of the context in which it
+measures, whoever leads the task: a lead can send no traffic to an address that it has invented in
+the name of a node known here. One that is not known here may be an invention of the
 lead: it is a mere target, and since nobody can be asked for the port at which it listens, nothing
 is sent to it at one.
 """
@@ -25,13 +26,13 @@ import aiohttp
 
 from node.execution import host_sampling, netlink
 from node.execution.ways_out import judging_session
-from node.model import participant_addresses, ports, targets, ways_out
+from node.model import ports, targets, ways_out
 from node.model.contexts import offered
 from node.model.errors import HostError
 from node.model.features import Feature, has_feature
 from node.model.host_limits.quotas import RunAmounts
 from node.model.loopback import is_loopback
-from node.model.naming import host_of, normalised_word
+from node.model.naming import Described, host_of, normalised_word
 from node.model.reason import Reason
 from node.model.spans import Span
 from node.model.targets import IpAddress, Network, TargetRules, literal
@@ -209,7 +210,7 @@ class ForeignTargets:
         """
         card, address = self._cards().get(participant.node), participant.address
         if card is not None:
-            address = participant_addresses.current_address(participant, card) or address
+            address = current_address(participant, card) or address
         host = None if card is None else host_of(card.url)
         at_home = (
             by_itself and host is not None and normalised_word(host) == normalised_word(address)
@@ -261,7 +262,7 @@ class ForeignTargets:
         cards = self._cards()
         for each in participants:
             card = cards.get(each.node)
-            fault = card and participant_addresses.address_fault(each, card)
+            fault = card and address_fault(each, card)
             if fault:
                 return each.node, fault
         return None
@@ -596,7 +597,7 @@ def _words(card: KnownNode) -> tuple[str, ...]:
 def _at_card_address(participant: Participant, card: KnownNode | None) -> Participant:
     if card is None:
         return participant
-    address = participant_addresses.current_address(participant, card)
+    address = current_address(participant, card)
     if address is None and not card.is_self:
         msg = (
             f"{card.name} does not offer the context {participant.context} any more, as its card "
@@ -648,3 +649,25 @@ def _version(context: PartContext) -> int | None:
 def _resolve(host: str, family: int) -> list[str]:
     entries = socket.getaddrinfo(host, None, family, socket.SOCK_DGRAM)
     return [str(entry[4][0]) for entry in entries]
+
+
+def address_fault(participant: Participant, card: Described) -> str | None:
+    """Return why an introduced address is not the participant's; None if its card has it."""
+    contexts = offered(card.attributes).values()
+    if normalised_word(participant.address) in map(normalised_word, (card.address, *contexts)):
+        return None
+    return (
+        f"{participant.address} is not an address of {card.name}: its card here says "
+        f"{', '.join(dict.fromkeys((card.address, *contexts)))}. Cards are read every 15 seconds; "
+        "if its address has changed, try again then"
+    )
+
+
+def current_address(participant: Participant, card: Described) -> str | None:
+    """Return the address that a participant has by its card as it is now.
+
+    None if it measures in a context that its card does not offer any more.
+    """
+    if participant.context is None:
+        return card.address
+    return offered(card.attributes).get(participant.context)

@@ -76,7 +76,6 @@ OPEN_TO_LEAD = (
     "node.runtime.tracing",
     "node.store.database",
     "node.store.notices",
-    "node.store.queries",
     "node.store.statements",
     # A decision and its messages are written in one transaction, and the messages are sent like
     # the node's own.

@@ -9,10 +9,9 @@ from pydantic import ValidationError
 
 from node.model.canonical import canonical
 from node.model.errors import InvalidDocument
-from node.model.introductions import compare
 from node.model.wire.directories import DIRECTORY_MAX, DirectoryEntry, NodeDirectory
 from node.model.wire.fields import FROM_OUTSIDE
-from node.peers.directory_files import check_directory
+from node.peers.directory_files import check_directory, compare
 from node.trust.keys import NodeKey
 from node.trust.statements import StatementKind, digests, sign_statement
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from node.model.headline import headline
-from node.model.total_loss import is_total_loss
+from node.model.samples import is_total_loss
 from node.model.wire.seats import SeatRequest
 
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.model.shares import Member, promised_shares, with_descendants
+from node.sharing.usage import Member, promised_shares, with_descendants
 
 MEMBERS = st.lists(
     st.tuples(

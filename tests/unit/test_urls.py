@@ -9,7 +9,7 @@ from node.model.loopback import is_exposed
 from node.model.nodekinds import pscheduler_identity
 from node.model.oidc import fault_of_issuer
 from node.model.urls import split_url
-from node.model.wire import nodes, urls
+from node.model.wire import fields, nodes
 from node.pscheduler.archives import to_parley
 from node.pscheduler.refusals import Refusal
 from node.runtime.settings import Settings
@@ -29,9 +29,9 @@ ODD_HOSTS = ["[::1", "[", "a]", "[1:2]"]
 def test_a_text_that_is_no_url_is_a_fault(text: str) -> None:
     """A broken host or port is a fault of a field, of a setting, or of an archive."""
     assert split_url(text) is None
-    for field in (nodes.Url, nodes.UrlToAdd, urls.Url):
+    for field in (nodes.Url, nodes.UrlToAdd, fields.Url):
         with pytest.raises(ValidationError):
-            TypeAdapter(field).validate_python(f"{text}/" if field is urls.Url else text)
+            TypeAdapter(field).validate_python(f"{text}/" if field is fields.Url else text)
     assert is_exposed(text)
     assert fault_of_issuer(text) is not None
     assert pscheduler_identity(f"{text}/pscheduler") is None

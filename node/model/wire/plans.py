@@ -8,10 +8,9 @@ from uuid import UUID
 from pydantic import Field
 
 from node.model.classes import SchedulingClass
-from node.model.wire.alternatives import Alternative
 from node.model.wire.fields import Document, Duration, Instant
 from node.model.wire.participants import BATCH_MAX
-from node.model.wire.problems import Problem
+from node.model.wire.problems import Alternative, Problem
 from node.model.wire.tasks import TaskDocument
 
 RUNS = 10

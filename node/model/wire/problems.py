@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pydantic import Field
 
 from node.model.errors import (
@@ -20,8 +22,7 @@ from node.model.errors import (
     UnknownPeer,
     UnknownToPeer,
 )
-from node.model.wire.alternatives import Alternative
-from node.model.wire.fields import Document
+from node.model.wire.fields import Document, Instant
 from node.model.wire.host_limits import TaskLimit
 
 MEDIA_TYPE = "application/problem+json"
@@ -31,6 +32,21 @@ _TYPE_PREFIX = "/problems/"
 def type_of(code: str) -> str:
     """Return the type of the problem documents of a code: the path of its page on the node."""
     return _TYPE_PREFIX + code
+
+
+class Alternative(Document):
+    """Another task document that was tried with the same proposals."""
+
+    kind: str = Field(description="later, shorter, tool, slip or less-often.")
+    differs: str = Field(description="The difference, in one sentence.")
+    distance: float = Field(
+        description="Distance from the original task, 0 to 1, plus 1 if it places only some runs."
+    )
+    asked: int
+    placed: int
+    starts_at: Instant = Field(description="Start of its first run.")
+    displacing: int = Field(description="Number of its runs that would displace others.")
+    document: dict[str, Any] = Field(description="A task document, ready for POST /v1/tasks.")
 
 
 class Fault(Document):

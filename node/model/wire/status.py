@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
 from node.model.leads import LeadState
@@ -134,3 +136,16 @@ class NodeStatus(Document):
     attention: tuple[Attention, ...] = Field(
         description="What needs attention; nothing if the node is well."
     )
+
+
+class Health(Document):
+    """The answer of a process that runs."""
+
+    status: Literal["ok"] = "ok"
+
+
+class Ready(Document):
+    """The answer of a node that can work."""
+
+    status: Literal["ready"] = "ready"
+    warnings: tuple[str, ...] = Field((), description="What will keep it from working later.")

@@ -9,8 +9,7 @@ from pydantic import AfterValidator, Field, StringConstraints
 
 from node.model import times
 from node.model.webhooks import WebhookEvent, key_of
-from node.model.wire.fields import Document, Duration, Instant, Name
-from node.model.wire.urls import Url
+from node.model.wire.fields import Document, Duration, Instant, Name, Url
 
 
 def _secret(value: str) -> str:

@@ -23,7 +23,7 @@ from yarl import URL
 from node.model import times
 from node.model.errors import ArchiverFailed
 from node.model.useragent import AGENT
-from node.model.wire.urls import Url as Url  # noqa: PLC0414 - the field of specs
+from node.model.wire.fields import Url as Url  # noqa: PLC0414 - the field of specs
 from node.plugins.contracts import DeliveryOutcome, DeliveryStatus
 from node.plugins.transport.batches import ACCEPTED, again, refused
 from node.plugins.transport.senders import error_summary
