@@ -120,7 +120,7 @@ from node.sharing.deliveries import Deliveries
 from node.sharing.pools import JudgePolicy, Pools
 from node.sharing.secrets import SecretStore
 from node.sharing.usage import UsageReader
-from node.store import nodes
+from node.store import meshes, nodes
 from node.store import sealing as sealing_store
 from node.store.bookings import HeldTask
 from node.store.database import Notice, PostgresDatabase
@@ -136,7 +136,6 @@ from node.tasks.drafting import TaskDrafter
 from node.tasks.editing import TaskEditor
 from node.tasks.leases import LeadLeases
 from node.tasks.limit_trials import LimitTrials
-from node.tasks.mesh_counts import MeshCounter
 from node.tasks.node_removal import NodeRemover
 from node.tasks.pool_editing import PoolTaskEditor
 from node.tasks.pool_tasks import PoolTaskChecker
@@ -292,7 +291,6 @@ class NodeService:
             self.result_delivery.on_notice,
         ]
         self.purger = Purger(core, rules_of(core.settings))
-        self.mesh_counter = MeshCounter(core.database)
         self.surplus_purger = Purger(core, surplus_rules_of(core.settings))
         self.preview = dependencies.lead.preview_of(self)
         self.budgets = dependencies.lead.budgets_of(self)
@@ -773,7 +771,7 @@ class NodeService:
             catch_up_audit=self.audit.catch_up,
             check_webhooks=self.webhooks.queue_messages,
             back_up=self.backups.run_once,
-            sum_up_meshes=self.mesh_counter.run_once,
+            sum_up_meshes=partial(meshes.sum_up_all, self.database),
             purge=self.purger.run_once,
         )
 

@@ -31,7 +31,7 @@ class AuditFilter:
 async def keep(connection: Connection, entries: Sequence[AuditEntry]) -> None:
     """Add rows, in this order."""
     rows = [_row(entry) for entry in entries]
-    await connection.execute(_SQL["keep_entries"], *map(list, zip(*rows, strict=True)))
+    await connection.execute(_SQL["keep_entries"], *zip(*rows, strict=True))
 
 
 def _row(entry: AuditEntry) -> tuple[object, ...]:

@@ -276,8 +276,7 @@ async def earlier_attempts(connection: Connection, wanted: Wanted) -> list[Earli
     ]
     if not again:
         return []
-    columns = (list(column) for column in zip(*again, strict=True))
-    rows = await connection.fetch(_SQL["earlier_attempts"], *columns)
+    rows = await connection.fetch(_SQL["earlier_attempts"], *zip(*again, strict=True))
     return [EarlierAttempt(*row) for row in rows]
 
 
@@ -317,7 +316,7 @@ async def set_aside(
     ]
     rows = await connection.fetch(
         _SQL["set_aside"],
-        *(list(column) for column in zip(*displacing, strict=True)),
+        *zip(*displacing, strict=True),
         [run for run, _ in named],
         [yielding for _, yielding in named],
         earliest,
@@ -338,7 +337,7 @@ async def book(connection: Connection, wanted: Wanted, now: int) -> set[UUID]:
     rows = await connection.fetch(
         _SQL["book"],
         now,
-        *(list(column) for column in zip(*flat, strict=True)),
+        *zip(*flat, strict=True),
         [hold.exchange for hold, _, _ in wanted],
         [hold.request.task for hold, _, _ in wanted],
         [task.participant for _, task, _ in wanted],
@@ -357,8 +356,7 @@ async def other_attempts(
     While there is one, the run is not booked.
     """
     columns = [(run.run, task, run.slot, run.attempt) for run in runs]
-    given = (list(column) for column in zip(*columns, strict=True))
-    rows = await connection.fetch(_SQL["other_attempts"], *given)
+    rows = await connection.fetch(_SQL["other_attempts"], *zip(*columns, strict=True))
     return {row[0]: (row[1], row[2]) for row in rows}
 
 

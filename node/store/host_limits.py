@@ -80,9 +80,8 @@ async def lock_use(connection: Connection, keys: Collection[UseKey]) -> dict[Use
     """Return the use under these keys, and lock it until the transaction ends."""
     if not keys:
         return {}
-    columns = (list(column) for column in zip(*sorted(keys), strict=True))
+    columns = list(zip(*sorted(keys), strict=True))
     rows = await connection.fetch(_SQL["claim_use"], *columns)
-    columns = (list(column) for column in zip(*sorted(keys), strict=True))
     rows += await connection.fetch(_SQL["take_returns"], *columns)
     return {UseKey(*row[:5]): row[5] for row in map(tuple, rows)}
 
@@ -152,10 +151,8 @@ async def count_use(
     A key whose quota would be exceeded is left out, and nothing is counted under it.
     """
     await lock_use(connection, counted)
-    keys = sorted(counted)
-    columns = (list(column) for column in zip(*keys, strict=True))
-    amounts, most = zip(*(counted[key] for key in keys), strict=True)
-    rows = await connection.fetch(_SQL["count_use"], *columns, list(amounts), list(most))
+    counts = [(*key, *counted[key]) for key in sorted(counted)]
+    rows = await connection.fetch(_SQL["count_use"], *zip(*counts, strict=True))
     return {UseKey(*row[:5]) for row in map(tuple, rows)}
 
 
@@ -167,8 +164,7 @@ async def mark_reached(
     connection: Connection, periods: Collection[ReachedPeriod], now: int
 ) -> list[ReachedPeriod]:
     """Keep that limits were reached in these periods; return those of which this is news."""
-    columns = (list(column) for column in zip(*sorted(periods), strict=True))
-    rows = await connection.fetch(_SQL["reach"], *columns, now)
+    rows = await connection.fetch(_SQL["reach"], *zip(*sorted(periods), strict=True), now)
     return [tuple(row) for row in rows]
 
 

@@ -11,10 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from node.store.database import Connection
+from node.store.database import Connection, Database
 from node.store.statements import Query, Statements
 
 _SQL = Statements("node.store", "meshes")
+
+BATCH = 500
+"""Maximum number of changes that one transaction takes up: a tenth of a second of work."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +122,17 @@ async def sum_up(connection: Connection, at_most: int) -> int:
         return 0
     taken: int = await connection.fetchval(_SQL["sum_up_hours"], at_most)
     return taken
+
+
+async def sum_up_all(database: Database) -> None:
+    """Sum up the hours of all tasks whose slots have changed, batch by batch.
+
+    Until then their slots are counted one by one whenever somebody asks, so nobody waits for this.
+    """
+    while True:
+        async with database.transaction() as connection:
+            if await sum_up(connection, BATCH) < BATCH:
+                return
 
 
 outcomes: Query[[str, int, int, str | None], list[SlotOutcome]] = _SQL.rows(

@@ -323,13 +323,11 @@ async def conclude(connection: Connection, run: UUID, outcome: RunConclusion, no
     return done is not None
 
 
-async def runs_without_parts(
-    connection: Connection, ended_before: int, ended_after: int | None = None
-) -> list[UUID]:
-    """Return the runs led here that wait for parts and ended before then."""
-    return [
-        row[0] for row in await connection.fetch(_SQL["without_parts"], ended_before, ended_after)
-    ]
+runs_without_parts: Query[[int, int | None], list[UUID]] = _SQL.column("without_parts")
+"""The runs led here that wait for parts and ended before an instant, if not before another one.
+
+Takes ``ended_before``, ``ended_after``.
+"""
 
 
 interrupted_runs: Query[[], list[tuple[UUID, int | None, int | None]]] = _SQL.rows(
@@ -344,15 +342,13 @@ Those in ``left``, which the launcher has left, are returned whenever they end.
 """
 
 
-async def overslept_runs(
-    connection: Connection, started_before: int, known: Sequence[UUID] = ()
-) -> list[tuple[UUID, int]]:
-    """Return some of the committed runs with a part here that should have started before then.
+overslept_runs: Query[[int, Sequence[UUID]], list[tuple[UUID, int]]] = _SQL.rows(
+    "overslept", as_tuple
+)
+"""Some of the committed runs with a part here that should have started before an instant.
 
-    Each with its start; those that are known are left out.
-    """
-    rows = await connection.fetch(_SQL["overslept"], started_before, list(known))
-    return [(row[0], row[1]) for row in rows]
+Each with its start; those that are known are left out.
+"""
 
 
 async def taken_back_runs(connection: Connection, executing: Sequence[UUID]) -> list[UUID]:

@@ -230,9 +230,8 @@ naming_facts: Query[[Sequence[UUID]], list[Record]] = _SQL.records("measured_tas
 """Rows of the query ``measured_tasks``: what lists need to name these tasks."""
 
 
-async def count_open_of(connection: Connection, lead: str, rule: str | None = None) -> int:
-    """Return how many open tasks of this lead there are here, or only those under this rule."""
-    return int(await connection.fetchval(_SQL["count_open_of"], lead, rule))
+count_open_of: Query[[str, str | None], int] = _SQL.value("count_open_of")
+"""The number of open tasks of this lead here, or only of those under this rule."""
 
 
 async def count_open_capped(connection: Connection, account: CapAccount) -> int:

@@ -328,7 +328,7 @@ class Acceptance:
         elif not await nodes.lock(connection, lead):
             msg = "the owner of this node has just removed the one that leads the task"
             raise UnknownPeer(msg)
-        count = await tasks.count_open_of(connection, lead)
+        count = await tasks.count_open_of(connection, lead, None)
         return _Room(lead, count, capped={} if capped is None else capped)
 
     async def _count_new_task(
@@ -452,7 +452,7 @@ class Acceptance:
         :raises TooManyRequests: it has as many tasks here as it may.
         """
         async with self._database.connection() as connection:
-            room = _Room(lead, await tasks.count_open_of(connection, lead))
+            room = _Room(lead, await tasks.count_open_of(connection, lead, None))
             await self._check_room(connection, room, judged)
             if judged is not None:
                 await self._limits.require_room_of_caps(connection, judged.caps, room.capped)

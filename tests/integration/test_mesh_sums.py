@@ -13,7 +13,6 @@ import pytest
 from node.model import times
 from node.store import meshes
 from node.store.database import PostgresDatabase
-from node.tasks.mesh_counts import MeshCounter
 from tests.conftest import NewDatabase
 from tests.support.clocks import START
 
@@ -238,7 +237,7 @@ def _worst(by_key: Outcomes) -> list[str]:
 async def test_sums_are_those_of_the_slots(database: PostgresDatabase, seed: int) -> None:
     """After anything, summed up or not, all counts are those of the slots one by one."""
     rng = Random(seed)
-    world, counter = Meshes(database, rng), MeshCounter(database)
+    world = Meshes(database, rng)
     async with database.connection() as connection:
         for _ in range(6):
             await world.add_task(connection)
@@ -247,18 +246,18 @@ async def test_sums_are_those_of_the_slots(database: PostgresDatabase, seed: int
             for _ in range(rng.randrange(1, 6)):
                 await world.happen(connection)
         if rng.random() < 0.5:
-            await counter.run_once()
+            await meshes.sum_up_all(database)
         await world.check()
     async with database.connection() as connection:
         assert await connection.fetchval("SELECT count(*) FROM mesh_day") > 20
-        await counter.run_once()
+        await meshes.sum_up_all(database)
         assert not await connection.fetchval("SELECT count(*) FROM mesh_recount")
     assert len(world.did) == 11
 
 
 async def test_what_is_not_committed_yet_is_summed_up_later(database: PostgresDatabase) -> None:
     """An outcome of a transaction that ends after the summing is counted, and waits for nobody."""
-    counter, task = MeshCounter(database), uuid4()
+    task = uuid4()
     async with database.connection() as connection:
         await connection.execute(_TASK, task, "lab", "x/a/b", None)
     span = START, START + times.DAY
@@ -276,21 +275,20 @@ async def test_what_is_not_committed_yet_is_summed_up_later(database: PostgresDa
         await early.execute(_RUN, *run(0, 1, "failed"))
         async with database.transaction() as late:
             await late.execute(_RUN, *run(0, 2, "finished"))
-            await counter.run_once()
+            await meshes.sum_up_all(database)
             async with database.connection() as connection:
                 await connection.execute(_RUN, *run(1, 1, "missed"))
-            await counter.run_once()
+            await meshes.sum_up_all(database)
             assert await counted() == {"missing": 1}
-        await counter.run_once()
+        await meshes.sum_up_all(database)
         assert await counted() == {"missing": 1, "delivered": 1}
     assert await counted() == {"missing": 1, "delivered": 1}
-    await counter.run_once()
+    await meshes.sum_up_all(database)
     assert await counted() == {"missing": 1, "delivered": 1}
 
 
 async def test_one_sums_up_at_a_time(database: PostgresDatabase) -> None:
     """While one process sums up, another one does nothing; a locked task is left for later."""
-    counter = MeshCounter(database)
     tasks = [uuid4(), uuid4()]
     async with database.connection() as connection:
         for task in tasks:
@@ -302,16 +300,16 @@ async def test_one_sums_up_at_a_time(database: PostgresDatabase) -> None:
     left = "SELECT count(*) FROM mesh_recount"
     async with database.transaction() as first:
         assert await meshes.sum_up(first, 1) == 1
-        await counter.run_once()
+        await meshes.sum_up_all(database)
         async with database.connection() as connection:
             assert await connection.fetchval(left) == 2
     async with database.transaction() as other:
         await other.execute("SELECT FROM task WHERE id = $1 FOR UPDATE", tasks[1])
-        await counter.run_once()
+        await meshes.sum_up_all(database)
         async with database.connection() as connection:
             assert await connection.fetchval(left) == 1
             read = await meshes.outcomes(connection, "lab", START, START + times.DAY, None)
             assert [outcome.slots for outcome in read] == [2]
-    await counter.run_once()
+    await meshes.sum_up_all(database)
     async with database.connection() as connection:
         assert await connection.fetchval(left) == 0

@@ -16,7 +16,6 @@ from node.model import times
 from node.model.times import format_instant
 from node.operation.metrics import registry_of
 from node.store import meshes
-from node.tasks.mesh_counts import MeshCounter
 from tests.conftest import NewDatabase
 from tests.support.clocks import START, ManualClock
 from tests.support.served_nodes import Asker, asker
@@ -343,7 +342,7 @@ async def test_a_page_of_a_large_mesh_reads_what_is_its_own(a: Asker) -> None:
 async def _sum_up(a: Asker) -> None:
     """Sum up all that has changed, also while the node itself does so and has the lock."""
     while await a.rows("SELECT FROM mesh_recount LIMIT 1"):
-        await MeshCounter(a.node.database).run_once()
+        await meshes.sum_up_all(a.node.database)
 
 
 def _reads(plan: dict[str, Any]) -> Iterator[tuple[str, float]]:

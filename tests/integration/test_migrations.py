@@ -16,9 +16,8 @@ from node.execution import process
 from node.model import times
 from node.model.errors import DatabaseInUse, SchemaMismatch
 from node.postgres import ServerBinaries, locate
-from node.store import audit, migrating, schema
+from node.store import audit, meshes, migrating, schema
 from node.store.database import PostgresDatabase
-from node.tasks.mesh_counts import MeshCounter
 from tests.conftest import NewDatabase
 from tests.support.releases import RELEASES, queries_file, queries_of, restore
 
@@ -108,7 +107,7 @@ async def test_a_release_is_migrated(new_database: NewDatabase, release: Path) -
     assert await _catalogue(dsn) == await _catalogue(await new_database())
     database = PostgresDatabase(dsn)
     await database.open()
-    await MeshCounter(database).run_once()
+    await meshes.sum_up_all(database)
     async with database.connection() as connection:
         [(told, summed_up)] = await connection.fetch(_TOLD_OF_MESHES)
     assert told == summed_up > 0

@@ -192,7 +192,7 @@ class RandomHistory:
         now = site.clock.now()
         async with site.database.connection() as connection:
             due = await runs.due_runs(connection, 0, now + 5 * act.first * times.MINUTE)
-            missed = await runs.overslept_runs(connection, now - times.MINUTE)
+            missed = await runs.overslept_runs(connection, now - times.MINUTE, ())
             await runs.unconfirmed_runs(connection, [run.id for run in due], now)
         for run in due:
             if run.participant is None or run.id in missed:
