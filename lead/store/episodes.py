@@ -15,8 +15,8 @@ identity.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 from uuid import UUID
 
 from lead.model import (
@@ -43,6 +43,7 @@ from node.store.database import Connection
 from node.store.statements import Query, Statements, as_tuple, spread
 
 _SQL = Statements("lead.store", "episodes")
+T = TypeVar("T")
 _NEAR = times.HOUR
 """Urgent terms that begin within this time come before all others."""
 
@@ -124,19 +125,23 @@ async def due_terms(
 
 async def seat_holders(connection: Connection, terms: Sequence[Key]) -> dict[Key, dict[int, str]]:
     """Return the holders of seats, by term and seat number."""
-    found: dict[Key, dict[int, str]] = {key: {} for key in terms}
-    for task, term, number, node in await connection.fetch(_SQL["taken"], *_columns(terms)):
-        found[task, term][number] = node
-    return found
+    rows = await connection.fetch(_SQL["taken"], *_columns(terms))
+    return _by_two(terms, (((task, term), *rest) for task, term, *rest in rows))
 
 
 async def last_measured_slots(
     connection: Connection, terms: Sequence[Key]
 ) -> dict[Key, dict[int, int]]:
     """Return the last slot measured before a seat was lost, by term and seat number."""
-    found: dict[Key, dict[int, int]] = {key: {} for key in terms}
-    for task, term, number, slot in await connection.fetch(_SQL["measured_to"], *_columns(terms)):
-        found[task, term][number] = slot
+    rows = await connection.fetch(_SQL["measured_to"], *_columns(terms))
+    return _by_two(terms, (((task, term), *rest) for task, term, *rest in rows))
+
+
+def _by_two(keys: Iterable[T], rows: Iterable[Iterable[Any]]) -> dict[T, dict[Any, Any]]:
+    """Return the third columns by the first ones, which are among the keys, and the second ones."""
+    found: dict[T, dict[Any, Any]] = {key: {} for key in keys}
+    for key, part, value in rows:
+        found[key][part] = value
     return found
 
 
@@ -146,20 +151,14 @@ def _columns(terms: Sequence[Key]) -> tuple[list[UUID], list[int]]:
 
 async def last_holders(connection: Connection, tasks: Sequence[UUID]) -> dict[UUID, dict[int, str]]:
     """Return the last holder of each seat that did not lose it, by task and seat number."""
-    found: dict[UUID, dict[int, str]] = {task: {} for task in tasks}
-    for task, number, node in await connection.fetch(_SQL["last_holders"], list(tasks)):
-        found[task][number] = node
-    return found
+    return _by_two(tasks, await connection.fetch(_SQL["last_holders"], tasks))
 
 
 async def last_use_by_node(
     connection: Connection, tasks: Sequence[UUID]
 ) -> dict[UUID, dict[str, int]]:
     """Return the start of the last term in which a node had a seat, by task and node."""
-    found: dict[UUID, dict[str, int]] = {task: {} for task in tasks}
-    for task, node, at in await connection.fetch(_SQL["used_at"], list(tasks)):
-        found[task][node] = at
-    return found
+    return _by_two(tasks, await connection.fetch(_SQL["used_at"], tasks))
 
 
 async def refusing_nodes(

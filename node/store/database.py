@@ -86,7 +86,6 @@ RETRYABLE_DATABASE_ERRORS = (
 """Errors of a transaction that conflicted with a concurrent one, and may succeed if retried."""
 
 BrokenOverlap: TypeAlias = asyncpg.ExclusionViolationError
-BrokenKey: TypeAlias = asyncpg.UniqueViolationError
 BrokenReference: TypeAlias = asyncpg.ForeignKeyViolationError
 BrokenCheck: TypeAlias = asyncpg.CheckViolationError
 """Errors of statements that break a constraint; other databases raise them too."""

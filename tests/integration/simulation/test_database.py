@@ -12,6 +12,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from asyncpg import UniqueViolationError
 
 from lead.simulation.clock import pause
 from lead.simulation.database import SimulatedDatabase
@@ -20,7 +21,7 @@ from lead.simulation.loop import run
 from lead.simulation.server import NodeStore, lent
 from node.model.errors import DatabaseUnavailable
 from node.store import tasks
-from node.store.database import BrokenKey, Connection, Notice
+from node.store.database import Connection, Notice
 from node.store.notices import notify
 from node.store.tasks import Made
 from tests.support.clocks import START, ManualClock
@@ -136,7 +137,7 @@ def test_two_read_before_either_writes(store: NodeStore) -> None:
         together = (check_then_write(database, name) for name in ("one", "other"))
         ended = await asyncio.gather(*together, return_exceptions=True)
         assert ended[0] is None
-        assert ended[1] is None or isinstance(ended[1], BrokenKey)
+        assert ended[1] is None or isinstance(ended[1], UniqueViolationError)
 
     live(work())
     assert order[0] == "one"
@@ -305,7 +306,7 @@ def test_after_a_broken_constraint_nothing_is_committed(store: NodeStore) -> Non
 
     async def work() -> None:
         database = SimulatedDatabase(store)
-        with pytest.raises(BrokenKey):
+        with pytest.raises(UniqueViolationError):
             await put_twice(database)
 
     live(work())
