@@ -30,7 +30,8 @@ PATIENCE_S = 1.0
 KNOWN_MAX = 8_192
 """Maximum number of names whose answers are remembered."""
 AT_ONCE_MAX = 64
-"""Maximum number of questions under way; further ones are not put."""
+"""Maximum number of questions under way; a further one takes the place of the oldest for which
+nobody waits any more, so that slow zones do not keep others from being asked, or is not put."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,14 @@ class _Said:
 
     no: bool | None
     until: float
+
+
+@dataclass(frozen=True)
+class _Question:
+    """A question that is under way since then, by the loop's clock (s)."""
+
+    task: asyncio.Task[None]
+    since: float
 
 
 class OptOuts:
@@ -56,7 +65,7 @@ class OptOuts:
         self.allowed = allowed
         self._resolver = resolver
         self._known: OrderedDict[str, _Said] = OrderedDict()
-        self._pending: dict[str, asyncio.Task[None]] = {}
+        self._pending: dict[str, _Question] = {}
 
     async def refusal(self, hosts: Iterable[str], patience_s: float = PATIENCE_S) -> str | None:
         """Return why these hosts are not measured; None if no objection is known in time.
@@ -87,18 +96,31 @@ class OptOuts:
             known = self._known.get(name)
             if known is not None and now < known.until:
                 continue
-            if name not in self._pending and len(self._pending) < AT_ONCE_MAX:
+            if name not in self._pending and self._has_place(now):
                 task = asyncio.create_task(self._learn(name), name=f"look up {name}")
-                self._pending[name] = task
+                self._pending[name] = _Question(task, now)
             if known is None and name in self._pending:
-                asking.append(self._pending[name])
+                asking.append(self._pending[name].task)
         return asking
+
+    def _has_place(self, now: float) -> bool:
+        """Return whether one more question may be put, and make a place for it if that can be."""
+        if len(self._pending) < AT_ONCE_MAX:
+            return True
+        name, oldest = next(iter(self._pending.items()))
+        if now - oldest.since < PATIENCE_S:
+            return False
+        del self._pending[name]
+        oldest.task.cancel()
+        return True
 
     async def _learn(self, name: str) -> None:
         try:
             no, seconds = await self._query(name)
         finally:
-            del self._pending[name]
+            question = self._pending.get(name)
+            if question is not None and question.task is asyncio.current_task():
+                del self._pending[name]
         known = self._known.pop(name, None)
         if seconds is None:  # nobody answered: what was known before stays
             no, seconds = None if known is None else known.no, opt_outs.UNANSWERED_S

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from node.runtime.opt_outs import AT_ONCE_MAX
+from node.runtime.opt_outs import AT_ONCE_MAX, PATIENCE_S
 from tests.support.objections import objecting
 
 
@@ -57,3 +57,13 @@ async def test_questions_under_way_are_bounded() -> None:
         hosts = [f"n{number}.example" for number in range(3 * AT_ONCE_MAX)]
         assert await opt_outs.refusal(hosts, 0.2) is None
         assert len(zone.asked) <= AT_ONCE_MAX
+
+
+async def test_silent_zones_keep_no_other_from_being_asked() -> None:
+    """As many silent zones as may be asked at once hide no objection longer than one waits."""
+    async with objecting() as (zone, opt_outs):
+        zone.silent = True
+        hosts = [f"n{number}.example" for number in range(AT_ONCE_MAX)]
+        assert await opt_outs.refusal(hosts, PATIENCE_S) is None
+        zone.silent = False
+        assert await opt_outs.refusal(["example.org"], PATIENCE_S) is not None
