@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Iterator
 from uuid import UUID
 
@@ -17,8 +18,8 @@ from node.api.routing import NODE, PRINCIPAL, TRIAL, Route
 from node.mesh.comparison import Comparison, compare
 from node.mesh.document import MatchingGroup, MeshDocument, PoolGroup, parse
 from node.mesh.expansion import MeshInventory
-from node.mesh.findings import Finding, FindingKind, line_of
-from node.mesh.lint import finding_of, findings_elsewhere, lint
+from node.mesh.findings import Finding, line_of
+from node.mesh.lint import FINDINGS_MAX, finding_of, findings_elsewhere, lint
 from node.mesh.sampling import first_keys
 from node.mesh.terms import MeshEntryTerms, idempotency_key, terms_of
 from node.model import predicates
@@ -53,14 +54,12 @@ async def trial(request: web.Request) -> web.StreamResponse:
     if (document := parsed.document) is None:
         return responses.document_response(_faulty_trial(file, faults))
     fleet, unknown = await _inventory(node, document, parsed.unread)
-    expansion, findings = lint(document, fleet, node.clock.now())
+    expansion, findings = await asyncio.to_thread(
+        lint, document, fleet, node.clock.now(), TASKS_MAX
+    )
     if faults:
         findings = [*findings_elsewhere(findings, parsed)]
     found = [*faults, *unknown, *findings]
-    if len(expansion.pairs) > TASKS_MAX:
-        detail = f"has {len(expansion.pairs)} tasks, more than {TASKS_MAX}"
-        remedy = "apply it with: parley mesh apply FILE"
-        found.append(Finding(FindingKind.INVALID, "", detail, remedy))
     if any(finding.stops for finding in found):
         return responses.document_response(_faulty_trial(file, found, document.name))
     terms = terms_of(document, fleet.tests)
@@ -116,6 +115,8 @@ async def _inventory(
     groups: dict[str, tuple[str, ...]] = {}
     unknown: list[Finding] = []
     for name, group in document.groups.items():
+        if len(unknown) >= FINDINGS_MAX:
+            break
         try:
             if isinstance(group, PoolGroup):
                 pool = await node.pools.find(group.pool)

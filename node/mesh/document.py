@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time
@@ -14,6 +13,8 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag, ValidationError
 from node.model import times
 from node.model.contexts import ContextWord
 from node.model.errors import FieldFault, InvalidDocument
+from node.model.nesting import DEPTH_MAX, is_too_deep
+from node.model.toml import parse_toml
 from node.model.wire.archives import ArchiveChoice
 from node.model.wire.fields import FROM_OUTSIDE, KIND, Document, Host, Name
 from node.model.wire.meshes import THRESHOLDS_MAX, FigureName, Threshold
@@ -170,14 +171,16 @@ def parse(text: str, *, toml: bool) -> ParsedMeshFile:
     A wrong field is left out, or the part that contains it if nothing valid remains, so that all
     faults of a file are found at once.
 
-    :raises InvalidDocument: it is not TOML or JSON.
+    :raises InvalidDocument: it is not TOML or JSON, or nests too deep.
     """
     try:
-        raw = _as_json(tomllib.loads(text)) if toml else json.loads(text)
-    except ValueError as error:
+        raw = _as_json(parse_toml(text)) if toml else json.loads(text)
+    except (ValueError, RecursionError) as error:
         raise InvalidDocument(
             [FieldFault("", f"is not {'TOML' if toml else 'JSON'}: {error}")]
         ) from (None)
+    if is_too_deep(raw):
+        raise InvalidDocument([FieldFault("", f"is nested more than {DEPTH_MAX} times")])
     document, faults = _read(raw)
     if document is not None:
         return ParsedMeshFile(document, entries=tuple(range(len(document.measure))))
@@ -186,7 +189,7 @@ def parse(text: str, *, toml: bool) -> ParsedMeshFile:
     for fault in faults:
         _leave_out(raw, fault.pointer.split("/")[1:])
     document, remaining = _read(raw)
-    parts = {tuple(fault.pointer.split("/")[1:3]) for fault in remaining}
+    parts = {steps for it in remaining if (steps := tuple(it.pointer.split("/")[1:3]))}
     unread = frozenset(name for part, *named in parts if part == "groups" for name in named)
     entries = _empty_parts(raw, parts)
     if document is None:

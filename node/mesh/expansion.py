@@ -13,6 +13,11 @@ from typing import Any, NamedTuple
 from node.mesh.document import Direction, HostGroup, Measure, MeshDocument
 from node.mesh.findings import Finding, FindingKind
 
+TASKS_MAX = 1_000_000
+"""Maximum number of tasks of a mesh file."""
+_NAMES_PER_TASK = 20
+"""Maximum number of names in the entries for each task: a star of many hosts has two."""
+
 
 class MeasurementPair(NamedTuple):
     """Two ends of one entry (its number in the file, from 0)."""
@@ -45,6 +50,8 @@ class Expansion:
 
     pairs: Mapping[str, MeasurementPair]
     findings: tuple[Finding, ...] = ()
+    is_too_large: bool = False
+    """The file has more tasks than are wanted, or names in its entries; there are no pairs then."""
 
 
 def members_of(document: MeshDocument, fleet: MeshInventory) -> dict[str, tuple[str, ...]]:
@@ -62,6 +69,12 @@ def members_of(document: MeshDocument, fleet: MeshInventory) -> dict[str, tuple[
 def spread(words: Sequence[str], groups: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
     """Replace names of groups by their members; return each name once."""
     return tuple(dict.fromkeys(name for word in words for name in groups.get(word, (word,))))
+
+
+def words(measure: Measure) -> tuple[str, ...]:
+    """Return the words of an entry that stand for nodes: names of theirs, and of groups."""
+    pairs = (word for pair in measure.pairs for word in pair)
+    return (*measure.members, *measure.centre, *pairs)
 
 
 def direction_of(measure: Measure) -> Direction:
@@ -96,14 +109,25 @@ def ends_of(measure: Measure, groups: Mapping[str, Sequence[str]]) -> Iterator[t
                 yield other, one
 
 
-def expand(document: MeshDocument, groups: Mapping[str, Sequence[str]]) -> Expansion:
-    """Return every task of the file; ``groups`` as of :func:`members_of`."""
+def expand(
+    document: MeshDocument, groups: Mapping[str, Sequence[str]], most: int = TASKS_MAX
+) -> Expansion:
+    """Return every task of the file; ``groups`` as of :func:`members_of`.
+
+    A file of a few kilobytes may have billions: one with more than ``most`` has none.
+    """
+    named = (len(groups.get(word, (word,))) for each in document.measure for word in words(each))
+    if sum(named) > _NAMES_PER_TASK * most:
+        return Expansion({}, is_too_large=True)
     pairs: dict[str, MeasurementPair] = {}
     findings = []
+    left = most
     for number, measure in enumerate(document.measure):
         start = f"{measure.label}/"
         duplicates: dict[int, str] = {}
         for source, dest in ends_of(measure, groups):
+            if (left := left - 1) < 0:
+                return Expansion({}, is_too_large=True)
             key = f"{start}{source}/{dest}"
             existing = pairs.setdefault(key, MeasurementPair(number, source, dest))
             if existing.measure != number:

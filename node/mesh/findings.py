@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 
 _SHOWN = 8
-_HEADER = re.compile(r"\s*(\[\[|\[)\s*([^\]]+?)\s*\]")
-_FIELD = re.compile(r"""\s*(?:"([^"]*)"|'([^']*)'|([A-Za-z0-9_-]+))\s*=""")
+_SIMILAR_AMONG, _SIMILAR_LENGTH = 200, 63
+"""Maximum number and length of names among which similar ones are looked for."""
+_HEADER = re.compile(r"(\[\[?)([^\]]+)\]")
+_FIELD = re.compile(r"""(?:"([^"]*)"|'([^']*)'|([A-Za-z0-9_-]+))\s*=""")
 
 
 class FindingKind(StrEnum):
@@ -43,7 +46,8 @@ class Finding:
 def similar_names(word: str, known: Iterable[str]) -> str:
     """Return a remedy for an unknown name: similar names, or all known ones."""
     names = sorted(set(known))
-    alike = difflib.get_close_matches(word, names, n=3, cutoff=0.6)
+    short = [name for name in names[:_SIMILAR_AMONG] if len(name) <= _SIMILAR_LENGTH]
+    alike = difflib.get_close_matches(word[:_SIMILAR_LENGTH], short, n=3, cutoff=0.6)
     if alike:
         return f"did you mean {' or '.join(alike)}?"
     return f"there are: {join_names(names)}." if names else "there is none."
@@ -59,20 +63,30 @@ def join_names(names: Iterable[str]) -> str:
 def line_of(toml: str, pointer: str) -> int | None:
     """Return the line (from 1) of this place in a TOML file, or the nearest line around it."""
     wanted = [step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:]]
-    best, found_line = 0, None
-    table: list[str] = []
+    if not wanted:
+        return None
+    lines = _lines_of_places(toml)
+    around = (tuple(wanted[:length]) for length in range(len(wanted), 0, -1))
+    return next((lines[place] for place in around if place in lines), None)
+
+
+@lru_cache(maxsize=1)
+def _lines_of_places(toml: str) -> Mapping[tuple[str, ...], int]:
+    """Return by place the first line of a TOML file that has it."""
+    found: dict[tuple[str, ...], int] = {}
+    table: tuple[str, ...] = ()
     counts: dict[str, int] = {}
-    for number, line in enumerate(toml.splitlines(), 1):
+    for number, line in enumerate(map(str.strip, toml.splitlines()), 1):
         if header := _HEADER.match(line):
-            table = [step.strip(" \"'") for step in header[2].split(".")]
+            name = header[2].strip()
+            table = tuple(step.strip(" \"'") for step in name.split("."))
             if header[1] == "[[":
-                counts[header[2]] = counts.get(header[2], -1) + 1
-                table.append(str(counts[header[2]]))
+                counts[name] = counts.get(name, -1) + 1
+                table = (*table, str(counts[name]))
             here = table
         elif field := _FIELD.match(line):
-            here = [*table, field[1] or field[2] or field[3]]
+            here = (*table, field[1] or field[2] or field[3])
         else:
             continue
-        if len(here) > best and here == wanted[: len(here)]:
-            best, found_line = len(here), number
-    return found_line
+        found.setdefault(here, number)
+    return found

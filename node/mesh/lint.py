@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
+from itertools import chain
 
 from node.mesh.document import (
     Group,
@@ -30,6 +31,7 @@ from node.mesh.document import (
     depths_of,
 )
 from node.mesh.expansion import (
+    TASKS_MAX,
     Expansion,
     MeshInventory,
     direction_of,
@@ -37,6 +39,7 @@ from node.mesh.expansion import (
     expand,
     members_of,
     spread,
+    words,
 )
 from node.mesh.findings import Finding, FindingKind, join_names, similar_names
 from node.mesh.terms import end_fields
@@ -52,6 +55,9 @@ _FIELDS = {
     "each": (("members",), ("centre", "pairs"), ("both",)),
 }
 """By shape: required fields, forbidden fields, and possible directions."""
+
+FINDINGS_MAX = 50
+"""Maximum number of findings of a file that stop it, and of others: similar names take time."""
 
 _ENDS = {"source", "dest", "participants"}
 _ENTRY = "/measure/"
@@ -79,21 +85,41 @@ def findings_elsewhere(findings: Iterable[Finding], file: ParsedMeshFile) -> Ite
             yield replace(finding, pointer=place)
 
 
-def lint(document: MeshDocument, fleet: MeshInventory, now: int) -> tuple[Expansion, list[Finding]]:
-    """Return the tasks of the file, and the findings in the order of the file."""
+def lint(
+    document: MeshDocument, fleet: MeshInventory, now: int, most: int = TASKS_MAX
+) -> tuple[Expansion, list[Finding]]:
+    """Return the tasks of the file, and the first findings in the order of the file.
+
+    Of one that has more than ``most`` tasks that is the only finding.
+    """
     groups = members_of(document, fleet)
-    expansion = expand(document, groups)
-    findings = [
-        *_campaign_findings(document, fleet),
-        *_group_findings(document, fleet, groups),
-        *_test_findings(document, fleet),
-        *_schedule_findings(document, now),
-        *_archive_findings(document),
-        *_entry_findings(document, fleet, groups),
-        *expansion.findings,
-        *_dependency_findings(document, expansion),
-    ]
-    return expansion, findings
+    expansion = expand(document, groups, most)
+    if expansion.is_too_large:
+        detail = f"has more than {most:,} tasks, or as many nodes that are none"
+        remedy = "divide the file; parley mesh apply takes more"
+        return expansion, [_error_finding("/measure", detail, remedy)]
+    findings = chain(
+        _campaign_findings(document, fleet),
+        _group_findings(document, fleet, groups),
+        _test_findings(document, fleet),
+        _schedule_findings(document, now),
+        _archive_findings(document),
+        _entry_findings(document, fleet, groups),
+        expansion.findings,
+        _dependency_findings(document, expansion),
+    )
+    return expansion, list(_first(findings))
+
+
+def _first(findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Yield the first findings of each kind, and look for no more than these."""
+    left = {True: FINDINGS_MAX, False: FINDINGS_MAX}
+    for finding in findings:
+        if left[finding.stops]:
+            left[finding.stops] -= 1
+            yield finding
+        elif finding.stops:
+            return
 
 
 def _error_finding(pointer: str, detail: str, remedy: str) -> Finding:
@@ -114,7 +140,7 @@ def _campaign_findings(document: MeshDocument, fleet: MeshInventory) -> Iterator
 def _group_findings(
     document: MeshDocument, fleet: MeshInventory, groups: Mapping[str, Sequence[str]]
 ) -> Iterator[Finding]:
-    used = {word for measure in document.measure for word in _words(measure)}
+    used = {word for measure in document.measure for word in words(measure)}
     for name, group in document.groups.items():
         at = f"/groups/{name}"
         if name in fleet.nodes:
@@ -227,11 +253,6 @@ def schedule_faults(schedule: ScheduleDocument, now: int, duration: int) -> list
     return []
 
 
-def _words(measure: Measure) -> tuple[str, ...]:
-    pairs = (word for pair in measure.pairs for word in pair)
-    return (*measure.members, *measure.centre, *pairs)
-
-
 def _entry_findings(
     document: MeshDocument, fleet: MeshInventory, groups: Mapping[str, Sequence[str]]
 ) -> Iterator[Finding]:
@@ -247,11 +268,14 @@ def _entry_findings(
     for number, measure in enumerate(document.measure):
         at = f"/measure/{number}"
         yield from _entry_name_findings(document, measure, at)
-        unknown = list(_unknown_word_findings(measure, fleet, groups, at))
-        shape = list(_shape_findings(measure, at))
-        yield from (*unknown, *shape)
-        nobody = any(word in groups and not groups[word] for word in _words(measure))
-        if not unknown and not shape and not nobody:
+        is_sound = True
+        for finding in chain(
+            _unknown_word_findings(measure, fleet, groups, at), _shape_findings(measure, at)
+        ):
+            is_sound = False
+            yield finding
+        nobody = any(word in groups and not groups[word] for word in words(measure))
+        if is_sound and not nobody:
             yield from _end_findings(document, measure, fleet, groups, hosts, at)
 
 

@@ -23,7 +23,6 @@ A file looks like this::
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from ipaddress import ip_network
 from typing import Annotated, Any, Final, Literal
@@ -42,6 +41,7 @@ from node.model.lead_shares import OTHERS, LeadShares
 from node.model.predicates import Predicate, conditions, parse
 from node.model.ranks import OWN, PEER
 from node.model.targets import Network
+from node.model.toml import parse_toml
 from node.model.wire.fields import FROM_OUTSIDE, Count, Document, Duration, Name
 from node.model.wire.nodes import Identity
 from node.model.wire.shares import LEADS_MAX, Share
@@ -293,8 +293,8 @@ def parse_limits(text: str) -> HostLimits:
     if len(text) > FILE_BYTES_MAX:
         raise InvalidDocument([FieldFault("", f"is longer than {FILE_BYTES_MAX} characters")])
     try:
-        raw = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
+        raw = parse_toml(text)
+    except ValueError as error:
         raise InvalidDocument([FieldFault("", f"is not TOML: {error}")]) from None
     try:
         document = LimitsDocument.model_validate(raw, context=FROM_OUTSIDE)

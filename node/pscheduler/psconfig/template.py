@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from node.model.errors import FieldFault, InvalidDocument
+from node.model.nesting import DEPTH_MAX, is_too_deep
 
 Document = dict[str, Any]
 
 INCLUDES_MAX = 50
-_DEPTH_MAX = 40
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ def is_template(text: str) -> bool:
     """Return whether a text is a template rather than a mesh file of ours."""
     try:
         document = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return isinstance(document, dict) and "measure" not in document and "shape" not in document
 
@@ -169,8 +169,8 @@ def parse(text: str) -> Document:
         raise InvalidDocument([FieldFault("", f"is not JSON: {error}")]) from None
     if not isinstance(document, dict):
         raise InvalidDocument([FieldFault("", "is not a template: write an object")])
-    if _is_deep(document, _DEPTH_MAX):
-        raise InvalidDocument([FieldFault("", f"is nested more than {_DEPTH_MAX} times")])
+    if is_too_deep(document):
+        raise InvalidDocument([FieldFault("", f"is nested more than {DEPTH_MAX} times")])
     faults = list(_faults(document))
     if faults:
         raise InvalidDocument(faults)
@@ -180,14 +180,6 @@ def parse(text: str) -> Document:
 def _no_number(text: str) -> None:
     msg = f"{text} is no number"
     raise ValueError(msg)
-
-
-def _is_deep(value: Any, most: int) -> bool:
-    if isinstance(value, dict):
-        return most == 0 or any(_is_deep(each, most - 1) for each in value.values())
-    if isinstance(value, list):
-        return most == 0 or any(_is_deep(each, most - 1) for each in value)
-    return False
 
 
 def _faults(document: Document) -> Iterator[FieldFault]:

@@ -126,6 +126,8 @@ def test_the_document_of_a_task() -> None:
     ("text", "pointer", "detail"),
     [
         ("name = ", "", "is not TOML"),
+        (f"deep = {'[' * 41}{']' * 41}", "", "is nested more than 40 times"),
+        (f"deep = {'[' * 9_000}", "", "is not TOML: lists and tables are nested"),
         ('name = "Lab"', "/name", "write a small letter"),
         ('name = "lab"\n[schedules.x]\nrepeat = "5m"', "/schedules/x/repeat", "ISO 8601"),
         ('name = "lab"\n[groups]\nx = { mach = 1 }', "/groups/x/match", "is required"),

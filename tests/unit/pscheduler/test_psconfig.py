@@ -468,6 +468,11 @@ def test_a_broken_template_is_refused(text: str, place: str) -> None:
     assert [fault.pointer for fault in refused.value.faults] == [place]
 
 
+def test_a_text_that_nests_without_end_is_no_template() -> None:
+    """What a publisher nests deeper than can be read is no template, and no fault of ours."""
+    assert not templates.is_template('{"x":' * 90_000)
+
+
 RICH = changed(
     ("addresses/a/labels", {"v6": {"address": "2001:db8::1", "contexts": ["inner"]}}),
     ("addresses/b/remote-addresses", {"a": {"address": "b.example", "labels": {}}}),
