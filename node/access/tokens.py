@@ -18,7 +18,7 @@ from node.model import times
 from node.model.audit import AuditOutcome
 from node.model.errors import DatabaseUnavailable, HostError, NotAuthenticated, NotFound
 from node.model.oidc import is_jwt
-from node.model.principals import Principal, PrincipalKind, Role
+from node.model.principals import FOLLOWER, Principal, PrincipalKind, Role
 from node.model.wire.tokens import NewToken, Token, TokenRequest
 from node.runtime.threads import aside
 from node.store import audit, tokens
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from node.access.oidc import OidcTokens
 
 _OWNER = "owner"
-_FOLLOWER = "follower"
 _USE_STEP = times.MINUTE
 """Minimum time between two records of the use of a token."""
 _REMEMBERED_MAX = 1000
@@ -93,7 +92,7 @@ class AccessTokens:
     async def ensure_follower(self, connection: Connection, folder: Path) -> None:
         """Make a token for what follows the meshes of a folder, if the folder has any."""
         if await aside(lambda: any(folder.glob("*.json")), "look for followed meshes"):
-            request = TokenRequest(label=_FOLLOWER, role=Role.OPERATE)
+            request = TokenRequest(label=FOLLOWER, role=Role.OPERATE)
             await self._ensure_token_file(connection, folder / "token", request)
 
     async def _ensure_token_file(

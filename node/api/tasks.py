@@ -242,8 +242,8 @@ async def require_may_post(
         secret that is not for them.
     """
     require_archives(user, document.archives or (), node.settings.named_archives)
-    if user.only is not None and isinstance(document, TaskDocument):
-        await _require_secrets(node, user.only, document.test)
+    if user.bound is not None and isinstance(document, TaskDocument):
+        await _require_secrets(node, user.bound, document.test)
     followed = _followed_task(document)
     if followed is not None and user.only is not None:
         async with node.database.connection() as connection:
@@ -252,7 +252,7 @@ async def require_may_post(
 
 
 async def _require_secrets(node: NodeService, user: str, test: TestChoice) -> None:
-    """Check that a user with the role ``run`` may use the owner's secrets that their task names.
+    """Check that a user who is bound may use the owner's secrets that their task names.
 
     :raises NotAllowed: one does not name them.
     """
@@ -390,7 +390,7 @@ async def edit_for_user(
     """Edit a task for the user who asks; return it, or with ``dry_run`` as it would be."""
     node = request.app[NODE]
     await require_may_post(node, request[PRINCIPAL], patch)
-    user = request[PRINCIPAL].only
+    user = request[PRINCIPAL].bound
     if user is not None and patch.test is not None:
         # Also what stays: an edit of the target would send it elsewhere.
         test = (await fetch(node, task)).test

@@ -7,7 +7,7 @@ import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -40,7 +40,7 @@ from node.model.errors import (
     PeerUnreachable,
 )
 from node.model.loopback import is_exposed
-from node.model.principals import Role
+from node.model.principals import FOLLOWER, Role
 from node.model.wire.archives import ArchiveChoice
 from node.model.wire.tokens import TokenRequest
 from node.trust.private_files import prepare_directory, read_private, replace_private
@@ -453,13 +453,8 @@ class Follower:
                     return self._store_unchanged(mesh, "broken", words, InvalidDocument.exit_code)
                 mesh = replace(mesh, archives=tuple(published.archives))
                 return await self._apply(mesh, published)
-            except PeerUnreachable as error:
-                return self._store_unchanged(mesh, "away", error.detail, error.exit_code)
-            except InvalidDocument as error:
-                fault = "; ".join(f"{it.pointer or '/'} {it.detail}" for it in error.faults)
-                return self._store_unchanged(mesh, "broken", fault, error.exit_code)
-            except ParleyError as error:
-                return self._store_unchanged(mesh, "failed", error.detail, error.exit_code)
+            except Exception as error:  # noqa: BLE001 - other meshes are still to be looked at
+                return self._store_unchanged(mesh, *_outcome_of(error))
 
     def _store_unchanged(self, mesh: FollowedMesh, word: str, why: str, exit_code: int) -> int:
         """Store that nothing was changed, and say why."""
@@ -537,7 +532,8 @@ class Follower:
         drift = tuple(_drifts(analysis)) if unpublished else ()
         for line in drift:
             session.progress.note(printable_text(f"! drift: {line}"))
-        record, exit_code = await carry_out(session, analysis, CONCURRENCY)
+        async with self._posting_session() as posting:
+            record, exit_code = await carry_out(posting, analysis, CONCURRENCY)
         _keep_text(self.store, published)
         changed = any(record[verb] for verb in ("created", "edited", "ended"))
         done = " ".join(done_view(record).partition(": ")[2].split())
@@ -579,17 +575,34 @@ class Follower:
                 await clock.sleep(_LOOK_S)
 
     async def _make_token(self) -> None:
-        """Make a token for the service that follows, which needs no more than the role operate."""
+        """Make a token for the service that follows, which needs no more than the role operate.
+
+        :raises NotAllowed: only the owner makes tokens.
+        """
         if self.store.token() is not None:
             return
-        request = TokenRequest(label="follower", role=Role.OPERATE)
+        request = TokenRequest(label=FOLLOWER, role=Role.OPERATE)
         try:
             made = await self._session.client.add_token(request)
-        except (NotAllowed, NotAuthenticated):
-            words = "there is no token for parley-follow; a restart of the node makes one"
-            self._session.progress.note(f"! {words}")
-            return
+        except (NotAllowed, NotAuthenticated) as error:
+            words = "there is no token for parley-follow yet, and only the owner's token makes one"
+            raise NotAllowed(f"{words}; follow the first mesh with that") from error
         write_token(self.store.folder / TOKEN, made.token)
+
+    @contextlib.asynccontextmanager
+    async def _posting_session(self) -> AsyncIterator[Session]:
+        """Yield the session in which tasks are posted: that of parley-follow, whoever looks.
+
+        So a publisher's word has the same reach when the owner types the command.
+
+        :raises NotAllowed: parley-follow has no token.
+        """
+        token, connect = self.store.token(), self._session.connect
+        if token is None or connect is None:
+            words = "there is no token for parley-follow; a restart of the node makes one"
+            raise NotAllowed(words)
+        async with connect(token) as client:
+            yield replace(self._session, reader=client)
 
     async def _look_and_go_on(self, name: str) -> None:
         try:
@@ -605,6 +618,20 @@ def _digest(choice: ArchiveChoice) -> str:
 def _archive_text(choice: ArchiveChoice) -> str:
     place = choice.spec.get("url") or choice.spec.get("host") or choice.spec.get("brokers") or ""
     return printable_text(f"{choice.archiver} {place}".strip())
+
+
+def _outcome_of(error: Exception) -> tuple[str, str, int]:
+    """Return the word and the sentence of a pass that changed nothing, and its exit code."""
+    match error:
+        case PeerUnreachable():
+            return "away", error.detail, error.exit_code
+        case InvalidDocument():
+            fault = "; ".join(f"{it.pointer or '/'} {it.detail}" for it in error.faults)
+            return "broken", fault, error.exit_code
+        case ParleyError():
+            return "failed", error.detail, error.exit_code
+        case _:
+            return "failed", f"this program failed: {error!r}", ParleyError.exit_code
 
 
 def _new_archives(published: _Published, mesh: FollowedMesh) -> list[str]:

@@ -4,7 +4,8 @@ What a person types may be any file or URL. What a document names is the word of
 good for less (:mod:`node.model.ways_out`): never for a file, nor for plain HTTP if the document
 itself came over TLS, and only for the place from which it came, or for public addresses. Redirects
 are a publisher's word, too. A file is the word of who typed its name, also in what it includes.
-Nothing is read beyond a bound, which all documents of one command share.
+All documents of one command share a bound of bytes and one of time, beyond which nothing is read: a
+slow publisher would hold up the other meshes that a node follows.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from node.model.ways_out import Asker, Role, url_refusal
 SIZE_MAX = 16_000_000
 REDIRECTS_MAX = 5
 _FETCHED_WITHIN_S = 30.0
+_ALL_WITHIN_S = 120.0
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _FILE = "file://"
 
@@ -54,13 +56,16 @@ def is_url(source: str) -> bool:
 class Documents:
     """The documents of one command, which share a bound."""
 
-    def __init__(self, *, insecure: bool, size_max: int = SIZE_MAX) -> None:
-        """``insecure``: whatever certificate a server has."""
+    def __init__(
+        self, *, insecure: bool, size_max: int = SIZE_MAX, within_s: float = _ALL_WITHIN_S
+    ) -> None:
+        """``insecure``: whatever certificate a server has. ``within_s`` is for all of them."""
         contact = os.environ.get("PARLEY_CONTACT", "")
         contact = contact if CONTACT.fullmatch(contact) else ""
         self._agent = user_agent(program_version(), contact or None)
         self._insecure = insecure
         self._left = self._size_max = size_max
+        self._left_s = within_s
         self._rules = rules_of_this_host()
         self._named: set[tuple[str, str, int | None]] = set()
 
@@ -117,8 +122,10 @@ class Documents:
 
     async def _fetch(self, url: str, parent: str) -> str:
         """Return what is at a URL, or at the one to which it leads."""
+        clock = asyncio.get_running_loop()
+        began = clock.time()
         try:
-            async with asyncio.timeout(_FETCHED_WITHIN_S):
+            async with asyncio.timeout(min(_FETCHED_WITHIN_S, self._left_s)):
                 for _ in range(REDIRECTS_MAX + 1):
                     octets, to = await self._fetch_once(url)
                     if to is None:
@@ -126,6 +133,8 @@ class Documents:
                     url, parent = self._allowed_url(resolved_reference(url, to), url), url
         except (aiohttp.ClientError, OSError, TimeoutError, ssl.SSLError, ValueError) as error:
             raise PeerUnreachable(f"{url} cannot be fetched: {_reason_text(error)}") from None
+        finally:
+            self._left_s -= clock.time() - began
         raise PeerUnreachable(f"{parent} leads to more than {REDIRECTS_MAX} other URLs")
 
     async def _fetch_once(self, url: str) -> tuple[bytes, str | None]:

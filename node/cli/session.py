@@ -51,6 +51,8 @@ class Session(ReadingSession):
     reader: UserClient
     followed: Followed | None = None
     """The run or task that is followed, to name on an interruption."""
+    connect: Callable[[str], UserClient] | None = None
+    """Makes another client of the node, for another token, which is not open yet."""
 
     @property
     def client(self) -> UserClient:
@@ -192,19 +194,20 @@ def _converse(
     except KeyboardInterrupt:
         print_error_lines("interrupted")
         return INTERRUPTED
-    client = UserClient(
+    connect = functools.partial(
+        UserClient,
         server,
-        token,
-        clock,
+        clock=clock,
         wary=invocation.is_token_borrowed,
         tls=tls,
         plain_http=invocation.allows_plain_http,
     )
     session = Session(
-        reader=client,
+        reader=connect(token),
         clock=clock,
         output=invocation.writer(),
         progress=Progress(quiet=invocation.quiet),
+        connect=connect,
     )
     seconds = None if invocation.timeout is None else invocation.timeout / times.SECOND
     try:

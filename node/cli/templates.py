@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import signal
 import socket
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
 
 _RESOLVED_WITHIN_S = 5.0
 _AT_ONCE = 16
+WORK_S = 60.0
+"""Processor time, and time for programs of jq, that a template may take to be translated: classes
+that name each other, and meshes of thousands, take ever longer while nothing else goes on."""
 _PASSES = 6
 """Programs of jq in filters decide which others are asked: so often the template is gone over."""
 
@@ -93,7 +98,7 @@ async def translate_template(
         own.name if part and own is not None else None,
         _addresses(own, ips) if part and own is not None else None,
     )
-    mesh = await _translate_with_jq(template, name or name_of(template, source), fleet)
+    mesh = await translate_with_jq(template, name or name_of(template, source), fleet)
     return Translated(mesh.mesh, (*told, *mesh.omissions), mesh.tasks)
 
 
@@ -104,18 +109,42 @@ def name_of(template: Mapping[str, Any], source: str) -> str:
     return str(shown) if shown else Path(source.partition("?")[0]).stem or "psconfig"
 
 
-async def _translate_with_jq(template: dict[str, Any], name: str, fleet: Fleet) -> Translated:
+async def translate_with_jq(template: dict[str, Any], name: str, fleet: Fleet) -> Translated:
     """Translate a template in rounds: jq programs met in one are run together before the next.
 
-    :raises InvalidDocument: each answer leads to other programs.
+    :raises InvalidDocument: each answer leads to other programs, or it takes too much work.
     """
     programs = _Programs()
-    for _ in range(_PASSES):
-        mesh = translate(template, name, fleet, programs.output)
-        if not programs.asked:
-            return mesh
-        await programs.run()
-    raise InvalidDocument([FieldFault("", "its programs of jq lead to ever other ones")])
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(WORK_S * 2):
+            for _ in range(_PASSES):
+                with _limited_work(WORK_S):
+                    mesh = translate(template, name, fleet, programs.output)
+                if not programs.asked:
+                    return mesh
+                await programs.run()
+        raise InvalidDocument([FieldFault("", "its programs of jq lead to ever other ones")])
+    raise InvalidDocument([FieldFault("", "its programs of jq take too long")])
+
+
+@contextlib.contextmanager
+def _limited_work(seconds: float) -> Iterator[None]:
+    """End what is done meanwhile, without awaiting anything, after this much processor time.
+
+    :raises InvalidDocument: it took longer.
+    """
+
+    def end(*_: object) -> None:
+        fault = f"takes more than {seconds:g} s of work to read; divide the template"
+        raise InvalidDocument([FieldFault("", fault)])
+
+    before = signal.signal(signal.SIGVTALRM, end)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
 
 
 @dataclass

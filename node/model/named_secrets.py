@@ -28,10 +28,10 @@ class KeptSecret:
 class SecretUse:
     """A use of secrets by a run.
 
-    ``lead`` is the identity of the node that leads it, None for this one. ``user`` is the user with
-    the role ``run`` whose task it is, None for anybody else's. ``targets`` are the hosts
-    that its spec names beside its participants, each with the address that is measured;
-    ``port`` is theirs.
+    ``lead`` is the identity of the node that leads it, None for this one. ``user`` is the bound
+    user whose task it is (role ``run``, or ``parley-follow``), None for anybody else's. ``targets``
+    are the hosts that its spec names beside its participants, each with the address that is
+    measured; ``port`` is theirs.
     """
 
     lead: str | None
@@ -46,7 +46,7 @@ def purpose_of(name: str) -> str:
 
 
 def user_refusal(name: str, secret: KeptSecret | None, user: str) -> str | None:
-    """Return why a user with the role ``run`` must not use a secret; None if they may.
+    """Return why a bound user must not use a secret; None if they may.
 
     A secret that they may not use is for them as if there were none.
     """

@@ -11,7 +11,7 @@ from typing import Any
 from node.model import times
 from node.model.errors import NotAuthenticated
 from node.model.loopback import is_loopback
-from node.model.principals import LABEL, Principal, PrincipalKind, Role
+from node.model.principals import FOLLOWER, LABEL, Principal, PrincipalKind, Role
 from node.model.urls import split_url
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "Ed25519")
@@ -22,7 +22,7 @@ LEEWAY_S = 30
 
 KEY_MAX = 255
 
-RESERVED = frozenset({"owner", "follower"})
+RESERVED = frozenset({"owner", FOLLOWER})
 """Labels of tokens that a node makes by itself: whose label one has, their tasks one has."""
 
 

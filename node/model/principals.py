@@ -12,6 +12,9 @@ LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,62}", re.ASCII)
 OUTSIDE = "pscheduler:"
 """The beginning of the label of a user who is known by address alone; no token has a colon."""
 
+FOLLOWER = "follower"
+"""The label of the token by which ``parley-follow`` posts what somebody else has published."""
+
 REQUESTER = re.compile(rf"(?:{LABEL.pattern}|{OUTSIDE}[0-9A-Fa-f:.]{{2,45}})", re.ASCII)
 """The form of the label of any user."""
 
@@ -64,6 +67,14 @@ class Principal:
     def only(self) -> str | None:
         """The user to whose tasks the caller is confined; None if they reach those of all."""
         return self.name if self.role is Role.RUN else None
+
+    @property
+    def bound(self) -> str | None:
+        """The user whom the rules for targets and for secrets bind; None if they bind nobody.
+
+        What ``parley-follow`` posts is the word of a publisher, whatever its token may change.
+        """
+        return self.label if self.name == FOLLOWER else self.only
 
     @property
     def is_client(self) -> bool:

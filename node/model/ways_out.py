@@ -38,7 +38,7 @@ class Asker(StrEnum):
     OWNER = "owner"
     """A token of the role ``own`` or ``operate``, a setting, a file, or a command of the owner."""
     USER = "user"
-    """A token of the role ``run``, or a client of the pScheduler interface."""
+    """A token of the role ``run``, a client of the pScheduler interface, or ``parley-follow``."""
     NODE = "node"
     """Another node: the lead of a task, or one that says where it is."""
     PUBLISHER = "publisher"

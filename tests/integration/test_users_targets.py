@@ -15,7 +15,7 @@ from node.model import times
 from node.model.errors import HostError
 from node.model.host_limits.rules import User
 from node.model.ids import TaskId, run_id
-from node.model.principals import Role
+from node.model.principals import FOLLOWER, Role
 from node.model.wire.secrets import SecretDocument
 from node.model.wire.tasks import Schedule, TaskDocument
 from tests.conftest import NewDatabase
@@ -90,6 +90,26 @@ async def test_inner_targets_of_a_guest(a: Asker, guest: Asker) -> None:
     assert (await guest.ask("POST", "/v1/tasks", _http(PUBLIC)))[0] == 201
     unchecked = {**_http(PUBLIC), "tools": ["curl"]}
     assert "set redirects to 0" in _why((await guest.ask("POST", "/v1/tasks", unchecked))[1])
+
+
+async def test_a_publisher_has_the_targets_of_a_guest(a: Asker) -> None:
+    """What parley-follow posts reaches nothing inside, and no secret but those that name it."""
+    await give_token(a.node, "published", FOLLOWER, Role.OPERATE)
+    await a.node.secrets.add(SecretDocument(name="door", value="hush"))
+    secret = {"spec": {"url": PUBLIC, "headers": {"Authorization": {"secret": "door"}}}}
+    _, owned = await a.ask("POST", "/v1/tasks", _http(PUBLIC))
+    async with user(a, "published") as follower:
+        for url in (METADATA, "http://127.2:9/", "http://10.9.8.7/"):
+            assert _why((await follower.ask("POST", "/v1/tasks", _http(url)))[1]), url
+            patch = {"test": {"spec": {"url": url}}}
+            assert _why((await follower.ask("PATCH", f"/v1/tasks/{owned['id']}", patch))[1]), url
+        for method, path, body in (
+            ("POST", "/v1/tasks", {**_http(PUBLIC), "test": {"type": "http", **secret}}),
+            ("PATCH", f"/v1/tasks/{owned['id']}", {"test": secret}),
+        ):
+            status, problem = await follower.ask(method, path, body)
+            assert (status, "no secret door" in problem["detail"]) == (403, True), problem
+        assert (await follower.ask("POST", "/v1/tasks", _http(PUBLIC, priority=7)))[0] == 201
 
 
 async def test_the_priority_of_a_guest(a: Asker, guest: Asker) -> None:

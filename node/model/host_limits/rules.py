@@ -17,7 +17,7 @@ from node.model.host_limits.opening import Opening
 from node.model.host_limits.quotas import PeriodQuota, Quantity, RunAmounts
 from node.model.lead_shares import LeadShares
 from node.model.predicates import AllOf, Attributes, Condition, Predicate, format_value
-from node.model.principals import OUTSIDE, Principal
+from node.model.principals import FOLLOWER, OUTSIDE, Principal
 from node.model.ranks import OWN, PEER
 from node.model.reason import Reason
 from node.model.reasons import limit_refuses
@@ -31,8 +31,9 @@ class User:
     """The user of this host that asks: the label of their token, and the address of origin.
 
     ``campaign`` is that of the task. Each is None if it is not known. ``bound`` are those with the
-    role ``run`` and clients of the pScheduler interface: the rules for targets hold for them, and
-    no priority above 0 is theirs, unless a rule says otherwise.
+    role ``run``, clients of the pScheduler interface, and ``parley-follow``: the rules for targets
+    hold for them, and no priority above 0 is theirs (but for the meshes that the owner follows),
+    unless a rule says otherwise.
     """
 
     token: str | None
@@ -42,8 +43,8 @@ class User:
 
     @classmethod
     def of(cls, caller: Principal, campaign: str | None, address: str | None = None) -> User:
-        """Return the user that a caller is; those who reach only their own tasks are bound."""
-        return cls(caller.label, campaign, address, caller.only is not None)
+        """Return the user that a caller is."""
+        return cls(caller.label, campaign, address, caller.bound is not None)
 
     @property
     def is_client(self) -> bool:
@@ -307,7 +308,7 @@ class HostLimits:
         groups = self.groups_of_user(user)
         if groups:
             return self._verdict_of_rules(groups, task, priority, user)
-        if user.bound and priority > 0:
+        if user.bound and user.token != FOLLOWER and priority > 0:
             detail = f"the priority is {priority}, and no rule is for this user"
             return LimitRefusal(None, "/priority", detail, "at most 0")
         return next(_inquiry_misfits(None, task, user), None)

@@ -169,6 +169,8 @@ async def test_a_node_follows_its_part_of_a_template(a: Outsider, tmp_path: Path
         assert begun_.document[0]["last"]["word"] == "changed"
         tasks = await tasks_of(a, "published-lab")
         assert set(tasks) == {"pings/a/b", "pings/a/c"}
+        task = await a.get(f"/v1/tasks/{tasks['pings/a/b']['id']}")
+        assert task["requester"] == "follower"
 
         async def look() -> tuple[int, Json]:
             ended = await run(a, tmp_path, "mesh", "follow", "--now")
@@ -215,6 +217,44 @@ async def test_a_node_follows_its_part_of_a_template(a: Outsider, tmp_path: Path
     stopped = await run(a, tmp_path, "mesh", "follow", "--stop", "published-lab")
     assert stopped.code == 0
     assert await tasks_of(a, "published-lab") == {}
+
+
+INNER = """
+name = "inner"
+
+[tests.look]
+type = "http"
+spec = { url = "http://169.254.169.254/latest/meta-data/", text = "AccessKeyId" }
+
+[schedules.seldom]
+repeat = "PT6H"
+
+[[measure]]
+shape = "each"
+members = ["a"]
+test = "look"
+schedule = "seldom"
+"""
+
+
+async def test_a_publisher_has_nothing_inside_measured(a: Outsider, tmp_path: Path) -> None:
+    """What is published is judged as the word of its publisher, also when the owner follows it."""
+    async with publisher() as server:
+        server.published["inner.toml"] = INNER
+        url = server.url.replace("psconfig.json", "inner.toml")
+        begun_ = await run(a, tmp_path, "mesh", "follow", url)
+        assert begun_.code != 0
+        assert "the metadata service of a cloud" in begun_.document[0]["last"]["sentence"]
+        assert await tasks_of(a, "inner") == {}
+        looked = await run(a, tmp_path, "mesh", "follow", "--now")
+        assert looked.document[0]["last"]["word"] == "failed"
+
+        # One that nests without end does not keep others from being looked at.
+        server.published["inner.toml"] = "x = " + "[" * 90_000
+        looked = await run(a, tmp_path, "mesh", "follow", "--now")
+        assert "is not TOML" in looked.document[0]["last"]["sentence"]
+    stopped = await run(a, tmp_path, "mesh", "follow", "--stop", "inner")
+    assert stopped.code == 0
 
 
 @pytest.mark.nightly

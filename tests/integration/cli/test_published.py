@@ -13,8 +13,11 @@ import pytest_asyncio
 from aiohttp import web
 
 from node.cli.published import REDIRECTS_MAX, SIZE_MAX, Documents
-from node.cli.templates import with_includes
+from node.cli.templates import translate_with_jq, with_includes
 from node.model.errors import InvalidDocument, PeerUnreachable
+from node.pscheduler.psconfig.nodes import NodeFinder
+from node.pscheduler.psconfig.translation import Fleet
+from node.pscheduler.tests.registry import LANGUAGES
 from tests.support.loopback import serving
 
 ADDRESSES = {"addresses": {"a": {"address": "a"}}}
@@ -134,6 +137,34 @@ async def test_all_documents_together_are_bounded(site: Site, tmp_path: Path) ->
         await read(f"{site.url}/ps.json", size_max=size - 1)
     with pytest.raises(InvalidDocument, match=f"{SIZE_MAX:,} bytes"):
         await Documents(insecure=False).read_named("/dev/zero")
+
+
+async def test_all_documents_together_have_a_time(site: Site) -> None:
+    """A publisher whose documents come slowly does not hold up whoever reads them for long."""
+    documents = Documents(insecure=False, within_s=0)
+    with pytest.raises(PeerUnreachable, match="did not answer in time"):
+        await documents.read_named(f"{site.url}/nodes.json")
+
+
+async def test_a_template_has_so_much_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Classes that name each other take ever longer to resolve, and end with that as the fault."""
+    current = {"data-source": {"type": "current-config"}}
+    whole = json.loads(template()) | {"includes": []}
+    whole["addresses"] = {f"h{number}": {"address": f"h{number}"} for number in range(20)}
+    whole["address-classes"] = {
+        f"c{number}": {
+            **current,
+            "match-filter": {"type": "address-class", "class": f"c{number + 1}"},
+        }
+        for number in range(18)
+    }
+    whole["groups"]["g"]["addresses"] = [{"class": "c0"}]
+    whole |= {name: {} for name in ("archives", "contexts", "hosts", "subtasks")}
+    monkeypatch.setattr("node.cli.templates.WORK_S", 0.2)
+    fleet = Fleet(NodeFinder([], {}, {}), set(), {}, LANGUAGES)
+    with pytest.raises(InvalidDocument) as refused:
+        await translate_with_jq(whole, "m", fleet)
+    assert "takes more than 0.2 s of work" in refused.value.faults[0].detail
 
 
 async def test_a_file_is_the_word_of_its_owner(site: Site, tmp_path: Path) -> None:
