@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 _FIGURES = "metrics"
-_OTHER_SPACE = re.compile(r"\s*[^\S ]\s*")
-"""White space that is not just spaces: headlines have two."""
+_OTHER_SPACE = re.compile(r"(?<!\s)\s*[^\S ]\s*")
+"""White space that is not just spaces (headlines have two); each row of it is looked at once."""
 
 Record = Mapping[str, Any]
 Cell = Callable[[Record], str]

@@ -49,6 +49,8 @@ _MEMBERS = {
     2: {"runs", "uri-host"},
     3: {"label"},
 }
+_AROUND_EQUALS = re.compile(r"(?<!\s)\s*=\s*")
+"""An equals sign with its blanks; each row of blanks is looked at once, however long it is."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _TIMEOUT_MAX = 2 * times.MINUTE
 _KAFKA_PORT = 9092
@@ -380,7 +382,7 @@ def _dsn(data: _Data, text: str) -> dict[str, str]:
                 **dict(parse_qsl(parts.query)),
             }
             return {name: value for name, value in words.items() if value}
-        pairs = shlex.split(re.sub(r"\s*=\s*", "=", text))
+        pairs = shlex.split(_AROUND_EQUALS.sub("=", text))
         return dict(_pair(word) for word in pairs)
     except ValueError:
         raise Refusal(BAD, f"{data.archiver}: _dsn is not valid") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -179,3 +180,13 @@ def test_what_has_no_counterpart_is_refused_in_words(given: Any, status: int, wo
     assert words in str(refused.value)
     told = refused.value
     assert getattr(told, "answer_status", getattr(told, "status", None)) == status
+
+
+def test_a_connection_string_of_blanks_is_read_at_once() -> None:
+    """Whoever posts a megabyte of blanks does not hold up the node for minutes."""
+    blanks = " " * 500_000
+    refused = {"_dsn": f"host{blanks}= db.example dbname=r user=u{blanks}x"}
+    began = time.process_time()
+    with pytest.raises(Refusal, match="_dsn is not valid"):
+        to_parley(spec("postgresql", {**refused, "table": "t", "column": "c"}))
+    assert time.process_time() - began < 5
