@@ -303,11 +303,10 @@ class NodeService:
         )
 
     def _build_users(self, core: Core, dependencies: NodeDependencies) -> None:
-        """Build tokens, request rates, and audit."""
+        """Build tokens and audit."""
         self.creation_gate = CreationGate(core.clock)
         self.audit = AuditLog(core)
         self.tokens = AccessTokens(core, dependencies.new_id)
-        self.request_rates = RequestRates(core)
 
     def _build_webhooks(self, core: Core, dependencies: NodeDependencies) -> None:
         """Build the webhooks and their delivery."""
@@ -455,6 +454,7 @@ class NodeService:
         self.unsealed = UnsealedSecrets(core, self.capabilities)
 
     def _build_tasks(self, core: Core, dependencies: NodeDependencies) -> None:
+        self.request_rates = RequestRates(core, self.limits.is_named)
         self.pool_tasks = PoolTaskChecker(core.database, self.directory, self.capabilities)
         self.drafter = TaskDrafter(
             core,

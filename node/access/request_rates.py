@@ -7,6 +7,7 @@ estimate of that: their routes have a cost, and long questions take longer.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from node.core import Core
@@ -24,6 +25,11 @@ _WORK_BYTES = 4096
 """Bytes of a question that take about as long as a unit of work: 2,048 windows take 24 ms."""
 
 
+_TOGETHER = 3, 2
+"""What all nodes that no rule names have together, of what one has: whoever has many keys leaves
+the users of this host something, and one key leaves the other nodes something."""
+
+
 @dataclass(frozen=True)
 class Allowance:
     """The requests that a user has left: ``most`` in a minute, ``left`` now.
@@ -39,21 +45,28 @@ class Allowance:
 class RequestRates:
     """Counts the requests of users, except owners and programs on this host, and of other nodes."""
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: Core, is_named: Callable[[str], bool]) -> None:
+        """``is_named(identity)``: the limits of this host have a group that names this node."""
+        self._is_named = is_named
         self._clock = core.clock
         self._most = core.settings.requests_per_minute
         self._limit = RateLimit(MINUTE // self._most, self._most)
         self._strangers = RateLimit(MINUTE // STRANGERS_MOST, STRANGERS_MOST)
         interval = WORK_UNIT * 100 // core.settings.peer_work
         self._peers = RateLimit(interval, MINUTE // interval)
+        together = interval * _TOGETHER[1] // _TOGETHER[0]
+        self._unnamed = RateLimit(together, MINUTE // together)
 
     def spend_of_peer(self, identity: str, cost: int, length: int) -> int:
         """Count the work for a question of another node, by its key; or return the seconds to wait.
 
         ``cost`` is that of its route (ms), and ``length`` that of the question in bytes.
         """
-        work = cost + length // _WORK_BYTES
-        return math.ceil(self._peers.wait(identity, self._clock.monotonic(), work) / SECOND)
+        work, now = cost + length // _WORK_BYTES, self._clock.monotonic()
+        wait = self._peers.wait(identity, now, work)
+        if not wait and not self._is_named(identity):
+            wait = self._unnamed.wait("", now, work)
+        return math.ceil(wait / SECOND)
 
     def spend_of_stranger(self, remote: str) -> Allowance | None:
         """Count a request that needs no token; None for this host, or a proxy on it."""

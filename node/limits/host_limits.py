@@ -666,6 +666,11 @@ class LimitKeeper:
         stated = self._directory.self.attributes.get("mbps")
         return stated if isinstance(stated, int) and not isinstance(stated, bool) else None
 
+    def is_named(self, identity: str) -> bool:
+        """Return whether a group of the limits names a node, other than as one of the others."""
+        asker = self._asker(identity)
+        return any(group.names(asker) for group in self.limits.who.values())
+
     def _asker(self, identity: str, campaign: str | None = None) -> Asker:
         if (address := outside_address(identity)) is not None:
             user = User(identity, campaign or DEFAULT_CAMPAIGN, address)

@@ -218,7 +218,8 @@ class Settings(BaseSettings):
         ge=1,
         le=1000,
         description="Work of this host for the questions of one other node, in percent of one "
-        "processor, as estimated; that of a minute may come at once.",
+        "processor, as estimated; that of a minute may come at once. All nodes that no rule names "
+        "have one and a half times that together.",
     )
     peer_ended_tasks: int = Field(
         10_000,

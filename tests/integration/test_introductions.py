@@ -308,6 +308,16 @@ async def test_a_node_may_ask_for_so_much_work(peer: Peer, clock: ManualClock) -
     assert (await peer.send("POST", "proposals", body))[0] == 200
 
 
+async def test_many_keys_ask_for_no_more_than_a_half_more_than_one(peer: Peer) -> None:
+    """Three quarters of a processor work for all nodes that no rule names, however many."""
+    rates, minute = peer.b.request_rates, 30_000
+    done = [
+        not rates.spend_of_peer(f"ed25519:{number % 50}", 100, 0) for number in range(minute // 20)
+    ]
+    assert minute * 1.5 <= 100 * sum(done) < minute * 1.6
+    assert rates.spend_of_peer("ed25519:fresh", 1, 0)
+
+
 @pytest.mark.parametrize("hears", [True, False])
 async def test_a_lead_hears_which_epoch_is_known(peer: Peer, *, hears: bool) -> None:
     """A refused hold tells the epoch that is known here, to a program that knows the field."""
