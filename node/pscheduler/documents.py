@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -13,6 +13,7 @@ from node.model.task_terms import TaskTerms
 from node.model.times import SECOND
 from node.model.wire.tasks import Schedule
 from node.pscheduler import times
+from node.pscheduler.refusals import Refusal
 from node.pscheduler.tests.contract import MAINTAINER, Document, Outcome
 from node.pscheduler.tests.language import Language
 
@@ -285,14 +286,25 @@ def schedule_entry(
     }
 
 
-def contains(whole: Any, part: Any) -> bool:
-    """Return whether a document contains another one, as ``@>`` of Postgres does."""
+COMPARISONS_MAX = 1_000_000
+"""Maximum number of values that are compared for one request: lists are compared each with each."""
+
+
+def contains(whole: Any, part: Any, left: Iterator[int]) -> bool:
+    """Return whether a document contains another one, as ``@>`` of Postgres does.
+
+    ``left`` is run through, one for each comparison; many documents of a request share it.
+
+    :raises Refusal: it has come to its end.
+    """
+    if next(left, None) is None:
+        raise Refusal(400, "Argument 'json' has too much to compare.")
     if isinstance(part, dict):
         return isinstance(whole, dict) and all(
-            name in whole and contains(whole[name], each) for name, each in part.items()
+            name in whole and contains(whole[name], each, left) for name, each in part.items()
         )
     if isinstance(part, list):
         return isinstance(whole, list) and all(
-            any(contains(each, wanted) for each in whole) for wanted in part
+            any(contains(each, wanted, left) for each in whole) for wanted in part
         )
     return type(whole) is type(part) and bool(whole == part)

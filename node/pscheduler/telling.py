@@ -214,10 +214,11 @@ class Teller:
         async with self._node.database.connection() as connection:
             rows = await pscheduler.find_page(connection, chosen)
         edited = await self.tasks(row["task"] for row in rows if row["document"] is None)
+        left = iter(range(documents.COMPARISONS_MAX))
         generated = {
             task: posted.as_text(shown_now)
             for task, told in edited.items()
-            if documents.contains(shown_now := told.shown(), rest)
+            if documents.contains(shown_now := told.shown(), rest, left)
         }
         rows = [row for row in rows if row["document"] is not None or row["task"] in generated]
         compared = wanted if _needs_comparison_here(wanted, about) else None
@@ -317,7 +318,7 @@ def _listed(
 
     The texts of thousands of documents are put together as they are, without reading them.
     """
-    found = []
+    found, left = [], iter(range(documents.COMPARISONS_MAX))
     for row in rows:
         href = f"{base}/tasks/{row['task']}"
         document = row["document"] or generated[row["task"]]
@@ -332,7 +333,7 @@ def _listed(
         detail = f'"detail": {_joined_objects(row["detail"], json.dumps(changing))}'
         plain = _joined_objects(document, added)
         whole = f"{plain[:-1]}, {detail}}}"
-        if wanted is not None and not documents.contains(json.loads(whole), wanted):
+        if wanted is not None and not documents.contains(json.loads(whole), wanted, left):
             continue
         if shown.expanded:
             found.append(whole if shown.detail else plain)

@@ -192,10 +192,18 @@ JSON = st.recursive(
 )
 
 
+def test_a_long_list_in_a_long_list_is_not_compared_for_ever() -> None:
+    """Two lists of thousands, which are compared each with each, are refused in the end."""
+    whole, part = {"reference": [1] * 15_000 + [2]}, {"reference": [2] * 4_000}
+    with pytest.raises(Refusal) as refused:
+        documents.contains(whole, part, iter(range(documents.COMPARISONS_MAX)))
+    assert refused.value.status == 400
+
+
 @given(JSON)
 def test_a_document_contains_itself(value: Any) -> None:
     """Containment is reflexive, and what was posted is told unchanged but for private members."""
-    assert documents.contains(value, value)
+    assert documents.contains(value, value, iter(range(10_000)))
     assert posted.without_comments(
         posted.without_private_members(value)
     ) == posted.without_private_members(posted.without_comments(value))
