@@ -407,6 +407,8 @@ class Follower:
         self._session.progress.note("\n".join(omission_lines(published.omissions)))
         if _comes_in_clear(mesh.source):
             self._session.progress.note(f"! {_EXPOSED}")
+        if not dry_run and mesh.name != published.name and not self.store.has_mesh(published.name):
+            await self._require_no_end(published)
         mesh = replace(mesh, name=published.name, archives=tuple(published.archives))
         if dry_run:
             analysis = await self._analyse(published)
@@ -419,6 +421,17 @@ class Follower:
             exit_code = await self._apply(mesh, published)
         self._show([mesh.name])
         return exit_code
+
+    async def _require_no_end(self, published: _Published) -> None:
+        """Check that a publisher has not taken the name of a mesh whose tasks would end.
+
+        :raises Conflict: there are such tasks, which were not made by following it.
+        """
+        if end := (await self._analyse(published)).comparison.end:
+            raise Conflict(
+                f"{len(end)} tasks of a mesh {published.name} are here that are not published "
+                f"there, and would end; if that is right, add: --name {published.name}"
+            )
 
     def _show(self, names: Sequence[str]) -> None:
         records = [as_record(self.store.mesh(name)) for name in names]

@@ -219,6 +219,22 @@ async def test_a_node_follows_its_part_of_a_template(a: Outsider, tmp_path: Path
     assert await tasks_of(a, "published-lab") == {}
 
 
+MESH = """
+name = "filed"
+
+[tests.reach]
+type = "rtt"
+
+[schedules.seldom]
+repeat = "PT6H"
+
+[[measure]]
+shape = "full-mesh"
+members = ["a", "b", "c"]
+test = "reach"
+schedule = "seldom"
+"""
+
 INNER = """
 name = "inner"
 
@@ -257,28 +273,29 @@ async def test_a_publisher_has_nothing_inside_measured(a: Outsider, tmp_path: Pa
     assert stopped.code == 0
 
 
+@pytest.mark.needs("ping")
+async def test_a_publisher_does_not_take_the_name_of_a_mesh(a: Outsider, tmp_path: Path) -> None:
+    """A mesh that is published under the name of one that is here ends its tasks by a word only."""
+    own = tmp_path / "filed.toml"
+    own.write_text(MESH)
+    assert (await run(a, tmp_path, "mesh", "apply", str(own))).code == 0
+    before = set(await tasks_of(a, "filed"))
+    async with publisher() as server:
+        server.published["filed.toml"] = MESH.replace("reach", "other")
+        url = server.url.replace("psconfig.json", "filed.toml")
+        refused = await run(a, tmp_path, "mesh", "follow", url)
+        assert (refused.code, "6 tasks of a mesh filed are here" in refused.err) == (3, True)
+        assert set(await tasks_of(a, "filed")) == before
+        agreed = await run(a, tmp_path, "mesh", "follow", url, "--name", "filed")
+        assert (agreed.code, set(await tasks_of(a, "filed"))) == (0, {"other/a/b", "other/a/c"})
+    assert (await run(a, tmp_path, "mesh", "follow", "--stop", "filed")).code == 0
+
+
 @pytest.mark.nightly
 async def test_a_mesh_is_followed_over_tls(a: Outsider, tmp_path: Path) -> None:
     """A mesh on another host is followed over plain HTTP only by an explicit word."""
     refused = await run(a, tmp_path, "mesh", "follow", "http://192.0.2.1/ps.json", "--dry-run")
     assert (refused.code, "use https, or --insecure" in refused.err) == (2, True), refused
-
-
-MESH = """
-name = "filed"
-
-[tests.reach]
-type = "rtt"
-
-[schedules.seldom]
-repeat = "PT6H"
-
-[[measure]]
-shape = "full-mesh"
-members = ["a", "b", "c"]
-test = "reach"
-schedule = "seldom"
-"""
 
 
 @pytest.mark.needs("ping")
