@@ -26,7 +26,7 @@ _WORK_BYTES = 4096
 
 
 _TOGETHER = 3, 2
-"""What all nodes that no rule names have together, of what one has: whoever has many keys leaves
+"""The work for all nodes that no rule names together, by that for one: many keys of one owner leave
 the users of this host something, and one key leaves the other nodes something."""
 
 

@@ -60,7 +60,7 @@ async def test_questions_under_way_are_bounded() -> None:
 
 
 async def test_silent_zones_keep_no_other_from_being_asked() -> None:
-    """As many silent zones as may be asked at once hide no objection longer than one waits."""
+    """Silent zones, as many as may be asked at once, hide no objection longer than one waits."""
     async with objecting() as (zone, opt_outs):
         zone.silent = True
         hosts = [f"n{number}.example" for number in range(AT_ONCE_MAX)]

@@ -93,7 +93,7 @@ async def test_inner_targets_of_a_guest(a: Asker, guest: Asker) -> None:
 
 
 async def test_a_publisher_has_the_targets_of_a_guest(a: Asker) -> None:
-    """What parley-follow posts reaches nothing inside, and no secret but those that name it."""
+    """A task of parley-follow reaches nothing inside, and no secret but those that name it."""
     await give_token(a.node, "published", FOLLOWER, Role.OPERATE)
     await a.node.secrets.add(SecretDocument(name="door", value="hush"))
     secret = {"spec": {"url": PUBLIC, "headers": {"Authorization": {"secret": "door"}}}}

@@ -254,7 +254,7 @@ schedule = "seldom"
 
 
 async def test_a_publisher_has_nothing_inside_measured(a: Outsider, tmp_path: Path) -> None:
-    """What is published is judged as the word of its publisher, also when the owner follows it."""
+    """A published mesh is the word of its publisher, also when the owner follows it."""
     async with publisher() as server:
         server.published["inner.toml"] = INNER
         url = server.url.replace("psconfig.json", "inner.toml")

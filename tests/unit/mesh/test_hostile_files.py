@@ -75,7 +75,7 @@ def test_a_file_of_a_few_names_with_billions_of_tasks() -> None:
 
 
 def test_findings_are_bounded_and_what_stops_is_among_them() -> None:
-    """Of many findings the first are told, and none that stops the file is hidden by others."""
+    """The first of many findings are told, and none that stops the file is hidden by others."""
     idle = "".join(f"g{number} = []\n" for number in range(9_000))
     unknown = ", ".join(f'"u{number}"' for number in range(300))
     text = MESH.replace("[groups]", f"[groups]\n{idle}").replace('"c"', unknown)
@@ -100,7 +100,7 @@ def test_a_file_with_more_faults_than_are_named(fields: dict[str, object]) -> No
 
 
 def test_json_that_nests_deeper_than_anything_is_written() -> None:
-    """What can be read, and could not be written again, is refused."""
+    """A document that can be read, and could not be written again, is refused."""
     for depth in (60, 900, 90_000):
         with pytest.raises(InvalidDocument):
             parse(f'{{"name": "m", "x": {"[" * depth}{"]" * depth}}}', toml=False)

@@ -183,7 +183,7 @@ def test_what_has_no_counterpart_is_refused_in_words(given: Any, status: int, wo
 
 
 def test_a_connection_string_of_blanks_is_read_at_once() -> None:
-    """Whoever posts a megabyte of blanks does not hold up the node for minutes."""
+    """A megabyte of blanks does not hold up the node for minutes."""
     blanks = " " * 500_000
     refused = {"_dsn": f"host{blanks}= db.example dbname=r user=u{blanks}x"}
     began = time.process_time()

@@ -469,7 +469,7 @@ def test_a_broken_template_is_refused(text: str, place: str) -> None:
 
 
 def test_a_text_that_nests_without_end_is_no_template() -> None:
-    """What a publisher nests deeper than can be read is no template, and no fault of ours."""
+    """A text that is nested deeper than can be read is no template, and no fault of ours."""
     assert not templates.is_template('{"x":' * 90_000)
 
 
