@@ -60,7 +60,7 @@ def document_of(answer: Answer) -> Any:
     """
     try:
         document = json.loads(answer.raw) if answer.raw else None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise foreign_answer_error(answer) from None
     if answer.status < _REDIRECTED:
         return document

@@ -139,7 +139,7 @@ def _identity_in_card(answer: Answer, url: str) -> tuple[str, str, bool]:
         public_of(identity)
         attributes = card.get("attributes", {})
         binds = isinstance(attributes, dict) and has_feature(attributes, Feature.BOUND_ANSWERS)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         msg = f"{url} does not answer like a node; name a node with --server"
         raise PeerAnswered(msg) from error
     return name, identity, binds

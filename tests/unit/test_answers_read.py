@@ -79,6 +79,13 @@ def test_nodes_of_earlier_versions_are_shown(
     assert len(view(object_of(early))) > len(model.__name__)
 
 
+def test_an_answer_that_nests_without_end_is_that_of_no_node() -> None:
+    """A server cannot end a program by lists in lists."""
+    answer = Answer("http://127.0.0.1:1", 200, "OK", "application/json", b"[" * 90_000)
+    with pytest.raises(PeerAnswered):
+        document_of(answer)
+
+
 def test_problems_and_strange_answers() -> None:
     """A problem document gives its error; anything else names what has answered."""
     problem = {"type": "/problems/not-found", "title": "x", "status": 404, "detail": "no such run"}
