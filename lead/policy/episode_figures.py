@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate, chain
+from typing import Any, cast
 
 from lead.policy.seats import CampaignStake
 from lead.policy.timetable import has_gap, timetables_by_class
@@ -276,15 +277,19 @@ class Board:
     def record_run(self, run: PostedRun) -> None:
         """Record a posted run."""
         self.placed.append(run)
-        if "busy" in self.__dict__:
+        if self._is_known(Board.booked_time):
             self._add_booked_time(self.booked_time, run)
-        if "_runs_by_hour" in self.__dict__:
+        if self._is_known(Board._runs_by_hour):
             self._add_run(self._runs_by_hour, run)
-        if "booked" in self.__dict__:
+        if self._is_known(Board.booked):
             for wanted_class, spans in self.booked.items():
                 if run.scheduling_class in blockers(wanted_class):
                     for name in run.nodes:
                         spans[name] = normalise([*spans.get(name, ()), (run.start, run.end)])
+
+    def _is_known(self, figure: object) -> bool:
+        """Return whether a figure was asked for before, so that it has to be kept up to date."""
+        return cast("cached_property[Any]", figure).attrname in self.__dict__
 
     @cached_property
     def _runs_by_hour(self) -> dict[int, list[PostedRun]]:

@@ -116,6 +116,17 @@ def test_scarce_seats_are_shared_by_weight(name: str) -> None:
     assert rules == {"no-seats"}
 
 
+def test_each_run_of_an_episode_counts_as_load_of_its_node() -> None:
+    """Runs that could all follow each other on one node are spread over the idle ones."""
+    nodes = nodes_of(6)
+    tasks = [
+        due(f"task-{number}", "a", nodes, duration=5 * times.MINUTE, slip=50 * times.MINUTE)
+        for number in range(len(nodes))
+    ]
+    outcome = Driver(view_of(nodes, [CampaignView("a")], tasks)).drive(SETS["campaign-default"])
+    assert Counter(name for run in outcome.placed for name in run.nodes) == Counter(list(nodes))
+
+
 def test_unused_ideals_go_to_others() -> None:
     """A campaign gets more than its ideal if the others want less than theirs."""
     nodes = nodes_of(12)
