@@ -97,6 +97,7 @@ async def _measured(a: Outsider, *more: str) -> str:
     return str(json.loads(result.out)["id"])
 
 
+@pytest.mark.nightly
 async def test_a_result_is_delivered_again_after_a_kill(host: Host, taker: Receiver) -> None:
     """A node killed before it noted a delivery delivers again with the same key."""
     a = await host.start()

@@ -17,6 +17,7 @@ from tests.support.patience import PATIENCE_S
 from tests.support.receivers import servers
 
 pytestmark = [
+    pytest.mark.nightly,
     pytest.mark.asyncio(loop_scope="session"),
     pytest.mark.needs("prometheus", "iperf3", "cubic"),
 ]

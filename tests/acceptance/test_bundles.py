@@ -86,7 +86,16 @@ async def test_a_tampered_part_is_named(a: Outsider, b: Outsider, tmp_path: Path
     assert json.loads(swapped.out)["changed"][0].startswith("b: its key is ed25519:")
 
 
-@pytest.mark.parametrize("test", ["latency", "clock", "tcp", "interface", "latencybg"])
+@pytest.mark.parametrize(
+    "test",
+    [
+        "latency",
+        "tcp",
+        pytest.param("clock", marks=pytest.mark.nightly),
+        pytest.param("interface", marks=pytest.mark.nightly),
+        pytest.param("latencybg", marks=pytest.mark.nightly),
+    ],
+)
 async def test_each_kind_of_result_comes_out_again(
     a: Outsider, b: Outsider, tmp_path: Path, test: str
 ) -> None:

@@ -238,6 +238,7 @@ async def held(node: Outsider, task: Json) -> Json:
     return (await node.until(path, lambda page: page.get("items")))["items"][0]
 
 
+@pytest.mark.nightly
 async def test_the_lead_is_killed_between_hold_and_commit(
     lab: Lab, a: Outsider, b: Outsider, free_hour: datetime, everywhere: Everywhere
 ) -> None:
@@ -277,6 +278,7 @@ async def test_a_decision_outlives_everybody(
     assert {booked(each) for each in await everywhere(run)} == {booked(run)}
 
 
+@pytest.mark.nightly
 async def test_a_stop_in_mid_run(lab: Lab, a: Outsider, c: Outsider) -> None:
     """A node that is stopped ends its programs, marks their runs, and reports to their lead."""
     run = await a.run(await a.create("idle", a, c, spec={"duration": "PT20S"}))

@@ -52,6 +52,7 @@ async def _command(node: Outsider, *arguments: str) -> Json:
     return json.loads(result.out)
 
 
+@pytest.mark.nightly
 async def test_after_each_run_another_task_runs(nodes: list[Outsider]) -> None:
     """After each run of a task on two nodes, a task on the third runs once, and both end."""
     lead, b, c = nodes

@@ -570,7 +570,7 @@ async def test_a_task_with_priority(node: Asker, lead: Lead) -> None:
     assert await lead.runtimes(urgent, *window, priority=7, api=4) == [window]
     run = await lead.hold(urgent, HOUR)
     await lead.tell(urgent, run, [{}, await lead.data_of(urgent, run)])
-    states = await node.rows("SELECT state::text FROM run ORDER BY created_at")
+    states = await node.rows("SELECT state::text FROM run ORDER BY priority")
     assert [row[0] for row in states] == ["displaced", "booked"]
     more = await measuring(lead, schema=3, priority=8)
     assert await lead.runtimes(more, *window, priority=8, api=4) == []

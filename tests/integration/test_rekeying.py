@@ -19,7 +19,7 @@ from node.model.wire.nodes import NodeAddition
 from node.model.wire.tasks import Participant, Schedule
 from node.peers.successions import Rekeyed
 from node.runtime.clock import Clock, SystemClock
-from node.store import nodes
+from node.store import notices
 from node.trust.keys import NodeKey
 from node.trust.lineage import OVERLAP
 from node.trust.signer import Signer
@@ -356,7 +356,7 @@ async def test_a_kill_at_any_step_after_the_file_leaves_the_new_key(
     async def killed(*_: object) -> None:
         raise _Killed
 
-    owners: dict[str, object] = {"notify": nodes, "refresh": a.directory}
+    owners: dict[str, object] = {"notify": notices, "refresh": a.directory}
     with monkeypatch.context() as patched:
         patched.setattr(owners.get(place, a.successions), place, killed)
         with pytest.raises(_Killed):

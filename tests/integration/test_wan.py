@@ -22,7 +22,7 @@ from node.lab.wan import WanSettings
 from node.model.errors import HostError
 from tests.integration.host_leftovers import nothing_left
 
-pytestmark = pytest.mark.timeout(30)
+pytestmark = [pytest.mark.timeout(30), pytest.mark.nightly]
 
 
 @pytest.fixture(autouse=True)

@@ -23,6 +23,7 @@ from tests.support.command_line import run_command
 from tests.support.patience import PATIENCE_S
 
 pytestmark = [
+    pytest.mark.nightly,
     pytest.mark.timeout(120),
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.needs("postgres"),

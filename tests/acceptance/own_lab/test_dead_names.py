@@ -20,7 +20,7 @@ from tests.acceptance.outsider import Outsider
 from tests.integration.host_leftovers import nothing_left
 from tests.support.name_servers import EVERYTHING, name_server
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.needs("root")]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(120), pytest.mark.needs("root")]
 
 SERVER = "127.0.0.99"
 DEAD = 100

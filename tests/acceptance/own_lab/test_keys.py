@@ -22,7 +22,7 @@ from tests.acceptance.outsider import Json, Outsider, booked
 from tests.integration.host_leftovers import nothing_left
 from tests.support.patience import PATIENCE_S
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.timeout(240), pytest.mark.nightly]
 
 UNHAPPY = ("failed", "missed", "unplaced", "displaced", "cancelled")
 

@@ -23,7 +23,7 @@ from node.execution.process import RunningProcess
 from node.lab.nodes import module_environment
 from tests.support.patience import PATIENCE_S
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.timeout(120), pytest.mark.nightly]
 
 HONEST_S = 10.0
 """A request to a node whose database hangs is answered by then."""

@@ -36,7 +36,11 @@ from tests.support.pscheduler.command import CommandLine
 from tests.support.pscheduler.template import template_of
 from tests.support.served_nodes import free_port
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
+pytestmark = [
+    pytest.mark.nightly,
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.timeout(120),
+]
 
 MOVING = REPOSITORY / "docs" / "how-to" / "moving.md"
 DICTIONARY = REPOSITORY / "docs" / "how-to" / "pscheduler.md"

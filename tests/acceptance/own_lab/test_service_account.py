@@ -110,6 +110,7 @@ def _owners(directory: Path) -> set[int]:
     return owners
 
 
+@pytest.mark.nightly
 async def test_root_becomes_the_account_of_the_node(state: Path) -> None:
     """A node that was root's goes on as the account, without capabilities, and measures."""
     async with _up(state, PARLEY_ACCOUNT="root") as (running, _):

@@ -23,7 +23,7 @@ from tests.support.archiving import receiver
 from tests.support.command_line import run_command
 from tests.support.patience import PATIENCE_S
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = [pytest.mark.timeout(180), pytest.mark.nightly]
 
 
 def _command(plan: NodePlan) -> list[str]:

@@ -14,7 +14,7 @@ from tests.support.pscheduler.command import CommandLine, Failed
 from tests.support.receivers import Surroundings
 from tests.support.worlds import ON_ONE_LOOP
 
-pytestmark = [ON_ONE_LOOP, pytest.mark.usefixtures("tidy")]
+pytestmark = [pytest.mark.nightly, ON_ONE_LOOP, pytest.mark.usefixtures("tidy")]
 
 NOWHERE = cast("Surroundings", None)
 """Listeners of their own need nothing of the surroundings."""

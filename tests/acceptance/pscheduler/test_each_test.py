@@ -13,7 +13,7 @@ from tests.acceptance.outsider import Outsider
 from tests.support.pscheduler.command import CommandLine, Failed
 from tests.support.worlds import ON_ONE_LOOP
 
-pytestmark = [ON_ONE_LOOP, pytest.mark.usefixtures("tidy")]
+pytestmark = [pytest.mark.nightly, ON_ONE_LOOP, pytest.mark.usefixtures("tidy")]
 
 SHORT = ("--packet-interval", "0.01", "--packet-count")
 

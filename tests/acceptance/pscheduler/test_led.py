@@ -18,7 +18,7 @@ from tests.support.pscheduler.command import CommandLine
 from tests.support.pscheduler.lead import Lead, LedTask
 from tests.support.worlds import ON_ONE_LOOP
 
-pytestmark = [ON_ONE_LOOP, pytest.mark.usefixtures("tidy")]
+pytestmark = [pytest.mark.nightly, ON_ONE_LOOP, pytest.mark.usefixtures("tidy")]
 
 ADDRESS = "127.0.0.1"
 CLOCK = SystemClock()

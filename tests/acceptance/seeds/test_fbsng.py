@@ -22,6 +22,7 @@ async def _many(scene: Scene, count: int, **document: Json) -> list[Json]:
     return list(await asyncio.gather(*(scene.pooled(**document) for _ in range(count))))
 
 
+@pytest.mark.nightly
 async def test_starts_are_shared_by_price(scene: Scene) -> None:
     """Prices of 3 and 7 give two queues 70 and 30 percent of the starts."""
     await scene.policies("fbsng-dynamic")
