@@ -192,7 +192,10 @@ class AttemptRecorder:
         limited = [
             it
             for it in attempts
-            if it.claimed.participant is None and it.claimed.limit.binds_user and it.exchange.commit
+            if it.claimed.participant is None
+            and it.exchange.commit
+            and it.claimed.limit.binds_user
+            and self._users.bind(it.claimed.limit)
         ]
         if not limited:
             return

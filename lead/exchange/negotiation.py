@@ -39,6 +39,7 @@ from lead.reasons import books_without_holds, taken_over
 from lead.store import planning
 from lead.store.planning import ExchangeOpening
 from node.model.errors import NotFound, ParleyError
+from node.model.host_limits.standing import LimitStanding
 from node.model.ids import TaskId, exchange_id, run_id
 from node.model.outcomes import PlanningOutcome
 from node.model.reason import Reason
@@ -153,6 +154,9 @@ class Negotiator:
         self._displacement = displacement
         self._plans = PlanMaker(clock, terms.clock_limit)
         self._openings: Batcher[ExchangeOpening, bool] = Batcher(self._open_all)
+        self._user_rooms: Batcher[tuple[LimitStanding, int], UserRoom] = Batcher(
+            self._read_user_rooms
+        )
 
     @property
     def hold_life(self) -> int:
@@ -235,12 +239,22 @@ class Negotiator:
 
     async def _left_to_user(self, claimed: Claim) -> UserRoom | None:
         """Return what the limits of this host leave to the user whose task it is, if they bind."""
-        if not claimed.limit.binds_user:
+        if not (claimed.limit.binds_user and self._limits.users.bind(claimed.limit)):
             return None
-        now, duration = self._clock.now(), claimed.terms.duration
+        return await self._user_rooms.ask((claimed.limit, claimed.terms.duration))
+
+    async def _read_user_rooms(self, asked: Sequence[tuple[LimitStanding, int]]) -> list[UserRoom]:
+        """Return what is left to users for runs of these durations (µs).
+
+        Tasks that are planned together ask with one connection: if each took its own, they would
+        come to their participants one by one, and no longer in one message.
+        """
+        now, users = self._clock.now(), self._limits.users
         async with self._database.connection() as connection:
-            left = await self._limits.users.left_to_user(connection, claimed.limit, duration, now)
-        return UserRoom(*left)
+            return [
+                UserRoom(*await users.left_to_user(connection, standing, duration, now))
+                for standing, duration in asked
+            ]
 
     async def _reserved(self, claimed: Claim, slots: Sequence[Slot]) -> ReservedTime | None:
         """Return the time of its pool that is reserved for others, if the task has seats of one."""

@@ -17,6 +17,10 @@ from node.store.database import Connection
 class UserBounds(Protocol):
     """The limits of users, as the node counts by them."""
 
+    def bind(self, standing: LimitStanding) -> bool:
+        """Return whether runs of a user's task are bounded; if not, nothing has to be read."""
+        ...
+
     async def left_to_user(
         self, connection: Connection, standing: LimitStanding, duration: int, now: int
     ) -> tuple[Sequence[LimitedTime], tuple[HostQuota, ...]]:

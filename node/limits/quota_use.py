@@ -251,6 +251,11 @@ class LimitEnforcer:
         rates = tuple(each for each in known.caps if each.rate and self._bps(each.name) is not None)
         return _Limited(holder, bounding, accounts, known.run_bytes or 0, rates)
 
+    def bind(self, standing: LimitStanding) -> bool:
+        """Return whether runs of a user's task are bounded; if not, nothing has to be read."""
+        bound = self._limits_of(standing.user or "", standing)
+        return standing.refusal is not None or bound.binds
+
     async def left_to_user(
         self,
         connection: Connection,

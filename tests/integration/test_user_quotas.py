@@ -14,6 +14,7 @@ import pytest
 
 from node.model import times
 from node.model.principals import Role
+from node.store.database import Connection
 from tests.conftest import NewDatabase
 from tests.support.clocks import START, ManualClock
 from tests.support.limits import limit
@@ -277,3 +278,25 @@ async def test_a_hold_that_runs_out_gives_back_what_it_took(
     await pair.plan()
     assert await _used(pair) == {"alice": 1}
     assert await _states(pair, task) == ["booked"]
+
+
+async def test_tasks_that_are_planned_together_ask_together(
+    pair: Pair, alice: Asker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Questions of tasks with a quota are one message: what it leaves is read for all at once."""
+    await limit(pair.a.node, RULE + 'most.runs = "100/PT1H"')
+    created = [await _post(alice, _document(first=4 * number)) for number in range(12)]
+    messages: list[int] = []
+    limits = pair.b.time_line.limits
+    limited_requests = limits.limited_requests
+
+    async def counted(connection: Connection, requests: Any, now: int) -> object:
+        messages.append(len(requests))
+        return await limited_requests(connection, requests, now)
+
+    monkeypatch.setattr(limits, "limited_requests", counted)
+    await pair.plan()
+    states = [await _states(pair, task) for task in created]
+    assert states == [["booked"]] * 12
+    assert sum(messages) == 12
+    assert len(messages) <= 2, messages
