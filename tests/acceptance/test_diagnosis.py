@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tests.acceptance.commands import parley
-from tests.acceptance.outsider import Outsider
+from tests.acceptance.outsider import Json, Outsider
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
 
@@ -16,10 +16,10 @@ pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120
 async def test_status_tells_how_a_node_is(a: Outsider, b: Outsider) -> None:
     """One screen has the leads of the node and its database; 1 is the exit code for attention."""
     await a.over(await a.run(await a.create("idle", a, b)))
+    await a.until("/v1/status", _is_calm)
     told = await parley(a, "status", "-o", "json")
     status = json.loads(told.out)
-    # Other tests may have killed and restarted the node.
-    [lead] = [each for each in status["leads"] if each["state"] == "planning"]
+    [lead] = _planning(status)
     assert status["planning"]["plan_age"] is not None
     assert (status["peers"], status["peers_away"]) == (2, [])
     subjects = {each["subject"] for each in status["attention"]}
@@ -28,6 +28,15 @@ async def test_status_tells_how_a_node_is(a: Outsider, b: Outsider) -> None:
     screen = await parley(a, "status", "-o", "table")
     assert f"{lead['owner']} planning, heard " in screen.out
     assert screen.code == told.code
+
+
+def _is_calm(status: Json) -> bool:
+    """Return whether nothing is left of the nodes and leads that other tests have killed."""
+    return not status["peers_away"] and len(_planning(status)) == 1
+
+
+def _planning(status: Json) -> list[Json]:
+    return [each for each in status["leads"] if each["state"] == "planning"]
 
 
 @pytest.mark.needs("ping")
