@@ -194,7 +194,6 @@ class AttemptRecorder:
             for it in attempts
             if it.claimed.participant is None
             and it.exchange.commit
-            and it.claimed.limit.binds_user
             and self._users.bind(it.claimed.limit)
         ]
         if not limited:

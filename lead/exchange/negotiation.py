@@ -239,7 +239,7 @@ class Negotiator:
 
     async def _left_to_user(self, claimed: Claim) -> UserRoom | None:
         """Return what the limits of this host leave to the user whose task it is, if they bind."""
-        if not (claimed.limit.binds_user and self._limits.users.bind(claimed.limit)):
+        if not self._limits.users.bind(claimed.limit):
             return None
         return await self._user_rooms.ask((claimed.limit, claimed.terms.duration))
 

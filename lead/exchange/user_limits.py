@@ -18,7 +18,7 @@ class UserBounds(Protocol):
     """The limits of users, as the node counts by them."""
 
     def bind(self, standing: LimitStanding) -> bool:
-        """Return whether runs of a user's task are bounded; if not, nothing has to be read."""
+        """Return whether limits bound the runs of a user's task; if not, nothing has to be read."""
         ...
 
     async def left_to_user(

@@ -252,9 +252,9 @@ class LimitEnforcer:
         return _Limited(holder, bounding, accounts, known.run_bytes or 0, rates)
 
     def bind(self, standing: LimitStanding) -> bool:
-        """Return whether runs of a user's task are bounded; if not, nothing has to be read."""
+        """Return whether limits bound the runs of a user's task; if not, nothing has to be read."""
         bound = self._limits_of(standing.user or "", standing)
-        return standing.refusal is not None or bound.binds
+        return standing.binds_user and (standing.refusal is not None or bound.binds)
 
     async def left_to_user(
         self,
