@@ -843,6 +843,9 @@ CREATE TABLE run (
     verdict_reasons text [] NOT NULL DEFAULT '{}',
     created_at timestamptz NOT NULL,
     changed_at timestamptz NOT NULL,
+    judgement text,
+    judgement_code text,
+    judgement_reason text,
     CHECK (starts_at < ends_at),
     CHECK (state NOT IN ('failed', 'missed', 'cancelled', 'displaced', 'unplaced', 'waiting') OR reason IS NOT NULL),
     CONSTRAINT run_slot_once UNIQUE (task_id, slot, attempt),
@@ -867,6 +870,10 @@ COMMENT ON COLUMN run.result IS 'The merged result (at the lead).';
 COMMENT ON COLUMN run.verdict IS
 'How far the result can be trusted, by the circumstances of its parts (at the lead); null without a result.';
 COMMENT ON COLUMN run.verdict_reasons IS 'Why the verdict is not clean: sentences, the worst first.';
+COMMENT ON COLUMN run.judgement IS
+'(At the lead) what is to be thought of the figures of a finished run, by the thresholds of its task when it ended. See judgement_of().';
+COMMENT ON COLUMN run.judgement_code IS 'The code of the reason why it is not good; null if its state says all.';
+COMMENT ON COLUMN run.judgement_reason IS 'Why the figures are not good, in a sentence; why there are none is the reason of the run.';
 COMMENT ON CONSTRAINT run_no_overlap ON run IS
 'Promise 1: two runs whose classes may not overlap never occupy the same time.';
 CREATE INDEX run_exchange ON run (exchange_id);
@@ -1990,6 +1997,39 @@ RETURN coalesce(name, 'pScheduler at ' || substring(identity FROM '^pscheduler:(
 COMMENT ON FUNCTION lead_name(text, text) IS
 'The lead of a task for people: the name of a node, or the address of one of pScheduler, which has no key. Null if it is unknown.';
 
+CREATE FUNCTION judgement_of(state text, judged text, has_result boolean) RETURNS text LANGUAGE sql IMMUTABLE
+RETURN CASE
+    WHEN state = 'finished' THEN coalesce(judged, CASE WHEN has_result THEN 'good' ELSE 'unknown' END)
+    WHEN state IN ('failed', 'missed') THEN state
+    WHEN state IN ('cancelled', 'displaced', 'unplaced') THEN 'not-planned'
+END;
+COMMENT ON FUNCTION judgement_of(text, text, boolean) IS
+'What is to be thought of a run: good, fair, bad, no-answer, failed, missed, not-planned, or unknown; null while it is open. Judged
+is what its lead kept with it (run.judgement); without that a result counts as good, and without a result its lead has it.';
+
+CREATE FUNCTION judgement_at(judgement text, ended_at timestamptz, every interval, instant timestamptz) RETURNS text
+LANGUAGE sql STABLE
+RETURN CASE WHEN instant > ended_at + 2 * every THEN 'stale' ELSE judgement END;
+COMMENT ON FUNCTION judgement_at(text, timestamptz, interval, timestamptz) IS
+'What is to be thought at an instant of a run that ended before: nothing any more if it is older than twice the interval of its
+task. Without an interval, nothing grows stale.';
+
+CREATE FUNCTION task_interval(task uuid, repeat text, instant timestamptz) RETURNS interval LANGUAGE sql STABLE
+RETURN coalesce(
+    repeat::interval,
+    (
+        SELECT max(known.slot - known.previous)
+        FROM (
+            SELECT newest.slot, lag(newest.slot) OVER (ORDER BY newest.slot) AS previous
+            FROM (
+                SELECT DISTINCT run.slot FROM run WHERE run.task_id = task AND run.slot < instant ORDER BY run.slot DESC LIMIT 10
+            ) AS newest
+        ) AS known
+    )
+);
+COMMENT ON FUNCTION task_interval(uuid, text, timestamptz) IS
+'The interval of a task: that of its schedule, or else the longest one between its last slots. Null of a task with one slot.';
+
 CREATE VIEW run_known AS
 SELECT
     run.id AS run_id,
@@ -2030,7 +2070,10 @@ SELECT
     lead_name(lead.name, task.lead) AS lead,
     task.campaign,
     task.requester,
-    run.changed_at
+    run.changed_at,
+    judgement_of(run.state::text, run.judgement, run.result IS NOT NULL) AS judgement,
+    run.judgement_code,
+    coalesce(run.judgement_reason, run.reason) AS judgement_reason
 FROM run
 INNER JOIN task ON run.task_id = task.id
 LEFT JOIN exchange ON run.exchange_id = exchange.id
@@ -2064,7 +2107,8 @@ SELECT
     lead.name AS lead,
     task.campaign,
     task.requester,
-    gap.told_at AS changed_at
+    gap.told_at AS changed_at,
+    judgement_of('unplaced', NULL, false) AS judgement
 FROM gap
 INNER JOIN task ON gap.task_id = task.id
 LEFT JOIN node AS lead ON task.lead = lead.identity;
@@ -2099,7 +2143,8 @@ WHERE state IN ('missed', 'failed', 'cancelled', 'displaced', 'unplaced')
 UNION ALL
 SELECT
     run_id, task_id, test, tool, scheduling_class, priority, state, starts_at, ends_at, slot, 0::smallint, NULL, NULL, reason,
-    NULL, NULL, NULL, '{}', NULL, NULL, participant, participants, lead, campaign, requester, changed_at, slots, last_slot
+    NULL, NULL, NULL, '{}', NULL, NULL, participant, participants, lead, campaign, requester, changed_at, judgement, NULL, reason,
+    slots, last_slot
 FROM run_gap;
 COMMENT ON VIEW run_missed IS
 'Runs that did not take place or have no result, each with its reason. A gap is one row for all its slots (see run_gap): to count

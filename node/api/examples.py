@@ -169,6 +169,7 @@ EXAMPLES: Mapping[type[Document], Any] = {
         "summary": "median 20.4 ms, no loss",
         "result": {"rtt_median": 20.4},
         "verdict": "clean",
+        "outcome": {"judgement": "good", "code": None, "reason": None},
         "metrics": [_METRIC],
         "requester": "alice",
     },

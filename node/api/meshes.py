@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
 from aiohttp import web
-from pydantic import ValidationError
 
 from node.api import requests, responses
 from node.api.routing import (
@@ -35,7 +33,7 @@ from node.model.wire.meshes import (
     MeshPair,
     MeshResult,
     MeshTask,
-    Threshold,
+    thresholds_of,
 )
 from node.model.wire.runs import MetricView
 from node.model.wire.tasks import Schedule
@@ -187,15 +185,8 @@ async def _worst_pairs(
 def _pair(
     node: NodeService, key: MeshKey, outcomes: Iterable[SlotOutcome], latest: LatestResult | None
 ) -> MeshPair:
-    told = {**vars(key), "thresholds": dict(_thresholds(key.thresholds))}
+    told = {**vars(key), "thresholds": thresholds_of({"thresholds": key.thresholds})}
     return MeshPair(**told, **dict(_delivery(outcomes)), latest=_result(node, latest))
-
-
-def _thresholds(written: Any) -> Iterator[tuple[str, Threshold]]:
-    """Yield the thresholds of a task's reference by name; those of a wrong form are left out."""
-    for name, each in written.items() if isinstance(written, Mapping) else ():
-        with contextlib.suppress(ValidationError):
-            yield name, Threshold.model_validate(each)
 
 
 def _result(node: NodeService, latest: LatestResult | None) -> MeshResult | None:

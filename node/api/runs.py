@@ -35,11 +35,12 @@ from node.model.errors import FieldFault, InvalidDocument, NotFound
 from node.model.headline import headline
 from node.model.named_archives import visible_error
 from node.model.nodekinds import NodeKind
+from node.model.outcome import Judgement
 from node.model.outside_leads import is_told_as_outside
 from node.model.principals import Principal
+from node.model.reasons import judged_by_lead
 from node.model.reservations import ReservationSpan
 from node.model.runstate import OVER, RunState
-from node.model.samples import is_total_loss
 from node.model.verdict import Level
 from node.model.wire.archives import Archiving
 from node.model.wire.bundles import RunBundle
@@ -47,6 +48,7 @@ from node.model.wire.reservations import Purpose, ReservedSpan
 from node.model.wire.runs import (
     Decision,
     Explanation,
+    JudgedOutcome,
     MetricView,
     PartView,
     Run,
@@ -72,6 +74,7 @@ RESOLUTION = "^PT[1-9][0-9]{0,6}[SMH]$|^P[1-9][0-9]{0,2}D$"
 
 STATES = frozenset({"held", "scheduled"} | set(RunState) - {RunState.BOOKED})
 VERDICTS = frozenset(Level)
+OUTCOMES = frozenset(Judgement) - {Judgement.STALE}
 _DECISIONS_SHOWN = 20
 
 
@@ -82,7 +85,7 @@ def run_of(
 ) -> Run:
     """Return a row of ``run_known``, or a gap, as the API's document."""
     started = row["started_at"]
-    metrics = _metrics(node, row)
+    outcome = outcome_of(row)
     error = None if started is None else (started - row["starts_at"]) / times.MILLISECOND
     return Run.from_row(
         row,
@@ -92,10 +95,25 @@ def run_of(
         last_slot=row["last_slot"] if row["attempt"] == 0 else None,
         lead=row["lead"] or "",
         start_error_ms=error,
-        metrics=metrics,
-        total_loss=is_total_loss((metric.name, metric.value) for metric in metrics),
+        outcome=outcome,
+        metrics=_metrics(node, row),
+        total_loss=outcome is not None and outcome.judgement is Judgement.NO_ANSWER,
         parts=parts,
     )
+
+
+def outcome_of(row: Record) -> JudgedOutcome | None:
+    """Return the outcome of a row of ``run_known``; None of a run that is not over."""
+    if row["judgement"] is None:
+        return None
+    judgement = Judgement(row["judgement"])
+    if judgement is Judgement.GOOD:
+        return JudgedOutcome(judgement=judgement, code=None, reason=None)
+    if judgement is Judgement.UNKNOWN:
+        why = judged_by_lead(row["lead"] or "")
+        return JudgedOutcome(judgement=judgement, code=why.code, reason=why)
+    code = row["judgement_code"] or row["state"]
+    return JudgedOutcome(judgement=judgement, code=code, reason=row["judgement_reason"])
 
 
 def _headline(row: Record) -> str:
@@ -166,6 +184,7 @@ async def answer_page(request: web.Request, task: UUID | None) -> web.StreamResp
         target=requests.text(request, "target"),
         campaign=requests.word(request, "campaign"),
         verdicts=requests.choices(request, "verdict", VERDICTS),
+        outcomes=requests.choices(request, "outcome", OUTCOMES),
         mesh=requests.word(request, "mesh"),
         classes=requests.choices(request, "class", CLASSES),
         words=requests.search_words(request),
@@ -520,6 +539,7 @@ FILTERS = (
     Query("order", "By start: desc (default) or asc.", {"type": "string", "enum": ["asc", "desc"]}),
     *MEASURED,
     Query("verdict", "Only with these verdicts, separated by commas.", words_schema(VERDICTS)),
+    Query("outcome", "Only with these judgements, separated by commas.", words_schema(OUTCOMES)),
     REQUESTER,
     LIMIT,
     CURSOR,

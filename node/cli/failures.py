@@ -4,8 +4,8 @@
 code   meaning
 =====  ==========================================================================
 0      done; where a run was followed, it measured
-1      a run was followed and has no result (failed, missed, cancelled), or all packets were lost;
-       ``status`` found something that needs attention
+1      a run was followed and has no result (failed, missed, cancelled), nothing arrived, or it is
+       bad by its thresholds; ``status`` found something that needs attention
 2      usage: the command line or the document is wrong
 3      refused: by this node's owner, by a participant, or because a tool is missing
 4      no time: the run could not be placed, or lost its place for good

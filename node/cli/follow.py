@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from node.cli.failures import NO_TIME
 from node.cli.giving_up import Followed
 from node.cli.intervals import STREAMED, note_new
 from node.cli.output import readable_text
@@ -29,19 +28,12 @@ PENDING = ("waiting", "held", "scheduled", "set-aside")
 OPEN = (*PENDING, "running", "merging")
 """States of a run that has not ended."""
 
-NO_RESULT = 1
-_VERDICTS = {"finished": 0, "displaced": NO_TIME, "unplaced": NO_TIME}
 _LONG_STATES = frozenset({"waiting", "running", "merging"})
 _LONGEST_WAIT_S = 20
 _SUCCESSOR_QUESTIONS = 20
 _TICK_S = 0.5
 _PAUSE_S = 0.1
 """Pause between two requests, so that a node that answers at once is not flooded."""
-
-
-def outcome_exit_code(state: str, *, total_loss: bool) -> int:
-    """Return the exit code for the final state of a run: 0 measured, 1 no result, 4 no time."""
-    return NO_RESULT if total_loss else _VERDICTS.get(state, NO_RESULT)
 
 
 def status_line(run: Run, now: int) -> str:

@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import click
 
 from node.cli.failures import INTERRUPTED, print_error_lines, report
-from node.cli.follow import NO_RESULT, OPEN, follow_run, follow_task, outcome_exit_code
+from node.cli.follow import OPEN, follow_run, follow_task
 from node.cli.groups import command_group
 from node.cli.invocation import Invocation
 from node.cli.options import options
+from node.cli.outcomes import NO_RESULT, exit_code
 from node.cli.output import OutputWriter, aligned_text, readable_text
 from node.cli.progress import Progress
 from node.cli.references import short
@@ -278,14 +279,14 @@ def results_table(runs: Sequence[Run]) -> str:
 
 def _row(run: Run) -> tuple[str, ...]:
     outcome = run.summary or run.reason or run.state
-    if outcome_exit_code(run.state, total_loss=run.total_loss) != 0:
+    if exit_code(run.model_dump()) != 0:
         outcome = f"{run.state}: {run.reason or run.summary or 'no reason given'}"
     return tuple(map(readable_text, (run.headline, clock_time(run.starts_at), outcome)))
 
 
 def _print_check(lab: LabHandle, runs: Sequence[Run]) -> int:
     """Print whether all results came; return the exit code, 0 if they did."""
-    failed = [run for run in runs if outcome_exit_code(run.state, total_loss=run.total_loss) != 0]
+    failed = [run for run in runs if exit_code(run.model_dump()) != 0]
     for run in failed:
         why = readable_text(run.reason or run.summary or "no reason given")
         print_error_lines(f"✗ {run.headline}: {run.state}: {why}")

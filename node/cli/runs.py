@@ -11,7 +11,7 @@ import click
 from node.cli import intervals
 from node.cli.bundles import export, replay, verify
 from node.cli.failures import print_error_lines
-from node.cli.follow import NO_RESULT, OPEN, PENDING, follow_run, follow_task, outcome_exit_code
+from node.cli.follow import OPEN, PENDING, follow_run, follow_task
 from node.cli.groups import command_group
 from node.cli.listing import (
     change_all,
@@ -22,6 +22,7 @@ from node.cli.listing import (
     print_record,
 )
 from node.cli.options import options
+from node.cli.outcomes import NO_RESULT, exit_code, mark_of, outcome_text
 from node.cli.output import (
     Column,
     Record,
@@ -46,11 +47,10 @@ if TYPE_CHECKING:
 def _outcome(run: Record) -> str:
     """Return the result or the reason, and the verdict if it is not clean."""
     text = run["summary"] or run["reason"] or _foreign_result_text(run)
-    mark = f"{_MARKS['failed']} " if run["total_loss"] else ""
     if run["verdict"] in {None, "clean"}:
-        return f"{mark}{text}"
+        return text
     # A verdict explains a doubtful result, but not why a run failed, so it follows a reason.
-    return f"{mark}{run['verdict']}: {text}" if run["summary"] else f"{text} ({run['verdict']})"
+    return f"{run['verdict']}: {text}" if run["summary"] else f"{text} ({run['verdict']})"
 
 
 def _foreign_result_text(run: Record) -> str:
@@ -59,9 +59,11 @@ def _foreign_result_text(run: Record) -> str:
 
 
 RUN = RecordLayout(
-    "id,task,headline,test,tool,state,starts_at,ends_at,participants,summary,reason,verdict",
+    "id,task,headline,test,tool,state,starts_at,ends_at,participants,summary,reason,verdict,"
+    "outcome.judgement",
     Column("run", lambda run: short(run["id"]), whole=True),
     Column("state", lambda run: run["state"], whole=True),
+    Column("outcome", outcome_text, whole=True, optional=True),
     Column("what", lambda run: run["headline"]),
     Column("start", lambda run: local_time_text(run["starts_at"]), whole=True),
     Column("mesh", lambda run: run["mesh"] or "", optional=True),
@@ -72,9 +74,6 @@ RUN = RecordLayout(
     "or see future runs: parley run list --upcoming",
     model="node.model.wire.runs:Run",
 )
-
-_MARKS = {"finished": "✓", "failed": "✗", "missed": "✗", "unplaced": "✗"}
-
 
 run_group = command_group("run", {"causes": "node.cli.causes:causes"})
 
@@ -92,6 +91,7 @@ RERUN = RecordLayout("task,headline")
     --upcoming              Future runs, the next one first.
     --oldest-first          List the oldest first.
     --verdict A,B           Only runs with these verdicts, such as suspicious.
+    --outcome A,B           Only runs with these judgements, such as bad,no-answer,failed.
 """)
 @measured_options("runs")
 @limit_option
@@ -212,7 +212,7 @@ async def _result_of(session: ReadingSession, run: Record, measured: Record) -> 
         whole = measured is run
         what = f"run {short(run['id'])} is {run['state']}" if whole else "the interval is a gap"
         print_error_lines(f"✗ {what} and has no result{because}")
-        return _exit_code(run) if whole else NO_RESULT
+        return exit_code(run) if whole else NO_RESULT
     if session.output.format == "table":
         with expected_members():
             session.output.print_text(
@@ -223,10 +223,6 @@ async def _result_of(session: ReadingSession, run: Record, measured: Record) -> 
     else:
         session.output.print_document(measured["result"])
     return 0
-
-
-def _exit_code(run: Record) -> int:
-    return outcome_exit_code(run["state"], total_loss=bool(run["total_loss"]))
 
 
 @run_group.command("rerun")
@@ -279,7 +275,7 @@ async def show_outcome(session: Session, run: Run) -> int:
     """Show a run that was followed to its end, and return the exit code."""
     record = run.model_dump(mode="json")
     await show_run(session, record)
-    return _exit_code(record)
+    return exit_code(record)
 
 
 async def show_run(session: ReadingSession, run: Record) -> None:
@@ -300,14 +296,14 @@ async def _sorted_result(session: ReadingSession, run: Record, measured: Record)
 
 def run_view(run: Record) -> str:
     """Describe a run for a person: outcome, state, time and tool, figures, then the rest."""
-    mark = _MARKS["failed"] if run["total_loss"] else _MARKS.get(run["state"], "·")
     head = readable_text(run["summary"] or run["reason"] or run["state"])
-    lines = [f"{mark} {printable_text(run['headline'])}: {head}"]
+    lines = [f"{mark_of(run)} {printable_text(run['headline'])}: {head}"]
     if run["summary"] and run["reason"]:
         lines.append(f"  {readable_text(run['reason'])}")
     lines += [f"  {line}" for line in _doubts(run)]
     first = (
         ("state", run["state"]),
+        ("outcome", _outcome_line(run)),
         ("started", local_time_text(run["started_at"])),
         ("planned", f"{local_time_text(run['starts_at'])} to {local_time_text(run['ends_at'])}"),
         ("tool", _tool_text(run)),
@@ -330,6 +326,14 @@ def run_view(run: Record) -> str:
     )
     lines += ["", pairs_text(particulars, indent="  "), *_parts(run)]
     return "\n".join(lines)
+
+
+def _outcome_line(run: Record) -> str:
+    """Return the judgement with its reason; empty if the state and reason of the run say both."""
+    outcome = run["outcome"]
+    if outcome is None or outcome["reason"] in {None, run["reason"]}:
+        return ""
+    return f"{outcome['judgement']}: {readable_text(outcome['reason'])}"
 
 
 def _tool_text(run: Record) -> str:
@@ -375,7 +379,7 @@ def _print_raw(session: ReadingSession, run: Record, only: str | None) -> int:
         print_error_lines(
             f"✗ run {short(run['id'])} is {run['state']} and no participant has reported yet"
         )
-    return 0 if printed else _exit_code(run)
+    return 0 if printed else exit_code(run)
 
 
 def _raw_lines(part: Record) -> list[str]:

@@ -260,6 +260,7 @@ class UserClient(NodeSession):
         mesh: str | None = None,
         classes: Iterable[str] = (),
         verdicts: Iterable[str] = (),
+        outcomes: Iterable[str] = (),
         limit: int = 50,
         cursor: str | None = None,
         wait_s: int = 0,
@@ -280,6 +281,7 @@ class UserClient(NodeSession):
             "mesh": mesh,
             "class": ",".join(classes) or None,
             "verdict": ",".join(verdicts) or None,
+            "outcome": ",".join(outcomes) or None,
             "limit": limit,
             "cursor": cursor,
         }

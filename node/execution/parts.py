@@ -34,10 +34,12 @@ from node.execution.part_signing import PartSigner
 from node.model import late_runs, times
 from node.model.errors import Conflict, FieldFault, InvalidDocument, NotAllowed
 from node.model.intervals import Interval
+from node.model.outcome import judge
 from node.model.reasons import part_refused
 from node.model.runstate import OVER, RunState
 from node.model.samples import samples_of
 from node.model.secrets import without_sealed
+from node.model.wire.meshes import thresholds_of
 from node.model.wire.participants import IntervalsMessage, PartMessage, RunEnd
 from node.model.wire.tasks import PARTICIPANTS
 from node.plugins.contracts import (
@@ -292,26 +294,30 @@ class PartCollector:
             await runs.set_state(connection, [run.id], RunState.MERGING, None, now)
         measured = await self._intervals.close(connection, run, parts)
         outcome = conclude(self._capabilities, run, parts, measured)
-        if await runs.conclude(connection, run.id, outcome, now):
+        figures: Sequence[Metric] = ()
+        if outcome.state is RunState.FINISHED:
+            if outcome.result is not None:
+                figures = self._capabilities.metrics(run.test, outcome.result)
+            outcome = replace(outcome, judged=judge(figures, thresholds_of(run.reference)))
+        judgement = await runs.conclude(connection, run.id, outcome, now)
+        if judgement is not None:
             await dependencies.create_followers(connection, [run.id], now)
-        self._keep_latest(run, outcome, now)
+        self._keep_latest(run, outcome, figures, now)
         about = {"task": str(run.task), "test": run.test, "state": str(outcome.state)}
         fault = None if outcome.state is RunState.FINISHED else outcome.reason
         tracing.keep_run(run.id, run.starts_at, fault, about)
         await self._notify(connection, run, outcome.state)
 
-    def _keep_latest(self, run: LockedRun, outcome: RunConclusion, now: int) -> None:
-        succeeded = outcome.state is RunState.FINISHED
-        figures: Sequence[Metric] = ()
-        if succeeded and outcome.result is not None:
-            figures = self._capabilities.metrics(run.test, outcome.result)
+    def _keep_latest(
+        self, run: LockedRun, outcome: RunConclusion, figures: Sequence[Metric], now: int
+    ) -> None:
         document = {
             "task": str(run.task),
             "campaign": run.campaign,
             "reference": run.reference,
             "test": {"type": run.test, "spec": without_sealed(run.spec)},
             "participants": PARTICIPANTS.dump_python(run.participants, mode="json"),
-            "succeeded": succeeded,
+            "succeeded": outcome.state is RunState.FINISHED,
             "metrics": [vars(figure) for figure in figures],
         }
         self.latest.keep(run.task, now, samples_of(document))

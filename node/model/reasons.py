@@ -487,6 +487,24 @@ run_unconfirmed_since_backup = ReasonKind[[Sequence[Reason]]](
 )
 
 
+# -- why what was measured is not good, or is not known --------------------------------------------
+
+
+@reason
+def all_lost(directions: Sequence[str]) -> str:
+    return " ".join(["all packets were lost", " and ".join(directions)]).rstrip()
+
+
+@reason
+def beyond_threshold(figure: str, value: float, bound: float, worse: str, judgement: str) -> str:
+    return f"{figure} is {value:.6g}; {bound:g} or {worse} is {judgement}"
+
+
+judged_by_lead = ReasonKind[[str]]("judged-by-lead", "its lead, {lead}, has the result")
+no_run_over = ReasonKind[[]]("no-run-over", "none of its runs is over yet")
+too_old = ReasonKind[[int]]("too-old", "nothing newer than of {ended_at:instant} is known")
+
+
 _TITLES = {"maintenance": "maintenance", "demo": "demo", "quiet": "quiet period"}
 
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from node.model.headline import direction
+from node.model.outcome import LOSS
 
 _FOREIGN = re.compile(r"[^a-zA-Z0-9_]")
 _VALUE_MAX = 200
@@ -128,16 +129,3 @@ def _first_of_each(samples: Iterable[Sample]) -> list[Sample]:
     for sample in samples:
         by_series.setdefault((sample.name, sample.labels), sample)
     return list(by_series.values())
-
-
-LOSS = "loss"
-"""The name of the figure of lost packets, a fraction; in one direction each, if it has labels."""
-
-
-def is_total_loss(figures: Iterable[tuple[str, float]]) -> bool:
-    """Return whether these figures, names with values, tell that a direction lost all packets.
-
-    Such a run is finished and has a result, which is what archives and meshes want to know. But
-    whoever waits for it wants to hear that the other end is not reached, as with ping.
-    """
-    return any(name == LOSS and value >= 1 for name, value in figures)

@@ -24,6 +24,8 @@ from uuid import UUID
 
 from node.model import runstate, times
 from node.model.errors import SearchTooWide
+from node.model.outcome import Judged, Judgement
+from node.model.reason import Reason
 from node.model.runstate import RunState
 from node.model.wire.tasks import PARTICIPANTS, Participant
 from node.store.database import Connection, Record
@@ -131,6 +133,8 @@ class RunConclusion:
     summary: str | None
     verdict: str | None = None
     verdict_reasons: tuple[str, ...] = ()
+    judged: Judged | None = None
+    """The judgement of its figures, if it has a result; otherwise its state says all."""
 
 
 @dataclass(frozen=True)
@@ -180,6 +184,7 @@ class RunFilter:
     classes: Sequence[str] | None = None
     words: Sequence[str] | None = None
     """In lower case; what people read of a run has all of them."""
+    outcomes: Sequence[str] | None = None
     ascending: bool = False
 
 
@@ -302,13 +307,25 @@ async def set_state(
         now,
         state in runstate.OVER,
         runstate.predecessors(state),
+        _code_of(reason),
     )
     return [RunStateChange(row[0], row[1]) for row in rows]
 
 
-async def conclude(connection: Connection, run: UUID, outcome: RunConclusion, now: int) -> bool:
-    """Store the merged outcome; False if the run may not enter its state (any more)."""
-    done = await connection.fetchval(
+def _code_of(reason: str | None) -> str | None:
+    """Return the code of a reason; None for a sentence that was composed elsewhere."""
+    return reason.code if isinstance(reason, Reason) else None
+
+
+async def conclude(
+    connection: Connection, run: UUID, outcome: RunConclusion, now: int
+) -> Judgement | None:
+    """Store the merged outcome and return its judgement.
+
+    None if the run may not enter its state (any more).
+    """
+    judged = outcome.judged
+    judgement = await connection.fetchval(
         _SQL["conclude"],
         run,
         outcome.state,
@@ -319,8 +336,11 @@ async def conclude(connection: Connection, run: UUID, outcome: RunConclusion, no
         runstate.predecessors(outcome.state),
         outcome.verdict,
         list(outcome.verdict_reasons),
+        judged and judged.judgement,
+        _code_of(judged.reason if judged else outcome.reason),
+        judged and judged.reason,
     )
-    return done is not None
+    return None if judgement is None else Judgement(judgement)
 
 
 runs_without_parts: Query[[int, int | None], list[UUID]] = _SQL.column("without_parts")

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from node.model.headline import headline
-from node.model.samples import is_total_loss
 from node.model.wire.seats import SeatRequest
 
 
@@ -48,11 +47,3 @@ def test_names_the_pool_of_a_task_whose_nodes_are_chosen_later() -> None:
     there = SeatRequest(pool="europe", k=1, field="dest")
     assert headline("rtt", [], {"source": "a"}, there) == "rtt  a → 1 node of europe"
     assert headline("idle", [], {}, three) == "idle  3 nodes of europe"
-
-
-def test_total_loss_is_that_of_one_direction() -> None:
-    """A run whose packets all get lost in one direction has total loss; others have not."""
-    assert is_total_loss([("loss", 1.0)])
-    assert is_total_loss([("delay_ms", 3.0), ("loss", 0.0), ("loss", 1.0)])
-    assert not is_total_loss([("loss", 0.99), ("rtt_median_ms", 20.4)])
-    assert not is_total_loss([])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Annotated, Any, Literal, Self
 from uuid import UUID
 
-from pydantic import Field, FiniteFloat, StringConstraints, model_validator
+from pydantic import Field, FiniteFloat, StringConstraints, ValidationError, model_validator
 
 from node.model.classes import SchedulingClass
 from node.model.wire.fields import Document, Duration, Instant
@@ -42,6 +44,19 @@ class Threshold(Document):
             msg = "fair and bad are the same, so that nobody knows which values are worse"
             raise ValueError(msg)
         return self
+
+
+def thresholds_of(reference: Mapping[str, Any] | None) -> dict[str, Threshold]:
+    """Return the thresholds in the reference of a task, by the name of the figure.
+
+    Those of a wrong form are left out: anybody may post a task with any reference.
+    """
+    written = (reference or {}).get("thresholds")
+    found = {}
+    for name, each in written.items() if isinstance(written, Mapping) else ():
+        with contextlib.suppress(ValidationError):
+            found[name] = Threshold.model_validate(each)
+    return found
 
 
 class Cause(Document):

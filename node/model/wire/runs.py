@@ -9,6 +9,7 @@ from uuid import UUID
 from pydantic import ConfigDict, Field
 
 from node.model.classes import SchedulingClass
+from node.model.outcome import Judgement
 from node.model.verdict import Level
 from node.model.wire.archives import Archiving
 from node.model.wire.circumstances import Circumstances
@@ -47,6 +48,22 @@ class MetricView(Document):
     labels: dict[str, str] = Field(description="Labels that distinguish figures of one name.")
 
 
+class JudgedOutcome(Document):
+    """What is to be thought of a run, or of the newest run of a task or pair that is over.
+
+    How far a figure can be trusted is another question, which the verdict answers.
+    """
+
+    judgement: Judgement = Field(
+        description="good, fair and bad compare figures with the thresholds of the task when the "
+        "run ended; no-answer: nothing arrived, in one direction at least; failed: no result; "
+        "missed: not begun; not-planned: no time was found, or it was lost or taken back; stale: "
+        "older than twice the interval; unknown: nothing is over, or only its lead knows."
+    )
+    code: str | None = Field(description="The code of the reason; null if it is good.")
+    reason: str | None = Field(description="Why, in a sentence; null if it is good.")
+
+
 class Run(Document):
     """A run as this node knows it: the lead knows all of it, a participant its own part."""
 
@@ -61,6 +78,9 @@ class Run(Document):
         "missed, cancelled, displaced or unplaced."
     )
     reason: str | None = Field(description="Why it did not take place, in one sentence.")
+    outcome: JudgedOutcome | None = Field(
+        None, description="What is to be thought of it; null while it is not over."
+    )
     scheduling_class: SchedulingClass
     priority: int
     starts_at: Instant
@@ -94,8 +114,8 @@ class Run(Document):
     )
     total_loss: bool = Field(
         default=False,
-        description="Whether all packets were lost, in one direction at least. The run is finished "
-        "and has a result, but a command that follows it tells a failure.",
+        description="Whether its outcome is no-answer: all packets were lost, in one direction at "
+        "least.",
     )
     requester: str | None = Field(None, description="Who requested its task, as there.")
     parts: tuple[PartView, ...] | None = Field(

@@ -225,3 +225,199 @@ CREATE OR REPLACE FUNCTION mesh_slots(
     ) AS shortened ON missed.reason = shortened.reason
     WHERE missed.slots > 0
 $$;
+
+-- What is to be thought of a run: judged once, when it ends, and asked for everywhere.
+ALTER TABLE run ADD COLUMN judgement text, ADD COLUMN judgement_code text, ADD COLUMN judgement_reason text;
+COMMENT ON COLUMN run.judgement IS
+'(At the lead) what is to be thought of the figures of a finished run, by the thresholds of its task when it ended. See judgement_of().';
+COMMENT ON COLUMN run.judgement_code IS 'The code of the reason why it is not good; null if its state says all.';
+COMMENT ON COLUMN run.judgement_reason IS 'Why the figures are not good, in a sentence; why there are none is the reason of the run.';
+
+CREATE FUNCTION judgement_of(state text, judged text, has_result boolean) RETURNS text LANGUAGE sql IMMUTABLE
+RETURN CASE
+    WHEN state = 'finished' THEN coalesce(judged, CASE WHEN has_result THEN 'good' ELSE 'unknown' END)
+    WHEN state IN ('failed', 'missed') THEN state
+    WHEN state IN ('cancelled', 'displaced', 'unplaced') THEN 'not-planned'
+END;
+COMMENT ON FUNCTION judgement_of(text, text, boolean) IS
+'What is to be thought of a run: good, fair, bad, no-answer, failed, missed, not-planned, or unknown; null while it is open. Judged
+is what its lead kept with it (run.judgement); without that a result counts as good, and without a result its lead has it.';
+
+CREATE FUNCTION judgement_at(judgement text, ended_at timestamptz, every interval, instant timestamptz) RETURNS text
+LANGUAGE sql STABLE
+RETURN CASE WHEN instant > ended_at + 2 * every THEN 'stale' ELSE judgement END;
+COMMENT ON FUNCTION judgement_at(text, timestamptz, interval, timestamptz) IS
+'What is to be thought at an instant of a run that ended before: nothing any more if it is older than twice the interval of its
+task. Without an interval, nothing grows stale.';
+
+CREATE FUNCTION task_interval(task uuid, repeat text, instant timestamptz) RETURNS interval LANGUAGE sql STABLE
+RETURN coalesce(
+    repeat::interval,
+    (
+        SELECT max(known.slot - known.previous)
+        FROM (
+            SELECT newest.slot, lag(newest.slot) OVER (ORDER BY newest.slot) AS previous
+            FROM (
+                SELECT DISTINCT run.slot FROM run WHERE run.task_id = task AND run.slot < instant ORDER BY run.slot DESC LIMIT 10
+            ) AS newest
+        ) AS known
+    )
+);
+COMMENT ON FUNCTION task_interval(uuid, text, timestamptz) IS
+'The interval of a task: that of its schedule, or else the longest one between its last slots. Null of a task with one slot.';
+
+DROP VIEW run_now, run_upcoming, run_missed, run_history, interval_history, run_known, run_gap;
+CREATE VIEW run_known AS
+SELECT
+    run.id AS run_id,
+    run.task_id,
+    task.test,
+    coalesce(run.tool, task.tool) AS tool,
+    run.scheduling_class,
+    run.priority,
+    CASE
+        WHEN run.state <> 'booked' THEN run.state::text
+        WHEN exchange.state = 'held' THEN 'held'
+        ELSE 'scheduled'
+    END AS state,
+    run.starts_at,
+    run.ends_at,
+    run.slot,
+    run.attempt,
+    run.started_at,
+    run.finished_at,
+    CASE
+        WHEN run.state = 'waiting' AND planning.waits_for IS NOT NULL
+            THEN
+                format(
+                    '%s; asked again at %s', run.reason,
+                    to_char(planning.plan_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
+                )
+        ELSE run.reason
+    END AS reason,
+    run.summary,
+    run.result,
+    run.verdict,
+    run.verdict_reasons,
+    run.displaced_by,
+    run.exchange_id,
+    run.participant,
+    (SELECT array_agg(participant.value ->> 'name' ORDER BY participant.ordinality)
+        FROM jsonb_array_elements(task.participants) WITH ORDINALITY AS participant) AS participants,
+    lead_name(lead.name, task.lead) AS lead,
+    task.campaign,
+    task.requester,
+    run.changed_at,
+    judgement_of(run.state::text, run.judgement, run.result IS NOT NULL) AS judgement,
+    run.judgement_code,
+    coalesce(run.judgement_reason, run.reason) AS judgement_reason
+FROM run
+INNER JOIN task ON run.task_id = task.id
+LEFT JOIN exchange ON run.exchange_id = exchange.id
+LEFT JOIN planning ON run.task_id = planning.task_id AND run.state = 'waiting'
+LEFT JOIN node AS lead ON task.lead = lead.identity;
+COMMENT ON VIEW run_known IS
+'Every run that this node knows, with its task and the names of its participants; the other run views are based on it.';
+
+CREATE VIEW run_gap AS
+SELECT
+    gap.id AS run_id,
+    gap.task_id,
+    task.test,
+    task.tool,
+    task.scheduling_class,
+    task.priority,
+    'unplaced'::text AS state,
+    gap.first_slot AS starts_at,
+    gap.last_slot + task.duration AS ends_at,
+    gap.first_slot AS slot,
+    gap.last_slot,
+    gap.slots,
+    format(
+        '%s slot%s from %s to %s: %s', gap.slots, CASE WHEN gap.slots > 1 THEN 's' END,
+        to_char(gap.first_slot AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
+        to_char(gap.last_slot AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'), gap.reason
+    ) AS reason,
+    task.participant,
+    (SELECT array_agg(participant.value ->> 'name' ORDER BY participant.ordinality)
+        FROM jsonb_array_elements(task.participants) WITH ORDINALITY AS participant) AS participants,
+    lead.name AS lead,
+    task.campaign,
+    task.requester,
+    gap.told_at AS changed_at,
+    judgement_of('unplaced', NULL, false) AS judgement
+FROM gap
+INNER JOIN task ON gap.task_id = task.id
+LEFT JOIN node AS lead ON task.lead = lead.identity;
+COMMENT ON VIEW run_gap IS
+'(At the lead) ranges of slots that were never planned in time, for example while no lead was running: one row for each task and
+range, with the number of slots. None of these slots has a row of its own in the other views.';
+
+CREATE VIEW run_now AS
+SELECT
+    *,
+    greatest(interval '0', ends_at - now()) AS remaining
+FROM run_known
+WHERE state IN ('running', 'merging');
+COMMENT ON VIEW run_now IS 'Runs that are being measured now, with the remaining time.';
+
+CREATE VIEW run_upcoming AS
+SELECT
+    *,
+    starts_at - now() AS starts_in
+FROM run_known
+WHERE state IN ('held', 'scheduled', 'waiting', 'set-aside') AND ends_at > now();
+COMMENT ON VIEW run_upcoming IS
+'Future runs, including held ones; "waiting" runs have no time yet and say why.';
+
+CREATE VIEW run_missed AS
+SELECT
+    *,
+    1::bigint AS slots,
+    slot AS last_slot
+FROM run_known
+WHERE state IN ('missed', 'failed', 'cancelled', 'displaced', 'unplaced')
+UNION ALL
+SELECT
+    run_id, task_id, test, tool, scheduling_class, priority, state, starts_at, ends_at, slot, 0::smallint, NULL, NULL, reason,
+    NULL, NULL, NULL, '{}', NULL, NULL, participant, participants, lead, campaign, requester, changed_at, judgement, NULL, reason,
+    slots, last_slot
+FROM run_gap;
+COMMENT ON VIEW run_missed IS
+'Runs that did not take place or have no result, each with its reason. A gap is one row for all its slots (see run_gap): to count
+slots, sum up the column slots.';
+
+CREATE VIEW run_history AS
+SELECT
+    *,
+    extract(EPOCH FROM started_at - starts_at) * 1000 AS start_error_ms
+FROM run_known
+WHERE state IN ('finished', 'failed', 'missed', 'cancelled', 'displaced', 'unplaced');
+COMMENT ON VIEW run_history IS
+'Runs that are over: result or reason, and how late the start was. Slots in gaps have no runs (see run_gap).';
+
+CREATE VIEW interval_history AS
+SELECT
+    run_known.run_id,
+    run_known.task_id,
+    run_known.test,
+    run_known.participants,
+    run_interval.number,
+    run_interval.starts_at,
+    run_interval.ends_at,
+    run_interval.summary,
+    run_interval.reason,
+    run_interval.result
+FROM run_interval
+INNER JOIN run_known ON run_interval.run_id = run_known.run_id
+WHERE run_interval.merged_at IS NOT NULL;
+COMMENT ON VIEW interval_history IS
+'The intervals of long runs, while they last and afterwards; gaps have a reason and no result.';
+
+DO $$
+BEGIN
+    IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'parley_reader') THEN
+        GRANT SELECT ON run_known, run_now, run_upcoming, run_missed, run_history, interval_history, run_gap TO parley_reader;
+    END IF;
+END
+$$;

@@ -90,7 +90,7 @@ WITH back AS (
     UPDATE run
     SET
         state = 'booked', reason = NULL, changed_at = $1, started_at = NULL, finished_at = NULL, process_id = NULL,
-        process_ticks = NULL
+        process_ticks = NULL, judgement_code = NULL
     FROM task
     WHERE
         run.state IN ('failed', 'missed') AND run.starts_at > $1 AND NOT run.freed

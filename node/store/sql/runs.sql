@@ -123,6 +123,7 @@ UPDATE run
 SET
     state = $2::run_state,
     reason = coalesce($3, reason),
+    judgement_code = CASE WHEN $3 IS NULL THEN judgement_code ELSE $7 END,
     changed_at = $4,
     finished_at = CASE WHEN $5 THEN coalesce(finished_at, $4) ELSE finished_at END
 WHERE id = ANY($1::uuid []) AND state = ANY($6::run_state [])
@@ -140,9 +141,9 @@ UPDATE run SET displaced_by = $2 WHERE id = $1 AND state = 'displaced' AND displ
 UPDATE run
 SET
     state = $2::run_state, reason = $3, result = $4, summary = $5, changed_at = $6, finished_at = $6,
-    verdict = $8, verdict_reasons = $9
+    verdict = $8, verdict_reasons = $9, judgement = $10, judgement_code = $11, judgement_reason = $12
 WHERE id = $1 AND state = ANY($7::run_state [])
-RETURNING id;
+RETURNING judgement_of(state::text, judgement, result IS NOT NULL);
 
 -- without_parts --
 -- At the lead: runs whose end has passed and some of whose parts never arrived.
@@ -233,7 +234,8 @@ SELECT
     run_known.scheduling_class::text, run_known.priority, run_known.starts_at, run_known.ends_at,
     run_known.slot, run_known.attempt, run_known.participants, run_known.participant, run_known.lead,
     run_known.started_at, run_known.finished_at, run_known.displaced_by, run_known.summary, run_known.result,
-    run_known.verdict, run_known.verdict_reasons, run_known.requester, 1::bigint AS slots, run_known.slot AS last_slot,
+    run_known.verdict, run_known.verdict_reasons, run_known.judgement,
+    run_known.judgement_code, run_known.judgement_reason, run_known.requester, 1::bigint AS slots, run_known.slot AS last_slot,
     coalesce(run.spec, task.spec) AS spec,
     CASE WHEN jsonb_typeof(task.reference -> 'mesh') = 'string' THEN task.reference ->> 'mesh' END AS mesh
 FROM run_known
@@ -262,7 +264,8 @@ FROM (
             run_known.scheduling_class::text, run_known.priority, run_known.starts_at, run_known.ends_at,
             run_known.slot, run_known.attempt, run_known.participants, run_known.participant, run_known.lead,
             run_known.started_at, run_known.finished_at, run_known.displaced_by, run_known.summary, run_known.result,
-            run_known.verdict, run_known.verdict_reasons, run_known.requester, 1::bigint AS slots, run_known.slot AS last_slot,
+            run_known.verdict, run_known.verdict_reasons, run_known.judgement,
+            run_known.judgement_code, run_known.judgement_reason, run_known.requester, 1::bigint AS slots, run_known.slot AS last_slot,
             measured.spec, measured.mesh
         FROM run_known
         CROSS JOIN LATERAL (
@@ -289,6 +292,7 @@ FROM (
             AND ($12::text IS NULL OR $12 IN (measured.spec ->> 'dest', measured.spec ->> 'name', measured.spec ->> 'url'))
             AND ($13::text IS NULL OR coalesce(run_known.campaign, 'default') = $13)
             AND ($14::text [] IS NULL OR run_known.verdict = ANY($14))
+            AND ($18::text [] IS NULL OR run_known.judgement = ANY($18))
             AND ($15::text IS NULL OR measured.reference ->> 'mesh' = $15)
             AND ($16::text [] IS NULL OR run_known.scheduling_class::text = ANY($16))
             AND (
@@ -298,6 +302,7 @@ FROM (
                     WHERE strpos(
                         lower(concat_ws(
                             ' ', run_known.run_id, run_known.task_id, run_known.test, run_known.tool, run_known.state, run_known.reason, run_known.summary, run_known.verdict, array_to_string(run_known.verdict_reasons, ' '),
+                            run_known.judgement, run_known.judgement_reason,
                             run_known.scheduling_class, array_to_string(run_known.participants, ' '), run_known.lead, coalesce(run_known.campaign, 'default'),
                             run_known.requester, measured.searched
                         )),
@@ -315,7 +320,8 @@ FROM (
             run_gap.scheduling_class::text, run_gap.priority, run_gap.starts_at, run_gap.ends_at,
             run_gap.slot, 0::smallint AS attempt, run_gap.participants, run_gap.participant, run_gap.lead,
             NULL::timestamptz AS started_at, run_gap.changed_at AS finished_at, NULL::uuid AS displaced_by, NULL::text AS summary,
-            NULL::jsonb AS result, NULL::text AS verdict, '{}'::text [] AS verdict_reasons, run_gap.requester, run_gap.slots,
+            NULL::jsonb AS result, NULL::text AS verdict, '{}'::text [] AS verdict_reasons, run_gap.judgement,
+            NULL::text AS judgement_code, run_gap.reason AS judgement_reason, run_gap.requester, run_gap.slots,
             run_gap.last_slot,
             measured.spec, measured.mesh
         FROM run_gap
@@ -340,6 +346,7 @@ FROM (
             AND ($12::text IS NULL OR $12 IN (measured.spec ->> 'dest', measured.spec ->> 'name', measured.spec ->> 'url'))
             AND ($13::text IS NULL OR coalesce(run_gap.campaign, 'default') = $13)
             AND $14::text [] IS NULL
+            AND ($18::text [] IS NULL OR run_gap.judgement = ANY($18))
             AND ($15::text IS NULL OR measured.reference ->> 'mesh' = $15)
             AND ($16::text [] IS NULL OR run_gap.scheduling_class::text = ANY($16))
             AND (
@@ -373,7 +380,8 @@ FROM (
             run_known.scheduling_class::text, run_known.priority, run_known.starts_at, run_known.ends_at,
             run_known.slot, run_known.attempt, run_known.participants, run_known.participant, run_known.lead,
             run_known.started_at, run_known.finished_at, run_known.displaced_by, run_known.summary, run_known.result,
-            run_known.verdict, run_known.verdict_reasons, run_known.requester, 1::bigint AS slots, run_known.slot AS last_slot,
+            run_known.verdict, run_known.verdict_reasons, run_known.judgement,
+            run_known.judgement_code, run_known.judgement_reason, run_known.requester, 1::bigint AS slots, run_known.slot AS last_slot,
             measured.spec, measured.mesh
         FROM run_known
         CROSS JOIN LATERAL (
@@ -400,6 +408,7 @@ FROM (
             AND ($12::text IS NULL OR $12 IN (measured.spec ->> 'dest', measured.spec ->> 'name', measured.spec ->> 'url'))
             AND ($13::text IS NULL OR coalesce(run_known.campaign, 'default') = $13)
             AND ($14::text [] IS NULL OR run_known.verdict = ANY($14))
+            AND ($18::text [] IS NULL OR run_known.judgement = ANY($18))
             AND ($15::text IS NULL OR measured.reference ->> 'mesh' = $15)
             AND ($16::text [] IS NULL OR run_known.scheduling_class::text = ANY($16))
             AND (
@@ -409,6 +418,7 @@ FROM (
                     WHERE strpos(
                         lower(concat_ws(
                             ' ', run_known.run_id, run_known.task_id, run_known.test, run_known.tool, run_known.state, run_known.reason, run_known.summary, run_known.verdict, array_to_string(run_known.verdict_reasons, ' '),
+                            run_known.judgement, run_known.judgement_reason,
                             run_known.scheduling_class, array_to_string(run_known.participants, ' '), run_known.lead, coalesce(run_known.campaign, 'default'),
                             run_known.requester, measured.searched
                         )),
@@ -426,7 +436,8 @@ FROM (
             run_gap.scheduling_class::text, run_gap.priority, run_gap.starts_at, run_gap.ends_at,
             run_gap.slot, 0::smallint AS attempt, run_gap.participants, run_gap.participant, run_gap.lead,
             NULL::timestamptz AS started_at, run_gap.changed_at AS finished_at, NULL::uuid AS displaced_by, NULL::text AS summary,
-            NULL::jsonb AS result, NULL::text AS verdict, '{}'::text [] AS verdict_reasons, run_gap.requester, run_gap.slots,
+            NULL::jsonb AS result, NULL::text AS verdict, '{}'::text [] AS verdict_reasons, run_gap.judgement,
+            NULL::text AS judgement_code, run_gap.reason AS judgement_reason, run_gap.requester, run_gap.slots,
             run_gap.last_slot,
             measured.spec, measured.mesh
         FROM run_gap
@@ -451,6 +462,7 @@ FROM (
             AND ($12::text IS NULL OR $12 IN (measured.spec ->> 'dest', measured.spec ->> 'name', measured.spec ->> 'url'))
             AND ($13::text IS NULL OR coalesce(run_gap.campaign, 'default') = $13)
             AND $14::text [] IS NULL
+            AND ($18::text [] IS NULL OR run_gap.judgement = ANY($18))
             AND ($15::text IS NULL OR measured.reference ->> 'mesh' = $15)
             AND ($16::text [] IS NULL OR run_gap.scheduling_class::text = ANY($16))
             AND (
@@ -481,7 +493,8 @@ SELECT
     run_gap.scheduling_class::text, run_gap.priority, run_gap.starts_at, run_gap.ends_at,
     run_gap.slot, 0::smallint AS attempt, run_gap.participants, run_gap.participant, run_gap.lead,
     NULL::timestamptz AS started_at, run_gap.changed_at AS finished_at, NULL::uuid AS displaced_by, NULL::text AS summary,
-    NULL::jsonb AS result, NULL::text AS verdict, '{}'::text [] AS verdict_reasons, run_gap.requester, run_gap.slots,
+    NULL::jsonb AS result, NULL::text AS verdict, '{}'::text [] AS verdict_reasons, run_gap.judgement,
+    NULL::text AS judgement_code, run_gap.reason AS judgement_reason, run_gap.requester, run_gap.slots,
     run_gap.last_slot,
     task.spec,
     CASE WHEN jsonb_typeof(task.reference -> 'mesh') = 'string' THEN task.reference ->> 'mesh' END AS mesh
@@ -496,7 +509,8 @@ SELECT
     run_known.scheduling_class::text, run_known.priority, run_known.starts_at, run_known.ends_at,
     run_known.slot, run_known.attempt, run_known.participants, run_known.participant, run_known.lead,
     run_known.started_at, run_known.finished_at, run_known.displaced_by, run_known.summary, run_known.result,
-    run_known.verdict, run_known.verdict_reasons, run_known.requester, 1::bigint AS slots, run_known.slot AS last_slot,
+    run_known.verdict, run_known.verdict_reasons, run_known.judgement,
+    run_known.judgement_code, run_known.judgement_reason, run_known.requester, 1::bigint AS slots, run_known.slot AS last_slot,
     coalesce(run.spec, task.spec) AS spec,
     CASE WHEN jsonb_typeof(task.reference -> 'mesh') = 'string' THEN task.reference ->> 'mesh' END AS mesh
 FROM run_known
@@ -512,7 +526,8 @@ SELECT
     run_gap.scheduling_class::text, run_gap.priority, run_gap.starts_at, run_gap.ends_at,
     run_gap.slot, 0::smallint AS attempt, run_gap.participants, run_gap.participant, run_gap.lead,
     NULL::timestamptz AS started_at, run_gap.changed_at AS finished_at, NULL::uuid AS displaced_by, NULL::text AS summary,
-    NULL::jsonb AS result, NULL::text AS verdict, '{}'::text [] AS verdict_reasons, run_gap.requester, run_gap.slots,
+    NULL::jsonb AS result, NULL::text AS verdict, '{}'::text [] AS verdict_reasons, run_gap.judgement,
+    NULL::text AS judgement_code, run_gap.reason AS judgement_reason, run_gap.requester, run_gap.slots,
     run_gap.last_slot,
     task.spec,
     CASE WHEN jsonb_typeof(task.reference -> 'mesh') = 'string' THEN task.reference ->> 'mesh' END AS mesh

@@ -8,7 +8,8 @@ from uuid import UUID
 
 import pytest
 
-from node.cli.follow import OPEN, outcome_exit_code, status_line
+from node.cli.follow import OPEN, status_line
+from node.cli.outcomes import exit_code
 from node.cli.progress import Progress
 from node.model.classes import SchedulingClass
 from node.model.times import MINUTE, SECOND
@@ -64,11 +65,20 @@ def test_situations(state: str, before_noon: int, text: str) -> None:
     assert text in status_line(a_run(state=state, reason="because"), NOON - before_noon)
 
 
-def test_only_finished_is_success() -> None:
-    """Only a finished run that did not lose all exits with 0; one without a place exits with 4."""
-    ends = ("finished", "failed", "missed", "cancelled", "displaced", "unplaced")
-    assert [outcome_exit_code(state, total_loss=False) for state in ends] == [0, 1, 1, 1, 4, 4]
-    assert outcome_exit_code("finished", total_loss=True) == 1
+def test_only_what_was_measured_and_is_not_bad_is_success() -> None:
+    """A finished run that is not bad exits with 0; one without a place exits with 4."""
+    ends = {
+        "finished": {"good": 0, "fair": 0, "unknown": 0, "bad": 1, "no-answer": 1},
+        "failed": {"failed": 1},
+        "missed": {"missed": 1},
+        "cancelled": {"not-planned": 1},
+        "displaced": {"not-planned": 4},
+        "unplaced": {"not-planned": 4},
+    }
+    for state, codes in ends.items():
+        for judgement, code in codes.items():
+            assert exit_code({"state": state, "outcome": {"judgement": judgement}}) == code
+    assert exit_code({"state": "running", "outcome": None}) == 1
     assert not set(ends) & set(OPEN)
 
 
