@@ -34,7 +34,7 @@ LOSS = "loss"
 
 
 class Judgement(StrEnum):
-    """What is to be thought of a run, or of the newest run of a pair."""
+    """The judgement of a run, or of the newest run of a pair."""
 
     GOOD = "good"
     """Measured, and within the thresholds of its task, if there are any."""
@@ -75,7 +75,7 @@ class Figure(Protocol):
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """What distinguishes it from figures of the same name."""
+        """Labels that distinguish it from figures of the same name."""
         ...
 
 

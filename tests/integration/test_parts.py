@@ -447,3 +447,23 @@ async def test_a_figure_that_is_no_number_fails_the_run_and_breaks_no_list(world
     shown = await api_runs.fetch(a.node, run)
     assert [figure.name for figure in shown.metrics] == ["rest_ms"]
     assert json.loads(shown.model_dump_json())["metrics"][0]["value"] == 1.5
+
+
+async def test_a_run_keeps_its_judgement_and_the_thresholds_of_its_end(world: World) -> None:
+    """Figures beyond a threshold are bad; what is changed later changes no judgement."""
+    a, *_ = sites = await world.three()
+    run = await _running(sites)
+    bounds = {"idle_ms": {"fair": 1, "bad": 2}}
+    await a.rows("UPDATE task SET reference = $1 RETURNING id", {"thresholds": bounds})
+    for place, site in enumerate(sites):
+        await site.node.collector.keep_own(run, _part(site, place))
+        await world.settle()
+    shown = (await api_runs.fetch(a.node, run)).outcome
+    assert shown is not None
+    assert (shown.judgement, shown.code) == ("bad", "beyond-threshold")
+    assert shown.reason == "idle_ms is 300000; 2 or more is bad"
+    await a.rows("UPDATE task SET reference = NULL RETURNING id")
+    assert (await api_runs.fetch(a.node, run)).outcome == shown
+    there = (await api_runs.fetch(sites[1].node, run)).outcome
+    assert there is not None
+    assert (there.judgement, there.code) == ("unknown", "judged-by-lead")

@@ -49,7 +49,7 @@ class MetricView(Document):
 
 
 class JudgedOutcome(Document):
-    """What is to be thought of a run, or of the newest run of a task or pair that is over.
+    """The judgement of a run, or of the newest run of a task or pair that is over.
 
     How far a figure can be trusted is another question, which the verdict answers.
     """
