@@ -33,7 +33,13 @@ from node.execution.staggering import StartStaggerer
 from node.execution.targets import ForeignTargets, mere_targets
 from node.execution.tool_runner import ToolRunner
 from node.model import contexts, late_runs, times
-from node.model.errors import DatabaseUnavailable, HostError, ParleyError, reason_of
+from node.model.errors import (
+    DatabaseUnavailable,
+    HostError,
+    ParleyError,
+    ToolOutputError,
+    reason_of,
+)
 from node.model.late_runs import LAUNCH_HORIZON, UnmeasuredEnd
 from node.model.named_secrets import SecretUse
 from node.model.outside_leads import is_outside
@@ -761,6 +767,8 @@ def _read(
     text = output_text(replace(output, stdout=b"") if command.foreign_stdout else output)
     try:
         result = tool.read(context, output)
+    except ToolOutputError as error:
+        return LaunchOutcome(error.result, error.detail, started_at, command.argv, text)
     except HostError as error:
         return LaunchOutcome(None, error.detail, started_at, command.argv, text)
     return LaunchOutcome(result, None, started_at, command.argv, text)

@@ -38,6 +38,7 @@ from node.plugins.contracts import (
     Test,
 )
 from node.plugins.figures import faults_of
+from node.plugins.plausibility import with_notes
 from node.store.intervals import OpenInterval
 from node.store.runs import KeptPart, RunConclusion
 
@@ -111,7 +112,7 @@ def _conclusion(
         return RunConclusion(RunState.FAILED, merged.reason, merged.result, None, *judgement)
     if not merged.result:
         return RunConclusion(RunState.FINISHED, None, merged.result, None, *judgement)
-    summary = test.summary(merged.result)
+    summary = with_notes(test.summary(merged.result), merged.result)
     if fault := next(faults_of(test.metrics(merged.result)), None):
         why = plugin_at_fault(run.test, fault)
         return RunConclusion(RunState.FAILED, why, merged.result, None, *judgement)
@@ -191,7 +192,8 @@ def merge_interval(
     test, spec = streaming
     try:
         merged = test.merge_interval(spec, parts)
-        summary = test.interval_summary(merged.result) if merged.result else None
+        line = test.interval_summary(merged.result) if merged.result else None
+        summary = None if line is None else with_notes(line, merged.result)
         figures = test.interval_metrics(merged.result) if merged.result else ()
         if merged.succeeded and (fault := next(faults_of(figures), None)):
             merged = replace(merged, reason=plugin_at_fault(run.test, fault))

@@ -146,7 +146,7 @@ async def _try_part(tool: Tool, context: PartContext, count: int, clock: Clock) 
     try:
         result = tool.read(context, output)
     except ToolOutputError as error:
-        reason = error.detail
+        result, reason = error.result, error.detail
     part = Part(context.participant, name, None if result is None else dict(result), reason)
     return PartTrial(name, command.argv, output, part, intervals)
 

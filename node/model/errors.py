@@ -470,10 +470,15 @@ class ToolUnavailable(HostError):
 
 
 class ToolOutputError(HostError):
-    """The output of a tool is not a result."""
+    """The output of a tool is not a result, or not a whole one; ``result`` is what it has of it."""
 
     code = "tool-output"
     title = "The tool's output is not a result"
+
+    def __init__(self, detail: str, result: dict[str, Any] | None = None) -> None:
+        """Keep why, and the part of a result that is right as far as it goes."""
+        super().__init__(detail)
+        self.result = result
 
 
 class ArchiverFailed(HostError):

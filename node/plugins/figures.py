@@ -38,7 +38,22 @@ def traffic(bits: int, per: int = SECOND) -> dict[str, int]:
     return {"mbps": -(-needed // (MEGABIT * per))} if needed >= MEGABIT * per else {}
 
 
-class DelayFigures(Document):
+class KnownDelays(Document):
+    """The distribution of delays in milliseconds, as far as it is known."""
+
+    min: Finite = Field(description="The smallest delay, in milliseconds.")
+    median: Finite | None = Field(description="The median delay, in milliseconds; null if unknown.")
+    mean: Finite = Field(description="The arithmetic mean of the delays, in milliseconds.")
+    p95: Finite | None = Field(
+        description="The 95th percentile (nearest rank), in milliseconds; null if unknown."
+    )
+    max: Finite = Field(description="The largest delay, in milliseconds.")
+    stdev: NonNegative | None = Field(
+        description="The population standard deviation, in milliseconds; null if unknown."
+    )
+
+
+class DelayFigures(KnownDelays):
     """The distribution of delays in milliseconds."""
 
     min: Finite = Field(description="The smallest delay, in milliseconds.")
@@ -91,14 +106,16 @@ def _three_digits(value: float) -> str:
 
 
 def delay_metrics(
-    name: str, delays: DelayFigures | None, labels: Mapping[str, str] | None = None
+    name: str, delays: KnownDelays | None, labels: Mapping[str, str] | None = None
 ) -> tuple[Metric, ...]:
     """Return median, minimum and 95th percentile as ``NAME_median_ms`` …; empty without delays."""
     if delays is None:
         return ()
     figures = {"median": delays.median, "min": delays.min, "p95": delays.p95}
     return tuple(
-        Metric(f"{name}_{which}_ms", value, "ms", labels or {}) for which, value in figures.items()
+        Metric(f"{name}_{which}_ms", value, "ms", labels or {})
+        for which, value in figures.items()
+        if value is not None
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -18,6 +19,8 @@ TEXT_BYTES_MAX = 2_000_000
 half as long."""
 
 _LONGEST_CAUSE = 300
+_CUT = "Unterminated string"
+"""The fault of a document that was cut within a text."""
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -47,6 +50,36 @@ def document_of(output: Output, program: str, model: type[Model]) -> Model:
         return model.model_validate_json(text, strict=True)
     except ValidationError as fault:
         raise failure(output, program, first_fault(fault)) from None
+
+
+def parsed(output: Output, program: str) -> tuple[object, str]:
+    """Return the JSON document in standard output, and the text behind it.
+
+    Lines before it are warnings, and are left out. It need not keep to RFC 8259: it may have NaN.
+
+    :raises ToolOutputError: it has none, or a part of one.
+    """
+    text = text_of(output, program, BYTES_MAX)
+    if not text.strip():
+        raise failure(output, program, "it printed nothing")
+    begin = 0 if text.lstrip().startswith("{") else text.find("\n{") + 1
+    begin = text.find("{", begin)
+    if begin < 0:
+        raise failure(output, program, f"it printed no JSON: {text.strip().splitlines()[0][:60]!r}")
+    try:
+        document, end = json.JSONDecoder().raw_decode(text, begin)
+    except json.JSONDecodeError as fault:
+        cut = not text[fault.pos :].strip() or fault.msg.startswith(_CUT)
+        size = len(output.stdout)
+        cause = f"its output ends in the middle ({size} bytes)" if cut else _unlike_json(fault)
+        raise failure(output, program, cause) from None
+    except (ValueError, RecursionError):  # a number of thousands of digits, endless nesting
+        raise failure(output, program, "it printed JSON that nobody can read") from None
+    return document, text[end:].strip()
+
+
+def _unlike_json(fault: json.JSONDecodeError) -> str:
+    return f"it printed no valid JSON: {fault.msg} in line {fault.lineno}"
 
 
 def record_of(record: bytes, program: str, model: type[Model]) -> Model:

@@ -23,7 +23,7 @@ from node.plugins.fields import (
     whole_field,
 )
 from node.plugins.figures import (
-    DelayFigures,
+    KnownDelays,
     delay_metrics,
     delay_text,
     metric,
@@ -31,8 +31,11 @@ from node.plugins.figures import (
     traffic,
 )
 from node.plugins.outline import TargetTest
+from node.plugins.plausibility import Notes
 
 _WITH_FLOWS = 6
+_LONGER_MS = 60_000
+"""The time by which a run may be longer than its packets take."""
 
 
 class RttSpec(Document):
@@ -72,6 +75,11 @@ class RttSpec(Document):
         check_packet_total(self.count, self.interval)
         return self
 
+    @property
+    def longest_ms(self) -> float:
+        """The time that no answer of a run can take, in milliseconds."""
+        return (2 * self.count * self.interval + self.timeout) / MILLISECOND + _LONGER_MS
+
 
 class RttResult(Document):
     """Round-trip times and loss."""
@@ -81,7 +89,7 @@ class RttResult(Document):
     received: CountField = Field(description="Different packets answered in time.")
     late: CountField = Field(description="Answers after the timeout; they are lost.")
     loss: Fraction = Field(description="Packets not answered in time, as a fraction, 0 to 1.")
-    rtt_ms: DelayFigures | None = Field(description="Round-trip times in milliseconds.")
+    rtt_ms: KnownDelays | None = Field(description="Round-trip times in milliseconds.")
     jitter_ms: NonNegative | None = Field(
         description="Mean absolute variation of consecutive packets (RFC 3393), milliseconds."
     )
@@ -90,6 +98,7 @@ class RttResult(Document):
     errors: tuple[Annotated[str, Field(max_length=300)], ...] = Field(
         max_length=10, description="Errors from routers or the host instead of an answer."
     )
+    notes: Notes = ()
 
 
 class RttTest(TargetTest):
@@ -111,14 +120,24 @@ class RttTest(TargetTest):
         """Return its packets and their answers."""
         return 2 * spec.count * spec.length
 
+    def shortfall(self, spec: RttSpec, result: RttResult) -> str | None:
+        """Return which counts contradict each other; None if none do."""
+        if result.received + result.late <= result.sent <= spec.count and result.sent:
+            return None
+        counts = f"{result.sent} sent, {result.received} received, {result.late} late"
+        return f"its counts contradict each other: {counts} of {spec.count}"
+
     def summary(self, result: Result) -> str:
         """Return ``20.41 ms, loss 1 %, jitter 0.20 ms``."""
         figures = RttResult.model_validate(result)
         loss = f"loss {percent_text(figures.loss)}"
+        error = f" ({figures.errors[0]})" if figures.errors else ""
         if figures.rtt_ms is None:
-            error = f" ({figures.errors[0]})" if figures.errors else ""
-            return f"no answer, {loss}{error}"
-        text = f"{delay_text(figures.rtt_ms.median)}, {loss}"
+            text = "answers without a time" if figures.received else "no answer"
+            return f"{text}, {loss}{error}"
+        median_ms = figures.rtt_ms.median
+        usual = f"mean {delay_text(figures.rtt_ms.mean)}"
+        text = f"{usual if median_ms is None else delay_text(median_ms)}, {loss}"
         if figures.jitter_ms is not None:
             text += f", jitter {delay_text(figures.jitter_ms)}"
         return text

@@ -7,7 +7,7 @@ source to dest, with ``reverse`` from dest to source.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, model_validator
 
@@ -27,9 +27,18 @@ from node.plugins.fields import (
     flag_field,
     whole_field,
 )
-from node.plugins.figures import MEGABIT, delay_text, metric, percent_text, rate_text, traffic
+from node.plugins.figures import (
+    MEGABIT,
+    delay_text,
+    metric,
+    percent_text,
+    rate_text,
+    share,
+    traffic,
+)
 from node.plugins.outline import PairTest, check_two
 from node.plugins.participation import joined, part_of
+from node.plugins.plausibility import RATE_MAX_BPS, Notes, Sieve
 
 UDP_RATE_BPS = 1_000_000
 _OMIT_USUAL_MOST = 2 * SECOND
@@ -42,6 +51,22 @@ _SPECIAL = (
 _USUAL = "cubic"
 _SEGMENT_BYTES = 1448
 """The payload of a segment over Ethernet. Where segments are larger, few are retransmitted."""
+
+# What a figure can be
+_LONGER_MS = 60_000
+"""The time by which a run of a tool may be longer than its spec: it waits for what is under way."""
+_ROUNDED = 0.05
+"""Share by which bytes, time and rate of one direction may differ: tools round each of them."""
+_SEGMENT_BYTES_LEAST = 36
+_RETRANSMITS_OF_NOTHING = 1000
+_SURPLUS, _SURPLUS_BYTES = 2, 1 << 30
+"""Multiple of what was sent, and bytes, beyond which no more can arrive: earlier ones come, too."""
+_UNDER_WAY_MS = 500
+"""Time before the end: packets sent then may be under way when the receiver stops counting."""
+_LONG_PACKETS = (
+    ", though the connection opened: longer packets may vanish on the path (parley mtu tells)"
+)
+_UNNOTED, _UNNOTED_PACKETS = 0.02, 20
 
 
 class ThroughputSpec(Document):
@@ -170,9 +195,9 @@ class Received(Document):
 
 
 class Datagrams(Document):
-    """The counts of UDP's receiver."""
+    """The loss of UDP, and what its receiver noticed."""
 
-    packets: CountField = Field(description="Packets expected from their numbers.")
+    packets: CountField = Field(description="Packets sent, from their numbers or bytes.")
     lost: CountField = Field(description="Packets that did not arrive.")
     loss: Fraction = Field(description="Lost packets as a fraction, 0 to 1.")
     jitter_ms: NonNegative | None = Field(
@@ -183,6 +208,23 @@ class Datagrams(Document):
         description="Packets that arrived out of order; null if the tool does not report it."
     )
 
+    @classmethod
+    def counted(
+        cls,
+        packets: int | None,
+        lost: int | None,
+        jitter_ms: float | None,
+        out_of_order: int | None,
+    ) -> Datagrams:
+        """Return what a receiver counted; what is not known counts as no packet."""
+        return cls(
+            packets=packets or 0,
+            lost=lost or 0,
+            loss=share(lost or 0, packets or 0),
+            jitter_ms=None if jitter_ms is None else round(jitter_ms, 4),
+            out_of_order=out_of_order,
+        )
+
 
 class TcpRtt(Document):
     """The round-trip time as the sending kernel estimated it, in milliseconds."""
@@ -190,6 +232,9 @@ class TcpRtt(Document):
     min: NonNegative = Field(description="The smallest.")
     mean: NonNegative = Field(description="The mean.")
     max: NonNegative = Field(description="The largest.")
+
+
+Traffics = TypeVar("Traffics", Sent, Received)
 
 
 class ThroughputPart(Document):
@@ -202,6 +247,7 @@ class ThroughputPart(Document):
     congestion: str | None = Field(max_length=32)
     cpu: Fraction | None
     intervals: tuple[ThroughputInterval, ...]
+    notes: Notes = ()
 
 
 class Cpu(Document):
@@ -230,6 +276,7 @@ class ThroughputResult(Document):
     intervals: tuple[ThroughputInterval, ...] = Field(
         description="The course of the run, as the client saw it."
     )
+    notes: Notes = ()
 
 
 class ThroughputTest(PairTest):
@@ -273,15 +320,18 @@ class ThroughputTest(PairTest):
         """
         client, client_reason = part_of(parts, 0, ThroughputPart)
         server, server_reason = part_of(parts, 1, ThroughputPart)
-        result = _result(spec, client, server) if client else None
-        lacking = "neither end reports what was received" if client and not result else None
-        reason = joined(client_reason, server_reason, lacking)
+        client = client and plausible(spec, client)
+        server = server and plausible(spec, server)
+        result, lack = _result(spec, client, server) if client else (None, None)
+        reason = joined(client_reason, server_reason, lack)
         return Merged(result.model_dump(mode="json") if result else None, reason)
 
     def summary(self, result: Result) -> str:
         """Return ``47.4 Mb/s, 12 retransmits (cubic)``, or for UDP loss and jitter instead."""
         figures = ThroughputResult.model_validate(result)
-        text = rate_text(figures.rate_bps)
+        text = rate_text(figures.rate_bps) if figures.received.bytes else "nothing arrived"
+        if figures.protocol == "udp" and figures.datagrams is None:
+            return f"{text}, loss unknown"
         if figures.datagrams:
             text += f", loss {percent_text(figures.datagrams.loss)}"
             jitter_ms = figures.datagrams.jitter_ms
@@ -349,28 +399,163 @@ def _retransmits(part: ThroughputPart) -> int:
     return measured + sum(it.retransmits or 0 for it in part.intervals if it.omitted)
 
 
+def plausible(spec: ThroughputSpec, part: ThroughputPart) -> ThroughputPart:
+    """Return a part without the figures that do not fit the run, or each other."""
+    sieve = Sieve(part.notes)
+    longest_ms = (spec.omitted + spec.duration) / MILLISECOND + _LONGER_MS
+    sent = _plausible_traffic(sieve, "sent", part.sent, longest_ms)
+    if sent and sent.retransmits is not None:
+        most = sent.bytes // _SEGMENT_BYTES_LEAST + _RETRANSMITS_OF_NOTHING
+        sent = sent.model_copy(
+            update={"retransmits": sieve.count("retransmits", sent.retransmits, most)}
+        )
+    packets, rtt_ms = part.datagrams, part.rtt_ms
+    if packets and packets.lost > packets.packets:
+        sieve.leave_out("loss", f"{packets.lost} lost of {packets.packets} packets")
+        packets = None
+    if packets:
+        jitter_ms = sieve.number("jitter", packets.jitter_ms, most=longest_ms)
+        disorder = sieve.count("out_of_order", packets.out_of_order, packets.packets)
+        packets = packets.model_copy(update={"jitter_ms": jitter_ms, "out_of_order": disorder})
+    if rtt_ms and not (
+        sieve.ordered("TCP's round trip", rtt_ms.min, rtt_ms.mean, rtt_ms.max)
+        and sieve.number("TCP's round trip", rtt_ms.max, most=longest_ms) is not None
+    ):
+        rtt_ms = None
+    intervals = tuple(it for it in part.intervals if _is_plausible(sieve, it, longest_ms))
+    return part.model_copy(
+        update={
+            "sent": sent,
+            "received": _plausible_traffic(sieve, "received", part.received, longest_ms),
+            "datagrams": packets,
+            "rtt_ms": rtt_ms,
+            "intervals": intervals,
+            "notes": sieve.notes,
+        }
+    )
+
+
+def _plausible_traffic(
+    sieve: Sieve, name: str, traffic: Traffics | None, longest_ms: float
+) -> Traffics | None:
+    if traffic is None:
+        return None
+    octets, lasted_ms, rate_bps = traffic.bytes, traffic.duration_ms, traffic.rate_bps
+    if lasted_ms > longest_ms:
+        sieve.leave_out(name, f"it took {lasted_ms:g} ms of a run of {longest_ms:g} ms")
+    elif rate_bps > RATE_MAX_BPS:
+        sieve.leave_out(name, f"{rate_bps:g} b/s is more than any host moves")
+    elif abs(octets * 8000 - rate_bps * lasted_ms) > _ROUNDED * max(octets, _SEGMENT_BYTES) * 8000:
+        sieve.leave_out(name, f"{octets} bytes in {lasted_ms:g} ms are not {rate_bps:g} b/s")
+    else:
+        return traffic
+    return None
+
+
+def _is_plausible(sieve: Sieve, interval: ThroughputInterval, longest_ms: float) -> bool:
+    if not 0 <= interval.start_ms <= interval.end_ms <= longest_ms:
+        sieve.leave_out("an interval", f"from {interval.start_ms:g} to {interval.end_ms:g} ms")
+    elif interval.rate_bps > RATE_MAX_BPS:
+        sieve.leave_out("an interval", f"{interval.rate_bps:g} b/s is more than any host moves")
+    else:
+        return True
+    return False
+
+
+def datagrams(
+    sieve: Sieve,
+    sent: Received | Sent | None,
+    received: Received | None,
+    counted: Datagrams | None,
+    packet_bytes: int | None = None,
+) -> Datagrams | None:
+    """Return UDP's loss from the bytes that were sent and received.
+
+    ``counted`` is what the receiver knows by the numbers of the packets that came: it does not see
+    those that were to come after the last one. What may have been under way when it stopped
+    counting is not lost. ``packet_bytes`` is the length of a packet, unless the counts tell it.
+    """
+    if sent is None or received is None or not sent.bytes:
+        return counted
+    if counted and counted.lost > counted.packets:
+        sieve.say(f"the count of {counted.lost} lost of {counted.packets} packets is left out")
+        counted = None
+    arrived = counted.packets - counted.lost if counted else 0
+    if received.bytes and arrived:
+        packet_bytes = max(1, round(received.bytes / arrived))
+    size = packet_bytes or _SEGMENT_BYTES
+    packets = max(1, round(sent.bytes / size))
+    if not received.bytes:
+        return Datagrams(packets=packets, lost=packets, loss=1, jitter_ms=None, out_of_order=None)
+    missing = packets - (counted.packets if counted and arrived else 0)
+    under_way = packets * _UNDER_WAY_MS / max(sent.duration_ms, _UNDER_WAY_MS)
+    if missing <= under_way and counted:
+        if missing > max(_UNNOTED * packets, _UNNOTED_PACKETS):
+            sieve.say(f"{missing} of {packets} packets were under way at the end, or were lost")
+        if -missing > under_way:
+            sieve.say(f"{received.bytes} bytes arrived of {sent.bytes}: packets were duplicated")
+        return counted
+    lost = max(0, packets - (arrived or round(received.bytes / size)))
+    return Datagrams(
+        packets=packets,
+        lost=lost,
+        loss=share(lost, packets),
+        jitter_ms=counted.jitter_ms if counted else None,
+        out_of_order=counted.out_of_order if counted else None,
+    )
+
+
+def _lack(spec: ThroughputSpec, sent: Sent | None, received: Received) -> str | None:
+    """Return why what was received is no measurement; None if it is one."""
+    if spec.protocol == "udp":
+        return None  # nothing of UDP is a loss of 100 %, which is told as such
+    if not received.bytes:
+        return "not a byte arrived" + (_LONG_PACKETS if sent and sent.bytes else "")
+    if sent and received.bytes > _SURPLUS * sent.bytes + _SURPLUS_BYTES:
+        return f"what was received cannot be: {received.bytes} bytes of {sent.bytes} sent"
+    return None
+
+
 def _result(
     spec: ThroughputSpec, client: ThroughputPart, server: ThroughputPart | None
-) -> ThroughputResult | None:
-    """Prefer what an end saw itself to what the other end told it over the control channel."""
+) -> tuple[ThroughputResult | None, str | None]:
+    """Return the result, and why it is none or no whole one.
+
+    Prefer what an end saw itself to what the other end told it over the control channel.
+    """
     sender, receiver = (server, client) if spec.reverse else (client, server)
     received = (receiver and receiver.received) or client.received
+    notes = [*client.notes, *(server.notes if server else ())]
     if received is None:
-        return None
-    return ThroughputResult(
+        why = f" ({notes[0]})" if notes else ""
+        return None, f"neither end reports what was received{why}"
+    sent = (sender and sender.sent) or client.sent
+    lack = _lack(spec, sent, received)
+    sieve = Sieve(notes)
+    counted = (receiver and receiver.datagrams) or client.datagrams
+    if spec.protocol == "udp":
+        size = spec.buffer_bytes
+        if client.datagrams and client.datagrams.packets and sent:
+            size = round(sent.bytes / client.datagrams.packets) or size
+        counted = datagrams(sieve, sent, received, counted, size)
+    if lack and received.bytes:
+        return None, lack
+    result = ThroughputResult(
         protocol=spec.protocol,
         reverse=spec.reverse,
         streams=spec.streams,
         congestion=(sender and sender.congestion) or client.congestion,
         omitted_ms=spec.omitted // MILLISECOND,
         rate_bps=received.rate_bps,
-        sent=(sender and sender.sent) or client.sent,
+        sent=sent,
         received=received,
-        datagrams=(receiver and receiver.datagrams) or client.datagrams,
+        datagrams=counted,
         rtt_ms=(sender and sender.rtt_ms) or client.rtt_ms,
         cpu=Cpu(source=client.cpu, dest=server.cpu if server else None),
         intervals=client.intervals,
+        notes=sieve.notes,
     )
+    return result, lack
 
 
 TEST = ThroughputTest()

@@ -17,6 +17,7 @@ from node.plugins.contracts import Command, Output, PartContext, Privilege, Requ
 from node.plugins.figures import delay_figures, jitter, share
 from node.plugins.hops import address_in
 from node.plugins.outline import ClientTool
+from node.plugins.plausibility import Sieve
 from node.plugins.reading import TEXT_BYTES_MAX, failure, text_of
 from node.plugins.tests.rtt import RttResult, RttSpec
 
@@ -31,9 +32,14 @@ _LATER = SECOND
 
 _LINE = re.compile(
     r"(?P<address>\S{1,100}) +: \[(?P<sequence>\d{1,6})\], "
-    r"(?:timed out|\d{1,6} bytes, (?P<rtt_ms>\d{1,9}(?:\.\d{1,6})?) ms) \(",
+    r"(?:timed out|(?P<bytes>\d{1,6}) bytes, (?P<rtt_ms>\S{1,400}) ms) \(",
     re.ASCII,
 )
+_TOTAL = re.compile(r"(?P<address>\S{1,100}) +: (?P<told>\S.*)", re.ASCII)
+_COUNTS = re.compile(
+    r"xmt/rcv/%loss = (?P<sent>[^/\s]{1,40})/(?P<received>[^/\s]{1,40})/", re.ASCII
+)
+_LOST = "-"
 _DUPLICATE = re.compile(r"\S{1,100} +: duplicate for \[\d{1,6}\], ", re.ASCII)
 _REFUSAL = re.compile(r"ICMP (?P<said>.{1,200}) from (?P<router>\S{1,100}) for ICMP Echo sent to ")
 _ERRORS_MAX = 10
@@ -87,31 +93,86 @@ class FpingTool(ClientTool):
         """
         spec: RttSpec = part.spec
         lines = list(filter(None, map(_LINE.match, text_of(output, "fping").splitlines())))
+        complaints = output.stderr[:TEXT_BYTES_MAX].decode(errors="replace").splitlines()
+        total = next(filter(None, map(_TOTAL.fullmatch, complaints)), None)
         sequences = {int(line["sequence"]) for line in lines}
-        if not lines or (output.ended_by != "itself" and len(sequences) < spec.count):
+        whole = total is not None and _is_total(total["told"], spec.count)
+        told = lines[0] if lines else total if whole else None
+        if told is None or (output.ended_by != "itself" and len(sequences) < spec.count):
             raise failure(output, "fping", "it reported no packet")
-        if len(sequences) < len(lines) or sequences != set(range(spec.count)):
+        missing = set(range(spec.count)) - sequences
+        if (
+            len(sequences) < len(lines)
+            or not sequences <= set(range(spec.count))
+            or (missing and not whole)
+        ):
             raise ToolOutputError(
                 f"fping reports {len(lines)} packets, {len(sequences)} different, of {spec.count}"
             )
-        # The lines are in the order of the answers.
-        answers = {int(line["sequence"]): float(line["rtt_ms"]) for line in lines if line["rtt_ms"]}
-        timeout_ms = spec.timeout / MILLISECOND
-        in_time = {at: rtt_ms for at, rtt_ms in answers.items() if rtt_ms <= timeout_ms}
-        complaints = output.stderr[:TEXT_BYTES_MAX].decode(errors="replace").splitlines()
+        sieve = Sieve()
+        answers = _answers(sieve, spec, lines)
+        if missing and total is not None:
+            _add_untold(sieve, spec, answers, missing, total["told"])
+        times = {at: rtt_ms for at, rtt_ms in answers.items() if rtt_ms is not None}
+        in_time = {at: it for at, it in times.items() if it <= spec.timeout / MILLISECOND}
+        late = len(times) - len(in_time)
         result = RttResult(
-            address=address_in(lines[0]["address"], "fping"),
+            address=address_in(told["address"], "fping"),
             sent=spec.count,
-            received=len(in_time),
-            late=len(answers) - len(in_time),
-            loss=share(spec.count - len(in_time), spec.count),
+            received=len(answers) - late,
+            late=late,
+            loss=share(spec.count - len(answers) + late, spec.count),
             rtt_ms=delay_figures(list(in_time.values())),
             jitter_ms=jitter(in_time),
             duplicates=sum(_DUPLICATE.match(line) is not None for line in complaints),
             reordered=_reordered_count(answers),
             errors=_error_messages(complaints),
+            notes=sieve.notes,
         )
         return result.model_dump(mode="json")
+
+
+_Times = dict[int, float | None]
+"""The answers in their order: sequence number → milliseconds, None if that cannot be true."""
+
+
+def _answers(sieve: Sieve, spec: RttSpec, lines: Iterable[re.Match[str]]) -> _Times:
+    """Return the answers of the lines, which are in the order of the answers."""
+    return {
+        int(line["sequence"]): _time(sieve, spec, line["rtt_ms"])
+        for line in lines
+        if line["rtt_ms"]
+    }
+
+
+def _time(sieve: Sieve, spec: RttSpec, printed: str) -> float | None:
+    return sieve.number("the time of an answer", printed, most=spec.longest_ms)
+
+
+def _is_total(told: str, count: int) -> bool:
+    """Return whether a line of standard error tells of each packet, or counts them."""
+    return _COUNTS.match(told) is not None or len(told.split()) == count
+
+
+def _add_untold(
+    sieve: Sieve, spec: RttSpec, answers: _Times, missing: Iterable[int], total: str
+) -> None:
+    """Add the answers that only the last line tells of; before version 5 lost ones have no line."""
+    counts = _COUNTS.match(total)
+    if counts is None:
+        words = total.split()
+        told = [at for at in sorted(missing) if words[at] != _LOST]
+        answers |= {at: _time(sieve, spec, words[at]) for at in told}
+        if told:
+            sieve.say(f"{len(told)} answers are those of fping's last line")
+        return
+    received = sieve.count("received", counts["received"], spec.count)
+    if received is None or received < len(answers):
+        raise ToolOutputError(f"fping reports {len(answers)} answers, and counts {total[:60]}")
+    told = sorted(missing)[: received - len(answers)]
+    answers |= dict.fromkeys(told)
+    if told:
+        sieve.say(f"fping printed {len(answers) - len(told)} of {received} answers")
 
 
 def _reordered_count(sequences: Iterable[int]) -> int:

@@ -1,4 +1,4 @@
-"""Throughput by iperf3, 3.12 or newer: the server at dest, the client at source. Pure.
+"""Throughput by iperf3, 3.11 or newer: the server at dest, the client at source. Pure.
 
 Surprises in its JSON (recorded in ``tests/golden/tools/iperf3``): a failure has exit code 0 or 1
 and an ``error`` key; a server whose client went away before measuring prints no error at all;
@@ -7,19 +7,20 @@ figures that a server did not itself send or receive may be negative numbers pri
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from pydantic import BaseModel, ConfigDict, Field
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from node.model.errors import ToolOutputError
 from node.model.times import MILLISECOND, SECOND
 from node.model.wire.fields import is_address
 from node.plugins.binding import EITHER
 from node.plugins.contracts import Command, Output, PartContext, Party, Requirement, Result
-from node.plugins.fields import CountField, Finite, NonNegative
 from node.plugins.figures import share
 from node.plugins.outline import OwnTool
-from node.plugins.reading import document_of, failure
+from node.plugins.plausibility import COUNT_MAX, Sieve, tree
+from node.plugins.reading import failure, parsed
 from node.plugins.tests.throughput import (
     UDP_RATE_BPS,
     Datagrams,
@@ -29,7 +30,12 @@ from node.plugins.tests.throughput import (
     ThroughputInterval,
     ThroughputPart,
     ThroughputSpec,
+    datagrams,
+    plausible,
 )
+
+LEAST = "3.11"
+"""The oldest version whose result over UDP tells what arrived, and that has all our options."""
 
 _CLIENT, _SERVER = 0, 1
 
@@ -50,100 +56,15 @@ _IDLE_TIMEOUT_S = 10
 _INTERRUPTED = "interrupt - "
 _GUESSES = " - server may have stopped running or use a different port, firewall issue, etc."
 """The text that newer versions print before the reason why there was no connection."""
+_PRINTED_ERROR = re.compile(r"^iperf3: (?:error - )?(.{1,300})", re.MULTILINE)
+"""The cause of a failure as it is printed behind the document, if it is not in it."""
+_BUSY_MAX = 100_000
+"""Percent: a thousand processors."""
 _ENTRIES_MAX = 10_000
 """Maximum entries in the JSON's course (one per stream and interval, 450 bytes each)."""
 
 
-class _Lenient(BaseModel):
-    """A part of iperf3's JSON; versions add keys, so unknown ones are ignored."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-
-class _Sum(_Lenient):
-    start: Finite = 0
-    end: NonNegative = 0
-    seconds: NonNegative = 0
-    bytes: CountField = 0
-    bits_per_second: NonNegative = 0
-    retransmits: CountField | None = None
-    omitted: bool = False
-    jitter_ms: NonNegative | None = None
-    lost_packets: int = Field(default=0, ge=-(2**63), lt=2**63)
-    packets: CountField = 0
-
-
-class _IntervalEntry(_Lenient):
-    sum: _Sum
-
-
-class _StreamSender(_Lenient):
-    min_rtt: NonNegative = 0
-    mean_rtt: NonNegative = 0
-    max_rtt: NonNegative = 0
-
-
-class _StreamUdp(_Lenient):
-    out_of_order: CountField = 0
-
-
-class _Stream(_Lenient):
-    sender: _StreamSender | None = None
-    udp: _StreamUdp | None = None
-
-
-class _Cpu(_Lenient):
-    host_total: NonNegative = 0
-
-
-class _End(_Lenient):
-    streams: tuple[_Stream, ...] = ()
-    cpu_utilization_percent: _Cpu | None = None
-    sender_tcp_congestion: str | None = Field(default=None, max_length=32)
-
-
-class _SendingEnd(_End):
-    sum_sent: _Sum | None = None
-
-
-class _ReceivingEnd(_End):
-    sum_received: _Sum | None = None
-
-
-class _ClientEnd(_SendingEnd, _ReceivingEnd):
-    """The client's figures and the server's; those that a server has of the client are garbage."""
-
-
-class _Socket(_Lenient):
-    """One end of a connection; only its presence matters."""
-
-
-class _Start(_Lenient):
-    connected: tuple[_Socket, ...] = ()
-    """The streams; the server lists them once it has received their opening."""
-    accepted_connection: _Socket | None = None
-
-
-class _Beginning(_Lenient):
-    start: _Start = _Start()
-
-
-class _Document(_Lenient):
-    error: str | None = None
-    intervals: tuple[_IntervalEntry, ...] = ()
-    end: _End
-
-
-class _SendingDocument(_Document):
-    end: _SendingEnd
-
-
-class _ReceivingDocument(_Document):
-    end: _ReceivingEnd
-
-
-class _ClientDocument(_Document):
-    end: _ClientEnd
+_Json = Mapping[str, Any]
 
 
 class Iperf3Tool(OwnTool):
@@ -187,54 +108,110 @@ class Iperf3Tool(OwnTool):
         is_client = part.participant == _CLIENT
         if not is_client and not output.stderr and not output.stdout.strip():
             raise ToolOutputError(f"iperf3: no client came within {_IDLE_TIMEOUT_S} s")
-        printed = replace(output, stdout=_without_warnings(output.stdout))
+        document, behind = parsed(output, "iperf3")
+        if not isinstance(document, dict):
+            raise failure(output, "iperf3", "it printed no JSON object")
         if spec.protocol == "udp" and output.ended_by != "itself":
-            _check_open(spec, printed, is_client=is_client)
-        document = document_of(printed, "iperf3", _kind_of(spec, is_client=is_client))
-        # Since 3.19 the exit code is 0 even if it was terminated.
-        interrupted = document.error is not None and _INTERRUPTED in document.error
-        if output.ended_by != "itself" and (output.exit_code != 0 or interrupted):
-            late = "had not finished" if is_client or document.intervals else "had seen no client"
-            raise ToolOutputError(f"iperf3 {late} at the end of the run")
-        if document.error:
-            message = document.error.removeprefix("error - ").replace(_GUESSES, "")
-            raise ToolOutputError(f"iperf3: {message[:300]}")
-        end = document.end
-        sent = end.sum_sent if isinstance(end, _SendingEnd) else None
-        received = end.sum_received if isinstance(end, _ReceivingEnd) else None
-        if output.exit_code != 0:
-            raise failure(output, "iperf3", "it failed without a reason")
-        if sent is None and received is None:
+            _check_open(spec, document, is_client=is_client)
+        ends = _Ends(spec, is_client, tree(document, "end"))
+        fault = _fault(output, document, behind, is_client=is_client)
+        if fault is not None:
+            raise ToolOutputError(fault, _saved(spec, document, ends))
+        if not ends.sent and not ends.received:
+            if tree(document, "end", "sum"):
+                raise ToolOutputError(_too_old(document))
             raise failure(output, "iperf3", "the other end went away before anything was measured")
-        return _part(spec, document, sent, received)
+        return _part(spec, document, ends).model_dump(mode="json")
 
 
-def _kind_of(spec: ThroughputSpec, *, is_client: bool) -> type[_Document]:
-    if is_client:
-        return _ClientDocument
-    return _SendingDocument if spec.reverse else _ReceivingDocument
+@dataclass(frozen=True)
+class _Ends:
+    """The sums of what was sent and received, as far as this end can know them; else empty.
+
+    What a server has of the client is garbage; the client also has what the server told it.
+    """
+
+    spec: ThroughputSpec
+    is_client: bool
+    end: _Json
+
+    @property
+    def sends(self) -> bool:
+        """True at the end that sent."""
+        return self.is_client != self.spec.reverse
+
+    @property
+    def sent(self) -> _Json:
+        """The sums of the sender."""
+        return tree(self.end, "sum_sent") if self.is_client or self.sends else {}
+
+    @property
+    def received(self) -> _Json:
+        """The sums of the receiver."""
+        return tree(self.end, "sum_received") if self.is_client or not self.sends else {}
+
+    def own(self) -> _Ends:
+        """Return only what this end itself has counted."""
+        other = "sum_received" if self.sends else "sum_sent"
+        return replace(self, end={key: it for key, it in self.end.items() if key != other})
 
 
-def _check_open(spec: ThroughputSpec, printed: Output, *, is_client: bool) -> None:
+def _fault(output: Output, document: _Json, behind: str, *, is_client: bool) -> str | None:
+    """Return why the run has failed, iperf3's own words first; None if it has not."""
+    told = document.get("error")
+    error = told if isinstance(told, str) else None
+    # Since 3.19 the exit code is 0 even if it was terminated.
+    interrupted = error is not None and _INTERRUPTED in error
+    if output.ended_by != "itself" and (output.exit_code != 0 or interrupted):
+        begun = is_client or document.get("intervals")
+        return (
+            f"iperf3 {'had not finished' if begun else 'had seen no client'} at the end of the run"
+        )
+    if error is None and (printed := _PRINTED_ERROR.search(behind)):
+        error = printed[1]
+    if error is not None:
+        return f"iperf3: {error.removeprefix('error - ').replace(_GUESSES, '')[:300]}"
+    if output.exit_code != 0:
+        return failure(output, "iperf3", "it failed without a reason").detail
+    return None
+
+
+def _too_old(document: _Json) -> str:
+    version = tree(document, "start").get("version")
+    named = version[:30] if isinstance(version, str) else "iperf3"
+    return (
+        f"iperf3: this is {named}, older than {LEAST}: what it prints of UDP does not tell what "
+        "arrived; install a newer one"
+    )
+
+
+def _saved(spec: ThroughputSpec, document: _Json, ends: _Ends) -> Result | None:
+    """Return what a failed run has of a result: what its own end counted, if it counted any.
+
+    The other end's sums are zero unless it told them before the run failed.
+    """
+    has_both = ends.sent.get("bytes") and ends.received.get("bytes")
+    part = _part(spec, document, ends if has_both else ends.own())
+    own = part.sent if ends.sends else part.received
+    return part.model_dump(mode="json") if own is not None and own.bytes else None
+
+
+def _check_open(spec: ThroughputSpec, document: _Json, *, is_client: bool) -> None:
     """Refuse a run that was ended because a stream had not opened: its sums are meaningless.
 
     A stream over UDP opens with one datagram each way. Neither is retransmitted if it is lost
     (3.12), and both ends then wait until they are terminated.
     """
-    start = document_of(printed, "iperf3", _Beginning).start
-    if len(start.connected) == spec.streams:
+    start = tree(document, "start")
+    # The streams; the server lists them once it has received their opening.
+    connected = start.get("connected")
+    if isinstance(connected, list) and len(connected) == spec.streams:
         return
     opening = "iperf3: the datagram that opens a stream, sent only once,"
     if is_client:
         raise ToolOutputError(f"{opening} was not answered")
-    if start.accepted_connection is not None:
+    if start.get("accepted_connection") is not None:
         raise ToolOutputError(f"{opening} did not arrive")
-
-
-def _without_warnings(stdout: bytes) -> bytes:
-    """Drop the lines before the document; any other output is left as it is."""
-    at = stdout.find(b"\n{")
-    return stdout[at + 1 :] if at >= 0 and not stdout.lstrip().startswith(b"{") else stdout
 
 
 def _binding_options(party: Party) -> list[str]:
@@ -279,72 +256,126 @@ def _interval_s(spec: ThroughputSpec) -> int:
     return -(-entries // _ENTRIES_MAX)
 
 
-def _part(
-    spec: ThroughputSpec, document: _Document, sent: _Sum | None, received: _Sum | None
-) -> Result:
-    end = document.end
-    cpu = end.cpu_utilization_percent
+def _part(spec: ThroughputSpec, document: _Json, ends: _Ends) -> ThroughputPart:
+    sieve = Sieve()
+    sent, received = _Sum(sieve, "sent", ends.sent), _Sum(sieve, "received", ends.received)
+    cpu = tree(ends.end, "cpu_utilization_percent").get("host_total")
+    busy = sieve.number("cpu", cpu, most=_BUSY_MAX)
+    congestion = ends.end.get("sender_tcp_congestion")
+    streams = [each for each in _list(ends.end, "streams") if isinstance(each, dict)]
     part = ThroughputPart(
-        sent=_traffic_sent(sent) if sent else None,
-        received=_traffic_received(received) if received else None,
-        datagrams=_datagrams(received, end) if received and spec.protocol == "udp" else None,
-        rtt_ms=_rtt_ms(end.streams),
-        congestion=end.sender_tcp_congestion,
-        cpu=share(round(cpu.host_total * 1000), 100_000) if cpu else None,
-        intervals=tuple(_interval(entry.sum) for entry in document.intervals),
+        sent=sent.as_sent(),
+        received=received.as_received(),
+        datagrams=_datagrams(sieve, document, sent, received, streams)
+        if received.printed and spec.protocol == "udp"
+        else None,
+        rtt_ms=_rtt_ms(sieve, streams),
+        congestion=congestion[:32] if isinstance(congestion, str) else None,
+        cpu=None if busy is None else share(round(busy * 1000), 100_000),
+        intervals=tuple(_intervals(sieve, _list(document, "intervals"))),
+        notes=sieve.notes,
     )
-    return part.model_dump(mode="json")
+    return plausible(spec, part)
 
 
-def _traffic_sent(total: _Sum) -> Sent:
-    return Sent(
-        bytes=total.bytes,
-        duration_ms=_ms(total.seconds),
-        rate_bps=round(total.bits_per_second),
-        retransmits=total.retransmits,
+def _list(document: _Json, key: str) -> list[Any]:
+    value = document.get(key)
+    return value if isinstance(value, list) else []
+
+
+class _Sum:
+    """The sums of one direction."""
+
+    def __init__(self, sieve: Sieve, name: str, printed: _Json) -> None:
+        self.printed = printed
+        self._sieve, self._name = sieve, name
+        self.bytes = self.count("bytes")
+        self.seconds = self.number("seconds")
+        self.rate_bps = self.number("bits_per_second")
+
+    def number(self, key: str) -> float | None:
+        """Return one of the figures, if it can be true."""
+        return self._sieve.number(f"{self._name} {key}", self.printed.get(key))
+
+    def count(self, key: str) -> int | None:
+        """Return one of the counts, if it can be true."""
+        return self._sieve.count(f"{self._name} {key}", self.printed.get(key))
+
+    def as_sent(self) -> Sent | None:
+        """Return what was sent."""
+        base = self.as_received()
+        retransmits = self.count("retransmits")
+        return None if base is None else Sent(**base.model_dump(), retransmits=retransmits)
+
+    def as_received(self) -> Received | None:
+        """Return what was received; of bytes, time and rate one may be missing."""
+        octets, seconds, rate_bps = self.bytes, self.seconds, self.rate_bps
+        if octets is None and seconds is not None and rate_bps is not None:
+            octets = round(rate_bps * seconds / 8)
+        elif rate_bps is None and seconds and octets is not None:
+            rate_bps = octets * 8 / seconds
+        elif seconds is None and rate_bps and octets is not None:
+            seconds = octets * 8 / rate_bps
+        if octets is None or seconds is None or rate_bps is None:
+            return None
+        return Received(bytes=octets, duration_ms=_ms(seconds), rate_bps=round(rate_bps))
+
+
+def _datagrams(
+    sieve: Sieve, document: _Json, sent: _Sum, received: _Sum, streams: Sequence[_Json]
+) -> Datagrams | None:
+    """Return loss from what was sent and received, and what the receiver noticed.
+
+    The receiver of iperf3 counts only gaps between packets that have come.
+    """
+    size = sieve.count("packet size", tree(document, "start", "test_start").get("blksize"))
+    lost = sieve.number("lost packets", received.printed.get("lost_packets"), least=-COUNT_MAX)
+    out_of_order = [tree(each, "udp").get("out_of_order") for each in streams]
+    counts = [sieve.count("out_of_order", each) for each in out_of_order]
+    counted = Datagrams.counted(
+        packets=received.count("packets"),
+        # Duplicates can make iperf3's count of lost packets negative.
+        lost=None if lost is None else max(0, round(lost)),
+        jitter_ms=received.number("jitter_ms"),
+        out_of_order=None if None in counts else sum(each or 0 for each in counts),
     )
+    both = (sent.as_received(), received.as_received())
+    return datagrams(sieve, *both, counted, packet_bytes=size)
 
 
-def _traffic_received(total: _Sum) -> Received:
-    return Received(
-        bytes=total.bytes,
-        duration_ms=_ms(total.seconds),
-        rate_bps=round(total.bits_per_second),
-    )
-
-
-def _datagrams(total: _Sum, end: _End) -> Datagrams:
-    # Duplicates can make iperf3's count of lost packets negative.
-    lost = max(0, total.lost_packets)
-    return Datagrams(
-        packets=total.packets,
-        lost=lost,
-        loss=share(lost, total.packets),
-        jitter_ms=round(total.jitter_ms or 0, 4),
-        out_of_order=sum(stream.udp.out_of_order for stream in end.streams if stream.udp),
-    )
-
-
-def _rtt_ms(streams: tuple[_Stream, ...]) -> TcpRtt | None:
+def _rtt_ms(sieve: Sieve, streams: Sequence[_Json]) -> TcpRtt | None:
     """Return the figures of all streams; ``None`` at the receiving end, which prints zeros."""
-    senders = [stream.sender for stream in streams if stream.sender and stream.sender.mean_rtt]
-    if not senders:
+    figures = []
+    for sender in (tree(each, "sender") for each in streams):
+        named = [(key, sender.get(key)) for key in ("min_rtt", "mean_rtt", "max_rtt")]
+        values = [sieve.number(key, value) for key, value in named]
+        if all(values):
+            figures.append([value / MILLISECOND for value in values if value])
+    if not figures:
         return None
-    return TcpRtt(
-        min=min(sender.min_rtt for sender in senders) / MILLISECOND,
-        mean=round(sum(sender.mean_rtt for sender in senders) / len(senders) / MILLISECOND, 3),
-        max=max(sender.max_rtt for sender in senders) / MILLISECOND,
-    )
+    least, mean, most = zip(*figures, strict=True)
+    return TcpRtt(min=min(least), mean=round(sum(mean) / len(mean), 3), max=max(most))
 
 
-def _interval(entry: _Sum) -> ThroughputInterval:
-    return ThroughputInterval(
-        start_ms=_ms(max(0.0, entry.start)),
-        end_ms=_ms(entry.end),
-        rate_bps=round(entry.bits_per_second),
-        retransmits=entry.retransmits,
-        omitted=entry.omitted,
-    )
+def _intervals(sieve: Sieve, entries: list[Any]) -> Iterator[ThroughputInterval]:
+    """Yield the intervals whose time and rate can be true."""
+    for entry in entries:
+        total = tree(entry, "sum")
+        start, end = (
+            sieve.number("time of an interval", total.get(key), -1) for key in ("start", "end")
+        )
+        rate_bps = sieve.number("rate of an interval", total.get("bits_per_second"))
+        retransmits = sieve.count("retransmits of an interval", total.get("retransmits"))
+        if start is None or end is None or rate_bps is None:
+            sieve.leave_out("an interval", "its time or rate is not known")
+            continue
+        yield ThroughputInterval(
+            start_ms=_ms(max(0.0, start)),
+            end_ms=_ms(max(0.0, end)),
+            rate_bps=round(rate_bps),
+            retransmits=retransmits,
+            omitted=total.get("omitted") is True,
+        )
 
 
 def _ms(seconds: float) -> float:

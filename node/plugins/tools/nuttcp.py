@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from node.model.errors import ToolOutputError
@@ -24,6 +24,7 @@ from node.plugins.contracts import Command, Output, PartContext, Requirement, Re
 from node.plugins.figures import share
 from node.plugins.outline import OwnTool
 from node.plugins.ownprograms import attended_command, split_attendance
+from node.plugins.plausibility import RATE_MAX_BPS, Sieve
 from node.plugins.reading import failure, text_of
 from node.plugins.tests.throughput import (
     UDP_RATE_BPS,
@@ -33,6 +34,8 @@ from node.plugins.tests.throughput import (
     ThroughputInterval,
     ThroughputPart,
     ThroughputSpec,
+    datagrams,
+    plausible,
 )
 
 _CLIENT, _SERVER = 0, 1
@@ -56,7 +59,18 @@ _MEGABYTE = 1 << 20
 _UNIT_BPS = 1000
 _UNIT_BYTES = 1024
 
-_FIGURE = re.compile(r"([A-Za-z_]{1,20})=(\d{1,15}(?:\.\d{1,6})?)", re.ASCII)
+_FIGURE = re.compile(r"([A-Za-z_]{1,20})=(\S{1,400})", re.ASCII)
+_BOUNDS = {
+    "megabytes": (0.0, 1e9),
+    "real_sec": (0.0, 1e5),
+    "real_seconds": (0.0, 1e5),
+    "rate_Mbps": (0.0, RATE_MAX_BPS / 1e6),
+    "tx_cpu": (0.0, 1e5),
+    "rx_cpu": (0.0, 1e5),
+    "drop": (-1e12, 1e12),
+    "pkt": (0.0, 1e12),
+}
+"""The figures that are read, and what they may be."""
 _ERROR = re.compile(r"(?:Error: |error: ).{1,300}", re.ASCII)
 
 
@@ -129,16 +143,27 @@ class NuttcpTool(OwnTool):
         printed, report = split_attendance(output, "nuttcp")
         if part.participant == _SERVER:
             return _server_part(printed, report.congestion).model_dump(mode="json")
-        lines = [_line(line) for line in text_of(printed, "nuttcp").splitlines()]
+        sieve = Sieve()
+        lines = [_line(sieve, line) for line in text_of(printed, "nuttcp").splitlines()]
         intervals = [line for line in lines if "real_sec" in line]
         total = next((line for line in lines if "real_seconds" in line), None)
         if total is None or printed.exit_code != 0:
             raise failure(printed, "nuttcp", "it printed no figures")
+        if "megabytes" not in total:
+            raise ToolOutputError(f"nuttcp: it told no bytes{_because(sieve)}")
         sends = not spec.reverse
         if spec.protocol == "tcp" and sends and report.congestion is None:
             raise ToolOutputError("nuttcp: its connection was not seen, nor its congestion control")
-        measured = _Measured.of(spec, intervals, total)
-        return _client_part(spec, measured, report.congestion).model_dump(mode="json")
+        lost = not _bytes_in(total) and any(map(_bytes_in, intervals))
+        measured = _Measured.of(spec, intervals, _summed(intervals) if lost else total)
+        result = _client_part(spec, measured, report.congestion, sieve).model_dump(mode="json")
+        if lost:
+            raise ToolOutputError("nuttcp: its server did not report the sums", result)
+        return result
+
+
+def _because(sieve: Sieve) -> str:
+    return f" ({sieve.notes[0]})" if sieve.notes else ""
 
 
 def _version(spec: ThroughputSpec, address: str) -> int:
@@ -174,8 +199,14 @@ def _options(spec: ThroughputSpec) -> list[str]:
 _Line = dict[str, float]
 
 
-def _line(line: str) -> _Line:
-    return {name: float(value) for name, value in _FIGURE.findall(line)}
+def _line(sieve: Sieve, line: str) -> _Line:
+    """Return the figures of a line that can be true."""
+    figures = ((name, sieve.number(name, value, *_BOUNDS[name])) for name, value in _found(line))
+    return {name: value for name, value in figures if value is not None}
+
+
+def _found(line: str) -> Iterator[tuple[str, str]]:
+    return ((name, value) for name, value in _FIGURE.findall(line) if name in _BOUNDS)
 
 
 def _bytes_in(line: _Line) -> int:
@@ -193,36 +224,39 @@ def _exact_seconds(line: _Line) -> float:
 
 @dataclass(frozen=True)
 class _Measured:
-    """The figures without the omitted beginning."""
+    """The figures without the omitted beginning; ``packets`` and ``drops`` are None if unknown."""
 
     octets: int
     seconds: float
-    packets: int
-    drops: int
+    packets: int | None
+    drops: int | None
     total: _Line
     intervals: tuple[ThroughputInterval, ...]
 
     @classmethod
     def of(cls, spec: ThroughputSpec, lines: Sequence[_Line], total: _Line) -> _Measured:
         """Subtract the omitted seconds from the whole."""
-        if not _bytes_in(total) and any(map(_bytes_in, lines)):
-            raise ToolOutputError("nuttcp: its server did not report the sums")
         omitted = lines[: spec.omitted // SECOND]
         if len(omitted) < spec.omitted // SECOND:
             raise ToolOutputError(f"nuttcp reports {len(lines)} seconds, fewer than are omitted")
         octets = _bytes_in(total) - sum(map(_bytes_in, omitted))
         seconds = _exact_seconds(total) - sum(map(_exact_seconds, omitted))
-        counted = {
-            name: int(total.get(name, 0) - sum(line.get(name, 0) for line in omitted))
-            for name in ("pkt", "drop")
-        }
-        if octets < 0 or seconds <= 0 or min(counted.values()) < 0:
+        if not _bytes_in(total) and seconds <= 0:
+            seconds = spec.duration / SECOND  # it knows no time where nothing arrived
+        if octets < 0 or seconds <= 0:
             raise ToolOutputError("nuttcp's seconds exceed the whole")
+        counted = {
+            name: int(total[name] - sum(line.get(name, 0) for line in omitted))
+            for name in ("pkt", "drop")
+            if name in total
+        }
+        packets = counted.get("pkt", -1)
         return cls(
             octets=octets,
             seconds=seconds,
-            packets=counted["pkt"],
-            drops=counted["drop"],
+            packets=packets if packets >= 0 else None,
+            # Duplicates make its count of drops negative.
+            drops=max(0, counted["drop"]) if "drop" in counted else None,
             total=total,
             intervals=_intervals(lines, spec.omitted // SECOND),
         )
@@ -233,59 +267,75 @@ class _Measured:
         return round(self.octets * 8 / self.seconds)
 
 
+def _summed(lines: Sequence[_Line]) -> _Line:
+    """Return what the seconds add up to, for a run whose sums were lost."""
+    names = ("megabytes", "pkt", "drop")
+    sums = {name: sum(line[name] for line in lines if name in line) for name in names}
+    return {**sums, "real_seconds": sum(map(_exact_seconds, lines))}
+
+
 def _intervals(lines: Sequence[_Line], omitted: int) -> tuple[ThroughputInterval, ...]:
     intervals, at_ms = [], 0.0
     for number, line in enumerate(lines):
         if number == omitted:
             at_ms = 0.0
         end_ms = at_ms + _exact_seconds(line) * 1000
-        intervals.append(
-            ThroughputInterval(
-                start_ms=round(at_ms, 3),
-                end_ms=round(end_ms, 3),
-                rate_bps=round(line.get("rate_Mbps", 0) * 1e6),
-                retransmits=None,
-                omitted=number < omitted,
+        if "rate_Mbps" in line:
+            intervals.append(
+                ThroughputInterval(
+                    start_ms=round(at_ms, 3),
+                    end_ms=round(end_ms, 3),
+                    rate_bps=round(line["rate_Mbps"] * 1e6),
+                    retransmits=None,
+                    omitted=number < omitted,
+                )
             )
-        )
         at_ms = end_ms
     return tuple(intervals)
 
 
 def _client_part(
-    spec: ThroughputSpec, measured: _Measured, congestion: str | None
+    spec: ThroughputSpec, measured: _Measured, congestion: str | None, sieve: Sieve
 ) -> ThroughputPart:
     duration_ms = round(measured.seconds * 1000, 3)
     udp = spec.protocol == "udp"
     # All that TCP sent has arrived; UDP's receiver counts what was sent by its numbers.
-    sent_bytes = measured.packets * _DATAGRAM_BYTES if udp else measured.octets
+    sent_bytes = measured.octets
+    if udp:
+        sent_bytes = (measured.packets or 0) * _DATAGRAM_BYTES
+        if not sent_bytes and not measured.octets:
+            sent_bytes = round((spec.rate_bps or UDP_RATE_BPS) * measured.seconds / 8)
+            sieve.say("nuttcp counted no packet: what was sent is taken from the rate")
     cpu = measured.total.get("rx_cpu" if spec.reverse else "tx_cpu")
-    return ThroughputPart(
-        sent=Sent(
-            bytes=sent_bytes,
-            duration_ms=duration_ms,
-            rate_bps=round(sent_bytes * 8 / measured.seconds),
-            retransmits=None,  # see above
-        ),
-        received=Received(
-            bytes=measured.octets, duration_ms=duration_ms, rate_bps=measured.rate_bps
-        ),
-        datagrams=_datagrams(measured) if udp else None,
+    sent = Sent(
+        bytes=sent_bytes,
+        duration_ms=duration_ms,
+        rate_bps=round(sent_bytes * 8 / measured.seconds),
+        retransmits=None,  # see above
+    )
+    received = Received(bytes=measured.octets, duration_ms=duration_ms, rate_bps=measured.rate_bps)
+    loss = _datagrams(sieve, sent, received, measured) if udp else None
+    part = ThroughputPart(
+        sent=sent if sent_bytes or not udp else None,
+        received=received,
+        datagrams=loss,
         rtt_ms=None,  # it reports only that of the connection's first packets
         congestion=congestion,
         cpu=None if cpu is None else share(round(cpu), 100),
         intervals=measured.intervals,
+        notes=sieve.notes,
     )
+    return plausible(spec, part)
 
 
-def _datagrams(measured: _Measured) -> Datagrams:
-    return Datagrams(
-        packets=measured.packets,
-        lost=measured.drops,
-        loss=share(measured.drops, measured.packets),
-        jitter_ms=None,
-        out_of_order=None,
-    )
+def _datagrams(
+    sieve: Sieve, sent: Sent, received: Received, measured: _Measured
+) -> Datagrams | None:
+    if measured.packets is None or measured.drops is None:
+        sieve.leave_out("loss", "nuttcp did not tell packets and drops")
+        return None
+    counted = Datagrams.counted(measured.packets, measured.drops, None, None)
+    return datagrams(sieve, sent, received, counted, _DATAGRAM_BYTES)
 
 
 def _server_part(output: Output, congestion: str | None) -> ThroughputPart:

@@ -7,7 +7,7 @@ and maximum to the microsecond. The lines are coarser: 0.1 ms from 10 ms on, 1 m
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from node.model.errors import ToolOutputError
@@ -15,8 +15,9 @@ from node.model.times import MILLISECOND, SECOND
 from node.plugins import iputils
 from node.plugins.binding import EITHER, binding_arguments, version_of
 from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
-from node.plugins.figures import DelayFigures, delay_figures, jitter, share
+from node.plugins.figures import KnownDelays, delay_figures, jitter, share
 from node.plugins.outline import ClientTool
+from node.plugins.plausibility import Sieve
 from node.plugins.reading import complaint, failure, text_of
 from node.plugins.tests.rtt import RttResult, RttSpec
 
@@ -32,33 +33,43 @@ Booking more costs little: a background run blocks nobody, and its time is free 
 """
 
 _HEADER = re.compile(r"PING \S+ ?\((?P<address>[^)\s]{1,253})\)", re.ASCII)
-_ANSWER = re.compile(
-    r"\d{1,6} bytes from .{1,300}?: icmp_seq=(?P<sequence>\d{1,6}) ttl=\d{1,3}"
-    r" time=(?P<rtt_ms>\d{1,9}(?:\.\d{1,6})?) ms",
-    re.ASCII,
-)
+_ANSWER = re.compile(r"\d{1,6} .{1,300}?: icmp_seq=(?P<sequence>\d{1,6})(?P<told>.*)")
+_TIME = re.compile(r" [^\s=<]{1,20}[=<](?P<rtt_ms>\S+) ms")
 _REFUSAL = re.compile(r"From (?P<router>\S{1,253}).{0,300}? icmp_seq=\d{1,6} (?P<said>.{1,200})")
-_SUMMARY = re.compile(r"(?P<sent>\d{1,9}) packets transmitted, (?P<received>\d{1,9}) received,")
-_NUMBER = r"(\d{1,9}(?:\.\d{1,6})?)"
-_RTT = re.compile(rf"rtt min/avg/max/mdev = {_NUMBER}/{_NUMBER}/{_NUMBER}/{_NUMBER} ms", re.ASCII)
+_BEFORE_SUMMARY = re.compile(r"--- .{1,300} ---")
+_PRINTED = r"([^/\s]{1,400})"
+_COUNT = re.compile(r"(?<!\S)[-+]?\d[^\s,]{0,40}")
+_RTT = re.compile(
+    r".{3,40} = ([^/\s]{1,400})/([^/\s]{1,400})/([^/\s]{1,400})/([^/\s]{1,400}) \S{1,3}"
+)
 _ERRORS_MAX = 10
+_COUNTS_LEAST = 3
+"""The summary has the packets sent, those received, and the share lost."""
+_COARSE_MS = 1.0
+"""Distance that the lines, which are rounded, may have from the summary."""
 
 
 @dataclass
 class _Answers:
     """The answers, in the order in which they were printed."""
 
-    rtt_ms: dict[int, float] = field(default_factory=dict)
-    """Sequence number → time of its first answer."""
+    rtt_ms: dict[int, float | None] = field(default_factory=dict)
+    """Sequence number → time of its first answer, None without one that can be true."""
     duplicates: int = 0
     reordered: int = 0
     highest: int = 0
+    truncated: int = 0
+    corrupted: int = 0
 
     @property
     def count(self) -> int:
         return len(self.rtt_ms)
 
-    def add(self, sequence: int, rtt_ms: float) -> None:
+    @property
+    def times_ms(self) -> dict[int, float]:
+        return {at: rtt_ms for at, rtt_ms in self.rtt_ms.items() if rtt_ms is not None}
+
+    def add(self, sequence: int, rtt_ms: float | None) -> None:
         if sequence in self.rtt_ms:
             self.duplicates += 1
             return
@@ -66,6 +77,15 @@ class _Answers:
             self.reordered += 1
         self.highest = max(self.highest, sequence)
         self.rtt_ms[sequence] = rtt_ms
+
+
+@dataclass(frozen=True)
+class _Summary:
+    """The last lines; times are minimum, mean, maximum and deviation, None if they are unknown."""
+
+    sent: int | None
+    received: int | None
+    times_ms: tuple[float, float, float, float] | None
 
 
 class PingTool(ClientTool):
@@ -100,28 +120,36 @@ class PingTool(ClientTool):
     def read(self, part: PartContext, output: Output) -> Result:
         """Read times and loss; a silent target (exit code 1) is a result as well.
 
-        :raises ToolOutputError: ping could not send, was ended early, or contradicts itself.
+        :raises ToolOutputError: ping could not send, was ended early, or its counts cannot be.
         """
+        spec: RttSpec = part.spec
         lines = text_of(output, "ping").splitlines()
         header = next(filter(None, map(_HEADER.match, lines)), None)
-        summary = next(filter(None, map(_SUMMARY.match, lines)), None)
-        if header is None or summary is None:
+        sieve = Sieve()
+        summary = _summary(sieve, lines, spec.longest_ms)
+        bounds_ms = summary.times_ms if summary else None
+        answers = _answers(sieve, lines, spec.longest_ms, bounds_ms)
+        if header is None or (summary is None and answers.count < spec.count):
             raise failure(output, "ping", "it printed no summary")
-        sent, received = int(summary["sent"]), int(summary["received"])
-        answers = _answers(lines)
-        _check(part.spec, answers, sent, received)
-        in_time, figures = _in_time(part.spec, answers, lines)
+        sent, received = _counts(sieve, spec, answers, summary)
+        in_time = {
+            at: rtt_ms
+            for at, rtt_ms in answers.times_ms.items()
+            if rtt_ms <= spec.timeout / MILLISECOND
+        }
+        late = len(answers.times_ms) - len(in_time)
         result = RttResult(
             address=header["address"],
             sent=sent,
-            received=len(in_time),
-            late=received - len(in_time),
-            loss=share(sent - len(in_time), sent),
-            rtt_ms=figures,
+            received=received - late,
+            late=late,
+            loss=share(sent - received + late, sent),
+            rtt_ms=_figures(sieve, spec, answers, in_time, received, summary),
             jitter_ms=jitter(in_time),
             duplicates=answers.duplicates,
             reordered=answers.reordered,
             errors=_error_messages(lines, complaint(output, "ping")),
+            notes=sieve.notes,
         )
         return result.model_dump(mode="json")
 
@@ -135,19 +163,56 @@ def _seconds(duration: int) -> str:
     return f"{duration / SECOND:.6f}".rstrip("0").rstrip(".")
 
 
-def _answers(lines: Iterable[str]) -> _Answers:
+def _answers(
+    sieve: Sieve,
+    lines: Iterable[str],
+    longest_ms: float,
+    bounds_ms: tuple[float, float, float, float] | None,
+) -> _Answers:
+    """Return the answers with the times that can be true, also beside those of the summary.
+
+    A truncated one has no time, and one with a wrong checksum counts as none.
+    """
+    least, most = 0.0, longest_ms
+    if bounds_ms is not None:
+        least, most = max(0.0, bounds_ms[0] - _COARSE_MS), bounds_ms[2] + _COARSE_MS
     answers = _Answers()
     for answer in filter(None, map(_ANSWER.match, lines)):
-        answers.add(int(answer["sequence"]), float(answer["rtt_ms"]))
+        if "CHECKSUM" in answer["told"]:
+            answers.corrupted += 1
+            continue
+        answers.truncated += "(truncated)" in answer["told"]
+        time = _TIME.search(answer["told"])
+        rtt_ms = sieve.number("the time of an answer", time and time["rtt_ms"], least, most)
+        answers.add(int(answer["sequence"]), rtt_ms)
+    if answers.truncated:
+        sieve.say(f"{answers.truncated} replies were truncated, so ping printed no time for them")
+    if answers.corrupted:
+        sieve.say(f"{answers.corrupted} replies were corrupted; they count as lost")
     return answers
 
 
-def _check(spec: RttSpec, answers: _Answers, sent: int, received: int) -> None:
-    if received != answers.count:
-        counts = f"{answers.count} answers, its summary {received}"
-        raise ToolOutputError(f"ping contradicts itself: its lines report {counts}")
-    if not (received <= sent <= spec.count and sent > 0 and answers.highest <= spec.count):
-        raise ToolOutputError(f"ping reports {sent} sent, {received} received of {spec.count}")
+def _counts(
+    sieve: Sieve, spec: RttSpec, answers: _Answers, summary: _Summary | None
+) -> tuple[int, int]:
+    """Return how many packets were sent, and how many of them were answered.
+
+    :raises ToolOutputError: that cannot be known.
+    """
+    sent = spec.count if summary is None else summary.sent
+    received = None if summary is None else summary.received
+    if summary is None:
+        sieve.say("ping's summary is missing")
+    told = f"{sent} sent, {received} received, {answers.count} answers of {spec.count}"
+    if not sent or not answers.count <= sent <= spec.count or answers.highest > spec.count:
+        raise ToolOutputError(f"ping contradicts itself: it reports {told}")
+    if received is None or not answers.count <= received <= sent:
+        if summary is not None:
+            sieve.say(f"the answers are those of the lines: {told}")
+        return sent, answers.count
+    if received > answers.count:
+        sieve.say(f"ping printed {answers.count} of {received} answers")
+    return sent, received
 
 
 def _error_messages(lines: Iterable[str], complaint_line: str) -> tuple[str, ...]:
@@ -158,44 +223,69 @@ def _error_messages(lines: Iterable[str], complaint_line: str) -> tuple[str, ...
     return tuple(error[:300] for error in dict.fromkeys(errors))[:_ERRORS_MAX]
 
 
-def _in_time(
-    spec: RttSpec, answers: _Answers, lines: Iterable[str]
-) -> tuple[dict[int, float], DelayFigures | None]:
-    """Return the answers within the timeout (sequence number → ms), and their figures.
+def _summary(sieve: Sieve, lines: Sequence[str], longest_ms: float) -> _Summary | None:
+    """Return what the last lines tell, in whatever language; None if they are missing."""
+    heads = [at for at, line in enumerate(lines) if _BEFORE_SUMMARY.fullmatch(line.rstrip())]
+    last = lines[heads[-1] + 1 :] if heads else lines
+    found = map(_COUNT.findall, last)
+    counts = next((each for each in found if len(each) >= _COUNTS_LEAST), None)
+    if counts is None or (not heads and "%" not in "".join(counts)):
+        return None
+    times = next(filter(None, map(_RTT.match, last)), None)
+    return _Summary(
+        sent=sieve.count("sent", counts[0]),
+        received=sieve.count("received", counts[1]),
+        times_ms=None if times is None else _times(sieve, times.groups(), longest_ms),
+    )
 
-    The summary has more decimals, but also counts duplicates and late answers.
+
+def _times(
+    sieve: Sieve, printed: Sequence[str], longest_ms: float
+) -> tuple[float, float, float, float] | None:
+    """Return minimum, mean, maximum and deviation; None if they cannot be true."""
+    values = [sieve.number("a time of ping's summary", it, most=longest_ms) for it in printed]
+    known = [value for value in values if value is not None]
+    if len(known) < len(values):
+        return None
+    least, mean, most, deviation = known
+    if not sieve.ordered("ping's summary of times", least, mean, most):
+        return None
+    if deviation > most - least + _COARSE_MS:
+        sieve.leave_out("ping's summary of times", f"{deviation:g} ms is no deviation of them")
+        return None
+    return least, mean, most, deviation
+
+
+def _figures(
+    sieve: Sieve,
+    spec: RttSpec,
+    answers: _Answers,
+    in_time: Mapping[int, float],
+    received: int,
+    summary: _Summary | None,
+) -> KnownDelays | None:
+    """Return the times of the answers that were in time.
+
+    The summary has more decimals, but also counts duplicates and late answers. Median and
+    percentile are known if most answers have a time.
     """
-    timeout_ms = spec.timeout / MILLISECOND
-    in_time = {at: rtt_ms for at, rtt_ms in answers.rtt_ms.items() if rtt_ms <= timeout_ms}
-    figures = delay_figures(list(in_time.values()))
-    summary = _summary_line(lines)
-    if figures is None or summary is None or answers.duplicates or len(in_time) < answers.count:
-        return in_time, figures
-    return in_time, _with_summary(figures, summary)
-
-
-def _summary_line(lines: Iterable[str]) -> re.Match[str] | None:
-    """Return the last line, with minimum, mean, maximum and deviation; None without answers.
-
-    :raises ToolOutputError: it is there, but malformed.
-    """
-    line = next((line for line in lines if line.startswith("rtt ")), None)
-    summary = line and _RTT.match(line)
-    if line and not summary:
-        raise ToolOutputError(f"ping prints malformed times: {line[:100]}")
-    return summary or None
-
-
-def _with_summary(figures: DelayFigures, summary: re.Match[str]) -> DelayFigures:
-    least, mean, most, deviation = (float(number) for number in summary.groups())
-    if not least <= mean <= most:
-        raise ToolOutputError(f"ping contradicts itself: {summary[0]}")
-    return DelayFigures(
+    figures: KnownDelays | None = delay_figures(list(in_time.values()))
+    late = len(answers.times_ms) - len(in_time)
+    times_ms = summary.times_ms if summary else None
+    if times_ms is None or answers.duplicates or late:
+        if late + len(in_time) < received:
+            sieve.say(f"times are those of {len(in_time)} of {received} answers")
+        return figures
+    least, mean, most, deviation = times_ms
+    if most > spec.timeout / MILLISECOND and len(in_time) < received:
+        sieve.say("some answers whose time is not known were late")
+    known = figures is not None and 2 * len(in_time) >= received
+    return KnownDelays(
         min=least,
         # The lines are rounded: without the bounds a median could lie below the minimum.
-        median=min(most, max(least, figures.median)),
+        median=min(most, max(least, figures.median or 0)) if figures and known else None,
         mean=mean,
-        p95=min(most, max(least, figures.p95)),
+        p95=min(most, max(least, figures.p95 or 0)) if figures and known else None,
         max=most,
         stdev=deviation,
     )

@@ -68,7 +68,7 @@ class Iperf3Dialect(Dialect):
         Of output that was too long to be kept whole, the figures of all streams together are left.
         """
         base: Document = {"schema": 1, "diags": diagnostics(part)}
-        if part.result is None:
+        if part.result is None or part.reason is not None:
             reason = part.reason or "The run has no result."
             return {**base, "succeeded": False, "error": reason}
         sends = _sends(place, reverse=bool(spec.get("reverse")))

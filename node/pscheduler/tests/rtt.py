@@ -152,7 +152,9 @@ class RttLanguage(Language):
         }
         delays = result.get("rtt_ms") or {}
         figures |= {
-            name: format_milliseconds(delays[ours_]) for name, ours_ in _FIGURES.items() if delays
+            name: format_milliseconds(value)
+            for name, ours_ in _FIGURES.items()
+            if (value := delays.get(ours_)) is not None
         }
         if answered < result["received"]:
             missing = result["received"] - answered

@@ -124,6 +124,46 @@ def test_contradictions_are_refused(lines: list[str]) -> None:
         TOOL.read(context("rtt", count=2), printed(*lines))
 
 
+FOUR = [line(0, "64 bytes, 5.0 ms"), line(1, "64 bytes, 5.1 ms"), line(3, "64 bytes, 5.3 ms")]
+
+
+@pytest.mark.parametrize(
+    ("total", "received", "note"),
+    [
+        ("5.0 5.1 - 5.3 -", 3, None),
+        ("xmt/rcv/%loss = 5/3/40%, min/avg/max = 5.00/5.20/5.40", 3, None),
+        ("5.0 5.1 - 5.3 5.4", 4, "1 answers are those of fping's last line"),
+        (
+            "xmt/rcv/%loss = 5/4/20%, min/avg/max = 5.00/5.20/5.40",
+            4,
+            "fping printed 3 of 4 answers",
+        ),
+    ],
+)
+def test_version_4_prints_no_line_for_lost_packets(
+    total: str, received: int, note: str | None
+) -> None:
+    """A packet without a line is lost, unless the last line tells of its answer."""
+    part = TOOL.read(context("rtt", count=5), printed(*FOUR, stderr=f"\n192.0.2.2 : {total}\n"))
+    assert (part["sent"], part["received"]) == (5, received)
+    assert part.get("notes", [note]) == [note]
+
+
+def test_nothing_but_the_last_line() -> None:
+    """Version 4 prints only its last line if all were lost."""
+    part = TOOL.read(context("rtt", count=2), printed(stderr="192.0.2.2 : - -\n"))
+    assert (part["address"], part["received"], part["loss"]) == ("192.0.2.2", 0, 1)
+
+
+@pytest.mark.parametrize("time", ["-5.0", "nan", "1e9"])
+def test_times_that_cannot_be_are_left_out(time: str) -> None:
+    """The packet was answered; its time is not known."""
+    lines = [line(0, "64 bytes, 5.0 ms"), line(1, f"64 bytes, {time} ms")]
+    part = TOOL.read(context("rtt", count=2), printed(*lines))
+    assert (part["received"], part["rtt_ms"]["max"]) == (2, 5.0)
+    assert len(part["notes"]) == 1
+
+
 def test_finished_output_counts() -> None:
     """An fping that had reported all packets when the launcher ended it has a result."""
     ended = dataclasses.replace(output("fping", "loopback"), ended_by="end")

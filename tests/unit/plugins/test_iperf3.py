@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import pytest
@@ -260,26 +261,159 @@ def test_truncated_output_is_refused(share: float) -> None:
     """Half a JSON document is no result."""
     whole = output("iperf3", "tcp-client").stdout
     cut = Output(0, whole[: int(len(whole) * share)], b"")
-    with pytest.raises(ToolOutputError, match="iperf3: Invalid JSON"):
+    with pytest.raises(
+        ToolOutputError, match=r"iperf3: its output ends in the middle \(\d+ bytes\)"
+    ):
         TOOL.read(context("throughput", CLIENT), cut)
 
 
+def changed(case: str, *path: str | int, value: object) -> Output:
+    """Return a recorded document with another value at one place."""
+    document = json.loads(output("iperf3", case).stdout)
+    place = document
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = value
+    return Output(0, json.dumps(document).encode(), b"")
+
+
 @pytest.mark.parametrize(
-    ("field", "value"),
+    ("field", "value", "note"),
     [
-        ("bits_per_second", -1),
-        ("bits_per_second", 1e300),
-        ("seconds", "x"),
-        ("bytes", -5),
-        ("bytes", 2**70),
+        ("bits_per_second", -1, "sent bits_per_second is left out: -1 is below 0"),
+        ("bits_per_second", 1e300, "sent bits_per_second is left out: 1e+300 is more than 1e+15"),
+        (
+            "bits_per_second",
+            9e12,
+            "sent is left out: 1368360 bytes in 1999.86 ms are not 9e+12 b/s",
+        ),
+        ("seconds", "x", "sent seconds is left out: x is no number"),
+        ("seconds", math.nan, "sent seconds is left out: nan is no number"),
+        ("bytes", -5, "sent bytes is left out: -5 is below 0"),
+        ("bytes", 2**70, "sent bytes is left out: 1180591620717411303424 is more than 9.22337e+18"),
+        ("retransmits", -1, "sent retransmits is left out: -1 is below 0"),
+        ("retransmits", 2**32 - 1, "retransmits is left out: 4294967295 is more than 39010"),
     ],
 )
-def test_impossible_figures_are_refused(field: str, value: object) -> None:
-    """Negative, unlimited and textual figures are refused."""
-    document = json.loads(output("iperf3", "tcp-client").stdout)
-    document["end"]["sum_sent"][field] = value
-    with pytest.raises(ToolOutputError, match=f"end.sum_sent.{field}"):
-        TOOL.read(context("throughput", CLIENT), Output(0, json.dumps(document).encode(), b""))
+def test_impossible_figures_are_left_out_and_named(field: str, value: object, note: str) -> None:
+    """A figure that cannot be is dropped, and all others are kept."""
+    printed = changed("tcp-client", "end", "sum_sent", field, value=value)
+    part = TOOL.read(context("throughput", CLIENT, **SHORT), printed)
+    assert part["notes"] == [note]
+    assert part["received"]["bytes"] == 1_220_664
+    sent = part["sent"]
+    assert sent is None or sent["rate_bps"] == pytest.approx(5_473_820, rel=0.01)
+
+
+def test_an_unknown_counter_is_null() -> None:
+    """A null counter is unknown, without a word, and an odd interval costs only itself."""
+    part = TOOL.read(
+        context("throughput", CLIENT, **SHORT),
+        changed("tcp-client", "end", "sum_sent", "retransmits", value=None),
+    )
+    assert (part["sent"]["retransmits"], part["sent"]["rate_bps"]) == (None, 5_473_820)
+    assert "notes" not in part
+    odd = TOOL.read(
+        context("throughput", CLIENT, **SHORT),
+        changed("tcp-client", "intervals", 1, "sum", value=None),
+    )
+    assert len(odd["intervals"]) == 2
+    assert odd["notes"] == ["an interval is left out: its time or rate is not known"]
+
+
+def test_text_behind_the_document_is_the_cause() -> None:
+    """Text behind the sums says why the run failed, and the sums are kept."""
+    whole = output("iperf3", "tcp-client").stdout
+    printed = Output(1, whole + b"iperf3: error - unable to send control message: Broken pipe", b"")
+    with pytest.raises(ToolOutputError) as failure:
+        TOOL.read(context("throughput", CLIENT), printed)
+    assert failure.value.detail == "iperf3: unable to send control message: Broken pipe"
+    assert failure.value.result is not None
+    assert failure.value.result["received"]["rate_bps"] == 4_833_406
+
+
+def test_a_run_that_was_cut_keeps_what_each_end_counted() -> None:
+    """Ended at the end of its time, the client keeps what it sent, and nothing of the server."""
+    with pytest.raises(ToolOutputError) as failure:
+        read("terminated-client", CLIENT)
+    assert failure.value.result is not None
+    assert failure.value.result["sent"]["bytes"] == 2_749_752
+    assert failure.value.result["received"] is None
+
+
+UDP: dict[str, Any] = {"protocol": "udp", "rate_bps": 2_000_000, "omit": "PT0S", **SHORT}
+
+
+def udp(**received: object) -> Merged:
+    """Return a run over UDP whose receiver counted something else, as its client tells it."""
+    document = json.loads(output("iperf3", "udp-client").stdout)
+    document["end"]["sum_received"] |= received
+    part = TOOL.read(
+        context("throughput", CLIENT, **UDP), Output(0, json.dumps(document).encode(), b"")
+    )
+    return TEST.merge(spec("throughput", **UDP), [Part(CLIENT, "a", part)])
+
+
+def loss_of(merged: Merged) -> tuple[int, int, float]:
+    """Return packets, lost packets and loss of a result."""
+    assert merged.result is not None
+    assert merged.result["datagrams"] is not None
+    return tuple(merged.result["datagrams"][key] for key in ("packets", "lost", "loss"))
+
+
+def test_nothing_that_arrived_is_total_loss() -> None:
+    """The receiver counts no packet and no loss where nothing came; all that was sent is lost."""
+    nothing = udp(bytes=0, bits_per_second=0, packets=0, lost_packets=0)
+    assert loss_of(nothing) == (345, 345, 1)
+    assert nothing.result is not None
+    assert TEST.summary(nothing.result) == "nothing arrived, loss 100 %"
+
+
+def test_what_was_to_come_after_the_last_packet_is_lost() -> None:
+    """A path that dies after a third of the run has lost two thirds, of which no gap tells."""
+    died = udp(bytes=166_520, bits_per_second=658_534, packets=115, lost_packets=0)
+    assert loss_of(died) == (345, 230, 0.666667)
+
+
+def test_counts_that_cannot_be_give_way_to_the_bytes() -> None:
+    """More lost than there were: the loss is that of the bytes, and says so."""
+    odd = udp(packets=100, lost_packets=137)
+    assert loss_of(odd)[2] == 0
+    assert odd.result is not None
+    assert odd.result["notes"] == ["the count of 137 lost of 100 packets is left out"]
+    assert loss_of(udp(packets=345, lost_packets=-4)) == (345, 0, 0)
+
+
+def test_jitter_of_a_week_is_left_out() -> None:
+    """Packets cannot vary by more than the run lasts."""
+    merged = udp(jitter_ms=611_273_000.0)
+    assert merged.result is not None
+    assert merged.result["datagrams"]["jitter_ms"] is None
+    assert merged.result["notes"] == ["jitter is left out: 611273000.0 is more than 62000"]
+
+
+def test_an_old_version_is_named() -> None:
+    """Versions before 3.11 print one sum of UDP, which does not tell what arrived."""
+    document = json.loads(output("iperf3", "udp-client").stdout)
+    document["start"]["version"] = "iperf 3.9"
+    del document["end"]["sum_sent"], document["end"]["sum_received"]
+    with pytest.raises(ToolOutputError, match=r"this is iperf 3\.9, older than 3\.11"):
+        TOOL.read(
+            context("throughput", CLIENT, **UDP), Output(0, json.dumps(document).encode(), b"")
+        )
+
+
+def test_a_connection_without_a_byte_has_failed() -> None:
+    """A connection that opened and brought nothing is a failure: long packets may vanish."""
+    nothing = changed("tcp-client", "end", "sum_received", "bytes", value=0)
+    document = json.loads(nothing.stdout)
+    document["end"]["sum_received"]["bits_per_second"] = 0
+    printed = Output(0, json.dumps(document).encode(), b"")
+    part = TOOL.read(context("throughput", CLIENT), printed)
+    merged = TEST.merge(spec("throughput"), [Part(CLIENT, "a", part)])
+    assert merged.result is not None
+    assert merged.reason is not None
+    assert "not a byte arrived, though the connection opened" in merged.reason
 
 
 def test_a_silent_failure_is_refused() -> None:

@@ -136,21 +136,103 @@ SUMMARY = "{} packets transmitted, {} received, 0% packet loss, time 1ms\n"
 @pytest.mark.parametrize(
     "text",
     [
-        HEADER + ANSWER.format(1, 5) + SUMMARY.format(2, 2),
         HEADER + ANSWER.format(1, 5) + ANSWER.format(2, 5) + SUMMARY.format(1, 2),
         HEADER + ANSWER.format(11, 5) + SUMMARY.format(10, 1),
         HEADER + SUMMARY.format(11, 0),
         HEADER + SUMMARY.format(0, 0),
-        HEADER
-        + ANSWER.format(1, 5)
-        + SUMMARY.format(1, 1)
-        + "rtt min/avg/max/mdev = 5.0/4.0/6.0/0.0 ms\n",
     ],
 )
 def test_contradictions_are_refused(text: str) -> None:
     """Output whose lines and summary contradict each other is refused."""
     with pytest.raises(ToolOutputError, match="ping"):
         TOOL.read(context("rtt"), Output(0, text.encode(), b""))
+
+
+def read_text(*lines: str, count: int = 5) -> dict[str, Any]:
+    """Return the part of a ping that printed these lines after its header."""
+    return TOOL.read(
+        context("rtt", count=count), Output(0, (HEADER + "".join(lines)).encode(), b"")
+    )
+
+
+TRUNCATED = "76 bytes from 192.0.2.2: icmp_seq={} ttl=117 (truncated)\n"
+TIMES = "rtt min/avg/max/mdev = {} ms\n"
+
+
+def test_truncated_replies_are_answers() -> None:
+    """Replies that lack their time stamp have times in the summary only, and the result says so."""
+    lines = [TRUNCATED.format(at) for at in range(1, 6)]
+    part = read_text(*lines, SUMMARY.format(5, 5), TIMES.format("11.204/11.310/11.502/0.105"))
+    assert (part["received"], part["loss"]) == (5, 0)
+    assert part["rtt_ms"] == {
+        "min": 11.204, "median": None, "mean": 11.31, "p95": None, "max": 11.502, "stdev": 0.105,
+    }  # fmt: skip
+    assert part["notes"] == ["5 replies were truncated, so ping printed no time for them"]
+    assert TEST.summary(part) == "mean 11.31 ms, loss 0 %"
+    assert [it.name for it in TEST.metrics(part)] == ["rtt_min_ms", "loss"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "received", "note"),
+    [
+        (  # lines that were lost on the way
+            [ANSWER.format(1, 5), SUMMARY.format(5, 2), TIMES.format("5.0/5.1/5.2/0.1")],
+            2,
+            "ping printed 1 of 2 answers",
+        ),
+        (  # a corrupted reply, which ping does not count
+            [
+                ANSWER.format(1, 5),
+                ANSWER.format(2, 5).replace(" ms", " ms (BAD CHECKSUM!)"),
+                "5 packets transmitted, 1 received, +1 corrupted, 80% packet loss, time 1ms\n",
+            ],
+            1,
+            "1 replies were corrupted; they count as lost",
+        ),
+        (  # more received than sent
+            [ANSWER.format(1, 5), SUMMARY.format(5, 7)],
+            1,
+            "the answers are those of the lines: 5 sent, 7 received, 1 answers of 5",
+        ),
+        (
+            [ANSWER.format(1, 5), SUMMARY.format(5, -1)],
+            1,
+            "received is left out: -1 is below 0",
+        ),
+        (
+            [ANSWER.format(1, -5), SUMMARY.format(5, 1)],
+            1,
+            "the time of an answer is left out: -5 is below 0",
+        ),
+        (
+            [ANSWER.format(1, 5), SUMMARY.format(1, 1), TIMES.format("5.0/4.0/6.0/0.0")],
+            1,
+            "ping's summary of times is left out: 5/4/6 are not in order",
+        ),
+        (
+            [ANSWER.format(1, 5), SUMMARY.format(1, 1), TIMES.format("nan/nan/nan/nan")],
+            1,
+            "a time of ping's summary is left out: nan is no number, and 3 more like it",
+        ),
+        ([ANSWER.format(at, 5) for at in range(1, 6)], 5, "ping's summary is missing"),
+    ],
+)
+def test_what_can_be_saved_is_saved(lines: list[str], received: int, note: str) -> None:
+    """Counts and times that can be true are kept, and what was dropped is named."""
+    part = read_text(*lines)
+    assert part["received"] == received
+    assert note in part["notes"]
+
+
+def test_other_languages_are_read() -> None:
+    """The counts and times are found by their places, with a comma or a point."""
+    part = read_text(
+        "64 Bytes von 192.0.2.2: icmp_seq=1 ttl=64 Zeit=5,25 ms\n",
+        "\n--- x ping-Statistik ---\n5 Pakete übertragen, 1 empfangen, 80% verloren, Zeit 9ms\n",
+        "rtt min/avg/max/mdev = 5,250/5,250/5,250/0,000 ms\n",
+    )
+    assert (part["sent"], part["received"], part["rtt_ms"]["mean"]) == (5, 1, 5.25)
+    assert "notes" not in part
 
 
 def test_answers_out_of_order_are_counted() -> None:
@@ -172,7 +254,7 @@ def test_one_answer_has_no_jitter() -> None:
 def test_the_part_is_the_result() -> None:
     """The merged result is the one part, and its summary has median, loss and jitter."""
     part = read("ipv6", count=20)
-    merged = TEST.merge(spec("rtt"), [Part(0, "a", part)])
+    merged = TEST.merge(spec("rtt", count=20), [Part(0, "a", part)])
     assert merged.succeeded
     assert merged.result == part
     assert TEST.summary(part).startswith(f"{part['rtt_ms']['median']:.2f} ms, loss 0 %, jitter ")
