@@ -69,6 +69,7 @@ from node.model.host_limits.rules import User
 from node.model.naming import find_clash
 from node.model.nodekinds import NodeKind
 from node.model.outside_leads import is_outside
+from node.model.reason import Reason
 from node.model.shortfall import Shortfall
 from node.model.wire.campaigns import Budget
 from node.model.wire.comparisons import NodeComparison
@@ -426,7 +427,7 @@ class NodeService:
             self.capabilities,
             self.collector,
             self.termination.lose_run,
-            context_refusal=self.contexts.why_not,
+            context_refusal=self.contexts.refusal,
             targets=self.foreign_targets,
             agreement=self.agreement,
             restores=self.restores,
@@ -507,7 +508,7 @@ class NodeService:
             core, self.directory, self.termination, self.capabilities, dependencies.new_id
         )
 
-    def _context_refusal(self, context: Context) -> str | None:
+    def _context_refusal(self, context: Context) -> Reason | None:
         """Return why this host cannot measure from a context, or None if it can.
 
         The process that measures wrote the card; this process may have fewer rights, so the card
@@ -515,7 +516,7 @@ class NodeService:
         """
         if str(context) in offered(self.directory.self.attributes):
             return None
-        return self.contexts.why_not(context)
+        return self.contexts.refusal(context)
 
     @property
     def card(self) -> NodeCard:

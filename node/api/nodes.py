@@ -190,8 +190,8 @@ async def tools(request: web.Request) -> web.StreamResponse:
             name=name,
             tests=tool.tests,
             tried=tool.tried,
-            available=node.capabilities.missing(tool) is None,
-            reason=node.capabilities.missing(tool),
+            available=node.capabilities.missing_program(tool) is None,
+            reason=node.capabilities.missing_program(tool),
         )
         for name, tool in sorted(node.capabilities.tools.items())
     ]

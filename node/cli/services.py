@@ -519,7 +519,9 @@ def _announce_ready(node: NodeService, *, with_node: bool) -> None:
         log.info("ready", node=node.card.name, identity=node.card.identity, url=settings.public_url)
         return
     missing = [
-        f"{name} ✗ ({reason})" if (reason := node.capabilities.missing(tool)) else f"{name} ✓"
+        f"{name} ✗ ({reason})"
+        if (reason := node.capabilities.missing_program(tool))
+        else f"{name} ✓"
         for name, tool in sorted(node.capabilities.tools.items())
     ]
     unnamed = "" if "name" in settings.model_fields_set else " (give it a name: --name a.example)"
@@ -535,7 +537,7 @@ def _announce_ready(node: NodeService, *, with_node: bool) -> None:
 def warn_of_contexts(contexts: Contexts, allowed: Iterable[Context]) -> None:
     """Warn of contexts that are allowed but cannot be used, for example because of a typo."""
     for context in allowed:
-        if (why := contexts.why_not(context)) is not None:
+        if (why := contexts.refusal(context)) is not None:
             log.warning("a context is allowed but cannot be used", context=str(context), why=why)
 
 

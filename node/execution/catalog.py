@@ -15,6 +15,14 @@ from node.execution import privileges
 from node.execution.privileges import ProcessPrivileges
 from node.model.contexts import Context
 from node.model.errors import FieldFault, InvalidDocument, ToolUnavailable
+from node.model.reason import Reason
+from node.model.reasons import (
+    no_common_tool,
+    program_not_installed,
+    tool_cannot_measure,
+    tool_not_bindable,
+    tool_reaches_unchecked,
+)
 from node.model.task_terms import TaskTerms
 from node.model.useragent import user_agent
 from node.model.wire.fields import FROM_OUTSIDE
@@ -40,6 +48,18 @@ def program_version() -> str:
         return version("parley-scheduler")
     except PackageNotFoundError:
         return "0"
+
+
+def unfit_tool(tool: Tool, spec: Any) -> Reason | None:
+    """Return why a tool measures this spec on no host; None if it measures it."""
+    why = tool.can(spec)
+    return None if why is None else tool_cannot_measure(why)
+
+
+def unchecked_tool(tool: Tool, spec: Any) -> Reason | None:
+    """Return why a tool does not measure ``spec`` for another node's task; None if it does."""
+    why = unchecked(tool, spec)
+    return None if why is None else tool_reaches_unchecked(why)
 
 
 def agent_of(settings: Settings) -> str:
@@ -119,49 +139,51 @@ class Capabilities:
         except Exception:  # noqa: BLE001 - any plugin error was already reported when the run ended
             return ()
 
-    def missing(self, tool: Tool) -> str | None:
-        """Return what the tool lacks on this host, with its package; None if nothing."""
+    def missing_program(self, tool: Tool) -> Reason | None:
+        """Return which program the tool lacks on this host, with its package; None if none."""
         requirement = tool.requirement
         if requirement is None:
             return None
         programs = ((requirement.program, requirement.package), *requirement.others)
         for program, package in programs:
             if self._which(program) is None:
-                return f"{program} is not installed; apt install {package}"
+                return program_not_installed(program, package)
         return None
 
-    def unbound(self, tool: Tool, context: Context | None) -> str | None:
+    def binding_refusal(self, tool: Tool, context: Context | None) -> Reason | None:
         """Return why a tool cannot measure from a context; None if it can, or there is none."""
         if context is None or not context.bound:
             return None
         if isinstance(tool, Bindable) and context.kind in tool.binds:
             return None
-        return f"cannot be bound to an {context.kind}"
+        return tool_not_bindable(context.kind)
 
-    def refused(self, tool: Tool, spec: Any) -> str | None:
+    def refusal(self, tool: Tool, spec: Any) -> Reason | None:
         """Return why this host does not run the tool with this spec; None if it does.
 
         This is about the host: the tool is not installed, or lacks a privilege that it needs.
         """
         requirement = tool.requirement
-        missing = self.missing(tool)
+        missing = self.missing_program(tool)
         if missing is not None or requirement is None:
             return missing
         control = requirement.congestion(spec)
-        lacks = control and privileges.missing_congestion_control(control, self._standing())
-        if lacks:
+        standing = self._standing()
+        lacks = privileges.missing_congestion_control(control, standing) if control else None
+        if lacks is not None:
             return lacks
         privilege = requirement.privilege(spec)
         if privilege is None:
             return None
         path = self._which(requirement.privileged or requirement.program)
         grant = privileges.grant_of(path) if path else privileges.Grant()
-        standing = self._standing()
         return privileges.missing_privilege(requirement.program, privilege, standing, grant)
 
     def offered(self, test: str) -> tuple[str, ...]:
         """Return the names of the installed tools for a test, best first."""
-        return tuple(tool.name for tool in registry.tools_for(test) if self.missing(tool) is None)
+        return tuple(
+            tool.name for tool in registry.tools_for(test) if not self.missing_program(tool)
+        )
 
     def offers(
         self,
@@ -171,7 +193,7 @@ class Capabilities:
         context: Context | None = None,
         *,
         foreign: bool = False,
-    ) -> tuple[tuple[str, ...], dict[str, str]]:
+    ) -> tuple[tuple[str, ...], dict[str, Reason]]:
         """Return the tools that would measure ``spec`` here, best first, and why others would not.
 
         If any tools are ``asked`` for, only these; with a ``context``, those that measure from it;
@@ -179,10 +201,10 @@ class Capabilities:
         """
         tools = [tool for tool in registry.tools_for(test) if not asked or tool.name in asked]
         reasons = {
-            tool.name: tool.can(spec)
-            or self.refused(tool, spec)
-            or self.unbound(tool, context)
-            or (unchecked(tool, spec) if foreign else None)
+            tool.name: unfit_tool(tool, spec)
+            or self.refusal(tool, spec)
+            or self.binding_refusal(tool, context)
+            or (unchecked_tool(tool, spec) if foreign else None)
             for tool in tools
         }
         offered = tuple(name for name, reason in reasons.items() if reason is None)
@@ -202,15 +224,11 @@ class Capabilities:
             candidates.sort(key=lambda tool: preferred.index(tool.name))
         unable = []
         for tool in candidates:
-            reason = tool.can(spec)
-            if reason is not None:
+            if (reason := unfit_tool(tool, spec)) is not None:
                 unable.append(reason)
             elif all(tool.name in offer for offer in offers):
                 return tool
-        choice = f" among {', '.join(preferred)}" if preferred else ""
-        reasons = f" ({'; '.join(unable)})" if unable else ""
-        msg = f"no tool{choice} for {test} that every participant has{reasons}"
-        raise ToolUnavailable(msg)
+        raise ToolUnavailable(no_common_tool(test, preferred, unable))
 
     def agree(self, terms: TaskTerms) -> TaskTerms:
         """Return the terms of a task with the tool for its participants, and the duration with it.

@@ -15,8 +15,16 @@ from node.execution import host_sampling, netlink
 from node.execution.tool_terms import NAMESPACES
 from node.model.contexts import Context, ContextKind
 from node.model.errors import HostError
-
-SETTING = "PARLEY_CONTEXTS"
+from node.model.reason import Reason
+from node.model.reasons import (
+    address_unusable,
+    context_not_allowed,
+    context_without_address,
+    namespace_closed,
+    no_such_interface,
+    no_such_namespace,
+    program_not_installed,
+)
 
 
 class Contexts:
@@ -26,20 +34,14 @@ class Contexts:
         """``allowed``: contexts with the address by which others reach them; None to detect it."""
         self._allowed = allowed
 
-    def why_not(self, context: Context) -> str | None:
+    def refusal(self, context: Context) -> Reason | None:
         """Return why a context cannot be used, and what the owner can do; None if it can."""
         if context not in self._allowed:
             allowed = ", ".join(map(str, self._allowed)) or "no context"
-            return (
-                f"measuring from {context} is not allowed here (allowed: {allowed}); the owner of "
-                f"this host can allow it: {SETTING}={context}"
-            )
-        return self._defect(context) or (
-            None
-            if self._address(context)
-            else f"{context} has no address by which others reach it; the owner of this host can "
-            f"set one: {SETTING}={context}=ADDRESS"
-        )
+            return context_not_allowed(str(context), allowed)
+        if (defect := self._defect(context)) is not None:
+            return defect
+        return None if self._address(context) else context_without_address(str(context))
 
     def addresses(self) -> dict[str, str]:
         """Return the usable contexts, each with its address."""
@@ -49,7 +51,7 @@ class Contexts:
             if self._defect(context) is None and (address := self._address(context))
         }
 
-    def _defect(self, context: Context) -> str | None:
+    def _defect(self, context: Context) -> Reason | None:
         match context.kind:
             case ContextKind.NAMESPACE:
                 return _namespace_defect(context.name)
@@ -57,7 +59,7 @@ class Contexts:
                 with contextlib.suppress(OSError):
                     socket.if_nametoindex(context.name)
                     return None
-                return f"this host has no interface {context.name}"
+                return no_such_interface(context.name)
             case ContextKind.ADDRESS:
                 return _address_defect(context.name)
 
@@ -75,24 +77,23 @@ class Contexts:
         return None
 
 
-def _namespace_defect(name: str) -> str | None:
+def _namespace_defect(name: str) -> Reason | None:
     if not (NAMESPACES / name).exists():
-        return f"this host has no network namespace {name}; create it: ip netns add {name}"
+        return no_such_namespace(name)
     if shutil.which("nsenter") is None:
-        return "nsenter is not installed; apt install util-linux"
+        return program_not_installed("nsenter", "util-linux")
     try:
         host_sampling.in_namespace(name, lambda: None)
     except HostError as fault:
-        needed = "the service needs CAP_SYS_ADMIN for it (see docs/how-to/contexts.md)"
-        return f"{fault.detail}; {needed}"
+        return namespace_closed(fault.detail)
     return None
 
 
-def _address_defect(address: str) -> str | None:
+def _address_defect(address: str) -> Reason | None:
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as endpoint:
             endpoint.bind((address, 0))
     except OSError as fault:
-        return f"{address} cannot be used on this host: {fault.strerror}"
+        return address_unusable(address, fault.strerror or "")
     return None

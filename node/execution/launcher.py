@@ -43,6 +43,7 @@ from node.model.errors import (
 from node.model.late_runs import LAUNCH_HORIZON, UnmeasuredEnd
 from node.model.named_secrets import SecretUse
 from node.model.outside_leads import is_outside
+from node.model.reason import Reason
 from node.model.reasons import (
     booking_unconfirmed,
     plugin_failed,
@@ -50,6 +51,7 @@ from node.model.reasons import (
     result_not_kept,
     run_cancelled,
     stopped_meanwhile,
+    tool_not_bindable_there,
     tool_was_killed,
 )
 from node.model.runstate import RunState
@@ -134,7 +136,7 @@ class Launcher:
         collector: PartCollector,
         lose_run: Callable[[UUID, str], Awaitable[None]],
         *,
-        context_refusal: Callable[[contexts.Context], str | None],
+        context_refusal: Callable[[contexts.Context], Reason | None],
         targets: ForeignTargets,
         agreement: ParticipantAgreement,
         restores: RestoreWatcher,
@@ -442,7 +444,7 @@ class Launcher:
             run.participants if outside else self._targets.with_card_addresses(run.participants)
         )
         context = self._context(run, parties)
-        refusal = self._capabilities.refused(tool, context.spec) or self._binding_refusal(
+        refusal = self._capabilities.refusal(tool, context.spec) or self._binding_refusal(
             tool, context.context
         )
         if refusal is not None:
@@ -492,7 +494,7 @@ class Launcher:
         opened = await self._secrets.opened(test, run.spec, use)
         return self._capabilities.spec(test, opened)
 
-    async def _objection(self, run: DueRun, test: Test, context: PartContext) -> str | None:
+    async def _objection(self, run: DueRun, test: Test, context: PartContext) -> Reason | None:
         """Return why a target is not measured that has said no by DNS; None if none has."""
         if self._targets.opt_outs is None:
             return None
@@ -500,7 +502,7 @@ class Launcher:
         left_s = (run.starts_at - self._clock.now()) / times.SECOND / 2
         return await self._targets.opt_outs.refusal(hosts, left_s)
 
-    def _binding_refusal(self, tool: Tool, context: contexts.Context | None) -> str | None:
+    def _binding_refusal(self, tool: Tool, context: contexts.Context | None) -> Reason | None:
         """Return why this tool must not measure from this context; None if it may.
 
         The owner may have withdrawn the context since the introduction, and the lead, which chose
@@ -508,8 +510,10 @@ class Launcher:
         """
         if context is None:
             return None
-        unbound = self._capabilities.unbound(tool, context)
-        return f"{tool.name} {unbound}" if unbound else self._context_refusal(context)
+        unbound = self._capabilities.binding_refusal(tool, context)
+        if unbound is not None:
+            return tool_not_bindable_there(tool.name, unbound)
+        return self._context_refusal(context)
 
     async def _run_tool(
         self,

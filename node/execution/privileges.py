@@ -14,6 +14,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from node.model.reason import Reason
+from node.model.reasons import (
+    congestion_control_of_root,
+    no_congestion_control,
+    no_raw_sockets,
+    no_rights_of_root,
+)
 from node.plugins.contracts import Privilege
 
 NET_ADMIN = 1 << 12  # linux/capability.h
@@ -69,7 +76,7 @@ class Grant:
 
 def missing_privilege(
     program: str, needed: Privilege, standing: ProcessPrivileges, grant: Grant
-) -> str | None:
+) -> Reason | None:
     """Return why a program started here lacks a privilege, and what would help; None if it has it.
 
     >>> nobody = ProcessPrivileges(False, 0, 0, 0, True, True)
@@ -81,26 +88,17 @@ def missing_privilege(
     if _has_raw_sockets(standing, grant) or (needed is Privilege.ECHO and standing.echo):
         return None
     advice = _ECHO_ADVICE if needed is Privilege.ECHO else _RAW_ADVICE
-    return f"{program} needs CAP_NET_RAW for this, which tools lack here; {advice}"
+    return no_raw_sockets(program, advice)
 
 
-def missing_congestion_control(wanted: str, standing: ProcessPrivileges) -> str | None:
+def missing_congestion_control(wanted: str, standing: ProcessPrivileges) -> Reason | None:
     """Return why programs started here cannot set this congestion control, and what would help."""
     controls, open_controls = standing.controls, standing.open_controls
     if controls is not None and wanted not in controls:
-        return (
-            f"TCP here has no congestion control {wanted}, only {', '.join(sorted(controls))};"
-            " take this host's own with --congestion host, or let root add it:"
-            f" modprobe tcp_{wanted}"
-        )
+        return no_congestion_control(wanted, sorted(controls))
     if open_controls is None or wanted in open_controls or standing.effective & NET_ADMIN:
         return None
-    every = " ".join(sorted(open_controls | {wanted}))
-    return (
-        f"only root may use TCP's congestion control {wanted} here;"
-        f" take this host's own with --congestion host, or let root allow it to all:"
-        f" sysctl net.ipv4.tcp_allowed_congestion_control='{every}'"
-    )
+    return congestion_control_of_root(wanted, sorted(open_controls))
 
 
 def needs_network_rights(wanted: str | None, standing: ProcessPrivileges) -> bool:
@@ -117,7 +115,7 @@ def _has_raw_sockets(standing: ProcessPrivileges, grant: Grant) -> bool:
     return granted and not standing.no_new and bool(standing.bounding & _NET_RAW)
 
 
-def _missing_root(program: str, standing: ProcessPrivileges, grant: Grant) -> str | None:
+def _missing_root(program: str, standing: ProcessPrivileges, grant: Grant) -> Reason | None:
     if standing.root:
         capabilities, why = standing.effective, "this service has dropped them"
     elif standing.no_new:
@@ -130,7 +128,7 @@ def _missing_root(program: str, standing: ProcessPrivileges, grant: Grant) -> st
         why = "the CapabilityBoundingSet of this service forbids that"
     if capabilities & _TO_BE_ROOT == _TO_BE_ROOT and capabilities & _NET_RAW:
         return None
-    return f"{program} needs root's capabilities for a moment, and {why}"
+    return no_rights_of_root(program, why)
 
 
 def process_privileges() -> ProcessPrivileges:

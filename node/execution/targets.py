@@ -25,6 +25,7 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from node.execution import host_sampling, netlink
+from node.execution.catalog import unchecked_tool
 from node.execution.ways_out import judging_session
 from node.model import ports, targets, ways_out
 from node.model.contexts import offered
@@ -34,6 +35,16 @@ from node.model.host_limits.quotas import RunAmounts
 from node.model.loopback import is_loopback
 from node.model.naming import Described, host_of, normalised_word
 from node.model.reason import Reason
+from node.model.reasons import (
+    address_not_of_card,
+    context_not_offered,
+    no_address_found,
+    no_address_in_time,
+    participant_unknown_here,
+    stated_port_not_of_tools,
+    too_many_look_ups,
+    too_much_for_stranger,
+)
 from node.model.spans import Span
 from node.model.targets import IpAddress, Network, TargetRules, literal
 from node.model.ways_out import Asker, Role
@@ -46,7 +57,6 @@ from node.plugins.contracts import (
     Test,
     Tool,
     Unprompted,
-    unchecked,
 )
 from node.plugins.listening import listening_places, receiving_places, stated_port
 from node.runtime.opt_outs import OptOuts
@@ -83,7 +93,7 @@ class NamedTargetCounter(Protocol):
 
     async def count_named_targets(
         self, addresses: Sequence[str], span: Span, amounts: RunAmounts, mbps: int
-    ) -> str | None:
+    ) -> Reason | None:
         """Count a run to these addresses, and return None; or return why it is refused."""
         ...
 
@@ -132,7 +142,7 @@ class ForeignTargets:
 
     def refusal(
         self, lead: str, test: Test, spec: Any, tools: Sequence[Tool], introduced: Introduced
-    ) -> str | None:
+    ) -> Reason | None:
         """Return why an introduced task is refused, as far as its addresses are known; or None.
 
         ``tools`` are those with which it may be measured.
@@ -154,7 +164,7 @@ class ForeignTargets:
 
     def _port_refusal(
         self, test: Test, spec: Any, tools: Sequence[Tool], introduced: Introduced
-    ) -> str | None:
+    ) -> Reason | None:
         """Return why no port is known at which something may be sent, with any of these tools."""
         own, participants = introduced.participant or 0, introduced.participants
         refusals = []
@@ -164,9 +174,10 @@ class ForeignTargets:
             unknown = [participants[at] for at in sorted(receiving & self.strangers(participants))]
             stated = stated_port(spec)
             if unknown:
-                refusals.append(_unknown_participant(unknown[0]))
+                refusals.append(participant_unknown_here(unknown[0].name, unknown[0].node))
             elif own in places and stated is not None and stated not in self._settings.tool_ports:
-                refusals.append(_foreign_port_stated(stated, self._settings.tool_ports))
+                every = self._settings.tool_ports
+                refusals.append(stated_port_not_of_tools(stated, every.start, every.stop - 1))
             else:
                 return None
         return next(iter(refusals), None)
@@ -225,7 +236,7 @@ class ForeignTargets:
         spec: Any,
         mere: Sequence[str],
         others: Sequence[Participant],
-    ) -> str | None:
+    ) -> Reason | None:
         """Return why a task sends too much to hosts that have not agreed to it; or None.
 
         The lead has agreed, and known participants are asked before each run (``agreement.py``). A
@@ -242,19 +253,14 @@ class ForeignTargets:
             strangers += [each.address for each in others if each.node not in cards]
         if not strangers:
             return None
-        return (
-            f"{test.name} would send {rate} Mb/s to {strangers[0]}, which is not a participant "
-            "known here and has not agreed to it; a task of another node sends at most "
-            f"{STRANGERS_MBPS_MAX} Mb/s there: send shorter packets or fewer, or let the owner of "
-            "this host create the task"
-        )
+        return too_much_for_stranger(test.name, rate, strangers[0], STRANGERS_MBPS_MAX)
 
     @staticmethod
     def exceeds(test: Test, spec: Any) -> bool:
         """Return whether a test sends more than strangers get, and before anybody answers."""
         return isinstance(test, Unprompted) and test.unprompted and _is_much(test, spec)
 
-    def find_misaddressed(self, participants: Sequence[Participant]) -> tuple[str, str] | None:
+    def find_misaddressed(self, participants: Sequence[Participant]) -> tuple[str, Reason] | None:
         """Return the first participant whose address is not that of its card, and why; or None.
 
         Participants that are not known here are as the lead says; their addresses are targets.
@@ -278,14 +284,14 @@ class ForeignTargets:
     def _cards(self) -> dict[str, KnownNode]:
         return {node.identity: node for node in self._known()}
 
-    def node_refusal(self, host: str, addresses: Sequence[str]) -> str | None:
+    def node_refusal(self, host: str, addresses: Sequence[str]) -> Reason | None:
         """Return why a check that another node asks for is not made with a node at these addresses.
 
         ``host`` is what they were looked up from. None if it is made.
         """
         return _refusal((Asker.NODE, Role.PARTICIPANT), host, self._rules(None), None, addresses)
 
-    def moved_refusal(self, url: str) -> str | None:
+    def moved_refusal(self, url: str) -> Reason | None:
         """Return why another node that says it has moved is not asked at this URL; None if it is.
 
         Its key is asked for over TLS, but a connection alone may tell something. A name is judged
@@ -366,7 +372,7 @@ class ForeignTargets:
         tools: Sequence[str],
         addresses: Mapping[str, str],
         rule: str | None,
-    ) -> str | None:
+    ) -> Reason | None:
         """Return why a user's task is refused, as far as its addresses are known; or None.
 
         ``tools`` are those that the user asks for, ``rule`` admits the task.
@@ -375,7 +381,7 @@ class ForeignTargets:
         if not mere:
             return None
         asked = [each for each in registry.tools_for(test.name) if each.name in tools]
-        if asked and None not in (reasons := [unchecked(each, spec) for each in asked]):
+        if asked and None not in (reasons := [unchecked_tool(each, spec) for each in asked]):
             return reasons[0]
         rules = replace(self._rules_of_user(None, rule), content=reported_content(test, spec))
         port = _port(test, spec)
@@ -396,7 +402,7 @@ class ForeignTargets:
         patience_s: float,
     ) -> PartContext:
         """Return the part with checked addresses of its mere targets, and with the rules."""
-        if (reason := unchecked(tool, context.spec)) is not None:
+        if (reason := unchecked_tool(tool, context.spec)) is not None:
             raise HostError(reason)
         rules = replace(rules_of_host, content=reported_content(test, context.spec))
         itself = isinstance(tool, TargetChecking) and tool.checks_targets
@@ -470,7 +476,7 @@ class ForeignTargets:
         self, host: str, namespace: str | None, version: int | None, patience_s: float
     ) -> list[str]:
         if self._look_ups >= LOOK_UPS_MAX:
-            raise HostError(f"no address was found for {host}: {LOOK_UPS_MAX} names are looked up")
+            raise HostError(too_many_look_ups(host, LOOK_UPS_MAX))
         resolve = partial(_resolve, host, _FAMILIES[version])
         look_up = partial(host_sampling.in_namespace, namespace, resolve)
         answer = asyncio.ensure_future(aside(look_up, f"look up {host}"))
@@ -480,9 +486,9 @@ class ForeignTargets:
             async with asyncio.timeout(patience_s):
                 return await asyncio.shield(answer)
         except TimeoutError:
-            raise HostError(f"no address was found for {host} in {patience_s:.1f} s") from None
+            raise HostError(no_address_in_time(host, patience_s)) from None
         except OSError as fault:
-            raise HostError(f"{host}: {fault.strerror or fault}") from fault
+            raise HostError(no_address_found(fault.strerror or str(fault)).at(host)) from fault
 
     def _ended(self, answer: asyncio.Future[list[str]]) -> None:
         self._look_ups -= 1
@@ -546,7 +552,7 @@ def _refusal(
     rules: TargetRules,
     port: int | None = None,
     addresses: Sequence[str] | None = None,
-) -> str | None:
+) -> Reason | None:
     asker, role = way
     return ways_out.refusal(asker, role, host, rules, port=port, addresses=addresses)
 
@@ -558,22 +564,6 @@ def _way(place: int, strangers: Container[int]) -> Way:
 
 def _namespace(context: PartContext) -> str | None:
     return None if context.context is None else context.context.namespace
-
-
-def _unknown_participant(participant: Participant) -> str:
-    return (
-        f"{participant.name} ({participant.node}) is not known here, so it cannot be asked whether "
-        "it takes part and at which port, and a task of another node sends nothing to it; let the "
-        "owners of both hosts add each other's nodes (parley node add)"
-    )
-
-
-def _foreign_port_stated(port: int, every: range) -> str:
-    return (
-        f"the port {port} is not among those of tools here, {every.start} to {every.stop - 1} "
-        "(PARLEY_PORT_FIRST, PARLEY_PORT_LAST); a task of another node states none but these, or "
-        "none at all, and has one assigned"
-    )
 
 
 def _is_much(test: Test, spec: Any) -> bool:
@@ -599,12 +589,7 @@ def _at_card_address(participant: Participant, card: KnownNode | None) -> Partic
         return participant
     address = current_address(participant, card)
     if address is None and not card.is_self:
-        msg = (
-            f"{card.name} does not offer the context {participant.context} any more, as its card "
-            "here says, so there is no address to measure to; its owner can offer it again "
-            "(PARLEY_CONTEXTS)"
-        )
-        raise HostError(msg)
+        raise HostError(context_not_offered(card.name, participant.context or ""))
     return participant.model_copy(update={"address": address or participant.address})
 
 
@@ -651,16 +636,13 @@ def _resolve(host: str, family: int) -> list[str]:
     return [str(entry[4][0]) for entry in entries]
 
 
-def address_fault(participant: Participant, card: Described) -> str | None:
+def address_fault(participant: Participant, card: Described) -> Reason | None:
     """Return why an introduced address is not the participant's; None if its card has it."""
     contexts = offered(card.attributes).values()
     if normalised_word(participant.address) in map(normalised_word, (card.address, *contexts)):
         return None
-    return (
-        f"{participant.address} is not an address of {card.name}: its card here says "
-        f"{', '.join(dict.fromkeys((card.address, *contexts)))}. Cards are read every 15 seconds; "
-        "if its address has changed, try again then"
-    )
+    known = list(dict.fromkeys((card.address, *contexts)))
+    return address_not_of_card(participant.address, card.name, known)
 
 
 def current_address(participant: Participant, card: Described) -> str | None:

@@ -167,7 +167,7 @@ class TargetsOfUsers(Protocol):
         tools: Sequence[str],
         addresses: Mapping[str, str],
         rule: str | None,
-    ) -> str | None:
+    ) -> Reason | None:
         """Return why a user's task is refused; None if it is not."""
         ...
 
@@ -433,7 +433,7 @@ class LimitKeeper:
 
     async def count_named_targets(
         self, addresses: Sequence[str], span: Span, amounts: RunAmounts, mbps: int
-    ) -> str | None:
+    ) -> Reason | None:
         """Count a run that is about to begin, for targets that its task names without an address.
 
         Returns None; or counts nothing, and returns why a cap has no room for it.
@@ -459,7 +459,7 @@ class LimitKeeper:
                 if rated:
                     await _count_rates(connection, rated, caps, span)
         except LimitUsedUp as error:
-            return error.detail
+            return error.reason
         return None
 
     def counted_priority(self, priority: int, rule: str | None) -> int:
@@ -727,7 +727,7 @@ async def _count_rates(
 async def _count(
     connection: Connection,
     counted: Mapping[UseKey, tuple[int, int]],
-    refusals: Mapping[UseKey, str],
+    refusals: Mapping[UseKey, Reason],
 ) -> None:
     """Count under all of these keys.
 

@@ -16,6 +16,17 @@ from uuid import UUID
 from node.model import times
 from node.model.errors import FieldFault
 from node.model.ids import TaskId, is_exchange_of, run_id
+from node.model.reasons import (
+    attempts_in_one_hold,
+    foreign_exchange_id,
+    foreign_run_id,
+    hold_lasts_too_long,
+    more_than_max_runs,
+    not_a_nominal_start,
+    outside_window_of_slot,
+    priority_above_introduced,
+    run_longer_than_introduced,
+)
 from node.model.recurrence import Recurrence, nominal_starts, slip_of
 from node.model.scheduling import recurrence_of
 from node.model.times import format_duration, format_instant
@@ -50,35 +61,18 @@ def foreign_exchange(exchange: UUID, task: UUID, lease_epoch: int) -> FieldFault
     """Return what is wrong with the id of an exchange of this task and epoch, or None. Pure."""
     if is_exchange_of(exchange, task, lease_epoch):
         return None
-    return FieldFault(
-        "/exchange",
-        f"{exchange} is not an exchange of task {task} under lease epoch {lease_epoch}; derive it "
-        "from both",
-    )
+    return FieldFault("/exchange", foreign_exchange_id(exchange, task, lease_epoch))
 
 
 def contradiction(request: HoldRequest, introduced: IntroducedTask) -> FieldFault | None:
     """Return the first field of a hold that contradicts the task as introduced, or None. Pure."""
     if request.life > LIFE_MAX:
-        return FieldFault(
-            "/life",
-            f"{format_duration(request.life)} is longer than a hold may last without a decision; "
-            f"use at most {format_duration(LIFE_MAX)}",
-        )
-    highest = introduced.priority
-    if request.yielding is not None:
-        highest = max(highest, introduced.priority_max)
+        return FieldFault("/life", hold_lasts_too_long(request.life, LIFE_MAX))
+    most = None if request.yielding is None else introduced.priority_max
+    highest = introduced.priority if most is None else max(introduced.priority, most)
     if request.priority > highest:
-        return FieldFault(
-            "/priority",
-            f"{request.priority} is more than the priority {introduced.priority} with which the "
-            "task was introduced"
-            + (
-                f", and than {introduced.priority_max}, the most that the owner of this host allows"
-                if request.yielding is not None
-                else ""
-            ),
-        )
+        fault = priority_above_introduced(request.priority, introduced.priority, most)
+        return FieldFault("/priority", fault)
     return next(_run_faults(request, introduced), None)
 
 
@@ -91,27 +85,17 @@ def _run_faults(request: HoldRequest, introduced: IntroducedTask) -> Iterator[Fi
     for number, run in enumerate(request.runs):
         length = run.ends_at - run.starts_at
         if length > longest:
-            yield FieldFault(
-                f"/runs/{number}/ends_at",
-                f"the run lasts {format_duration(length)}, but the task was introduced with "
-                f"{format_duration(longest)}",
-            )
+            yield FieldFault(f"/runs/{number}/ends_at", run_longer_than_introduced(length, longest))
         if (first := first_of_slot.setdefault(run.slot, run.attempt)) != run.attempt:
-            yield FieldFault(
-                f"/runs/{number}/attempt",
-                f"attempts {first} and {run.attempt} at the slot {format_instant(run.slot)} are in "
-                "one hold; ask for another attempt once the earlier one is over",
-            )
+            fault = attempts_in_one_hold(first, run.attempt, run.slot)
+            yield FieldFault(f"/runs/{number}/attempt", fault)
         if introduced.any_time:
             continue
         if run.run != run_id(task, run.slot, run.attempt):
-            yield FieldFault(
-                f"/runs/{number}/run",
-                f"{run.run} is not the id of attempt {run.attempt} at the slot "
-                f"{format_instant(run.slot)} of task {task}; derive it from these",
-            )
-        if (fault := _time_fault(recurrence, run)) is not None:
-            yield FieldFault(f"/runs/{number}/{fault.pointer}", fault.detail)
+            fault = foreign_run_id(run.run, run.attempt, run.slot, task)
+            yield FieldFault(f"/runs/{number}/run", fault)
+        if (misplaced := _time_fault(recurrence, run)) is not None:
+            yield FieldFault(f"/runs/{number}/{misplaced.pointer}", misplaced.detail)
     if introduced.counted is not None and schedule.max_runs is not None:
         yield from _count_faults(request.runs, introduced.counted, schedule.max_runs)
 
@@ -119,19 +103,10 @@ def _run_faults(request: HoldRequest, introduced: IntroducedTask) -> Iterator[Fi
 def _time_fault(recurrence: Recurrence, run: RunRequest) -> FieldFault | None:
     nominal = recurrence.follows or nominal_starts(recurrence, run.slot - 1, run.slot + 1, 1)
     if not nominal:
-        return FieldFault(
-            "slot",
-            f"{format_instant(run.slot)} is not a nominal start of the task; its schedule was "
-            f"introduced as {_in_words(recurrence)}",
-        )
+        return FieldFault("slot", not_a_nominal_start(run.slot, _in_words(recurrence)))
     latest = run.slot + slip_of(recurrence, run.ends_at - run.starts_at, run.slot)
     if not run.slot <= run.starts_at <= latest:
-        return FieldFault(
-            "starts_at",
-            f"{format_instant(run.starts_at)} is outside the window of its slot; the schedule was "
-            f"introduced so that it may start from {format_instant(run.slot)} to "
-            f"{format_instant(latest)}",
-        )
+        return FieldFault("starts_at", outside_window_of_slot(run.starts_at, run.slot, latest))
     return None
 
 
@@ -153,8 +128,4 @@ def _count_faults(runs: Sequence[RunRequest], counted: int, max_runs: int) -> It
     """Yield a fault if these runs are too many; a further attempt takes the place of an earlier."""
     first_attempts = sum(run.attempt == 1 for run in runs)
     if counted + first_attempts > max_runs:
-        yield FieldFault(
-            "/runs",
-            f"{first_attempts} more runs beside the {counted} that took place are too many; "
-            f"the task was introduced with max_runs {max_runs}",
-        )
+        yield FieldFault("/runs", more_than_max_runs(first_attempts, counted, max_runs))

@@ -177,11 +177,50 @@ def slots_given_up(count: int, since: int | None) -> str:
 
 
 @reason
-def limit_refuses(rule: str | None, detail: str, allowed: str | None = None) -> str:
+def limit_refuses(rule: str | None, detail: Reason, allowed: str | None = None) -> str:
     whose = "limits of this host" if rule is None else f"limit '{rule}'"
     return f"{whose}: {detail}{'' if allowed is None else f'; allowed: {allowed}'}"
 
 
+priority_without_rule = ReasonKind[[int]](
+    "priority-without-rule", "the priority is {priority}, and no rule is for this user"
+)
+priority_above_rule = ReasonKind[[int]]("priority-above-rule", "the priority is {priority}")
+no_rule_for_asker = ReasonKind[[str]](
+    "no-rule-for-asker",
+    "the owner of this host lets {who} measure nothing from here; ask for a rule that names it",
+)
+test_not_of_rule = ReasonKind[[str]]("test-not-of-rule", "{test} is not among its tests")
+class_not_of_rule = ReasonKind[[str, str]](
+    "class-not-of-rule", "a {test} run of this spec is {scheduling_class}"
+)
+target_not_of_rule = ReasonKind[[str]]("target-not-of-rule", "{host} is not among its targets")
+
+
+@reason
+def context_not_of_rule(context: str | None) -> str:
+    where = "without a context" if context is None else f"from {context}"
+    return f"measuring {where} is not among its contexts"
+
+
+@reason
+def spec_field_misfits(field: str, value: str | None) -> str:
+    return f"the spec sets no {field}" if value is None else f"the spec's {field} is {value}"
+
+
+spec_not_within_rule = ReasonKind[[]]("spec-not-within-rule", "the spec is not within it")
+run_occupies_host = ReasonKind[[int]](
+    "run-occupies-host", "a run takes {duration:duration} of this host's time"
+)
+run_moves_at = ReasonKind[[str]]("run-moves-at", "a run moves {rate}")
+run_sends_at = ReasonKind[[str, str]]("run-sends-at", "a run sends {rate} to {host}")
+run_exceeds_quota = ReasonKind[[str]]("run-exceeds-quota", "one run takes {amount}")
+unknown_bytes_of_run = ReasonKind[[str]](
+    "unknown-bytes-of-run", "it is not known how much a {test} run of this spec moves"
+)
+test_tells_of_host = ReasonKind[[str, str, str]](
+    "test-tells-of-host", "{test} of this spec would tell {whom} {what}"
+)
 limit_used_up = ReasonKind[[str, str, str, int]](
     "limit-used-up", "limit '{limit}': {used} of {most} used, free again from {free_at:instant}"
 )
@@ -272,6 +311,58 @@ no_ports_free = ReasonKind[[int, int, int]](
 )
 
 
+# -- holds that contradict the introduction of their task ------------------------------------------
+
+foreign_exchange_id = ReasonKind[[UUID, UUID, int]](
+    "foreign-exchange-id",
+    "{exchange} is not an exchange of task {task} under lease epoch {lease_epoch}; derive it from "
+    "both",
+)
+hold_lasts_too_long = ReasonKind[[int, int]](
+    "hold-lasts-too-long",
+    "{life:duration} is longer than a hold may last without a decision; use at most "
+    "{most:duration}",
+)
+
+
+@reason
+def priority_above_introduced(priority: int, introduced: int, most: int | None) -> str:
+    text = f"{priority} is more than the priority {introduced} with which the task was introduced"
+    if most is None:
+        return text
+    return f"{text}, and than {most}, the most that the owner of this host allows"
+
+
+run_longer_than_introduced = ReasonKind[[int, int]](
+    "run-longer-than-introduced",
+    "the run lasts {length:duration}, but the task was introduced with {longest:duration}",
+)
+attempts_in_one_hold = ReasonKind[[int, int, int]](
+    "attempts-in-one-hold",
+    "attempts {first} and {second} at the slot {slot:moment} are in one hold; ask for another "
+    "attempt once the earlier one is over",
+)
+foreign_run_id = ReasonKind[[UUID, int, int, UUID]](
+    "foreign-run-id",
+    "{run} is not the id of attempt {attempt} at the slot {slot:moment} of task {task}; derive it "
+    "from these",
+)
+not_a_nominal_start = ReasonKind[[int, str]](
+    "not-a-nominal-start",
+    "{slot:moment} is not a nominal start of the task; its schedule was introduced as {schedule}",
+)
+outside_window_of_slot = ReasonKind[[int, int, int]](
+    "outside-window-of-slot",
+    "{start:moment} is outside the window of its slot; the schedule was introduced so that it may "
+    "start from {slot:moment} to {latest:moment}",
+)
+more_than_max_runs = ReasonKind[[int, int, int]](
+    "more-than-max-runs",
+    "{more} more runs beside the {counted} that took place are too many; the task was introduced "
+    "with max_runs {max_runs}",
+)
+
+
 # -- introductions that are refused ----------------------------------------------------------------
 
 class_differs_here = ReasonKind[[str, str]](
@@ -301,7 +392,7 @@ outsider_measures_strangers = ReasonKind[[str]](
 
 
 @reason
-def no_tool_for_test(lacks: Mapping[str, str]) -> str:
+def no_tool_for_test(lacks: Mapping[str, Reason]) -> str:
     why = "; ".join(f"{tool}: {lack}" for tool, lack in lacks.items())
     return why or "no tool is known for this test"
 
@@ -350,6 +441,147 @@ opted_out = ReasonKind[[str, str]](
     "opted-out", "{host} has said by DNS ({record} TXT) that it does not want to be measured"
 )
 
+
+# -- tools that do not measure ---------------------------------------------------------------------
+
+tool_cannot_measure = ReasonKind[[str]]("tool-cannot-measure", "{why}")
+tool_reaches_unchecked = ReasonKind[[str]]("tool-reaches-unchecked", "{why}")
+tool_not_bindable = ReasonKind[[str]]("tool-not-bindable", "cannot be bound to an {kind}")
+program_not_installed = ReasonKind[[str, str]](
+    "program-not-installed", "{program} is not installed; apt install {package}"
+)
+no_raw_sockets = ReasonKind[[str, str]](
+    "no-raw-sockets", "{program} needs CAP_NET_RAW for this, which tools lack here; {advice}"
+)
+no_rights_of_root = ReasonKind[[str, str]](
+    "no-rights-of-root", "{program} needs root's capabilities for a moment, and {why}"
+)
+no_congestion_control = ReasonKind[[str, Sequence[str]]](
+    "no-congestion-control",
+    "TCP here has no congestion control {wanted}, only {known:list}; take this host's own with "
+    "--congestion host, or let root add it: modprobe tcp_{wanted}",
+)
+
+
+@reason
+def congestion_control_of_root(wanted: str, open_to_all: Sequence[str]) -> str:
+    every = " ".join(sorted({*open_to_all, wanted}))
+    return (
+        f"only root may use TCP's congestion control {wanted} here; take this host's own with "
+        "--congestion host, or let root allow it to all: "
+        f"sysctl net.ipv4.tcp_allowed_congestion_control='{every}'"
+    )
+
+
+@reason
+def no_common_tool(test: str, preferred: Sequence[str], unfit: Sequence[Reason]) -> str:
+    choice = f" among {', '.join(preferred)}" if preferred else ""
+    reasons = f" ({'; '.join(unfit)})" if unfit else ""
+    return f"no tool{choice} for {test} that every participant has{reasons}"
+
+
+context_not_allowed = ReasonKind[[str, str]](
+    "context-not-allowed",
+    "measuring from {context} is not allowed here (allowed: {allowed}); the owner of this host can "
+    "allow it: PARLEY_CONTEXTS={context}",
+)
+context_without_address = ReasonKind[[str]](
+    "context-without-address",
+    "{context} has no address by which others reach it; the owner of this host can set one: "
+    "PARLEY_CONTEXTS={context}=ADDRESS",
+)
+no_such_interface = ReasonKind[[str]]("no-such-interface", "this host has no interface {interface}")
+no_such_namespace = ReasonKind[[str]](
+    "no-such-namespace",
+    "this host has no network namespace {namespace}; create it: ip netns add {namespace}",
+)
+namespace_closed = ReasonKind[[str]](
+    "namespace-closed",
+    "{error}; the service needs CAP_SYS_ADMIN for it (see docs/how-to/contexts.md)",
+)
+address_unusable = ReasonKind[[str, str]](
+    "address-unusable", "{address} cannot be used on this host: {error}"
+)
+tool_not_bindable_there = ReasonKind[[str, Reason]]("tool-not-bindable-there", "{tool} {why}")
+
+
+# -- targets of measurements -----------------------------------------------------------------------
+
+
+@reason
+def target_is_this_node(target: str, address: str | None, whose: str) -> str:
+    return f"{_found(target, address)} this node itself, whose API {whose} must never reach"
+
+
+@reason
+def forbidden_target(target: str, address: str | None, kind: str, whose: str) -> str:
+    return f"{_found(target, address)} {kind}, which {whose} must not reach; {_ALLOWING_TARGETS}"
+
+
+@reason
+def private_target_would_tell(target: str, address: str | None, content: str) -> str:
+    return (
+        f"{_found(target, address)} a private address, and {content} would tell others what is "
+        f"sent there; do without {content}, or {_ALLOWING_TARGETS}"
+    )
+
+
+@reason
+def port_of_private_target(target: str, address: str | None, port: int, whose: str) -> str:
+    return (
+        f"{_found(target, address)} a private address, whose port {port} is neither a node's API "
+        f"nor for tools, which {whose} must not reach; {_ALLOWING_TARGETS}"
+    )
+
+
+participant_unknown_here = ReasonKind[[str, str]](
+    "participant-unknown-here",
+    "{name} ({node}) is not known here, so it cannot be asked whether it takes part and at which "
+    "port, and a task of another node sends nothing to it; let the owners of both hosts add each "
+    "other's nodes (parley node add)",
+)
+stated_port_not_of_tools = ReasonKind[[int, int, int]](
+    "stated-port-not-of-tools",
+    "the port {port} is not among those of tools here, {first} to {last} (PARLEY_PORT_FIRST, "
+    "PARLEY_PORT_LAST); a task of another node states none but these, or none at all, and has one "
+    "assigned",
+)
+too_much_for_stranger = ReasonKind[[str, int | None, str, int]](
+    "too-much-for-stranger",
+    "{test} would send {rate} Mb/s to {host}, which is not a participant known here and has not "
+    "agreed to it; a task of another node sends at most {most} Mb/s there: send shorter packets or "
+    "fewer, or let the owner of this host create the task",
+)
+address_not_of_card = ReasonKind[[str, str, Sequence[str]]](
+    "address-not-of-card",
+    "{address} is not an address of {node}: its card here says {known:list}. Cards are read every "
+    "15 seconds; if its address has changed, try again then",
+)
+context_not_offered = ReasonKind[[str, str]](
+    "context-not-offered",
+    "{node} does not offer the context {context} any more, as its card here says, so there is no "
+    "address to measure to; its owner can offer it again (PARLEY_CONTEXTS)",
+)
+too_many_look_ups = ReasonKind[[str, int]](
+    "too-many-look-ups", "no address was found for {host}: {most} names are looked up"
+)
+no_address_found = ReasonKind[[str]]("no-address-found", "{error}")
+
+
+@reason
+def no_address_in_time(host: str, patience_s: float) -> str:
+    return f"no address was found for {host} in {patience_s:.1f} s"
+
+
+redirect_not_followed = ReasonKind[[str, str]](
+    "redirect-not-followed",
+    "redirected to {host}, which is not followed: {whose} measure what they name",
+)
+asker_may_not_name = ReasonKind[[str, str, str]](
+    "asker-may-not-name", "{host}: nothing is sent to {role} that {asker} names"
+)
+not_a_url = ReasonKind[[str, str]]("not-a-url", "{url} is no URL: {error}")
+not_a_url_of_http = ReasonKind[[str]]("not-a-url-of-http", "{url} is no URL of http or https")
 
 # -- tasks and runs that were ended ----------------------------------------------------------------
 
@@ -506,6 +738,14 @@ too_old = ReasonKind[[int]]("too-old", "nothing newer than of {ended_at:instant}
 
 
 _TITLES = {"maintenance": "maintenance", "demo": "demo", "quiet": "quiet period"}
+_ALLOWING_TARGETS = "the owner of this host can allow it: PARLEY_TARGETS=NETWORK"
+
+
+def _found(target: str, address: str | None) -> str:
+    """Return the beginning of a sentence about an address; None of a name, where it is not told."""
+    if address is None:
+        return f"{target} leads to"
+    return f"{target} is" if address == target else f"{target}, which leads to {address}, is"
 
 
 def _run_text(

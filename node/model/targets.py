@@ -4,7 +4,7 @@ The owner of a host may measure anything from it. A task that another node leads
 only this host can reach: its own services, loopback, its link, or a cloud's metadata service. The
 decision is about an address after the look-up; a name says nothing.
 
-Our own programs import this module: it needs the standard library only.
+Our own programs import this module: it, and what it imports, need the standard library only.
 """
 
 from __future__ import annotations
@@ -15,10 +15,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from node.model.reason import Reason
+from node.model.reasons import (
+    forbidden_target,
+    port_of_private_target,
+    private_target_would_tell,
+    redirect_not_followed,
+    target_is_this_node,
+)
+
 IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
-
-_ALLOWING = "the owner of this host can allow it: PARLEY_TARGETS=NETWORK"
 
 _METADATA: Mapping[IpAddress, str] = {
     ipaddress.ip_address(address): "the metadata service of a cloud"
@@ -122,17 +129,16 @@ class TargetRules:
         )
 
 
-def target_refusal(address: str, port: int | None, rules: TargetRules) -> str | None:
+def target_refusal(address: str, port: int | None, rules: TargetRules) -> Reason | None:
     """Return why an address is no target for a task that another node leads; None if it is one.
 
     ``address`` is an IP address; ``port`` is None if the measurement has none, or none that is
     known. An IPv4 address inside an IPv6 address is judged as well.
     """
-    outer = reached(address)[0]
-    for each, kind in _refused_addresses(address, port, rules):
-        text = address if each == outer else f"{address}, which leads to {each},"
-        return f"{text} is {kind}"
-    return None
+    outer, *inner = reached(address)
+    judged = [(address, outer), *((str(each), each) for each in inner)]
+    refusals = (_refusal(address, shown, each, port, rules) for shown, each in judged)
+    return next(filter(None, refusals), None)
 
 
 def reached(address: str) -> tuple[IpAddress, ...]:
@@ -170,34 +176,35 @@ def literal(host: str) -> str | None:
     return None if number is None else str(ipaddress.IPv4Address(number))
 
 
-def host_refusal(host: str, port: int | None, rules: TargetRules) -> str | None:
+def host_refusal(host: str, port: int | None, rules: TargetRules) -> Reason | None:
     """Return why a host is no target, as far as it is known before its name is looked up."""
     address = literal(host)
     if address is not None:
         return target_refusal(address, port, rules)
     last = host.removesuffix(".").lower().rpartition(".")[2]
     if last == "localhost" and target_refusal("127.0.0.1", port, rules):
-        return f"{host} is this host itself{_remedy(rules)}"
+        return forbidden_target(host, host, "this host itself", rules.whose)
     return None
 
 
 def addresses_refusal(
     host: str, addresses: Iterable[str], port: int | None, rules: TargetRules
-) -> str | None:
+) -> Reason | None:
     """Return why a host with these addresses is no target, with its name; None if it is one.
 
     One refused address refuses the host: whoever gave it that address chose it. The address of a
     name is not told, because that may be known to the resolvers of this host alone.
     """
-    for address in addresses:
-        if literal(host) and (refusal := target_refusal(address, port, rules)) is not None:
-            return refusal
-        for _, kind in _refused_addresses(address, port, rules):
-            return f"{host} leads to {kind}"
-    return None
+    refusals: Iterator[Reason | None]
+    if literal(host):
+        refusals = (target_refusal(address, port, rules) for address in addresses)
+    else:
+        judged = (each for address in addresses for each in reached(address))
+        refusals = (_refusal(host, None, each, port, rules) for each in judged)
+    return next(filter(None, refusals), None)
 
 
-def redirect_refusal(named: str, host: str, rules: TargetRules | None) -> str | None:
+def redirect_refusal(named: str, host: str, rules: TargetRules | None) -> Reason | None:
     """Return why a redirect to a host is not followed; None if it is.
 
     ``named`` is the host that the task names, without ``rules`` on the owner's word. Anybody else
@@ -205,17 +212,7 @@ def redirect_refusal(named: str, host: str, rules: TargetRules | None) -> str | 
     """
     if rules is None or host == named:
         return None
-    return f"redirected to {host}, which is not followed: {rules.whose} measure what they name"
-
-
-def _refused_addresses(
-    address: str, port: int | None, rules: TargetRules
-) -> Iterator[tuple[IpAddress, str]]:
-    """Yield the addresses that an address reaches and that are no targets, each with its kind."""
-    for each in reached(address):
-        kind = _refused_kind(each, port, rules)
-        if kind is not None:
-            yield each, kind
+    return redirect_not_followed(host, rules.whose)
 
 
 def _embedded_addresses(address: IpAddress) -> Iterator[IpAddress]:
@@ -234,10 +231,13 @@ def _embedded_addresses(address: IpAddress) -> Iterator[IpAddress]:
     yield from (each for each in embedded if each is not None)
 
 
-def _refused_kind(address: IpAddress, port: int | None, rules: TargetRules) -> str | None:
+def _refusal(
+    target: str, shown: str | None, address: IpAddress, port: int | None, rules: TargetRules
+) -> Reason | None:
+    """Return why an address is no target, None if it is; ``shown`` is how it is told, if it is."""
     api = address in rules.own or any(address in network for network in rules.api)
     if api and port == rules.own_port:
-        return f"this node itself, whose API {rules.whose} must never reach"
+        return target_is_this_node(target, shown, rules.whose)
     if any(address in network for network in rules.allowed):
         return None
     kind = _METADATA.get(address)
@@ -246,28 +246,22 @@ def _refused_kind(address: IpAddress, port: int | None, rules: TargetRules) -> s
     if kind is None:
         kind = next((kind for network, kind in _NEVER if address in network), None)
     if kind is not None:
-        return f"{kind}{_remedy(rules)}"
-    return _refused_private_kind(address, port, rules) if is_private(address) else None
+        return forbidden_target(target, shown, kind, rules.whose)
+    return _private_refusal(target, shown, address, port, rules) if is_private(address) else None
 
 
-def _refused_private_kind(address: IpAddress, port: int | None, rules: TargetRules) -> str | None:
+def _private_refusal(
+    target: str, shown: str | None, address: IpAddress, port: int | None, rules: TargetRules
+) -> Reason | None:
     if rules.content is not None:
-        return (
-            f"a private address, and {rules.content} would tell others what is sent there; do "
-            f"without {rules.content}, or {_ALLOWING}"
-        )
+        return private_target_would_tell(target, shown, rules.content)
     if rules.private is None:
         return None
     if not any(address in network for network in rules.private):
-        return f"a private address{_remedy(rules)}"
+        return forbidden_target(target, shown, "a private address", rules.whose)
     if port is None or port in rules.tool_ports or (address, port) in rules.known_apis:
         return None
-    which = f"whose port {port} is neither a node's API nor for tools"
-    return f"a private address, {which}{_remedy(rules)}"
-
-
-def _remedy(rules: TargetRules) -> str:
-    return f", which {rules.whose} must not reach; {_ALLOWING}"
+    return port_of_private_target(target, shown, port, rules.whose)
 
 
 def _number(text: str) -> int | None:

@@ -29,6 +29,8 @@ from types import MappingProxyType
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
+from node.model.reason import Reason
+from node.model.reasons import asker_may_not_name, not_a_url, not_a_url_of_http
 from node.model.targets import TargetRules, addresses_refusal, host_refusal
 
 
@@ -136,7 +138,7 @@ def refusal(
     *,
     port: int | None = None,
     addresses: Iterable[str] | None = None,
-) -> str | None:
+) -> Reason | None:
     """Return why this host sends nothing to another one for an asker; None if it may.
 
     ``rules`` are those of this host; their ``private`` are the private addresses of known nodes.
@@ -148,7 +150,7 @@ def refusal(
     if reach is Reach.ANY:
         return None
     if reach is Reach.NONE:
-        return f"{host}: nothing is sent to {_article(role)} that {_article(asker)} names"
+        return asker_may_not_name(host, _article(role), _article(asker))
     bound = _rules_for_reach(reach, rules)
     if addresses is None:
         return host_refusal(host, port, bound)
@@ -161,7 +163,7 @@ def url_refusal(
     url: str,
     rules: TargetRules,
     addresses: Iterable[str] | None = None,
-) -> str | None:
+) -> Reason | None:
     """Return why this host asks nothing of a URL of HTTP for an asker; None if it may.
 
     A redirect is another URL, and is to be judged anew.
@@ -170,9 +172,9 @@ def url_refusal(
         parts: SplitResult = urlsplit(url)
         host, port = parts.hostname, parts.port
     except ValueError as error:
-        return f"{url} is no URL: {error}"
+        return not_a_url(url, str(error))
     if parts.scheme not in _PORTS or not host:
-        return f"{url} is no URL of http or https"
+        return not_a_url_of_http(url)
     port = _PORTS[parts.scheme] if port is None else port
     return refusal(asker, role, host, rules, port=port, addresses=addresses)
 

@@ -101,7 +101,7 @@ def tool_checks(capabilities: Capabilities) -> list[Check]:
     for name, test in sorted(capabilities.tests.items()):
         spec = test.spec_model.model_validate(test.example)
         tools = registry.tools_for(name)
-        refusals = [capabilities.refused(tool, spec) for tool in tools]
+        refusals = [capabilities.refusal(tool, spec) for tool in tools]
         if None in refusals:
             usable.append(name)
         elif tools:

@@ -65,7 +65,9 @@ class OwnCard:
     def _host_attributes(self) -> dict[str, bool | str]:
         """Return the attributes that follow from the host itself."""
         tools = self._capabilities.tools
-        there = {name: self._capabilities.missing(tools[name]) is None for name in sorted(tools)}
+        there = {
+            name: self._capabilities.missing_program(tools[name]) is None for name in sorted(tools)
+        }
         return {
             **{f"{TOOL}{name}": is_there for name, is_there in there.items()},
             **{f"{ATTRIBUTE}{name}": address for name, address in self._contexts().items()},

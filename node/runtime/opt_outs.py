@@ -22,6 +22,7 @@ import dns.rdatatype
 import dns.resolver
 
 from node.model import opt_outs
+from node.model.reason import Reason
 from node.model.reasons import opted_out
 from node.model.targets import Network
 
@@ -67,7 +68,7 @@ class OptOuts:
         self._known: OrderedDict[str, _Said] = OrderedDict()
         self._pending: dict[str, _Question] = {}
 
-    async def refusal(self, hosts: Iterable[str], patience_s: float = PATIENCE_S) -> str | None:
+    async def refusal(self, hosts: Iterable[str], patience_s: float = PATIENCE_S) -> Reason | None:
         """Return why these hosts are not measured; None if no objection is known in time.
 
         What was known before counts meanwhile, if it has become too old: only what was never
@@ -83,7 +84,7 @@ class OptOuts:
         allowed = tuple(self.allowed())
         return (host for host in dict.fromkeys(hosts) if not opt_outs.is_exempt(host, allowed))
 
-    def _refusal(self, host: str) -> str | None:
+    def _refusal(self, host: str) -> Reason | None:
         names = opt_outs.record_names(host)
         said = {name: self._known[name].no for name in names if name in self._known}
         record = opt_outs.objection(names, said)

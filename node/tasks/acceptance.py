@@ -44,6 +44,7 @@ from node.model.host_limits.standing import LimitStanding
 from node.model.introduction_limits import duration_refusal, schedule_faults
 from node.model.outside_leads import is_outside
 from node.model.rates import RateLimit
+from node.model.reason import Reason
 from node.model.reasons import (
     addressed_to_another,
     booked_runs_count_elsewhere,
@@ -137,7 +138,7 @@ class Acceptance:
         self,
         core: Core,
         capabilities: Capabilities,
-        context_refusal: Callable[[Context], str | None],
+        context_refusal: Callable[[Context], Reason | None],
         targets: ForeignTargets,
         limits: LimitKeeper,
         refusal_of_edit: RefusalOfEdit,

@@ -536,7 +536,7 @@ async def test_a_tool_that_this_host_lacks_is_not_started(
 ) -> None:
     """The part fails with what is missing."""
     due = await _due(world, SAID)
-    monkeypatch.setattr(due.site.node.capabilities, "refused", lambda *_: "sleep is not installed")
+    monkeypatch.setattr(due.site.node.capabilities, "refusal", lambda *_: "sleep is not installed")
     await due.look()
     part = await due.part()
     assert (part.result, part.reason, part.started_at) == (None, "sleep is not installed", None)

@@ -195,8 +195,8 @@ def test_only_what_the_owner_names_is_offered(namespace: str) -> None:
         "interface:lo": "192.0.2.7",
         "address:127.0.0.1": "127.0.0.1",
     }
-    assert offered.why_not(there) is None
-    refusal = offered.why_not(parse("interface:far0")) or ""
+    assert offered.refusal(there) is None
+    refusal = offered.refusal(parse("interface:far0")) or ""
     assert "measuring from interface:far0 is not allowed here" in refusal
     assert refusal.endswith("can allow it: PARLEY_CONTEXTS=interface:far0")
 
@@ -212,4 +212,4 @@ def test_what_is_allowed_but_not_there_is_not_offered() -> None:
     allowed = Contexts({parse(context): None for context in missing})
     assert allowed.addresses() == {}
     for context, reason in missing.items():
-        assert reason in (allowed.why_not(parse(context)) or "")
+        assert reason in (allowed.refusal(parse(context)) or "")

@@ -108,7 +108,7 @@ def test_only_a_tool_that_can_be_bound_is_offered(monkeypatch: pytest.MonkeyPatc
     """Any tool can run in a namespace; for an interface it must be able to bind itself."""
     every = {"ping": tools()["ping"], "fixed": _Unbindable()}
     monkeypatch.setattr("node.plugins.registry.tools", lambda: every)
-    monkeypatch.setattr(Capabilities, "refused", lambda *_: None)
+    monkeypatch.setattr(Capabilities, "refusal", lambda *_: None)
     capabilities, spec = Capabilities(), RttSpec(dest="192.0.2.1")
     assert capabilities.offers("rtt", spec) == (("fixed", "ping"), {})
     assert capabilities.offers("rtt", spec, (), parse("namespace:wa"))[0] == ("fixed", "ping")

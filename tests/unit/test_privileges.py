@@ -18,6 +18,7 @@ from node.execution.privileges import (
     process_privileges,
 )
 from node.model.errors import ToolUnavailable
+from node.model.reason import Reason
 from node.plugins import registry
 from node.plugins.contracts import Privilege
 from tests.unit.plugins.parts import spec
@@ -98,7 +99,7 @@ def host(who: ProcessPrivileges, *programs: str) -> Capabilities:
 
 def offers(
     where: Capabilities, asked: tuple[str, ...] = (), **fields: Any
-) -> tuple[tuple[str, ...], dict[str, str]]:
+) -> tuple[tuple[str, ...], dict[str, Reason]]:
     """Return the tools that a host offers for a path."""
     return where.offers("trace", spec("trace", **fields), asked)
 

@@ -20,7 +20,24 @@ from node.model.predicates import AllOf, Attributes, Condition, Predicate, forma
 from node.model.principals import FOLLOWER, OUTSIDE, Principal
 from node.model.ranks import OWN, PEER
 from node.model.reason import Reason
-from node.model.reasons import limit_refuses
+from node.model.reasons import (
+    class_not_of_rule,
+    context_not_of_rule,
+    limit_refuses,
+    no_rule_for_asker,
+    priority_above_rule,
+    priority_without_rule,
+    run_exceeds_quota,
+    run_moves_at,
+    run_occupies_host,
+    run_sends_at,
+    spec_field_misfits,
+    spec_not_within_rule,
+    target_not_of_rule,
+    test_not_of_rule,
+    test_tells_of_host,
+    unknown_bytes_of_run,
+)
 from node.model.targets import PRIVATE, IpAddress, Network, is_private, literal, reached
 from node.model.times import format_duration
 from node.model.wire.tasks import PRIORITY_MAX
@@ -250,7 +267,7 @@ class LimitRefusal:
 
     rule: str | None
     pointer: str
-    detail: str
+    detail: Reason
     allowed: str | None = None
 
     @property
@@ -309,8 +326,7 @@ class HostLimits:
         if groups:
             return self._verdict_of_rules(groups, task, priority, user)
         if user.bound and user.token != FOLLOWER and priority > 0:
-            detail = f"the priority is {priority}, and no rule is for this user"
-            return LimitRefusal(None, "/priority", detail, "at most 0")
+            return LimitRefusal(None, "/priority", priority_without_rule(priority), "at most 0")
         return next(_inquiry_misfits(None, task, user), None)
 
     def judge(self, asker: Asker, task: TaskFacts) -> Verdict:
@@ -327,7 +343,7 @@ class HostLimits:
             if not cap.bounds(groups, task.scheduling_class):
                 continue
             if cap.bps is not None and task.rate > cap.bps:
-                detail = f"a run moves {rate_text(task.rate)}"
+                detail = run_moves_at(rate_text(task.rate))
                 allowed = f"at most {rate_text(cap.bps)}"
                 return LimitRefusal(cap.name, "/test/spec", detail, allowed)
             if (large := _quota_misfit(cap.name, cap.quotas, task)) is not None:
@@ -338,7 +354,7 @@ class HostLimits:
         for cap in self.caps:
             for host in task.targets:
                 if cap.bps is not None and task.rate > cap.bps and cap.applies_to(host):
-                    detail = f"a run sends {rate_text(task.rate)} to {host}"
+                    detail = run_sends_at(rate_text(task.rate), host)
                     allowed = f"at most {rate_text(cap.bps)}"
                     return LimitRefusal(cap.name, "/test/spec", detail, allowed)
         return None
@@ -365,8 +381,7 @@ class HostLimits:
                 closest = misfits
         if closest is None:
             who = "this node" if user is None else "this user"
-            detail = f"the owner of this host lets {who} measure nothing from here"
-            return LimitRefusal(None, "", f"{detail}; ask for a rule that names it")
+            return LimitRefusal(None, "", no_rule_for_asker(who))
         return closest[0]
 
     def rule(self, name: str | None) -> Rule | None:
@@ -412,26 +427,19 @@ def _distance(misfits: Sequence[LimitRefusal]) -> tuple[int, bool]:
 def _misfits(rule: Rule, task: TaskFacts) -> Iterator[LimitRefusal]:
     """Yield why a rule does not fit a task."""
     if rule.tests is not None and task.test not in rule.tests:
-        detail = f"{task.test} is not among its tests"
+        detail = test_not_of_rule(task.test)
         yield LimitRefusal(rule.name, "/test/type", detail, _joined_words(rule.tests))
     if rule.classes is not None and task.scheduling_class not in rule.classes:
-        detail = f"a {task.test} run of this spec is {task.scheduling_class}"
+        detail = class_not_of_rule(task.test, task.scheduling_class)
         yield LimitRefusal(rule.name, "/test/type", detail, _joined_words(rule.classes))
     if rule.spec is not None:
         yield from _spec_misfits(rule.name, rule.spec, task.spec)
     if rule.contexts is not None and task.context not in rule.contexts:
-        where = f"measuring from {task.context}" if task.context else "measuring without a context"
-        yield LimitRefusal(
-            rule.name,
-            "/contexts",
-            f"{where} is not among its contexts",
-            _joined_words(rule.contexts),
-        )
+        detail = context_not_of_rule(task.context)
+        yield LimitRefusal(rule.name, "/contexts", detail, _joined_words(rule.contexts))
     if rule.duration_max is not None and task.duration > rule.duration_max:
-        detail = f"a run takes {format_duration(task.duration)} of this host's time"
-        yield LimitRefusal(
-            rule.name, "/test/spec", detail, f"at most {format_duration(rule.duration_max)}"
-        )
+        allowed = f"at most {format_duration(rule.duration_max)}"
+        yield LimitRefusal(rule.name, "/test/spec", run_occupies_host(task.duration), allowed)
     yield from _target_misfits(rule, task)
     yield from _quota_misfits(rule, task)
 
@@ -442,8 +450,8 @@ def _target_misfits(rule: Rule, task: TaskFacts) -> Iterator[LimitRefusal]:
         return
     for host in task.targets:
         if not rule.targets.has(host):
-            detail = f"{host} is not among its targets"
-            yield LimitRefusal(rule.name, "/test/spec", detail, _joined_words(rule.targets.names))
+            allowed = _joined_words(rule.targets.names)
+            yield LimitRefusal(rule.name, "/test/spec", target_not_of_rule(host), allowed)
             return
 
 
@@ -451,7 +459,7 @@ def _inward_misfits(rule: Rule | None, task: TaskFacts, whom: str) -> Iterator[L
     """Yield why somebody is not told of this host, unless a rule names the test."""
     named = rule is not None and rule.tests is not None and task.test in rule.tests
     if task.inward is not None and not named:
-        detail = f"{task.test} of this spec would tell {whom} {task.inward}"
+        detail = test_tells_of_host(task.test, whom, task.inward)
         name = None if rule is None else rule.name
         yield LimitRefusal(name, "/test/spec", detail, "under a rule that names the test")
 
@@ -465,15 +473,15 @@ def _inquiry_misfits(rule: Rule | None, task: TaskFacts, user: User) -> Iterator
 def _priority_misfits(rule: Rule, priority: int) -> Iterator[LimitRefusal]:
     """Yield why a user's task has a priority that a rule does not allow."""
     if rule.priority_max is not None and priority > rule.priority_max:
-        detail = f"the priority is {priority}"
-        yield LimitRefusal(rule.name, "/priority", detail, f"at most {rule.priority_max}")
+        allowed = f"at most {rule.priority_max}"
+        yield LimitRefusal(rule.name, "/priority", priority_above_rule(priority), allowed)
 
 
 def _quota_misfits(rule: Rule, task: TaskFacts) -> Iterator[LimitRefusal]:
     """Yield why not even one run fits into a quota."""
     for quota in rule.quotas:
         if quota.quantity is Quantity.BYTES and task.bytes is None:
-            detail = f"it is not known how much a {task.test} run of this spec moves"
+            detail = unknown_bytes_of_run(task.test)
             yield LimitRefusal(rule.name, "/test/spec", detail, quota.in_words())
         elif (large := _quota_misfit(rule.name, (quota,), task)) is not None:
             yield large
@@ -486,7 +494,7 @@ def _quota_misfit(
     amounts = RunAmounts(task.duration, task.bytes or 0)
     for quota in quotas:
         if quota.exceeded(0, amount := amounts.of(quota.quantity)):
-            detail = f"one run takes {quota.text_of(amount)}"
+            detail = run_exceeds_quota(quota.text_of(amount))
             return LimitRefusal(limit, "/test/spec", detail, quota.in_words())
     return None
 
@@ -500,15 +508,11 @@ def _spec_misfits(
         if part.met_by(attributes):
             continue
         if not isinstance(part, Condition):
-            yield LimitRefusal(rule, "/test/spec", "the spec is not within it", part.in_words())
+            yield LimitRefusal(rule, "/test/spec", spec_not_within_rule(), part.in_words())
             continue
         field = part.attribute
         value = attributes.get(field)
-        detail = (
-            f"the spec sets no {field}"
-            if value is None
-            else f"the spec's {field} is {format_value(value)}"
-        )
+        detail = spec_field_misfits(field, None if value is None else format_value(value))
         yield LimitRefusal(rule, f"/test/spec/{field}", detail, part.in_words())
 
 

@@ -26,7 +26,7 @@ def installed_tools(call: Call) -> Mapping[str, Any]:
     return {
         name: tool
         for name, tool in sorted(capabilities.tools.items())
-        if tools.measured_tests(tool) and capabilities.missing(tool) is None
+        if tools.measured_tests(tool) and capabilities.missing_program(tool) is None
     }
 
 

@@ -123,7 +123,7 @@ ELSEWHERE = "from perfSONAR's archive: Debian has none"
 def test_a_host_has_both_programs(there: set[str], lacks: str | None) -> None:
     """A host needs both programs, because it may be either end."""
     capabilities = Capabilities(lambda name: f"/absent/{name}" if name in there else None)
-    assert capabilities.missing(TOOL) == lacks
+    assert capabilities.missing_program(TOOL) == lacks
     assert (TOOL.name in capabilities.offered("latency")) is (lacks is None)
 
 

@@ -51,7 +51,7 @@ class Private:
 
 
 def _load_targets() -> Any:
-    """Return the module that judges targets. Loading it takes 10 ms, which own tasks need not."""
+    """Return the module that judges targets. Loading it takes 20 ms, which own tasks need not."""
     from node.model import targets  # noqa: PLC0415 - see above
 
     return targets
