@@ -75,10 +75,14 @@ class _FilesAndLabs(LoadFileScheduling):  # type: ignore[misc]  # xdist ships no
 
 
 def _lab_of(nodeid: str) -> str | None:
-    """Return the folder whose tests share a lab with this one; None if it shares no lab."""
+    """Return the place whose tests share a lab with this one; None if it shares no lab.
+
+    All folders share one, because starting and ending a lab takes ten seconds of a processor.
+    """
     if not nodeid.startswith(_LABS) or nodeid.startswith(_OWN_LAB):
         return None
-    return nodeid.partition("::")[0].rpartition("/")[0]
+    is_in_folder = "/" in nodeid.removeprefix(_LABS).partition("::")[0]
+    return f"{_LABS}*/" if is_in_folder else _LABS
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling:
