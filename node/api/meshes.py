@@ -231,7 +231,7 @@ def task_of(row: Mapping[str, Any]) -> MeshTask:
 
 def _key_cursor(request: web.Request) -> str | None:
     text = request.query.get("cursor")
-    if text is not None and not _is_storable(text):
+    if text is not None and not requests.is_storable(text):
         raise _invalid_cursor()
     return text
 
@@ -246,14 +246,9 @@ def _task_cursor(request: web.Request) -> tuple[str, int, UUID] | None:
         position = int(made[:20]), UUID(task)
     except ValueError:
         raise _invalid_cursor() from None
-    if not 0 <= position[0] < times.LATEST or not _is_storable(key):
+    if not 0 <= position[0] < times.LATEST or not requests.is_storable(key):
         raise _invalid_cursor()
     return key, *position
-
-
-def _is_storable(text: str) -> bool:
-    """Return whether Postgres can store a text: it has no NUL and no lone surrogate."""
-    return "\x00" not in text and text.encode(errors="replace").decode() == text
 
 
 def _invalid_cursor() -> InvalidDocument:

@@ -11,6 +11,7 @@ they ask for is not decided here, except whose tasks a list may have (:func:`req
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol, TypeVar
@@ -341,6 +342,14 @@ def duration(request: web.Request, name: str) -> int | None:
     return value
 
 
+def choice(request: web.Request, name: str, known: frozenset[str]) -> str | None:
+    """Return the word of a query parameter that takes one, which must be known."""
+    words = choices(request, name, known)
+    if words is not None and len(words) > 1:
+        raise _query_fault(name, f"takes one of {', '.join(sorted(known))}")
+    return words[0] if words else None
+
+
 def flag(request: web.Request, name: str) -> bool:
     """Return a query parameter that is ``true`` or ``false``; false by default."""
     return choices(request, name, frozenset({"true", "false"})) == ["true"]
@@ -431,12 +440,29 @@ def cursor(request: web.Request) -> tuple[int, UUID] | None:
     return instant_at, identifier_at
 
 
+def placed_cursor(request: web.Request) -> tuple[str, UUID] | None:
+    """Return the place in an order of texts, and the id, where the previous page ended."""
+    text = request.query.get("cursor")
+    if text is None:
+        return None
+    place, _, identifier_text = text.rpartition("_")
+    with contextlib.suppress(ValueError):
+        if is_storable(place):
+            return place, UUID(identifier_text)
+    raise _query_fault("cursor", "is not a cursor that a list has returned as next")
+
+
+def is_storable(text: str) -> bool:
+    """Return whether Postgres can store a text: it has no NUL and no lone surrogate."""
+    return "\x00" not in text and text.encode(errors="replace").decode() == text
+
+
 def next_cursor(
-    items: Sequence[Item], limit: int, position: Callable[[Item], tuple[int, UUID]]
+    items: Sequence[Item], limit: int, position: Callable[[Item], tuple[int | str, UUID]]
 ) -> str | None:
     """Return the cursor of the next page; ``None`` after a page that is not full.
 
-    ``position`` gives the number or instant, and the id, by which the list is sorted.
+    ``position`` gives the number, instant or text, and the id, by which the list is sorted.
     """
     if len(items) < limit:
         return None

@@ -15,7 +15,7 @@ from node.api.conditions import matched_revision
 from node.api.long_polling import await_ready
 from node.api.routing import (
     CLASSES,
-    CURSOR,
+    CURSOR_BY_KEY,
     ID,
     INSTANT,
     LIMIT,
@@ -52,6 +52,7 @@ from node.model.wire.runs import Explanation, Run
 from node.model.wire.seats import NOT_SEARCHED, Seat, SeatCount, SeatRequest, SeatState
 from node.model.wire.task_lists import KEY_MAX, TASKS_MAX, ListedTask, TaskCreation
 from node.model.wire.tasks import (
+    LatestRun,
     Task,
     TaskDocument,
     TaskPatch,
@@ -66,6 +67,7 @@ from node.store.database import Record
 from node.tasks.explanation import explain_task
 
 STATES = frozenset(TaskState)
+SORTS = frozenset({"created", "next", "name", "mesh", "state"})
 _SOON = 5_000_000
 _REASONS = 3
 _WITHOUT_TIME = {Outcome.NO_TIME, Outcome.UNREACHABLE, Outcome.CLOCK}
@@ -93,6 +95,7 @@ def task_of(row: Record) -> Task:
         planned=values["planned"],
         plan_at=values["plan_at"],
         runs=values["runs"],
+        latest=None if values["latest"] is None else LatestRun.model_validate(values["latest"]),
         pool=pool,
         seats=None if values["seats"] is None else _seat_count(values["seats"]),
         parent=values["parent"],
@@ -298,17 +301,21 @@ def _checked_key(key: Any, place: str = "/idempotency_key") -> str:
 
 
 async def list_(request: web.Request) -> web.StreamResponse:
-    """GET: a page of tasks, newest first."""
+    """GET: a page of tasks, newest first, or in another order."""
     node = request.app[NODE]
     requests.refuse_other_parameters(request, *(query.name for query in FILTERS))
     only = requests.fields(request, Task)
-    at = requests.cursor(request)
+    sort = requests.choice(request, "sort", SORTS) or "created"
+    order = requests.choice(request, "order", frozenset({"asc", "desc"}))
+    at = requests.cursor(request) if sort == "created" else None
+    place = None if sort == "created" else requests.placed_cursor(request)
+    last = at or place
     wanted = tasks.TaskFilter(
         states=requests.choices(request, "state", STATES),
         test=requests.word(request, "test"),
         prefix=requests.word(request, "prefix"),
         before_created=at[0] if at else None,
-        before_task=at[1] if at else None,
+        before_task=last[1] if last else None,
         seats=requests.flag(request, "seats"),
         parent=requests.uuid(request, "parent"),
         requester=requests.requester(request),
@@ -319,10 +326,14 @@ async def list_(request: web.Request) -> web.StreamResponse:
         mesh=requests.word(request, "mesh"),
         classes=requests.choices(request, "class", CLASSES),
         words=requests.search_words(request),
+        sort=sort,
+        descending=order == "desc" or (order is None and sort == "created"),
+        after_place=place[0] if place else None,
     )
     async with node.database.connection() as connection:
         rows = await tasks.find_page(connection, wanted, node.clock.now())
-    following = requests.next_cursor(rows, wanted.limit, lambda row: (row["created_at"], row["id"]))
+    key = "created_at" if sort == "created" else "place"
+    following = requests.next_cursor(rows, wanted.limit, lambda row: (row[key], row["id"]))
     return responses.list_response([task_of(row) for row in rows], following, only)
 
 
@@ -544,6 +555,18 @@ KEY = Query(
     {"type": "string", "minLength": 1, "maxLength": 200},
 )
 
+_SORT = Query(
+    "sort",
+    "By creation (default), the next run, the name (test and ends), the mesh, or the state: "
+    "refused ones first, then active ones by their next run, paused ones, and ended ones.",
+    {"type": "string", "enum": sorted(SORTS), "default": "created"},
+)
+_ORDER = Query(
+    "order",
+    "asc, or desc, which is the default by creation.",
+    {"type": "string", "enum": ["asc", "desc"]},
+)
+
 FILTERS = (
     Query("state", "Only in these states, separated by commas.", words_schema(STATES)),
     Query("test", "Only tasks of this test.", WORD),
@@ -552,8 +575,10 @@ FILTERS = (
     _PARENT,
     *MEASURED,
     REQUESTER,
+    _SORT,
+    _ORDER,
     LIMIT,
-    CURSOR,
+    CURSOR_BY_KEY,
     fields_query(Task),
 )
 
@@ -574,7 +599,7 @@ ROUTES = (
         "GET",
         "/v1/tasks",
         list_,
-        "List tasks, newest first",
+        "List tasks, newest first, or in another order",
         answer=Task,
         listed=True,
         query=FILTERS,

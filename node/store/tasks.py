@@ -75,9 +75,11 @@ class StoredTask:
 
 @dataclass(frozen=True)
 class TaskFilter:
-    """The tasks to list, and the page of them, newest first.
+    """The tasks to list, their order, and the page of them.
 
-    The ordinary tasks of seats are left out, except with ``seats``, or as those of ``parent``.
+    ``before_task`` is the last task of the page before, and ``after_place`` its place in the order,
+    unless that is by creation. The ordinary tasks of seats are left out, except with ``seats``, or
+    as those of ``parent``.
     """
 
     task: UUID | None = None
@@ -97,6 +99,10 @@ class TaskFilter:
     classes: Sequence[str] | None = None
     words: Sequence[str] | None = None
     """In lower case; what people read of a task has all of them."""
+    sort: str = "created"
+    """created, next, name, mesh, or state."""
+    descending: bool = True
+    after_place: str | None = None
 
 
 async def keep(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import pytest
 
@@ -105,6 +105,45 @@ async def test_tasks_and_runs_have_the_same_filters(a: Asker) -> None:
         for path, field in (("/v1/tasks?", "id"), ("/v1/runs?", "task"), (FORWARD, "task")):
             _, answer = await a.ask("GET", f"{path}{urlencode(filters)}")
             assert {item[field][-1] for item in answer["items"]} == expected, (path, filters)
+
+
+ORDERS = {
+    "sort=name": "bac",
+    "sort=name&order=desc": "cab",
+    "sort=mesh": "acb",
+    "sort=state": "acb",
+    "sort=next": "abc",
+    "order=asc": "abc",
+    "": "cba",
+}
+
+
+async def test_tasks_are_sorted_page_by_page(a: Asker) -> None:
+    """Each order of tasks holds over all pages: by name, mesh, state, next run, and creation."""
+    await a.rows("UPDATE task SET state = 'refused', reason = 'no' WHERE test = 'rtt'")
+    await a.rows("UPDATE task SET state = 'paused' WHERE test = 'http'")
+    for order, expected in ORDERS.items():
+        found, cursor = "", ""
+        while cursor is not None:
+            path = f"/v1/tasks?limit=1&{order}" + (f"&cursor={quote(cursor)}" if cursor else "")
+            _, answer = await a.ask("GET", path)
+            found += "".join(item["id"][-1] for item in answer["items"])
+            cursor = answer["next"]
+        assert found == expected, order
+    for wrong in ("sort=size", "sort=name,mesh", "sort=name&cursor=x", "sort=name&cursor=%00_x"):
+        assert (await a.ask("GET", f"/v1/tasks?{wrong}"))[0] == 422, wrong
+
+
+async def test_tasks_have_their_latest_result(a: Asker) -> None:
+    """A task has its latest run with a result in one line; one without a result has none."""
+    await a.rows(
+        "UPDATE run SET summary = '20 ms' FROM task WHERE run.task_id = task.id AND test = 'rtt'"
+    )
+    _, answer = await a.ask("GET", "/v1/tasks")
+    latest = {item["id"][-1]: item["latest"] for item in answer["items"]}
+    assert latest["a"]["summary"] == "20 ms"
+    assert latest["a"]["verdict"] == "clean"
+    assert (latest["b"], latest["c"]) == (None, None)
 
 
 async def test_runs_are_filtered_by_verdict(a: Asker) -> None:

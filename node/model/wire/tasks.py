@@ -280,6 +280,15 @@ PARTICIPANTS = TypeAdapter(tuple[Participant, ...])
 """Reads and writes the participants of a task as the database stores them."""
 
 
+class LatestRun(Document):
+    """The latest run of a task that has a result."""
+
+    run: UUID
+    ends_at: Instant
+    summary: str = Field(description="Its result in one line.")
+    verdict: str | None = Field(description="Whether anything on the hosts has changed the result.")
+
+
 class Task(Document):
     """A task as the API shows it."""
 
@@ -325,6 +334,10 @@ class Task(Document):
     )
     runs: dict[str, int] = Field(
         description="Number of its runs by state; for a pool task, those of its seats."
+    )
+    latest: LatestRun | None = Field(
+        None,
+        description="Its latest run with a result; null if none of its last 50 runs has one.",
     )
     pool: SeatRequest | None = Field(
         None, description="The request to a pool; null if its participants are named."

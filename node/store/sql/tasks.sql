@@ -136,7 +136,7 @@ LIMIT $3
 FOR UPDATE;
 
 -- tasks --
--- For people: newest first, each with the counts of its runs and the start of the next one. The runs of a pool task are
+-- For people: by $19, descending with $20, each with the counts of its runs and the start of the next one. The runs of a pool task are
 -- those of the ordinary tasks that have its seats; these are only listed on request ($9, $10, an id). A list has no long
 -- references (more than $2 bytes): only a single task has its own whole.
 SELECT
@@ -172,17 +172,24 @@ SELECT
             least(pool_task.due_at, (SELECT min(term.try_at) FROM term WHERE term.pool_task = task.id))
         END
     ) AS plan_at,
-    -- For a seat that was assigned and is not booked yet, the start that was found for it.
-    coalesce(
-        (SELECT min(run_known.starts_at) FROM run_known
-            WHERE run_known.task_id = ANY(part.ids) AND run_known.state = 'scheduled' AND run_known.starts_at > $1),
-        (SELECT min(found.starts_at)
-            FROM task AS seated
-            CROSS JOIN unnest(seated.starts) AS found (starts_at)
-            WHERE
-                seated.parent = task.id AND seated.state = 'active' AND found.starts_at > $1
-                AND NOT EXISTS (SELECT FROM run WHERE run.task_id = seated.id))
-    ) AS next_run_at,
+    ahead.next_run_at,
+    -- Among the last runs only: a task that has failed for weeks is not read back to its beginning.
+    (SELECT
+        jsonb_build_object(
+            'run', newest.id, 'ends_at', newest.ends_at, 'summary', newest.summary, 'verdict', newest.verdict
+        )
+        FROM unnest(part.ids) AS own (id)
+        CROSS JOIN LATERAL (
+            SELECT run.id, run.slot, run.ends_at, run.state, run.summary, run.verdict
+            FROM run
+            WHERE run.task_id = own.id AND run.slot <= $1
+            ORDER BY run.slot DESC, run.attempt DESC
+            LIMIT 50
+        ) AS newest
+        WHERE newest.state = 'finished' AND newest.summary IS NOT NULL
+        ORDER BY newest.ends_at DESC
+        LIMIT 1) AS latest,
+    ordered.place,
     coalesce((
         SELECT jsonb_object_agg(counted.state, counted.runs)
         FROM (
@@ -202,12 +209,60 @@ CROSS JOIN LATERAL (
 CROSS JOIN LATERAL (
     SELECT array_append(ARRAY(SELECT seated.id FROM task AS seated WHERE seated.parent = task.id), task.id) AS ids
 ) AS part
+CROSS JOIN LATERAL (
+    -- For a seat that was assigned and is not booked yet, the start that was found for it.
+    SELECT coalesce(
+        (SELECT min(run_known.starts_at) FROM run_known
+            WHERE run_known.task_id = ANY(part.ids) AND run_known.state = 'scheduled' AND run_known.starts_at > $1),
+        (SELECT min(found.starts_at)
+            FROM task AS seated
+            CROSS JOIN unnest(seated.starts) AS found (starts_at)
+            WHERE
+                seated.parent = task.id AND seated.state = 'active' AND found.starts_at > $1
+                AND NOT EXISTS (SELECT FROM run WHERE run.task_id = seated.id))
+    ) AS next_run_at
+) AS ahead
+CROSS JOIN LATERAL (
+    -- The place of a task in the order by $19, as text; by creation it needs none.
+    SELECT CASE $19::text
+        WHEN 'name' THEN
+            left(
+                lower(concat_ws(
+                    ' ', task.test, jsonb_path_query_array(task.participants, '$[*].name')::text, task.spec ->> 'dest',
+                    task.spec ->> 'name', task.spec ->> 'url'
+                )),
+                200
+            )
+        WHEN 'mesh' THEN coalesce(left(task.reference ->> 'mesh', 200), '~')
+        WHEN 'next' THEN coalesce(to_char(ahead.next_run_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US'), '~')
+        WHEN 'state' THEN
+            CASE task.state WHEN 'refused' THEN '0' WHEN 'active' THEN '1' WHEN 'paused' THEN '2' ELSE '3' END
+            || CASE
+                WHEN task.state IN ('active', 'paused') THEN
+                    coalesce(to_char(ahead.next_run_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US'), '~')
+                ELSE to_char(99999999999 - extract(EPOCH FROM task.created_at), 'FM00000000000')
+            END
+    END AS place
+) AS ordered
 WHERE
     ($3::uuid IS NULL OR task.id = $3)
     AND ($4::text [] IS NULL OR task.state::text = ANY($4))
     AND ($5::text IS NULL OR task.test = $5)
     AND ($6::text IS NULL OR task.id::text LIKE $6 || '%')
-    AND ($7::timestamptz IS NULL OR (task.created_at, task.id) < ($7, $8::uuid))
+    AND (
+        $7::timestamptz IS NULL
+        OR CASE
+            WHEN $20::boolean THEN (task.created_at, task.id) < ($7, $8::uuid)
+            ELSE (task.created_at, task.id) > ($7, $8)
+        END
+    )
+    AND (
+        $21::text IS NULL
+        OR CASE
+            WHEN $20 THEN (ordered.place COLLATE "C", task.id) < ($21, $8)
+            ELSE (ordered.place COLLATE "C", task.id) > ($21, $8)
+        END
+    )
     AND ($9::boolean OR task.parent IS NULL OR task.parent = $10 OR $3 IS NOT NULL OR $6 IS NOT NULL)
     AND ($10::uuid IS NULL OR task.parent = $10)
     AND ($12::text IS NULL OR task.requester = $12)
@@ -231,7 +286,13 @@ WHERE
             ) = 0
         )
     )
-ORDER BY task.created_at DESC, task.id DESC
+ORDER BY
+    CASE WHEN $19 <> 'created' AND NOT $20 THEN ordered.place END COLLATE "C",
+    CASE WHEN $19 <> 'created' AND $20 THEN ordered.place END COLLATE "C" DESC,
+    CASE WHEN $19 = 'created' AND NOT $20 THEN task.created_at END,
+    CASE WHEN $19 = 'created' AND $20 THEN task.created_at END DESC,
+    CASE WHEN NOT $20 THEN task.id END,
+    task.id DESC
 LIMIT $11;
 
 -- end_tasks --
