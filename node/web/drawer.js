@@ -102,7 +102,7 @@ function trust(run, now) {
   if (!run.verdict) return null;
   if (run.verdict === "clean") return element("p", { class: "hint" }, "Clean: no known disturbance.");
   const reasons = run.verdict_reasons.map((reason) => element("li", {}, readable(reason, now)));
-  const head = element("p", { class: `doubt ${run.verdict}` }, icon("alert"), `${run.verdict}, because`);
+  const head = element("p", { class: `doubt ${run.verdict}` }, icon("doubt"), `${run.verdict}, because`);
   return element("section", { class: "trust" }, head, element("ul", {}, reasons));
 }
 

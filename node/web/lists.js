@@ -98,7 +98,10 @@ export function drawList(name, entries, model) {
   });
 }
 
-/** Draws a table of the first items and a button for more, or a text in its place if there are none. */
+/**
+ * Draws a table of the first items and a button for more, or a text in its place if there are none. A column is its head, or
+ * `{ content, sorted }`: sorted is asc or desc if the items are in its order.
+ */
 export function drawTable(box, items, { caption, columns, empty, row, sign }) {
   if (!items.length) {
     if (!box.querySelector(".empty.settled")) {
@@ -108,7 +111,11 @@ export function drawTable(box, items, { caption, columns, empty, row, sign }) {
   }
   if (!box.querySelector("table")) {
     const unseen = element("span", { class: "unseen" }, "Actions");
-    const heads = columns.map((name) => element("th", { scope: "col", role: "columnheader" }, name || unseen));
+    const heads = columns.map((column) => {
+      const { content, sorted } = typeof column === "string" ? { content: column || unseen, sorted: null } : column;
+      const direction = { asc: "ascending", desc: "descending" }[sorted ?? ""];
+      return element("th", { scope: "col", role: "columnheader", "aria-sort": direction }, content);
+    });
     box.replaceChildren(
       element(
         "table",

@@ -108,11 +108,11 @@ function paintBands(u, bands, colour) {
   ctx.beginPath();
   ctx.rect(left, top, width, height);
   ctx.clip();
-  ctx.globalAlpha = 0.16;
+  ctx.fillStyle = colour("doubt");
   for (const { verdict, from, to } of bands) {
     const x = u.valToPos(from / 1000, "x", true);
     const right = u.valToPos(to / 1000, "x", true);
-    ctx.fillStyle = colour(verdict === "contaminated" ? "failed" : "missed");
+    ctx.globalAlpha = verdict === "contaminated" ? 0.26 : 0.13;
     ctx.fillRect(x - 3, top, Math.max(6, right - x + 6), height);
   }
   ctx.restore();

@@ -13,7 +13,7 @@ export function stateBadge(name) {
 export function doubt(verdict, reasons, now) {
   if (!verdict || verdict === "clean") return null;
   const sentences = reasons.map((reason) => readable(reason, now));
-  return element("p", { class: `doubt ${verdict}`, title: sentences.join("; ") }, icon("alert"), `${verdict}: ${sentences[0]}`);
+  return element("p", { class: `doubt ${verdict}`, title: sentences.join("; ") }, icon("doubt"), [verdict, sentences[0]].filter(Boolean).join(": "));
 }
 
 /** Creates a local time, with UTC in its title. */

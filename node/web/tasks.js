@@ -1,39 +1,73 @@
-// The list of tasks: what they measure, when, and the counts of their runs.
+// The list of tasks: what they measure, when, their latest result, and the counts of their runs.
 
 import { element } from "./dom.js";
 import { drawTable } from "./lists.js";
-import { headlineOf, stateBadge, ticking, timeElement } from "./parts.js";
+import { doubt, headlineOf, stateBadge, ticking, timeElement } from "./parts.js";
+import { addressOf, hrefOf } from "./place.js";
 import { dateOf, readable, scheduleWords, stateOf } from "./words.js";
 
-const COLUMNS = ["State", "Task", "Schedule", "Next run", "Runs so far", ""];
-const ENDED_SHOWN = 12;
-const OPEN = new Set(["active", "paused", "refused"]);
-const RANK = { refused: 0, active: 1, paused: 2 };
+const PAGE = 50;
 
-/** The queries for all active and paused tasks, and for the newest of the others. */
+/** The columns; those with a name of a sort of the API order the list. */
+const COLUMNS = [
+  { title: "State", sort: "state" },
+  { title: "Task", sort: "name" },
+  { title: "Last value" },
+  { title: "Mesh", sort: "mesh" },
+  { title: "Schedule" },
+  { title: "Next run", sort: "next" },
+  { title: "Runs so far" },
+  { title: "" },
+];
+
+/** The states by which the list is filtered, each with its words. */
+export const STATES = { "": "in any state", "active,paused": "that go on", refused: "that were refused", "finished,cancelled,unplaced": "that have ended" };
+
 const FIELDS = [
   ...["id", "headline", "state", "reason", "waiting", "revision", "paused_at", "schedule", "after", "lead", "led_here"],
-  ...["campaign", "created_at", "next_run_at", "planned", "runs", "pool", "seats", "parent", "requester", "test"],
+  ...["campaign", "created_at", "next_run_at", "planned", "runs", "latest", "pool", "seats", "parent", "requester", "test", "reference"],
 ].join();
-export const TASK_PATHS = [`/v1/tasks?state=active,paused&limit=200&fields=${FIELDS}`, `/v1/tasks?limit=20&fields=${FIELDS}`];
+
+/**
+ * Returns what the address asks of the list.
+ * @param {{ [name: string]: string }} fields
+ */
+export function askedOf({ q, state, sort, order, after, page }) {
+  const known = sort && COLUMNS.some((column) => column.sort === sort);
+  return { q: (q ?? "").trim(), state: state && state in STATES ? state : "", sort: known ? sort : "state", order: order === "desc" ? "desc" : "asc", after: after ?? "", page: Math.max(1, Number(page) || 1) };
+}
+
+/** Returns the query for a page of the tasks. */
+export function tasksPath({ q, state, sort, order, after }) {
+  const given = Object.entries({ q, state, sort, order, cursor: after }).filter(([, value]) => value);
+  return `/v1/tasks?${new URLSearchParams(given)}&limit=${PAGE}&fields=${FIELDS}`;
+}
 
 /** Returns the query for the newest tasks of the seats of a pool task. */
 export const partsPath = (task) => `/v1/tasks?parent=${task}&limit=200&fields=id,parent`;
 
-/** Draws the tasks, each with what `actionsOf` returns: refused ones first, then by their next run, then the ended ones. */
-export function drawTasks(box, model, actionsOf) {
-  const tasks = [...model.tasks.values()];
-  const open = tasks.filter(({ state }) => OPEN.has(state));
-  const ended = tasks.filter(({ state }) => !OPEN.has(state));
-  open.sort((one, other) => (RANK[one.state] ?? 3) - (RANK[other.state] ?? 3) || byNextRun(one, other));
-  ended.sort((one, other) => Date.parse(other.created_at) - Date.parse(one.created_at));
-  drawTable(box, [...open, ...ended.slice(0, ENDED_SHOWN)], {
+/** Draws tasks in their order, each with what `actionsOf` returns; the heads sort the list. */
+export function drawTasks(box, tasks, { now, actionsOf, asked, searched }) {
+  const order = `${asked.sort} ${asked.order}`;
+  if (box.dataset.order !== order) box.replaceChildren();
+  box.dataset.order = order;
+  drawTable(box, tasks, {
     caption: "Tasks",
-    columns: COLUMNS,
-    empty: noTask,
-    row: (task) => taskRow(task, actionsOf(task), model.now()),
-    sign: (task) => JSON.stringify([task, actionsOf(task) !== null, dateOf(model.now())]),
+    columns: COLUMNS.map((column) => headOf(column, asked)),
+    empty: searched ? () => ["No task has all of that."] : noTask,
+    row: (task) => taskRow(task, actionsOf(task), now),
+    sign: (task) => JSON.stringify([task, actionsOf(task) !== null, dateOf(now)]),
   });
+}
+
+// The head of a column: a link that sorts by it, upwards first.
+function headOf({ title, sort }, asked) {
+  if (!sort) return title;
+  const own = asked.sort === sort;
+  const order = own && asked.order === "asc" ? "desc" : "asc";
+  const href = hrefOf({ sort, order: order === "asc" ? null : order, after: null, page: null });
+  const arrow = own ? element("span", { "aria-hidden": "true" }, asked.order === "asc" ? " ↑" : " ↓") : null;
+  return { content: element("a", { href, "data-sort": sort, title: `sort by ${title.toLowerCase()}` }, title, arrow), sorted: own ? asked.order : null };
 }
 
 function noTask() {
@@ -46,15 +80,28 @@ function noTask() {
   ];
 }
 
-function byNextRun(one, other) {
-  const [first, second] = [one, other].map(({ next_run_at: next }) => (next ? Date.parse(next) : Infinity));
-  return first === second ? 0 : first - second;
+/** Draws the way to other pages of the list; `before` is the cursor of the page before if it is known. */
+export function drawPages(box, { page, count, next, before }) {
+  if (page === 1 && !next) return box.replaceChildren();
+  const first = (page - 1) * PAGE + 1;
+  const link = (words, fields) => element("a", { href: hrefOf(fields) }, words);
+  const links = [
+    page > 1 ? link("First", { after: null, page: null }) : null,
+    page > 1 && before !== undefined ? link("Previous", { after: before || null, page: page > 2 ? page - 1 : null }) : null,
+    element("span", {}, count ? `${first} to ${first + count - 1}` : "nothing more"),
+    next ? link("Next", { after: next, page: page + 1 }) : null,
+  ];
+  return box.replaceChildren(...links.filter(Boolean));
 }
 
 function taskRow(task, button, now) {
+  const { latest } = task;
+  const mesh = task.reference?.mesh;
   const cells = [
     ["badge", stateBadge(task.state)],
     ["what", name(task), ...whyNot(task).map((why) => element("p", { class: "reason" }, readable(why, now)))],
+    ["value", ...(latest ? latestOf(latest, now) : [])],
+    ["mesh", mesh ? element("a", { href: addressOf({ mesh }) }, mesh) : null],
     ["schedule", scheduleWords(task.schedule, now, task.after)],
     ["when", ...nextRun(task, now)],
     ["runs", seatCount(task.seats), runCounts(task.runs)],
@@ -67,10 +114,14 @@ function taskRow(task, button, now) {
   );
 }
 
+function latestOf({ run, ends_at: ended, summary, verdict }, now) {
+  return [element("a", { href: hrefOf({ run }) }, summary), element("p", { class: "reason" }, ticking("age", Date.parse(ended), now)), doubt(verdict, [], now)];
+}
+
 function name(task) {
   return element(
     "span",
-    { title: `task ${task.id}, revision ${task.revision}, led by ${task.lead}` },
+    { class: "name", title: `${task.headline}: task ${task.id}, revision ${task.revision}, led by ${task.lead}` },
     ...headlineOf(task),
     task.campaign ? element("small", {}, ` for ${task.campaign}`) : null,
     task.requester ? element("small", {}, ` by ${task.requester}`) : null,

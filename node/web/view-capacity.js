@@ -158,7 +158,7 @@ function budgetsOf({ used, budgets, target, warnings, limits }) {
     used.promised === null ? null : shareLine(used, target),
     ...budgets.map(budgetLine),
     due.length ? element("p", { class: "hint" }, `${due.map((what) => what.replaceAll("_", " ")).join(", ")} limit what is considered, not what is used`) : null,
-    ...warnings.map((words) => element("p", { class: "doubt" }, icon("alert"), words)),
+    ...warnings.map((words) => element("p", { class: "caution" }, icon("alert"), words)),
   ].filter(Boolean);
   return element("div", { class: "budgets" }, lines);
 }

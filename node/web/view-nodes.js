@@ -141,7 +141,7 @@ const milliseconds = (value) => (value < 1_000 ? `${Number(value.toPrecision(2))
 function loadWords({ host, backlog }) {
   const load = host?.processors ? [`${host.load.toFixed(2)} on ${host.processors} processor${host.processors === 1 ? "" : "s"}`] : [element("span", { class: "reason" }, "load not told")];
   const waits = backlog === null ? null : element("p", { class: "reason" }, backlog ? `${backlog} message${backlog === 1 ? " waits" : "s wait"} to be sent` : "no message waits");
-  const attention = host?.needs_attention ? element("p", { class: "doubt" }, icon("alert"), `${host.needs_attention} thing${host.needs_attention === 1 ? " needs" : "s need"} attention`) : null;
+  const attention = host?.needs_attention ? element("p", { class: "caution" }, icon("alert"), `${host.needs_attention} thing${host.needs_attention === 1 ? " needs" : "s need"} attention`) : null;
   return [...load, waits, attention];
 }
 

@@ -108,7 +108,7 @@ export function open(box, { api, model, tools }) {
     const heading = element("div", { class: "heading" }, element("h3", {}, element("b", { class: "test" }, test)), select, element("span", { class: "hint" }, `${done} of ${runs.length} with a result${doubtWords(runs)}`));
     const listed = element("details", { "data-key": `list ${test}`, open: open.has(`list ${test}`) }, element("summary", {}, "As a list"), runTable(runs, name, model.now()));
     const doubtful = runs.some(({ verdict }) => verdict && verdict !== "clean");
-    const marks = [doubtful && "Behind the lines: suspicious results in brown, contaminated ones in red.", lost.length && "Below: × failed, • missed."].filter(Boolean);
+    const marks = [doubtful && "Behind the lines: doubtful results, contaminated ones darker.", lost.length && "Below: × failed, • missed."].filter(Boolean);
     const causes = lost.length ? causeList(lost, open, model.now(), { shown: 5 }) : null;
     const section = element("section", { class: "measured" }, heading, name ? canvas : null, name && marks.length ? element("p", { class: "hint" }, marks.join(" ")) : null, causes, listed);
     const draw = async () => {

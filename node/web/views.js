@@ -29,22 +29,23 @@ const LOADERS = {
   search: () => import("./view-search.js"),
 };
 
-/** The views in the order of the navigation. */
-export const TITLES = {
-  overview: "Overview",
-  mesh: "Meshes",
-  pair: "Pairs",
-  timeline: "Timeline",
-  tasks: "Tasks",
-  nodes: "Nodes",
-  capacity: "Capacity",
-  campaigns: "Campaigns",
-  sharing: "Sharing",
-  limits: "Limits",
-  archives: "Archives",
-  events: "Events",
-  search: "Why",
+/** The navigation by what people want: each word with its views, the first of which it leads to. */
+const GROUPS = {
+  Now: { overview: "Now", timeline: "Timeline" },
+  Meshes: { mesh: "Meshes", pair: "Pairs" },
+  Tasks: { tasks: "Tasks" },
+  Why: { search: "Why", events: "Events" },
+  Nodes: { nodes: "Nodes", capacity: "Capacity" },
+  Sharing: { sharing: "Sharing", campaigns: "Campaigns" },
+  Settings: { limits: "Limits", archives: "Archives" },
 };
+
+const TITLES = Object.assign({}, ...Object.values(GROUPS));
+
+/** The name of the first view of a view's group. */
+const LEADS = Object.fromEntries(Object.values(GROUPS).flatMap((views) => Object.keys(views).map((name) => [name, Object.keys(views)[0]])));
+
+const hrefOfView = (name) => (name === "overview" ? "#" : addressOf({ view: name }));
 
 export class Views {
   #context;
@@ -59,9 +60,9 @@ export class Views {
   constructor(context, reporting) {
     this.#context = context;
     this.#reporting = reporting;
-    const links = Object.entries(TITLES).map(([name, title]) => {
-      const href = name === "overview" ? "#" : addressOf({ view: name });
-      return element("li", {}, element("a", { href, "data-view": name }, title));
+    const links = Object.entries(GROUPS).map(([title, views]) => {
+      const [name] = Object.keys(views);
+      return element("li", {}, element("a", { href: hrefOfView(name), "data-view": name }, title));
     });
     byId("views").replaceChildren(...links);
   }
@@ -105,9 +106,17 @@ export class Views {
   }
 
   #mark(name) {
-    for (const link of byId("views").querySelectorAll("a")) {
-      if (link.dataset.view !== name) link.removeAttribute("aria-current");
-      else link.setAttribute("aria-current", "page");
+    const [group, views] = /** @type {[string, { [name: string]: string }]} */ (Object.entries(GROUPS).find(([, each]) => name in each));
+    const kin = Object.entries(views).length > 1 ? Object.entries(views) : [];
+    const list = byId("kin");
+    list.replaceChildren(...kin.map(([each, title]) => element("li", {}, element("a", { href: hrefOfView(each), "data-view": each }, title))));
+    list.parentElement.setAttribute("aria-label", `Views of ${group}`);
+    list.parentElement.hidden = !kin.length;
+    for (const [box, current] of [[byId("views"), LEADS[name]], [list, name]]) {
+      for (const link of box.querySelectorAll("a")) {
+        if (link.dataset.view !== current) link.removeAttribute("aria-current");
+        else link.setAttribute("aria-current", "page");
+      }
     }
     document.body.dataset.view = name;
     this.reveal();

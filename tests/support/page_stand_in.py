@@ -72,6 +72,8 @@ class StandIn:
         self.resumed: list[str] = []
         self.streams: dict[asyncio.Transport, web.StreamResponse] = {}
         self._events = 0
+        self.tasks_told = asyncio.Event()
+        self.tasks_told.set()
         self._closing = asyncio.Event()
         self._reachable = asyncio.Event()
         self._reachable.set()
@@ -210,6 +212,7 @@ class StandIn:
         return web.json_response({"items": items, "next": following, "reserved": reserved})
 
     async def _list_tasks(self, request: web.Request) -> web.Response:
+        await self.tasks_told.wait()
         wanted, whole = request.query.get("state"), request.query.get("parent")
         seats = request.query.get("seats") == "true"
         return _listed(

@@ -35,5 +35,5 @@ async def go(page: Hands, name: str) -> None:
     """Go to a view, and wait until it is drawn and the navigation says so."""
     address, drawn = VIEWS[name]
     await page.evaluate(f"void (location.hash = '{address}')")
-    marked = f"document.querySelector('#views [aria-current]').dataset.view === '{name}'"
-    await page.until(f"document.body.dataset.view === '{name}' && {marked} && {drawn}")
+    marked = "[...document.querySelectorAll('nav [aria-current]')].at(-1).dataset.view"
+    await page.until(f"document.body.dataset.view === '{name}' && {marked} === '{name}' && {drawn}")

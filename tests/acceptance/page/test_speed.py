@@ -53,7 +53,6 @@ LISTS = """Promise.all(['lists', 'tasks', 'model'].map((it) => import(`/web/${it
             lead: 'a', led_here: true, created_at: '2026-12-01T00:00:00Z', planned: true,
             next_run_at: new Date(1e12 + index).toISOString(), revision: 1,
         }));
-        model.tasks = new Map(tasks.map((task) => [task.id, task]));
         const runs = Array.from({ length: 200 }, (_, index) => ({
             id: `run-${index}`, headline: `rtt  a → host-${index}`, state: 'failed', kind: 'failed',
             starts: 1e12 + index, ends: 1e12 + index, reason: `no answer from ${index}`,
@@ -64,7 +63,9 @@ LISTS = """Promise.all(['lists', 'tasks', 'model'].map((it) => import(`/web/${it
             document.body.offsetHeight;
             box.remove();
         };
-        window.draw.tasks = into((box) => drawTasks(box, model, () => null));
+        const asked = { sort: 'state', order: 'asc' };
+        const asks = { now: model.now(), actionsOf: () => null, asked, searched: false };
+        window.draw.tasks = into((box) => drawTasks(box, tasks, asks));
         window.draw.runs = into((box) => drawRuns(box, runs, model));
     })"""
 
