@@ -108,6 +108,13 @@ const ACTIONS = {
   create: { name: "New task …", choose: async (actions, subject, api) => (await import("./task-form.js")).newTask(api, actions, subject) },
   edit: { name: "Edit", choose: async (actions, subject, api) => (await import("./task-form.js")).editTask(api, actions, subject) },
   mesh: { name: "Mesh file …", choose: async (actions, _, api) => (await import("./mesh-form.js")).meshFile(api, actions) },
+  drain: { name: "Drain", choose: async (actions, subject, api) => (await import("./drain.js")).askDrain(api, actions, subject) },
+  undrain: {
+    name: "End the drain",
+    choose: async (actions, subject, api) => (await import("./drain.js")).askUndrain(api, actions, subject),
+    call: async (_, api) => async () => (await import("./drain.js")).undrain(api),
+    done: () => "The node takes runs again.",
+  },
   "take back": { name: "Cancel what was created", call: ({ call }) => call, done: () => "What was created is cancelled.", grave: true },
   "new record": { name: "New …", choose: async (actions, { kind }, api) => (await import("./record-form.js")).newRecord(api, actions, kind) },
   "edit record": { name: "Edit", choose: async (actions, { kind, key }, api) => (await import("./record-form.js")).editRecord(api, actions, kind, key) },

@@ -167,12 +167,24 @@ async function fetchSchedule() {
   const dense = model.takeLanes(buckets);
   model.reserve(reserved);
   byId("timeline-api").href = path;
+  if (place().task) return fetchTaskRuns(span);
   const { from, to } = { from: span.from, to: span.to + 2 * SAFETY };
   const sparse = LANES.filter((lane) => !dense.includes(lane));
   await Promise.all([
     sparse.length ? fetchSingly(from, to, sparse) : null,
     dense.length ? fetchPieces(from, to, dense) : null,
   ]);
+  drawRuns();
+}
+
+// The runs of the task that is shown: however crowded a lane is, they are drawn one by one.
+async function fetchTaskRuns({ from, to }) {
+  const { task } = place();
+  const path = `/v1/runs?task=${task}&from=${iso(from)}&to=${iso(to)}&order=asc&limit=500&fields=${RUN_FIELDS}`;
+  byId("timeline-api").href = path;
+  const { items } = await following(await api.get(path), path);
+  if (place().task !== task) return;
+  model.merge(items);
   drawRuns();
 }
 
@@ -227,12 +239,12 @@ async function fetchCourse() {
   const { task } = place();
   const { items } = task ? await api.get(coursePath(task)) : { items: [] };
   if (place().task !== task) return;
-  const drawn = chart(measured(items), { now: model.now(), on: "page" });
   const panel = byId("course-panel");
-  panel.hidden = drawn === null;
   const signature = JSON.stringify(items);
   if (panel.dataset.signature === signature) return;
   panel.dataset.signature = signature;
+  const drawn = chart(measured(items), { now: model.now() });
+  panel.hidden = drawn === null;
   byId("course-api").href = task ? coursePath(task) : "/v1/runs";
   byId("course").replaceChildren(...(drawn ? [drawn] : []));
 }

@@ -6,6 +6,7 @@ import { drawRuns } from "./lists.js";
 import { apiCall, headlineOf, stateBadge, timeElement } from "./parts.js";
 import { endsOf } from "./pairs.js";
 import { addressOf, hrefOf } from "./place.js";
+import { plotHistogram } from "./plot.js";
 import { tracePicture } from "./trace-picture.js";
 import { known, tree } from "./tree.js";
 import { momentOf, readable, spell, stateOf } from "./words.js";
@@ -64,6 +65,7 @@ export function showRun(run, { task = null, explanation = null, buttons = null }
     trust(run, now),
     section("Course up to this run", chart(course, { now, shown: run.id })),
     section("Result", treeOf(run.result)),
+    section("Histogram", histogram(run, task)),
     section("Course of its intervals", chart(intervalsMeasured(intervals, run), { now, what: "intervals" })),
     section("Last intervals", intervals.length ? intervalList(intervals.slice(0, INTERVALS_LISTED), now) : null),
     section("Facts", facts(run, task, now)),
@@ -75,9 +77,24 @@ export function showRun(run, { task = null, explanation = null, buttons = null }
   drawer.dataset.signature = signature;
 }
 
-// The tree of an object without its null fields; null if all are null.
+// The packets by delay of a latency run, one line for each direction; there and back together are told by their figures.
+function histogram(run, task) {
+  const known = run.result?.histogram;
+  const ends = endsOf(task ?? run) ?? ["source", "dest"];
+  if (!known?.forward && !known?.backward) return null;
+  const lines = [
+    { title: ends.join(" → "), histogram: known.forward },
+    { title: [...ends].reverse().join(" → "), histogram: known.backward },
+  ].filter((line) => line.histogram);
+  const box = element("div", { class: "plot" });
+  queueMicrotask(() => plotHistogram(box, lines, `Packets by delay, ${lines.map(({ title }) => title).join(", ")}`));
+  return box;
+}
+
+// The tree of an object without its null fields, and without what is drawn; null if all are null.
 function treeOf(value) {
-  const fields = known(value ?? {});
+  const { histogram: _, ...others } = value ?? {};
+  const fields = known(others);
   return Object.keys(fields).length ? tree(fields) : null;
 }
 

@@ -49,6 +49,10 @@ export function drawCounts(counts) {
   return target.replaceChildren(link);
 }
 
+// Of more nodes than these, the reachable ones are only counted.
+const NODES_NAMED = 8;
+const AWAY_NAMED = 5;
+
 /** Draws the known nodes, unreachable ones first. */
 export function drawNodes(nodes, now) {
   const others = nodes.filter((node) => !node.is_self);
@@ -59,11 +63,20 @@ export function drawNodes(nodes, now) {
     return;
   }
   others.sort((one, other) => Number(Boolean(other.unreachable_since)) - Number(Boolean(one.unreachable_since)));
-  reconcile(list, others, {
+  const away = others.filter((node) => node.unreachable_since);
+  const named = others.length <= NODES_NAMED ? others : away.slice(0, AWAY_NAMED);
+  const left = others.length - named.length;
+  const rest = left ? [{ identity: "rest", rest: countWords(left, away.length - named.filter((node) => node.unreachable_since).length) }] : [];
+  reconcile(list, [...named, ...rest], {
     key: (node) => node.identity,
-    signature: (node) => JSON.stringify([node.name, node.unreachable_since, node.last_error, !node.seen_at]),
-    build: (node) => nodeItem(node, now),
+    signature: (node) => JSON.stringify([node.rest ?? node.name, node.unreachable_since, node.last_error, !node.seen_at]),
+    build: (node) => (node.rest ? element("li", {}, element("a", { href: addressOf({ view: "nodes" }) }, node.rest)) : nodeItem(node, now)),
   });
+}
+
+function countWords(left, away) {
+  const words = [away ? `${away} more unreachable` : "", left > away ? `${left - away} more` : ""];
+  return words.filter(Boolean).join(", ");
 }
 
 function nodeItem(node, now) {

@@ -15,7 +15,8 @@ export const ENTRY_FIELDS = `run,${SHARED}`;
 // The width below which the lists follow each other, the height of a row and of what is around a list, in pixels.
 const NARROW = 1100;
 const ROW = 58;
-const HEADS = 60;
+const HEADS = 78;
+const NEXT_LEAST = 3;
 const ROWS_LEAST = 3;
 const ROWS_NARROW = 5;
 const ROWS_AT_ONCE = 50;
@@ -64,10 +65,12 @@ export function listPath(name, now, task) {
 /** Returns how many rows of a list fit the screen; on a narrow one, where lists follow each other, a few. */
 function rowsThatFit(name) {
   const { most } = LISTS[name];
-  if (name === "now") return most;
-  if (innerWidth < NARROW) return ROWS_NARROW;
-  const below = innerHeight - byId(name).getBoundingClientRect().top - scrollY - HEADS * magnified();
-  return Math.max(ROWS_LEAST, Math.min(most, Math.floor(below / rowHeight(name))));
+  if (innerWidth < NARROW) return name === "now" ? most : ROWS_NARROW;
+  const heads = HEADS * magnified();
+  const all = innerHeight - byId(name).getBoundingClientRect().top - scrollY - heads;
+  // Below what runs is what is next.
+  const below = name === "now" ? all - heads - NEXT_LEAST * rowHeight("next") : all;
+  return Math.max(name === "now" ? 1 : ROWS_LEAST, Math.min(most, Math.floor(below / rowHeight(name))));
 }
 
 // Rows with reasons and doubts are higher than others, so those that are there tell how high one is.

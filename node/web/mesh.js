@@ -1,22 +1,23 @@
-// A mesh as matrices: for each source and destination the latest value and how good it is, what was delivered, and its age.
+// A mesh as matrices, one for each entry of its file: a coloured square for each source and destination, and what is not good as a list.
 
-import { valueText, wordsOf } from "./chart-layout.js";
 import { element, icon } from "./dom.js";
+import { figuresOf, figureText, valueText, wordsOf } from "./figures.js";
 import { drawTable } from "./lists.js";
-import { figuresOf } from "./pairs.js";
-import { ticking, timeElement } from "./parts.js";
-import { addressOf } from "./place.js";
-import { levelOf, originWords, thresholdsOf, thresholdWords, worstOf } from "./thresholds.js";
-import { stateOf } from "./words.js";
+import { Matrix, swatch } from "./matrix.js";
+import { coloursOf } from "./matrix-paint.js";
+import { byBadness, lookOf, LOOKS } from "./outcomes.js";
+import { doubt, outcomeBadge, ticking, timeElement } from "./parts.js";
+import { addressOf, hrefOf } from "./place.js";
+import { readable, stateOf } from "./words.js";
 
 export const MESHES_PATH = "/v1/meshes?limit=100";
-const PAIRS_MOST = 3_000;
-// Maximum number of figures below the value of a cell.
-const FIGURES_MORE = 3;
-const MARKS = { good: "check", fair: "alert", bad: "cross" };
+const PAIRS_MOST = 100_000;
+// Maximum number of figures and of causes that are told of a square.
+const FIGURES_MOST = 8;
+const CAUSES_MOST = 3;
 
-/** Returns the pairs of a mesh with their delivery and latest results, and whether there are more. */
-export async function fetchMesh(api, name) {
+/** Fetches the pairs of a mesh page by page; calls `onPage(pairs, more)` with all that are there, and whether there are more. */
+export async function fetchMesh(api, name, onPage) {
   const path = `/v1/meshes/${name}/pairs?limit=500`;
   const pairs = [];
   let next = null;
@@ -24,8 +25,8 @@ export async function fetchMesh(api, name) {
     const page = await api.get(next ? `${path}&cursor=${encodeURIComponent(next)}` : path);
     pairs.push(...page.items);
     next = page.next;
+    if (!onPage(pairs, next !== null)) return;
   } while (next && pairs.length < PAIRS_MOST);
-  return { pairs, more: next !== null };
 }
 
 /** Draws the list of meshes. */
@@ -50,110 +51,254 @@ function meshRow({ name, tasks, campaigns, changed_at: changed }, now) {
   return element("tr", { role: "row" }, cells.map(([kind, content]) => element("td", { class: kind, role: "cell" }, content)));
 }
 
-/**
- * Draws the matrices of a mesh, one for each entry of its file; `figures` has by entry the figure that is shown.
- * Calls `redraw()` when another one is chosen.
- */
-export function drawMesh(box, { pairs, more }, { now, figures, redraw }) {
-  const entries = [...new Set(pairs.map(entryOf))].sort();
-  const active = box.contains(document.activeElement) ? document.activeElement : null;
-  const [href, field] = [active?.getAttribute("href"), active?.id];
-  const made = entries.map((entry) => {
-    const own = pairs.filter((pair) => entryOf(pair) === entry);
-    return matrix(entry, own, { now, figure: figures.get(entry), choose: (name) => redraw(figures.set(entry, name)) });
-  });
-  const none = element("p", { class: "empty" }, "No pair has measured yet.");
-  const rest = more ? [element("p", { class: "hint" }, `These are the first ${pairs.length} pairs; `, element("code", {}, "parley mesh status"), " has all.")] : [];
-  box.replaceChildren(...(made.length ? [...made, keyOf()] : [none]), ...rest);
-  if (href) box.querySelector(`a[href="${CSS.escape(href)}"]`)?.focus();
-  else if (field) document.getElementById(field)?.focus();
-}
-
 // Two entries of a file may have the same test.
 const entryOf = ({ key, test }) => key.split("/")[0] || test;
 
-function keyOf() {
-  const marks = Object.entries(MARKS).map(([level, picture]) => element("span", { class: `mark ${level}` }, icon(picture), level));
-  const words = "In each cell the latest result, below it how many of the runs that were due in the last 24 h have a result, and how old the latest one is. Delivery is fair below 99 %, and bad below 90 %.";
-  return element("p", { class: "hint levels" }, marks, " ", words);
+/** The matrices of a mesh, which stay as they are while their values change. */
+export class MeshPicture {
+  #box;
+  #now;
+  #legend = element("ul", { class: "legend squares", "aria-label": "Legend" });
+  #matrices = element("div", { class: "matrices" });
+  #list = element("div", { id: "mesh-list" });
+  #rest = element("p", { class: "hint" });
+  /** @type {any[]} */
+  #pairs = [];
+  #scheme = matchMedia("(prefers-color-scheme: dark)");
+  #recolour = () => this.#drawLegend();
+  /** @type {Map<string, EntryPicture>} */
+  #entries = new Map();
+
+  /** @param {Element} box @param {() => number} now */
+  constructor(box, now) {
+    this.#box = box;
+    this.#now = now;
+    this.#scheme.addEventListener("change", this.#recolour);
+  }
+
+  /** Shows pairs; `more` says that others follow. */
+  show(pairs, more) {
+    if (!this.#matrices.isConnected) {
+      const heading = element("h3", {}, "What is not good, the worst first");
+      this.#box.replaceChildren(this.#legend, this.#matrices, this.#rest, element("section", { class: "found" }, heading, this.#list));
+    }
+    const entries = Map.groupBy ? Map.groupBy(pairs, entryOf) : grouped(pairs);
+    for (const [name, picture] of this.#entries) {
+      if (entries.has(name)) continue;
+      picture.close();
+      this.#entries.delete(name);
+    }
+    for (const name of [...entries.keys()].sort()) {
+      const known = this.#entries.get(name) ?? new EntryPicture(name, this.#now);
+      this.#entries.set(name, known);
+      if (!known.section.isConnected) this.#matrices.append(known.section);
+      known.show(entries.get(name));
+    }
+    if (!pairs.length) this.#matrices.replaceChildren(element("p", { class: "empty" }, "No pair has measured yet."));
+    this.#rest.textContent = more ? `${pairs.length} pairs so far …` : "";
+    this.#pairs = pairs;
+    this.#drawLegend();
+    if (!more) this.#drawList(pairs);
+  }
+
+  #drawLegend() {
+    const pairs = this.#pairs;
+    const counts = new Map();
+    for (const pair of pairs) counts.set(lookOf(pair), (counts.get(lookOf(pair)) ?? 0) + 1);
+    const doubtful = pairs.filter(({ latest }) => latest?.verdict && latest.verdict !== "clean").length;
+    const colours = coloursOf(this.#box);
+    const looks = Object.keys(LOOKS).filter((look) => counts.has(look));
+    const items = looks.map((look) => element("li", {}, swatch(look, colours), element("b", {}, String(counts.get(look))), LOOKS[look].word));
+    const doubts = element("li", {}, swatch("good", colours, { isDoubtful: true }), element("b", {}, String(doubtful)), "doubtful");
+    this.#legend.replaceChildren(...items, ...(doubtful ? [doubts] : []));
+  }
+
+  #drawList(pairs) {
+    const now = this.#now();
+    const wrong = pairs.filter((pair) => lookOf(pair) !== "good").map((pair) => ({ ...pair, id: pair.key }));
+    wrong.sort((one, other) => byBadness(lookOf(one), lookOf(other)) || (one.key < other.key ? -1 : 1));
+    drawTable(this.#list, wrong, {
+      caption: "Pairs that are not good",
+      columns: ["Outcome", "Pair", "Why", "Delivered", "Last result"],
+      empty: () => ["Every pair is good."],
+      row: (pair) => pairRow(pair, now),
+      sign: (pair) => JSON.stringify(pair),
+    });
+  }
+
+  close() {
+    this.#scheme.removeEventListener("change", this.#recolour);
+    for (const picture of this.#entries.values()) picture.close();
+  }
 }
 
-function matrix(entry, pairs, { now, figure, choose }) {
-  const names = figuresOf(pairs.flatMap(({ latest }) => latest ?? []));
-  const name = names.includes(figure) ? figure : names[0];
-  const of = thresholdsOf(pairs);
-  const at = new Map(pairs.map((pair) => [`${pair.source} ${pair.dest}`, pair]));
-  const alone = pairs.every(({ source, dest }) => source === dest);
-  const sources = endsOf(pairs, "source");
-  const dests = alone ? [] : endsOf(pairs, "dest");
-  const draw = (pair) => (pair ? cell(pair, name, of(pair), now) : element("td", { class: "none" }, ""));
-  const head = element("tr", {}, element("td", {}, alone ? "on" : "from \\ to"), alone ? element("th", { scope: "col" }, "latest result") : dests.map((dest) => element("th", { scope: "col" }, dest)));
-  const rows = sources.map((source) => element("tr", {}, element("th", { scope: "row" }, source), alone ? draw(at.get(`${source} ${source}`)) : dests.map((dest) => draw(at.get(`${source} ${dest}`)))));
-  const [{ test }] = pairs;
-  const options = names.map((each) => element("option", { value: each, selected: each === name }, wordsOf(each)));
-  const select = names.length > 1 ? element("label", {}, "Figure ", element("select", { id: `figure-${entry}`, change: ({ target }) => choose(target.value) }, options)) : null;
-  const heading = element("div", { class: "heading" }, element("h3", {}, element("b", { class: "test" }, entry), entry === test ? null : ` (${test})`), select);
-  const caption = element("caption", { class: "unseen" }, `${entry}: ${name ? wordsOf(name) : "results"}`);
-  const table = element("div", { class: "matrix", tabindex: "0", role: "group", "aria-label": `Matrix of ${entry}` }, element("table", {}, caption, element("thead", {}, head), element("tbody", {}, rows)));
-  return element("section", { class: "found" }, heading, table, element("p", { class: "hint" }, thresholdSentences(pairs, names, name, of)));
+function grouped(pairs) {
+  const groups = new Map();
+  for (const pair of pairs) groups.set(entryOf(pair), [...(groups.get(entryOf(pair)) ?? []), pair]);
+  return groups;
+}
+
+function pairRow(pair, now) {
+  const { source, dest, latest } = pair;
+  const look = lookOf(pair);
+  const cells = [
+    ["badge", outcomeBadge(look)],
+    ["what", element("a", { href: addressOf({ view: "pair", source, dest }) }, element("b", { class: "test" }, entryOf(pair)), ` ${source} → ${dest}`)],
+    ["outcome", element("p", { class: "reason" }, whyOf(pair, now)), latest && doubt(latest.verdict, [], now)],
+    ["delivery", deliveryOf(pair)],
+    ["result", ...(latest ? [element("a", { href: hrefOf({ run: latest.run }) }, latest.summary ?? "no figure"), " ", ticking("age", Date.parse(latest.ends_at), now)] : ["none"])],
+  ];
+  return element("tr", { class: LOOKS[look].kind, role: "row" }, cells.map(([kind, ...content]) => element("td", { class: kind, role: "cell" }, content.flat().filter(Boolean))));
+}
+
+function whyOf({ outcome, reason, causes }, now) {
+  return readable(outcome?.reason ?? reason ?? causes[0]?.example ?? "", now);
+}
+
+const deliveryOf = ({ due, delivered }) => (due ? `${delivered} of ${due}` : "nothing due");
+
+/** The matrix of an entry of the mesh file. */
+class EntryPicture {
+  #name;
+  #now;
+  /** @type {Matrix | null} */
+  #matrix = null;
+  #figure = "";
+  /** @type {any[]} */
+  #pairs = [];
+  /** @type {Map<string, any>} */
+  #at = new Map();
+  #heading = element("div", { class: "heading" });
+  #hint = element("p", { class: "hint" });
+  #detail = element("div", { class: "detail", tabindex: "-1", hidden: true });
+  /** @type {string | null} the key of the pair whose detail is shown */
+  #opened = null;
+  section = element("section", { class: "found" }, this.#heading);
+
+  constructor(name, now) {
+    this.#name = name;
+    this.#now = now;
+  }
+
+  show(pairs) {
+    this.#pairs = pairs;
+    this.#at = new Map(pairs.map((pair) => [`${pair.source} ${pair.dest}`, pair]));
+    const names = figuresOf(pairs.flatMap(({ latest }) => latest ?? []));
+    if (!names.includes(this.#figure)) this.#figure = names[0] ?? "";
+    this.#drawHeading(names);
+    const content = this.#content();
+    if (this.#matrix) this.#matrix.show(content);
+    else {
+      this.#matrix = new Matrix(content);
+      this.section.append(this.#matrix.box, this.#detail, this.#hint);
+    }
+    this.#hint.textContent = thresholdSentences(pairs, names, this.#figure);
+    if (this.#opened) this.#drawDetail();
+  }
+
+  close() {
+    this.#matrix?.close();
+    this.section.remove();
+  }
+
+  #drawHeading(names) {
+    const [{ test }] = this.#pairs;
+    const signature = JSON.stringify([test, names, this.#figure]);
+    if (this.#heading.dataset.signature === signature) return;
+    this.#heading.dataset.signature = signature;
+    const options = names.map((each) => element("option", { value: each, selected: each === this.#figure }, wordsOf(each)));
+    const choose = ({ target }) => {
+      this.#figure = target.value;
+      this.show(this.#pairs);
+      this.#heading.querySelector("select")?.focus();
+    };
+    const select = names.length > 1 ? element("label", {}, "Figure ", element("select", { id: `figure-${this.#name}`, change: choose }, options)) : null;
+    const title = element("h3", {}, element("b", { class: "test" }, this.#name), this.#name === test ? null : ` (${test})`);
+    this.#heading.replaceChildren(...[title, select].filter((each) => each !== null));
+  }
+
+  #content() {
+    const alone = this.#pairs.every(({ source, dest }) => source === dest);
+    const rows = endsOf(this.#pairs, "source");
+    const columns = alone ? ["on itself"] : endsOf(this.#pairs, "dest");
+    const pairAt = (row, column) => this.#at.get(`${rows[row]} ${alone ? rows[row] : columns[column]}`);
+    return {
+      rows,
+      columns,
+      cellAt: (row, column) => {
+        const pair = pairAt(row, column);
+        return pair ? this.#cellOf(pair) : null;
+      },
+      tell: (row, column) => this.#tell(pairAt(row, column)),
+      open: (row, column) => {
+        this.#opened = pairAt(row, column).key;
+        this.#drawDetail();
+        this.#detail.querySelector("a")?.focus({ preventScroll: true });
+      },
+      label: `Matrix of ${this.#name}, ${rows.length} by ${columns.length}, rows are sources. Arrow keys move from pair to pair, Enter opens one. The list below has what is not good.`,
+    };
+  }
+
+  #cellOf(pair) {
+    const value = pair.latest?.metrics.find(({ name }) => name === this.#figure);
+    return { look: lookOf(pair), text: value ? valueText(value.value, value.unit) : "", isDoubtful: Boolean(pair.latest?.verdict) && pair.latest.verdict !== "clean" };
+  }
+
+  #tell(pair) {
+    const now = this.#now();
+    const { source, dest, latest, causes } = pair;
+    const back = source === dest ? null : this.#at.get(`${dest} ${source}`);
+    const why = whyOf(pair, now);
+    const metrics = (latest?.metrics ?? []).slice(0, FIGURES_MOST);
+    const missing = pair.due > pair.delivered ? causes.slice(0, CAUSES_MOST).map(({ cause, count }) => element("li", {}, `${count} × ${cause}`)) : [];
+    return [
+      element("p", {}, outcomeBadge(lookOf(pair)), " ", element("b", {}, source === dest ? source : `${source} → ${dest}`), latest ? [" ", ticking("age", Date.parse(latest.ends_at), now)] : " no result yet"),
+      why ? element("p", { class: "reason" }, why) : null,
+      metrics.length ? element("ul", { class: "figures" }, metrics.map((metric) => element("li", {}, figureText(metric)))) : null,
+      latest ? doubt(latest.verdict, [], now) : null,
+      element("p", {}, pair.due ? `${deliveryOf(pair)} delivered in 24 h` : "nothing due in 24 h"),
+      missing.length ? element("ul", {}, missing) : null,
+      back ? element("p", {}, outcomeBadge(lookOf(back)), ` ${dest} → ${source} `, this.#cellOf(back).text) : null,
+    ].filter((each) => each !== null);
+  }
+
+  #drawDetail() {
+    const pair = this.#pairs.find(({ key }) => key === this.#opened);
+    this.#detail.hidden = !pair;
+    if (!pair) return;
+    const { source, dest, latest, key } = pair;
+    const close = () => {
+      this.#opened = null;
+      this.#detail.hidden = true;
+      this.#matrix?.focus();
+    };
+    const links = element(
+      "p",
+      { class: "actions" },
+      element("a", { href: addressOf({ view: "pair", source, dest }) }, "over time, both ways"),
+      latest ? element("a", { href: hrefOf({ run: latest.run }) }, "its latest run") : null,
+      element("a", { href: addressOf({ view: "tasks", q: key }) }, "its task"),
+      element("button", { type: "button", class: "close", "aria-label": "Close", click: close }, icon("close")),
+    );
+    const active = document.activeElement instanceof HTMLElement && this.#detail.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
+    this.#detail.replaceChildren(links, ...this.#tell(pair));
+    if (active) this.#detail.querySelector(`a[href="${CSS.escape(active)}"]`)?.focus();
+  }
 }
 
 const endsOf = (pairs, end) => [...new Set(pairs.map((pair) => pair[end]))].sort((one, other) => one.localeCompare(other, "en", { numeric: true }));
 
 // Pairs of one entry have the same thresholds, unless the file was changed and not applied to all.
-function thresholdSentences(pairs, names, shown, of) {
-  const written = { ...pairs.find(({ thresholds }) => Object.keys(thresholds).length)?.thresholds };
-  const all = of({ ...pairs[0], thresholds: written });
-  const unitOf = (name) => pairs.flatMap(({ latest }) => latest?.metrics ?? []).find((metric) => metric.name === name)?.unit ?? "1";
-  const told = names.filter((name) => all[name]).map((name) => `${wordsOf(name)} ${thresholdWords(all[name], unitOf(name))} (${originWords(name, name in written)})`);
-  const unknown = Object.keys(written).filter((name) => !names.includes(name)).map((name) => `${name}, which the mesh file has thresholds for, is in no result`);
-  const without = shown && !all[shown] ? [`${wordsOf(shown)} has no thresholds: the mesh file can have them`] : [];
-  const sentences = [...told, ...without, ...unknown];
-  return sentences.length ? `${sentences.join("; ")}.` : "";
+function thresholdSentences(pairs, names, shown) {
+  const written = pairs.find(({ thresholds }) => Object.keys(thresholds).length)?.thresholds ?? {};
+  const unitOf = (name) => pairs.flatMap(({ latest }) => latest?.metrics ?? []).find((metric) => metric.name === name.split(".")[0])?.unit ?? "1";
+  const told = Object.entries(written).map(([name, threshold]) => `${wordsOf(name)} ${thresholdWords(threshold, unitOf(name))}`);
+  if (told.length) return `By the mesh file, ${told.join("; ")}.`;
+  return shown && names.length ? "The mesh file has no thresholds: what has a result is good, unless nothing arrived." : "";
 }
 
-function cell(pair, name, thresholds, now) {
-  const { latest } = pair;
-  const metrics = (latest?.metrics ?? []).map((metric) => ({ ...metric, level: levelOf(metric, thresholds) }));
-  const shown = metrics.filter((metric) => metric.name === name);
-  const beyond = metrics.filter((metric) => metric.name !== name && metric.level && metric.level !== "good");
-  const level = worstOf([...[...shown, ...beyond].map((metric) => metric.level), !latest && pair.due ? "bad" : null]);
-  const [first, ...others] = shown;
-  const words = first ? valueText(first.value, first.unit) : wordsWithout(pair);
-  const address = addressOf({ view: "pair", source: pair.source, dest: pair.dest });
-  const value = element("a", { href: address, title: latest?.summary ?? null }, words);
-  return element(
-    "td",
-    { class: level ?? "none" },
-    level ? mark(level) : null,
-    element("b", { class: "value" }, value),
-    [...others, ...beyond].slice(0, FIGURES_MORE).map((metric) => element("small", { class: metric.level && metric.level !== "good" ? `beyond ${metric.level}` : null }, figureWords(metric, name))),
-    latest?.verdict && latest.verdict !== "clean" ? element("small", { class: `doubt ${latest.verdict}` }, latest.verdict) : null,
-    delivery(pair),
-    latest ? element("small", {}, ticking("age", Date.parse(latest.ends_at), now)) : null,
-  );
-}
-
-function wordsWithout({ latest, due }) {
-  if (latest) return latest.summary || "no figure";
-  return due ? "no result" : "no result yet";
-}
-
-function figureWords({ name, value, unit, labels }, shown) {
-  const label = Object.values(labels).join(" ").replaceAll("_", " ");
-  return [name === shown ? null : wordsOf(name), label, valueText(value, unit)].filter(Boolean).join(" ");
-}
-
-// The word is for those who do not see the picture.
-function mark(level) {
-  return element("span", { class: `mark ${level}` }, icon(MARKS[level]), element("span", { class: "unseen" }, `${level}: `));
-}
-
-function delivery({ due, delivered, causes }) {
-  if (!due) return element("small", {}, "nothing due");
-  const share = delivered / due;
-  const level = share >= 0.99 ? "good" : share >= 0.9 ? "fair" : "bad";
-  const title = causes.map(({ cause, count }) => `${count} × ${cause}`).join(", ") || null;
-  const words = [`${delivered} of ${due} delivered`, level === "good" ? null : element("span", { class: "cause" }, ` – ${causes[0]?.cause ?? ""}`)];
-  return element("small", { class: `delivery ${level}`, title }, level === "good" ? null : mark(level), words.filter(Boolean));
+// From which values on a figure is fair, or bad: "is fair from 300 ms on, and bad from 800 ms on".
+function thresholdWords({ fair, bad }, unit) {
+  const way = bad > fair ? "on" : "down";
+  return `is fair from ${valueText(fair, unit)} ${way}, and bad from ${valueText(bad, unit)} ${way}`;
 }

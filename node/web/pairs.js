@@ -1,4 +1,4 @@
-// Pairs of ends that are measured, and what their tasks found over time. Pure.
+// Pairs of ends that are measured, and when what was found is doubtful. Pure.
 
 import { partsOf } from "./words.js";
 
@@ -25,44 +25,6 @@ export function pairsOf(tasks) {
   }
   const size = ({ there, back }) => there.length + back.length;
   return [...pairs.values()].sort((one, other) => size(other) - size(one) || (one.key < other.key ? -1 : 1));
-}
-
-/** Returns the names of the figures of runs, in the order of their test. */
-export function figuresOf(runs) {
-  return [...new Set(runs.flatMap(({ metrics }) => metrics.map(({ name }) => name)))];
-}
-
-/**
- * Returns the course of a figure: instants in seconds, and for each line its values at these. A value is
- * undefined where another line has one, and null where a run of this line has none, which cuts the line.
- */
-export function courseOf(runs, name) {
-  const ordered = [...runs].sort((one, other) => one.starts - other.starts);
-  const times = [...new Set(ordered.map(({ starts }) => starts))];
-  const at = new Map(times.map((instant, index) => [instant, index]));
-  const place = ({ starts }) => at.get(starts) ?? 0;
-  const lines = new Map();
-  let unit = "";
-  const lineOf = (way, label) => {
-    const title = [way, label].filter(Boolean).join(", ");
-    if (!lines.has(title)) lines.set(title, { title, way, values: new Array(times.length) });
-    return lines.get(title);
-  };
-  for (const run of ordered) {
-    for (const metric of run.metrics) {
-      if (metric.name !== name) continue;
-      unit = metric.unit;
-      const label = Object.values(metric.labels).join(" ").replaceAll("_", " ");
-      lineOf(run.way, label).values[place(run)] = metric.value;
-    }
-  }
-  for (const run of ordered) {
-    if (run.metrics.some((metric) => metric.name === name)) continue;
-    for (const line of lines.values()) if (line.way === run.way) line.values[place(run)] ??= null;
-  }
-  const byTime = new Map();
-  for (const run of ordered) byTime.set(run.starts, run);
-  return { unit, times: times.map((instant) => instant / 1000), lines: [...lines.values()], runs: times.map((instant) => byTime.get(instant)) };
 }
 
 /** Returns the spans in which results are doubtful, one for each row of runs with the same verdict. */

@@ -1,11 +1,18 @@
 // Elements that lists, drawer and timeline share: a state, a time, a run's name.
 
 import { element, hosts, icon } from "./dom.js";
+import { LOOKS } from "./outcomes.js";
 import { age, distance, momentOf, partsOf, readable, spell, stateOf, utcOf } from "./words.js";
 
 /** Creates icon and word of a state; the colour is redundant. */
 export function stateBadge(name) {
   const { word, kind, icon: picture } = stateOf(name);
+  return element("span", { class: `state ${kind}` }, icon(picture), word);
+}
+
+/** Creates icon and word of a judgement of the node, or of a pair that was refused. */
+export function outcomeBadge(name) {
+  const { word, kind, icon: picture } = LOOKS[name];
   return element("span", { class: `state ${kind}` }, icon(picture), word);
 }
 

@@ -48,7 +48,8 @@ export const partsPath = (task) => `/v1/tasks?parent=${task}&limit=200&fields=id
 
 /** Draws tasks in their order, each with what `actionsOf` returns; the heads sort the list. */
 export function drawTasks(box, tasks, { now, actionsOf, asked, searched }) {
-  const order = `${asked.sort} ${asked.order}`;
+  // The links of the heads keep what else the address asks.
+  const order = JSON.stringify([asked.q, asked.state, asked.sort, asked.order]);
   if (box.dataset.order !== order) box.replaceChildren();
   box.dataset.order = order;
   drawTable(box, tasks, {
@@ -60,7 +61,11 @@ export function drawTasks(box, tasks, { now, actionsOf, asked, searched }) {
   });
 }
 
-// The head of a column: a link that sorts by it, upwards first.
+/**
+ * Returns the head of a column: a link that sorts by it, upwards first.
+ * @param {{ title: string, sort?: string }} column
+ * @param {any} asked
+ */
 function headOf({ title, sort }, asked) {
   if (!sort) return title;
   const own = asked.sort === sort;

@@ -55,7 +55,9 @@ export class Timeline {
     const entries = this.#model.between(from, to, this.#task);
     const reserved = this.#model.reservedBetween(from, to);
     const words = (lanes) => this.#words(lanes);
-    return { from, to, entries, reserved, dense: this.#model.dense, lanes: CLASS_LANES, words };
+    // What is summed up is of all tasks.
+    const dense = this.#task ? new Map() : this.#model.dense;
+    return { from, to, entries, reserved, dense, lanes: CLASS_LANES, words };
   }
 
   #words(lanes) {

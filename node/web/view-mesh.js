@@ -1,8 +1,8 @@
-// The view of the meshes: a list of them, or one as a matrix for each of its tests.
+// The view of the meshes: all of them, or one as a matrix for each entry of its file.
 
 import { may } from "./actions.js";
 import { element } from "./dom.js";
-import { drawMesh, drawMeshes, fetchMesh, MESHES_PATH } from "./mesh.js";
+import { drawMeshes, fetchMesh, MeshPicture, MESHES_PATH } from "./mesh.js";
 import { place } from "./place.js";
 import { setCall, setHeading } from "./view-frame.js";
 
@@ -11,27 +11,44 @@ export function open(box, { api, model, actions, caller, tools }) {
   const offer = () => (button.hidden = !may(caller(), "run"));
   tools.replaceChildren(button);
   offer();
-  // The figure that is shown of each entry.
-  const figures = new Map();
+  /** @type {{ name: string, picture: MeshPicture } | null} */
+  let shown = null;
+  const close = () => {
+    shown?.picture.close();
+    shown = null;
+  };
+
   async function drawOne(name) {
-    const found = await fetchMesh(api, name);
-    if (place().mesh !== name || !box.isConnected) return;
-    setHeading(`Mesh ${name}`);
-    setCall(`/v1/meshes/${name}/pairs`);
-    const redraw = () => drawMesh(box, found, { now: model.now(), figures, redraw });
-    redraw();
+    const here = () => place().mesh === name && box.isConnected;
+    const first = shown?.name !== name;
+    await fetchMesh(api, name, (pairs, more) => {
+      if (!here()) return false;
+      setHeading(`Mesh ${name}`);
+      setCall(`/v1/meshes/${name}/pairs`);
+      if (shown?.name !== name) {
+        close();
+        shown = { name, picture: new MeshPicture(box, () => model.now()) };
+      }
+      // What is shown whole stays whole: only at first its pages are shown as they come.
+      if (!more || first) shown?.picture.show(pairs, more);
+      return true;
+    });
   }
   async function drawAll() {
     const { items } = await api.get(MESHES_PATH);
     if (place().mesh || !box.isConnected) return;
+    close();
     setHeading("Meshes");
     setCall(MESHES_PATH);
-    drawMeshes(box, items, model.now());
+    const list = box.querySelector("#meshes") ?? element("div", { id: "meshes" });
+    if (!list.isConnected) box.replaceChildren(list);
+    drawMeshes(list, items, model.now());
   }
   return {
     events: ["ended", "task"],
     gap: 30_000,
     redraw: offer,
     fetch: () => (place().mesh ? drawOne(place().mesh) : drawAll()),
+    close,
   };
 }

@@ -12,7 +12,7 @@ const COLUMNS = ["Node", "Reach", "Clock", "Load and backlog", "Booked", "Tools"
 const AGAIN = 30_000;
 const CHECK_PATH = "/v1/checks";
 
-export function open(box, { api, model, caller, reporting }) {
+export function open(box, { api, model, actions, caller, reporting }) {
   const status = element("div", { class: "status" });
   const list = element("div", { id: "node-list" });
   const report = element("div", { class: "report", role: "status" });
@@ -41,9 +41,17 @@ export function open(box, { api, model, caller, reporting }) {
       caption: "Nodes",
       columns: COLUMNS,
       empty: () => ["No node."],
-      row: (node) => nodeRow(node, now, may(caller(), "operate") ? () => check(node) : null),
+      row: (node) => nodeRow(node, now, may(caller(), "operate") ? buttonsOf(node) : []),
       sign: ({ heard_at: _, ...node }) => JSON.stringify([node, may(caller(), "operate")]),
     });
+  }
+  function buttonsOf(node) {
+    const button = (words, label, click) => element("button", { type: "button", "aria-label": `${label} ${node.name}`, click }, words);
+    const checking = button("check", "check", () => check(node));
+    if (!node.is_self) return [checking];
+    const drained = Boolean(node.attributes.drained);
+    const title = drained ? `End the drain of ${node.name}` : `Drain ${node.name}`;
+    return [checking, button(drained ? "end the drain …" : "drain …", drained ? "end the drain of" : "drain", () => actions.open(drained ? "undrain" : "drain", { title }))];
   }
   async function check(node) {
     report.replaceChildren(element("p", { class: "empty" }, `Checking ${node.is_self ? node.name : `the way to ${node.name} and back`} …`));
@@ -85,7 +93,7 @@ function drawStatus(box, how, now) {
   box.replaceChildren(element("ul", { class: "attention" }, attention), list);
 }
 
-function nodeRow(node, now, check) {
+function nodeRow(node, now, buttons) {
   const cells = [
     ["what", element("b", { class: "test" }, node.name), node.is_self ? " (this node)" : null, element("p", { class: "reason" }, [versionOf(node), node.url ?? "fetches its work"].filter(Boolean).join(" · ")), keyOf(node.identity)],
     ["reach", ...reach(node, now)],
@@ -94,7 +102,7 @@ function nodeRow(node, now, check) {
     ["booked", ...booked(node, now)],
     ["has", toolsOf(node.attributes)],
     ["check", ...checkWords(node.checked, now)],
-    ["more", check && element("button", { type: "button", "aria-label": `check ${node.name}`, click: check }, "check")],
+    ["more", ...buttons],
   ];
   return element("tr", { class: node.unreachable_since ? "failed" : "node", role: "row" }, cells.map(([kind, ...content]) => element("td", { class: kind, role: "cell" }, content.flat().filter(Boolean))));
 }

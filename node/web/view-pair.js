@@ -1,14 +1,14 @@
 // The view of a pair: every test between two ends over time, in both directions.
 
 import { causeList } from "./cause-list.js";
-import { valueText } from "./chart-layout.js";
 import { element } from "./dom.js";
+import { courseOf, figuresOf, valueText, wordsOf } from "./figures.js";
 import { drawTable } from "./lists.js";
 import { listEntryOf } from "./model.js";
 import { stateBadge, timeElement } from "./parts.js";
-import { bandsOf, courseOf, endsOf, figuresOf, pairsOf } from "./pairs.js";
-import { plot } from "./pair-plot.js";
+import { bandsOf, endsOf, pairsOf } from "./pairs.js";
 import { addressOf, adjust, go, hrefOf, place } from "./place.js";
+import { plot } from "./plot.js";
 import { setCall, setHeading } from "./view-frame.js";
 
 const HOUR = 3_600_000;
@@ -22,6 +22,7 @@ const LISTED = 50;
 export function open(box, { api, model, tools }) {
   // The figure that is shown of each test.
   const chosen = new Map();
+  /** @type {(() => void)[]} */
   let plots = [];
   let signature = "";
   const close = () => {
@@ -32,15 +33,6 @@ export function open(box, { api, model, tools }) {
     signature = "";
     return fetch();
   };
-  // The colours of a plot are those of its moment: it is drawn anew at once, without asking the node.
-  /** @type {any[] | null} */
-  let drawn = null;
-  const recolour = () => {
-    signature = "";
-    return drawn && drawPair(drawn[0], drawn[1]);
-  };
-  const scheme = matchMedia("(prefers-color-scheme: dark)");
-  scheme.addEventListener("change", recolour);
 
   async function fetch() {
     const { source, dest, span } = place();
@@ -59,7 +51,6 @@ export function open(box, { api, model, tools }) {
 
   function drawPairs(pairs) {
     close();
-    drawn = null;
     setHeading("Pairs");
     setCall(TASKS_PATH);
     tools.replaceChildren();
@@ -77,7 +68,6 @@ export function open(box, { api, model, tools }) {
   }
 
   function drawPair(runs, { source, dest, from, to, span, own }) {
-    drawn = [runs, { source, dest, from, to, span, own }];
     setHeading(`${source} ⇄ ${dest}`);
     setCall(`/v1/runs?participant=${encodeURIComponent(source)}&target=${encodeURIComponent(dest)}`);
     drawTools({ source, dest, span });
@@ -138,7 +128,6 @@ export function open(box, { api, model, tools }) {
     close() {
       close();
       delete tools.dataset.pair;
-      scheme.removeEventListener("change", recolour);
     },
   };
 }
@@ -156,10 +145,8 @@ async function all(api, path, most) {
 }
 
 function runOf(document, task) {
-  return { ...listEntryOf(document), metrics: document.metrics, way: task.ends.join(" → ") };
+  return { ...listEntryOf(document), metrics: document.metrics, between: task.ends, way: task.ends.join(" → ") };
 }
-
-const wordsOf = (name) => name.replace(/_(?:ms|bps)$/u, "").replaceAll("_", " ");
 
 function doubtWords(runs) {
   const words = ["suspicious", "contaminated"].map((verdict) => [runs.filter((run) => run.verdict === verdict).length, verdict]);

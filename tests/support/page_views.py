@@ -9,7 +9,7 @@ VIEWS = {
         "",
         "document.querySelector('#last table') && document.querySelector('#health li')",
     ),
-    "mesh": ("mesh=backbone", "document.querySelectorAll('#mesh-view td b a').length > 9"),
+    "mesh": ("mesh=backbone", "document.querySelectorAll('#mesh-view .matrix canvas').length > 1"),
     "pair": (
         "view=pair&source=berlin&dest=prague",
         "document.querySelectorAll('#pair-view .u-legend tr').length > 2",

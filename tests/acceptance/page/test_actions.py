@@ -9,7 +9,7 @@ import pytest
 
 from tests.acceptance.outsider import Json, Outsider
 from tests.support.browser import Page, new_page
-from tests.support.page_hands import press_button
+from tests.support.page_hands import click_labelled, press_button
 from tests.support.page_opened import LIVE
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.asyncio(loop_scope="session")]
@@ -141,3 +141,27 @@ async def test_only_what_the_token_permits_is_offered(
         await page.until(f"{asks}.includes('{'W does' if offered else 'needs a token'}')")
         assert not await page.evaluate("document.getElementById('sign-in').checkVisibility()")
     await a.cancel(task)
+
+
+async def test_a_node_is_drained_and_takes_runs_again(browser: str, a: Outsider) -> None:
+    """A drain tells what gives way before it begins, is told to other nodes, and is ended."""
+    async with new_page(browser) as page:
+        await page.open(f"{a.url}/#token={a.token}")
+        await page.until(LIVE)
+        await page.evaluate("void (location.hash = 'view=nodes')")
+        await click_labelled(page, f"drain {a.name}")
+        await page.until(f"{ACT}.innerText.includes('booked in the next 24 hours give way')")
+        assert (await a.get("/v1/reservations"))["items"] == []
+        await press_button(page, "#act", "Drain this node")
+        await page.until(f"{ACT}.innerText.includes('The node takes no new runs.')")
+        [drain] = (await a.get("/v1/reservations"))["items"]
+        assert (drain["kind"], drain["name"]) == ("maintenance", "drained: maintenance")
+        assert "maintenance (from " in (await a.get("/v1/nodes/self"))["attributes"]["drained"]
+        await press_button(page, "#act", "Close")
+        await page.until("document.querySelector('#node-list').innerText.includes('drained: main')")
+        await click_labelled(page, f"end the drain of {a.name}")
+        await press_button(page, "#act", "End the drain")
+        await page.until(f"{ACT}.innerText.includes('The node takes runs again.')")
+        assert (await a.get("/v1/reservations"))["items"] == []
+        assert "drained" not in (await a.get("/v1/nodes/self"))["attributes"]
+        assert page.complaints() == []

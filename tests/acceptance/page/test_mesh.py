@@ -5,13 +5,16 @@ from __future__ import annotations
 import pytest
 
 from tests.acceptance.outsider import Outsider
+from tests.support.accessibility import violations
 from tests.support.browser import new_page
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.asyncio(loop_scope="session")]
 
+MATRIX = "document.querySelector('#mesh-view .matrix canvas')"
+
 
 async def test_a_mesh_has_a_matrix(browser: str, nodes: list[Outsider]) -> None:
-    """A mesh has an address with the latest result of each pair, which leads to the pair's runs."""
+    """A mesh is a matrix of squares; keys walk through it, tell each pair, and lead to its runs."""
     a = nodes[0]
     thresholds = {"rtt_median_ms": {"fair": 0.000001, "bad": 9000}}
     ends = {"source": "a", "dest": "b"}
@@ -25,24 +28,21 @@ async def test_a_mesh_has_a_matrix(browser: str, nodes: list[Outsider]) -> None:
         await page.click("#views a[data-view='mesh']")
         await page.until("document.querySelector('#mesh-view a[href=\"#mesh=seen\"]')")
         await page.click("#mesh-view a[href='#mesh=seen']")
-        await page.until("document.querySelector('#mesh-view td.fair a')")
-        cell = await page.text("#mesh-view td.fair")
+        await page.until(f"{MATRIX}.ariaLabel.startsWith('Matrix of rtt, 1 by 1')")
+        told = await page.text("#mesh-view section .hint")
+        assert "rtt median is fair from 0.000001 ms on, and bad from 9000 ms on" in told
+        await page.evaluate(f"{MATRIX}.focus()")
+        await page.press("ArrowRight")
+        await page.until("!document.querySelector('#mesh-view .tip').hidden")
+        tip = await page.text("#mesh-view .tip")
         [median] = (m["value"] for m in run["metrics"] if m["name"] == "rtt_median_ms")
-        assert f"{float(f'{median:.3g}'):g} ms" in cell
-        assert "1 of 1 delivered" in cell
-        told = await page.text("#mesh-view .hint")
-        assert "median fair from 0.000001 ms on, bad from 9000 ms on (by the mesh file)" in told
-        assert "loss fair from 0.1 % on, bad from 1 % on (usual; a mesh file may say" in told
-        await page.evaluate(
-            "((figure) => { figure.value = 'loss'; figure.dispatchEvent(new Event('change')); })"
-            "(document.getElementById('figure-rtt'))"
-        )
-        await page.until("document.querySelector('#mesh-view .value').innerText === '0 %'")
-        assert "rtt median" in await page.text("#mesh-view td.fair .beyond")
-        await page.evaluate("document.querySelector('#mesh-view td.fair a').focus()")
+        assert "a → b" in tip
+        assert f"rtt median {float(f'{median:.3g}'):g} ms" in tip
+        assert "1 of 1 delivered" in tip
+        assert await violations(page, within="#view-panel") == []
+        await page.press("Enter")
+        await page.until("document.activeElement.textContent === 'over time, both ways'")
         await page.press("Enter")
         await page.until("location.hash === '#view=pair&source=a&dest=b'")
         await page.until(f"document.querySelector('#pair-view a[href*=\"run={run['id']}\"]')")
-        await page.resize(1440, 900, dark=True)
-        assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         assert page.complaints() == []

@@ -57,11 +57,11 @@ SCREENS = {
 
 async def show(page: Page, screen: Screen) -> None:
     """Give the window a size and colours, and wait until the page follows."""
-    await page.evaluate("void (window.plotted = document.querySelector('#pair-view section'))")
+    await page.evaluate("void (window.plotted = document.querySelector('#pair-view canvas'))")
     dark = await page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
     await page.resize(screen.width, screen.height, dark=screen.dark)
     if dark != screen.dark:  # a plot is drawn anew
-        await page.until("!plotted || document.querySelector('#pair-view section') !== plotted")
+        await page.until("!plotted || document.querySelector('#pair-view canvas') !== plotted")
         await page.until("!plotted || document.querySelector('#pair-view .u-legend')")
     await page.evaluate(
         "new Promise((go) => requestAnimationFrame(() => requestAnimationFrame(go)))"

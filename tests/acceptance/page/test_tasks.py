@@ -17,7 +17,7 @@ NAMES = "[...document.querySelectorAll('#tasks tbody .what')].map((each) => each
 
 LAST = """[...document.querySelectorAll('#tasks td.more')]
     .map((each) => each.getBoundingClientRect().right)"""
-"""Where the actions of each task end."""
+"""The right edges of the actions of the tasks."""
 
 
 async def test_loading_is_not_no_task(browser: str, ordinary: StandIn) -> None:
@@ -69,8 +69,23 @@ async def test_tasks_are_searched_and_sorted(browser: str, day: MeshDay) -> None
         await page.click("#tasks a[data-sort=name]")
         await page.until("document.querySelector('#tasks [aria-sort=descending]')")
         assert await page.evaluate(NAMES) == ascending[::-1]
+        assert len(ascending) == 8  # the words stay
         assert "backbone" in await page.text("#tasks td.mesh")
         await page.evaluate("void (location.hash = 'view=tasks&q=nothing+like+it')")
         await page.until("document.querySelector('#tasks .empty.settled')")
         assert "No task has all of that." in await page.text("#tasks")
+        assert page.complaints() == []
+
+
+async def test_the_timeline_of_a_task_has_its_runs_only(browser: str, day: MeshDay) -> None:
+    """The overview of one task of a mesh draws its runs one by one, and those of no other."""
+    async with new_page(browser) as page:
+        await page.open(f"{day.url}/#token={day.token}")
+        await page.until(LIVE)
+        label = "document.getElementById('canvas').ariaLabel"
+        await page.until(f"/ [1-9]\\d\\d normal/.test({label})")
+        await page.evaluate("void (location.hash = 'view=tasks&q=latency+oslo+lisbon')")
+        await page.until(f"{NAMES}.length === 2")
+        await page.click("#tasks td.more a")
+        await page.until(f"/ 4[23] normal/.test({label})")
         assert page.complaints() == []

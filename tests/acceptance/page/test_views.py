@@ -48,9 +48,10 @@ async def test_a_pair_is_shown_both_ways(browser: str, day: MeshDay) -> None:
         await page.open(f"{day.url}/#token={day.token}")
         await page.until(LIVE)
         await go(page, "pair")
-        legend = await page.text("#pair-view .u-legend")
-        assert "berlin → prague" in legend
-        assert "prague → berlin" in legend
+        heads = "[...document.querySelectorAll('#pair-view .u-legend tbody th')]"
+        lines = await page.evaluate(f"{heads}.map((each) => each.innerText)")
+        assert lines[:3] == ["berlin → prague", "prague → berlin", "round trip"]
+        assert "Mean" in await page.text("#pair-view .u-legend")
         await page.click("#pair-view details[data-key^=list] summary")
         await page.until("document.querySelector('#pair-view details[open] td a')")
         await page.click("#pair-view details[open] td a")

@@ -1,0 +1,47 @@
+// How the judgements of the node look: a word, a colour, an icon, and in the matrix a pattern of its own. Pure.
+
+/**
+ * @typedef {object} Look
+ * @property {string} word
+ * @property {string} kind the class of its colour
+ * @property {string} icon of the sprite in index.html
+ * @property {string} colour the name of a colour of style.css
+ * @property {number} fill how much of the colour the square has, from 0 to 1
+ * @property {string} [mark] the colour of its pattern, if that is another one
+ * @property {string} pattern how it differs from the others without any colour: see matrix-paint.js
+ */
+
+/** @type {Record<string, Look>} the worst first */
+export const LOOKS = {
+  "no-answer": { word: "no answer", kind: "failed", icon: "cross", colour: "failed", fill: 0.85, pattern: "cross", mark: "on-bar" },
+  failed: { word: "failed", kind: "failed", icon: "cross", colour: "failed", fill: 0.42, pattern: "cross" },
+  bad: { word: "bad", kind: "failed", icon: "alert", colour: "failed", fill: 0.42, pattern: "corner" },
+  missed: { word: "missed", kind: "missed", icon: "alert", colour: "missed", fill: 0.34, pattern: "dot" },
+  refused: { word: "refused", kind: "missed", icon: "dash", colour: "missed", fill: 0, pattern: "barred" },
+  fair: { word: "fair", kind: "missed", icon: "alert", colour: "missed", fill: 0.34, pattern: "corner" },
+  stale: { word: "stale", kind: "gone", icon: "clock", colour: "gone", fill: 0.12, pattern: "stripes" },
+  "not-planned": { word: "not planned", kind: "gone", icon: "dash", colour: "gone", fill: 0, pattern: "dashed" },
+  unknown: { word: "unknown", kind: "gone", icon: "clock", colour: "gone", fill: 0, pattern: "dots" },
+  good: { word: "good", kind: "done", icon: "check", colour: "done", fill: 0.3, pattern: "plain" },
+};
+
+/** Judgements as they get better; those after the last one that is trouble are none. */
+const ORDER = Object.keys(LOOKS);
+
+/**
+ * Returns the name of the look of a pair: as its node has judged it, or refused if it has no task that could be judged.
+ * @param {{ state: string, outcome?: { judgement: string } | null, latest: any, due: number }} pair
+ */
+export function lookOf({ state, outcome, latest, due }) {
+  if (state === "refused") return "refused";
+  // A node that judges no pairs yet tells whether there is a result.
+  const judgement = outcome?.judgement ?? (latest ? "good" : due ? "failed" : "unknown");
+  return judgement in LOOKS ? judgement : "unknown";
+}
+
+/**
+ * Compares two names of looks: the worse one comes first.
+ * @param {string} one
+ * @param {string} other
+ */
+export const byBadness = (one, other) => ORDER.indexOf(one) - ORDER.indexOf(other);
