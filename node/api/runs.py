@@ -395,7 +395,7 @@ async def schedule(request: web.Request) -> web.StreamResponse:
         from_=since,
         to=before,
         complete=following is None,
-        items=tuple(_entry(row) for row in rows),
+        items=tuple(_entry(row, None if then else outcome_of(row)) for row in rows),
         next=following,
         reserved=tuple(map(_reserved_document, reserved)),
         as_of=then,
@@ -513,9 +513,9 @@ def _change(row: Record, *, confined: bool) -> ScheduleChange:
     )
 
 
-def _entry(row: Record) -> ScheduleEntry:
+def _entry(row: Record, outcome: JudgedOutcome | None) -> ScheduleEntry:
     return ScheduleEntry.from_row(
-        row, run=row["run_id"], task=row["task_id"], headline=_headline(row)
+        row, run=row["run_id"], task=row["task_id"], headline=_headline(row), outcome=outcome
     )
 
 

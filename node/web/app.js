@@ -138,7 +138,7 @@ function takeRun({ id, task, state }) {
   model.count(task, before?.state, state);
   if (before) {
     model.shift(before, state);
-    model.entries.set(id, { ...before, state, kind: stateOf(state).kind });
+    model.entries.set(id, { ...before, state, kind: stateOf(state).kind, outcome: null });
   }
   if (isOver(state)) refreshSums();
   if (!views.isOverview) return void header.drawCounts(model.counts());

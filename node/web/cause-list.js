@@ -2,9 +2,9 @@
 
 import { byCause } from "./causes.js";
 import { element } from "./dom.js";
-import { headlineOf, stateBadge, ticking } from "./parts.js";
+import { headlineOf, runBadge, ticking } from "./parts.js";
 import { hrefOf } from "./place.js";
-import { readable, stateOf } from "./words.js";
+import { readable } from "./words.js";
 
 const RUNS_SHOWN = 30;
 
@@ -16,7 +16,7 @@ export function causeList(entries, open, now, { shown = 20 } = {}) {
   return element("ul", { class: "causes" }, groups.slice(0, shown).map((group) => causeItem(group, open, now)), rest);
 }
 
-function causeItem({ key, state, cause, entries }, open, now) {
+function causeItem({ key, cause, entries }, open, now) {
   const [newest] = entries;
   const count = new Set(entries.map(({ headline }) => headline)).size;
   const words = entries.length === 1 ? readable(newest.reason ?? cause, now) : cause;
@@ -31,11 +31,11 @@ function causeItem({ key, state, cause, entries }, open, now) {
   ));
   return element(
     "li",
-    { class: stateOf(state).kind },
+    { class: newest.kind },
     element(
       "details",
       { "data-key": key, open: open.has(key) },
-      element("summary", {}, element("b", { class: "count" }, `${entries.length} ×`), " ", stateBadge(state), " ", element("span", { class: "cause" }, words)),
+      element("summary", {}, element("b", { class: "count" }, `${entries.length} ×`), " ", runBadge(newest), " ", element("span", { class: "cause" }, words)),
       element("ul", {}, runs),
     ),
     element("p", { class: "hint" }, count === 1 ? headlineOf(newest) : `${count} different measurements`, ", last ", ticking("age", newest.starts, now)),

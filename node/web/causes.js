@@ -15,8 +15,8 @@ export function byCause(entries) {
   const groups = new Map();
   for (const entry of [...entries].sort((one, other) => other.starts - one.starts)) {
     const cause = causeOf(entry.reason ?? "no reason known");
-    const key = `${entry.state} ${cause}`;
-    if (!groups.has(key)) groups.set(key, { key, state: entry.state, cause, entries: [] });
+    const key = `${entry.state} ${entry.outcome?.judgement ?? ""} ${cause}`;
+    if (!groups.has(key)) groups.set(key, { key, cause, entries: [] });
     groups.get(key).entries.push(entry);
   }
   return [...groups.values()].sort((one, other) => other.entries.length - one.entries.length);

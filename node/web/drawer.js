@@ -3,7 +3,8 @@
 import { chart, intervalsMeasured } from "./chart.js";
 import { byId, element, icon } from "./dom.js";
 import { drawRuns } from "./lists.js";
-import { apiCall, headlineOf, stateBadge, timeElement } from "./parts.js";
+import { apiCall, headlineOf, runBadge, timeElement } from "./parts.js";
+import { lookOfResult } from "./outcomes.js";
 import { endsOf } from "./pairs.js";
 import { addressOf, hrefOf } from "./place.js";
 import { plotHistogram } from "./plot.js";
@@ -59,7 +60,7 @@ export function showRun(run, { task = null, explanation = null, buttons = null }
   if (drawer.dataset.signature === signature) return;
   const spec = task?.test.spec;
   show(`run ${run.id}`, headlineOf(run), [
-    element("p", { class: "overview" }, stateBadge(run.state), " ", span(run, now)),
+    element("p", { class: "overview" }, runBadge(run), " ", span(run, now)),
     verdict(run, explanation, now),
     buttons,
     trust(run, now),
@@ -109,8 +110,8 @@ function span(run, now) {
 
 // The sentence about the outcome: the reason, else the result, else the explanation.
 function verdict(run, explanation, now) {
-  const { kind, icon: picture } = stateOf(run.state);
-  const sentence = run.reason ?? run.summary ?? explanation?.sentence;
+  const { kind, icon: picture } = lookOfResult(run) ?? stateOf(run.state);
+  const sentence = run.reason ?? run.outcome?.reason ?? run.summary ?? explanation?.sentence;
   return sentence && element("p", { class: `verdict ${kind}` }, icon(picture), element("span", {}, readable(sentence, now)));
 }
 

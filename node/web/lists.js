@@ -1,14 +1,15 @@
 // Now, Next and Last: three tables of runs. A run that did not take place has its reason in its row.
 
 import { byId, element, reconcile } from "./dom.js";
-import { doubt, progressBar, headlineOf, stateBadge, ticking, timeElement } from "./parts.js";
+import { doubt, progressBar, headlineOf, runBadge, stateBadge, ticking, timeElement } from "./parts.js";
+import { TROUBLE } from "./outcomes.js";
 import { hrefOf } from "./place.js";
 import { dateOf, readable } from "./words.js";
 
 const OVER = "finished,failed,missed,cancelled,displaced,unplaced";
 
 // What the page shows of a run; results and figures are asked for with the run alone.
-const SHARED = "task,headline,test,state,scheduling_class,priority,starts_at,ends_at,participants,reason,summary";
+const SHARED = "task,headline,test,state,outcome,scheduling_class,priority,starts_at,ends_at,participants,reason,summary";
 export const RUN_FIELDS = `id,started_at,verdict,verdict_reasons,${SHARED}`;
 export const ENTRY_FIELDS = `run,${SHARED}`;
 
@@ -52,7 +53,7 @@ export const LIST_LENGTHS = Object.fromEntries(LIST_NAMES.map((name) => [name, L
 /** Returns the query for the newest runs without a result in a span. */
 export function failuresPath(from, to) {
   const [first, last] = [from, to].map((instant) => new Date(instant).toISOString());
-  return `/v1/runs?state=failed,missed,unplaced&from=${first}&to=${last}&limit=200&fields=${RUN_FIELDS}`;
+  return `/v1/runs?state=finished,failed,missed,unplaced&outcome=${TROUBLE}&from=${first}&to=${last}&limit=200&fields=${RUN_FIELDS}`;
 }
 
 /** Returns the query of a list. "Last" ends now, so that it has no runs cancelled before their start. */
@@ -185,7 +186,7 @@ function lastCells(entry, model) {
   const now = model.now();
   const summary = entry.summary ? element("p", { class: "summary" }, entry.summary) : null;
   return [
-    ["badge", stateBadge(entry.state)],
+    ["badge", runBadge(entry)],
     ["outcome", reasonLine(entry, now), summary, doubt(entry.verdict, entry.doubts ?? [], now)],
     ["what", runLink(entry)],
     ["when", ticking("age", entry.starts, now), timeElement(entry.starts, now)],

@@ -21,7 +21,10 @@ export function coloursOf(within) {
 }
 
 export class Tiles {
+  /** @type {Map<string, HTMLCanvasElement>} by look, of the last size */
   #tiles = new Map();
+  #width = 0;
+  #height = 0;
   #colours;
   #density;
 
@@ -58,9 +61,10 @@ export class Tiles {
   }
 
   #tile(look, width, height) {
-    const key = `${look} ${width} ${height}`;
-    let tile = this.#tiles.get(key);
-    if (!tile) this.#tiles.set(key, (tile = this.#made(look, width, height)));
+    if (width !== this.#width || height !== this.#height) this.#tiles.clear();
+    [this.#width, this.#height] = [width, height];
+    let tile = this.#tiles.get(look);
+    if (!tile) this.#tiles.set(look, (tile = this.#made(look, width, height)));
     return tile;
   }
 

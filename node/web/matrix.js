@@ -14,6 +14,7 @@ const SIZES = [
 ];
 const HEAD_MOST = 150;
 const FONT = 12;
+const FONT_SMALL = 10;
 const STEP = 10;
 
 /**
@@ -143,7 +144,7 @@ export class Matrix {
     const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
     context.setTransform(density, 0, 0, density, 0, 0);
     context.clearRect(0, 0, view.width, view.height);
-    context.font = `500 ${FONT}px ${this.#colours?.font}`;
+    context.font = `500 ${this.#size.height > FONT + 2 ? FONT : FONT_SMALL}px ${this.#colours?.font}`;
     context.textBaseline = "middle";
     this.#paintSquares(context, view);
     this.#paintNames(context, view);

@@ -5,7 +5,7 @@ import { figuresOf, figureText, valueText, wordsOf } from "./figures.js";
 import { drawTable } from "./lists.js";
 import { Matrix, swatch } from "./matrix.js";
 import { coloursOf } from "./matrix-paint.js";
-import { byBadness, lookOf, LOOKS } from "./outcomes.js";
+import { badnessOf, lookOf, LOOKS } from "./outcomes.js";
 import { doubt, outcomeBadge, ticking, timeElement } from "./parts.js";
 import { addressOf, hrefOf } from "./place.js";
 import { readable, stateOf } from "./words.js";
@@ -23,7 +23,8 @@ export async function fetchMesh(api, name, onPage) {
   let next = null;
   do {
     const page = await api.get(next ? `${path}&cursor=${encodeURIComponent(next)}` : path);
-    pairs.push(...page.items);
+    // The list of pairs finds them by their ids.
+    for (const pair of page.items) pairs.push({ ...pair, id: pair.key });
     next = page.next;
     if (!onPage(pairs, next !== null)) return;
   } while (next && pairs.length < PAIRS_MOST);
@@ -82,7 +83,7 @@ export class MeshPicture {
       const heading = element("h3", {}, "What is not good, the worst first");
       this.#box.replaceChildren(this.#legend, this.#matrices, this.#rest, element("section", { class: "found" }, heading, this.#list));
     }
-    const entries = Map.groupBy ? Map.groupBy(pairs, entryOf) : grouped(pairs);
+    const entries = grouped(pairs);
     for (const [name, picture] of this.#entries) {
       if (entries.has(name)) continue;
       picture.close();
@@ -115,8 +116,9 @@ export class MeshPicture {
 
   #drawList(pairs) {
     const now = this.#now();
-    const wrong = pairs.filter((pair) => lookOf(pair) !== "good").map((pair) => ({ ...pair, id: pair.key }));
-    wrong.sort((one, other) => byBadness(lookOf(one), lookOf(other)) || (one.key < other.key ? -1 : 1));
+    const ranked = pairs.map((pair) => ({ pair, rank: badnessOf(lookOf(pair)) })).filter(({ pair }) => lookOf(pair) !== "good");
+    ranked.sort((one, other) => one.rank - other.rank || (one.pair.key < other.pair.key ? -1 : 1));
+    const wrong = ranked.map(({ pair }) => pair);
     drawTable(this.#list, wrong, {
       caption: "Pairs that are not good",
       columns: ["Outcome", "Pair", "Why", "Delivered", "Last result"],
@@ -134,7 +136,11 @@ export class MeshPicture {
 
 function grouped(pairs) {
   const groups = new Map();
-  for (const pair of pairs) groups.set(entryOf(pair), [...(groups.get(entryOf(pair)) ?? []), pair]);
+  for (const pair of pairs) {
+    const entry = entryOf(pair);
+    if (!groups.has(entry)) groups.set(entry, []);
+    groups.get(entry).push(pair);
+  }
   return groups;
 }
 
@@ -222,12 +228,17 @@ class EntryPicture {
     const rows = endsOf(this.#pairs, "source");
     const columns = alone ? ["on itself"] : endsOf(this.#pairs, "dest");
     const pairAt = (row, column) => this.#at.get(`${rows[row]} ${alone ? rows[row] : columns[column]}`);
+    // Squares are made when they are first seen.
+    const cells = rows.map(() => new Array(columns.length));
     return {
       rows,
       columns,
       cellAt: (row, column) => {
-        const pair = pairAt(row, column);
-        return pair ? this.#cellOf(pair) : null;
+        if (cells[row][column] === undefined) {
+          const pair = pairAt(row, column);
+          cells[row][column] = pair ? this.#cellOf(pair) : null;
+        }
+        return cells[row][column];
       },
       tell: (row, column) => this.#tell(pairAt(row, column)),
       open: (row, column) => {

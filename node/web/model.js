@@ -1,5 +1,6 @@
 // The page's data: runs by id, tasks by id, nodes, and the node's clock.
 
+import { isTrouble, LOOKS } from "./outcomes.js";
 import { stateOf } from "./words.js";
 
 const HOUR = 3_600_000;
@@ -27,6 +28,12 @@ function countsOf(runs) {
   return counts;
 }
 
+/** Returns the kind of a run: that of its state, unless it has a bad result. */
+function kindOf({ state, outcome }) {
+  const { kind } = stateOf(state);
+  return kind === "done" && outcome && isTrouble({ kind, outcome }) ? LOOKS[outcome.judgement].kind : kind;
+}
+
 /** Converts a run or a schedule entry into the page's form. */
 function entryOf(document) {
   return {
@@ -35,13 +42,14 @@ function entryOf(document) {
     test: document.test,
     headline: document.headline,
     state: document.state,
-    kind: stateOf(document.state).kind,
+    kind: kindOf(document),
+    outcome: document.outcome ?? null,
     lane: document.scheduling_class,
     priority: document.priority,
     starts: Date.parse(document.starts_at),
     ends: Date.parse(document.ends_at),
     participants: document.participants,
-    reason: document.reason,
+    reason: document.reason ?? document.outcome?.reason ?? null,
     summary: document.summary,
   };
 }
@@ -202,9 +210,7 @@ export class Model {
   /** Returns the runs without a result in the last day, newest first. */
   failures() {
     const now = this.now();
-    const bad = this.between(now - DAY, now + HOUR).filter(
-      ({ kind, starts }) => (kind === "failed" || kind === "missed") && starts <= now,
-    );
+    const bad = this.between(now - DAY, now + HOUR).filter((entry) => isTrouble(entry) && entry.kind !== "gone" && entry.starts <= now);
     return bad.reverse();
   }
 

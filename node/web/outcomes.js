@@ -25,8 +25,26 @@ export const LOOKS = {
   good: { word: "good", kind: "done", icon: "check", colour: "done", fill: 0.3, pattern: "plain" },
 };
 
-/** Judgements as they get better; those after the last one that is trouble are none. */
+/** Judgements as they get better. */
 const ORDER = Object.keys(LOOKS);
+
+/** The judgements of what has no result, or a bad one, as a filter of the API. */
+export const TROUBLE = "no-answer,failed,bad,missed,not-planned";
+
+/**
+ * Returns whether a run that is over has no result, or a bad one.
+ * @param {{ kind: string, outcome: { judgement: string } | null }} run
+ */
+export const isTrouble = ({ kind, outcome }) => (outcome ? TROUBLE.split(",").includes(outcome.judgement) : kind === "failed" || kind === "missed");
+
+/**
+ * Returns the look of a run whose result is not good; null if its state says all.
+ * @param {{ state: string, outcome?: { judgement: string } | null }} run
+ */
+export function lookOfResult({ state, outcome }) {
+  const judgement = outcome?.judgement ?? "good";
+  return state === "finished" && judgement !== "good" && judgement !== "unknown" ? (LOOKS[judgement] ?? null) : null;
+}
 
 /**
  * Returns the name of the look of a pair: as its node has judged it, or refused if it has no task that could be judged.
@@ -40,8 +58,7 @@ export function lookOf({ state, outcome, latest, due }) {
 }
 
 /**
- * Compares two names of looks: the worse one comes first.
- * @param {string} one
- * @param {string} other
+ * Returns the place of a look among all of them, the worst first.
+ * @param {string} look
  */
-export const byBadness = (one, other) => ORDER.indexOf(one) - ORDER.indexOf(other);
+export const badnessOf = (look) => ORDER.indexOf(look);

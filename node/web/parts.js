@@ -1,20 +1,26 @@
 // Elements that lists, drawer and timeline share: a state, a time, a run's name.
 
 import { element, hosts, icon } from "./dom.js";
-import { LOOKS } from "./outcomes.js";
+import { LOOKS, lookOfResult } from "./outcomes.js";
 import { age, distance, momentOf, partsOf, readable, spell, stateOf, utcOf } from "./words.js";
 
 /** Creates icon and word of a state; the colour is redundant. */
 export function stateBadge(name) {
-  const { word, kind, icon: picture } = stateOf(name);
-  return element("span", { class: `state ${kind}` }, icon(picture), word);
+  return badge(stateOf(name));
+}
+
+/** Creates icon and word of a run: of its state, or of a result that is not good. */
+export function runBadge(run) {
+  const look = lookOfResult(run);
+  return look ? badge(look) : stateBadge(run.state);
 }
 
 /** Creates icon and word of a judgement of the node, or of a pair that was refused. */
 export function outcomeBadge(name) {
-  const { word, kind, icon: picture } = LOOKS[name];
-  return element("span", { class: `state ${kind}` }, icon(picture), word);
+  return badge(LOOKS[name]);
 }
+
+const badge = ({ word, kind, icon: picture }) => element("span", { class: `state ${kind}` }, icon(picture), word);
 
 /** Creates a mark for a result that is not clean, with all reasons in its title; null for others. */
 export function doubt(verdict, reasons, now) {

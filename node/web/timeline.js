@@ -1,7 +1,7 @@
 // The timeline: past and future runs of this node, one lane per scheduling class.
 
 import { byId, element } from "./dom.js";
-import { headlineOf, stateBadge, timeElement } from "./parts.js";
+import { headlineOf, runBadge, timeElement } from "./parts.js";
 import { go } from "./place.js";
 import { axisTicks, boxAt, CLASS_LANES, KINDS, layOut, LANES } from "./timeline-layout.js";
 import { paint, readTheme } from "./timeline-paint.js";
@@ -250,7 +250,7 @@ export class Picture {
     const sentence = entry.reason ? readable(entry.reason, now) : entry.summary;
     return [
       element("p", {}, ...headlineOf(entry)),
-      element("p", {}, stateBadge(entry.state), " ", ...times),
+      element("p", {}, runBadge(entry), " ", ...times),
       sentence && element("p", { class: entry.reason ? "reason" : "summary" }, sentence),
     ].filter(Boolean);
   }

@@ -5,7 +5,8 @@ import { element } from "./dom.js";
 import { courseOf, figuresOf, valueText, wordsOf } from "./figures.js";
 import { drawTable } from "./lists.js";
 import { listEntryOf } from "./model.js";
-import { stateBadge, timeElement } from "./parts.js";
+import { runBadge, timeElement } from "./parts.js";
+import { isTrouble } from "./outcomes.js";
 import { bandsOf, endsOf, pairsOf } from "./pairs.js";
 import { addressOf, adjust, go, hrefOf, place } from "./place.js";
 import { plot } from "./plot.js";
@@ -14,7 +15,7 @@ import { setCall, setHeading } from "./view-frame.js";
 const HOUR = 3_600_000;
 const SPANS = { "1 h": 1, "6 h": 6, "24 h": 24, "7 d": 168, "30 d": 720 };
 const TASKS_PATH = "/v1/tasks?limit=500&fields=id,headline,test,state,reference,participants";
-const FIELDS = "id,task,headline,test,state,reason,summary,scheduling_class,priority,starts_at,ends_at,participants,verdict,verdict_reasons,metrics";
+const FIELDS = "id,task,headline,test,state,outcome,reason,summary,scheduling_class,priority,starts_at,ends_at,participants,verdict,verdict_reasons,metrics";
 const TASKS_MOST = 2_000;
 const RUNS_MOST = 4_000;
 const LISTED = 50;
@@ -85,7 +86,7 @@ export function open(box, { api, model, tools }) {
 
   function testSection(runs, { test, from, to, open }) {
     const names = figuresOf(runs);
-    const lost = runs.filter(({ kind }) => kind === "failed" || kind === "missed");
+    const lost = runs.filter(isTrouble);
     const canvas = element("div", { class: "plot" });
     const name = names.includes(chosen.get(test)) ? chosen.get(test) : names[0];
     const choose = ({ target }) => {
@@ -95,10 +96,10 @@ export function open(box, { api, model, tools }) {
     const options = names.map((each) => element("option", { value: each, selected: each === name }, wordsOf(each)));
     const select = names.length > 1 ? element("label", {}, "Figure ", element("select", { "data-test": test, change: choose }, options)) : null;
     const done = runs.length - lost.length;
-    const heading = element("div", { class: "heading" }, element("h3", {}, element("b", { class: "test" }, test)), select, element("span", { class: "hint" }, `${done} of ${runs.length} with a result${doubtWords(runs)}`));
+    const heading = element("div", { class: "heading" }, element("h3", {}, element("b", { class: "test" }, test)), select, element("span", { class: "hint" }, `${done} of ${runs.length} good or fair${doubtWords(runs)}`));
     const listed = element("details", { "data-key": `list ${test}`, open: open.has(`list ${test}`) }, element("summary", {}, "As a list"), runTable(runs, name, model.now()));
     const doubtful = runs.some(({ verdict }) => verdict && verdict !== "clean");
-    const marks = [doubtful && "Behind the lines: doubtful results, contaminated ones darker.", lost.length && "Below: × failed, • missed."].filter(Boolean);
+    const marks = [doubtful && "Behind the lines: doubtful results, contaminated ones darker.", lost.length && "Below: × failed or bad, • missed."].filter(Boolean);
     const causes = lost.length ? causeList(lost, open, model.now(), { shown: 5 }) : null;
     const section = element("section", { class: "measured" }, heading, name ? canvas : null, name && marks.length ? element("p", { class: "hint" }, marks.join(" ")) : null, causes, listed);
     const draw = async () => {
@@ -163,7 +164,7 @@ function runTable(runs, name, now) {
       {},
       element("td", {}, timeElement(run.starts, now)),
       element("td", {}, element("a", { href: hrefOf({ run: run.id }) }, run.way)),
-      element("td", {}, stateBadge(run.state)),
+      element("td", {}, runBadge(run)),
       element("td", {}, values.join(", ") || run.reason || ""),
       element("td", {}, run.verdict ?? ""),
     );

@@ -4,14 +4,14 @@ import { causeList } from "./cause-list.js";
 import { byId, element } from "./dom.js";
 import { drawRuns, RUN_FIELDS } from "./lists.js";
 import { listEntryOf } from "./model.js";
+import { TROUBLE } from "./outcomes.js";
 import { headlineOf, stateBadge } from "./parts.js";
 import { addressOf, adjust, place } from "./place.js";
 import { setCall, setHeading } from "./view-frame.js";
 
 const DAY = 86_400_000;
 const SPANS = { "24 h": 1, "7 d": 7, "30 d": 30 };
-const LOST = "failed,missed,unplaced,displaced,cancelled";
-const OVER = `finished,${LOST}`;
+const OVER = "finished,failed,missed,unplaced,displaced,cancelled";
 const AHEAD = "running,merging,held,scheduled,waiting,set-aside";
 const LOST_MOST = 500;
 const TASK_FIELDS = "id,headline,state";
@@ -51,7 +51,7 @@ async function ask(api, { q, span }, now) {
   const [from, to] = [now - SPANS[span] * DAY, now].map((instant) => new Date(instant).toISOString());
   const words = q ? `&q=${encodeURIComponent(q)}` : "";
   const path = `/v1/runs?state=${OVER}&from=${from}&to=${to}${words}&limit=${RUNS_SHOWN}&fields=${RUN_FIELDS}`;
-  const lost = api.get(`/v1/runs?state=${LOST}&from=${from}&to=${to}${words}&limit=${LOST_MOST}&fields=${RUN_FIELDS}`);
+  const lost = api.get(`/v1/runs?outcome=${TROUBLE}&from=${from}&to=${to}${words}&limit=${LOST_MOST}&fields=${RUN_FIELDS}`);
   if (!q) return { path, lost: await lost, runs: await api.get(path), ahead: NONE, tasks: NONE, named: [] };
   const quietly = (each) => api.get(each).then(({ items }) => items, () => []);
   const [runs, ahead, tasks, nodes, meshes, campaigns] = await Promise.all([

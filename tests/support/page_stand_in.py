@@ -167,12 +167,14 @@ class StandIn:
         if "id" in query:
             named = [self.runs.get(UUID(each)) for each in query["id"].split(",")]
             return _listed(run for run in named if run is not None)
-        states = query["state"].split(",")
+        states = query["state"].split(",") if "state" in query else None
+        outcomes = query["outcome"].split(",") if "outcome" in query else None
         until = times.parse_instant(query["to"]) if "to" in query else times.LATEST
         found = [
             run
             for run in self.runs.values()
-            if run.state in states
+            if (states is None or run.state in states)
+            and (outcomes is None or _judgement(run) in outcomes)
             and run.starts_at < until
             and query.get("task") in {None, str(run.task), str(self._whole_of(run))}
         ]
@@ -298,6 +300,11 @@ class StandIn:
         finally:
             del self.streams[transport]
         return response
+
+
+def _judgement(run: Run) -> str:
+    """Return what a node without thresholds thinks of a run that is over."""
+    return {"finished": "good", "unplaced": "not-planned"}.get(run.state, run.state)
 
 
 def _entry(run: Run) -> dict[str, Any]:

@@ -185,6 +185,9 @@ class ScheduleEntry(Document):
     ends_at: Instant
     participants: tuple[str, ...]
     reason: str | None
+    outcome: JudgedOutcome | None = Field(
+        None, description="What is to be thought of it; null while it is not over, or with as_of."
+    )
     summary: str | None
 
 
