@@ -66,11 +66,15 @@ class UnplacedSlot:
 
 @dataclass(frozen=True)
 class WaitingSlot:
-    """A slot that waits for time, the number of its attempt, and what is in its way."""
+    """A slot that waits for time, the number of its attempt, and what is in its way.
+
+    ``failed_at`` is when an earlier attempt came to nothing, if one did.
+    """
 
     slot: int
     attempt: int
     reason: str
+    failed_at: int | None = None
 
 
 @dataclass(frozen=True)

@@ -389,4 +389,5 @@ def _run_request(claimed: Claim, choice: ChosenStart) -> RunRequest:
         starts_at=choice.starts_at,
         ends_at=choice.starts_at + claimed.terms.duration,
         displacing=choice.displacing,
+        again=slot.again,
     )

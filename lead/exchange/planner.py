@@ -29,6 +29,7 @@ from lead.planning.unreachable import jittered_pause
 from lead.reasons import campaign_suspended, planning_broke_off, time_gone
 from lead.store import episodes, planning
 from node.model import times
+from node.model.attempts import retry_terms
 from node.model.errors import NotFound, ParleyError, ToolUnavailable, reason_at
 from node.model.gaps import closed_slots
 from node.model.headline import headline
@@ -376,11 +377,21 @@ def _progress_of(
     told: Collection[int],
 ) -> tuple[list[WaitingSlot], PlanningProgress]:
     max_runs = claimed.terms.schedule.max_runs
-    remaining = None if max_runs is None else max(0, max_runs - counted - len(waiting))
+    failed_at = {slot.slot: slot.failed_at for slot in waiting if slot.failed_at is not None}
+    uncounted = len(waiting) - len(failed_at)
+    remaining = None if max_runs is None else max(0, max_runs - counted - uncounted)
     pairs = [(slot.slot, slot.attempt) for slot in waiting]
     starts = claimed.starts or ()
     standing = PlanningProgress(
-        claimed.next_run_at, claimed.planned_to, pairs, remaining, touched, starts, told
+        claimed.next_run_at,
+        claimed.planned_to,
+        pairs,
+        remaining,
+        touched,
+        starts,
+        told,
+        failed_at,
+        retry_terms(claimed.terms.schedule),
     )
     return waiting, standing
 

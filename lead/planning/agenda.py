@@ -14,8 +14,10 @@ from itertools import islice, takewhile
 
 from lead.planning.unreachable import jittered_pause
 from node.model import times
+from node.model.attempts import last_start
 from node.model.gaps import closed_slots, split
 from node.model.recurrence import Recurrence, SlotRange, next_nominal, nominal_starts, slip_of
+from node.model.wire.tasks import RetryTerms
 
 PAUSE_FIRST = 250 * times.MILLISECOND
 PAUSE_MAX = 5 * times.MINUTE
@@ -34,12 +36,16 @@ class Limits:
 
 @dataclass(frozen=True)
 class Slot:
-    """One slot to plan: its window, half-open, and the number of the attempt."""
+    """One slot to plan: its window, half-open, and the number of the attempt.
+
+    ``again`` if an earlier attempt came to nothing.
+    """
 
     nominal: int
     attempt: int
     start: int
     end: int
+    again: bool = False
 
     def latest_start(self, duration: int) -> int:
         """Return the latest instant at which a run of this slot may start."""
@@ -75,7 +81,8 @@ class PlanningProgress:
     are retried first, a batch at a time. Later slots may have had runs before the task was changed:
     ``touched`` has their next attempt, or None if none may follow. ``found`` are instants (sorted)
     that an earlier search found possible as starts. ``told`` are later slots of which a run
-    tells, so that they are in no gap.
+    tells, so that they are in no gap. ``failed_at`` has, by waiting slot, when an earlier attempt
+    of it came to nothing, and ``retry`` how such a slot is tried again.
     """
 
     first_slot: int
@@ -85,6 +92,8 @@ class PlanningProgress:
     touched: Mapping[int, int | None] = field(default_factory=dict)
     found: Sequence[int] = ()
     told: Collection[int] = ()
+    failed_at: Mapping[int, int] = field(default_factory=dict)
+    retry: RetryTerms = field(default_factory=RetryTerms)
 
 
 def agenda(
@@ -96,7 +105,12 @@ def agenda(
     """
     soonest = now + limits.margin
     entry = _Entry(duration, limits.horizon, standing.found)
-    all_waiting = [_slot(recurrence, duration, at, attempt) for at, attempt in standing.waiting]
+    all_waiting = [
+        _slot(recurrence, duration, at, attempt)
+        if (failed_at := standing.failed_at.get(at)) is None
+        else _further_slot(recurrence, standing.retry, duration, (at, attempt), failed_at)
+        for at, attempt in standing.waiting
+    ]
     entered = [slot for slot in all_waiting if entry.at(slot) <= now]
     waiting = entered[: limits.batch]
     room = max(0, limits.batch - len(waiting))
@@ -173,12 +187,23 @@ class _Entry:
 
 
 def _count_late(slots: Sequence[Slot], duration: int, soonest: int) -> int:
-    return sum(slot.latest_start(duration) < soonest for slot in slots)
+    """Return how many slots use up no run: a slot whose earlier attempt took place has used one."""
+    return sum(slot.latest_start(duration) < soonest and not slot.again for slot in slots)
 
 
 def _slot(recurrence: Recurrence, duration: int, nominal: int, attempt: int) -> Slot:
     slip = slip_of(recurrence, duration, nominal)
     return Slot(nominal, attempt, nominal, nominal + duration + slip)
+
+
+def _further_slot(
+    recurrence: Recurrence, retry: RetryTerms, duration: int, of: tuple[int, int], failed_at: int
+) -> Slot:
+    """Return a slot whose earlier attempt came to nothing, which may start some time after that."""
+    nominal, attempt = of
+    end = last_start(recurrence, retry, duration, nominal) + duration
+    start = min(max(nominal, failed_at + retry.after), end - duration)
+    return Slot(nominal, attempt, start, end, again=True)
 
 
 def _by_start(slot: Slot) -> tuple[int, int]:

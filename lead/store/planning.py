@@ -35,6 +35,7 @@ from lead.model import (
 )
 from lead.reasons import planning_broke_off
 from node.model import runstate
+from node.model.attempts import CAME_TO_NOTHING
 from node.model.digests import starts_of
 from node.model.host_limits.standing import LimitStanding
 from node.model.ids import Generation
@@ -131,8 +132,9 @@ async def waiting_slots(
 ) -> dict[UUID, list[WaitingSlot]]:
     """Return by task the slots that wait for time, those that were not tried for longest first."""
     found: dict[UUID, list[WaitingSlot]] = {task: [] for task in tasks}
-    for task, slot, attempt, reason in await connection.fetch(_SQL["waiting"], list(tasks), limit):
-        found[task].append(WaitingSlot(slot, attempt, reason))
+    rows = await connection.fetch(_SQL["waiting"], list(tasks), limit, sorted(CAME_TO_NOTHING))
+    for task, *waiting in rows:
+        found[task].append(WaitingSlot(*waiting))
     return found
 
 
@@ -213,7 +215,7 @@ async def repeated_hold_request(
 
     They displace no run: what they could displace was displaced the first time.
     """
-    rows = await connection.fetch(_SQL["held_again"], exchange, list(runs))
+    rows = await connection.fetch(_SQL["held_again"], exchange, list(runs), sorted(CAME_TO_NOTHING))
     if not rows:
         return None
     return HoldRequest(
@@ -232,6 +234,7 @@ async def repeated_hold_request(
                 attempt=row["attempt"],
                 starts_at=row["starts_at"],
                 ends_at=row["ends_at"],
+                again=row["again"],
             )
             for row in rows
         ),

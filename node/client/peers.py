@@ -539,6 +539,7 @@ class Peer:
         self._introduces_together = has_feature(attributes or {}, Feature.INTRODUCTIONS)
         self._leaves_out = has_feature(attributes or {}, Feature.LEAVING_OUT)
         self._tells_quotas = has_feature(attributes or {}, Feature.QUOTAS)
+        self._tries_again = has_feature(attributes or {}, Feature.FURTHER_ATTEMPTS)
         self.binds_answers = has_feature(attributes or {}, Feature.BOUND_ANSWERS)
         self.identity = identity
         self.name = name
@@ -606,6 +607,9 @@ class Peer:
 
     async def hold(self, exchange: UUID, request: HoldRequest) -> HoldAnswer:
         """Hold runs until the lead decides."""
+        if not self._tries_again and any(run.again for run in request.runs):
+            runs = tuple(run.model_copy(update={"again": False}) for run in request.runs)
+            request = request.model_copy(update={"runs": runs})
         item = ExchangeHold(exchange=exchange, hold=request)
         return await self._peers.batches_of(self).holds.ask(item)
 

@@ -12,6 +12,8 @@ one sees the first, and the run is merged once.
   the run still ends.
 * A run whose parts do not all arrive is merged without them (:meth:`PartCollector.give_up`); a run
   that failed is merged again when a late part arrives.
+* A slot whose run was missed, or failed for a reason that may pass, is planned again within its
+  window (:mod:`.further_attempts`).
 
 What the parts mean is left to the test (:mod:`.merging`); intervals of long runs are merged before
 the run ends (:mod:`.intervals`).
@@ -27,6 +29,7 @@ import structlog
 
 from node.core import Core
 from node.execution.catalog import Capabilities
+from node.execution.further_attempts import make_way, try_again
 from node.execution.intervals import Intervals
 from node.execution.latest_results import LatestResults
 from node.execution.merging import circumstances_of, conclude
@@ -35,7 +38,7 @@ from node.model import late_runs, times
 from node.model.errors import Conflict, FieldFault, InvalidDocument, NotAllowed
 from node.model.intervals import Interval
 from node.model.outcome import judge
-from node.model.reasons import part_refused
+from node.model.reasons import no_part_in_time, part_refused
 from node.model.runstate import OVER, RunState
 from node.model.samples import samples_of
 from node.model.secrets import without_sealed
@@ -113,6 +116,7 @@ class PartCollector:
         now = self._clock.now()
         if not await runs.set_state(connection, [run.id], RunState.MISSED, part.reason, now):
             return
+        await try_again(connection, run, [part.reason], now)
         await dependencies.create_followers(connection, [run.id], now)
         await self._notify(connection, run, RunState.MISSED)
         reason = f"{part.name}: {part.reason}"
@@ -299,8 +303,13 @@ class PartCollector:
             if outcome.result is not None:
                 figures = self._capabilities.metrics(run.test, outcome.result)
             outcome = replace(outcome, judged=judge(figures, thresholds_of(run.reference)))
+        came_late = run.state is RunState.FAILED and outcome.state is RunState.FINISHED
+        if came_late and not await make_way(connection, run, self._identity, now):
+            return  # a later attempt stands for the slot
         judgement = await runs.conclude(connection, run.id, outcome, now)
         if judgement is not None:
+            if outcome.state is RunState.FAILED:
+                await try_again(connection, run, _part_reasons(run, parts), now)
             await dependencies.create_followers(connection, [run.id], now)
         self._keep_latest(run, outcome, figures, now)
         about = {"task": str(run.task), "test": run.test, "state": str(outcome.state)}
@@ -356,6 +365,12 @@ def _part_message(lead: str, run: UUID, part: KeptPart) -> OutgoingMessage:
         signature=part.signature,
     )
     return OutgoingMessage(lead, outbox.MessageKind.PART, message.model_dump(mode="json"))
+
+
+def _part_reasons(run: LockedRun, parts: Sequence[KeptPart]) -> list[str | None]:
+    """Return the reasons of the parts of a run, those that are missing last."""
+    missing = len(run.participants) - len(parts)
+    return [part.reason for part in parts] + [no_part_in_time()] * missing
 
 
 def _place_of(run: LockedRun, sender: str) -> int:

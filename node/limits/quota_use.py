@@ -41,10 +41,12 @@ from node.model.host_limits.quotas import (
 from node.model.host_limits.rules import Rule, rank_under
 from node.model.host_limits.standing import LimitStanding
 from node.model.ranks import OWN
+from node.model.reason import Reason
 from node.model.reasons import (
     closed_by_limit,
     limit_of_rate_used,
     limit_of_runs_at_once_reached,
+    not_tried_again,
     told,
 )
 from node.model.spans import Span
@@ -164,6 +166,11 @@ class LimitEnforcer:
         if standing == LimitStanding():
             return self._keeper.highest_rank(lead)
         return rank_under(self._keeper.limits.rule(standing.rule))
+
+    def further_attempt_refusal(self, standing: LimitStanding) -> Reason | None:
+        """Return why no slot of such a task is tried again here; None if it may be."""
+        rule = self._keeper.limits.rule(standing.rule)
+        return None if rule is None or rule.retry else not_tried_again(rule.name)
 
     async def limited_requests(
         self, connection: Connection, requests: Sequence[tuple[str, ProposalRequest]], now: int

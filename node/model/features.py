@@ -45,6 +45,9 @@ class Feature(StrEnum):
     QUOTAS = "quotas"
     """Asked for time, it tells its quotas, also for a task that was not introduced yet."""
 
+    FURTHER_ATTEMPTS = "further-attempts"
+    """It books a slot again whose run came to nothing, if its lead says so."""
+
 
 def has_feature(attributes: Mapping[str, Any], feature: Feature) -> bool:
     """Return whether a node with these attributes has a feature."""

@@ -27,10 +27,13 @@ from dataclasses import dataclass
 from typing import Any, Generic, ParamSpec, Self, SupportsFloat
 
 from node.model.byte_quotas import bytes_text
-from node.model.times import format_duration, format_instant, to_the_second
+from node.model.times import SECOND, format_duration, format_instant, to_the_second
 
 P = ParamSpec("P")
 _FIELD = re.compile(r"{(\w+)")
+_FIELDS = re.compile(r"{\w+(?::(\w+))?}")
+_WRITTEN = {"instant": r"[0-9TZ:.-]+", "moment": r"[0-9TZ:.-]+", "seconds": r"-?[0-9.]+ s"}
+"""Patterns of figures in these forms, so that a sentence that goes on behind one is another."""
 
 
 class Reason(str):
@@ -89,6 +92,22 @@ class ReasonKind(Generic[P]):
         else:
             self._names = tuple(inspect.signature(sentence).parameters)
         self._sentence = sentence
+        self._pattern: re.Pattern[str] | None = None
+
+    def wrote(self, text: str) -> bool:
+        """Return whether a text is a sentence of this kind, as another node may have sent it.
+
+        Only for kinds whose sentence is a format string.
+        """
+        if self._pattern is None:
+            if not isinstance(self._sentence, str):
+                raise TypeError(self.code)
+            forms = _FIELDS.split(self._sentence)
+            plain = map(re.escape, forms[::2])
+            figures = (_WRITTEN.get(form or "", ".+") for form in (*forms[1::2], None))
+            parts = zip(plain, figures, strict=True)
+            self._pattern = re.compile("".join(it for part in parts for it in part)[: -len(".+")])
+        return self._pattern.fullmatch(text) is not None
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Reason:
         """Return the reason with these figures."""
@@ -106,9 +125,10 @@ def reason(write: Callable[P, str]) -> ReasonKind[P]:
 def in_words(sentence: str, figures: Mapping[str, Any]) -> str:
     """Return a sentence with its figures, which may have these forms.
 
-    ``{length:duration}`` (µs), ``{since:instant}`` (µs, to the second), ``{part:percent}``,
-    ``{moved:bytes}`` with a decimal unit, ``{kind:words}`` without underscores, ``{names:and}`` or
-    ``{names:list}``. Any other form is a noun to count: ``{failures:run}`` is "1 run" or "2 runs".
+    ``{length:duration}`` (µs), ``{late:seconds}`` (µs), ``{since:instant}`` (µs, to the second),
+    ``{part:percent}``, ``{moved:bytes}`` with a decimal unit, ``{kind:words}`` without underscores,
+    ``{names:and}`` or ``{names:list}``. Any other form is a noun to count: ``{failures:run}`` is
+    "1 run" or "2 runs".
     """
     return sentence.format(**{name: _Written(figure) for name, figure in figures.items()})
 
@@ -138,6 +158,7 @@ _FORMS: Mapping[str, Callable[[Any], str]] = {
     "duration": lambda figure: format_duration(round(figure)),
     "instant": to_the_second,
     "moment": format_instant,
+    "seconds": lambda figure: f"{figure / SECOND:.1f} s",
     "percent": lambda figure: f"{_short(figure * 100)} %",
     "bytes": lambda figure: bytes_text(round(figure)),
     "words": lambda figure: str(figure).replace("_", " "),

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from node.model.classes import SchedulingClass
 from node.model.reason import Reason, ReasonKind, first_few, reason
-from node.model.times import SECOND, format_duration, to_the_second
+from node.model.times import format_duration, to_the_second
 
 # -- time that a node has not ----------------------------------------------------------------------
 
@@ -305,6 +305,9 @@ slot_cancelled_already = ReasonKind[[str]](
     "slot-cancelled-already",
     "the run of this slot was cancelled, before its lead's database was restored: {why}",
 )
+not_tried_again = ReasonKind[[str]](
+    "not-tried-again", "limit '{limit}': runs that came to nothing are not tried again here"
+)
 no_ports_free = ReasonKind[[int, int, int]](
     "no-ports-free",
     "no {count} ports in a row are free in {first}-{last} (PARLEY_PORT_FIRST, PARLEY_PORT_LAST)",
@@ -590,6 +593,12 @@ withdrew = ReasonKind[[str]]("withdrew", "{node} withdrew from it")
 not_created = ReasonKind[[str]]("not-created", "{node} did not finish creating it")
 time_had_begun = ReasonKind[[]]("time-had-begun", "its time had begun, so it is not placed again")
 placed_again = ReasonKind[[str]]("placed-again", "{why}; is being placed again")
+tried_again = ReasonKind[[int, str]](
+    "tried-again", "attempt {attempt} came to nothing ({why}), and the slot is tried again"
+)
+measured_after_all = ReasonKind[[UUID]](
+    "measured-after-all", "the slot was measured after all: the missing part of run {run} came"
+)
 task_changed = ReasonKind[[]]("task-changed", "the task was changed")
 schedule_over = ReasonKind[[]]("schedule-over", "its schedule is over")
 pool_task_ended = ReasonKind[[str, str]]("pool-task-ended", "its pool task was {state}: {why}")
@@ -633,13 +642,9 @@ run_cancelled = ReasonKind[[]]("run-cancelled", "cancelled")
 track_lost = ReasonKind[[]]("track-lost", "this node lost track of its part")
 restarted_meanwhile = ReasonKind[[]]("restarted-meanwhile", "the node was restarted during the run")
 stopped_meanwhile = ReasonKind[[]]("stopped-meanwhile", "the node was stopped during the run")
-
-
-@reason
-def started_too_late(late: int) -> str:
-    return f"could not be started in time: {late / SECOND:.1f} s late"
-
-
+started_too_late = ReasonKind[[int]](
+    "started-too-late", "could not be started in time: {late:seconds} late"
+)
 down_at_start = ReasonKind[[int]](
     "down-at-start", "the node was down at its start and came back at {back_at:instant}"
 )

@@ -7,7 +7,7 @@ these records holds one :class:`TaskTerms` and adds its own fields. The wire doc
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 from uuid import UUID
 
@@ -86,12 +86,16 @@ def introduction_with(
     paused_at: int | None = None,
     freeing: dict[str, Any] | None = None,
 ) -> Introduction:
-    """Return the introduction of a task to its participant at this ``place`` (from 0)."""
+    """Return the introduction of a task to its participant at this ``place`` (from 0).
+
+    How slots are tried again is the lead's business alone.
+    """
+    alone = replace(terms, schedule=terms.schedule.model_copy(update={"retry": None}))
     return Introduction(
         task=task,
         participant=place,
         pool_task=pool_task,
         paused_at=paused_at,
         freeing=None if freeing is None else FreedRuns.model_validate(freeing),
-        **vars(terms),
+        **vars(alone),
     )

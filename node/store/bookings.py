@@ -269,6 +269,7 @@ async def earlier_attempts(connection: Connection, wanted: Wanted) -> list[Earli
             run.slot,
             run.attempt,
             hold.request.lease_epoch if task.restored else None,
+            run.again,
         )
         for hold, task, runs in wanted
         for run in runs
@@ -328,7 +329,7 @@ async def set_aside(
 async def book(connection: Connection, wanted: Wanted, now: int) -> set[UUID]:
     """Book the runs whose time is free, and return their ids."""
     flat = [
-        (number, run.run, run.slot, run.attempt, run.starts_at, run.ends_at)
+        (number, run.run, run.slot, run.attempt, run.starts_at, run.ends_at, run.again)
         for number, (_, _, runs) in enumerate(wanted, 1)
         for run in runs
     ]
@@ -355,7 +356,7 @@ async def other_attempts(
 
     While there is one, the run is not booked.
     """
-    columns = [(run.run, task, run.slot, run.attempt) for run in runs]
+    columns = [(run.run, task, run.slot, run.attempt, run.again) for run in runs]
     rows = await connection.fetch(_SQL["other_attempts"], *zip(*columns, strict=True))
     return {row[0]: (row[1], row[2]) for row in rows}
 

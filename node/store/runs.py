@@ -412,6 +412,10 @@ async def create_waiting_attempts(
     return [(row[0], row[1]) for row in rows]
 
 
+later_attempts: Query[[UUID, int, int], dict[UUID, str]] = _SQL.by_key("later_attempts")
+"""The states of the runs of a task's slot after an attempt that live or have a result, locked."""
+
+
 async def find_run_or_gap(connection: Connection, run: UUID) -> Record | None:
     """Return a run, or a gap in the form of one; None if it is unknown here."""
     row: Record | None = await connection.fetchrow(_SQL["run"], run)

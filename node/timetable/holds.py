@@ -196,9 +196,11 @@ class HoldBooker:
         needed = self._ports.count_needed(new)
         first_ports = await self._ports.find_consecutive(connection, needed)
         lacking = {exchange for exchange, port in first_ports.items() if port is None}
-        refused = _limit_refusals(new)
+        refused = _limit_refusals(new) | self._further_attempt_refusals(new)
         wanted = self._runs_within_horizon(
-            [it for it in new if it[0].exchange not in lacking and not it[1].limit.refusal], now
+            [it for it in new if it[0].exchange not in lacking and not it[1].limit.refusal],
+            refused.keys(),
+            now,
         )
         wanted, superseding_reasons = await supersede(connection, wanted, now)
         wanted, limited = await self._limits.admit(connection, wanted)
@@ -228,16 +230,33 @@ class HoldBooker:
             for hold, task in new
         }
 
-    def _runs_within_horizon(self, new: Sequence[NewHold], now: int) -> Wanted:
+    def _runs_within_horizon(
+        self, new: Sequence[NewHold], refused: AbstractSet[UUID], now: int
+    ) -> Wanted:
         latest = now + self._settings.horizon
         return [
             (
                 hold,
                 task,
-                [r for r in hold.request.runs if r.starts_at >= now and r.ends_at <= latest],
+                [
+                    r
+                    for r in hold.request.runs
+                    if r.starts_at >= now and r.ends_at <= latest and r.run not in refused
+                ],
             )
             for hold, task in new
         ]
+
+    def _further_attempt_refusals(self, new: Sequence[NewHold]) -> dict[UUID, Reason]:
+        """Return by run why a slot whose run came to nothing is not booked again here."""
+        return {
+            run.run: refusal
+            for hold, task in new
+            if any(run.again for run in hold.request.runs)
+            and (refusal := self._limits.further_attempt_refusal(task.limit)) is not None
+            for run in hold.request.runs
+            if run.again
+        }
 
     async def _refusals(
         self,

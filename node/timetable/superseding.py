@@ -10,6 +10,10 @@ backup. It counts the attempts of their slots anew, so that what it asks for may
 run that is booked here, at another time. Such a run is forgotten, and refused if it has begun. Nor
 does it remember that a run was cancelled; the slot of such a run is refused.
 
+A slot whose run was missed, or failed for a reason that may pass, is tried again on purpose: the
+request says so (``again``). Then an earlier attempt that is over here is no obstacle; one that is
+still under way is, so that no slot is measured twice at once.
+
 Beside another attempt that is booked or has begun here, none is booked, whatever its number: the
 statement that books holds that (``book`` in ``bookings.sql``).
 """

@@ -290,7 +290,21 @@ async def test_a_slot_served_twice_is_found(scene: Scene) -> None:
     coming = scene.now + HOUR
     at = coming + timedelta(minutes=2)
     await scene.add_run(scene.task, scene.exchange, at, "booked", coming, attempt=2)
-    assert await scene.violated() == {"once"}
+    assert await scene.violated() == {"once", "two_of_a_slot"}
+
+
+@pytest.mark.parametrize(("seconds", "found"), [(30, True), (50, False)])
+async def test_attempts_that_were_measured_at_once_are_found(
+    scene: Scene, seconds: int, *, found: bool
+) -> None:
+    """A further attempt may follow one that its lead took for failed, and not overlap it."""
+    again = scene.now - HOUR + timedelta(seconds=seconds)
+    await scene.add_run(scene.task, scene.exchange, again, "finished", scene.now - HOUR, attempt=2)
+    failed = "UPDATE run SET state = 'failed', reason = 'because' WHERE id = $1"
+    await scene.on("a", failed, scene.past)
+    violated = await scene.violated()
+    assert "once" not in violated
+    assert ("at_once" in violated) is found
 
 
 @pytest.mark.parametrize("state", ["displaced", "waiting"])
@@ -662,8 +676,8 @@ def test_every_invariant_is_planted() -> None:
     """Every invariant has a test that violates it."""
     planted = {
         *_ALONE,
-        *("overlaps", "blocked_for_nothing", "old_holds", "slots", "once", "displaced"),
-        *("changed", "merged", "ended", "archived", "over_too_early"),
+        *("overlaps", "blocked_for_nothing", "old_holds", "slots", "once", "at_once", "displaced"),
+        *("two_of_a_slot", "changed", "merged", "ended", "archived", "over_too_early"),
         *("promised", "cancelled_tasks", "cancelled_runs", "asked_once"),
         *PLANTED_IN_WORLDS,
     }

@@ -14,7 +14,16 @@ from node.model import times
 from node.store.database import prepare_connection
 from tests.support.worlds import Site
 
-_SETTLED = ("all_or_none", "slots", "once", "displaced", "changed", "orphans", "delivered")
+_SETTLED = (
+    "all_or_none",
+    "slots",
+    "once",
+    "at_once",
+    "displaced",
+    "changed",
+    "orphans",
+    "delivered",
+)
 """The invariants that hold although nothing is measured."""
 
 _UNPLANNED = """

@@ -394,15 +394,28 @@ WHERE
     )
 
 -- settled_once --
--- No slot has two runs that live or have begun to be measured. (A restored lead may have forgotten an attempt after the one it
--- knows.)
+-- No slot has two runs that live or have begun to be measured, but for those that their lead took for failed or missed before
+-- it tried again. (A restored lead may have forgotten an attempt after the one it knows.)
 SELECT min(run.node), run.task_id, format('slot %s is served by %s', run.slot, array_agg(DISTINCT run.id))
 FROM run
 WHERE
     (run.state IN ('booked', 'set-aside', 'running', 'merging', 'finished') OR run.measured)
     AND NOT (excuses(run.id) AND NOT EXISTS (SELECT FROM led WHERE led.id = run.id))
+    AND NOT EXISTS (SELECT FROM led WHERE led.id = run.id AND led.state IN ('failed', 'missed'))
 GROUP BY run.task_id, run.slot
 HAVING count(DISTINCT run.id) > 1
+
+-- settled_at_once --
+-- No slot was measured by two of its runs at the same time, on whatever nodes.
+SELECT later.node, later.id, format('began at %s, while run %s of its slot was measured', later.started_at, run.id)
+FROM run
+CROSS JOIN round
+INNER JOIN run AS later ON later.task_id = run.task_id AND later.slot = run.slot AND later.attempt > run.attempt
+WHERE
+    run.participant IS NOT NULL AND later.participant IS NOT NULL
+    AND later.started_at + round.precision < CASE WHEN run.state = 'running' THEN 'infinity' ELSE run.over_at END
+    AND run.started_at IS NOT NULL
+    AND NOT excuses(run.id) AND NOT excuses(later.id)
 
 -- settled_displaced --
 -- What was displaced is planned again: a later attempt is there, and if it waits, it will be planned. (But not what may have

@@ -87,8 +87,17 @@ SELECT
     (SELECT min(next_run_at) FROM planning WHERE plan_at IS NOT NULL AND next_run_at >= $1) AS beyond;
 
 -- waiting --
--- Those that were asked longest ago come first, so that each has its turn.
-SELECT task_id, slot, attempt, reason
+-- Those that were asked longest ago come first, so that each has its turn. Also when the attempt before ended, if it came to
+-- nothing.
+SELECT
+    task_id, slot, attempt, reason,
+    CASE WHEN attempt > 1 THEN (
+        SELECT max(coalesce(earlier.finished_at, earlier.changed_at))
+        FROM run AS earlier
+        WHERE
+            earlier.task_id = waiting.task_id AND earlier.slot = waiting.slot AND earlier.attempt < waiting.attempt
+            AND earlier.state = ANY($3::run_state [])
+    ) END AS failed_at
 FROM (
     SELECT
         task_id, slot, attempt, reason,
@@ -107,8 +116,8 @@ INNER JOIN run ON changed.task_id = run.task_id AND run.slot > changed.planned_t
 ORDER BY run.task_id, run.slot, run.attempt DESC;
 
 -- counted_runs --
--- Runs that count towards the tasks' max_runs.
-SELECT task_id, count(*) FROM run
+-- Slots whose runs count towards the tasks' max_runs.
+SELECT task_id, count(DISTINCT slot) FROM run
 WHERE task_id = ANY($1::uuid []) AND NOT (state = ANY($2::run_state []))
 GROUP BY task_id;
 
@@ -144,6 +153,12 @@ SELECT commit_message FROM negotiation WHERE id = $1 AND state = 'committed';
 -- What the lead holds of an exchange, for a participant that dropped it and should hold it again.
 SELECT
     run.id, run.task_id, run.slot, run.attempt, run.starts_at, run.ends_at, run.priority, task.revision,
+    run.attempt > 1 AND EXISTS (
+        SELECT FROM run AS earlier
+        WHERE
+            earlier.task_id = run.task_id AND earlier.slot = run.slot AND earlier.attempt < run.attempt
+            AND earlier.state = ANY($3::run_state [])
+    ) AS again,
     negotiation.lease_epoch, coalesce(task.tool, '') AS tool, negotiation.expires_at - negotiation.opened_at AS life
 FROM negotiation
 INNER JOIN task ON negotiation.task_id = task.id

@@ -236,6 +236,7 @@ class RuleDocument(Document):
         tuple[OpeningDocument, ...], BeforeValidator(_as_list), Field(max_length=20)
     ] = ()
     rank: Literal["own", "peer"] = "peer"
+    retry: bool = Field(default=True, strict=True)
     most: MostDocument = MostDocument()
 
 
@@ -532,6 +533,7 @@ def _rule(
         quotas=reader.quotas(document.most, f"{pointer}/most"),
         openings=reader.openings(document.when, f"{pointer}/when"),
         rank=OWN if document.rank == "own" else PEER,
+        retry=document.retry,
     )
 
 

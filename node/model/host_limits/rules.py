@@ -201,7 +201,7 @@ class Rule:
     ``tasks_max`` counts the open tasks of one node or user under this rule, ``at_once_max`` their
     runs at any instant, ``quotas`` what they have in periods. Runs take place within the
     ``openings``; without any at all times. ``rank`` is theirs beside the runs of the host's own
-    tasks.
+    tasks. ``retry`` says whether slots whose runs came to nothing are booked again.
     """
 
     name: str
@@ -218,6 +218,7 @@ class Rule:
     quotas: tuple[PeriodQuota, ...] = ()
     openings: tuple[Opening, ...] = ()
     rank: int = PEER
+    retry: bool = True
 
     @property
     def bounds_time(self) -> bool:
@@ -245,6 +246,8 @@ class Rule:
             parts.append(f"priority {self.priority_max}")
         if self.rank == OWN:
             parts.append("ranks with the host's own tasks")
+        if not self.retry:
+            parts.append("nothing is tried again")
         if self.tasks_max is not None:
             parts.append(f"{self.tasks_max} open tasks")
         if self.at_once_max is not None:

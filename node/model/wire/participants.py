@@ -437,6 +437,12 @@ class RunRequest(Document):
     displacing: bool = Field(
         default=False, description="Whether runs of lower priority may be set aside for it."
     )
+    again: bool = Field(
+        default=False,
+        exclude_if=lambda value: not value,
+        description="Whether the lead knows that an earlier attempt of the slot came to nothing, "
+        "so that one which is over here is no obstacle; only to nodes that have the feature.",
+    )
 
     @model_validator(mode="after")
     def _check_duration(self) -> Self:

@@ -40,6 +40,7 @@ from node.model.wire.seats import PARTICIPANTS_MAX, SeatCount, SeatRequest
 PRIORITY_MAX = 2**31 - 1
 ARCHIVES_MAX = 16
 _WITHIN_MAX = 30 * times.DAY
+_RETRY_AFTER, _RETRY_AFTER_MIN = 10 * times.SECOND, times.SECOND
 
 
 class TestChoice(Document):
@@ -58,6 +59,22 @@ class TestChoice(Document):
             msg = 'has a sealed text, which only the node writes; write the value, or {"secret": …}'
             raise ValueError(msg)
         return spec
+
+
+class RetryTerms(Document):
+    """The terms of further attempts of a slot whose run was missed, or failed for the moment."""
+
+    times: int = Field(
+        2, ge=0, le=20, strict=True, description="How often a slot is tried again; 0 is never."
+    )
+    after: Annotated[Duration, Field(ge=_RETRY_AFTER_MIN, le=_WITHIN_MAX)] = Field(
+        _RETRY_AFTER, description="How much later than the end of the run before, at least."
+    )
+    within: Annotated[Duration, Field(gt=0)] | None = Field(
+        None,
+        description="How much later than the nominal start of the slot; the slip by default, and "
+        "never more.",
+    )
 
 
 class ScheduleDocument(Document):
@@ -93,6 +110,13 @@ class ScheduleDocument(Document):
         default=False,
         strict=True,
         description="Start at random within the slip instead of as early as possible.",
+    )
+    retry: RetryTerms | None = Field(
+        None,
+        exclude_if=lambda value: value is None,
+        description="How slots are tried again within their slip; by default twice, each 10 s "
+        "after the run before ended. Where the owner of a host does not want it, it does not book "
+        "them again.",
     )
 
     def at(self, now: int, after: Dependency | None = None) -> Schedule:

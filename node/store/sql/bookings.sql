@@ -75,7 +75,7 @@ RETURNING
     (SELECT node.is_self FROM node WHERE node.identity = task.lead) AS led_here, task.campaign,
     coalesce(task.parent, task.pool_task) AS pool_task, task.priority, task.schedule, task.created_at,
     CASE WHEN task.schedule ->> 'max_runs' IS NOT NULL THEN (
-        SELECT count(*) FROM run
+        SELECT count(DISTINCT run.slot) FROM run
         WHERE
             run.task_id = task.id AND run.state = ANY($7::run_state [])
             AND run.exchange_id IS DISTINCT FROM asked.exchange
@@ -99,7 +99,8 @@ ON CONFLICT (id) DO NOTHING
 RETURNING id;
 
 -- earlier_attempts --
--- Other runs of these slots that have begun here or are still to come. With an epoch also those that were booked before it,
+-- Other runs of these slots that have begun here or are still to come, but for those that are over where the lead knows that
+-- one came to nothing. With an epoch also those that were booked before it,
 -- under any attempt and in any state: a lead that was restored may not know them, and give their numbers and ids again. Nor
 -- may it know that a run was cancelled, by itself and not by a change of its task.
 SELECT
@@ -109,8 +110,8 @@ SELECT
         WHEN earlier.state IN ('running', 'merging', 'finished') THEN coalesce(earlier.started_at, earlier.starts_at)
         ELSE earlier.started_at
     END AS began_at
-FROM unnest($1::uuid [], $2::uuid [], $3::timestamptz [], $4::smallint [], $5::bigint [])
-    AS wanted (id, task_id, slot, attempt, unknown_before)
+FROM unnest($1::uuid [], $2::uuid [], $3::timestamptz [], $4::smallint [], $5::bigint [], $6::boolean [])
+    AS wanted (id, task_id, slot, attempt, unknown_before, again)
 INNER JOIN run AS earlier ON wanted.task_id = earlier.task_id AND wanted.slot = earlier.slot
 LEFT JOIN exchange ON earlier.exchange_id = exchange.id
 WHERE
@@ -122,6 +123,7 @@ WHERE
                 earlier.started_at IS NOT NULL
                 OR earlier.state IN ('booked', 'set-aside', 'running', 'merging', 'finished')
             )
+            AND NOT (wanted.again AND earlier.state IN ('finished', 'failed', 'missed', 'cancelled'))
         )
         OR (wanted.attempt <= earlier.attempt AND exchange.lease_epoch < wanted.unknown_before)
         OR (wanted.unknown_before IS NOT NULL AND earlier.state = 'cancelled' AND NOT earlier.freed)
@@ -180,6 +182,7 @@ RETURNING run.displaced_by;
 -- book --
 -- In start order, so that concurrent batches wait for each other in one direction and cannot deadlock. Fails in time that
 -- is reserved for others, and for a slot of which another attempt has begun or is still to come: all holds of a task lock it.
+-- An earlier one that is over is no obstacle where the lead knows that one came to nothing.
 INSERT INTO run (
     id, task_id, exchange_id, slot, attempt, participant, scheduling_class, priority, rank,
     starts_at, ends_at, lane, state, created_at, changed_at
@@ -198,9 +201,10 @@ FROM (
         exchange.id AS exchange_id, exchange.task_id, exchange.participant, exchange.priority, exchange.rank,
         exchange.scheduling_class::scheduling_class AS scheduling_class,
         CASE WHEN exchange.scheduling_class = 'normal' THEN nextval('lane') END AS number
-    FROM unnest($2::integer [], $3::uuid [], $4::timestamptz [], $5::smallint [], $6::timestamptz [], $7::timestamptz [])
-        AS wanted (number, id, slot, attempt, starts_at, ends_at)
-    INNER JOIN unnest($8::uuid [], $9::uuid [], $10::smallint [], $11::text [], $12::integer [], $13::smallint [])
+    FROM unnest(
+        $2::integer [], $3::uuid [], $4::timestamptz [], $5::smallint [], $6::timestamptz [], $7::timestamptz [], $8::boolean []
+    ) AS wanted (number, id, slot, attempt, starts_at, ends_at, again)
+    INNER JOIN unnest($9::uuid [], $10::uuid [], $11::smallint [], $12::text [], $13::integer [], $14::smallint [])
         WITH ORDINALITY AS exchange (id, task_id, participant, scheduling_class, priority, rank, number)
         ON wanted.number = exchange.number
     WHERE NOT EXISTS (
@@ -210,6 +214,10 @@ FROM (
             AND other.participant IS NOT NULL
             AND (
                 other.started_at IS NOT NULL OR other.state IN ('booked', 'set-aside', 'running', 'merging', 'finished')
+            )
+            AND NOT (
+                wanted.again AND other.attempt < wanted.attempt
+                AND other.state IN ('finished', 'failed', 'missed', 'cancelled')
             )
     )
     AND NOT EXISTS (
@@ -233,11 +241,15 @@ RETURNING id;
 -- other_attempts --
 -- The latest other attempt of each of these slots that keeps a run from being booked, as in "book".
 SELECT DISTINCT ON (wanted.id) wanted.id, other.id AS other, other.attempt
-FROM unnest($1::uuid [], $2::uuid [], $3::timestamptz [], $4::smallint []) AS wanted (id, task_id, slot, attempt)
+FROM unnest($1::uuid [], $2::uuid [], $3::timestamptz [], $4::smallint [], $5::boolean [])
+    AS wanted (id, task_id, slot, attempt, again)
 INNER JOIN run AS other ON wanted.task_id = other.task_id AND wanted.slot = other.slot
 WHERE
     wanted.attempt <> other.attempt AND other.participant IS NOT NULL
     AND (other.started_at IS NOT NULL OR other.state IN ('booked', 'set-aside', 'running', 'merging', 'finished'))
+    AND NOT (
+        wanted.again AND other.attempt < wanted.attempt AND other.state IN ('finished', 'failed', 'missed', 'cancelled')
+    )
 ORDER BY wanted.id, other.attempt DESC;
 
 -- ports_in_use --

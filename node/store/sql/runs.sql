@@ -228,6 +228,14 @@ ORDER BY given.number
 ON CONFLICT DO NOTHING
 RETURNING task_id, slot;
 
+-- later_attempts --
+SELECT id, state::text FROM run
+WHERE
+    task_id = $1 AND slot = $2 AND attempt > $3
+    AND state IN ('waiting', 'booked', 'set-aside', 'running', 'merging', 'finished')
+ORDER BY id
+FOR UPDATE;
+
 -- run --
 SELECT
     run_known.run_id, run_known.task_id, run_known.test, run_known.tool, run_known.state, run_known.reason,
