@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Awaitable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from types import TracebackType
@@ -170,12 +170,21 @@ class ReachabilityTracker:
         now = self._clock.now()
         return min((s.ask_at for s in self._unreachable.values() if s.ask_at > now), default=None)
 
-    def probe_now(self, name: str) -> None:
-        """Ask this node (by name) now: the peer monitor has seen that it answers."""
-        for identity, period in self._unreachable.items():
-            if period.name == name:
-                self._unreachable[identity] = replace(period, ask_at=self._clock.now())
-                self._put_off[identity] = self._clock.now()
+    def unanswered_since(self) -> dict[str, int]:
+        """Return by unreachable participant that is not asked yet when its last question failed."""
+        now = self._clock.now()
+        return {it: each.failed_at for it, each in self._unreachable.items() if each.ask_at > now}
+
+    def probe_now(self, identities: Collection[str]) -> None:
+        """Ask these nodes now: somebody on this host has seen that they answer."""
+        for identity in self._unreachable.keys() & identities:
+            period = self._unreachable[identity]
+            self._unreachable[identity] = replace(period, ask_at=self._clock.now())
+            self._put_off[identity] = self._clock.now()
+
+    def probe_by_name(self, name: str) -> None:
+        """Ask the node of this name now."""
+        self.probe_now([it for it, period in self._unreachable.items() if period.name == name])
 
     def take_changes(self) -> tuple[list[str], dict[str, int]]:
         """Return, since the last call, who answers again, and when others are asked again."""

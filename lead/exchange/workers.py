@@ -105,7 +105,7 @@ class Workers:
         ):
             self._woken.set()
         if notice.kind == "node" and notice.words == ("reached",):
-            self._reachability.probe_now(notice.id)
+            self._reachability.probe_by_name(notice.id)
             self._woken.set()
 
     async def run(self) -> None:
@@ -136,6 +136,9 @@ class Workers:
         if idle <= 0:
             return self._seconds_until(self._reachability.next_slow_task_at())
         before = now + self._horizon + 1
+        if unanswered := self._reachability.unanswered_since():
+            async with self._database.connection() as connection:
+                self._reachability.probe_now(await planning.seen_since(connection, unanswered))
         await self._planner.apply_reachability_changes()
         claims = await self._claim(now, before, idle)
         self._start_all(claims)

@@ -18,7 +18,7 @@ and the sending of messages (``lead/exchange``).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -46,7 +46,7 @@ from node.model.wire.participants import CommitRequest, HoldRequest, RunRequest
 from node.model.wire.tasks import PARTICIPANTS, Participant
 from node.store import dependencies, notices
 from node.store.database import Connection
-from node.store.statements import Query, Statements, as_tuple, columns_of
+from node.store.statements import Query, Statements, as_tuple, columns_of, spread
 
 _SQL = Statements("lead.store", "planning")
 
@@ -125,6 +125,10 @@ next_due_and_slot: Query[[int, Sequence[str]], tuple[int | None, int | None]] = 
 
 Tasks that wait for one of these participants are due when they can wait no longer.
 """
+
+
+seen_since: Query[[Mapping[str, int]], list[str]] = spread(_SQL.column("seen_since"))
+"""Return those of these nodes that have answered on this host since an instant each."""
 
 
 async def waiting_slots(

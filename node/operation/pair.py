@@ -170,6 +170,7 @@ class PairChecker:
         peering, usable = await self._peering_check(other)
         checks.append(peering)
         if usable:
+            await self._node.peer_monitor.record_answer(other)
             checks += await self._remote_checks(other, foreign=foreign)
         checks += tool_check(_tests_of_pairs(), _pair_tools(here), _pair_tools(other), towards)
         return Diagnosis(node=name, towards=towards, checks=tuple(checks))

@@ -221,14 +221,18 @@ class PeerMonitor:
     async def record_request(self, identity: str) -> None:
         """Record that a node has sent a request; messages to it are due, if it was away."""
         known = self._directory.by_identity(identity)
-        if known.unreachable_since is None:
-            return
+        if known.unreachable_since is not None:
+            await self.record_answer(known)
+
+    async def record_answer(self, known: KnownNode) -> None:
+        """Record that a node is there: messages to it are due, and its tasks are planned now."""
         now = self._clock.now()
         async with self._database.transaction() as connection:
-            await nodes.note_answered(connection, [identity], now)
-            await outbox.hasten(connection, [identity], now)
+            await nodes.note_answered(connection, [known.identity], now)
+            await outbox.hasten(connection, [known.identity], now)
             await notify(connection, "node", known.name, "reached")
-        _log_change(known, None)
+        if known.unreachable_since is not None:
+            _log_change(known, None)
         await self._directory.refresh()
 
 

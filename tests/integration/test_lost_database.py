@@ -63,7 +63,7 @@ async def test_all_is_booked_again_when_it_is_added_again(pair: Pair) -> None:
     await pair.b.comparer.compare_with(added.name)
     assert pair.a.node.directory.by_identity(pair.b.card.identity).unreachable_since is None
     await pair.a.node.outbox.run_once()
-    pair.lead.reachability.probe_now("b")
+    pair.lead.reachability.probe_by_name("b")
     await pair.lead.planner.apply_reachability_changes()
     await pair.plan()
     booked = "SELECT id, starts_at FROM run WHERE state = 'booked' ORDER BY id"

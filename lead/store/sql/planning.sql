@@ -338,6 +338,12 @@ UPDATE planning SET plan_at = least(plan_at, $2), waits_for = NULL, waits_until 
 FROM waiting
 WHERE planning.task_id = waiting.task_id;
 
+-- seen_since --
+-- Those of these nodes that this host has seen since an instant each: whoever looks after the nodes, or a check, had an answer.
+SELECT asked.identity
+FROM unnest($1::text [], $2::timestamptz []) AS asked (identity, since)
+INNER JOIN node ON asked.identity = node.identity AND node.seen_at > asked.since;
+
 -- give_back --
 -- A worker that is stopped makes its task available to others at once.
 UPDATE planning SET plan_at = least(plan_at, $3), lease_owner = NULL, lease_until = NULL
