@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from enum import StrEnum
 from fractions import Fraction
 from functools import partial
@@ -26,6 +25,7 @@ from lead.policy.select.linear_function import Linear, parse
 from lead.policy.sets import SETS, PolicyComposition
 from lead.policy.share.decayed_windows import DecayWindows
 from node.model.errors import FieldFault, InvalidDocument
+from node.model.similar import suggestion
 from node.model.times import parse_duration
 
 Choice = TypeVar("Choice", bound=StrEnum)
@@ -91,9 +91,7 @@ def _rule(
 
 
 def _unknown(kind: str, name: str, known: Mapping[str, Any]) -> str:
-    near = get_close_matches(name, known, n=3, cutoff=0.5)
-    which = f"near: {', '.join(near)}" if near else f"there are: {', '.join(known)}"
-    return f"there is no {kind} {name!r}; {which}"
+    return f"there is no {kind} {name!r}; {suggestion(name, known)}"
 
 
 # -- parameters ------------------------------------------------------------------------------------

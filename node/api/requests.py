@@ -27,6 +27,7 @@ from node.model import times
 from node.model.errors import FieldFault, InvalidDocument, MalformedRequest, NotFound
 from node.model.permissions import require_own
 from node.model.principals import REQUESTER
+from node.model.similar import suggestion
 from node.model.wire.fields import FROM_OUTSIDE, Document, Patch
 from node.model.wire.validation import faults_of, many_unknown
 
@@ -304,7 +305,7 @@ def choices(request: web.Request, name: str, known: frozenset[str]) -> list[str]
         raise _query_fault(name, f"is empty; leave it out, or give {', '.join(sorted(known))}")
     for word in words:
         if word not in known:
-            raise _query_fault(name, f"{word!r} is not one of {', '.join(sorted(known))}")
+            raise _query_fault(name, f"{word!r} is not known; {suggestion(word, sorted(known))}")
     return words
 
 
@@ -508,8 +509,8 @@ def refuse_other_parameters(request: web.Request, *names: str) -> None:
     """
     for name in request.query:
         if name not in names:
-            known = ", ".join(names) or "none"
-            raise _query_fault(name, f"is not a parameter of this route; known: {known}")
+            hint = suggestion(name, names)
+            raise _query_fault(name, f"is not a parameter of this route; {hint}")
 
 
 def _query_fault(name: str, sentence: str) -> InvalidDocument:

@@ -7,7 +7,6 @@ import gc
 import importlib
 import json
 import sys
-from difflib import get_close_matches
 from typing import IO, TYPE_CHECKING, Any, TextIO
 
 import click
@@ -15,9 +14,10 @@ import click
 from node.cli.commands import COMMANDS, GROUPS, with_examples
 from node.cli.completion import complete_names
 from node.cli.invocation import global_options
+from node.model.similar import similar_words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from types import ModuleType
 
 _EPILOG = """\b
@@ -62,6 +62,37 @@ FOREIGN = {
 """Words of other programs and papers, and the command that does it here."""
 
 
+FOREIGN_OPTIONS = {
+    word: tuple(options.split())
+    for options, words in {
+        "--rate": "bandwidth bitrate speed",
+        "--duration": "time length",
+        "--count": "packets probes number",
+        "--repeat --interval": "every period",
+        "--interval --repeat": "gap",
+        "--streams": "parallel",
+        "--hops": "ttl max-hops max-ttl",
+        "--size": "length bytes packet-size",
+        "--since --from": "after begin start",
+        "--from --since": "since",
+        "--until --to": "before end stop",
+        "--to --until": "until",
+        "--limit": "max top head tail number",
+        "--state": "status",
+        "--source": "src sender",
+        "--wait": "block",
+        "--no-wait": "detach async",
+        "--dry-run": "check preview simulate whatif",
+        "--yes": "force assume-yes",
+        "--output": "format json csv yaml",
+    }.items()
+    for word in words.split()
+}
+"""Words for options of other programs, and the options that are meant if the command has them."""
+
+_ASKS_NOTHING = {"--yes", "--force", "--assume-yes", "-y"}
+
+
 def import_permanently(name: str) -> ModuleType:
     """Import a module while the garbage collector is off.
 
@@ -81,7 +112,17 @@ def suggestion(word: str) -> str:
     """Return a question that names the commands probably meant by a word; empty if none is near."""
     if (meant := FOREIGN.get(word.lower())) is not None:
         return f" Did you mean {meant!r}?"
-    near = get_close_matches(word.lower(), COMMANDS, n=3, cutoff=0.6)
+    near = similar_words(word, COMMANDS)
+    return f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+
+
+def option_suggestion(word: str, known: Iterable[str]) -> str:
+    """Return which options of a command were probably meant by an unknown one; empty if none."""
+    options = {name.lstrip("-"): name for name in known if name.startswith("--")}
+    meant = [each for each in FOREIGN_OPTIONS.get(word.lstrip("-"), ()) if each[2:] in options]
+    if not meant and word in _ASKS_NOTHING:
+        return " It does not ask; leave the option out."
+    near = meant[:1] or [options[each] for each in similar_words(word.lstrip("-"), options)]
     return f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 
@@ -131,10 +172,23 @@ def _problem_reporting(*, machine: bool) -> Iterator[None]:
         yield
     except click.exceptions.NoArgsIsHelpError:
         raise
-    except click.ClickException as error:
+    except click.ClickException as raised:
+        error = _suggesting(raised) if isinstance(raised, click.NoSuchOption) else raised
         if not machine or isinstance(error, _ProblemError):
-            raise
+            raise error from None
         raise _ProblemError(error) from None
+
+
+def _suggesting(error: click.NoSuchOption) -> click.NoSuchOption:
+    """Return the error with the options of the command that were probably meant."""
+    context = error.ctx
+    known = [
+        name
+        for option in (context.command.get_params(context) if context is not None else ())
+        for name in (*option.opts, *option.secondary_opts)
+    ]
+    message = f"{error.message}{option_suggestion(error.option_name, known)}"
+    return click.NoSuchOption(error.option_name, message, ctx=context)
 
 
 class LazyGroup(click.Group):

@@ -24,8 +24,18 @@ from typing import Any, TypeVar
 import click
 
 from node.cli.times import DURATION, MOMENT
+from node.model.similar import suggestion
 
 AnyCommand = TypeVar("AnyCommand", bound=Callable[..., Any])
+
+
+class Words(click.Choice[str]):
+    """Some words to choose from; another one is refused with the one that was probably meant."""
+
+    def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:  # noqa: ARG002
+        """Return the refusal of a word that is none of them."""
+        return f"{str(value)!r} is not known; {suggestion(str(value), self.choices)}"
+
 
 _TYPES: Mapping[str, Any] = {"TEXT": None, "INTEGER": int, "DURATION": DURATION, "TIME": MOMENT}
 _DECLARATION = re.compile(
@@ -77,7 +87,7 @@ def _option(
     elif bounds := _RANGE.fullmatch(value):
         settings["type"] = click.IntRange(int(bounds["least"]), int(bounds["most"] or 0) or None)
     elif value.startswith("["):
-        settings["type"] = click.Choice(value.strip("[]").split("|"))
+        settings["type"] = Words(value.strip("[]").split("|"))
     else:
         settings |= {"type": types[value]} if value in types else {"metavar": value}
     if match["more"]:
@@ -106,7 +116,7 @@ def clear_option(
     fields: Sequence[str], text: str = "Reset a field to its default; repeat for more."
 ) -> Callable[[AnyCommand], AnyCommand]:
     """Return the option ``--clear``, which takes the names of these fields."""
-    return click.option("--clear", multiple=True, type=click.Choice(fields), help=text)
+    return click.option("--clear", multiple=True, type=Words(fields), help=text)
 
 
 def given_values(given: Mapping[str, Any], *names: str) -> dict[str, Any]:

@@ -15,12 +15,12 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
 from node.cli.times import with_local_times
+from node.model.similar import suggestion
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -142,9 +142,7 @@ def figures(record: Record) -> dict[str, float]:
 def unknown_field(path: str, known: Iterable[str]) -> click.UsageError:
     """Return the refusal of a field of ``--fields``, with similar names, or with all of them."""
     names = sorted(set(known))
-    near = get_close_matches(path, names, n=3)
-    hint = f"near: {', '.join(near)}" if near else f"there are: {', '.join(names)}"
-    return click.UsageError(f"--fields: there is no field {path}; {hint}")
+    return click.UsageError(f"--fields: there is no field {path}; {suggestion(path, names)}")
 
 
 def _check_field(path: str, records: Sequence[Record], kind: RecordLayout) -> None:

@@ -29,6 +29,7 @@ from typing import Any
 import click
 
 from node.model.errors import HostError, reason_of
+from node.model.similar import suggestion
 
 _TEXTS = frozenset({"server", "token", "token_file", "identity", "output"})
 _GROUP_OR_OTHERS = 0o077
@@ -75,8 +76,9 @@ class Profiles:
         """
         if name in self.by_name:
             return self.by_name[name]
-        others = ", ".join(self.by_name) or "none; make one: parley login URL"
-        raise click.UsageError(f"there is no profile {name}; there are: {others}")
+        hint = suggestion(name, self.by_name)
+        more = "" if self.by_name else "; make one: parley login URL"
+        raise click.UsageError(f"there is no profile {name}; {hint}{more}")
 
 
 def config_path(name: str = "config.toml") -> Path:
@@ -133,7 +135,8 @@ def _tables(document: Mapping[str, Any]) -> Mapping[str, Any]:
     :raises ValueError: the document has something else.
     """
     if unknown := set(document) - {"default", "profiles"}:
-        raise ValueError(f"{min(unknown)} is no setting; there are: default, profiles")
+        hint = suggestion(min(unknown), ("default", "profiles"))
+        raise ValueError(f"{min(unknown)} is no setting; {hint}")
     tables, default = document.get("profiles", {}), document.get("default")
     if not isinstance(tables, dict) or not isinstance(default, str | None):
         raise ValueError(  # noqa: TRY004 - the file is wrong, not the program
@@ -151,8 +154,8 @@ def _profile(name: str, table: object) -> Profile:
     if not isinstance(table, dict) or "server" not in table:
         raise ValueError(f"profiles.{name} needs a server")
     if unknown := set(table) - set(known):
-        wrong, there = min(unknown), ", ".join(known)
-        raise ValueError(f"profiles.{name}.{wrong} is no setting; there are: {there}")
+        hint = suggestion(min(unknown), known)
+        raise ValueError(f"profiles.{name}.{min(unknown)} is no setting; {hint}")
     for key, value in table.items():
         if not isinstance(value, str if key in _TEXTS else bool):
             raise ValueError(  # noqa: TRY004 - as above

@@ -19,6 +19,7 @@ from node.cli.documents import (
 from node.cli.groups import command_group
 from node.cli.listing import print_one
 from node.cli.options import (
+    Words,
     AnyCommand,
     apply_options,
     clear_option,
@@ -92,7 +93,7 @@ RESERVATION = RecordLayout(
 def _document_options(command: AnyCommand) -> AnyCommand:
     return apply_options(
         command,
-        click.option("--kind", type=click.Choice(KINDS), help="What the time is reserved for."),
+        click.option("--kind", type=Words(KINDS), help="What the time is reserved for."),
         options("""
             --owner TEXT                Who reserves it [you].
             --description TEXT          What others should know about it.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from node.cli.groups import command_group
-from node.cli.options import options
+from node.cli.options import Words, options
 from node.cli.output import Column, Record, RecordLayout, records_of
 from node.cli.references import find_token, short
 from node.cli.session import Session, asks_node
@@ -41,7 +41,7 @@ token_group = command_group("token")
 @click.option(
     "--role",
     required=True,
-    type=click.Choice([str(role) for role in Role]),
+    type=Words([str(role) for role in Role]),
     help="What it permits.",
 )
 @options("--expires DURATION  How long it is valid: 12h, P30D. [for good]")

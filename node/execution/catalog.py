@@ -23,6 +23,7 @@ from node.model.reasons import (
     tool_not_bindable,
     tool_reaches_unchecked,
 )
+from node.model.similar import suggestion
 from node.model.task_terms import TaskTerms
 from node.model.useragent import user_agent
 from node.model.wire.fields import FROM_OUTSIDE
@@ -106,9 +107,8 @@ class Capabilities:
         :raises InvalidDocument: there is none; lists the existing ones.
         """
         if name not in self.tests:
-            known = ", ".join(sorted(self.tests))
-            fault = FieldFault(pointer, f"there is no test {name!r}; there are: {known}")
-            raise InvalidDocument([fault])
+            fault = f"there is no test {name!r}; {suggestion(name, sorted(self.tests))}"
+            raise InvalidDocument([FieldFault(pointer, fault)])
         return self.tests[name]
 
     def spec(self, test: Test, document: dict[str, Any], pointer: str = "/test/spec") -> Any:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 
-_SHOWN = 8
-_SIMILAR_AMONG, _SIMILAR_LENGTH = 200, 63
-"""Maximum number and length of names among which similar ones are looked for."""
+from node.model.similar import suggestion
+
 _HEADER = re.compile(r"(\[\[?)([^\]]+)\]")
 _FIELD = re.compile(r"""(?:"([^"]*)"|'([^']*)'|([A-Za-z0-9_-]+))\s*=""")
 
@@ -44,20 +42,9 @@ class Finding:
 
 
 def similar_names(word: str, known: Iterable[str]) -> str:
-    """Return a remedy for an unknown name: similar names, or all known ones."""
-    names = sorted(set(known))
-    short = [name for name in names[:_SIMILAR_AMONG] if len(name) <= _SIMILAR_LENGTH]
-    alike = difflib.get_close_matches(word[:_SIMILAR_LENGTH], short, n=3, cutoff=0.6)
-    if alike:
-        return f"did you mean {' or '.join(alike)}?"
-    return f"there are: {join_names(names)}." if names else "there is none."
-
-
-def join_names(names: Iterable[str]) -> str:
-    """Join the first names, and count the rest."""
-    every = list(names)
-    more = len(every) - _SHOWN
-    return ", ".join(every[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    """Return a remedy for an unknown name, as a sentence: similar names, or all known ones."""
+    remedy = suggestion(word, sorted(set(known)))
+    return remedy if remedy.endswith("?") else f"{remedy}."
 
 
 def line_of(toml: str, pointer: str) -> int | None:

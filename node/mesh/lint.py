@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 from itertools import chain
 
 from node.mesh.document import (
@@ -41,11 +40,12 @@ from node.mesh.expansion import (
     spread,
     words,
 )
-from node.mesh.findings import Finding, FindingKind, join_names, similar_names
+from node.mesh.findings import Finding, FindingKind, similar_names
 from node.mesh.terms import end_fields
 from node.model.errors import FieldFault
 from node.model.recurrence import recurrence_faults
 from node.model.scheduling import first_slot, recurrence_of
+from node.model.similar import first_names, similar_words
 from node.model.wire.tasks import ScheduleDocument
 
 _FIELDS = {
@@ -196,8 +196,7 @@ def _test_findings(document: MeshDocument, fleet: MeshInventory) -> Iterator[Fin
         if test.type not in fleet.tests:
             detail = f"there is no test {test.type}"
             yield _error_finding(f"{at}/type", detail, similar_names(test.type, fleet.tests))
-            similar = get_close_matches(test.type, fleet.tests, n=1)
-            for alike in similar:
+            for alike in similar_words(test.type, fleet.tests, most=1):
                 yield from _spec_findings(at, test, fleet.tests[alike].get("properties", {}))
             continue
         yield from _spec_findings(at, test, fleet.tests[test.type].get("properties", {}))
@@ -386,7 +385,7 @@ def _end_findings(
         yield _error_finding(at, detail, "choose the shape star, pairs or full-mesh")
     for what, names in (("source", ends[0]), ("dest", ends[1] if both else ())):
         if wrong := [name for name in names if name in hosts]:
-            detail = f"{join_names(wrong)} cannot be the {what}: no node has this name"
+            detail = f"{first_names(wrong)} cannot be the {what}: no node has this name"
             yield _error_finding(
                 at, detail, 'put such hosts at the far end, with direction = "out"'
             )

@@ -28,11 +28,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from functools import lru_cache
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from cronsim import CronSim, CronSimError
 
 from node.model import times
+from node.model.similar import similar_words
 
 MINUTES_OF_HOUR = 60
 FIELDS = 5
@@ -103,9 +104,18 @@ def zone_of(name: str | None) -> tzinfo:
         # No such file; a file that is not a zone; "America" where the package tzdata is installed.
         zone = None
     if zone is None:
-        msg = "no such time zone; write a name of the tz database such as Europe/Berlin"
-        raise ValueError(msg)
+        near = similar_words(name, _zone_names())
+        hint = f"did you mean {' or '.join(near)}?" if near else f"write {_ZONE_FORM}"
+        raise ValueError(f"no such time zone; {hint}")
     return zone
+
+
+_ZONE_FORM = "a name of the tz database such as Europe/Berlin"
+
+
+@lru_cache(maxsize=1)
+def _zone_names() -> list[str]:
+    return sorted(available_timezones())
 
 
 def firings(cron: Cron, zone: tzinfo, after: int) -> Iterator[int]:

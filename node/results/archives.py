@@ -25,6 +25,7 @@ from node.model.errors import (
     InvalidDocument,
     NotFound,
 )
+from node.model.similar import suggestion
 from node.model.wire.archives import (
     FORM,
     Archive,
@@ -91,8 +92,8 @@ class Archives:
         """
         archiver = archivers().get(choice.archiver)
         if archiver is None:
-            names = ", ".join(sorted(archivers()))
-            fault = f"there is no archiver {choice.archiver!r}; there are: {names}"
+            hint = suggestion(choice.archiver, sorted(archivers()))
+            fault = f"there is no archiver {choice.archiver!r}; {hint}"
             raise InvalidDocument([FieldFault(f"{pointer}/archiver", fault)])
         if (missing := missing_requirement(archiver)) is not None:
             raise InvalidDocument([FieldFault(f"{pointer}/archiver", missing)])

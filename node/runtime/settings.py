@@ -5,7 +5,6 @@ from __future__ import annotations
 import ipaddress
 import os
 from collections.abc import Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Final, Literal, Self
 
@@ -20,6 +19,7 @@ from node.model.named_archives import fault_of_word, normalised
 from node.model.oidc import ALGORITHMS, fault_of_issuer
 from node.model.principals import Role
 from node.model.seat_weights import SeatWeights
+from node.model.similar import similar_words
 from node.model.targets import Network
 from node.model.urls import split_url
 from node.model.useragent import CONTACT
@@ -77,11 +77,12 @@ _OTHERS = frozenset(
 def unknown_settings(environment: Mapping[str, str]) -> list[str]:
     """Return a sentence for each ``PARLEY_…`` variable that is no setting, with similar ones."""
     known = {f"PARLEY_{name.upper()}" for name in Settings.model_fields} | _OTHERS
+    short = sorted(name.removeprefix("PARLEY_") for name in known)
     found = sorted(name for name in environment if name.startswith("PARLEY_") and name not in known)
     sentences = []
     for name in found:
-        near = get_close_matches(name, known, n=1, cutoff=0.8)
-        hint = f"; did you mean {near[0]}?" if near else ", and has no effect"
+        near = similar_words(name.removeprefix("PARLEY_"), short, most=1)
+        hint = f"; did you mean PARLEY_{near[0]}?" if near else ", and has no effect"
         sentences.append(f"{name} is not a setting{hint}")
     return sentences
 

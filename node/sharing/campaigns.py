@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
-from difflib import get_close_matches
 from fractions import Fraction
 from typing import Any
 from uuid import UUID
@@ -30,6 +29,7 @@ from node.model.byte_quotas import BYTES
 from node.model.changes import patched_document, require_revision
 from node.model.errors import ChangedSince, Conflict, FieldFault, InvalidDocument, NotFound
 from node.model.promises import CampaignPromise, PoolSize
+from node.model.similar import suggestion
 from node.model.wire.campaigns import (
     DEFAULT,
     DEPTH_MAX,
@@ -377,8 +377,8 @@ def _quota_fault(resource: str, resources: Collection[str]) -> FieldFault | None
     known = {*resources, BYTES}
     if resource in known:
         return None
-    near = get_close_matches(resource, list(known), n=3, cutoff=0.5) or sorted(known)
-    reason = f"would limit nothing: no test needs {resource}; write {' or '.join(near[:_SHOWN])}"
+    hint = suggestion(resource, sorted(known))
+    reason = f"would limit nothing: no test needs {resource}; {hint}"
     return FieldFault(f"/quotas/{resource}", reason)
 
 
@@ -454,16 +454,10 @@ def _find_named(there: Sequence[StoredCampaign], name: str) -> StoredCampaign | 
 
 def unknown_campaign(name: str, known: Mapping[str, Any] | Sequence[str]) -> str:
     """Say that there is no campaign of this name, which names are similar, and what to do."""
-    near = get_close_matches(name, list(known), n=3, cutoff=0.5)
-    others = f"near: {', '.join(near)}" if near else f"there are: {_first_names(list(known))}"
     return (
-        f"there is no campaign {name} on this node; {others}; make it: parley campaign add {name}"
+        f"there is no campaign {name} on this node (make it: parley campaign add {name}); "
+        f"{suggestion(name, known)}"
     )
-
-
-def _first_names(names: Sequence[str]) -> str:
-    more = len(names) - _SHOWN
-    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def _name_taken(name: str) -> str:

@@ -24,6 +24,7 @@ from node.model.changes import patched_document, require_revision
 from node.model.errors import ChangedSince, Conflict, FieldFault, InvalidDocument, NotFound
 from node.model.predicates import Attributes
 from node.model.promises import PoolSize
+from node.model.similar import suggestion
 from node.model.wire.fields import FROM_OUTSIDE
 from node.model.wire.pools import PolicyChoice, PoolDocument, PoolPatch
 from node.model.wire.validation import faults_of
@@ -302,11 +303,14 @@ def _patched_document(known: StoredPool, patch: PoolPatch) -> PoolDocument:
         raise InvalidDocument(faults_of(error, PoolDocument)) from None
 
 
+_NO_POOL = "there is none yet; make one: parley pool add"
+
+
 def _require_named(there: list[StoredPool], name: str) -> StoredPool:
     match = next((pool for pool in there if pool.name == name), None)
     if match is None:
-        known = ", ".join(pool.name for pool in there) or "none yet; make one: parley pool add"
-        msg = f"there is no pool {name} on this node; there are: {known}"
+        hint = suggestion(name, (pool.name for pool in there)) if there else _NO_POOL
+        msg = f"there is no pool {name} on this node; {hint}"
         raise NotFound(msg)
     return match
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 from uuid import UUID
 
@@ -17,6 +16,7 @@ from node.execution.catalog import Capabilities
 from node.model import predicates
 from node.model.errors import Conflict, FieldFault, InvalidDocument
 from node.model.predicates import Attributes
+from node.model.similar import first_names, suggestion
 from node.model.terms import NodeRequirements, seats_possible
 from node.model.wire.seats import SeatRequest
 from node.model.wire.tasks import Schedule, TaskDocument, TestChoice
@@ -201,10 +201,7 @@ def unknown_pool(name: str, there: Sequence[StoredPool]) -> str:
     names = [pool.name for pool in there]
     if not names:
         return f"there is no pool {name}, and no other one; make it: parley pool add {name}"
-    near = get_close_matches(name, names, n=3, cutoff=0.5) or names
-    return (
-        f"there is no pool {name}; there {'is' if len(near) == 1 else 'are'}: {_some_names(near)}"
-    )
+    return f"there is no pool {name}; {suggestion(name, names)}"
 
 
 def _too_few_fault(
@@ -248,7 +245,7 @@ def _unknown_attribute_fault(
         for word in words:
             if word not in there:
                 fault = (
-                    f"no node of pool {request.pool} has it; they have {_some_names(sorted(there))}"
+                    f"no node of pool {request.pool} has it; they have {first_names(sorted(there))}"
                 )
                 return FieldFault(f"/participants/{place}/{word}", fault)
     return None
@@ -256,8 +253,3 @@ def _unknown_attribute_fault(
 
 def _node_count_text(found: Collection[str]) -> str:
     return f"{len(found)} node{'' if len(found) == 1 else 's'}"
-
-
-def _some_names(words: Sequence[str]) -> str:
-    more = len(words) - _SHOWN
-    return ", ".join(words[:_SHOWN]) + (f" and {more} more" if more > 0 else "")

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection, Sequence
-from difflib import get_close_matches
 from typing import Any
 from uuid import UUID
 
@@ -29,6 +28,7 @@ from node.model.reason import Reason
 from node.model.reasons import displaced_by_reservation, reserved
 from node.model.recurrence import Recurrence, next_nominal, recurrence_faults
 from node.model.reservations import ReservationSpan, joined, occurrences, split_task
+from node.model.similar import suggestion
 from node.model.timeline import Booking
 from node.model.wire.fields import FROM_OUTSIDE
 from node.model.wire.reservations import (
@@ -386,9 +386,8 @@ class Reservations:
         if known is not None:
             return known.identity
         names = sorted(node.name for node in self._directory.all)
-        near = get_close_matches(word, names)
-        hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(names)}"
-        return FieldFault(f"/access/{place}", f"{word} is not a node known here; {hint}")
+        fault = f"{word} is not a node known here; {suggestion(word, names)}"
+        return FieldFault(f"/access/{place}", fault)
 
     def _reservation_for_people(self, row: Record) -> Reservation:
         now = self._clock.now()

@@ -31,6 +31,7 @@ PAGE_IMPORT = re.compile(r"""\b(?:from |import |import\()"\./([\w-]+\.js)"(?!\)\
 
 SOLE_IMPORTERS = {
     "apscheduler": ("node.runtime.housekeeping",),
+    "difflib": ("node.model.similar",),
     "asyncpg": ("node.store", "lead.store", "lead.simulation.driver"),
     "portion": ("node.model.spans",),
     # The plugins' modules are programs of their own: one runs the system's ping, the others

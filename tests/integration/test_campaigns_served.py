@@ -167,7 +167,7 @@ async def test_parents_never_go_in_circles(a: Asker) -> None:
     [(pointer, detail)] = await _refused(
         a, "POST", "/v1/campaigns", {"name": "x", "parent": "onee"}
     )
-    assert (pointer, "near: one" in detail) == ("/parent", True)
+    assert (pointer, "did you mean one" in detail) == ("/parent", True)
     for number in range(4, 9):
         parent = "three" if number == 4 else f"g{number - 1}"
         await _add(a, f"g{number}", parent=parent)
@@ -272,8 +272,8 @@ async def test_tasks_belong_to_campaigns(a: Asker) -> None:
     [(pointer, detail)] = await _refused(a, "POST", "/v1/tasks", document)
     assert pointer == "/campaign"
     assert detail == (
-        "there is no campaign operation on this node; near: operations; "
-        "make it: parley campaign add operation"
+        "there is no campaign operation on this node (make it: parley campaign add operation); "
+        "did you mean operations?"
     )
     _, task = await a.ask("POST", "/v1/tasks", {"test": IDLE})
     assert task["campaign"] == "default"
@@ -371,7 +371,7 @@ async def test_looking_up_a_campaign_computes_no_usage(
     assert (await a.ask("GET", "/v1/campaigns/ops/usage"))[0] == 200
     for path in ("/v1/campaigns/op", "/v1/campaigns/op/usage"):
         status, problem = await a.ask("GET", path)
-        assert (status, "near: ops" in problem["detail"]) == (404, True)
+        assert (status, "did you mean ops" in problem["detail"]) == (404, True)
 
 
 async def test_old_charges_are_forgotten(a: Asker, database: PostgresDatabase) -> None:

@@ -82,11 +82,11 @@ async def test_policies_are_chosen_by_name(a: Asker) -> None:
     assert (await a.ask("POST", "/v1/pools", pool))[0] == 201
     patch: dict[str, Any] = {"policy": {"set": "maui-prioritty"}}
     [(pointer, detail)] = await _refused(a, "PATCH", "/v1/pools/all", patch)
-    assert (pointer, "near: maui-priority" in detail) == ("/policy/set", True)
+    assert (pointer, "did you mean maui-priority" in detail) == ("/policy/set", True)
     patch = {"policy": {"set": "maui-fifo", "overrides": {"order": {"rule": "next-rum"}}}}
     [(pointer, detail)] = await _refused(a, "PATCH", "/v1/pools/all", patch)
     assert pointer == "/policy/overrides/order/rule"
-    assert "there is no rule 'next-rum'; near: next-run" in detail
+    assert "there is no rule 'next-rum'; did you mean next-run" in detail
     faults = await _refused(a, "PATCH", "/v1/pools/all", {"policy": {"overrides": {"taste": {}}}})
     assert faults[0][0].startswith("/policy/overrides/taste")
     patch = {"policy": {"set": "maui-fifo", "overrides": {"order": {"rule": "next-run"}}}}

@@ -158,7 +158,8 @@ async def test_campaigns_that_are_admitted_are_there(node: Served, clock: Manual
         [fault] = error.value.faults
         assert fault.pointer == "/access/campaigns/1"
         assert fault.detail == (
-            "there is no campaign sc62 on this node; near: sc26; make it: parley campaign add sc62"
+            "there is no campaign sc62 on this node (make it: parley campaign add sc62); "
+            "did you mean sc26?"
         )
         reservation = await owner.add_reservation(document(access={"campaigns": ["sc26"]}))
         with pytest.raises(Conflict) as conflict:

@@ -130,7 +130,7 @@ def test_all_faults_are_told_at_once() -> None:
     found = faults({"test": {"spec": {}}, "priority": "high", "schedule": {"repeated": "PT1H"}})
     assert found == {
         "/test/type": "is required",
-        "/schedule/repeated": "no such field; near: repeat",
+        "/schedule/repeated": "no such field; did you mean repeat?",
         "/priority": found["/priority"],
     }
 

@@ -87,7 +87,12 @@ def told(kind: type[BaseModel], document: Any) -> dict[str, str]:
             "/target",
             "needs either seats or share; give exactly one",
         ),
-        (CampaignDocument, CAMPAIGN | {"weights": 1}, "/weights", "no such field; near: weight"),
+        (
+            CampaignDocument,
+            CAMPAIGN | {"weights": 1},
+            "/weights",
+            "no such field; did you mean weight?",
+        ),
         (
             CampaignDocument,
             CAMPAIGN | {"target": {"many": 1}},
@@ -130,7 +135,7 @@ def told(kind: type[BaseModel], document: Any) -> dict[str, str]:
             TaskDocument,
             TASK | {"participants": {"pool": "a", "k": 1, "tgether": True}},
             "/participants/tgether",
-            "no such field; near: together",
+            "no such field; did you mean together?",
         ),
         (TaskDocument, TASK | {"schedule": {"max_runs": 1.5}}, "/schedule/max_runs", "must be a w"),
     ],

@@ -40,6 +40,7 @@ from node.model.host_limits.rules import HostLimits, Rule, TargetSet, Who
 from node.model.lead_shares import OTHERS, LeadShares
 from node.model.predicates import Predicate, conditions, parse
 from node.model.ranks import OWN, PEER
+from node.model.similar import suggestion
 from node.model.targets import Network
 from node.model.toml import parse_toml
 from node.model.wire.fields import FROM_OUTSIDE, Count, Document, Duration, Name
@@ -342,8 +343,7 @@ def _combination_faults(document: LimitsDocument) -> Iterator[FieldFault]:
     for pointer, groups in named:
         for place, who in enumerate(groups):
             if who not in document.who:
-                known = ", ".join(sorted(document.who)) or "none"
-                fault = f"there is no [who.{who}]; there are: {known}"
+                fault = f"there is no [who.{who}]; {suggestion(who, sorted(document.who))}"
                 yield FieldFault(f"{pointer}/who/{place}", fault)
 
 
@@ -374,8 +374,8 @@ def _target_faults(document: LimitsDocument) -> Iterator[FieldFault]:
     for number, rule in enumerate(document.rule):
         for place, name in enumerate(rule.to or ()):
             if name not in document.targets and name not in _BUILT_IN:
-                known = ", ".join(sorted({*document.targets, *_BUILT_IN}))
-                fault = f"there is no [targets.{name}]; there are: {known}"
+                hint = suggestion(name, sorted({*document.targets, *_BUILT_IN}))
+                fault = f"there is no [targets.{name}]; {hint}"
                 yield FieldFault(f"/rule/{number}/to/{place}", fault)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from itertools import islice
 from types import UnionType
 from typing import Annotated, Any, Final, Union, get_args, get_origin
@@ -17,6 +16,7 @@ from typing import Annotated, Any, Final, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from node.model.errors import FieldFault
+from node.model.similar import similar_words, suggestion
 from node.model.wire.fields import KIND
 
 PATTERNS: Final[Mapping[str, str]] = {
@@ -50,7 +50,6 @@ _ENTRIES_MAX = 2000
 """No list of objects in a document is longer, and pydantic stops where one becomes too long."""
 
 _SHOWN = 40
-_WORD = 200
 _KEY: Final = "[key]"
 _OPTION: Final = re.compile(r"'([^']*)'|(-?\d+)")
 
@@ -220,13 +219,8 @@ def _value_text(value: object) -> str:
 
 def _unknown_word_text(value: object, options: Sequence[str]) -> str:
     """Describe an unknown word, with the most similar options, or all of them."""
-    near = _similar_words(str(value), options)
+    near = similar_words(str(value), options)
     return f"{_value_text(value)} is not known; {_choice_text(near or options)}"
-
-
-def _similar_words(word: str, options: Sequence[str]) -> list[str]:
-    """Return the most similar options; none for a word far longer than any, as that takes long."""
-    return [] if len(word) > _WORD else get_close_matches(word, options, n=3, cutoff=0.6)
 
 
 def _choice_text(words: Sequence[str]) -> str:
@@ -238,10 +232,7 @@ def _unknown_field_text(fields: Mapping[str, str | None], place: Sequence[int | 
     if not fields:
         return fault
     # A name that begins with NUL looks like a union tag, which a place does not have.
-    near = _similar_words(str(place[-1]), list(fields)) if place else []
-    return (
-        f"{fault}; near: {', '.join(near)}" if near else f"{fault}; there are: {', '.join(fields)}"
-    )
+    return f"{fault}; {suggestion(str(place[-1]) if place else '', fields)}"
 
 
 def _missing_field_text(fields: Mapping[str, str | None], place: Sequence[int | str]) -> str:

@@ -323,13 +323,13 @@ async def test_csv_has_the_figures_as_columns(parley: Any, node: Any) -> None:
 @pytest.mark.parametrize(
     ("field", "near"),
     [
-        ("stat", "near: state"),
-        ("result.los", "near: result.loss"),
-        ("rtt_median_ms", "near: metrics.rtt_median_ms"),
+        ("stat", "did you mean state"),
+        ("result.los", "did you mean result.loss"),
+        ("rtt_median_ms", "did you mean metrics.rtt_median_ms"),
         ("metrics.nope", "there are: metrics.loss.forward, metrics.rtt_median_ms"),
     ],
 )
-async def test_unknown_fields_are_refused(parley: Any, node: Any, field: str, near: str) -> None:
+async def test_unknown_fields_are_refused(parley: Any, node: Any, field: str, did you mean str) -> None:
     """A field that no run has is refused with similar ones, in every form of output."""
     node.add_task(TASK)
     node.add_run(ONE, TASK, metrics=FIGURES)

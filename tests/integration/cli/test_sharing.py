@@ -176,7 +176,7 @@ async def test_invalid_pools(ask: Command) -> None:
     nobody = await ask("pool", "add", "x", "--match", "country=NL")
     assert (nobody.code, "matches none of the 1 node known here" in nobody.err) == (2, True)
     unknown = await ask("pool", "add", "x", "--match", "{}", "--set", "maui-fiffo")
-    assert (unknown.code, "near: maui-fifo" in unknown.err) == (2, True)
+    assert (unknown.code, "did you mean maui-fifo" in unknown.err) == (2, True)
     assert (await ask("pool", "add", "x")).code == 2
     assert "gridserver-usage" in (await ask("pool", "sets", "-o", "ids")).out.split()
     assert "campaign-default (recommended)" in (await ask("pool", "sets", "-o", "table")).out

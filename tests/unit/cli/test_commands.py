@@ -9,12 +9,13 @@ from typing import Any
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from node.cli.commands import COMMANDS
 from node.cli.failures import error_text
 from node.cli.invocation import DEFAULT_SERVER, Invocation
 from node.cli.lab import _Loss, wan_of, wan_sentence
-from node.cli.main import FOREIGN, parley, suggestion, wants_json
+from node.cli.main import FOREIGN, option_suggestion, parley, suggestion, wants_json
 from node.cli.shortcuts import _FIELDS, spec_of
 from node.client.users import UserClient
 from node.lab.wan import WanSettings
@@ -321,6 +322,23 @@ def test_suggestions_at_the_top(word: str, meant: str) -> None:
     assert f"Did you mean {meant!r}" in suggestion(word)
     assert suggestion("zzzz") == ""
     assert all(known.split()[0] in COMMANDS for known in FOREIGN.values())
+
+
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        ("throughput b --bandwidth 5M", "'--bandwidth'. Did you mean '--rate'?"),
+        ("mesh remove x --yes", "'--yes'. It does not ask; leave the option out."),
+        ("run list --since -1d", "'--since'. Did you mean '--from'?"),
+        ("rtt b --cuont 5", "'--cuont'. Did you mean '--count'"),
+        ("rtt b --choice stick", "'stick' is not known; did you mean sticky?"),
+    ],
+)
+def test_suggestions_of_options(line: str, meant: str) -> None:
+    """An unknown option or word of one is answered with what was probably meant, and why."""
+    ended = CliRunner().invoke(parley, line.split())
+    assert (ended.exit_code, meant in ended.output.splitlines()[-1]) == (2, True)
+    assert option_suggestion("--zzzz", ["--count"]) == ""
 
 
 @pytest.mark.parametrize(
