@@ -1,4 +1,7 @@
-"""Find tasks, runs, and other things by what people type: an id, its first digits, or ``@-1``."""
+"""Find tasks, runs, and other things by what people type: an id, its first digits, or ``@-1``.
+
+``@-1`` is the newest of the caller's own tasks or runs, so that nothing of others is changed by it.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,11 @@ _MATCHES_SHOWN = 5
 _WHOLE = 32
 _PAIR = 2
 _DIGITS = re.compile(r"[0-9a-f]{1,32}", re.ASCII)
-_BACKWARDS = re.compile(r"@-([1-9]\d{0,2})", re.ASCII)
+_BACKWARDS = re.compile(r"@-([1-9]\d{0,5})", re.ASCII)
+_BACK_MAX = 500
+"""The most that a node lists at once."""
+_OF_USERS = {"task", "run"}
+"""What a user has requested."""
 
 
 def short(identifier: UUID | str) -> str:
@@ -65,14 +72,16 @@ async def find_run(session: Session, written: str) -> Run:
 
 
 async def find_reservation(session: Session, written: str) -> Reservation:
-    """Return the reservation that ``written`` refers to, with all that no list has of it."""
+    """Return the reservation that ``written`` refers to, to change it."""
+    _refuse_newest("reservation", written)
     return await session.client.reservation(
         UUID(await find_reservation_id(session.reader, written))
     )
 
 
 async def find_token(session: Session, written: str) -> UUID:
-    """Return the id of the token that ``written`` refers to."""
+    """Return the id of the token that ``written`` refers to, to revoke it."""
+    _refuse_newest("token", written)
     return _whole_id(written) or UUID(await _find_id(session.reader, "token", written))
 
 
@@ -124,6 +133,16 @@ async def find_run_or_task(
         raise NotFound(msg) from None
 
 
+def _refuse_newest(noun: str, written: str) -> None:
+    """Refuse to change the newest of what belongs to no user: it may be somebody else's.
+
+    :raises RequestError: ``written`` is ``@-1`` or the like.
+    """
+    if _BACKWARDS.fullmatch(written):
+        msg = f"the newest {noun} may be somebody else's; write the first digits of its id"
+        raise RequestError(f"{msg}, see: parley {noun} list")
+
+
 def _whole_id(written: str) -> UUID | None:
     """Return the id if it is written in full.
 
@@ -145,11 +164,7 @@ async def _find_id(reader: NodeSession, noun: str, written: str, **newest: str) 
     :raises RequestError: there are several.
     """
     if match := _BACKWARDS.fullmatch(written):
-        count = int(match[1])
-        items = (await reader.listed(f"/{noun}s", {**newest, "limit": count})).items
-        if len(items) < count:
-            raise NotFound(f"there are only {len(items)} {noun}s yet")
-        return str(items[count - 1]["id"])
+        return await _find_newest(reader, noun, int(match[1]), newest)
     query = {"prefix": _hyphenated(_digits(written)), "limit": _MATCHES_SHOWN}
     items = (await reader.listed(f"/{noun}s", query)).items
     if not items:
@@ -159,6 +174,28 @@ async def _find_id(reader: NodeSession, noun: str, written: str, **newest: str) 
         msg = f"{written} is the beginning of several {noun}s; write more of it: {matches}"
         raise RequestError(msg)
     return str(items[0]["id"])
+
+
+async def _find_newest(
+    reader: NodeSession, noun: str, number: int, query: Mapping[str, str]
+) -> str:
+    """Return the id of the one at this place from the end, among one's own if it has a user.
+
+    :raises NotFound: there are not so many.
+    :raises RequestError: it is further back than a list reaches.
+    """
+    own, whose = dict(query), ""
+    if noun in _OF_USERS and (label := (await reader.document("/tokens/self"))["label"]):
+        own["requester"], whose = label, " of yours"
+    limit = min(number, _BACK_MAX)
+    items = (await reader.listed(f"/{noun}s", {**own, "limit": limit})).items
+    if len(items) < limit:
+        there = f"is only 1 {noun}" if len(items) == 1 else f"are only {len(items)} {noun}s"
+        raise NotFound(f"there {there if items else f'is no {noun}'}{whose} yet")
+    if number > _BACK_MAX:
+        msg = f"@-{number} is too far back: @-1 to @-{_BACK_MAX}; write the first digits of the id"
+        raise RequestError(msg)
+    return str(items[-1]["id"])
 
 
 def _digits(written: str) -> str:

@@ -19,8 +19,8 @@ from node.cli.documents import (
 from node.cli.groups import command_group
 from node.cli.listing import print_one
 from node.cli.options import (
-    Words,
     AnyCommand,
+    Words,
     apply_options,
     clear_option,
     given_values,
@@ -98,11 +98,11 @@ def _document_options(command: AnyCommand) -> AnyCommand:
             --owner TEXT                Who reserves it [you].
             --description TEXT          What others should know about it.
             --for DURATION as duration  How long: 30m, 2h, PT2H.
-            --start TIME                Start: now [default], +10m, @1h, RFC 3339.
+            --start COMING              Start: now [default], 10m, 10:05, @1h, 2026-12-01.
             --repeat DURATION           Interval from start to start.
             --cron FIELDS               Five cron fields, instead of --repeat.
             --timezone ZONE             Time zone of --cron [UTC].
-            --until TIME                It does not begin again after this.
+            --until COMING              It does not begin again after this.
             --campaign TEXT... as campaigns  Admit own tasks of this campaign.
             --task ID[@NODE]... as tasks  Admit this task; add @NODE to a pool task that another
                                         node leads.
@@ -236,7 +236,7 @@ async def edit(
     """Change a reservation; new criteria replace all of the same kind.
 
     \b
-      parley reservation edit @-1 --for 3h
+      parley reservation edit 9d20 --for 3h
       parley reservation edit 7c1e --clear campaigns --priority 50 --displace
     """  # noqa: D301 - click's mark for lines to keep
     before = await find_reservation(session, reservation)

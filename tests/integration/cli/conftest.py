@@ -29,6 +29,8 @@ from tests.support.served_nodes import Asker, asker
 ROOT = Path(__file__).parents[3]
 Document = dict[str, Any]
 START = "2026-12-01T10:00:00Z"
+USER = "ada"
+"""The user who asks, and who requested what names nobody else."""
 
 
 def a_task(identifier: str, **changes: Any) -> Document:
@@ -158,6 +160,7 @@ def _listed(items: list[Document], request: web.Request) -> web.Response:
         if item["id"].startswith(prefix)
         and (states is None or item["state"] in states)
         and query.get("task", item.get("task")) == item.get("task")
+        and query.get("requester", USER) == item.get("requester", USER)
     ]
     first, size = int(query.get("cursor", 0)), int(query.get("limit", 50))
     after = first + size
@@ -307,6 +310,7 @@ async def node() -> AsyncIterator[StandIn]:
     app.router.add_patch("/v1/tasks/{id}", _edit)
     app.router.add_delete("/v1/{kind:tasks|runs}/{id}", _cancel)
     app.router.add_get("/{path:.*}", _document)
+    stand_in.documents["/v1/tokens/self"] = {"label": USER, "role": "own"}
     stand_in.documents["/v1/clock"] = {
         "now": "2026-12-01T09:59:58Z",
         "synchronised": True,

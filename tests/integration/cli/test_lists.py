@@ -147,6 +147,26 @@ async def test_ids_may_be_shortened(parley: Any, runs: list[dict[str, Any]]) -> 
         assert json.loads((await parley("run", "show", written)).out)["id"] == ONE
 
 
+async def test_the_newest_is_ones_own(parley: Any, node: Any) -> None:
+    """@-1 is the newest of the caller's own, so that nothing of others is changed by it."""
+    node.add_task(TASK)
+    node.tasks.insert(0, {**node.tasks[0], "id": ONE, "requester": "eve"})
+    assert json.loads((await parley("task", "cancel", "@-1")).out)[0]["id"] == TASK
+    assert [task["state"] for task in node.tasks] == ["active", "cancelled"]
+    ended = await parley("task", "show", "@-2")
+    assert (ended.code, "there is only 1 task of yours yet" in ended.err) == (6, True)
+
+
+async def test_the_newest_reaches_back_as_far_as_a_list(parley: Any, node: Any) -> None:
+    """@-999 is told how many there are, or how far back it may reach."""
+    ended = await parley("run", "show", "@-999")
+    assert (ended.code, "there is no run of yours yet" in ended.err) == (6, True)
+    for number in range(500):
+        node.add_run(f"{number:08x}-1111-4111-8111-111111111111", TASK)
+    ended = await parley("run", "show", "@-999")
+    assert (ended.code, "too far back: @-1 to @-500" in ended.err) == (2, True)
+
+
 async def test_ambiguous_and_unknown_ids(parley: Any, runs: list[dict[str, Any]]) -> None:
     """An ambiguous beginning lists the matches, an unknown one exits with 6, a word with 2."""
     assert len(runs) == 2
@@ -329,7 +349,7 @@ async def test_csv_has_the_figures_as_columns(parley: Any, node: Any) -> None:
         ("metrics.nope", "there are: metrics.loss.forward, metrics.rtt_median_ms"),
     ],
 )
-async def test_unknown_fields_are_refused(parley: Any, node: Any, field: str, did you mean str) -> None:
+async def test_unknown_fields_are_refused(parley: Any, node: Any, field: str, near: str) -> None:
     """A field that no run has is refused with similar ones, in every form of output."""
     node.add_task(TASK)
     node.add_run(ONE, TASK, metrics=FIGURES)

@@ -51,9 +51,12 @@ async def test_missing_and_wrong_options(ask: Command) -> None:
     assert (await ask("reservation", "add", "x", "--kind", "party", *AT)).code == 2
     unknown = await ask("reservation", "add", "x", "--kind", "quiet", *AT, "--pool", "europe")
     assert (unknown.code, "/pool: there is no pool europe" in unknown.err) == (2, True)
-    await ask("reservation", "add", "x", "--kind", "quiet", *AT)
-    nothing = await ask("reservation", "edit", "@-1")
+    made = (await ask("reservation", "add", "x", "--kind", "quiet", *AT, "-o", "ids")).out.strip()
+    nothing = await ask("reservation", "edit", made[:8])
     assert (nothing.code, "nothing to change" in nothing.err) == (2, True)
+    for change in (("edit", "--name", "y"), ("remove",)):
+        newest = await ask("reservation", *change, "@-1")
+        assert (newest.code, "may be somebody else's" in newest.err) == (2, True)
 
 
 async def test_a_document_is_read_and_options_win(ask: Command, tmp_path: Path) -> None:
