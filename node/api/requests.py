@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
@@ -22,9 +23,10 @@ from aiohttp import web
 from pydantic import ValidationError
 
 from node.api.conditions import matched_revision
-from node.api.routing import BODY, PRINCIPAL, SENDER
+from node.api.routing import BODY, NODE, PRINCIPAL, SENDER
 from node.model import times
 from node.model.errors import FieldFault, InvalidDocument, MalformedRequest, NotFound
+from node.model.moments import parse_moment
 from node.model.permissions import require_own
 from node.model.principals import REQUESTER
 from node.model.similar import suggestion
@@ -61,6 +63,7 @@ _DIGITS = 9
 _TEXT_MAX = 500
 _WORDS_MAX = 20
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+_BLANK_OFFSET = re.compile(r"[T ]\d\d:\d\d\S* \d\d:\d\d$", re.ASCII)
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,62}", re.ASCII)
 
 
@@ -253,12 +256,14 @@ def name(request: web.Request, what: str) -> str:
 
 
 def instant(request: web.Request, name: str) -> int | None:
-    """Return an RFC 3339 query parameter as µs since 1970; None if it is absent."""
+    """Return a query parameter that is a time, in UTC, as µs since 1970; None if it is absent."""
     text = request.query.get(name)
     if text is None:
         return None
+    if text.startswith(" ") or _BLANK_OFFSET.search(text):
+        text = "+".join(text.rsplit(" ", 1))  # where somebody forgot to quote the plus
     try:
-        return times.parse_instant(text.replace(" ", "+"))
+        return parse_moment(text).at(request.app[NODE].clock.now(), UTC)
     except ValueError as error:
         raise _query_fault(name, str(error)) from None
 

@@ -102,7 +102,14 @@ class Route:
 _UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 
 TEXT = {"type": "string"}
-INSTANT = {"type": "string", "format": "date-time"}
+INSTANT = {
+    "anyOf": [
+        {"type": "string", "format": "date-time"},
+        {"type": "string", "pattern": "^(now|today|yesterday|tomorrow|[-+][0-9]{1,2}[mhd])$"},
+    ],
+    "examples": ["2026-12-01T00:00:00Z", "-1d"],
+}
+"""An instant of a query: the usual forms of ``node.model.moments``."""
 ID: dict[str, Any] = {"type": "string", "format": "uuid"}
 NAME: dict[str, Any] = {"type": "string", "minLength": 1}
 

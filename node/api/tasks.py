@@ -64,7 +64,7 @@ from node.service import NodeService
 from node.store import runs as runs_store
 from node.store import seats, tasks
 from node.store.database import Record
-from node.tasks.explanation import explain_task
+from node.tasks.explanation import explain_missing_slot, explain_task, stands_for
 
 STATES = frozenset(TaskState)
 SORTS = frozenset({"created", "next", "name", "mesh", "state"})
@@ -512,12 +512,21 @@ async def _slot_explanation(
 ) -> Explanation:
     async with node.database.connection() as connection:
         found = await runs_store.find_at_slot(connection, task.id, slot)
+        nearest = None
+        if found is None:
+            nearest = await runs_store.find_nearest_slot(connection, task.id, slot)
+        if nearest is not None and stands_for(task, slot, nearest):
+            found = await runs_store.find_at_slot(connection, task.id, nearest)
     if found is None:
-        at = times.format_instant(slot)
-        msg = f"task {task.id} has no run with the nominal start {at} here, and no gap then"
+        msg = explain_missing_slot(task, slot)
         raise NotFound(msg + _place_of_slot(node, task, slot))
     run, known_slot = found
-    return await runs.run_explanation(node, await runs.fetch(node, run), known_slot, user)
+    explained = await runs.run_explanation(node, await runs.fetch(node, run), known_slot, user)
+    if nearest is None:
+        return explained
+    asked, there = map(times.to_the_second, (slot, known_slot))
+    sentence = f"the slot nearest to {asked} is {there}: {explained.sentence}"
+    return explained.model_copy(update={"sentence": sentence})
 
 
 def _place_of_slot(node: NodeService, task: Task, slot: int) -> str:
@@ -527,7 +536,7 @@ def _place_of_slot(node: NodeService, task: Task, slot: int) -> str:
     if not task.led_here:
         return f"; {task.lead} leads the task, and knows also why there is no run"
     kept = node.settings.keep_failed
-    if slot + kept > node.clock.now():
+    if slot + kept > node.clock.now() or slot < task.created_at:
         return ""
     return f"; what has no result is kept for {times.format_duration(kept)} (PARLEY_KEEP_FAILED)"
 
@@ -661,7 +670,7 @@ ROUTES = (
         "Explain why the runs of a task are in their states",
         answer=Explanation,
         query=(
-            Query("slot", "Only the slot with this nominal start, or the gap it is in.", INSTANT),
+            Query("slot", "Only the slot nearest to this time, or the gap it is in.", INSTANT),
             LIMIT,
         ),
     ),

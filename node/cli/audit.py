@@ -13,8 +13,9 @@ from node.cli.options import options
 from node.cli.output import Column, Record, RecordLayout, printable_text
 from node.cli.retrying import retry_while_silent
 from node.cli.session import Session, run_command, run_reading
-from node.cli.times import Moment, api_instant, local_time_text
+from node.cli.times import api_instant, local_time_text
 from node.model.audit import AuditOutcome
+from node.model.moments import Moment
 from node.model.principals import PrincipalKind
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ ENTRY = RecordLayout(
     --thing ID|NAME   Only about this task, node, token and the like.
     --outcome [{"|".join(AuditOutcome)}]... as outcomes  Only with this outcome; several times: any
                       of these.
-    --since TIME      From then on (-1h, RFC 3339).
+    --since TIME      From then on: -1h, yesterday, 2026-12-01.
     --until TIME      Before then.
     --follow          Print what is added from now on, until Ctrl-C.
 """)

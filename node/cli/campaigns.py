@@ -16,9 +16,10 @@ from node.cli.output import Column, Record, RecordLayout, pairs_text, percent, p
 from node.cli.session import ReadingSession, Session, asks_node, reads_node
 from node.cli.times import api_instant, local_time_text
 from node.model.byte_quotas import BYTES, bytes_text, parse_byte_quota
+from node.model.moments import Moment
 
 if TYPE_CHECKING:
-    from node.cli.times import Moment
+    from node.model.moments import Moment
 
 
 CLEARABLE = (

@@ -13,8 +13,9 @@ from node.cli.options import options
 from node.cli.output import Column, Record, RecordLayout, readable_text
 from node.cli.references import find_task_id, short
 from node.cli.session import ReadingSession, reads_node
-from node.cli.times import Moment, api_instant, local_time_text
+from node.cli.times import api_instant, local_time_text
 from node.model import times
+from node.model.moments import Moment
 
 if TYPE_CHECKING:
     from node.client.answers import Members, Page

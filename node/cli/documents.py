@@ -18,7 +18,7 @@ from node.cli.failures import file_text, unreadable_message
 from node.cli.options import AnyCommand, apply_options, clear_option, given_values, options
 from node.cli.output import Record, aligned_text, cell_text, printable_text
 from node.cli.references import find_task, short
-from node.cli.times import api_instant, local_time_text, looks_like_duration, parse_duration
+from node.cli.times import api_instant, local_time_text, parse_duration
 from node.cli.values import MATCH_HELP, json_object, json_value, object_in, predicate, value_of
 from node.model import times
 
@@ -145,13 +145,13 @@ CLEARABLE = (
 
 
 schedule_options = options("""
-    --start TIME       First nominal start: now, +10m, @1h, RFC 3339.
+    --start COMING     First nominal start: now, 10m, 10:05, @1h, 2026-12-01.
     --repeat DURATION  Interval: 30s, 5m, 1h, PT1H.
     --cron FIELDS      Five cron fields, instead of --repeat.
     --timezone ZONE    Time zone of --cron [UTC].
     --slip DURATION    How much later a run may start.
     --slip-random      Start at random within the slip.
-    --until TIME       No run starts at or after this time.
+    --until COMING     No run starts at or after this time.
     --max-runs 1..     Stop after this many runs.
 """)
 """The options of the schedule."""
@@ -385,7 +385,7 @@ async def _with_iso_durations(session: Session, test: str, spec: Document) -> Do
     short = {
         name: value
         for name, value in spec.items()
-        if isinstance(value, str) and looks_like_duration(value)
+        if isinstance(value, str) and times.is_short_duration(value.strip())
     }
     if not short:
         return spec

@@ -15,8 +15,9 @@ from node.cli.listing import collect
 from node.cli.options import options
 from node.cli.output import Record, RecordLayout, printable_text
 from node.cli.session import Session, asks_node
-from node.cli.times import Moment, api_instant, local_time_text
+from node.cli.times import api_instant, local_time_text
 from node.model.errors import NotFound
+from node.model.moments import Moment
 from node.model.times import format_instant
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ DRAINED = RecordLayout("node,from,reason,displaced,staying")
 
 @click.command("drain")
 @click.argument("reason", default="maintenance")
-@options("--from TIME as start  From then on: +10m, RFC 3339 [now].")
+@options("--from COMING as start  From then on: 10m, 22:00, tomorrow [now].")
 @options("--keep  Keep the runs that are booked already.")
 @asks_node
 async def drain(session: Session, /, reason: str, start: Moment | None, keep: bool) -> None:

@@ -24,7 +24,8 @@ from node.cli.output import (
 )
 from node.cli.references import find_run_or_task, find_task_id, short
 from node.cli.session import ReadingSession, reads_node
-from node.cli.times import Moment, api_instant, clock_time, duration_in_words, local_time_text
+from node.cli.times import api_instant, clock_time, duration_in_words, local_time_text
+from node.model.moments import Moment
 
 if TYPE_CHECKING:
     from node.client.answers import Members
@@ -45,7 +46,7 @@ _SPAN = 2
 @click.argument("what", metavar="TASK|RUN")
 @options("""
     --all as everything  Show every attempt, not only the newest three.
-    --slot TIME          Only the slot of a task with this nominal start.
+    --slot TIME          Only the slot of a task at or nearest to this time: 10:05, -2h.
 """)
 @reads_node
 async def explain(
@@ -53,8 +54,8 @@ async def explain(
 ) -> None:
     """Explain why a task or a run is in its state, or why a run has no time.
 
-    With --slot, explain why one slot of a task was measured or not; many slots that were never
-    planned, because no lead was running, are one gap.
+    With --slot, explain why the slot at that time, or the nearest one, was measured or not; many
+    slots that were never planned, because no lead was running, are one gap.
     """
     explanation = await _explanation(session, what, slot)
 

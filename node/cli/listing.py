@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 
 _PAGE = 200
-_DEFAULT_LIMIT = 50
+DEFAULT_LIMIT = 50
 _ITEMS_PER_REPORT = 5000
 _MORE = "There are more; --limit shows them."
 
 limit_option: Callable[[Callable[..., Any]], Callable[..., Any]] = options(
     "--limit 1..100000  Maximum number of entries to show.",
-    default=_DEFAULT_LIMIT,
+    default=DEFAULT_LIMIT,
     show_default=True,
 )
 

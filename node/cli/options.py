@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 import click
 
-from node.cli.times import DURATION, MOMENT
+from node.cli.times import COMING_MOMENT, DURATION, MOMENT
 from node.model.similar import suggestion
 
 AnyCommand = TypeVar("AnyCommand", bound=Callable[..., Any])
@@ -37,7 +37,13 @@ class Words(click.Choice[str]):
         return f"{str(value)!r} is not known; {suggestion(str(value), self.choices)}"
 
 
-_TYPES: Mapping[str, Any] = {"TEXT": None, "INTEGER": int, "DURATION": DURATION, "TIME": MOMENT}
+_TYPES: Mapping[str, Any] = {
+    "TEXT": None,
+    "INTEGER": int,
+    "DURATION": DURATION,
+    "TIME": MOMENT,
+    "COMING": COMING_MOMENT,
+}
 _DECLARATION = re.compile(
     r"(?P<names>-[^\s,]+(?:, -[^\s,]+)*)(?: (?P<value>(?!as ).+?)(?P<more>\.\.\.)?)?"
     r"(?: as (?P<parameter>\w+)(?:=(?P<flag>\S+))?)?"

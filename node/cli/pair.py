@@ -24,8 +24,9 @@ from node.cli.output import (
 from node.cli.references import short
 from node.cli.results import figure_text
 from node.cli.session import ReadingSession, reads_node
-from node.cli.times import Moment, local_time_text
+from node.cli.times import local_time_text
 from node.model import times
+from node.model.moments import Moment
 from node.model.verdict import Level
 
 _FIELDS = f"{FIELDS},summary,verdict,metrics,total_loss"

@@ -32,7 +32,7 @@ _BACKWARDS = re.compile(r"@-([1-9]\d{0,5})", re.ASCII)
 _BACK_MAX = 500
 """The most that a node lists at once."""
 _OF_USERS = {"task", "run"}
-"""What a user has requested."""
+"""Nouns of what a user has requested."""
 
 
 def short(identifier: UUID | str) -> str:

@@ -14,9 +14,9 @@ from node.cli.failures import print_error_lines
 from node.cli.follow import OPEN, PENDING, follow_run, follow_task
 from node.cli.groups import command_group
 from node.cli.listing import (
+    DEFAULT_LIMIT,
     change_all,
     expected_members,
-    limit_option,
     measured_options,
     print_documents,
     print_record,
@@ -36,9 +36,10 @@ from node.cli.output import (
 from node.cli.references import find_run, find_run_or_task, find_task_id, read_run, short
 from node.cli.results import result_view, sorted_result
 from node.cli.session import ReadingSession, Session, asks_node, reads_node
-from node.cli.times import Moment, api_instant, local_time_text
+from node.cli.times import api_instant, local_time_text
 from node.client.answers import Members
 from node.model.errors import NotFound
+from node.model.moments import Moment
 
 if TYPE_CHECKING:
     from node.model.wire.runs import Run
@@ -79,6 +80,8 @@ run_group = command_group("run", {"causes": "node.cli.causes:causes"})
 
 
 RERUN = RecordLayout("task,headline")
+_OF_A_TIME = 10_000
+"""Maximum number of runs that are listed if their time is given, but no limit."""
 
 
 @run_group.command("list")
@@ -86,15 +89,15 @@ RERUN = RecordLayout("task,headline")
     --state A,B             Only runs in these states, such as failed,missed.
     --test TEXT             Only runs of this test.
     --task TASK as written  Only runs of this task.
-    --from TIME as starts   Only runs from this time on (-1h, RFC 3339).
-    --to TIME as ends       Only runs before this time.
+    --from TIME as starts   Only runs from this time on: -1h, 10:05, yesterday, 2026-12-01.
+    --to TIME as ends       Only runs before this time [now, unless --from is later].
     --upcoming              Future runs, the next one first.
     --oldest-first          List the oldest first.
     --verdict A,B           Only runs with these verdicts, such as suspicious.
     --outcome A,B           Only runs with these judgements, such as bad,no-answer,failed.
 """)
 @measured_options("runs")
-@limit_option
+@options("--limit 1..100000  Maximum number of entries [50, or 10000 with --from].")
 @reads_node
 async def list_runs(
     session: ReadingSession,
@@ -106,19 +109,20 @@ async def list_runs(
     ends: Moment | None,
     upcoming: bool,
     oldest_first: bool,
-    limit: int,
+    limit: int | None,
     **filters: Any,
 ) -> None:
     """List the runs that have begun, newest first, each with its result or the reason why not.
 
-    Future runs are listed with --upcoming, or if --state, --from or --to include them.
+    Future runs are listed with --upcoming, or if --state, a later --from, or --to include them.
+    With --from, all of that time are listed, and not only the newest ones.
     """
     now = session.clock.now()
     task = await find_task_id(session.reader, written) if written else None
     states = tuple((state or "").replace(",", " ").split())
     if upcoming:
         states, starts, oldest_first = states or PENDING, starts or Moment(), True
-    elif not (states or starts or ends):
+    elif not states and ends is None and (starts is None or starts.at(now) <= now):
         ends = Moment()
 
     query = {
@@ -129,7 +133,8 @@ async def list_runs(
         "to": api_instant(ends, now),
         "order": "asc" if oldest_first else None,
     }
-    await print_documents(session, RUN, "/runs", query, limit)
+    most = limit or (DEFAULT_LIMIT if starts is None or upcoming else _OF_A_TIME)
+    await print_documents(session, RUN, "/runs", query, most)
 
 
 @run_group.command("show")
@@ -162,7 +167,7 @@ async def follow(session: Session, run: str) -> int:
     --interval 0..  The result of one interval, by number.
 """)
 @click.option("--last", type=click.IntRange(1), metavar="N", help="The last N intervals.")
-@options("--since TIME  The intervals since then (-1h, RFC 3339).")
+@options("--since TIME  The intervals since then: -1h, 10:05.")
 @reads_node
 async def result(
     session: ReadingSession,

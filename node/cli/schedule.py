@@ -19,8 +19,9 @@ from node.cli.options import options
 from node.cli.output import Column, OutputWriter, Record, RecordLayout
 from node.cli.references import short
 from node.cli.session import ReadingSession, reads_node, run_reading
-from node.cli.times import PAST_MOMENT, Moment, clock_time, local_time_text
+from node.cli.times import PAST_MOMENT, clock_time, local_time_text
 from node.model import times
+from node.model.moments import Moment
 
 if TYPE_CHECKING:
     from node.client.answers import Members
@@ -182,7 +183,7 @@ _span_options = options("""
 
 @click.group("schedule", cls=CommandGroup, invoke_without_command=True)
 @_span_options
-@click.option("--as-of", type=PAST_MOMENT, help="As it stood then: 2h (ago), RFC 3339 [now].")
+@click.option("--as-of", type=PAST_MOMENT, help="As it stood then: 2h (ago), 10:05 [now].")
 @global_options
 @click.pass_context
 def schedule(
@@ -276,9 +277,9 @@ async def diff(
       parley schedule diff 1d 2h              # from a day ago to two hours ago
       parley schedule diff 2026-12-01T10:00:00Z --from now --to +1d
 
-    T1 and T2 are 2h (ago) or RFC 3339; T2 is now unless given. --from and --to choose the time of
-    the runs. A run was moved if its slot is booked again at another time. Runs that were booked
-    and lost between the two times are not shown.
+    T1 and T2 are 2h (ago), 10:05 or yesterday; T2 is now unless given. --from and --to choose the
+    time of the runs. A run was moved if its slot is booked again at another time. Runs that were
+    booked and lost between the two times are not shown.
     """  # noqa: D301 - click's mark for lines to keep
     now = session.clock.now()
     given = {"since": since, "until": until, "from": starts, "to": ends}

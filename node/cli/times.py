@@ -1,33 +1,21 @@
 """Parse times as people type them, and format them as people read them.
 
-Typed: ``5m``, ``1h30m``, ``PT5M`` for a duration; RFC 3339, ``now``, ``+1h``, ``-30m`` or ``@1h``
-(the next full hour) for an instant. Printed: instants in the zone of the terminal with their
-offset, which can be typed again.
+What may be typed is in :mod:`node.model.times` and :mod:`node.model.moments`. Printed: instants in
+the zone of the terminal with their offset, which can be typed again.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
-from node.model import times
+from node.model import moments, times
+from node.model.moments import Moment
 
-_UNITS = {
-    "w": 7 * times.DAY,
-    "d": times.DAY,
-    "h": times.HOUR,
-    "m": times.MINUTE,
-    "min": times.MINUTE,
-    "s": times.SECOND,
-    "ms": times.MILLISECOND,
-}
-_PIECE = re.compile(r"(?P<number>\d{1,12}(?:\.\d{1,6})?) ?(?P<unit>ms|min|w|d|h|m|s)", re.ASCII)
-_PIECES = re.compile(r"(?:\d{1,12}(?:\.\d{1,6})? ?(?:ms|min|w|d|h|m|s) ?)+", re.ASCII)
-_HINT = "write 30s, 5m, 1h30m, 2d or PT5M"
+T = TypeVar("T")
 
 
 def parse_duration(text: str) -> int:
@@ -35,63 +23,23 @@ def parse_duration(text: str) -> int:
 
     :raises ValueError: the text is not a duration; the message says what to write.
     """
-    text = text.strip()
-    if text.startswith("P"):
-        return times.parse_duration(text)
-    if not _PIECES.fullmatch(text):
-        why = "has no unit" if text.replace(".", "", 1).isdecimal() else "is not a duration"
-        raise ValueError(f"{text!r} {why}; {_HINT}")
-    total = sum(
-        round(float(piece["number"]) * _UNITS[piece["unit"]]) for piece in _PIECE.finditer(text)
-    )
-    if total > times.LONGEST:
-        raise ValueError(f"{text!r} is longer than 366 days")
-    return total
+    return _quoting(text, times.parse_duration)
 
 
-def looks_like_duration(text: str) -> bool:
-    """Return whether this is a duration in the short form, such as ``5m``."""
-    return _PIECES.fullmatch(text) is not None
-
-
-@dataclass(frozen=True)
-class Moment:
-    """An instant as typed: fixed, relative to now, or the next full multiple of an interval."""
-
-    instant: int | None = None
-    offset: int = 0
-    every: int | None = None
-
-    def at(self, now: int) -> int:
-        """Return the instant (µs) that was meant, if it is ``now``."""
-        if self.every is not None:
-            return times.moment_after(f"@{times.format_duration(self.every)}", now)
-        return now + self.offset if self.instant is None else self.instant
-
-
-def parse_moment(text: str) -> Moment:
-    """Parse ``now``, ``+1h``, ``-30m``, ``@1h`` or RFC 3339.
+def parse_moment(text: str, toward: int = 0) -> Moment:
+    """Parse a time as :func:`node.model.moments.parse_moment` does.
 
     :raises ValueError: the text is not a time; the message says what to write.
     """
-    text = text.strip()
-    if text == "now":
-        return Moment()
-    if text.startswith("@"):
-        if every := parse_duration(text[1:]):
-            return Moment(every=every)
-        raise ValueError(f"{text!r}: the interval is zero; write @1h for the next full hour")
-    if text[:1] in {"+", "-"}:
-        sign = -1 if text[0] == "-" else 1
-        return Moment(offset=sign * parse_duration(text[1:]))
-    if looks_like_duration(text):
-        plain = text.replace(" ", "")
-        msg = f"{text!r} is not a time; write -{plain} for the past, +{plain} for the future"
-        raise ValueError(msg)
+    return _quoting(text, lambda stripped: moments.parse_moment(stripped, toward))
+
+
+def _quoting(text: str, parse: Callable[[str], T]) -> T:
+    """Parse a text as typed; an error begins with what was typed."""
     try:
-        return Moment(times.parse_instant(text))
+        return parse(text.strip())
     except ValueError as error:
-        raise ValueError(f"{text!r}: {error}, or +10m for ten minutes from now") from None
+        raise ValueError(f"{text!r} {error}") from None
 
 
 class _Duration(click.ParamType[int]):
@@ -117,13 +65,16 @@ class _Seconds(_Duration):
 class _Moment(click.ParamType[Moment]):
     name = "time"
 
+    def __init__(self, toward: int = 0) -> None:
+        self._toward = toward
+
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> Moment:
         if isinstance(value, Moment):
             return value
         try:
-            return parse_moment(value)
+            return parse_moment(value, self._toward)
         except ValueError as error:
             self.fail(str(error), param, ctx)
 
@@ -137,18 +88,11 @@ DURATION = _Duration()
 SECONDS = _Seconds()
 
 
-class _PastMoment(_Moment):
-    """A time at which a bare duration means the past: ``2h`` is two hours ago."""
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Moment:
-        bare = isinstance(value, str) and looks_like_duration(value.strip())
-        return super().convert(f"-{value.strip()}" if bare else value, param, ctx)
-
-
 MOMENT = _Moment()
-PAST_MOMENT = _PastMoment()
+PAST_MOMENT = _Moment(toward=-1)
+"""A time at which a bare duration means the past: ``2h`` is two hours ago."""
+COMING_MOMENT = _Moment(toward=1)
+"""A time at which a bare duration means the future, and ``10:05`` the next one."""
 
 
 def local_time_text(instant: int | str | None) -> str:

@@ -29,8 +29,8 @@ def similar_words(word: str, known: Iterable[str], most: int = 3) -> list[str]:
 def suggestion(word: str, known: Iterable[str]) -> str:
     """Return what may be meant instead of an unknown word: similar words, or those that there are.
 
-    >>> suggestion("finishd", ["failed", "finished"])
-    'did you mean finished?'
+    >>> suggestion("tasc", ["run", "task"])
+    'did you mean task?'
     >>> suggestion("colour", ["id", "task"])
     'there are: id, task'
     """

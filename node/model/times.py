@@ -1,8 +1,10 @@
 """Instants and durations as whole microseconds, and their written forms.
 
 An *instant* is an ``int``: microseconds since 1970-01-01T00:00:00Z. A *duration* is an ``int``:
-microseconds. Written, instants are RFC 3339 and durations ISO 8601 with weeks, days, hours,
-minutes and seconds; years and months are refused because their length varies.
+microseconds. Written, instants are RFC 3339. Durations are ISO 8601 (``PT1H30M``) or short
+(``1h30m``) with weeks, days, hours, minutes and seconds; years and months are refused because their
+length varies. Parley writes ISO 8601. What people write for instants is in
+:mod:`node.model.moments`.
 """
 
 from __future__ import annotations
@@ -32,9 +34,24 @@ _SECONDS = r"[0-9]{1,10}(?:[.,][0-9]{1,6})?S"
 _MINUTES = rf"[0-9]{{1,9}}M(?:{_SECONDS})?"
 _CLOCK = rf"T(?:[0-9]{{1,8}}H(?:{_MINUTES}|{_SECONDS})?|{_MINUTES}|{_SECONDS})"
 _DAYS = r"(?:[0-9]{1,6}W(?:[0-9]{1,6}D)?|[0-9]{1,6}D)"
-WRITTEN_DURATION = rf"^P(?:{_DAYS}(?:{_CLOCK})?|{_CLOCK})$"
+_ISO_DURATION = rf"P(?:{_DAYS}(?:{_CLOCK})?|{_CLOCK})"
+_ISO_ONLY = f"^{_ISO_DURATION}$"
+"""The pattern of nodes of 0.4 and before."""
+_UNITS = {
+    "w": 7 * DAY,
+    "d": DAY,
+    "h": HOUR,
+    "m": MINUTE,
+    "min": MINUTE,
+    "s": SECOND,
+    "ms": MILLISECOND,
+}
+_PIECE = r"([0-9]{1,12}(?:\.[0-9]{1,6})?) ?(ms|min|w|d|h|m|s)"
+SHORT_DURATION = f"{_PIECE}(?: ?{_PIECE})*".replace("(ms", "(?:ms").replace("([", "(?:[")
+WRITTEN_DURATION = f"^(?:{_ISO_DURATION}|{SHORT_DURATION})$"
 """The texts that :func:`parse_duration` reads; JSON Schema's own format has no decimals."""
 _CALENDAR = re.compile(r"P(?:\d+Y|\d+M|\d+Y\d+M).*", re.ASCII)
+_NO_T = re.compile(r"P(?:\d+D)?(?=\d+[HMS])(?:\d+[HMS])+", re.ASCII)
 # datetime.fromisoformat also takes week dates, basic form and any separator: RFC 3339 does not.
 _INSTANT = re.compile(
     r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?P<offset>Z|[+-]\d\d:\d\d)?",
@@ -45,31 +62,52 @@ _INSTANT = re.compile(
 def describes_duration(schema: Mapping[str, Any]) -> bool:
     """Return whether a JSON schema is that of a duration; nodes of 0.2 say so by its format."""
     return any(
-        choice.get("pattern") == WRITTEN_DURATION or choice.get("format") == "duration"
+        choice.get("pattern") in {WRITTEN_DURATION, _ISO_ONLY} or choice.get("format") == "duration"
         for choice in (schema, *schema.get("anyOf", ()))
     )
 
 
 def parse_duration(text: str, longest: int = LONGEST) -> int:
-    """Parse ``PT1H30M``, up to the longest duration (µs) that is accepted.
+    """Parse ``PT1H30M`` or ``1h30m``, up to the longest duration (µs) that is accepted.
 
-    :raises ValueError: the text is invalid; the message says what to write.
+    :raises ValueError: the text is invalid; the message says what is wrong and what to write.
     """
     match = _DURATION.fullmatch(text)
-    if match is None:
-        if _CALENDAR.fullmatch(text):
-            msg = "months and years vary in length; use days (P30D) or a cron schedule"
-            raise ValueError(msg)
-        msg = "not an ISO 8601 duration; write PT30S, PT5M, PT1H or P1D"
-        raise ValueError(msg)
-    weeks, days, hours, minutes, rest = match.groups("0")
-    total = (int(weeks) * 7 + int(days)) * DAY + int(hours) * HOUR + int(minutes) * MINUTE
-    seconds, _, fraction = rest.replace(",", ".").partition(".")
-    total += int(seconds) * SECOND + int(fraction.ljust(6, "0"))
+    if match is not None:
+        weeks, days, hours, minutes, rest = match.groups("0")
+        total = (int(weeks) * 7 + int(days)) * DAY + int(hours) * HOUR + int(minutes) * MINUTE
+        seconds, _, fraction = rest.replace(",", ".").partition(".")
+        total += int(seconds) * SECOND + int(fraction.ljust(6, "0"))
+    elif is_short_duration(text):
+        pieces = re.findall(_PIECE, text)
+        total = sum(round(float(number) * _UNITS[unit]) for number, unit in pieces)
+    else:
+        raise ValueError(_duration_fault(text))
     if total > longest:
-        msg = f"longer than {longest // DAY} days; write at most {format_duration(longest)}"
+        msg = f"is longer than {longest // DAY} days; write at most {format_duration(longest)}"
         raise ValueError(msg)
     return total
+
+
+def is_short_duration(text: str) -> bool:
+    """Return whether this is a duration in the short form, such as ``5m``."""
+    return re.fullmatch(SHORT_DURATION, text) is not None
+
+
+def _duration_fault(text: str) -> str:
+    """Return what is wrong with a text that is no duration, and what to write."""
+    if _CALENDAR.fullmatch(text):
+        return "has months or years, which vary in length; use days (P30D) or a cron schedule"
+    if _NO_T.fullmatch(text):
+        days, _, clock = text[1:].rpartition("D")
+        meant = f"P{days}{'D' if days else ''}T{clock}"
+        if _DURATION.fullmatch(meant):
+            return f"is not a duration; did you mean {meant}?"
+    why = "has no unit" if text.replace(".", "", 1).isdecimal() else "is not a duration"
+    return f"{why}; {DURATION_HINT}"
+
+
+DURATION_HINT = "write 30s, 5m, 1h30m, 2d or PT5M"
 
 
 def format_duration(duration: int) -> str:
@@ -100,7 +138,7 @@ def parse_instant(text: str) -> int:
     except ValueError:
         moment = None
     if match is None or moment is None:
-        msg = "not an RFC 3339 time; write 2026-12-01T00:00:00Z"
+        msg = "is not an RFC 3339 time; write 2026-12-01T00:00:00Z"
         raise ValueError(msg)
     if match["offset"] is None:
         msg = "has no offset from UTC; write 2026-12-01T00:00:00Z"
@@ -117,22 +155,6 @@ def format_instant(instant: int) -> str:
     moment = to_datetime(instant)
     text = moment.isoformat().removesuffix("+00:00")
     return f"{text.rstrip('0') if moment.microsecond else text}Z"
-
-
-def moment_after(text: str, now: int) -> int:
-    """Return the instant that ``PT10M`` (a duration after now) or ``@PT1H`` stands for.
-
-    The latter is the next whole multiple since 1970 that is later than now.
-
-    :raises ValueError: the text is invalid; the message says what to write.
-    """
-    step = parse_duration(text.removeprefix("@"))
-    if not text.startswith("@"):
-        return now + step
-    if step == 0:
-        msg = "zero has no multiples; write @PT1H for the next full hour"
-        raise ValueError(msg)
-    return (now // step + 1) * step
 
 
 def to_the_second(instant: int) -> str:

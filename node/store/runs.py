@@ -427,12 +427,16 @@ async def find_run_or_gap(connection: Connection, run: UUID) -> Record | None:
 async def find_at_slot(connection: Connection, task: UUID, slot: int) -> tuple[UUID, int] | None:
     """Return the run of a task that has a slot, or the gap in which it lies, and the slot.
 
-    People see and write whole seconds, which mean all of the second. None if there is neither.
+    People write whole seconds or minutes, which mean all of them. None if there is neither.
     """
-    end = slot + (1 if slot % times.SECOND else times.SECOND)
+    units = (times.MINUTE, times.SECOND, 1)
+    end = slot + next(unit for unit in units if slot % unit == 0)
     row = await connection.fetchrow(_SQL["at_slot"], task, slot, end)
     return None if row is None else (row[0], row[1])
 
+
+find_nearest_slot: Query[[UUID, int], int | None] = _SQL.value("nearest_slot")
+"""Return the slot (µs) of a run or gap of a task that is nearest to an instant; None if none is."""
 
 find_measurement: Query[[UUID], Record | None] = _SQL.record("recorded_run")
 """Spec and terms of a run and its participants, for bundles; None if it is unknown."""

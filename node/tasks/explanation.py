@@ -30,11 +30,40 @@ from node.model.reasons import (
     terms_due_before,
     told,
 )
+from node.model.recurrence import Recurrence, next_nominal, nominal_starts
+from node.model.scheduling import recurrence_of
 from node.model.taskstate import OPEN, TaskState
 from node.model.wire.runs import Decision
 from node.model.wire.seats import SeatCount
-from node.model.wire.tasks import Dependency, Task
+from node.model.wire.tasks import Dependency, Schedule, Task
 from node.store.seats import SeatWait
+
+
+def stands_for(task: Task, asked: int, slot: int) -> bool:
+    """Return whether a known slot is the nearest one of a task to an instant.
+
+    It is not if the schedule has another one between, of which nothing is known here, and nothing
+    is the nearest to a time before the task began.
+    """
+    recurrence = _recurrence(task)
+    between = nominal_starts(recurrence, min(asked, slot), max(asked, slot), 1)
+    return asked >= min(task.created_at, recurrence.anchor) and not between
+
+
+def explain_missing_slot(task: Task, asked: int) -> str:
+    """Return a sentence on why nothing is known of the slot of a task at an instant."""
+    at, began = map(times.to_the_second, (asked, task.created_at))
+    recurrence = _recurrence(task)
+    if asked < min(task.created_at, recurrence.anchor):
+        first = next_nominal(recurrence, recurrence.anchor - 1)
+        slot = "" if first is None else f", and its first slot is at {times.to_the_second(first)}"
+        return f"task {task.id} did not exist at {at}: it was created at {began}{slot}"
+    return f"task {task.id} has no run with a nominal start at or near {at} here, and no gap then"
+
+
+def _recurrence(task: Task) -> Recurrence:
+    schedule = Schedule(**dict(task.schedule), after=task.after)
+    return recurrence_of(schedule, task.created_at)
 
 
 def explain_task(

@@ -93,8 +93,8 @@ def test_a_task_needs_no_more_than_a_test() -> None:
         ({"test": {"type": "rtt", "specs": {}}}, "/test/specs"),
         ({"tools": ["ping", "-f"]}, "/tools/1"),
         ({"tools": ["ping"] * 17}, "/tools"),
-        ({"schedule": {"start": "tomorrow"}}, "/schedule/start"),
-        ({"schedule": {"start": "2026-12-01T00:00:00"}}, "/schedule/start"),
+        ({"schedule": {"start": "soon"}}, "/schedule/start"),
+        ({"schedule": {"start": "2026-13-01T00:00:00"}}, "/schedule/start"),
         ({"schedule": {"start": 1_790_000_000}}, "/schedule/start"),
         ({"schedule": {"until": True}}, "/schedule/until"),
         ({"schedule": {"repeat": "P1M"}}, "/schedule/repeat"),
@@ -139,7 +139,7 @@ def test_months_are_refused_with_a_hint() -> None:
     """The sentence says what to write instead of a duration whose length varies."""
     found = faults({"schedule": {"repeat": "P1M"}})
     assert found["/schedule/repeat"] == (
-        "months and years vary in length; use days (P30D) or a cron schedule"
+        "has months or years, which vary in length; use days (P30D) or a cron schedule"
     )
 
 

@@ -442,7 +442,7 @@ FAULTY: list[tuple[str, str, str]] = [
     (f"{NOTHING}[shares]\nb = 3", "/shares/b", "is not the key of a node"),
     (f"{NOTHING}[shares]\nothers = 3", "/shares", "serve nobody first"),
     (f'{NOTHING}[shares]\n"{B}" = -1', f"/shares/{B}", "give 0 or more"),
-    (LAB.replace("PT5M", "5 minutes"), "/rule/1/duration_max", "not an ISO 8601 duration"),
+    (LAB.replace("PT5M", "5 minutes"), "/rule/1/duration_max", "is not a duration"),
 ]
 
 

@@ -62,6 +62,12 @@ def test_instants_sort_as_their_text(instant: int) -> None:
         ("PT0,000001S", 1),
         ("PT90M", 90 * times.MINUTE),
         ("P366D", times.LONGEST),
+        ("1m", times.MINUTE),
+        ("60s", times.MINUTE),
+        ("1h30m", 90 * times.MINUTE),
+        ("1 d 2 h", 26 * times.HOUR),
+        ("0.25s", 250_000),
+        ("200ms", 200_000),
     ],
 )
 def test_durations_read(text: str, duration: int) -> None:
@@ -84,6 +90,10 @@ def test_calendar_durations_refused(text: str) -> None:
         "PT",
         "P1DT",
         "1H",
+        "1.h",
+        "5 m ",
+        " 5m",
+        "5m,",
         "T1H",
         "pt1h",
         "-PT1H",
@@ -97,7 +107,6 @@ def test_calendar_durations_refused(text: str) -> None:
         "PT1.S",
         "PT0.0000001S",
         "PT1S1M",
-        "P1H",
         "PT1D",
         "R/PT1H",
         "P1DT1H/P1D",
@@ -110,8 +119,25 @@ def test_calendar_durations_refused(text: str) -> None:
 )
 def test_other_durations_refused(text: str) -> None:
     """A text that is not a duration is refused with an example of one."""
-    with pytest.raises(ValueError, match="write PT30S"):
+    with pytest.raises(ValueError, match="write 30s"):
         times.parse_duration(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"), [("P1H", "PT1H"), ("P1D2H", "P1DT2H"), ("P30S", "PT30S")]
+)
+def test_forgotten_t(text: str, meant: str) -> None:
+    """A duration of hours or seconds without its T is answered with what was meant."""
+    with pytest.raises(ValueError, match=f"did you mean {meant}"):
+        times.parse_duration(text)
+
+
+def test_the_schema_of_durations_is_what_is_read() -> None:
+    """The pattern that documents are described with has both forms, and older ones are known."""
+    for text in ("PT1M", "60s", "1m", "1 h 30 min"):
+        assert re.search(times.WRITTEN_DURATION, text)
+    assert not re.search(times.WRITTEN_DURATION, "m5.example")
+    assert times.describes_duration({"pattern": times._ISO_ONLY})
 
 
 @pytest.mark.parametrize("text", ["P366DT0.000001S", "P999999W", "PT9999999999S", "PT99999999H"])

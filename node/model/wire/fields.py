@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from datetime import UTC
 from functools import lru_cache
 from typing import Annotated, Any, Protocol, Self
 from urllib.parse import urlsplit
@@ -25,6 +26,7 @@ from pydantic import (
 )
 
 from node.model import times
+from node.model.moments import parse_moment
 
 HEADLINE = "Test and ends in one line, the same everywhere: rtt  a → 192.0.2.7"
 """The description of the headline of a task or a run (:mod:`node.model.headline`)."""
@@ -83,14 +85,14 @@ def _instant(value: object, info: ValidationInfo) -> object:
         return times.parse_instant(value)
     if isinstance(value, int) and not isinstance(value, bool) and _is_inside(info):
         return value
-    raise ValueError("not an RFC 3339 time; write 2026-12-01T00:00:00Z")
+    raise ValueError("is not an RFC 3339 time; write 2026-12-01T00:00:00Z")
 
 
 def _moment(value: object, info: ValidationInfo) -> object:
-    if isinstance(value, str) and value.removeprefix("@").startswith("P"):
-        times.moment_after(value, 0)
-        return value
-    return _instant(value, info)
+    if not isinstance(value, str):
+        return _instant(value, info)
+    moment = parse_moment(value, toward=1)
+    return moment.at(0, UTC) if moment.is_fixed else value
 
 
 def _duration(value: object, info: ValidationInfo) -> object:
@@ -98,7 +100,7 @@ def _duration(value: object, info: ValidationInfo) -> object:
         return times.parse_duration(value)
     if isinstance(value, int) and not isinstance(value, bool) and _is_inside(info):
         return value
-    raise ValueError("not an ISO 8601 duration; write PT30S, PT5M, PT1H or P1D")
+    raise ValueError(f"is not a duration; {times.DURATION_HINT}")
 
 
 _LABEL = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)", re.ASCII)
@@ -186,9 +188,17 @@ Moment = Annotated[
         lambda moment: moment if isinstance(moment, str) else times.format_instant(moment),
         return_type=str,
     ),
-    WithJsonSchema({"type": "string", "examples": ["2026-12-01T00:00:00Z", "PT10M", "@PT1H"]}),
+    WithJsonSchema(
+        {"type": "string", "examples": ["2026-12-01T00:00:00Z", "2026-12-01", "PT10M", "@1h"]}
+    ),
 ]
-"""An :data:`Instant`, or a text relative to the time of reading: see ``times.moment_after``."""
+"""An :data:`Instant`, or a text that becomes one later: see :func:`instant_of`."""
+
+
+def instant_of(moment: int | str, now: int) -> int:
+    """Return the instant (µs) of a :data:`Moment` that is read at ``now``."""
+    return parse_moment(moment, toward=1).at(now, UTC) if isinstance(moment, str) else moment
+
 
 Duration = Annotated[
     int,

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field, StringConstraints
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.reservations import joined, split_task
-from node.model.wire.fields import Document, Duration, Instant, Moment, Name, Patch
+from node.model.wire.fields import Document, Duration, Instant, Moment, Name, Patch, instant_of
 from node.model.wire.tasks import PRIORITY_MAX
 
 CRITERIA_MAX = 100
@@ -61,7 +61,7 @@ class OccasionsDocument(Document):
         start = now if self.start is None else self.start
         moments = {"start": start, "until": self.until}
         fixed = {
-            name: times.moment_after(moment, now) if isinstance(moment, str) else moment
+            name: None if moment is None else instant_of(moment, now)
             for name, moment in moments.items()
         }
         return Occasions.model_validate(self.model_dump() | fixed)

@@ -34,6 +34,7 @@ from node.model.wire.fields import (
     Moment,
     Name,
     Patch,
+    instant_of,
 )
 from node.model.wire.seats import PARTICIPANTS_MAX, SeatCount, SeatRequest
 
@@ -126,7 +127,7 @@ class ScheduleDocument(Document):
         """
         moments = {"start": self.start, "until": self.until}
         fixed = {
-            name: times.moment_after(moment, now) if isinstance(moment, str) else moment
+            name: None if moment is None else instant_of(moment, now)
             for name, moment in moments.items()
         }
         return Schedule.model_validate(self.model_dump() | fixed | {"after": after})

@@ -19,6 +19,7 @@ from typing import Any
 
 from node.model import contexts, times
 from node.model.errors import FieldFault, InvalidDocument
+from node.model.moments import parse_moment
 from node.model.wire.tasks import PRIORITY_MAX
 from node.pscheduler import archives
 from node.pscheduler import times as their_times
@@ -552,6 +553,6 @@ def _duration(text: str) -> str:
 
 def _moment(text: str) -> str:
     if text.removeprefix("@").startswith("P"):
-        times.moment_after(text, 0)
+        parse_moment(text, toward=1)
         return text
     return times.format_instant(their_times.parse_instant(text))

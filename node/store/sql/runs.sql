@@ -612,6 +612,20 @@ SELECT id, slot FROM (
 ORDER BY place, slot, attempt DESC
 LIMIT 1;
 
+-- nearest_slot --
+-- The slot of a run or gap of task $1 that is nearest to $2.
+SELECT slot FROM (
+    (SELECT slot FROM run WHERE task_id = $1 AND slot <= $2 ORDER BY slot DESC LIMIT 1)
+    UNION ALL
+    (SELECT slot FROM run WHERE task_id = $1 AND slot > $2 ORDER BY slot LIMIT 1)
+    UNION ALL
+    (SELECT last_slot FROM gap WHERE task_id = $1 AND first_slot <= $2 ORDER BY first_slot DESC LIMIT 1)
+    UNION ALL
+    (SELECT first_slot FROM gap WHERE task_id = $1 AND first_slot > $2 ORDER BY first_slot LIMIT 1)
+) AS known
+ORDER BY greatest(slot - $2, $2 - slot)
+LIMIT 1;
+
 -- decisions --
 SELECT id, task_id, first_at, decided_at, times, outcome, sentence, asked, placed, first_slot, last_slot, trace
 FROM decision

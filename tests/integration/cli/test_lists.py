@@ -115,6 +115,10 @@ async def test_runs_that_have_begun_or_will(parley: Any, node: Any) -> None:
     """Future runs are left out by default, and --upcoming lists them, the next one first."""
     await parley("run", "list")
     assert set(node.asked[-1][2]) == {"to", "limit"}
+    await parley("run", "list", "--from", "-1d")
+    assert (set(node.asked[-1][2]), node.asked[-1][2]["limit"]) == ({"from", "to", "limit"}, "200")
+    await parley("run", "list", "--from", "+1h")
+    assert set(node.asked[-1][2]) == {"from", "limit"}
     await parley("run", "list", "--upcoming")
     query = node.asked[-1][2]
     assert set(query) == {"from", "order", "state", "limit"}

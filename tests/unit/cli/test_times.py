@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import time
 from collections.abc import Iterator
 
@@ -18,7 +19,6 @@ from node.cli.times import (
     duration_in_words,
     duration_text,
     local_time_text,
-    looks_like_duration,
     parse_duration,
     parse_moment,
     with_local_times,
@@ -81,9 +81,9 @@ def test_any_text_is_a_duration_or_a_sentence(text: str) -> None:
 
 def test_only_the_short_form_looks_like_a_duration() -> None:
     """A host name and an ISO 8601 duration do not look like the short form."""
-    assert looks_like_duration("20ms")
-    assert not looks_like_duration("PT20S")
-    assert not looks_like_duration("m5.example")
+    assert times.is_short_duration("20ms")
+    assert not times.is_short_duration("PT20S")
+    assert not times.is_short_duration("m5.example")
 
 
 def test_moments() -> None:
@@ -97,10 +97,21 @@ def test_moments() -> None:
     assert parse_moment(written).at(7) == times.parse_instant("2026-12-01T00:00:00Z")
 
 
-@pytest.mark.parametrize("text", ["tomorrow", "2026-12-01 00:00", "+", "1h", "@", "@0s", ""])
+def test_local_moments() -> None:
+    """Days and times of day are those of the terminal."""
+    now = times.parse_instant("2026-12-01T23:30:00Z")
+    at = {text: parse_moment(text).at(now) for text in ("today", "10:05", "2026-07-01T02:00")}
+    assert [times.format_instant(instant) for instant in at.values()] == [
+        "2026-12-01T23:00:00Z",
+        "2026-12-02T09:05:00Z",
+        "2026-07-01T00:00:00Z",
+    ]
+
+
+@pytest.mark.parametrize("text", ["soon", "2026-13-01", "+", "1h", "@", "@0s", ""])
 def test_invalid_moments(text: str) -> None:
-    """A time without an offset, or a word, is refused with what to write."""
-    with pytest.raises(ValueError, match="write"):
+    """Any other text is quoted and refused with what to write."""
+    with pytest.raises(ValueError, match=f"^{re.escape(repr(text))} .*write"):
         parse_moment(text)
 
 

@@ -129,7 +129,7 @@ def test_the_document_of_a_task() -> None:
         (f"deep = {'[' * 41}{']' * 41}", "", "is nested more than 40 times"),
         (f"deep = {'[' * 9_000}", "", "is not TOML: lists and tables are nested"),
         ('name = "Lab"', "/name", "write a small letter"),
-        ('name = "lab"\n[schedules.x]\nrepeat = "5m"', "/schedules/x/repeat", "ISO 8601"),
+        ('name = "lab"\n[schedules.x]\nrepeat = "5"', "/schedules/x/repeat", "no unit"),
         ('name = "lab"\n[groups]\nx = { mach = 1 }', "/groups/x/match", "is required"),
         ('name = "lab"\n[[measure]]\nshape = "ring"\ntest = "x"', "/measure/0/shape", "full-mesh"),
         (MESH + "frequency = 3", "/measure/0/frequency", "no such field"),

@@ -80,7 +80,7 @@ def test_overrides_change_what_they_name() -> None:
         ({"share": 3}, "/overrides/share", "as an object"),
         ({"share": {"rule": "usge"}}, "/overrides/share/rule", "did you mean usage"),
         ({"share": {"windw": "PT1H"}}, "/overrides/share/windw", "window, together"),
-        ({"share": {"window": "an hour"}}, "/overrides/share/window", "write PT30S"),
+        ({"share": {"window": "an hour"}}, "/overrides/share/window", "write 30s"),
         ({"share": {"window": "PT0S"}}, "/overrides/share/window", "more than 0"),
         ({"order": {"rule": ["next-run"]}}, "/overrides/order/rule", "did you mean next-run"),
         ({"share": {"window": 3}}, "/overrides/share/window", "write a duration"),
