@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
@@ -94,9 +94,68 @@ class Route:
 
     @property
     def name(self) -> str:
-        """The name of the operation in the OpenAPI document and in the audit."""
-        words = re.sub(r"[{}/.]+", "_", self.path.removeprefix("/v1")).strip("_")
-        return f"{self.method.lower()}_{words or 'page'}"
+        """The name of the operation in the OpenAPI document and in the audit: ``list_runs``."""
+        named = OPERATION_NAMES.get(self.operation)
+        if named is not None:
+            return named
+        if self.path.startswith("/v1/participant/"):
+            return f"peer_{self.handler.__name__}"
+        return operation_name(self.method, self.path, listed=self.listed)
+
+
+OPERATION_NAMES = {
+    "DELETE /v1/tasks/{id}": "cancel_task",
+    "DELETE /v1/runs/{id}": "cancel_run",
+    "DELETE /v1/tokens/{id}": "revoke_token",
+    "GET /healthz": "get_health",
+    "GET /problems": "list_problems",
+    "GET /readyz": "get_readiness",
+    "GET /v1/archivings/backlog": "list_backlog",
+    "GET /v1/events": "stream_events",
+    "GET /v1/nodes/self": "get_own_node",
+    "GET /v1/policysets": "list_policy_sets",
+    "GET /v1/runs/{id}/explain": "explain_run",
+    "GET /v1/tasks/{id}/explain": "explain_task",
+    "GET /v1/tokens/self": "get_caller",
+    "POST /v1/archivings/retry": "retry_archivings",
+    "POST /v1/checks": "check_nodes",
+    "POST /v1/introductions": "introduce_nodes",
+    "POST /v1/limits/trials": "try_limits",
+    "POST /v1/meshes/trials": "try_mesh",
+    "POST /v1/nodes": "add_node",
+    "POST /v1/nodes/self/rekey": "rekey_own_node",
+    "POST /v1/nodes/self/revocation": "revoke_own_key",
+    "POST /v1/participant/tasks/ends": "end_task",
+    "POST /v1/plans": "plan_task",
+    "POST /v1/revocations": "revoke_key",
+    "POST /v1/tasks/changes": "change_tasks",
+    "PUT /v1/participant/tasks/{id}": "introduce_task",
+}
+"""The operations whose names do not follow from method and path."""
+
+_VERBS = {"GET": "get", "POST": "create", "PATCH": "edit", "DELETE": "remove"}
+_SINGULARS = {"meshes": "mesh", "directories": "directory"}
+
+
+def operation_name(method: str, path: str, *, listed: bool) -> str:
+    """Return the name of an operation as one would name a method.
+
+    >>> operation_name("GET", "/v1/tasks/{id}/runs", listed=True)
+    'list_task_runs'
+    >>> operation_name("POST", "/v1/tasks/{id}/pause", listed=False)
+    'pause_task'
+    """
+    parts = path.removeprefix("/v1").removesuffix(".json").strip("/").split("/")
+    words = [
+        _SINGULARS.get(word, word.removesuffix("s")) if following[:1] == "{" else word
+        for word, following in pairwise([*parts, ""])
+        if word[:1] != "{"
+    ]
+    if method == "POST" and len(parts) > len(words) and parts[-1][:1] != "{":
+        return "_".join((words[-1], *words[:-1]))
+    if method == "POST":
+        words[-1] = _SINGULARS.get(words[-1], words[-1].removesuffix("s"))
+    return "_".join(("list" if listed else _VERBS[method], *words))
 
 
 _UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"

@@ -54,7 +54,7 @@ ENTRY = RecordLayout(
 @click.command("audit")
 @options(f"""
     --principal NAME  Only of this user or node: label, name or key.
-    --verb TEXT       Only this operation, such as post_tokens.
+    --verb TEXT       Only this operation, such as create_token.
     --thing ID|NAME   Only about this task, node, token and the like.
     --outcome [{"|".join(AuditOutcome)}]... as outcomes  Only with this outcome; several times: any
                       of these.
@@ -81,12 +81,12 @@ def audit(
 
     \b
       parley audit --since -1d --outcome refused
-      parley audit --principal alice --verb post_tasks
+      parley audit --principal alice --verb create_task
       parley audit --thing 7c1e90ab              # all about that task, or token
       parley audit --follow -o jsonl             # each line as it is added
 
-    A verb is the operationId of /v1/openapi.json: post_tasks creates a task, delete_nodes_name
-    removes a node, put_participant_tasks_id is another node's introduction of a task. What the
+    A verb is the operationId of /v1/openapi.json: create_task creates a task, remove_node
+    removes a node, introduce_task is another node's introduction of a task. What the
     node did by itself is token_made, limits_loaded, limits_broken and limit_reached; left_out
     counts the requests of a flood that have no rows of their own.
     """  # noqa: D301 - click's mark for lines to keep

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 import click
@@ -17,10 +17,6 @@ from node.cli.session import ReadingSession, Session, asks_node, reads_node
 from node.cli.times import api_instant, local_time_text
 from node.model.byte_quotas import BYTES, bytes_text, parse_byte_quota
 from node.model.moments import Moment
-
-if TYPE_CHECKING:
-    from node.model.moments import Moment
-
 
 CLEARABLE = (
     "parent", "weight", "level", "priority", "preemptor", "preemptee", "seats-max", "target",

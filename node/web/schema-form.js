@@ -33,6 +33,10 @@ export function resolved(schema, defs) {
     const { anyOf: _, oneOf: __, ...rest } = schema;
     return resolved({ ...options[0], ...rest, optional: true }, defs);
   }
+  if (options?.length && options.every((/** @type {Json} */ option) => option.enum)) {
+    const { anyOf: _, oneOf: __, ...rest } = schema;
+    return { ...rest, enum: options.flatMap((/** @type {Json} */ option) => option.enum) };
+  }
   return schema;
 }
 

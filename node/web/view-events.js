@@ -74,7 +74,8 @@ export function open(box, { api, model, tools }) {
 
 /** Returns what an event says. */
 function about(type, { id, task, state, headline, number, campaign, verb, outcome, by, begins_at: begins, ends_at: ends }) {
-  const change = [verb, number !== undefined && `interval ${number}`, campaign, outcome, by && `by ${by}`].filter(Boolean).join(" ");
+  const deed = verb && `${verb.replaceAll("_", " ")}:`;
+  const change = [deed, number !== undefined && `interval ${number}`, campaign, outcome, by && `by ${by}`].filter(Boolean).join(" ");
   const period = begins && ends ? `for ${spell(Date.parse(ends) - Date.parse(begins))}` : "";
   const text = [type, KINDS[type], id, task, state, headline, change].join(" ").toLowerCase();
   return { subject: id, task, state, headline, change: [change, period].filter(Boolean).join(" "), text };

@@ -90,14 +90,14 @@ async def test_what_a_user_changes_is_recorded_before_the_answer(a: Asker) -> No
         "key": token,
         "role": "own",
         "origin": "127.0.0.1",
-        "verb": "post_tasks",
+        "verb": "create_task",
         "thing": task,
         "outcome": "done",
         "status": 201,
         "problem": None,
         "count": 1,
     }
-    assert (cancelled["verb"], cancelled["thing"]) == ("delete_tasks_id", task)
+    assert (cancelled["verb"], cancelled["thing"]) == ("cancel_task", task)
 
 
 async def test_a_change_cannot_be_called_a_trial(a: Asker) -> None:
@@ -108,7 +108,7 @@ async def test_a_change_cannot_be_called_a_trial(a: Asker) -> None:
         status, _ = await a.ask(method, f"{path}?dry_run=true", body)
         assert status < 300
     verbs = [row["verb"] for row in await recorded(a)]
-    assert verbs == ["post_tasks", "delete_tasks_id", "post_tokens"]
+    assert verbs == ["create_task", "cancel_task", "create_token"]
 
 
 async def test_each_role_leaves_what_it_did_and_what_it_was_refused(a: Asker) -> None:
@@ -123,13 +123,13 @@ async def test_each_role_leaves_what_it_did_and_what_it_was_refused(a: Asker) ->
         for row in await recorded(a)
     ]
     assert rows == [
-        ("read", "read", "post_tasks", "refused", "not-allowed"),
-        ("read", "read", "get_audit", "refused", "not-allowed"),
-        ("run", "run", "post_tasks", "done", None),
-        ("run", "run", "get_audit", "refused", "not-allowed"),
-        ("operate", "operate", "post_tasks", "done", None),
-        ("operate", "operate", "get_audit", "refused", "not-allowed"),
-        ("own", "own", "post_tasks", "done", None),
+        ("read", "read", "create_task", "refused", "not-allowed"),
+        ("read", "read", "list_audit", "refused", "not-allowed"),
+        ("run", "run", "create_task", "done", None),
+        ("run", "run", "list_audit", "refused", "not-allowed"),
+        ("operate", "operate", "create_task", "done", None),
+        ("operate", "operate", "list_audit", "refused", "not-allowed"),
+        ("own", "own", "create_task", "done", None),
     ]
 
 
@@ -146,9 +146,9 @@ async def test_tokens_are_named_and_never_shown(a: Asker) -> None:
     rows = await recorded(a)
     of_owner = [(row["verb"], row["thing"]) for row in rows if row["principal"] == "owner"]
     assert sorted(of_owner, key=str) == [
-        ("delete_tokens_id", token["id"]),
-        ("get_tokens", None),
-        ("post_tokens", token["id"]),
+        ("revoke_token", token["id"]),
+        ("list_tokens", None),
+        ("create_token", token["id"]),
     ]
     revoked, guessed = (row for row in rows if row["outcome"] == "refused")
     assert (revoked["principal"], revoked["key"]) == ("alice", token["id"])
@@ -167,11 +167,11 @@ async def test_what_cannot_be_done_is_recorded_with_the_problem(a: Asker) -> Non
     await a.ask("POST", "/v1/nodes", {"url": "http://127.0.0.1:9"})
     rows = [(row["verb"], row["outcome"], row["problem"]) for row in await recorded(a)]
     assert rows == [
-        ("post_tasks", "refused", "invalid-document"),
-        ("delete_tasks_id", "refused", "not-found"),
-        ("delete_nodes_name", "refused", "not-found"),
-        ("delete_nodes_name", "refused", "not-found"),
-        ("post_nodes", "failed", "peer-unreachable"),
+        ("create_task", "refused", "invalid-document"),
+        ("cancel_task", "refused", "not-found"),
+        ("remove_node", "refused", "not-found"),
+        ("remove_node", "refused", "not-found"),
+        ("add_node", "failed", "peer-unreachable"),
     ]
 
 
@@ -200,8 +200,8 @@ async def test_another_nodes_tasks_are_recorded_and_its_bookings_are_not(pair: P
     await pair.a.node.peer(pair.b.card.identity).end_task(end)
     rows = await recorded(b)
     assert [(row["verb"], row["thing"], row["outcome"]) for row in rows] == [
-        ("put_participant_tasks_id", task, "done"),
-        ("post_participant_tasks_ends", task, "done"),
+        ("introduce_task", task, "done"),
+        ("end_task", task, "done"),
     ]
     who = {(row["kind"], row["principal"], row["key"], row["role"]) for row in rows}
     assert who == {("node", "a", pair.a.node.card.identity, None)}
@@ -215,7 +215,7 @@ async def test_a_refused_introduction_says_so(pair: Pair) -> None:
     document = {"test": {"type": "idle", "spec": {"duration": "PT30S", "participants": ["a", "b"]}}}
     assert (await pair.a.ask("POST", "/v1/tasks", document))[0] == 403
     rows = await recorded(b, "&principal=a")
-    assert ("put_participant_tasks_id", "refused", "limit-refused") in {
+    assert ("introduce_task", "refused", "limit-refused") in {
         (row["verb"], row["outcome"], row["problem"]) for row in rows
     }
     await pair.at_b("DELETE FROM node WHERE NOT is_self")
@@ -272,7 +272,7 @@ async def test_filters_and_pages(a: Asker) -> None:
         ("&principal=owner", 7),
         ("&principal=alice", 0),
         ("&principal=%00", 0),
-        ("&verb=post_tasks", 5),
+        ("&verb=create_task", 5),
         (f"&thing={tasks[0][:13]}", 2),
         ("&outcome=refused", 1),
         ("&outcome=refused,done", 7),
@@ -310,7 +310,7 @@ async def test_a_row_is_an_event_for_owners(a: Asker) -> None:
     hub.on_notice(notice)
     [event] = hub.events_since(hub.last - 1) or []
     [[number]] = await a.rows("SELECT id FROM audit")
-    body = {"id": str(number), "verb": "post_tasks", "outcome": "done", "by": "owner"}
+    body = {"id": str(number), "verb": "create_task", "outcome": "done", "by": "owner"}
     assert (event.kind, event.body) == ("audit", body)
     await give_token(a.node, "theirs", "alice", Role.OPERATE)
     async with (
@@ -331,7 +331,7 @@ async def test_a_reader_can_wait_for_the_next_row(a: Asker) -> None:
     [[last]] = await a.rows("SELECT id FROM audit")
     waiting = asyncio.create_task(a.ask("GET", f"/v1/audit?order=asc&cursor={last}&wait=300"))
     await task_of(a)
-    a.node.hub.on_notice(Notice("audit", "0", ("post_tasks", "done", "owner")))
+    a.node.hub.on_notice(Notice("audit", "0", ("create_task", "done", "owner")))
     async with asyncio.timeout(PATIENCE_S):
         _, page = await waiting
     assert [row["id"] for row in page["items"]] == [last + 1]
@@ -380,7 +380,7 @@ async def test_what_the_database_does_not_take_is_in_the_log_and_written_later(
     with capture_logs() as lines:
         task = await task_of(a)
     [line] = [line for line in lines if line["event"] == "not in the audit yet"]
-    assert (line["thing"], line["verb"]) == (task, "post_tasks")
+    assert (line["thing"], line["verb"]) == (task, "create_task")
     assert await a.rows("SELECT FROM audit") == []
     monkeypatch.setattr(audit, "keep", keep)
     await a.node.audit.catch_up()
@@ -399,7 +399,7 @@ async def test_a_stop_in_the_middle_of_writing_loses_nothing(
         await asyncio.Event().wait()
 
     log = AuditLog(a.node.core)
-    log.note(AuditEntry(a.node.clock.now(), STRANGER, "get_tasks", AuditOutcome.REFUSED))
+    log.note(AuditEntry(a.node.clock.now(), STRANGER, "list_tasks", AuditOutcome.REFUSED))
     monkeypatch.setattr(audit, "keep", hang)
     writing = asyncio.create_task(log.flush())
     await begun.wait()
@@ -407,14 +407,14 @@ async def test_a_stop_in_the_middle_of_writing_loses_nothing(
     await asyncio.gather(writing, return_exceptions=True)
     monkeypatch.setattr(audit, "keep", keep)
     await log.catch_up()
-    assert [row["verb"] for row in await recorded(a)] == ["get_tasks"]
+    assert [row["verb"] for row in await recorded(a)] == ["list_tasks"]
 
 
 async def test_entries_are_written_together_and_in_order(a: Asker) -> None:
     """The rows of many changes at once are one statement."""
     log, owner = AuditLog(a.node.core), Principal(PrincipalKind.TOKEN, "alice", Role.RUN, "1")
     entries = [
-        AuditEntry(a.node.clock.now(), owner, "post_tasks", AuditOutcome.DONE, str(number))
+        AuditEntry(a.node.clock.now(), owner, "create_task", AuditOutcome.DONE, str(number))
         for number in range(300)
     ]
     await asyncio.gather(*map(log.record, entries))

@@ -140,7 +140,7 @@ async def test_a_user_of_the_issuer_has_the_role_of_their_groups(a: Asker, issue
     async with user(a, issuer.token(sub="bob")) as bob:
         assert (await bob.ask("GET", "/v1/tasks"))[1]["items"] == []
     assert (await status_of(a, issuer.token(groups=["admins"]), "/v1/tokens"))[0] == 200
-    _, page = await a.ask("GET", "/v1/audit?principal=alice&verb=post_tasks")
+    _, page = await a.ask("GET", "/v1/audit?principal=alice&verb=create_task")
     assert [(row["key"], row["role"]) for row in page["items"]] == [("alice", "run")]
 
 

@@ -25,7 +25,7 @@ ALICE = Principal(PrincipalKind.TOKEN, "alice", Role.RUN, "1")
 
 def entry(principal: Principal, origin: str = "192.0.2.1") -> AuditEntry:
     """Return the entry of a refused request."""
-    return AuditEntry(0, principal, "post_tasks", AuditOutcome.REFUSED, origin=origin)
+    return AuditEntry(0, principal, "create_task", AuditOutcome.REFUSED, origin=origin)
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.operation)
@@ -52,8 +52,8 @@ def test_each_operation_has_a_name_of_its_own() -> None:
     """The names in the audit, which are those of the OpenAPI document, tell all routes apart."""
     assert len({route.name for route in ROUTES}) == len(ROUTES) == len(PERMISSIONS)
     names = {route.operation: route.name for route in ROUTES}
-    assert names["DELETE /v1/tokens/{id}"] == "delete_tokens_id"
-    assert names["PUT /v1/participant/tasks/{id}"] == "put_participant_tasks_id"
+    assert names["DELETE /v1/tokens/{id}"] == "revoke_token"
+    assert names["PUT /v1/participant/tasks/{id}"] == "introduce_task"
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,15 @@ def _level(value: object) -> object:
 Level = Annotated[
     int | str,
     PlainValidator(_level),
-    WithJsonSchema({"enum": [*range(10), "urgent"], "default": 5}),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "enum": list(range(_HIGHEST + 1))},
+                {"type": "string", "enum": [URGENT]},
+            ],
+            "default": 5,
+        }
+    ),
 ]
 """The level of a campaign: 0 to 9, or urgent."""
 

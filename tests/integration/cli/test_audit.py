@@ -15,11 +15,11 @@ async def test_the_audit_as_table_and_json(ask: Command) -> None:
     missing = str(uuid4())
     await ask("task", "cancel", missing)
     rows = json.loads((await ask("audit")).out)
-    assert [(row["verb"], row["outcome"]) for row in rows][-1] == ("post_tokens", "done")
-    table = (await ask("audit", "--verb", "post_tokens", "--since", "-1d", "-o", "table")).out
+    assert [(row["verb"], row["outcome"]) for row in rows][-1] == ("create_token", "done")
+    table = (await ask("audit", "--verb", "create_token", "--since", "-1d", "-o", "table")).out
     heading, row = table.splitlines()
     assert heading.split() == ["at", "who", "from", "what", "on", "outcome"]
-    assert row.split()[-4:] == ["127.0.0.1", "post_tokens", rows[-1]["thing"], "done"]
+    assert row.split()[-4:] == ["127.0.0.1", "create_token", rows[-1]["thing"], "done"]
     assert json.loads((await ask("audit", "--principal", "alice")).out) == []
     assert (await ask("audit", "--outcome", "good")).code == 2
     assert (await ask("audit", "--follow", "-o", "csv")).code == 2

@@ -31,7 +31,7 @@ def record(number: int) -> AuditRecord:
         key=None,
         role=None,
         origin="192.0.2.1",
-        verb="post_tasks",
+        verb="create_task",
         thing=None,
         outcome=AuditOutcome.REFUSED,
         status=401,
@@ -66,13 +66,13 @@ async def test_following_prints_what_is_added(form: str, clock: ManualClock) -> 
     assert [query.get("cursor") for query in client.asked] == [None, "1", "3", "3", "4"]
     lines = written.getvalue().splitlines()
     if form == "json":
-        assert written.getvalue().count('"verb": "post_tasks"') == 3
+        assert written.getvalue().count('"verb": "create_task"') == 3
     elif form == "jsonl":
         assert [json.loads(line)["id"] for line in lines] == [2, 3, 4]
     elif form == "ids":
         assert lines == ["2", "3", "4"]
     else:
-        what = "stranger  192.0.2.1  post_tasks  refused 401 not-authenticated"
+        what = "stranger  192.0.2.1  create_task  refused 401 not-authenticated"
         assert [line.split("  ", 1)[1] for line in lines] == [
             f"{what} ({number} times)" for number in (2, 3, 4)
         ]
