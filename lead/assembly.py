@@ -24,7 +24,7 @@ from lead.planning.displacement import DisplacementTerms
 from lead.planning.limited_time import UserRoom
 from lead.planning.needs import NeedsByTest
 from lead.policy.preempt.score import Urgency
-from lead.policy.settings import configured
+from lead.policy.settings import configured_set
 from lead.policy.verdict import PolicyRefusal
 from lead.pool.episodes import EpisodeLimits, SeatDependencies
 from lead.preview.pool_tasks import PoolTaskPreviewer, SeatPreviewDependencies
@@ -214,7 +214,7 @@ def task_preview(
         PreviewDependencies(
             draft=draft,
             impact_source_of=impact_source_of,
-            agreed=node.admission.agreed,
+            agreed=node.admission.agree_on_tool,
             choose_tool=node.capabilities.agree,
             room_of=partial(_room_of, node.database, limits),
             suspended_in=partial(_suspended_in, node.database),
@@ -298,7 +298,7 @@ def pool_task_preview(
 def judge_policy(policy: PolicyChoice) -> list[FieldFault]:
     """Return what is wrong with the policies of a pool, by the fields of its document."""
     try:
-        configured(policy.set, {str(axis): it for axis, it in policy.overrides.items()})
+        configured_set(policy.set, {str(axis): it for axis, it in policy.overrides.items()})
     except InvalidDocument as error:
         return [FieldFault(_pool_pointer(it.pointer), it.detail) for it in error.faults]
     return []

@@ -54,7 +54,7 @@ from node.journal.webhooks import Webhooks
 from node.limits.host_limits import LimitKeeper
 from node.limits.lead_shares import LeadSharing
 from node.model import times
-from node.model.contexts import Context, offered
+from node.model.contexts import Context, offered_contexts
 from node.model.errors import (
     DatabaseUnavailable,
     HostError,
@@ -514,7 +514,7 @@ class NodeService:
         The process that measures wrote the card; this process may have fewer rights, so the card
         is asked first.
         """
-        if str(context) in offered(self.directory.self.attributes):
+        if str(context) in offered_contexts(self.directory.self.attributes):
             return None
         return self.contexts.refusal(context)
 

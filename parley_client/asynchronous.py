@@ -49,7 +49,7 @@ class AsyncParley(UserClient):
         )
         self._identity = identity
 
-    async def _trusted(self) -> TlsOptions | None:
+    async def _tls_options(self) -> TlsOptions | None:
         """Return whom to trust: the node that has the key, if one is named.
 
         :raises PeerError: the server does not answer, or is not the node with this key.

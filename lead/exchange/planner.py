@@ -148,7 +148,7 @@ class Planner:
         await self._recorder.record(replace(attempt, unreachable=unreachable), participants)
         outcome = attempt.exchange.outcome
         took, now = self._clock.monotonic() - began, self._clock.now()
-        self._instruments.planned(outcome, took, now)
+        self._instruments.note_planning(outcome, took, now)
         _log_refusal(attempt)
         if unreachable is not None:
             self._reachability.note_waiting_task(unreachable[0])
@@ -185,7 +185,7 @@ class Planner:
                 exchange = await self._negotiator.exchange(
                     claimed, participants, due.slots, now + ahead if within_all else None
                 )
-                self._instruments.exchanged(exchange.outcome, self._clock.monotonic() - began)
+                self._instruments.note_exchange(exchange.outcome, self._clock.monotonic() - began)
             return PlanningAttempt(claimed, recurrence, limits, waiting, due, exchange)
 
         attempt = await ask(within_all=True)

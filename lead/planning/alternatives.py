@@ -115,7 +115,7 @@ class Situation:
         )
 
     @cached_property
-    def fitting(self) -> tuple[list[Span], list[int]]:
+    def fitting_ranges(self) -> tuple[list[Span], list[int]]:
         """Return the ranges where a run fits with displacement, and their ends."""
         spans = at_least(self.common.free_displacing, self.duration)
         return spans, [end for _, end in spans]
@@ -280,7 +280,7 @@ def _shifted_grid(situation: Situation) -> list[DocumentChange] | Reason:
 def _step(situation: Situation, slot: Slot) -> int | None:
     """Return how much later this slot must be to reach the next common free range (µs)."""
     latest = slot.latest_start(situation.duration)
-    fitting, ends = situation.fitting
+    fitting, ends = situation.fitting_ranges
     at = bisect_left(ends, latest + 1 + situation.duration)
     if at == len(fitting):
         return None

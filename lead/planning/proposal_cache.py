@@ -59,7 +59,7 @@ class _CachedAnswer:
             and all(any(_inside(new, asked) for asked in old.windows) for new in request.windows)
         )
 
-    def taken(self, *, displacing: bool = False) -> list[Span]:
+    def taken_spans(self, *, displacing: bool = False) -> list[Span]:
         """Return when, of the time asked for, the node has none for runs of this duration."""
         proposal = self.proposal
         after_displacing = proposal.free_displacing if displacing else None
@@ -90,7 +90,7 @@ class ProposalCache:
         self._cached: defaultdict[str, list[_CachedAnswer]] = defaultdict(list)
         self._search_spans = _search_spans(cases)
 
-    def widened(self, request: ProposalRequest) -> ProposalRequest:
+    def widened_question(self, request: ProposalRequest) -> ProposalRequest:
         """Return the question to send: for the whole time first, then for its own windows."""
         span = self._search_spans.get(request.scheduling_class)
         windows = request.windows
@@ -100,7 +100,7 @@ class ProposalCache:
 
     def record(self, name: str, request: ProposalRequest, proposal: Proposal) -> Proposal:
         """Store an answer to ``widened(request)``; return it as the answer to ``request``."""
-        sent = self.widened(request)
+        sent = self.widened_question(request)
         self._cached[name].append(_CachedAnswer(sent, proposal))
         added = len(sent.windows) - len(request.windows)
         if not added:
@@ -139,7 +139,7 @@ class ProposalCache:
             ]
             if about_all:
                 answer = min(about_all, key=lambda each: each.request.duration)
-                busy[name] = answer.taken()
+                busy[name] = answer.taken_spans()
         return busy
 
     def at_most(self, name: str, request: ProposalRequest) -> Offer:
@@ -181,7 +181,7 @@ class ProposalCache:
         obstacles = [each for each in obstacles if each[0] > 0] or [
             (_overlap(*span, window), not_offered(cached.request.duration, *span))
             for cached in answers[-1:]
-            for span in cached.taken(displacing=request.yielding != ())
+            for span in cached.taken_spans(displacing=request.yielding != ())
         ]
         overlap, why = max(obstacles, default=(0, None))
         return no_time_free(request.duration, why if overlap > 0 else None)

@@ -33,7 +33,7 @@ class SpreadLimit:
     alike: Mapping[str, int]
     attributes: Mapping[str, Attributes]
 
-    def crowded(self, node: str, beside: Iterable[str]) -> str | None:
+    def crowded_attribute(self, node: str, beside: Iterable[str]) -> str | None:
         """Return an attribute in which too many of these nodes equal this one, or None."""
         values = self.attributes.get(node, {})
         others = [self.attributes.get(other, {}) for other in beside]
@@ -50,7 +50,7 @@ class SpreadLimit:
         for node in order:
             if len(chosen) == most:
                 break
-            if self.crowded(node, (*beside, *chosen)) is None:
+            if self.crowded_attribute(node, (*beside, *chosen)) is None:
                 chosen.append(node)
         return chosen
 
@@ -91,7 +91,7 @@ def choose_simultaneous(
     for least in (slots, 1):
         chosen: list[str] = []
         for node in order:
-            if spread.crowded(node, chosen) is None and common([*chosen, node]) >= least:
+            if spread.crowded_attribute(node, chosen) is None and common([*chosen, node]) >= least:
                 chosen.append(node)
             if len(chosen) == wanted:
                 return chosen

@@ -240,7 +240,7 @@ class AheadSharing:
         )
 
     def _held(self, hour: int, whose: str) -> int:
-        by_campaign = self._board.allocated.get(hour)
+        by_campaign = self._board.allocations.get(hour)
         if not by_campaign:
             return 0
         if self._groups is None:

@@ -122,7 +122,7 @@ class Episode:
         return sum(node.up or node.awaited for node in known) >= candidate.least
 
     @property
-    def unanswered(self) -> Collection[int]:
+    def unanswered_runs(self) -> Collection[int]:
         """Return the numbers of the runs that await an answer."""
         return self._open.keys()
 

@@ -85,7 +85,7 @@ class Board:
         return min((node.lanes for node in self.view.nodes.values()), default=1)
 
     @cached_property
-    def allocated(self) -> Amounts:
+    def allocations(self) -> Amounts:
         """Return what each campaign holds in each hour from now on."""
         first = self.view.now // BUCKET * BUCKET
         amounts: Amounts = {}
@@ -97,7 +97,7 @@ class Board:
         return amounts
 
     @cached_property
-    def waiting(self) -> Amounts:
+    def waiting_demand(self) -> Amounts:
         """Return what each campaign's due runs want in each hour."""
         amounts: Amounts = {}
         for candidate in self.candidates:
@@ -151,7 +151,7 @@ class Board:
 
         ``weights`` replaces the campaigns' own.
         """
-        held, wanted = self.allocated.get(hour, {}), self.waiting.get(hour, {})
+        held, wanted = self.allocations.get(hour, {}), self.waiting_demand.get(hour, {})
         return [
             CampaignStake(
                 name,
@@ -195,7 +195,7 @@ class Board:
                 amount = self.seat_time(candidate.scheduling_class, (end - start) * count)
                 amounts[hour] = amounts.get(hour, 0) + amount
         for hour, amount in amounts.items():
-            by_campaign = self.allocated.setdefault(hour, {})
+            by_campaign = self.allocations.setdefault(hour, {})
             by_campaign[candidate.campaign] = by_campaign.get(candidate.campaign, 0) + amount
 
     @cached_property
@@ -247,16 +247,16 @@ class Board:
         return nearest
 
     @cached_property
-    def booked(self) -> dict[SchedulingClass, dict[str, list[Span]]]:
+    def booked_spans(self) -> dict[SchedulingClass, dict[str, list[Span]]]:
         """Return, by class, when nodes are busy with conflicting runs."""
         return timetables_by_class(chain(self.view.runs, self.placed))
 
     def has_room(self, candidate: Candidate, name: str) -> bool:
         """Return whether a node has time for a candidate, as far as the lead knows."""
-        busy = self.booked[candidate.scheduling_class].get(name, ())
+        busy = self.booked_spans[candidate.scheduling_class].get(name, ())
         reserved = [
             (reservation.start, reservation.end)
-            for reservation in self._reserved.get(name, ())
+            for reservation in self._reservations.get(name, ())
             if not reservation.admits(candidate)
         ]
         if reserved:
@@ -267,7 +267,7 @@ class Board:
         return has_gap(busy, window, candidate.duration)
 
     @cached_property
-    def _reserved(self) -> dict[str, list[ReservationView]]:
+    def _reservations(self) -> dict[str, list[ReservationView]]:
         reservations: dict[str, list[ReservationView]] = {}
         for reservation in self.view.reservations:
             for name in reservation.nodes:
@@ -281,8 +281,8 @@ class Board:
             self._add_booked_time(self.booked_time, run)
         if self._is_known(Board._runs_by_hour):
             self._add_run(self._runs_by_hour, run)
-        if self._is_known(Board.booked):
-            for wanted_class, spans in self.booked.items():
+        if self._is_known(Board.booked_spans):
+            for wanted_class, spans in self.booked_spans.items():
                 if run.scheduling_class in blockers(wanted_class):
                     for name in run.nodes:
                         spans[name] = normalise([*spans.get(name, ()), (run.start, run.end)])
@@ -302,7 +302,7 @@ class Board:
         for hour in range(run.start // BUCKET * BUCKET, run.end, BUCKET):
             runs.setdefault(hour, []).append(run)
 
-    def overlapping(self, span: Span) -> list[PostedRun]:
+    def overlapping_runs(self, span: Span) -> list[PostedRun]:
         """Return the runs that overlap a span, each once."""
         hours = range(span[0] // BUCKET * BUCKET, span[1], BUCKET)
         return [
@@ -317,7 +317,7 @@ class Board:
     def count_urgent_nodes(self, span: Span) -> int:
         """Return how many of the pool's nodes urgent campaigns have at some time in a span."""
         urgent = self._urgent_campaigns
-        runs = (run for run in self.overlapping(span) if run.campaign in urgent)
+        runs = (run for run in self.overlapping_runs(span) if run.campaign in urgent)
         return len({name for run in runs for name in self.pool_nodes_of(run)})
 
     def pool_nodes_of(self, run: PostedRun) -> list[str]:

@@ -126,7 +126,7 @@ class PromisedSeats:
 
     def _held_lanes(self, span: Span) -> Iterator[_Use]:
         board = self._board
-        for run in board.overlapping(span):
+        for run in board.overlapping_runs(span):
             lanes = board.seat_time(
                 run.scheduling_class, board.lanes * len(board.pool_nodes_of(run))
             )

@@ -39,7 +39,7 @@ class _Rule:
     parameters: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
 
 
-def configured(name: str, overrides: Mapping[str, Any] | None = None) -> PolicyComposition:
+def configured_set(name: str, overrides: Mapping[str, Any] | None = None) -> PolicyComposition:
     """Return a set with its overrides; raise :class:`InvalidDocument` with every wrong field."""
     policy = SETS.get(name)
     if policy is None:

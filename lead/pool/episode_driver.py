@@ -16,7 +16,7 @@ from lead.planning.pool_view import SeatCase, candidate_of, state_to_keep
 from lead.planning.proposal_cache import ProposalCache
 from lead.policy.episode import Episode, spread_refusal
 from lead.policy.placement_requests import Ask, EpisodeOutcome
-from lead.policy.settings import configured
+from lead.policy.settings import configured_set
 from lead.policy.verdict import Axis, PolicyRefusal
 from lead.policy.view import PostedRun
 from lead.pool.assignment import (
@@ -74,7 +74,7 @@ class EpisodeDriver:
         cache = ProposalCache(episode_input.booked, cases.values(), near)
         search = self._node_search(episode_input, membership, cache)
         pool = episode_input.pool
-        policy = configured(pool.policy_set, pool.overrides)
+        policy = configured_set(pool.policy_set, pool.overrides)
         episode = Episode(episode_input.view, policy, self._rng)
         results: dict[str, CaseResult] = {}
         given = _GivenSeats()

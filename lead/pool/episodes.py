@@ -41,7 +41,7 @@ from lead.planning.agenda import Limits
 from lead.planning.needs import NeedsByTest
 from lead.planning.unreachable import jittered_pause
 from lead.policy.order.pacing import next_episode_at
-from lead.policy.settings import configured
+from lead.policy.settings import configured_set
 from lead.pool.assignment import PAUSE_FIRST, PAUSE_MAX, RulingWriter, StaleEpisode
 from lead.pool.episode_driver import EpisodeDriver, SeatTask
 from lead.pool.membership import KnownNodes, Membership, WantedOf
@@ -196,7 +196,7 @@ class EpisodeLoop:
         async with self._database.connection() as connection:
             listed = await pools.find_all(connection)
         nodes = await self._dependencies.known()
-        self._known = self._known.refreshed({pool.name: pool for pool in listed}, nodes)
+        self._known = self._known.refreshed_membership({pool.name: pool for pool in listed}, nodes)
         return self._known
 
     async def _recheck_seats(self) -> None:
@@ -408,7 +408,10 @@ class EpisodeLoop:
         return more
 
     async def _is_too_soon(self, pool: StoredPool, tasks: Sequence[PoolTask]) -> bool:
-        elapsed, apart = self._clock.monotonic(), configured(pool.policy_set, pool.overrides).apart
+        elapsed, apart = (
+            self._clock.monotonic(),
+            configured_set(pool.policy_set, pool.overrides).apart,
+        )
         pause = next_episode_at(elapsed, self._begun.get(pool.name), apart) - elapsed
         if pause == 0:
             self._begun[pool.name] = elapsed

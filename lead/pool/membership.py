@@ -96,7 +96,7 @@ class Membership:
     wanted_of: WantedOf
     _verdicts: _Verdicts = field(default_factory=_Verdicts, repr=False, compare=False)
 
-    def refreshed(
+    def refreshed_membership(
         self, pools: Mapping[str, StoredPool], nodes: Sequence[MemberCandidate]
     ) -> Membership:
         """Return a later snapshot; it keeps the cached verdicts if nothing relevant changed."""

@@ -51,7 +51,7 @@ class NodeSearch:
                 IntroducingSource(self._participant_of(name), introduction_to(name))
                 for name in step.names
             ]
-            widened = self._cache.widened(step.slots.request)
+            widened = self._cache.widened_question(step.slots.request)
             asked = await ask(participants, widened, self._clock, self._clock_limit)
             self._search.record(step, asked)
         raise AssertionError("a search ends with its result")

@@ -150,7 +150,7 @@ class SeatSearch:
         placed = self._place(slots, order)
         # Without an answer of each fixed node no run is possible, whoever else has time.
         while rounds < _ROUNDS and not slots.has_failed(fixed):
-            if len(placed.starts) == slots.wanted:
+            if len(placed.starts) == slots.wanted_seats:
                 break
             names = slots.next_nodes(order, lambda name: self._is_full(slots, name))
             if not names:
@@ -233,7 +233,7 @@ class SeatSearch:
             for name in slots.offers
             if name not in slots.fixed
         }
-        wanted = slots.wanted
+        wanted = slots.wanted_seats
         if not case.request.together:
             ranked = rank_by_free_time(order, slots.covered, len(slots.slots), case.usual)
             return [[name] for name in ranked]
@@ -262,7 +262,7 @@ class SeatSearch:
         """
         placed = _Placement()
         for group in self._choose_nodes(slots, order):
-            if len(placed.starts) == slots.wanted:
+            if len(placed.starts) == slots.wanted_seats:
                 break
             if slots.case.request.together or slots.fits_beside(group[0], placed.starts):
                 self._place_group(slots, group, placed)
@@ -319,7 +319,7 @@ class SeatSearch:
         """Return the nodes that have time but are left out by the spread, with the attribute."""
         beside = [*slots.case.sitting.values(), *taken]
         others = (name for name, count in slots.covered.items() if count and name not in taken)
-        attributes = {name: slots.spread.crowded(name, beside) for name in others}
+        attributes = {name: slots.spread.crowded_attribute(name, beside) for name in others}
         return {name: it for name, it in attributes.items() if it is not None}
 
     def _reasons(
@@ -333,7 +333,7 @@ class SeatSearch:
         reasons = {name: why for name, why in slots.failures.items() if name not in taken}
         for name in slots.covered:
             if name not in taken and name not in reasons:
-                empty = slots.wanted - len(taken)
+                empty = slots.wanted_seats - len(taken)
                 reasons[name] = (
                     left_out_by_spread(crowded[name])
                     if name in crowded
@@ -350,7 +350,7 @@ class SeatSearch:
                 return free_apart_from_others()
             if empty:
                 return free_apart_from_seats()
-            if slots.wanted < len(slots.case.empty):
+            if slots.wanted_seats < len(slots.case.empty):
                 return free_without_permission()
             all_slots = slots.covered[name] == len(slots.slots)
             return not_needed() if all_slots else free_for_some_slots()

@@ -67,7 +67,7 @@ class SeatSlots:
         self.reserved: list[Offer] = []
 
     @property
-    def wanted(self) -> int:
+    def wanted_seats(self) -> int:
         """Return the number of seats to fill: the empty ones, as far as limits permit."""
         return min(len(self.case.empty), self.placement.wanted)
 
@@ -118,7 +118,7 @@ class SeatSlots:
         known = self.offers.keys() | self.failures.keys() | self.full.keys()
         unknown = [name for name in order if name not in known]
         able = sum(count > 0 for count in self.covered.values())
-        missing = max(1, self.wanted - able)
+        missing = max(1, self.wanted_seats - able)
         most = missing + 1 + missing // 4
         not_full = (name for name in unknown if not is_full(name))
         chosen = self.spread.kept(not_full, self.case.sitting.values(), most)
@@ -208,7 +208,7 @@ class SeatSlots:
 
     def fits_beside(self, name: str, taken: Iterable[str]) -> bool:
         """Return whether the spread allows a node beside those that have seats."""
-        return self.spread.crowded(name, [*self.case.sitting.values(), *taken]) is None
+        return self.spread.crowded_attribute(name, [*self.case.sitting.values(), *taken]) is None
 
     def random_slip(self, group: Sequence[str]) -> random.Random | None:
         """Return the generator that draws random slips; None if starts are not random.

@@ -14,7 +14,7 @@ from lead.planning.needs import NeedsByTest
 from lead.planning.pool_view import SeatCase, windows_of
 from lead.planning.reserved import applicant, reserved_for_others
 from lead.policy.feasible.backoff import pause
-from lead.policy.settings import configured
+from lead.policy.settings import configured_set
 from lead.policy.view import PostedRun, View
 from lead.pool.membership import Membership
 from lead.pool.snapshot_queries import (
@@ -67,7 +67,7 @@ class EpisodeInput:
 
 def minds_blocked(pool: StoredPool) -> bool:
     """Return whether terms that found no time take part in all episodes of a pool."""
-    return configured(pool.policy_set, pool.overrides).minds_blocked
+    return configured_set(pool.policy_set, pool.overrides).minds_blocked
 
 
 @dataclass(frozen=True)

@@ -109,7 +109,7 @@ class SimulatedDatabase(Database):
                 each.set_result(None)
         self._abandon()
 
-    def restored(self, now: int) -> SimulatedDatabase:
+    def restored_database(self, now: int) -> SimulatedDatabase:
         """Return the database as the next start finds it after its rows were put back."""
         made = self.sibling()
         made.generation, made.fresh = Generation(UUID(int=now)), True
@@ -168,7 +168,7 @@ class SimulatedDatabase(Database):
             if not self._listeners:
                 self.store.listening.pop(self, None)
 
-    def hear(self, payloads: Sequence[str]) -> None:
+    def deliver_notifications(self, payloads: Sequence[str]) -> None:
         """Deliver the notifications of a commit as :attr:`delivery` says."""
         after = self.delivery()
         if after is None or not self._listeners:

@@ -33,7 +33,7 @@ def _sql(template: str, **parts: str) -> str:
     return text
 
 
-def _asked(invariants: Iterable[str], name: Callable[[str], str]) -> str:
+def _joined_query(invariants: Iterable[str], name: Callable[[str], str]) -> str:
     """Return several invariants as one query, which returns (node, invariant, id, what)."""
     return " UNION ALL ".join(_sql("asked", name=name(it), query=SQL[it]) for it in invariants)
 
@@ -42,11 +42,11 @@ ALWAYS = _sql(
     "always",
     tables=", ".join(f"{table} AS ({SQL[table + 's_here']})" for table in TABLES),
     occupied=SQL["occupied"],
-    asked=_asked((it for it in INVARIANTS if it.startswith("always_")), name_of),
+    asked=_joined_query((it for it in INVARIANTS if it.startswith("always_")), name_of),
 )
 """All invariants of every instant as one query of a node's own database."""
 
-ALL = _sql("all", asked=_asked(INVARIANTS, str))
+ALL = _sql("all", asked=_joined_query(INVARIANTS, str))
 """All invariants as one query of the tables side by side."""
 
 READY = _sql("ready", occupied=SQL["occupied"], rest=SQL["ready"])
@@ -75,6 +75,6 @@ ROUND = _TEMPLATES["round"]
 """Puts the row of ``round`` there."""
 
 
-def filling(table: str) -> str:
+def filling_statement(table: str) -> str:
     """Return the statement that fills a table from a JSON list."""
     return _sql("filling", table=table)

@@ -25,7 +25,7 @@ def findings(history: History) -> Iterator[None]:
         process = PROCESS.get()
         if level in {"error", "critical", "exception"} and (process is None or process.alive):
             error = event.get("exc_info")
-            history.violated(f"a fault was logged: {event.get('event')} {_repr_of(error)}")
+            history.record_violation(f"a fault was logged: {event.get('event')} {_repr_of(error)}")
         if event.get("event") == "repaired differences":
             history.repaired += int(event["differences"])
         raise structlog.DropEvent

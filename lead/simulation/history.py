@@ -93,7 +93,7 @@ class History:
     """By node: the time each scheduling class was measured there in each period."""
     _now: dict[str, dict[UUID, ExecutedPart]] = field(default_factory=lambda: defaultdict(dict))
 
-    def violated(self, what: str) -> None:
+    def record_violation(self, what: str) -> None:
         """Record a violated invariant; the same text is recorded once."""
         if what not in self.violations:
             self.violations.append(what)
@@ -104,7 +104,7 @@ class History:
         for other in self._now[node].values():
             overlaps = other.starts_at < begun.ends_at and begun.starts_at < other.ends_at
             if overlaps and other.scheduling_class in blockers(scheduling_class):
-                self.violated(f"{node} measures {run.id} and {other.run} at the same time")
+                self.record_violation(f"{node} measures {run.id} and {other.run} at the same time")
         self._now[node][run.id] = begun
 
     def ends(self, node: str, run: DueRun, measured: int) -> None:
@@ -124,7 +124,7 @@ class History:
             occupied[number, str(begun.scheduling_class)] += until - start
             start = until
 
-    def crashed(self, node: str) -> None:
+    def forget_crashed_runs(self, node: str) -> None:
         """Forget the runs that a crashed node was measuring."""
         self._now[node].clear()
 
@@ -133,12 +133,14 @@ class History:
         slots = self.slots[run.task_id]
         known = slots.get(run.slot)
         if run.id != run_id(TaskId(run.task_id), run.slot, run.attempt):
-            self.violated(f"run {run.id} has not the id that follows from its task and slot")
+            self.record_violation(
+                f"run {run.id} has not the id that follows from its task and slot"
+            )
         if run.state == RunState.DISPLACED:
             self.displaced[run.id] = (run.task_id, run.slot)
         if run.state == RunState.FINISHED:
             if isinstance(known, int) and known != run.attempt:
-                self.violated(f"slot {run.slot} of task {run.task_id} was measured twice")
+                self.record_violation(f"slot {run.slot} of task {run.task_id} was measured twice")
             if not isinstance(known, int):
                 self.waits[(run.starts_at - run.slot) // times.SECOND] += 1
                 if run.slot >= self.counts_from:

@@ -63,7 +63,7 @@ def watch(world: SimulatedWorld) -> None:
     """Check the invariants that hold at every instant."""
     for host in world.hosts:
         for row in _at_every_instant(world, host):
-            world.history.violated(_sentence(*row))
+            world.history.record_violation(_sentence(*row))
 
 
 async def check(world: SimulatedWorld) -> None:
@@ -79,12 +79,12 @@ async def check(world: SimulatedWorld) -> None:
             node, invariant, id_ = key
             name = evidence.name_of(invariant)
             if invariant.startswith("always_") or name in _OVER or key in still:
-                world.history.violated(_sentence(node, name, id_, what))
+                world.history.record_violation(_sentence(node, name, id_, what))
     if world.history.repaired and not world.scenario.faults.forgotten_runs:
         sentence = f"{world.history.repaired} differences were repaired although nothing was lost"
-        world.history.violated(sentence)
+        world.history.record_violation(sentence)
     for sentence in world.loop.faults:
-        world.history.violated(f"uncaught error: {sentence}")
+        world.history.record_violation(f"uncaught error: {sentence}")
 
 
 def harvest(world: SimulatedWorld, host: Host, before: int = times.LATEST) -> None:
@@ -129,7 +129,7 @@ def _found(world: SimulatedWorld) -> Found:
     for document in world.history.finished.values():
         court.write(evidence.KEEPING_FINISHED, document)
     for table, known in _known(world).items():
-        court.write(evidence.filling(table), json.dumps(known))
+        court.write(evidence.filling_statement(table), json.dumps(known))
     court.write(evidence.ROUND, *_terms(world))
     court.write(evidence.READY)
     rows = court.read(evidence.ALL)

@@ -333,10 +333,10 @@ class SimulatedPeer(Peer):
         sender = self._sender.identity
         return await self._over("impact", lambda s: s.impacts.impact(request, sender))
 
-    async def freed(self, message: FreedTime) -> None:
+    async def report_freed_time(self, message: FreedTime) -> None:
         """Report freed time as over HTTP."""
         sender = self._sender.identity
-        await self._over("freed", lambda s: s.freed_time.freed(sender, message))
+        await self._over("freed", lambda s: s.freed_time.plan_waiting_slots(sender, message))
 
     async def ask_together(
         self,

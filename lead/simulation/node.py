@@ -314,7 +314,7 @@ class Host:
             self._down_since = self._loop.now
         self.database = self.database.survivor()
         self.process.kill()
-        self._history.crashed(self.name)
+        self._history.forget_crashed_runs(self.name)
 
     def hold_served(self) -> None:
         """Note that another process has placed a hold here."""

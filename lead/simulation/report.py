@@ -24,7 +24,7 @@ from lead.simulation.series import (
     occupancy,
     over_time,
     pairs,
-    waiting,
+    waiting_times,
 )
 from lead.simulation.shares import promised_and_delivered, shares_of_leads
 from node.model.wire.fields import Document
@@ -112,7 +112,7 @@ def report_of(world: SimulatedWorld) -> Report:
         ),
         occupancy=_occupancy(nodes),
         fullest=_fullest(nodes),
-        waiting=waiting(history.waits),
+        waiting=waiting_times(history.waits),
         pairs=pairs([host.name for host in world.hosts], _parties(world), history.slots),
         over_time=over_time(history, [host.name for host in world.hosts], world.scenario.duration),
         by_node=nodes,
@@ -123,7 +123,7 @@ def report_of(world: SimulatedWorld) -> Report:
         faults={kind: history.faults[kind] for kind in sorted(history.faults)},
         repaired_differences=history.repaired,
         invariants=invariants.NAMES,
-        violations=(*history.violations, *(shared.broken if shared else ())),
+        violations=(*history.violations, *(shared.broken_checks if shared else ())),
     )
 
 

@@ -293,7 +293,9 @@ def built_in() -> dict[str, Scenario]:
     """Return the scenarios that come with the program, by name."""
     folder = resources.files("lead.simulation").joinpath("scenarios")
     names = sorted(f.name for f in folder.iterdir() if f.name.endswith(_SUFFIX))
-    return {name.removesuffix(_SUFFIX): named(name.removesuffix(_SUFFIX)) for name in names}
+    return {
+        name.removesuffix(_SUFFIX): named_scenario(name.removesuffix(_SUFFIX)) for name in names
+    }
 
 
 def built_in_text(name: str) -> str:
@@ -303,23 +305,23 @@ def built_in_text(name: str) -> str:
     return folder.joinpath(name + _SUFFIX).read_text("utf-8")
 
 
-def named(name: str) -> Scenario:
+def named_scenario(name: str) -> Scenario:
     """Return the built-in scenario of this name, or the one in this file.
 
     :raises NotFound: neither exists.
     :raises MalformedRequest: the file is neither TOML nor JSON.
     :raises InvalidDocument: a field is invalid.
     """
-    return checked(Scenario, read(name))
+    return validated(Scenario, read(name))
 
 
-def parsed(text: str, suffix: str) -> Scenario:
+def parsed_scenario(text: str, suffix: str) -> Scenario:
     """Parse a scenario from the text of a file.
 
     :raises MalformedRequest: it is neither TOML nor JSON.
     :raises InvalidDocument: a field is invalid.
     """
-    return checked(Scenario, _document(text, suffix))
+    return validated(Scenario, _document(text, suffix))
 
 
 def read(name: str) -> Any:
@@ -342,7 +344,7 @@ def read(name: str) -> Any:
         raise NotFound(message) from None
 
 
-def checked(model: type[Described], document: Any) -> Described:
+def validated(model: type[Described], document: Any) -> Described:
     """Validate a document against its model.
 
     :raises InvalidDocument: a field is invalid.

@@ -162,7 +162,7 @@ def by_node(history: History, nodes: Sequence[str], duration: int) -> tuple[Node
     return tuple(node_shares)
 
 
-def waiting(waits: Mapping[int, int]) -> WaitingTimes | None:
+def waiting_times(waits: Mapping[int, int]) -> WaitingTimes | None:
     """Return the waiting times from a count of runs by seconds; None if no run was delivered."""
     ordered = sorted(waits.items())
     total = sum(waits.values())
@@ -176,13 +176,13 @@ def waiting(waits: Mapping[int, int]) -> WaitingTimes | None:
     return WaitingTimes(
         step=step,
         runs=tuple(runs[number] for number in range(longest // step + 1)),
-        median=_waited(ordered, total - total // 2),
-        nearly_all=_waited(ordered, total - total // _RARE),
+        median=_waiting_time(ordered, total - total // 2),
+        nearly_all=_waiting_time(ordered, total - total // _RARE),
         longest=longest,
     )
 
 
-def _waited(ordered: Sequence[tuple[int, int]], rank: int) -> int:
+def _waiting_time(ordered: Sequence[tuple[int, int]], rank: int) -> int:
     """Return the waiting time of this rank, counted from 1 in the order of waiting."""
     passed = list(accumulate(count for _, count in ordered))
     return max(0, ordered[bisect_left(passed, rank)][0]) * times.SECOND

@@ -70,7 +70,7 @@ def _sql(name: str, **names: str) -> str:
     return text
 
 
-def abandoned() -> list[Path]:
+def abandoned_servers() -> list[Path]:
     """Return the directories of servers whose processes are gone (killed outright)."""
     return [it for it in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*") if _is_abandoned(it)]
 
@@ -126,7 +126,7 @@ class SimulationServer:
         try:
             binaries = locate()
             assert isinstance(binaries, ServerBinaries)  # noqa: S101 - no DSN was given
-            await remove(abandoned(), binaries)
+            await remove(abandoned_servers(), binaries)
             cluster = await PrivateCluster.create(
                 self._directory,
                 binaries,
@@ -213,7 +213,7 @@ class SimulationServer:
 class Listener(Protocol):
     """A process that hears of commits."""
 
-    def hear(self, payloads: Sequence[str]) -> None:
+    def deliver_notifications(self, payloads: Sequence[str]) -> None:
         """Take the notifications of a commit."""
 
 
@@ -354,7 +354,7 @@ class NodeStore:
         if self._told:
             told, self._told = self._told, []
             for listener in list(self.listening):
-                listener.hear(told)
+                listener.deliver_notifications(told)
         for link, suspended in list(self._suspended.items()):
             if link not in self._suspended or self._waits(link):
                 continue

@@ -151,7 +151,7 @@ class World:
 
         error = await self.hosts[_lead_of(pool)].try_as_user(make)
         if error is not None:
-            self.history.violated(f"pool {pool.name} could not be created: {error.detail}")
+            self.history.record_violation(f"pool {pool.name} could not be created: {error.detail}")
 
     def boot(self, host: Host) -> None:
         """Start the services of a host again."""
@@ -195,7 +195,7 @@ class World:
     def _note_done(self, task: asyncio.Task[None]) -> None:
         del self._doing[task]
         if not task.cancelled() and (error := task.exception()) is not None:
-            self.history.violated(f"the simulation itself failed: {error!r}")
+            self.history.record_violation(f"the simulation itself failed: {error!r}")
 
     async def _create_task(self, wish: TaskArrival) -> None:
         """Create a task as a user would: retry with the same key until the node answers."""

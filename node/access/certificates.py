@@ -25,7 +25,7 @@ from node.store.notices import notify
 from node.trust.certificates import LIFE, RENEWED_BEFORE, OwnCertificate, pem_for_nodes
 from node.trust.key_files import CurrentKey
 from node.trust.private_files import read_private, replace_private
-from node.trust.tls import ServedCertificate, served, show_nodes_certificate
+from node.trust.tls import ServedCertificate, read_certificate, show_nodes_certificate
 
 WARNED_BEFORE = 14 * times.DAY
 _FOR_PEOPLE = "tls.pem"
@@ -87,13 +87,13 @@ class ServerCertificates:
         folder, given = self._settings.state_dir, self._settings.tls_cert
         if self._is_due():
             self._write_certificates(folder)
-            self._nodes = served(folder / _FOR_NODES)
+            self._nodes = read_certificate(folder / _FOR_NODES)
             if given is None:
-                self._people = served(folder / _FOR_PEOPLE)
+                self._people = read_certificate(folder / _FOR_PEOPLE)
         try:
             if given is not None:
                 self._files_stamp = _files_stamp(self._settings)
-                self._people = served(given, self._settings.tls_key)
+                self._people = read_certificate(given, self._settings.tls_key)
         finally:
             if self._people is not None and self._nodes is not None:
                 self._context = show_nodes_certificate(self._people.context, self._nodes.context)
@@ -107,7 +107,7 @@ class ServerCertificates:
             replace_private(folder / _FOR_PEOPLE, own.pem)
         key = self._key.current
         replace_private(folder / _FOR_NODES, pem_for_nodes(key, own.key, now))
-        self._made_with = key.printed
+        self._made_with = key.public_text
 
     async def renew(self) -> None:
         """Make or read again what expires, or has changed; the earlier one stays if that fails."""
@@ -119,7 +119,7 @@ class ServerCertificates:
 
     def _is_due(self) -> bool:
         """Return whether a certificate of this node's own expires, or has another key by now."""
-        if self._made_with != self._key.current.printed:
+        if self._made_with != self._key.current.public_text:
             return True
         made = [self._nodes] if self._settings.tls_cert else [self._nodes, self._people]
         now = self._clock.now()

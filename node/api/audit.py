@@ -22,7 +22,7 @@ from node.api.routing import (
     wait_query,
     words_schema,
 )
-from node.model.audit import AuditEntry, AuditOutcome, is_recorded, outcome_of, written
+from node.model.audit import AuditEntry, AuditOutcome, is_recorded, outcome_of, storable_text
 from node.model.principals import STRANGER
 from node.model.wire.audit import AuditRecord
 from node.store import audit
@@ -60,7 +60,7 @@ def _audit_entry(request: web.Request, route: Route, answer: web.StreamResponse)
         request.get(PRINCIPAL, STRANGER),
         route.name,
         outcome_of(answer.status, problem),
-        written(_thing(request, route, answer)),
+        storable_text(_thing(request, route, answer)),
         request.remote,
         answer.status,
         problem,
@@ -84,9 +84,9 @@ async def list_(request: web.Request) -> web.StreamResponse:
     node = request.app[NODE]
     requests.refuse_other_parameters(request, *(query.name for query in FILTERS))
     wanted = AuditFilter(
-        principal=written(request.query.get("principal")),
-        verb=written(request.query.get("verb")),
-        thing=written(request.query.get("thing")),
+        principal=storable_text(request.query.get("principal")),
+        verb=storable_text(request.query.get("verb")),
+        thing=storable_text(request.query.get("thing")),
         outcomes=requests.choices(request, "outcome", _OUTCOMES),
         since=requests.instant(request, "since"),
         until=requests.instant(request, "until"),

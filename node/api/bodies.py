@@ -26,7 +26,7 @@ class Bodies:
         self._held = 0
 
     @contextlib.asynccontextmanager
-    async def received(self, request: web.Request, bytes_max: int) -> AsyncIterator[bytes]:
+    async def received_body(self, request: web.Request, bytes_max: int) -> AsyncIterator[bytes]:
         """Yield the body of a request, which counts until the end of the context.
 
         A caller that waits to be told to send it (``Expect: 100-continue``) is told so now.

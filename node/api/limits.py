@@ -31,7 +31,7 @@ async def trial(request: web.Request) -> web.StreamResponse:
     return responses.document_response(await request.app[NODE].limit_trials.run(document))
 
 
-async def granted(request: web.Request) -> web.StreamResponse:
+async def granted_limits(request: web.Request) -> web.StreamResponse:
     """GET: what the limits of another node's host allow this node, as that node says."""
     requests.refuse_other_parameters(request)
     node = request.app[NODE]
@@ -58,7 +58,7 @@ ROUTES = (
     Route(
         "GET",
         "/v1/nodes/{name}/limits",
-        granted,
+        granted_limits,
         "Ask another node what its limits allow this one, and what is left",
         answer=GrantedLimits,
     ),

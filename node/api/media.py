@@ -51,14 +51,14 @@ def require_acceptable(request: web.Request, route: Route) -> None:
 def _accepts(header: str, media_type: str) -> bool:
     """Return whether a header allows a type; the most specific range that fits decides."""
     kind = media_type.partition("/")[0]
-    ranges = dict(_weighted(header))
+    ranges = dict(_weighted_items(header))
     for fitting in (media_type, f"{kind}/*", "*/*"):
         if fitting in ranges:
             return ranges[fitting] > 0
     return not ranges
 
 
-def _weighted(header: str) -> Iterator[tuple[str, float]]:
+def _weighted_items(header: str) -> Iterator[tuple[str, float]]:
     """Yield the items of a header with their weights, 0 to 1; items that make no sense have 1."""
     for item in header.split(","):
         name, *parameters = (part.strip().lower() for part in item.split(";"))
@@ -69,7 +69,7 @@ def _weighted(header: str) -> Iterator[tuple[str, float]]:
 
 def takes_gzip(request: web.Request) -> bool:
     """Return whether the caller takes an answer that is compressed."""
-    weights = dict(_weighted(request.headers.get("Accept-Encoding", "")))
+    weights = dict(_weighted_items(request.headers.get("Accept-Encoding", "")))
     return weights.get("gzip", weights.get("*", 0.0)) > 0
 
 

@@ -160,7 +160,7 @@ def _creations(compared: Comparison, terms: tuple[MeshEntryTerms, ...]) -> Itera
     """Yield the tasks to create; what follows a task without an id yet names its key."""
     for key, pair, predecessor in compared.create:
         entry = terms[pair.measure]
-        followed = entry.followed(pair.source, pair.dest)
+        followed = entry.followed_key(pair.source, pair.dest)
         present = None if followed is None else compared.present.get(followed)
         later = followed is not None and present is None
         document = entry.document(key, pair.source, pair.dest, _LATER if later else present)

@@ -219,7 +219,7 @@ def guarded_handler(route: Route) -> Handler:
             require_acceptable(request, route)
             _refuse_ignored_condition(request, route)
         bytes_max = route.body_max or _BODY_MAX.get(route.access, BODY_MAX)
-        async with request.app[BODIES].received(request, bytes_max) as body:
+        async with request.app[BODIES].received_body(request, bytes_max) as body:
             request[BODY] = body
             require_readable(request, route, body)
             if signed is not None:

@@ -40,7 +40,7 @@ def _node_document(node: NodeService, known: KnownNode, backlog: int = 0) -> Nod
     return NodeDocument(
         backlog=backlog,
         host=node.host_states.of(known.identity),
-        checked=node.host_states.checked(known.identity),
+        checked=node.host_states.last_check(known.identity),
         version=program_version() if known.is_self else "",
         lease_until=node.leases.ends_at(known) if known.kind is NodeKind.PARLEY else None,
         knows_this=knows_this(known),
@@ -148,7 +148,7 @@ def _test_description(node: NodeService, test: Test) -> TestDescription:
         spec=_schema(test.spec_model),
         result=_schema(test.result_model),
         interval=interval,
-        tools=node.capabilities.offered(test.name),
+        tools=node.capabilities.offered_tools(test.name),
     )
 
 

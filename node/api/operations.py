@@ -78,7 +78,7 @@ class DescriptionCache:
     def __init__(self) -> None:
         self._kept: _EncodedDescription | None = None
 
-    def encoded(self, document: object) -> _EncodedDescription:
+    def encoded_description(self, document: object) -> _EncodedDescription:
         """Return a document serialised and compressed; from memory, if it is the same as before."""
         if self._kept is None or self._kept.document is not document:
             body = orjson.dumps(document)
@@ -92,7 +92,7 @@ DESCRIBED: web.AppKey[DescriptionCache] = web.AppKey("described")
 
 async def description(request: web.Request) -> web.StreamResponse:
     """GET: the OpenAPI document."""
-    kept = request.app[DESCRIBED].encoded(request.app[NODE].openapi)
+    kept = request.app[DESCRIBED].encoded_description(request.app[NODE].openapi)
     packed = takes_gzip(request)
     answer = web.Response(
         body=kept.packed if packed else kept.body,

@@ -205,7 +205,7 @@ async def confirm(request: web.Request) -> web.StreamResponse:
 async def hear_freed_time(request: web.Request) -> web.StreamResponse:
     """POST: as lead, time that was refused has become free."""
     message = requests.document(request, FreedTime)
-    await request.app[NODE].freed_time.freed(request[SENDER], message)
+    await request.app[NODE].freed_time.plan_waiting_slots(request[SENDER], message)
     return web.Response(status=204)
 
 

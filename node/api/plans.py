@@ -31,7 +31,7 @@ async def plan(request: web.Request) -> web.StreamResponse:
 
 
 async def _plan_several(request: web.Request) -> web.StreamResponse:
-    items = requests.listed(request, PLANS_MAX)
+    items = requests.document_list(request, PLANS_MAX)
     request[THING] = f"{len(items)} tasks"
     answers: dict[int, Plan | BaseException] = {}
     asked: dict[int, tuple[PlanRequest, User | None]] = {}
@@ -72,7 +72,7 @@ async def _require_allowed(request: web.Request, plan_request: PlanRequest) -> N
     node = request.app[NODE]
     await require_may_post(node, request[PRINCIPAL], plan_request)
     await _require_replaceable(request, plan_request)
-    await node.archives.checked_all(plan_request.archives)
+    await node.archives.checked_choices(plan_request.archives)
     await node.admission.check_followed_task(plan_request)
 
 

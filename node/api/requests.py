@@ -113,7 +113,7 @@ def is_list(request: web.Request) -> bool:
     return request[BODY].lstrip()[:1] == b"["
 
 
-def listed(request: web.Request, most: int) -> list[Any]:
+def document_list(request: web.Request, most: int) -> list[Any]:
     """Parse the request body as a list; its items are checked one by one (:func:`item`).
 
     :raises MalformedRequest: it is not JSON.

@@ -209,7 +209,7 @@ async def _create_several(request: web.Request) -> web.StreamResponse:
     if "Idempotency-Key" in request.headers:
         reason = "is for one task; in a list each has its own: idempotency_key"
         raise InvalidDocument([FieldFault("Idempotency-Key", reason)])
-    items = requests.listed(request, TASKS_MAX)
+    items = requests.document_list(request, TASKS_MAX)
     request[THING] = f"{len(items)} tasks"
     async with node.creation_gate.place(request[PRINCIPAL].name, len(items)):
         outcomes = await asyncio.gather(
@@ -419,7 +419,7 @@ async def edit_for_user(
     if would_be is None:
         return current
     if "archives" in patch.model_fields_set:
-        archives_change = await node.archives.edited(task, patch.archives or ())
+        archives_change = await node.archives.effect_of_edit(task, patch.archives or ())
         current = current.model_copy(
             update={
                 "archives": current.archives if archives_change is None else archives_change.after

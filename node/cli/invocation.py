@@ -65,7 +65,7 @@ class Invocation:
 
     def writer(self) -> OutputWriter:
         """Return the writer of the output format, which the option or else the profile names."""
-        preferred = self._used.output if self._used and not self.jq else None
+        preferred = self._used_profile.output if self._used_profile and not self.jq else None
         return OutputWriter(self.output or preferred, self.selected_fields, program=self.jq)
 
     @cached_property
@@ -83,7 +83,7 @@ class Invocation:
         return None, known.profile(name) if name else None
 
     @property
-    def _used(self) -> Profile | None:
+    def _used_profile(self) -> Profile | None:
         chosen, preset = self._profiles
         return chosen or preset
 
@@ -186,7 +186,7 @@ class Invocation:
     def allows_plain_http(self) -> bool:
         """Return whether the user allows that tokens are sent where others can read them."""
         allowed = os.environ.get("PARLEY_PLAIN_HTTP", "").strip().lower()
-        profile = self._of_server(self._used)
+        profile = self._of_server(self._used_profile)
         by_profile = profile is not None and profile.plain_http
         return self.plain_http or allowed in {"1", "true", "yes", "on"} or by_profile
 

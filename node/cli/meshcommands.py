@@ -265,7 +265,7 @@ async def _create(session: Session, analysis: MeshAnalysis, work: MeshWorker) ->
     async def create(creation: Creation) -> None:
         key, pair, predecessor = creation
         terms = analysis.terms[pair.measure]
-        followed = terms.followed(pair.source, pair.dest)
+        followed = terms.followed_key(pair.source, pair.dest)
         if followed is not None and followed not in present:
             raise Conflict(f"{followed}, which it follows, could not be created")
         document = terms.document(key, pair.source, pair.dest, present.get(followed or ""))

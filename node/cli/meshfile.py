@@ -33,7 +33,7 @@ from node.mesh.demand import (
     interval_of,
     loads,
     meeting_starts,
-    overbooked,
+    overbooking_findings,
     short_slips,
 )
 from node.mesh.document import MatchingGroup, MeshDocument, PoolGroup, parse
@@ -280,7 +280,7 @@ class _Posted:
 def _posted_task(analysis: MeshAnalysis, key: str) -> _Posted:
     pair = analysis.expansion.pairs[key]
     terms = analysis.terms[pair.measure]
-    followed = terms.followed(pair.source, pair.dest)
+    followed = terms.followed_key(pair.source, pair.dest)
     present = analysis.comparison.present.get(followed or "")
     document = terms.document(key, pair.source, pair.dest, present)
     return _Posted({**document, "runs": _STARTS}, followed if present is None else None)
@@ -328,7 +328,7 @@ def _followed_intervals(
     found = dict(intervals)
     pairs = analysis.expansion.pairs
     for pair in sorted(pairs.values(), key=lambda it: analysis.terms[it.measure].depth):
-        followed = analysis.terms[pair.measure].followed(pair.source, pair.dest)
+        followed = analysis.terms[pair.measure].followed_key(pair.source, pair.dest)
         if followed is not None:
             found[pair.measure] = found.get(pairs[followed].measure)
     return found
@@ -349,7 +349,7 @@ def _load(
     bookings = other_bookings(answers)
     nodes = loads(tasks, demands, intervals, analysis.fleet.nodes, bookings)
     labels = [measure.label for measure in document.measure]
-    overload = overbooked(nodes, intervals, labels)
+    overload = overbooking_findings(nodes, intervals, labels)
     slips = short_slips(tasks, demands, schedules, now)
     meeting = meeting_starts(analysis.expansion.pairs, demands, schedules, document.name)
     return overload + slips + meeting, nodes

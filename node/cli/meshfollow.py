@@ -186,7 +186,7 @@ class FollowStore:
         return self.folder / f"{name}.json"
 
     @contextlib.contextmanager
-    def locked(self, name: str) -> Iterator[None]:
+    def lock_of_mesh(self, name: str) -> Iterator[None]:
         """Keep others from the same mesh meanwhile.
 
         :raises Conflict: somebody else is at it, with the number of the process.
@@ -196,7 +196,7 @@ class FollowStore:
             yield
 
     @contextlib.contextmanager
-    def serving(self) -> Iterator[None]:
+    def lock_of_service(self) -> Iterator[None]:
         """Be the only one that follows the meshes of this node all the time.
 
         :raises Conflict: another process does.
@@ -416,7 +416,7 @@ class Follower:
             self._session.output.print_one(record_of(forecast), PLAN, plan_view)
             return forecast.analysis.exit_code
         await self._make_token()
-        with self.store.locked(mesh.name):
+        with self.store.lock_of_mesh(mesh.name):
             self.store.store(mesh)
             exit_code = await self._apply(mesh, published)
         self._show([mesh.name])
@@ -451,7 +451,7 @@ class Follower:
 
         :raises Conflict: somebody else is at it.
         """
-        with self.store.locked(name):
+        with self.store.lock_of_mesh(name):
             mesh = self.store.mesh(name)
             try:
                 published = await self._fetch_published(mesh)
@@ -560,7 +560,7 @@ class Follower:
 
     async def stop(self, name: str, *, keep: bool) -> int:
         """Follow a mesh no more; its tasks end, unless they are kept."""
-        with self.store.locked(name):
+        with self.store.lock_of_mesh(name):
             mesh = self.store.mesh(name)
             exit_code = 0
             if not keep:
@@ -580,7 +580,7 @@ class Follower:
         :raises Conflict: another process does.
         """
         clock = self._session.clock
-        with self.store.serving():
+        with self.store.lock_of_service():
             while True:
                 for mesh in self.store.meshes():
                     if mesh.due_at <= clock.now():

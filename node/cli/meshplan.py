@@ -63,8 +63,8 @@ def record_of(forecast: MeshForecast) -> dict[str, Any]:
     document, compared = analysis.document, analysis.comparison
     nodes = [
         {"name": name, **{k: v for k, v in vars(load).items() if k != "by_measure"},
-         "booked": load.booked}
-        for name, load in sorted(forecast.loads.items(), key=lambda item: -item[1].booked)
+         "booked": load.booked_share}
+        for name, load in sorted(forecast.loads.items(), key=lambda item: -item[1].booked_share)
     ]  # fmt: skip
     return {
         "mesh": None if document is None else document.name,

@@ -107,23 +107,23 @@ def _table(rows: Sequence[Mapping[str, Any]], indent: str) -> str:
     """Format a line for each object, with a column for each field that any object has."""
     lines = [dict(_entries(row, (), None, within_table=True)) for row in rows]
     columns = list(dict.fromkeys(name for line in lines for name in line))
-    cells = [[_shortened(line.get(column, "")) for column in columns] for line in lines]
+    cells = [[_shortened_text(line.get(column, "")) for column in columns] for line in lines]
     return aligned_text([columns, *cells], indent)
 
 
-def _shortened(cell: str) -> str:
+def _shortened_text(cell: str) -> str:
     return cell if len(cell) <= _WIDEST_CELL else f"{cell[: _WIDEST_CELL - 1]}…"
 
 
 def sorted_result(result: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
     """Sort the fields of a result as in the test's schema; the database keeps no order."""
-    return _sorted(result, schema, schema.get("$defs", {}))
+    return _sorted_members(result, schema, schema.get("$defs", {}))
 
 
-def _sorted(
+def _sorted_members(
     fields: Mapping[str, Any], schema: Mapping[str, Any], definitions: Mapping[str, Any]
 ) -> dict[str, Any]:
-    properties = _resolved(schema, definitions).get("properties", {})
+    properties = _resolved_schema(schema, definitions).get("properties", {})
     names = [name for name in properties if name in fields]
     names += [name for name in fields if name not in properties]
     return {
@@ -133,13 +133,15 @@ def _sorted(
 
 def _sorted_value(value: Any, schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Any:
     if isinstance(value, Mapping):
-        return _sorted(value, schema, definitions)
+        return _sorted_members(value, schema, definitions)
     if isinstance(value, list):
         return [_sorted_value(item, schema.get("items", {}), definitions) for item in value]
     return value
 
 
-def _resolved(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Mapping[str, Any]:
+def _resolved_schema(
+    schema: Mapping[str, Any], definitions: Mapping[str, Any]
+) -> Mapping[str, Any]:
     """Return the object schema to which references and "or null" lead."""
     for choice in (schema, *schema.get("anyOf", ()), *schema.get("allOf", ())):
         if "$ref" in choice:

@@ -47,7 +47,7 @@ def known_tls(invocation: Invocation, server: str) -> TlsOptions | None:
         return None
     from node.trust import tls  # loads cryptography
 
-    return tls.pinned(identity)
+    return tls.pinned_options(identity)
 
 
 def tls_of(invocation: Invocation, server: str) -> TlsOptions:

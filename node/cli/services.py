@@ -48,7 +48,7 @@ from node.model.loopback import is_exposed, is_loopback
 from node.peers.announcer import Announcer
 from node.postgres.access import served_database
 from node.pscheduler import archived, listener
-from node.results.traces import SpanExporter, lacking
+from node.results.traces import SpanExporter, missing_package
 from node.runtime.clock import Clock, SystemClock
 from node.runtime.housekeeping import Housekeeper, process_jobs
 from node.runtime.resolver import ResolvingLoop
@@ -266,10 +266,10 @@ async def _work(
             async with contextlib.AsyncExitStack() as stack:
                 await stack.enter_async_context(_traced(node))
                 if with_node:
-                    await stack.enter_async_context(_serving(node))
+                    await stack.enter_async_context(_running_service(node))
                 owner = f"{socket.gethostname()}:{os.getpid()}"
                 if with_lead:
-                    await stack.enter_async_context(_leading(node, owner, alone=not with_node))
+                    await stack.enter_async_context(_running_lead(node, owner, alone=not with_node))
                 if api:
                     await stack.enter_async_context(_serving_beside(node, api))
                 if with_node or api:
@@ -381,9 +381,9 @@ def _check_listen(settings: Settings) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _serving(node: NodeService) -> AsyncIterator[None]:
+async def _running_service(node: NodeService) -> AsyncIterator[None]:
     """Run everything of the node's service meanwhile."""
-    async with _answering(node, node.settings, node.start):
+    async with _running_api(node, node.settings, node.start):
         node.result_delivery.add_form(archived.FORM, archived.ArchivedForm(node))
         async with listener.listening(node):
             node.start_delivery()
@@ -394,12 +394,12 @@ async def _serving(node: NodeService) -> AsyncIterator[None]:
 async def _serving_beside(node: NodeService, where: Settings) -> AsyncIterator[None]:
     """Serve people meanwhile, while the node's service is another process."""
     await _await_node(node)
-    async with _answering(node, where, node.start_beside):
+    async with _running_api(node, where, node.start_beside):
         yield
 
 
 @contextlib.asynccontextmanager
-async def _answering(
+async def _running_api(
     node: NodeService, where: Settings, start: Callable[[], Awaitable[None]]
 ) -> AsyncIterator[None]:
     """Start the node, serve its API meanwhile where the settings say, and stop it.
@@ -431,7 +431,7 @@ async def _traced(node: NodeService) -> AsyncIterator[None]:
     if (endpoint := node.settings.traces_endpoint) is None:
         yield
         return
-    if (missing := lacking()) is not None:
+    if (missing := missing_package()) is not None:
         log.warning("traces are not sent", reason=missing)
         yield
         return
@@ -451,7 +451,7 @@ async def _traced(node: NodeService) -> AsyncIterator[None]:
 
 
 @contextlib.asynccontextmanager
-async def _leading(node: NodeService, owner: str, *, alone: bool) -> AsyncIterator[None]:
+async def _running_lead(node: NodeService, owner: str, *, alone: bool) -> AsyncIterator[None]:
     """Plan meanwhile; ``alone``: the node's service is another process."""
     from lead.assembly import lead_of
 

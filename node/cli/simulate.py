@@ -71,9 +71,9 @@ def simulate_fleet(
     from lead.simulation.fleet.document import FleetScenario
     from lead.simulation.fleet.drawing import draw_fleet_report
     from lead.simulation.fleet.play import play
-    from lead.simulation.scenario import checked
+    from lead.simulation.scenario import validated
 
-    scenario = checked(FleetScenario, document)
+    scenario = validated(FleetScenario, document)
     progress = Progress(quiet=invocation.quiet)
 
     def report_progress(share: float, doing: str) -> None:
@@ -194,13 +194,13 @@ def simulate(  # one parameter for each option
 
 def _list(invocation: Invocation) -> int:
     from lead.simulation.fleet.document import FleetScenario
-    from lead.simulation.scenario import FLEET, built_in, checked, read
+    from lead.simulation.scenario import FLEET, built_in, read, validated
 
     records: list[Record] = [
         {"name": name, "nodes": s.nodes.count, "days": s.days, "title": s.title}
         for name, s in built_in().items()
     ]
-    one = checked(FleetScenario, read(FLEET))
+    one = validated(FleetScenario, read(FLEET))
     records.append({"name": FLEET, "nodes": one.nodes, "days": None, "title": one.title})
     invocation.writer().print_list(records, SCENARIO)
     return 0
@@ -234,11 +234,11 @@ def _simulate_by_name(
 
 def _simulate(name: str, given: Mapping[str, Any], invocation: Invocation) -> SimulationResult:
     from lead.simulation.drawing import draw_report
-    from lead.simulation.scenario import named
+    from lead.simulation.scenario import named_scenario
     from lead.simulation.world import simulate
     from node.runtime.clock import SystemClock
 
-    scenario = named(name).model_copy(update=dict(given))
+    scenario = named_scenario(name).model_copy(update=dict(given))
     progress = Progress(quiet=invocation.quiet)
     watch = _Watch(progress, SystemClock(), scenario.days)
     try:

@@ -16,7 +16,7 @@ import orjson
 
 from node.cli.published import Documents, resolved_reference
 from node.execution import jq
-from node.model.contexts import offered
+from node.model.contexts import offered_contexts
 from node.model.errors import FieldFault, InvalidDocument
 from node.pscheduler.psconfig import template as templates
 from node.pscheduler.psconfig.nodes import KnownNode, NodeFinder
@@ -225,10 +225,10 @@ async def resolve_addresses(hosts: Iterable[str]) -> dict[str, tuple[str, ...]]:
 
 
 def _known_node(node: Node) -> KnownNode:
-    return KnownNode(node.name, node.address, node.url, offered(node.attributes))
+    return KnownNode(node.name, node.address, node.url, offered_contexts(node.attributes))
 
 
 def _addresses(node: Node, ips: Ips) -> list[str]:
     """Return names and IP addresses by which a template may mean the node."""
-    contexts = offered(node.attributes).values()
+    contexts = offered_contexts(node.attributes).values()
     return list(dict.fromkeys([node.address, *ips.get(node.address.lower(), ()), *contexts]))

@@ -182,7 +182,7 @@ class Exchange:
         :raises NoAnswerError: the connection is lost.
         :raises ParleyError: the answer is none of this type.
         """
-        connection = self._connected()
+        connection = self._new_connection()
         try:
             response = self._head(connection)
             if response.headers.get_content_type() != media_type:
@@ -203,7 +203,7 @@ class Exchange:
             connection.close()
 
     def _whole_answer(self, kept: http.client.HTTPConnection | None) -> Answer:
-        connection = kept or self._connected()
+        connection = kept or self._new_connection()
         try:
             response = self._head(connection)
             raw = self._body(response)
@@ -215,7 +215,7 @@ class Exchange:
             self._server.keep(connection)
         return self._answer_of(response, raw)
 
-    def _connected(self) -> http.client.HTTPConnection:
+    def _new_connection(self) -> http.client.HTTPConnection:
         """Return a new connection; its failure proves that the server was not asked."""
         connection = self._server.new_connection()
         connection.timeout = min(CONNECT_S, self._seconds_left())

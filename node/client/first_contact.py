@@ -18,7 +18,7 @@ from node.model.errors import NotAuthenticated, PeerAnswered, PeerUnreachable
 from node.model.features import Feature, has_feature
 from node.trust.identities import fingerprint, public_of
 from node.trust.signatures import NONCE_HEADER, WANTS_BOUND, Asked, check_answer, new_nonce
-from node.trust.tls import TlsOptions, pinned, public, unchecked
+from node.trust.tls import TlsOptions, pinned_options, public, unchecked_options
 
 _PATIENCE_S = 10.0
 _CARD_BYTES_MAX = 1_000_000
@@ -49,7 +49,7 @@ def find(url: str) -> Contact:
     except UntrustedError:
         pass
     try:
-        claimed = _request_contact(url, unchecked(), certified=False)
+        claimed = _request_contact(url, unchecked_options(), certified=False)
     except UntrustedError as error:
         raise _tls_error(url, error) from error
     return verify(url, claimed.identity)
@@ -65,7 +65,7 @@ def verify(url: str, identity: str) -> Contact:
         return _require_identity(_request_contact(url, {}, certified=False), url, identity)
     try:
         return _require_identity(
-            _request_contact(url, pinned(identity), certified=False), url, identity
+            _request_contact(url, pinned_options(identity), certified=False), url, identity
         )
     except UntrustedError as error:
         cause = error.cause

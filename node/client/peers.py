@@ -90,7 +90,7 @@ from node.trust.lineage import Lineage
 from node.trust.sealing import SPEC, SealingKey
 from node.trust.signatures import NONCE_HEADER, WANTS_BOUND, Asked, check_answer, signed_at
 from node.trust.signer import Signer
-from node.trust.tls import TlsOptions, pinned, public
+from node.trust.tls import TlsOptions, pinned_options, public
 
 Answer = TypeVar("Answer", bound=Document)
 
@@ -467,7 +467,7 @@ class Peers:
                 )
                 raise PeerUnreachable(msg) from error
         by_name = identity in self._by_name
-        by_key = pinned(*self.known_keys.keys(identity))
+        by_key = pinned_options(*self.known_keys.keys(identity))
         ways = [public(), by_key] if by_name else [by_key, public()]
         try:
             return await send(ways[0])
@@ -660,7 +660,7 @@ class Peer:
         """Ask the lead which of its tasks are still open."""
         return await self._ask(ConfirmationAnswer, "POST", "tasks/confirmations", request)
 
-    async def freed(self, message: FreedTime) -> None:
+    async def report_freed_time(self, message: FreedTime) -> None:
         """Report to a lead that time for its tasks has become free."""
         await self._peers.send(self, "POST", "tasks/freed", message)
 

@@ -298,7 +298,7 @@ class PschedulerHost:
         :raises RequestError: it does not take the task.
         """
         body = await self._send("POST", "/tasks", {}, document, patience_s=_BOOKING_S)
-        return self._id_in(self._parsed(body))
+        return self._id_in(self._parsed_body(body))
 
     def _id_in(self, answered: Any) -> UUID:
         """Return the id at the end of the URL of a task."""
@@ -326,9 +326,9 @@ class PschedulerHost:
         query: Mapping[str, str] | None = None,
         patience_s: float = _PROMPT_S,
     ) -> Any:
-        return self._parsed(await self._send(method, path, query or {}, patience_s=patience_s))
+        return self._parsed_body(await self._send(method, path, query or {}, patience_s=patience_s))
 
-    def _parsed(self, body: bytes) -> Any:
+    def _parsed_body(self, body: bytes) -> Any:
         try:
             # Our database keeps no NUL, and nothing that is meant has one.
             return json.loads(body.replace(b"\\u0000", b"\\ufffd"))

@@ -114,7 +114,7 @@ class NodeSession:
             from asyncio import Semaphore  # slow to load, which what blocks does not need
 
             self._places = Semaphore(_AT_ONCE)
-        tls = await self._trusted()
+        tls = await self._tls_options()
         with self._told_as_unreachable():
             self._open = Server(self.server, tls)
         if self._wary and (token := self._token):
@@ -127,7 +127,7 @@ class NodeSession:
             self._token = token
         return self
 
-    async def _trusted(self) -> TlsOptions | None:
+    async def _tls_options(self) -> TlsOptions | None:
         """Return whom to trust over https."""
         return self._tls
 

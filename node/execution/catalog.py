@@ -179,7 +179,7 @@ class Capabilities:
         grant = privileges.grant_of(path) if path else privileges.Grant()
         return privileges.missing_privilege(requirement.program, privilege, standing, grant)
 
-    def offered(self, test: str) -> tuple[str, ...]:
+    def offered_tools(self, test: str) -> tuple[str, ...]:
         """Return the names of the installed tools for a test, best first."""
         return tuple(
             tool.name for tool in registry.tools_for(test) if not self.missing_program(tool)

@@ -42,7 +42,7 @@ async def _run(expression: str, runner: Confining, documents: bytes) -> Finished
         *(sys.executable, "-I", str(Path(jmespath_program.__file__)), expression),
         *(str(transforming.MEMORY_MAX), str(int(transforming.TIMEOUT_S)), str(EACH_S)),
     ]
-    return await transforming.ended(argv, documents, "the JMESPath expression", runner)
+    return await transforming.run_limited_child(argv, documents, "the JMESPath expression", runner)
 
 
 def _read(answer: bytes) -> TransformResult:

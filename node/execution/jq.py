@@ -60,7 +60,7 @@ async def _run(
         *("env", "-i", limits, f"--as={memory}", f"--cpu={seconds}", "--core=0"),
         *(jq, "--compact-output", "--monochrome-output", wrapped),
     ]
-    return await transforming.ended(argv, documents, "jq", runner)
+    return await transforming.run_limited_child(argv, documents, "jq", runner)
 
 
 def _read(answer: bytes) -> TransformResult:

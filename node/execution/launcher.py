@@ -458,12 +458,12 @@ class Launcher:
             context = replace(context, parties=_with_own_data(context.parties, agreement.data))
             patience = max(run.starts_at - self._clock.now(), 0) + LOOK_UP_TIME
             strangers = self._targets.strangers(run.participants)
-            context = await self._targets.checked(
+            context = await self._targets.checked_part(
                 test, tool, context, strangers, patience / times.SECOND
             )
         elif run.bound:
             patience = max(run.starts_at - self._clock.now(), 0) + LOOK_UP_TIME
-            context = await self._targets.checked_for_user(
+            context = await self._targets.checked_part_of_user(
                 test, tool, context, run.rule, patience / times.SECOND
             )
         context = replace(context, spec=await self._opened_spec(run, test, context.spec, written))
@@ -491,7 +491,7 @@ class Launcher:
             port=test.target_port(spec) if isinstance(test, Targeting) else None,
             user=run.user,
         )
-        opened = await self._secrets.opened(test, run.spec, use)
+        opened = await self._secrets.opened_spec(test, run.spec, use)
         return self._capabilities.spec(test, opened)
 
     async def _objection(self, run: DueRun, test: Test, context: PartContext) -> Reason | None:

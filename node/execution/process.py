@@ -111,7 +111,7 @@ class Child(Protocol):
         """Return whether its number may belong to another process by now."""
         ...
 
-    async def exited(self) -> None:
+    async def wait_for_exit(self) -> None:
         """Return once the process has exited; it is not reaped yet."""
         ...
 
@@ -207,7 +207,7 @@ class _OwnChild:
     def reaped(self) -> bool:
         return self._popen.returncode is not None
 
-    async def exited(self) -> None:
+    async def wait_for_exit(self) -> None:
         await proctable.wait_for_exits([self.pid])
 
     def send_signal(self, number: signal.Signals, *, group: bool) -> None:
@@ -311,7 +311,7 @@ class RunningProcess:
         """
         return await asyncio.shield(self._supervision)
 
-    async def printed(self, text: bytes) -> None:
+    async def wait_for_output(self, text: bytes) -> None:
         """Return as soon as ``text`` has appeared on the standard output.
 
         :raises HostError: the program ended, or closed the stream, without printing it.
@@ -373,7 +373,7 @@ class RunningProcess:
 
     async def _supervise(self) -> FinishedProcess:
         try:
-            await self._child.exited()
+            await self._child.wait_for_exit()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(DRAIN_S):
                     for stream in self._streams:

@@ -92,7 +92,7 @@ class Handover:
         elif self._is_alone:  # the releaser began it, and was lost before it could tell
             tell_begun(self._node, host_time())
 
-    def exited(self) -> None:
+    def note_exit(self) -> None:
         """Take note that the tool has exited; if before its instant, nobody else tells the node."""
         if not self._over and host_time() < self._release.at:
             tell_begun(self._node, host_time())

@@ -2,7 +2,7 @@
 
 A literal that somebody posts is sealed before anything else sees the spec, and what another lead
 tells is sealed when it is introduced. From then on only two have the text again: the tool that is
-about to start (:meth:`SpecSecrets.opened`), and the participant that needs it for its own tool
+about to start (:meth:`SpecSecrets.opened_spec`), and the participant that needs it for its own tool
 (``revealing`` in ``client/peers.py``).
 """
 
@@ -35,7 +35,7 @@ class SpecSecrets:
     def _key(self) -> SealingKey:
         return self._core.sealing
 
-    def sealed(self, document: TaskDocument) -> TaskDocument:
+    def sealed_document(self, document: TaskDocument) -> TaskDocument:
         """Return a document whose literal secrets are sealed; a wrong one is returned as it is.
 
         :raises InvalidDocument: a value is the mark that stands for one that is not told.
@@ -90,7 +90,7 @@ class SpecSecrets:
         """Return a spec in which ``change`` was applied to each text of its secret fields."""
         return secrets.each_text(self._capabilities.tests[test].spec_model, spec, change)
 
-    def restored(self, document: TaskDocument, before: Mapping[str, Any]) -> TaskDocument:
+    def restored_document(self, document: TaskDocument, before: Mapping[str, Any]) -> TaskDocument:
         """Return an edit with the values of the spec before it where it has their mark.
 
         :raises InvalidDocument: it sends such a value elsewhere, or otherwise.
@@ -98,14 +98,14 @@ class SpecSecrets:
         test = self._capabilities.tests.get(document.test.type)
         if test is None:
             return document
-        spec = secrets.restored(test.spec_model, document.test.spec, before, "/test/spec")
+        spec = secrets.restored_spec(test.spec_model, document.test.spec, before, "/test/spec")
         choice = document.test.model_copy(update={"spec": spec})
         return document.model_copy(update={"test": choice})
 
-    def accepted(self, lead: str, introduction: Introduction) -> Introduction:
+    def accepted_introduction(self, lead: str, introduction: Introduction) -> Introduction:
         """Return the introduction of another lead with what it tells sealed by this host."""
         texts = introduction.secrets or {}
-        spec = secrets.resealed(
+        spec = secrets.resealed_spec(
             introduction.spec, texts, lambda text: self._key.seal(text, _purpose_of_lead(lead))
         )
         return introduction.model_copy(update={"spec": spec, "secrets": None})
@@ -115,7 +115,9 @@ class SpecSecrets:
         known = self._capabilities.tests.get(test)
         return frozenset() if known is None else secrets.names_in(known.spec_model, spec)
 
-    async def opened(self, test: Test, spec: Mapping[str, Any], use: SecretUse) -> dict[str, Any]:
+    async def opened_spec(
+        self, test: Test, spec: Mapping[str, Any], use: SecretUse
+    ) -> dict[str, Any]:
         """Return a spec with the secrets themselves, for the tool.
 
         :raises HostError: one cannot be had, or is not for this run.

@@ -28,7 +28,7 @@ from node.execution import host_sampling, netlink
 from node.execution.catalog import unchecked_tool
 from node.execution.ways_out import judging_session
 from node.model import ports, targets, ways_out
-from node.model.contexts import offered
+from node.model.contexts import offered_contexts
 from node.model.errors import HostError
 from node.model.features import Feature, has_feature
 from node.model.host_limits.quotas import RunAmounts
@@ -150,7 +150,9 @@ class ForeignTargets:
         addresses, place = introduced.addresses, introduced.participant
         parties = {at: each for at, each in enumerate(introduced.participants) if at != place}
         mere = [addresses.get(host, host) for host in mere_targets(test, spec)]
-        if (refusal := self._excess(lead, test, spec, mere, list(parties.values()))) is not None:
+        if (
+            refusal := self._excess_refusal(lead, test, spec, mere, list(parties.values()))
+        ) is not None:
             return refusal
         rules, port = self._rules(None), _port(test, spec)
         rules_of_spec = replace(rules, content=reported_content(test, spec))
@@ -229,7 +231,7 @@ class ForeignTargets:
         every = self._settings.tool_ports
         return ports.foreign_port_refusal(participant.name, told, every, at_home=at_home)
 
-    def _excess(
+    def _excess_refusal(
         self,
         lead: str,
         test: Test,
@@ -310,7 +312,7 @@ class ForeignTargets:
             rules = replace(rules, allowed=(*rules.allowed, *targets.LOOPBACK))
         return rules
 
-    async def checked(
+    async def checked_part(
         self,
         test: Test,
         tool: Tool,
@@ -336,10 +338,10 @@ class ForeignTargets:
                 parties[place] = replace(party, address=address)
         return replace(checked, parties=tuple(parties))
 
-    async def checked_for_user(
+    async def checked_part_of_user(
         self, test: Test, tool: Tool, context: PartContext, rule: str | None, patience_s: float
     ) -> PartContext:
-        """Return the part of a user's own task like :meth:`checked`; ``rule`` admits the task.
+        """Return the part of a user's own task like :meth:`checked_part`; ``rule`` admits the task.
 
         Its participants are nodes that are known here.
 
@@ -348,7 +350,7 @@ class ForeignTargets:
         rules = self._rules_of_user(_namespace(context), rule)
         return await self._with_targets(Asker.USER, test, tool, context, rules, patience_s)
 
-    async def probed_for_user(self, host: str, patience_s: float) -> str:
+    async def probed_address(self, host: str, patience_s: float) -> str:
         """Return the address of a host to which a user has single packets sent.
 
         This host itself may be asked about.
@@ -481,7 +483,7 @@ class ForeignTargets:
         look_up = partial(host_sampling.in_namespace, namespace, resolve)
         answer = asyncio.ensure_future(aside(look_up, f"look up {host}"))
         self._look_ups += 1
-        answer.add_done_callback(self._ended)
+        answer.add_done_callback(self._end_look_up)
         try:
             async with asyncio.timeout(patience_s):
                 return await asyncio.shield(answer)
@@ -490,7 +492,7 @@ class ForeignTargets:
         except OSError as fault:
             raise HostError(no_address_found(fault.strerror or str(fault)).at(host)) from fault
 
-    def _ended(self, answer: asyncio.Future[list[str]]) -> None:
+    def _end_look_up(self, answer: asyncio.Future[list[str]]) -> None:
         self._look_ups -= 1
         answer.exception()  # it was reported, or nobody waits for it any more
 
@@ -540,7 +542,7 @@ class ForeignTargets:
         if not self._is_in_a_lab():
             return
         for node in self._other_nodes():
-            for word in (node.address, *offered(node.attributes).values()):
+            for word in (node.address, *offered_contexts(node.attributes).values()):
                 address = literal(word)
                 if _is_loopback(word) or (address and ipaddress.ip_address(address) in own):
                     yield ipaddress.ip_network(address or "")
@@ -581,7 +583,7 @@ def _api_address(card: KnownNode) -> tuple[IpAddress, int] | None:
 
 
 def _words(card: KnownNode) -> tuple[str, ...]:
-    return (card.name, card.address, *offered(card.attributes).values())
+    return (card.name, card.address, *offered_contexts(card.attributes).values())
 
 
 def _at_card_address(participant: Participant, card: KnownNode | None) -> Participant:
@@ -638,7 +640,7 @@ def _resolve(host: str, family: int) -> list[str]:
 
 def address_fault(participant: Participant, card: Described) -> Reason | None:
     """Return why an introduced address is not the participant's; None if its card has it."""
-    contexts = offered(card.attributes).values()
+    contexts = offered_contexts(card.attributes).values()
     if normalised_word(participant.address) in map(normalised_word, (card.address, *contexts)):
         return None
     known = list(dict.fromkeys((card.address, *contexts)))
@@ -652,4 +654,4 @@ def current_address(participant: Participant, card: Described) -> str | None:
     """
     if participant.context is None:
         return card.address
-    return offered(card.attributes).get(participant.context)
+    return offered_contexts(card.attributes).get(participant.context)

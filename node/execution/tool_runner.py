@@ -154,7 +154,7 @@ class _RunnerChild:
         await self.has_begun.wait()
         return self.begun_at
 
-    async def exited(self) -> None:
+    async def wait_for_exit(self) -> None:
         await self.has_exited.wait()
 
     def send_signal(self, number: signal.Signals, *, group: bool) -> None:

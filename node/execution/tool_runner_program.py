@@ -224,7 +224,7 @@ class Keeper:
             release = Release(**message["release"])
             self._handover = Handover(self._channel, release, exited, self._connection)
             if self._exited:
-                self._handover.exited()
+                self._handover.note_exit()
         else:
             return False
         return True
@@ -240,7 +240,7 @@ class Keeper:
     def _note_exit(self) -> None:
         self._exited = True
         if self._handover is not None:
-            self._handover.exited()
+            self._handover.note_exit()
         self._send("exited", None)
 
     def _excess(self, deadline: float) -> str | None:

@@ -56,7 +56,7 @@ async def transform(
     return [(await transform(run, read, [each]))[0] for each in documents]
 
 
-async def ended(
+async def run_limited_child(
     argv: Sequence[str], documents: bytes, name: str, runner: Confining | None
 ) -> FinishedProcess:
     """Run a child that limits its memory, confined by ``runner`` if given; return how it ended.

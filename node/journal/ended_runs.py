@@ -83,7 +83,7 @@ class EndedRunRecorder:
             **({"reason": ended.reason} if ended.reason else {}),
             **({"verdict": ended.verdict} if ended.verdict not in {None, "clean"} else {}),
         )
-        self._core.instruments.ended(
+        self._core.instruments.count_ended_run(
             "lead" if leads else "participant",
             ended.test,
             ended.state,

@@ -24,7 +24,7 @@ from node.runtime.clock import SystemClock
 from node.runtime.settings import Settings
 from node.runtime.threads import aside
 from node.trust.keys import NodeKey
-from node.trust.tls import TlsOptions, pinned
+from node.trust.tls import TlsOptions, pinned_options
 
 _POLL_S = 0.05
 _REQUEST_S = 30.0
@@ -67,7 +67,7 @@ class LabNode:
     @property
     def tls(self) -> TlsOptions:
         """The options of TLS for requests to it."""
-        return pinned(self.identity) if self.url.startswith("https:") else {}
+        return pinned_options(self.identity) if self.url.startswith("https:") else {}
 
 
 @dataclass(frozen=True)

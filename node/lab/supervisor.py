@@ -197,7 +197,7 @@ class Lab:
             [sys.executable, "-m", "node.lab.wan", *words], env=nodes.module_environment()
         )
         self._undo.push_async_callback(self._end_wan, emulator)
-        await emulator.printed(wan.READY)
+        await emulator.wait_for_output(wan.READY)
         self._watch("wan", emulator.wait())
 
     async def _end_wan(self, emulator: RunningProcess) -> None:

@@ -635,7 +635,7 @@ class LimitKeeper:
     def excepted_networks(self, rule: str | None) -> tuple[Network, ...]:
         """Return the networks that a rule of this name lets users measure."""
         found = self.limits.rule(rule)
-        return () if found is None or found.targets is None else found.targets.excepted
+        return () if found is None or found.targets is None else found.targets.excepted_networks
 
     def judge_user(self, user: User, task: StoredTask) -> Verdict | None:
         """Judge a task that a user asks this node to lead; None if they are not limited."""

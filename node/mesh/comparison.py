@@ -138,7 +138,7 @@ def _mismatch(
     contexts = wanted.contexts_of(pair.source, pair.dest)
     if (task.reference or {}).get("contexts", {}) != contexts:
         return _ELSEWHERE
-    followed = wanted.followed(pair.source, pair.dest)
+    followed = wanted.followed_key(pair.source, pair.dest)
     return "" if followed is None or followed in present else _ANEW
 
 
@@ -146,7 +146,7 @@ def _dependency(
     pair: MeasurementPair, wanted: MeshEntryTerms, present: Mapping[str, UUID]
 ) -> dict[str, Any] | None:
     """Return the dependency that the task of a pair is to have."""
-    return wanted.dependency(present.get(wanted.followed(pair.source, pair.dest) or ""))
+    return wanted.dependency(present.get(wanted.followed_key(pair.source, pair.dest) or ""))
 
 
 def _kept_dependency(task: MeshTask) -> dict[str, Any] | None:
@@ -187,7 +187,7 @@ def _differing_fields(task: MeshTask, pair: MeasurementPair, wanted: MeshEntryTe
 
     The node of an earlier version does not store a field that came later: it has its default.
     """
-    spec = {**wanted.filled, **wanted.named(pair.source, pair.dest)}
+    spec = {**wanted.filled, **wanted.naming_fields(pair.source, pair.dest)}
     kept = {**wanted.defaults, **task.spec}
     return [name for name, value in spec.items() if not _is_shown_by_node(kept.get(name), value)]
 
@@ -224,9 +224,9 @@ def _add_spec_edit(
         # A node keeps no secret for a spec that is otherwise another one.
         fields = list(dict.fromkeys([*fields, *wanted.literals]))
     if fields:
-        spec = {**wanted.spec, **wanted.named(pair.source, pair.dest)}
+        spec = {**wanted.spec, **wanted.naming_fields(pair.source, pair.dest)}
         patch["test"] = {"spec": {name: spec.get(name) for name in fields}}
-        full = {**wanted.filled, **wanted.named(pair.source, pair.dest)}
+        full = {**wanted.filled, **wanted.naming_fields(pair.source, pair.dest)}
         before["spec"] = {name: task.spec.get(name) for name in fields}
         after["spec"] = {
             name: _redact(full[name]) if name in wanted.literals else full[name] for name in fields

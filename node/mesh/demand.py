@@ -64,7 +64,7 @@ class Load:
     """The exclusive and normal share of each entry."""
 
     @property
-    def booked(self) -> float:
+    def booked_share(self) -> float:
         """Return the known share without room for exclusive runs; more than 1 cannot be kept."""
         return self.exclusive + self.normal + (self.others or 0.0)
 
@@ -130,15 +130,15 @@ def round_up_interval(duration: float) -> int:
     return next((each for each in _NICE if each >= duration), int(-(-duration // week) * week))
 
 
-def overbooked(
+def overbooking_findings(
     loads_by_node: Mapping[str, Load], intervals: Mapping[int, int | None], labels: Sequence[str]
 ) -> list[Finding]:
     """Return a finding for each entry with overbooked nodes to which it contributes most."""
     worst: dict[int, list[tuple[float, str]]] = defaultdict(list)
     for node, load in loads_by_node.items():
-        if load.booked > FULL and load.by_measure:
+        if load.booked_share > FULL and load.by_measure:
             most = max(load.by_measure, key=lambda measure: load.by_measure[measure])
-            worst[most].append((load.booked, node))
+            worst[most].append((load.booked_share, node))
     return [
         _overbooked_finding(
             measure, sorted(nodes, key=_fullness_key), loads_by_node, intervals, labels
@@ -180,14 +180,16 @@ def _overbooked_finding(
 def _fitting_interval_text(measure: int, load: Load, intervals: Mapping[int, int | None]) -> str:
     """Return the interval at which the node would be full but not overbooked."""
     own = load.by_measure[measure]
-    rest = load.booked - own
+    rest = load.booked_share - own
     if rest < _COMFORTABLE:
         fitting = round_up_interval((intervals[measure] or 0) * own / (_COMFORTABLE - rest))
         return f"an interval of {times.format_duration(fitting)} would fit, or fewer pairs"
     free = _COMFORTABLE - (load.others or 0.0)
     if free <= 0:
         return "others have booked all its time; remove it from the mesh, or ask them"
-    return f"all its entries {load.booked / free:.1f} times less often would fit, or fewer pairs"
+    return (
+        f"all its entries {load.booked_share / free:.1f} times less often would fit, or fewer pairs"
+    )
 
 
 def short_slips(
@@ -200,7 +202,7 @@ def short_slips(
 
     They share their nominal start and run one at a time, so the last waits for all others; those
     whose starts are spread do not (:func:`meeting_starts`). A
-    schedule whose interval itself is too short is left to :func:`overbooked`.
+    schedule whose interval itself is too short is left to :func:`overbooking_findings`.
     """
     worst: dict[str, tuple[int, str, int, int]] = {}
     for node, counts in tasks.items():
@@ -233,7 +235,7 @@ def meeting_starts(
     """Return schedules whose slip is too short where spread exclusive runs of a node meet.
 
     The waits are the same in each interval, so a run that finds no time now never finds any. An
-    interval that is too short for all runs is left to :func:`overbooked`.
+    interval that is too short for all runs is left to :func:`overbooking_findings`.
     """
     by_node: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
     for key, pair in pairs.items():

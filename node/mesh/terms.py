@@ -71,7 +71,7 @@ class MeshEntryTerms:
         """Return the campaign as a node stores it."""
         return self.campaign or DEFAULT
 
-    def named(self, source: str, dest: str) -> dict[str, Any]:
+    def naming_fields(self, source: str, dest: str) -> dict[str, Any]:
         """Return the fields of the spec that name these ends."""
         if self.ends == _ENDS:
             return {"source": source, "dest": dest}
@@ -111,7 +111,7 @@ class MeshEntryTerms:
         ends = (source, dest) if self.far_takes_part else (source,)
         return {name: self.contexts[name] for name in ends if name in self.contexts}
 
-    def followed(self, source: str, dest: str) -> str | None:
+    def followed_key(self, source: str, dest: str) -> str | None:
         """Return the key of the task that the task of a pair follows, None if it follows none."""
         return None if self.after is None else self.after.of_pair(source, dest)
 
@@ -127,7 +127,7 @@ class MeshEntryTerms:
     ) -> dict[str, Any]:
         """Return the task document to post; ``followed`` is the task that it follows, if any."""
         document: dict[str, Any] = {
-            "test": {"type": self.test, "spec": {**self.spec, **self.named(source, dest)}},
+            "test": {"type": self.test, "spec": {**self.spec, **self.naming_fields(source, dest)}},
             "reference": self.reference(key),
         }
         if not self.ends:

@@ -102,7 +102,7 @@ def is_recorded(operation: str, access: Access, status: int, *, trial: bool = Fa
     return operation not in _UNCHANGING and not trial
 
 
-def written(text: str | None) -> str | None:
+def storable_text(text: str | None) -> str | None:
     """Return what a caller wrote in a form that can be stored: not too long, and no NUL."""
     if text is None:
         return None

@@ -41,7 +41,7 @@ class Calendar:
         self._taken: list[tuple[OccupancyKey, Span]] = []
         self._given_back: list[Span] = []
 
-    def missing(self, spans: Iterable[Span], now: int) -> list[Span]:
+    def missing_spans(self, spans: Iterable[Span], now: int) -> list[Span]:
         """Return the span set that must be read before these spans can be answered.
 
         Drop the pieces that are too old. After this call, call :meth:`read` with the spans
@@ -68,7 +68,7 @@ class Calendar:
             self.clear()  # the clock has gone back
 
     def read(self, spans: Sequence[Span], occupied: Iterable[OccupiedSpan], now: int) -> None:
-        """Store what was read for ``spans``, which :meth:`missing` returned."""
+        """Store what was read for ``spans``, which :meth:`missing_spans` returned."""
         for number in _piece_numbers(spans):
             self._pieces[number] = now, {}
         spans_by_kind: dict[OccupancyKey, list[Span]] = defaultdict(list)
@@ -81,7 +81,7 @@ class Calendar:
             self._add(kind, span)
 
     def caught_up(self) -> None:
-        """End the read that :meth:`missing` started; call it once the question is answered.
+        """End the read that :meth:`missing_spans` started; call it once the question is answered.
 
         Time given back during the read may have been read as occupied or as free, so the pieces
         that it touches are dropped.
@@ -110,7 +110,7 @@ class Calendar:
         """Drop all pieces."""
         self.give_back((times.EARLIEST, times.LATEST))
 
-    def occupied(self, spans: Iterable[Span]) -> list[OccupiedSpan]:
+    def occupied_spans(self, spans: Iterable[Span]) -> list[OccupiedSpan]:
         """Return what occupies these spans, and possibly time near them; nothing is ``fixed``."""
         spans_by_kind: dict[OccupancyKey, list[Span]] = defaultdict(list)
         for number in _piece_numbers(spans):

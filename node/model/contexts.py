@@ -94,7 +94,7 @@ ContextWord = Annotated[
 """The written form of a context, for fields of documents."""
 
 
-def offered(attributes: Mapping[str, Any]) -> dict[str, str]:
+def offered_contexts(attributes: Mapping[str, Any]) -> dict[str, str]:
     """Return the contexts that a node's card offers, with the address of each.
 
     A context whose address is none is left out: it would become an argument of programs.

@@ -48,7 +48,7 @@ def fault_of_word(word: str) -> str | None:
     return None
 
 
-def normalised(word: str) -> str:
+def comparable_word(word: str) -> str:
     """Return a word as it is compared: only what follows a URL's host may have capital letters."""
     scheme, separator, rest = word.partition("://")
     host, slash, path = rest.partition("/")
@@ -104,7 +104,7 @@ def _needed_words(choice: ArchiveChoice) -> frozenset[str]:
     if archiver == "bitbucket":
         words = ()
     elif archiver == "http":
-        words = [normalised(str(spec.get("url")))]
+        words = [comparable_word(str(spec.get("url")))]
     elif archiver == "kafka":
         words = [_place(archiver, broker) for broker in spec.get("brokers") or [{}]]
     elif archiver == "rabbitmq":

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 from urllib.parse import urlsplit
 
-from node.model.contexts import offered
+from node.model.contexts import offered_contexts
 from node.model.targets import literal
 
 
@@ -106,7 +106,7 @@ class NodeIndex(Generic[AnyNode]):
         hosts = self._nodes_with_word(word)
         return hosts[0] if len(hosts) == 1 else None
 
-    def sharing(self, word: str) -> list[AnyNode]:
+    def nodes_sharing(self, word: str) -> list[AnyNode]:
         """Return the nodes that share a word, because of which it stands for none of them."""
         if normalised_word(word) in self._by_name:
             return []
@@ -123,7 +123,7 @@ def _words(card: Described) -> dict[str, str]:
 
 
 def _hosts(card: Described) -> Iterator[tuple[str, str]]:
-    for context, address in offered(card.attributes).items():
+    for context, address in offered_contexts(card.attributes).items():
         yield address, f"the address in the context {context}"
     yield host_of(card.url) or "", "the host of the URL"
     yield card.address, "the address"

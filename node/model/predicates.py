@@ -107,7 +107,7 @@ class AllOf:
 
     def in_words(self) -> str:
         """Describe the conjunction: ``a = 1 and b = 2``."""
-        return " and ".join(_parenthesised(part) for part in self.parts) or "anything"
+        return " and ".join(_parenthesised_text(part) for part in self.parts) or "anything"
 
     def faults(self, attributes: Attributes) -> list[UnmetCondition]:
         """Return the conditions that these attributes do not meet."""
@@ -127,7 +127,7 @@ class AnyOf:
 
     def in_words(self) -> str:
         """Describe the disjunction: ``a = 1 or b = 2``."""
-        return " or ".join(_parenthesised(part) for part in self.parts)
+        return " or ".join(_parenthesised_text(part) for part in self.parts)
 
     def faults(self, attributes: Attributes) -> list[UnmetCondition]:
         """Return why these attributes meet no part; an empty list if they meet one."""
@@ -321,7 +321,7 @@ def equal_values(one: Value, other: Value) -> bool:
     return one == other and all(isinstance(one, k) is isinstance(other, k) for k in kinds)
 
 
-def _parenthesised(predicate: Predicate) -> str:
+def _parenthesised_text(predicate: Predicate) -> str:
     words = predicate.in_words()
     many = isinstance(predicate, AllOf | AnyOf) and len(predicate.parts) != 1
     return f"({words})" if many else words

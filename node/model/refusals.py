@@ -55,7 +55,7 @@ class RefusalMemory:
         if refused is not None:
             self._count -= len(refused.question.windows)
 
-    def touched(self, freed: Iterable[Span]) -> list[RefusedQuestion]:
+    def touched_questions(self, freed: Iterable[Span]) -> list[RefusedQuestion]:
         """Return the questions that want time in these spans, with those windows only, by age."""
         spans = normalise(freed)
         ends = [upper for _, upper in spans]

@@ -96,7 +96,7 @@ def split_task(text: str) -> tuple[UUID, str | None]:
     return UUID(task), lead or None
 
 
-def joined(task: UUID, lead: str | None) -> str:
+def written_task(task: UUID, lead: str | None) -> str:
     """Return the written form of a task; the inverse of :func:`split_task`."""
     return str(task) if lead is None else f"{task}@{lead}"
 

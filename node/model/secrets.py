@@ -81,7 +81,7 @@ def as_introduced(value: Any) -> Any:
     return each_sealed(value, lambda sealed: {"sealed": sealed["sealed"]})
 
 
-def resealed(value: Any, texts: Mapping[str, str], seal: Callable[[str], str]) -> Any:
+def resealed_spec(value: Any, texts: Mapping[str, str], seal: Callable[[str], str]) -> Any:
     """Return a spec of another lead as a participant stores it.
 
     ``texts`` has by sealed text what its lead told this host. A text that it did not tell stays
@@ -140,12 +140,12 @@ def _is_text_map(model: type[Document], name: str) -> bool:
     return any(get_origin(member) is dict for member in members)
 
 
-def redacted(model: type[Document], spec: Mapping[str, Any]) -> dict[str, Any]:
+def redacted_spec(model: type[Document], spec: Mapping[str, Any]) -> dict[str, Any]:
     """Return the spec without secrets: keep the keys of secret maps, hide all secret values."""
     return each_text(model, spec, lambda _: REDACTED)
 
 
-def restored(
+def restored_spec(
     model: type[Document], spec: Mapping[str, Any], before: Mapping[str, Any], pointer: str = ""
 ) -> dict[str, Any]:
     """Return the spec with each redacted value replaced by the one in ``before``.

@@ -135,13 +135,13 @@ def target_refusal(address: str, port: int | None, rules: TargetRules) -> Reason
     ``address`` is an IP address; ``port`` is None if the measurement has none, or none that is
     known. An IPv4 address inside an IPv6 address is judged as well.
     """
-    outer, *inner = reached(address)
+    outer, *inner = reached_addresses(address)
     judged = [(address, outer), *((str(each), each) for each in inner)]
     refusals = (_refusal(address, shown, each, port, rules) for shown, each in judged)
     return next(filter(None, refusals), None)
 
 
-def reached(address: str) -> tuple[IpAddress, ...]:
+def reached_addresses(address: str) -> tuple[IpAddress, ...]:
     """Return an address, and the IPv4 addresses to which packets for it may be sent."""
     outer = ipaddress.ip_address(address.partition("%")[0])
     return outer, *_embedded_addresses(outer)
@@ -199,7 +199,7 @@ def addresses_refusal(
     if literal(host):
         refusals = (target_refusal(address, port, rules) for address in addresses)
     else:
-        judged = (each for address in addresses for each in reached(address))
+        judged = (each for address in addresses for each in reached_addresses(address))
         refusals = (_refusal(host, None, each, port, rules) for each in judged)
     return next(filter(None, refusals), None)
 

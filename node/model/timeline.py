@@ -105,7 +105,7 @@ class TimelineQuestion:
         """Return whether it can only be answered run by run."""
         return bool(self.yielding) or self.left_out is not None
 
-    def counted(self, bookings: Sequence[Booking]) -> Sequence[Booking]:
+    def counted_bookings(self, bookings: Sequence[Booking]) -> Sequence[Booking]:
         """Return these bookings without those that count for nothing."""
         if self.left_out is None:
             return bookings
@@ -129,7 +129,7 @@ class Occupation:
         self._occupied = occupied
         self._merged: dict[frozenset[int], list[Span]] = {}
 
-    def blocking(
+    def blocking_spans(
         self, scheduling_class: SchedulingClass, precedence: Precedence | None
     ) -> list[Span]:
         """Return what a run of this class must avoid; with ``precedence``, only what stays."""
@@ -187,8 +187,8 @@ def free_ranges(
     that are each a day long would have the thousand gaps of that day hundreds of times.
     """
     precedence = question.precedence if question.yielding is None else None
-    every = occupation.blocking(question.scheduling_class, None)
-    lasting = occupation.blocking(question.scheduling_class, precedence)
+    every = occupation.blocking_spans(question.scheduling_class, None)
+    lasting = occupation.blocking_spans(question.scheduling_class, precedence)
     return _ranges(question, every, lasting, ranges_max)
 
 
@@ -196,12 +196,12 @@ def free_ranges_beside(
     question: TimelineQuestion, bookings: Sequence[Booking], ranges_max: int = sys.maxsize
 ) -> FreeRanges:
     """Return the free ranges as :func:`free_ranges`, given the bookings that touch any window."""
-    bookings = question.counted(bookings)
+    bookings = question.counted_bookings(bookings)
     if not question.yielding:
         return free_ranges(question, occupation_of(bookings), ranges_max)
     staying = [booking for booking in bookings if not gives_way(booking, question)]
     every, lasting = (
-        occupation_of(each).blocking(question.scheduling_class, None)
+        occupation_of(each).blocking_spans(question.scheduling_class, None)
         for each in (bookings, staying)
     )
     return _ranges(question, every, lasting, ranges_max)
@@ -279,7 +279,7 @@ def obstacles(
     conflicting = blockers(question.scheduling_class)
     lasting = [
         booking
-        for booking in question.counted(bookings)
+        for booking in question.counted_bookings(bookings)
         if booking.scheduling_class in conflicting and not gives_way(booking, question)
     ]
     blocking: list[Booking | ClosedTime] = [*question.closed, *lasting]

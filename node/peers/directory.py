@@ -143,9 +143,9 @@ class Directory:
         """Return the node that a word stands for, as :meth:`find` does, or that has it as key."""
         return self.find(word) or self._nodes.get(word)
 
-    def sharing(self, word: str) -> list[KnownNode]:
+    def nodes_sharing(self, word: str) -> list[KnownNode]:
         """Return the nodes that share an address or a host, which so stands for none of them."""
-        return self._index.sharing(word)
+        return self._index.nodes_sharing(word)
 
 
 def _revoked_message(key: str) -> str:

@@ -133,7 +133,7 @@ def check_directory(directory: NodeDirectory) -> None:
     if statement.identity != made.node:
         fault = f"is made with the key {statement.identity}, not with that of {made.name}"
         raise InvalidDocument([FieldFault("/signature", fault)])
-    if changed := statement.changed(_signed_values(directory)):
+    if changed := statement.changed_names(_signed_values(directory)):
         fault = f"is not what {made.name} signed: the file was altered or damaged"
         raise InvalidDocument([FieldFault(f"/{name}", fault) for name in changed])
 

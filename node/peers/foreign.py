@@ -118,7 +118,7 @@ class ForeignPeer(Protocol):
         """Raise, for it leads no exchange."""
         ...
 
-    async def freed(self, message: FreedTime) -> None:
+    async def report_freed_time(self, message: FreedTime) -> None:
         """Tell it nothing: it does not listen."""
         ...
 

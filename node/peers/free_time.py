@@ -31,7 +31,7 @@ class FreeTimeReader:
             until = now + self._horizon
             async with self._database.connection() as connection:
                 occupied = await bookings.occupied_spans(connection, [(now, until)], now)
-            busy = Occupation(occupied).blocking(SchedulingClass.EXCLUSIVE, None)
+            busy = Occupation(occupied).blocking_spans(SchedulingClass.EXCLUSIVE, None)
             self._shortfall = shortfall(busy, now, until)
             self._read_at = elapsed
         return self._shortfall

@@ -46,7 +46,7 @@ class HostStates:
         """Return what a node told last of its host; None if it has told nothing."""
         return self._states.get(identity)
 
-    def checked(self, identity: str) -> LastCheck | None:
+    def last_check(self, identity: str) -> LastCheck | None:
         """Return what the last check of a node found; None since the start of this program."""
         return self._checks.get(identity)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from node.model.classes import SchedulingClass
 from node.model.errors import ToolOutputError
-from node.model.secrets import REDACTED, redacted, secret_fields
+from node.model.secrets import REDACTED, redacted_spec, secret_fields
 from node.model.times import DAY
 from node.model.wire.fields import Document
 from node.plugins.contracts import (
@@ -271,14 +271,14 @@ def _spec_faults(archiver: Archiver, spec_document: Mapping[str, Any]) -> Look:
         spec = archiver.spec_model.model_validate(dict(spec_document))
         document = json.loads(json.dumps(spec.model_dump(mode="json")))
         if archiver.spec_model.model_validate(document) != spec:
-            yield f"{redacted(archiver.spec_model, document)} is read as another spec"
+            yield f"{redacted_spec(archiver.spec_model, document)} is read as another spec"
         limits = archiver.batches(spec)
         if min(limits.items, limits.size, limits.timeout) < 1:
             yield f"its limits are {limits!r}; each must be at least 1 (document, byte, µs)"
         label = archiver.label(spec)
         if not label.strip() or "\n" in label:
             yield f"its label is {label!r}, not a few words on one line"
-        shown = redacted(archiver.spec_model, document)
+        shown = redacted_spec(archiver.spec_model, document)
         for name in secret_fields(archiver.spec_model):
             values = (
                 document[name].values() if isinstance(document[name], dict) else [document[name]]

@@ -60,13 +60,13 @@ def histogram(values: Iterable[int]) -> tuple[int, Buckets]:
 
     With powers of two as widths, histograms can be added: see :func:`add_up`.
     """
-    return narrowed(1, Counter(values))
+    return narrowed_histogram(1, Counter(values))
 
 
-def narrowed(width: int, buckets: Buckets) -> tuple[int, Buckets]:
+def narrowed_histogram(width: int, buckets: Buckets) -> tuple[int, Buckets]:
     """Return the same histogram with buckets widened until there are no more than allowed."""
     while len(buckets) > BUCKETS_MAX:
-        width, buckets = 2 * width, _widened(buckets, 2)
+        width, buckets = 2 * width, _widened_buckets(buckets, 2)
     return width, dict(buckets)
 
 
@@ -75,8 +75,8 @@ def add_up(histograms: Sequence[tuple[int, Buckets]]) -> tuple[int, Buckets]:
     width = max((width for width, _ in histograms), default=1)
     sums: Counter[int] = Counter()
     for each, buckets in histograms:
-        sums.update(_widened(buckets, width // each))
-    return narrowed(width, sums)
+        sums.update(_widened_buckets(buckets, width // each))
+    return narrowed_histogram(width, sums)
 
 
 def quantile(width: int, buckets: Buckets, fraction: float) -> float | None:
@@ -117,7 +117,7 @@ def _histogram_us(delays_ns: Mapping[int, int]) -> dict[str, Any]:
     return {"width": width, "buckets": sorted(buckets.items())}
 
 
-def _widened(buckets: Mapping[int, int], factor: int) -> Counter[int]:
+def _widened_buckets(buckets: Mapping[int, int], factor: int) -> Counter[int]:
     wider: Counter[int] = Counter()
     for bucket, count in buckets.items():
         wider[bucket // factor] += count

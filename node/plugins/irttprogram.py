@@ -73,7 +73,7 @@ def client_command(
     argv += [f"--timeouts={','.join(f'{wait_ms}ms' for wait_ms in openings_ms)}"]
     argv += [f"--local={_own_address(source)}"] if _own_address(source) else []
     argv += [f"-{spec.ip_version}"] if spec.ip_version else []
-    return [*argv, "--", f"{_bracketed(dest.address)}:{port}"]
+    return [*argv, "--", f"{_bracketed_address(dest.address)}:{port}"]
 
 
 def with_sending_time(argv: Sequence[str], lasts_ns: int) -> list[str]:
@@ -92,10 +92,10 @@ def _own_address(party: _Party) -> str:
         ipaddress.ip_address(party.address)
     except ValueError:
         return ""
-    return _bracketed(party.address)
+    return _bracketed_address(party.address)
 
 
-def _bracketed(host: str) -> str:
+def _bracketed_address(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 

@@ -29,7 +29,7 @@ from node.plugins.figures import (
     traffic,
 )
 from node.plugins.outline import BetweenTwo, PairTest, check_two
-from node.plugins.participation import joined, part_of
+from node.plugins.participation import joined_reasons, part_of
 
 _MICROSECONDS_PER_MS = 1000
 
@@ -405,7 +405,7 @@ def parts_of(
     return (
         source,
         dest,
-        joined(source_reason, dest_reason, find_contradiction(source, dest)),
+        joined_reasons(source_reason, dest_reason, find_contradiction(source, dest)),
     )
 
 

@@ -11,7 +11,7 @@ from node.model.times import SECOND, format_duration
 from node.model.wire.fields import Document
 from node.plugins.contracts import Merged, Part, Requirement
 from node.plugins.fields import CountField
-from node.plugins.participation import fill, joined, part_of
+from node.plugins.participation import fill, joined_reasons, part_of
 
 INTERVALS_MAX = 3600
 """Maximum number of intervals of a run."""
@@ -91,7 +91,9 @@ class TargetTest(OwnTest):
         part, reason = part_of(parts, 0, self.result_model)
         if part is None:
             return Merged(None, reason)
-        return Merged(part.model_dump(mode="json"), joined(reason, self.shortfall(spec, part)))
+        return Merged(
+            part.model_dump(mode="json"), joined_reasons(reason, self.shortfall(spec, part))
+        )
 
     def shortfall(self, spec: Any, result: Any) -> str | None:
         """Return how a result falls short of the spec; None if it does not."""
@@ -129,7 +131,7 @@ class IntervalTest(OwnTest):
     def merge(self, spec: Any, parts: Sequence[Part]) -> Merged:
         """Check that all participants measured to the end; the reason says who did not."""
         reasons = [part_of(parts, at, StreamEnd)[1] for at in range(len(self.places))]
-        return Merged(None, joined(*reasons))
+        return Merged(None, joined_reasons(*reasons))
 
 
 class OwnTool:

@@ -86,7 +86,7 @@ def told_failure(output: Output, program: str) -> str:
     return document_of(output, program, _Failed).error
 
 
-def measured(output: Output, program: str, model: type[Model], family: str = "") -> Model:
+def measured_output(output: Output, program: str, model: type[Model], family: str = "") -> Model:
     """Return the output of a program of ours, unless it says that it could not measure.
 
     :raises ToolOutputError: it says so, for which the programs of a ``family`` have one name; or

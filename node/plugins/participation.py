@@ -71,6 +71,6 @@ def part_of(
         return None, f"{part.name}: its part is not a result ({first_fault(fault)})"
 
 
-def joined(*reasons: str | None) -> str | None:
+def joined_reasons(*reasons: str | None) -> str | None:
     """Join all reasons into one sentence; ``None`` if there are none."""
     return "; ".join(reason for reason in reasons if reason) or None

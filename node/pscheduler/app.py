@@ -17,7 +17,7 @@ from yarl import URL
 from node.api.bodies import Bodies, expect_later
 from node.api.connections import keep_connection
 from node.api.routing import PRINCIPAL, THING
-from node.model.audit import AuditEntry, outcome_of, written
+from node.model.audit import AuditEntry, outcome_of, storable_text
 from node.model.errors import InvalidDocument, ParleyError, fault_of
 from node.pscheduler import answers
 from node.pscheduler.api import host, participating, plugins, runs, schedule, status, tasks
@@ -72,7 +72,7 @@ async def serve(request: web.Request) -> web.StreamResponse:
     facade.spend(requester)
     query = Parameters(_parameters_of(request))
     _require_level(query)
-    async with request.app[_BODIES].received(request, BODY_MAX) as body:
+    async with request.app[_BODIES].received_body(request, BODY_MAX) as body:
         call = Call(facade, request, requester, words, query, body)
         return await route.handler(call)
 
@@ -118,7 +118,7 @@ async def record_request(request: web.Request, handler: Handler) -> web.StreamRe
         request[PRINCIPAL],
         f"pscheduler_{route.handler.__name__}",
         outcome_of(answer.status, None),
-        written(request[THING]) or None,
+        storable_text(request[THING]) or None,
         request.remote,
         answer.status,
     )

@@ -67,7 +67,7 @@ def name_of(word: str, own: Collection[str], itself: KnownNode, known: NodeIndex
         return node.name
     if is_loopback(host):
         return itself.name
-    sharing = ", ".join(sorted(each.name for each in known.sharing(host)))
+    sharing = ", ".join(sorted(each.name for each in known.nodes_sharing(host)))
     if sharing:
         raise impossible(f"{host} is shared by the nodes {sharing}; use the name of one of them.")
     raise impossible(

@@ -187,7 +187,7 @@ class Participating:
             return [self._offer(each, spec, ours) for each in dialects]
         return [
             Offer(name, self._obstacles(ours, name, ours.spec))
-            for name in self._node.capabilities.offered(ours.type)
+            for name in self._node.capabilities.offered_tools(ours.type)
         ]
 
     def _offer(self, dialect: Dialect, spec: Document, ours: ParleyTest) -> Offer:

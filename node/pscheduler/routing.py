@@ -93,7 +93,7 @@ class RouteTable:
         """
         others: list[str] = []
         for route in self._by_length.get(len(path), ()):
-            words = _matched(route.words, path)
+            words = _path_parameters(route.words, path)
             if words is None:
                 continue
             if route.method == method:
@@ -105,7 +105,7 @@ class RouteTable:
         raise Refusal(404, "There is no such resource on this server.")
 
 
-def _matched(pattern: Sequence[str], path: Sequence[str]) -> dict[str, str] | None:
+def _path_parameters(pattern: Sequence[str], path: Sequence[str]) -> dict[str, str] | None:
     words: dict[str, str] = {}
     for expected, word in zip(pattern, path, strict=True):
         if expected.startswith("{"):

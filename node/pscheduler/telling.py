@@ -58,7 +58,7 @@ class ToldTask:
         self.task, self.record = task, record
         self.document = None if record is None else whole_document(key, record)
         self.key = None if record is None else key_of(key, record)
-        self.spoken = self._spoken()
+        self.spoken = self._spoken_test()
 
     @property
     def id(self) -> UUID:
@@ -70,7 +70,7 @@ class ToldTask:
         """Return whether each interval of its runs counts as a run of its own."""
         return self.task.terms.scheduling_class == "background-multi"
 
-    def _spoken(self) -> Spoken:
+    def _spoken_test(self) -> Spoken:
         if self.document is not None:
             test = told_document(self.document)["test"]
             language = LANGUAGES.get(test["type"])
@@ -188,7 +188,7 @@ class Teller:
     def _describe_details(self, told: ToldTask, base: str) -> Document:
         return {"tool": told.task.terms.tool, "href": f"{base}/tasks/{told.id}"}
 
-    async def listed(self, wanted: Any, base: str, shown: Shown, requester: Requester) -> bytes:
+    async def task_list(self, wanted: Any, base: str, shown: Shown, requester: Requester) -> bytes:
         """Return the posted tasks that contain a document, as a JSON list.
 
         Those that a requester sees; the secret texts of their own.
@@ -224,7 +224,7 @@ class Teller:
         compared = wanted if _needs_comparison_here(wanted, about) else None
         seen = [_row_for_viewer(dict(row), key, requester.address) for row in rows]
         # Thousands of documents take a while; the loop serves others in the meantime.
-        return await asyncio.to_thread(_listed, seen, generated, base, compared, shown)
+        return await asyncio.to_thread(_json_list, seen, generated, base, compared, shown)
 
     async def runs(self, told: ToldTask, wanted: ToldFilter) -> list[ToldRun]:
         """Return the runs of a task, by start; of long runs their intervals."""
@@ -253,7 +253,7 @@ class Teller:
             row = await pscheduler.find_run(connection, run, told.id)
             parts = [] if row is None else await runs.parts(connection, run)
         if row is None:
-            return await self._derived(told, run)
+            return await self._derived_run(told, run)
         if row["state"] == "cancelled" and row["started_at"] is None:
             raise Refusal(404, "Run not found")
         return told_run(dict(row), told.task, self._node.clock.now(), parts)
@@ -277,7 +277,7 @@ class Teller:
             told_ones.append(archiving_document(posted.without_private_members(spec), row, base))
         return told_ones
 
-    async def _derived(self, told: ToldTask, run: UUID) -> ToldRun:
+    async def _derived_run(self, told: ToldTask, run: UUID) -> ToldRun:
         """Return an interval of a long run, or the time in which a run had no time yet."""
         async with self._node.database.connection() as connection:
             rows = await pscheduler.find_runs(connection, ToldFilter(told.id, waiting=True))
@@ -289,7 +289,7 @@ class Teller:
                 return told_interval(told.id, dict(piece))
         for row in rows:
             if unplaced_id(row["id"]) == run:
-                return told_unplaced(dict(row), told.task)
+                return unplaced_run(dict(row), told.task)
         raise Refusal(404, "Run not found")
 
 
@@ -307,7 +307,7 @@ def _needs_comparison_here(wanted: Mapping[str, Any], about: Mapping[str, Any]) 
     return bool(others or _ADDED & set(wanted) or not isinstance(enabled, bool))
 
 
-def _listed(
+def _json_list(
     rows: Sequence[Mapping[str, Any]],
     generated: Mapping[UUID, str],
     base: str,
@@ -366,7 +366,7 @@ def told_run(
 ) -> ToldRun:
     """Return a row of ``told_run`` or ``told_runs``; one that waits for time is told as such."""
     if row["state"] == "waiting":
-        return told_unplaced(row, task)
+        return unplaced_run(row, task)
     state = documents.state_of(row["state"], row["starts_at"], now)
     outcome = Outcome(
         row["tool"],
@@ -396,7 +396,7 @@ def _bare_run(row: Mapping[str, Any]) -> ToldRun:
     )
 
 
-def told_unplaced(row: Mapping[str, Any], task: StoredTask) -> ToldRun:
+def unplaced_run(row: Mapping[str, Any], task: StoredTask) -> ToldRun:
     """Return the time of a run in which it had no time, as a run that does not start."""
     until = row["starts_at"] + slip_of(task.terms.recurrence, task.terms.duration, row["starts_at"])
     trying = row["state"] == "waiting"

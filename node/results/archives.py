@@ -83,7 +83,7 @@ class Archives:
         self._new_id = new_id
         self.host = host
 
-    async def checked(
+    async def checked_choice(
         self, choice: ArchiveChoice, pointer: str = "", before: KeptArchive | None = None
     ) -> ArchiveChoice:
         """Return the choice with its spec completed; redacted secrets are taken from ``before``.
@@ -98,7 +98,9 @@ class Archives:
         if (missing := missing_requirement(archiver)) is not None:
             raise InvalidDocument([FieldFault(f"{pointer}/archiver", missing)])
         known_spec = self._readable(before) if before and before.archiver == choice.archiver else {}
-        document = secrets.restored(archiver.spec_model, choice.spec, known_spec, f"{pointer}/spec")
+        document = secrets.restored_spec(
+            archiver.spec_model, choice.spec, known_spec, f"{pointer}/spec"
+        )
         try:
             spec = archiver.spec_model.model_validate(document, context=FROM_OUTSIDE)
         except ValidationError as error:
@@ -121,7 +123,7 @@ class Archives:
             name = next(each for each in ("jmespath", "jq") if each in transform)
             raise InvalidDocument([FieldFault(f"{pointer}/transform/{name}", fault)])
 
-    async def checked_all(
+    async def checked_choices(
         self, choices: Sequence[ArchiveChoice], before: Sequence[KeptArchive] = ()
     ) -> tuple[ArchiveChoice, ...]:
         """Check the archives of a task document; ``before`` are those that the task has, by place.
@@ -131,7 +133,7 @@ class Archives:
         by_place = {archive.place: archive for archive in before}
         return tuple(
             [
-                await self.checked(choice, f"/archives/{place}", by_place.get(place))
+                await self.checked_choice(choice, f"/archives/{place}", by_place.get(place))
                 for place, choice in enumerate(choices)
             ]
         )
@@ -142,14 +144,16 @@ class Archives:
             kept = await archives.find_all(connection, task)
         return tuple(ArchiveChoice(**choice_of(one)) for one in kept)
 
-    async def edited(self, task: UUID, choices: Sequence[ArchiveChoice]) -> ArchivesEdit | None:
+    async def effect_of_edit(
+        self, task: UUID, choices: Sequence[ArchiveChoice]
+    ) -> ArchivesEdit | None:
         """Return the effect of an edit on a task's archives; None if there is none.
 
         :raises InvalidDocument: a field is wrong.
         """
         async with self._database.connection() as connection:
             before = await archives.find_all(connection, task)
-        checked = await self.checked_all(choices, before)
+        checked = await self.checked_choices(choices, before)
         old = [ArchiveChoice(**{**choice_of(one), "spec": self._readable(one)}) for one in before]
         if list(checked) == old:
             return None
@@ -220,7 +224,7 @@ class Archives:
         :raises InvalidDocument: a field is wrong.
         :raises Conflict: there is another one of this name.
         """
-        checked = await self.checked(document)
+        checked = await self.checked_choice(document)
         async with self._database.transaction() as connection:
             kept = await self._store_destination(connection, checked, name=document.name)
             added = await archives.add(connection, kept, None)
@@ -258,7 +262,7 @@ class Archives:
         changes, archiver = patch.changes(), archivers().get(stored.archiver)
         spec = self._readable(stored)
         before: dict[str, Any] = {
-            "spec": spec if archiver is None else secrets.redacted(archiver.spec_model, spec),
+            "spec": spec if archiver is None else secrets.redacted_spec(archiver.spec_model, spec),
             "runs": stored.runs,
             **stored.form,
         }
@@ -271,7 +275,7 @@ class Archives:
             )
         except ValidationError as error:
             raise InvalidDocument(faults_of(error, ArchiveChoice)) from None
-        checked = await self.checked(choice, "", stored)
+        checked = await self.checked_choice(choice, "", stored)
         async with self._database.transaction() as connection:
             await archives.lock(connection, name)
             _check_revision(await _find_named(connection, name), stored.revision)
@@ -373,7 +377,7 @@ def _readable(name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
     archiver = archivers().get(name)
     if archiver is None:
         return dict.fromkeys(spec, secrets.REDACTED)
-    return secrets.redacted(archiver.spec_model, spec)
+    return secrets.redacted_spec(archiver.spec_model, spec)
 
 
 def digest_of(archiver: str, spec: Mapping[str, Any]) -> str:

@@ -299,7 +299,7 @@ class ResultDeliverer:
         if not numbers:
             return False
         try:
-            items = await self._items(numbers, limits.size)
+            items = await self._load_items(numbers, limits.size)
             outcomes = await self._deliver(opened, items)
         except asyncio.CancelledError:
             async with self._database.connection() as connection:
@@ -308,7 +308,7 @@ class ResultDeliverer:
         await self._settle(destination, opened, items, outcomes)
         return True
 
-    async def _items(self, numbers: Sequence[int], size_max: int) -> list[_Item]:
+    async def _load_items(self, numbers: Sequence[int], size_max: int) -> list[_Item]:
         """Return what to deliver, in order; release what exceeds the size of a batch."""
         async with self._database.connection() as connection:
             rows = await archives.rows_of_deliveries(connection, numbers)
@@ -455,9 +455,9 @@ class ResultDeliverer:
     ) -> None:
         for item in items:
             if (outcome := outcomes.get(item.number)) is not None:
-                self._instruments.tried(archiver, outcome.status)
+                self._instruments.count_delivery_attempt(archiver, outcome.status)
                 if outcome.status is DeliveryStatus.ACCEPTED:
-                    self._instruments.archived(archiver, now - item.delivery().at)
+                    self._instruments.note_delivery_age(archiver, now - item.delivery().at)
 
     def _log(self, opened: _Open, *, accepted: bool, parked: int, errors: Sequence[str]) -> None:
         """Log once that a destination fails, once that it works again, and what is parked."""

@@ -76,7 +76,7 @@ class SpanExporter:
         await self._poster.close()
 
 
-def lacking() -> str | None:
+def missing_package() -> str | None:
     """Return what to install so that spans can be sent; None if nothing is missing."""
     if importlib.util.find_spec(_MODULE) is not None:
         return None

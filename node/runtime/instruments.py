@@ -128,23 +128,25 @@ class Instruments:
         """Note that a message of this age (µs) was acknowledged."""
         self._messages.labels(kind).observe(max(0, age) / times.SECOND)
 
-    def tried(self, archiver: str, fate: str) -> None:
+    def count_delivery_attempt(self, archiver: str, fate: str) -> None:
         """Count a result that was given to an archiver, by what became of it."""
         self._tried.labels(archiver, fate).inc()
 
-    def archived(self, archiver: str, age: int) -> None:
+    def note_delivery_age(self, archiver: str, age: int) -> None:
         """Note that an archive accepted a result of this age (µs)."""
         self._archived.labels(archiver).observe(max(0, age) / times.SECOND)
 
-    def planned(self, outcome: str, took: int, at: int) -> None:
+    def note_planning(self, outcome: str, took: int, at: int) -> None:
         """Note that a task was planned in this time (µs), and when that was over."""
         self._planned.labels(outcome).observe(took / times.SECOND)
         self._planned_at.set(at / times.SECOND)
 
-    def exchanged(self, outcome: str, took: int) -> None:
+    def note_exchange(self, outcome: str, took: int) -> None:
         """Note that an exchange took this time (µs)."""
         self._exchanged.labels(outcome).observe(took / times.SECOND)
 
-    def ended(self, role: str, test: str, outcome: str, cause: str, campaign: str) -> None:
+    def count_ended_run(
+        self, role: str, test: str, outcome: str, cause: str, campaign: str
+    ) -> None:
         """Count a run that ended; ``role`` is ``lead`` or ``participant``."""
         self._ended.labels(role, test, outcome, cause, campaign).inc()

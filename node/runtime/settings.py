@@ -15,7 +15,7 @@ from node.model import contexts, times
 from node.model.contexts import Context
 from node.model.hold_limits import LIFE_MAX
 from node.model.loopback import is_loopback
-from node.model.named_archives import fault_of_word, normalised
+from node.model.named_archives import comparable_word, fault_of_word
 from node.model.oidc import ALGORITHMS, fault_of_issuer
 from node.model.principals import Role
 from node.model.seat_weights import SeatWeights
@@ -563,7 +563,7 @@ class Settings(BaseSettings):
     @property
     def named_archives(self) -> frozenset[str]:
         """The words of ``pscheduler_archives``."""
-        return frozenset(map(normalised, self.pscheduler_archives.split()))
+        return frozenset(map(comparable_word, self.pscheduler_archives.split()))
 
     @property
     def listen_host(self) -> str:

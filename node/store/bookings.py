@@ -195,7 +195,7 @@ async def accept_epochs(connection: Connection, holds: Sequence[Hold]) -> dict[U
                 row["duration"], row["priority"], row["schedule"], row["created_at"], row["counted"]
             ),
             row["restored"],
-            LimitStanding.stored(
+            LimitStanding.from_columns(
                 row["limit_rule"],
                 row["limit_refusal"],
                 row["run_bytes"],

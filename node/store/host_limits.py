@@ -44,7 +44,7 @@ async def keep_verdicts(
 
 
 standings: Query[[Sequence[UUID]], dict[UUID, LimitStanding]] = _SQL.rows_by_key(
-    "limit_standings", LimitStanding.stored
+    "limit_standings", LimitStanding.from_columns
 )
 """The standing with the limits by task; unknown tasks are left out."""
 

@@ -15,7 +15,7 @@ import asyncpg
 
 from node.model.errors import DatabaseUnavailable
 from node.store.faults import FAULTS, fault_of
-from node.store.migrating import connected
+from node.store.migrating import connection_to
 from node.store.queries import Queries
 
 _SQL = Queries("node.store", "setup")
@@ -59,7 +59,7 @@ async def _connection_with_stated_errors(
 ) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
     """Connect; the errors of the server are stated as they are to users of the node."""
     try:
-        async with connected(dsn, database) as connection:
+        async with connection_to(dsn, database) as connection:
             yield connection
     except FAULTS as error:
         if (fault := fault_of(error, 0)) is None:
@@ -77,20 +77,20 @@ class DatabaseContents:
 
 async def server_major(dsn: str) -> int:
     """Return the major version of a server."""
-    async with connected(dsn) as connection:
+    async with connection_to(dsn) as connection:
         return connection.get_server_version().major
 
 
 async def contents(dsn: str) -> DatabaseContents:
     """Return whether a database has tables, and how many connections services have to it."""
-    async with connected(dsn) as connection:
+    async with connection_to(dsn) as connection:
         [(tables, connections)] = await connection.fetch(_SQL["contents"])
         return DatabaseContents(tables, connections)
 
 
 async def clear(dsn: str) -> None:
     """Remove everything from a database."""
-    async with connected(dsn) as connection, connection.transaction():
+    async with connection_to(dsn) as connection, connection.transaction():
         await connection.execute(_SQL["drop_all"])
         await connection.execute(_SQL["make_schema"])
         await connection.execute(_SQL["open_schema"])
@@ -98,20 +98,20 @@ async def clear(dsn: str) -> None:
 
 async def begin_generation_at_next_start(dsn: str) -> None:
     """Have the next start of a node make a new generation, as after a restore."""
-    async with connected(dsn) as connection:
+    async with connection_to(dsn) as connection:
         await connection.execute(_SQL["reclaim"])
 
 
 async def note_placed_by_owner(dsn: str) -> None:
     """Note that the owner has put the data here, so that no other host is asked for its leave."""
-    async with connected(dsn) as connection:
+    async with connection_to(dsn) as connection:
         with contextlib.suppress(asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError):
             await connection.execute(_SQL["given_here"])
 
 
 async def ensure_reader(dsn: str) -> bool:
     """Return whether the server has the role that reads views; it is made if that is allowed."""
-    async with connected(dsn) as connection:
+    async with connection_to(dsn) as connection:
         with contextlib.suppress(asyncpg.DuplicateObjectError, asyncpg.InsufficientPrivilegeError):
             await connection.execute(_SQL["make_reader"])
         return bool(await connection.fetchval(_SQL["has_reader"]))

@@ -66,7 +66,7 @@ async def find_standing(dsn: str) -> Standing:
     :raises DatabaseUnavailable: there is no connection.
     :raises SchemaMismatch: this program can neither use nor migrate it.
     """
-    async with connected(dsn) as connection:
+    async with connection_to(dsn) as connection:
         if not await connection.fetchval(_SQL["has_version"]):
             msg = "the database has no schema yet; start the node, which sets it up"
             raise SchemaMismatch(msg)
@@ -82,12 +82,12 @@ async def migrate(dsn: str) -> None:
     :raises SchemaMismatch: this program can neither use nor migrate it.
     :raises DatabaseInUse: programs that could not use it afterwards are in the way.
     """
-    async with connected(dsn) as connection, connection.transaction():
+    async with connection_to(dsn) as connection, connection.transaction():
         await set_up(connection, migrate=True)
 
 
 @contextlib.asynccontextmanager
-async def connected(
+async def connection_to(
     dsn: str, database: str | None = None
 ) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
     """Connect to a database, whatever its schema: that of the DSN, or another of its server.

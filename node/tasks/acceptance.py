@@ -461,7 +461,7 @@ class Acceptance:
     def _with_sealed_secrets(self, lead: str, introduction: Introduction) -> Introduction:
         if lead == self._identity:
             return introduction
-        return self._secrets.accepted(lead, introduction)
+        return self._secrets.accepted_introduction(lead, introduction)
 
     async def _address_mismatch(self, lead: str, introduction: Introduction) -> str | None:
         """Return why a participant's address is not that of its card, which is read again first.

@@ -25,7 +25,7 @@ from node.core import Core
 from node.execution.catalog import Capabilities
 from node.limits.host_limits import LimitKeeper
 from node.model import times
-from node.model.contexts import offered
+from node.model.contexts import offered_contexts
 from node.model.errors import (
     Conflict,
     DatabaseUnavailable,
@@ -134,14 +134,14 @@ class Admission:
         :raises PeerUnreachable: the participants took so long that they were told it is over.
         :raises Conflict: the key was used for another document.
         """
-        document = self._drafter.secrets.sealed(document)
+        document = self._drafter.secrets.sealed_document(document)
         text = f"{user.token or ''}\n{document.model_dump_json()}"
         request = _Request(user, key, hashlib.sha256(text.encode()).hexdigest())
         if (earlier := await self._find_created(request)) is not None:
             return earlier, False
         await self._campaigns.look_up(document.campaign)
         await self.check_followed_task(document)
-        archived = await self._archives.checked_all(document.archives)
+        archived = await self._archives.checked_choices(document.archives)
         document = document.model_copy(update={"archives": archived})
         if document.seats is not None:
             return await self._create_pool_task(document, document.seats, request)
@@ -149,7 +149,7 @@ class Admission:
         prepared = await self._prepare_withdrawal(draft.task)
         task, limits = await self._ask_all(draft.task, self._introduce)
         try:
-            task = self.agreed(task, limits)
+            task = self.agree_on_tool(task, limits)
             new = self._new_task(task, draft.first_slot, request, archived)
             if await self._store.keep(replace(new, prepared=prepared, along=along)):
                 return task.id, True
@@ -212,7 +212,7 @@ class Admission:
 
     def with_restored_secrets(self, document: TaskDocument, known: StoredTask) -> TaskDocument:
         """Return an edit in which each mark that hides a secret is the secret that the task has."""
-        return self._drafter.secrets.restored(document, known.terms.spec)
+        return self._drafter.secrets.restored_document(document, known.terms.spec)
 
     async def ask(self, document: TaskDocument, known: StoredTask) -> StoredTask:
         """Return a known task as an edited document would make it; nothing is stored anywhere.
@@ -237,7 +237,7 @@ class Admission:
             for p in task.terms.participants
         )
         task = replace(task, terms=replace(task.terms, participants=participants))
-        return self.agreed(*await self._ask_all(task, self._consider))
+        return self.agree_on_tool(*await self._ask_all(task, self._consider))
 
     async def _ask_all(
         self, task: StoredTask, question: Introduce
@@ -252,7 +252,7 @@ class Admission:
         limits = [limit for _, limit in answers if limit is not None]
         return replace(task, terms=replace(task.terms, participants=participants)), limits
 
-    def agreed(self, task: StoredTask, limits: Sequence[TaskLimit] = ()) -> StoredTask:
+    def agree_on_tool(self, task: StoredTask, limits: Sequence[TaskLimit] = ()) -> StoredTask:
         """Return the task with the tool that all participants have.
 
         :raises LimitRefused: all refusals are because of these limits.
@@ -267,7 +267,7 @@ class Admission:
             raise RefusedByParticipant(several(refusals))
         for p in participants:
             card = self._directory.by_identity(p.node).attributes
-            if p.context is not None and p.context not in offered(card):
+            if p.context is not None and p.context not in offered_contexts(card):
                 refusals.append(context_not_known_yet(p.context).at(p.name))
         if refusals:
             raise RefusedByParticipant(several(refusals))

@@ -25,7 +25,7 @@ import orjson
 from node.core import Core
 from node.execution.catalog import Capabilities
 from node.execution.spec_secrets import SpecSecrets
-from node.model.contexts import offered
+from node.model.contexts import offered_contexts
 from node.model.errors import FieldFault, InvalidDocument, ToolUnavailable
 from node.model.recurrence import Recurrence, recurrence_faults
 from node.model.scheduling import default_slip, first_slot, recurrence_of
@@ -216,7 +216,7 @@ class TaskDrafter:
     def _parsed_spec(self, test: Test, document: TaskDocument) -> Any:
         spec = self._capabilities.spec(test, document.test.spec)
         try:
-            return test.with_participants(spec, document.named)
+            return test.with_participants(spec, document.named_participants)
         except ValueError as error:
             raise InvalidDocument([FieldFault("/participants", str(error))]) from None
 
@@ -239,7 +239,7 @@ class TaskDrafter:
         return nodes
 
     def _unknown_host_reason(self, word: str) -> str:
-        if sharing := self._directory.sharing(word):
+        if sharing := self._directory.nodes_sharing(word):
             names = ", ".join(sorted(node.name for node in sharing))
             return f"{word} is shared by the nodes {names}; use the name of one of them"
         known = ", ".join(sorted(node.name for node in self._directory.all))
@@ -366,7 +366,7 @@ def _check_participants(document: TaskDocument, task: StoredTask, known: StoredT
 
 
 def _participant(node: KnownNode, context: str | None) -> Participant:
-    address = node.address if context is None else offered(node.attributes).get(context)
+    address = node.address if context is None else offered_contexts(node.attributes).get(context)
     return Participant(
         node=node.identity,
         name=node.name,
@@ -377,8 +377,8 @@ def _participant(node: KnownNode, context: str | None) -> Participant:
 
 
 def _pointer_of(document: TaskDocument, word: str | None) -> str:
-    if word in document.named:
-        return f"/participants/{document.named.index(word)}"
+    if word in document.named_participants:
+        return f"/participants/{document.named_participants.index(word)}"
     for field, value in document.test.spec.items():
         if value == word:
             return f"/test/spec/{field}"

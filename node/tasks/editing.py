@@ -280,14 +280,14 @@ class TaskEditor:
         _check_revision(found, patch.revision)
         archived = None
         if "archives" in patch.model_fields_set:
-            archived = await self._archives.edited(task, patch.archives or ())
+            archived = await self._archives.effect_of_edit(task, patch.archives or ())
         if request is not None:
             before = SeatRequest.model_validate(request)
             document = self._admission.with_restored_secrets(
                 _patched_document(found, patch, before), found
             )
             edited = await self._reseating.prepare(found, before, document)
-            edited = replace(edited, task=_counted_for_editor(by, edited.task, found))
+            edited = replace(edited, task=_with_user_of_limits(by, edited.task, found))
             if not dry_run:
                 await self._apply_in_turn(
                     lambda connection: self._edit_whole(
@@ -297,7 +297,7 @@ class TaskEditor:
             return edited.task if dry_run else None
         edit = self._admission.with_restored_secrets(_patched_document(found, patch), found)
         new = await self._admission.ask(edit, found)
-        new = _counted_for_editor(by, new, found)
+        new = _with_user_of_limits(by, new, found)
         if dry_run:
             return new
         if archived or changed.differences(document_of(found), document_of(new)):
@@ -564,7 +564,7 @@ class TaskEditor:
         return found
 
 
-def _counted_for_editor(by: User | None, new: StoredTask, found: StoredTask) -> StoredTask:
+def _with_user_of_limits(by: User | None, new: StoredTask, found: StoredTask) -> StoredTask:
     if by is None:
         user, address = found.limit_user, found.limit_address
         return replace(new, limit_user=user, limit_address=address, limit_bound=found.limit_bound)

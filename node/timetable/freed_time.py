@@ -32,7 +32,7 @@ log = structlog.get_logger()
 class FreedTimeListener(Protocol):
     """A lead that can be notified."""
 
-    async def freed(self, message: FreedTime) -> None:
+    async def report_freed_time(self, message: FreedTime) -> None:
         """Report that time for these tasks became free."""
         ...
 
@@ -88,7 +88,7 @@ class FreedTimeNotifier:
         now = self._clock.now()
         freed, self._freed = [(max(start, now), end) for start, end in self._freed if end > now], []
         by_lead: dict[str, list[UUID]] = defaultdict(list)
-        for refused in self._refusals.touched(freed):
+        for refused in self._refusals.touched_questions(freed):
             answered = await self._time_line.propose(refused.lead, refused.question)
             if answered.free or answered.free_displacing:
                 self._refusals.forget(refused.lead, refused.question.task)
@@ -101,14 +101,14 @@ class FreedTimeNotifier:
         for first in range(0, len(waiting), FREED_MAX):
             message = FreedTime(tasks=tuple(waiting[first : first + FREED_MAX]))
             if lead == self._identity:
-                await self.freed(lead, message)
+                await self.plan_waiting_slots(lead, message)
                 continue
             try:
-                await self._lead_of(lead).freed(message)
+                await self._lead_of(lead).report_freed_time(message)
             except ParleyError as error:
                 log.info("freed time not reported", lead=lead, error=error.detail)
 
-    async def freed(self, sender: str, message: FreedTime) -> None:
+    async def plan_waiting_slots(self, sender: str, message: FreedTime) -> None:
         """Plan the waiting slots of these tasks, led here, now: ``sender`` has time for them."""
         now = self._clock.now()
         async with self._database.transaction() as connection:

@@ -232,14 +232,14 @@ class Proposals:
         fixed_before = now + self._settings.start_margin
         windows = list(_blockable_windows(questions))
         try:
-            if missing := self._calendar.missing(windows, now):
+            if missing := self._calendar.missing_spans(windows, now):
                 occupied = await bookings.occupied_spans(connection, missing, fixed_before)
                 self._calendar.read(missing, occupied, now)
             staying: list[OccupiedSpan] = []
             soon = fixed_before - 1, fixed_before + _SOON
-            if _needs_database(questions, self._calendar.occupied([soon]), soon):
+            if _needs_database(questions, self._calendar.occupied_spans([soon]), soon):
                 staying = await bookings.occupied_spans(connection, [soon], fixed_before)
-            occupation = Occupation([*self._calendar.occupied(windows), *staying])
+            occupation = Occupation([*self._calendar.occupied_spans(windows), *staying])
             found: list[FreeRanges] = []
             room = _RANGES_TOGETHER_MAX
             for question in questions:

@@ -27,7 +27,7 @@ from node.model.errors import ChangedSince, Conflict, FieldFault, InvalidDocumen
 from node.model.reason import Reason
 from node.model.reasons import displaced_by_reservation, reserved
 from node.model.recurrence import Recurrence, next_nominal, recurrence_faults
-from node.model.reservations import ReservationSpan, joined, occurrences, split_task
+from node.model.reservations import ReservationSpan, occurrences, split_task, written_task
 from node.model.similar import suggestion
 from node.model.timeline import Booking
 from node.model.wire.fields import FROM_OUTSIDE
@@ -378,7 +378,7 @@ class Reservations:
         """Return a task in stored form, with the identity of its lead if one is named."""
         task, lead = split_task(word)
         identity = None if lead is None else self._lead_identity(place, lead)
-        return identity if isinstance(identity, FieldFault) else joined(task, identity)
+        return identity if isinstance(identity, FieldFault) else written_task(task, identity)
 
     def _lead_identity(self, place: str, word: str) -> str | FieldFault:
         """Return the identity of a node given by name or identity, or what is wrong with it."""
@@ -415,7 +415,7 @@ class Reservations:
         names = {node.identity: node.name for node in self._directory.all}
         leads = [names.get(lead, lead) for lead in stored["leads"]]
         split = (split_task(written) for written in stored["tasks"])
-        named = [joined(task, lead and names.get(lead, lead)) for task, lead in split]
+        named = [written_task(task, lead and names.get(lead, lead)) for task, lead in split]
         return AccessDocument.model_validate(stored | {"leads": leads, "tasks": named})
 
 

@@ -93,7 +93,7 @@ def pem_for_nodes(key: NodeKey, tls_key: TlsKey, now: int) -> bytes:
 
     The bridges follow it, so that those who know a former key trust it, too.
     """
-    subject, issuer = _name_of("parley node"), _name_of(key.printed)
+    subject, issuer = _name_of("parley node"), _name_of(key.public_text)
     builder = _leaf(tls_key, subject, issuer, [x509.DNSName(SERVER_NAME)], now)
     public = Ed25519PublicKey.from_public_bytes(key.public)
     by_issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(public)
@@ -113,7 +113,9 @@ def anchor_of(key: str) -> bytes:
 
 def bridge(former: NodeKey, latter: str) -> bytes:
     """Return a certificate (PEM) by which a key vouches for the one that follows it."""
-    return former.certify(_authority_certificate(latter, former.printed)).public_bytes(Encoding.PEM)
+    return former.certify(_authority_certificate(latter, former.public_text)).public_bytes(
+        Encoding.PEM
+    )
 
 
 def _authority_certificate(key: str, issuer: str) -> x509.CertificateBuilder:

@@ -72,6 +72,6 @@ class KeyFile:
                 "it added by the others"
             )
             raise Conflict(msg)
-        key = former.succeeded_by(latter, now, bridge(former, latter.printed))
+        key = former.succeeded_by(latter, now, bridge(former, latter.public_text))
         replace_private(self._path, key.pem)
         return self.current

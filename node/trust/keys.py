@@ -66,10 +66,10 @@ class NodeKey:
 
     def __repr__(self) -> str:
         """Return the public key, never the private part."""
-        return f"NodeKey({self.printed})"
+        return f"NodeKey({self.public_text})"
 
     @property
-    def printed(self) -> str:
+    def public_text(self) -> str:
         """The public key in its printable form, as every signature names it."""
         return self.lineage.key
 
@@ -110,14 +110,14 @@ class NodeKey:
         written = _LINEAGE.match(pem)
         lineage = None if written is None else read_lineage(written[1].decode("ascii"))
         key = cls(private, lineage, pem.partition(_END)[2])
-        if key.printed != identity_of(key.public):
+        if key.public_text != identity_of(key.public):
             raise ValueError("its lineage leads to another key")
         return key
 
     def succeeded_by(self, latter: NodeKey, at: int, bridge: bytes = b"") -> NodeKey:
         """Return a new key as the one that follows this one from an instant on (µs)."""
-        signed = succession_text(self.printed, latter.printed, at)
-        succession = Succession(at, latter.printed, self.sign(signed), latter.sign(signed))
+        signed = succession_text(self.public_text, latter.public_text, at)
+        succession = Succession(at, latter.public_text, self.sign(signed), latter.sign(signed))
         lineage = Lineage(self.identity, (*self.lineage.successions, succession))
         return NodeKey(latter._private, read_lineage(str(lineage)), bridge + self.bridges)
 

@@ -76,12 +76,12 @@ class NonceMemory:
         for _ in range(min(lives, 2)):
             for signer, seen in self._previous.items():
                 spans = [*self._forgotten.get(signer, ()), (seen.oldest, seen.newest + 1)]
-                self._forgotten[signer] = merged(spans, _SPANS_MAX)
+                self._forgotten[signer] = merged_spans(spans, _SPANS_MAX)
             self._previous, self._current = self._current, {}
             self._turned = now
 
 
-def merged(spans: list[Span], spans_max: int) -> list[Span]:
+def merged_spans(spans: list[Span], spans_max: int) -> list[Span]:
     """Return at most ``spans_max`` spans that cover the given ones; shortest gaps are closed."""
     apart = normalise(spans)
     while len(apart) > spans_max:

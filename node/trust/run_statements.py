@@ -140,7 +140,7 @@ def check_signed(  # noqa: PLR0913 - what was signed, and about what
         if statement.claims.get(name) != expected:
             claimed = statement.claims.get(name)
             raise InvalidStatementError(f"it is signed for {name} {claimed}, not {expected}")
-    if changed := statement.changed(values):
+    if changed := statement.changed_names(values):
         are = "is" if len(changed) == 1 else "are"
         raise InvalidStatementError(f"{' and '.join(changed)} {are} not what was signed")
     return statement

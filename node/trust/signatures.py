@@ -136,7 +136,7 @@ def sign(  # noqa: PLR0913 - a request has this many parts, and all of them are 
         msg = "method, created or nonce does not have the form that is signed"
         raise ValueError(msg)
     digest = content_digest(body)
-    signed_as = _signature_parameters(COMPONENTS, created, nonce, key.printed)
+    signed_as = _signature_parameters(COMPONENTS, created, nonce, key.public_text)
     signature = key.sign(_signature_base(method, target, digest, to, signed_as))
     return {"Parley-To": to, **_signature_headers(key, digest, signed_as, signature)}
 
@@ -164,7 +164,7 @@ def sign_answer(
     """
     digest = content_digest(body)
     components = ANSWER_COMPONENTS if asked is None else BOUND_COMPONENTS
-    signed_as = _signature_parameters(components, created, nonce, key.printed)
+    signed_as = _signature_parameters(components, created, nonce, key.public_text)
     signature = key.sign(_answer_base(status, digest, asked, signed_as))
     return _signature_headers(key, digest, signed_as, signature)
 
@@ -374,7 +374,7 @@ class Words:
         """Return the error for a request or an answer with this fault."""
         return NotAuthenticated(f"{self.what} {reason}")
 
-    def malformed(self, fault: str) -> NotAuthenticated:
+    def malformed_error(self, fault: str) -> NotAuthenticated:
         """Return the error for a signature whose form has this fault."""
         return self.refusal(f"carries a malformed signature: {fault}")
 
@@ -392,21 +392,21 @@ def _claim_of(
     fields = _fields_of(headers, names, words)
     shape = _INPUT.fullmatch(fields["signature-input"])
     if shape is None:
-        raise words.malformed('Signature-Input is not one signature labelled "parley"')
+        raise words.malformed_error('Signature-Input is not one signature labelled "parley"')
     parameters = _parameters_of(shape["parameters"], words)
     if shape["components"] not in taken:
         raise words.refusal(f"covers the wrong components; this node requires exactly {taken[0]}")
     signature = _SIGNATURE.fullmatch(fields["signature"])
     if signature is None or not _is_canonical(signature["bytes"]):
-        raise words.malformed("Signature does not consist of 64 bytes in base64")
+        raise words.malformed_error("Signature does not consist of 64 bytes in base64")
     if _DIGEST.fullmatch(fields["content-digest"]) is None:
-        raise words.malformed("Content-Digest is not one SHA-256 in base64")
+        raise words.malformed_error("Content-Digest is not one SHA-256 in base64")
     to = fields.get("parley-to", parameters["keyid"])
     for name, identity in (("keyid", parameters["keyid"]), ("Parley-To", to)):
         try:
             public_of(identity)
         except ValueError as error:
-            raise words.malformed(f"{name} is {error}") from None
+            raise words.malformed_error(f"{name} is {error}") from None
     return SignedHead(
         identity=parameters["keyid"],
         key=parameters["keyid"],
@@ -426,7 +426,7 @@ def _fields_of(headers: Mapping[str, str], names: Sequence[str], words: Words) -
         lower = name.lower()
         if lower in names:
             if lower in fields:
-                raise words.malformed(f"{lower} is given twice")
+                raise words.malformed_error(f"{lower} is given twice")
             fields[lower] = value
     if "signature-input" not in fields or "signature" not in fields:
         raise words.refusal(
@@ -434,7 +434,7 @@ def _fields_of(headers: Mapping[str, str], names: Sequence[str], words: Words) -
         )
     for name in names:
         if name not in fields:
-            raise words.malformed(f"the header {name} is missing")
+            raise words.malformed_error(f"the header {name} is missing")
     return fields
 
 
@@ -442,15 +442,19 @@ def _parameters_of(text: str, words: Words) -> dict[str, str]:
     """Return the four parameters without their quotes; each must be well-formed."""
     pairs = _PARAMETER.findall(text)
     if sorted(name for name, _ in pairs) != sorted(PARAMETERS):
-        raise words.malformed(f"its parameters are not exactly {', '.join(PARAMETERS)}, each once")
+        raise words.malformed_error(
+            f"its parameters are not exactly {', '.join(PARAMETERS)}, each once"
+        )
     raw: dict[str, str] = dict(pairs)
     quoted = {name: raw[name][1:-1] for name in ("nonce", "keyid", "alg") if raw[name][0] == '"'}
     if len(quoted) < len(PARAMETERS) - 1:
-        raise words.malformed("nonce, keyid and alg must be strings")
+        raise words.malformed_error("nonce, keyid and alg must be strings")
     if quoted["alg"] != "ed25519":
         raise words.refusal('uses an unknown algorithm; this node supports only "ed25519"')
     if not _NONCE.fullmatch(quoted["nonce"]) or not _CREATED.fullmatch(raw["created"]):
-        raise words.malformed("created is not a time in seconds, or nonce not 16 to 32 characters")
+        raise words.malformed_error(
+            "created is not a time in seconds, or nonce not 16 to 32 characters"
+        )
     return quoted | {"created": raw["created"]}
 
 

@@ -67,7 +67,7 @@ class Statement:
         """The key that signed it."""
         return self.lineage.key
 
-    def changed(self, values: Mapping[str, Any]) -> list[str]:
+    def changed_names(self, values: Mapping[str, Any]) -> list[str]:
         """Return the names of those of the values that are not the ones that were signed.
 
         All signed values must be there, and no others.

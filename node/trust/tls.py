@@ -34,7 +34,7 @@ def _pinned_context(*keys: str) -> ssl.SSLContext:
     return context
 
 
-def pinned(*keys: str) -> TlsOptions:
+def pinned_options(*keys: str) -> TlsOptions:
     """Return options that trust the node with one of these keys, by any name, and nobody else.
 
     It may also have a later key for which one of these vouches (``certificates.bridge``).
@@ -60,7 +60,7 @@ def _unchecked_context() -> ssl.SSLContext:
     return context
 
 
-def unchecked() -> TlsOptions:
+def unchecked_options() -> TlsOptions:
     """Return options that trust anybody: only to learn which key a server says it has."""
     return {"ssl": _unchecked_context(), "server_hostname": SERVER_NAME}
 
@@ -68,7 +68,7 @@ def unchecked() -> TlsOptions:
 def anybody() -> TlsOptions:
     """Return options that trust whoever answers, for hosts whose certificates nobody signs.
 
-    Unlike :func:`unchecked`, the host is asked for by the name in the URL.
+    Unlike :func:`unchecked_options`, the host is asked for by the name in the URL.
     """
     return {"ssl": _unchecked_context()}
 
@@ -81,7 +81,7 @@ class ServedCertificate:
     expires_at: int
 
 
-def served(certificate: Path, key: Path | None = None) -> ServedCertificate:
+def read_certificate(certificate: Path, key: Path | None = None) -> ServedCertificate:
     """Read a certificate with its chain and its key, which may be in the same file.
 
     :raises HostError: they cannot be used; the message says why.

@@ -117,7 +117,7 @@ class Ground:
         emulator = await process.start([sys.executable, "-m", "node.lab.wan", *words])
         truth = Truth()
         try:
-            await emulator.printed(wan.READY)
+            await emulator.wait_for_output(wan.READY)
             yield truth
         finally:
             await emulator.end(5.0)
@@ -159,8 +159,8 @@ class Ground:
             ["sh", "-c", 'exec "$@" 2>&1', "sh", *namer], namespace=b.namespace
         )
         pages = await process.start(web, namespace=b.namespace)
-        await names.printed(b"started")
-        await pages.printed(serving.READY)
+        await names.wait_for_output(b"started")
+        await pages.wait_for_output(serving.READY)
         return names, pages
 
 

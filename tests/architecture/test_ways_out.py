@@ -70,7 +70,7 @@ class Way(NamedTuple):
     judge: str | None = None
 
 
-TARGETS = "node/execution/targets.py:checked"
+TARGETS = "node/execution/targets.py:checked_part"
 WAYS_OUT: dict[str, Way] = {
     PROGRAMS: Way("target, participant", "lead, user, owner", TARGETS),
     "node/execution/targets.py": Way("name", "lead, user", "node/model/ways_out.py:refusal"),
@@ -289,9 +289,12 @@ def test_tools_get_their_part_from_the_launcher_alone() -> None:
     tried = {"node/execution/trial.py", "node/plugins/conformity.py"}
     assert makers == {"node/execution/launcher.py", *tried}
     measure = Path("node/execution/launcher.py").read_text()
-    judged, made = measure.index("self._targets.checked("), measure.index("tool.command(context)")
+    judged, made = (
+        measure.index("self._targets.checked_part("),
+        measure.index("tool.command(context)"),
+    )
     assert judged < made
-    assert "self._targets.checked_for_user(" in measure[judged:made]
+    assert "self._targets.checked_part_of_user(" in measure[judged:made]
 
 
 REFUSING = {
@@ -338,5 +341,5 @@ def _cells(line: str) -> list[str]:
 def test_a_search_for_a_path_is_judged_first() -> None:
     """A client of pScheduler has packets sent to an address that was judged as a user's target."""
     source = (REPOSITORY / "node/pscheduler/api/status.py").read_text()
-    judged, sent = source.index(".probed_for_user(dest"), source.index("path_mtu.find(address")
+    judged, sent = source.index(".probed_address(dest"), source.index("path_mtu.find(address")
     assert judged < sent

@@ -99,7 +99,7 @@ class _Server:
 
 async def _receiver() -> _Server:
     running = await process.start([sys.executable, "-m", "tests.bench.receiver"])
-    await running.printed(b"\n")
+    await running.wait_for_output(b"\n")
     assert running._stdout is not None
     return _Server(running, running._stdout.kept.decode().strip())
 

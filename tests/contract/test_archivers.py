@@ -146,7 +146,7 @@ def test_an_archiver_describes_itself(name: str) -> None:
     limits = archiver.batches(spec)
     assert min(limits.items, limits.size, limits.timeout) > 0
     assert "hush" not in archiver.label(spec)
-    shown = secrets.redacted(archiver.spec_model, spec.model_dump(mode="json"))
+    shown = secrets.redacted_spec(archiver.spec_model, spec.model_dump(mode="json"))
     assert "hush" not in json.dumps({**shown, "url": ""})
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from lead.simulation.fleet.document import FleetScenario
 from lead.simulation.fleet.play import TRIALS
 from lead.simulation.fleet.report import FleetCheck
-from lead.simulation.scenario import FLEET, checked, named, read
+from lead.simulation.scenario import FLEET, named_scenario, read, validated
 from lead.simulation.world import simulate
 from tests.soak.seeds import end_with
 
@@ -85,10 +85,12 @@ def plays(promises: Iterable[str], seeds: Iterable[int], runs: int, nodes: int) 
 def checks_of(play: Play) -> list[FleetCheck]:
     """Play it and return its checks."""
     if play.promise in WHOLE:
-        report = simulate(named(WHOLE[play.promise]).model_copy(update={"seed": play.seed}))
+        report = simulate(
+            named_scenario(WHOLE[play.promise]).model_copy(update={"seed": play.seed})
+        )
         return [] if report.shares is None else list(report.shares.checks)
     figures = {"seed": play.seed, "runs": play.runs, "nodes": play.nodes}
-    scenario = checked(FleetScenario, {**read(FLEET), **figures})
+    scenario = validated(FleetScenario, {**read(FLEET), **figures})
     return list(TRIALS[play.trial][0](scenario, play.policy, _ignore))
 
 

@@ -22,7 +22,7 @@ import aiohttp
 import orjson
 from yarl import URL
 
-from node.trust.tls import unchecked
+from node.trust.tls import unchecked_options
 from tests.hostile.messages import Actor
 from tests.hostile.record import Received
 from tests.hostile.scene import INNER, Scene
@@ -216,7 +216,7 @@ async def _callers(scene: Scene) -> AsyncIterator[Mapping[str, aiohttp.ClientSes
         sessions = {}
         for address in (ALLOWED, OTHER, STRANGER):
             connector = aiohttp.TCPConnector(
-                ssl=unchecked()["ssl"], local_addr=(address, 0), force_close=True
+                ssl=unchecked_options()["ssl"], local_addr=(address, 0), force_close=True
             )
             session = aiohttp.ClientSession(
                 connector=connector, timeout=aiohttp.ClientTimeout(total=60)

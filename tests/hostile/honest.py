@@ -73,7 +73,7 @@ async def start(site: Site) -> RunningProcess:
     argv = [sys.executable, "-m", "tests.hostile.honest"]
     root = Path(__file__).parents[2]
     running = await process.start(argv, env=settings, cwd=root, output_bytes_max=20_000_000)
-    await running.printed(READY)
+    await running.wait_for_output(READY)
     return running
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from node.model.classes import SchedulingClass
-from node.model.targets import IpAddress, literal, reached
+from node.model.targets import IpAddress, literal, reached_addresses
 from node.plugins import registry
 from node.runtime.settings import Settings
 from tests.hostile.documents import introduction
@@ -68,7 +68,7 @@ def measured(scene: Scene, site: Site, test: str, spec: dict[str, Any]) -> dict[
 def _reached(host: str) -> tuple[IpAddress, ...]:
     """Return the addresses that a host is written as: those of the lab's nodes may be measured."""
     address = literal(host.partition("%")[0])
-    return () if address is None else reached(address)
+    return () if address is None else reached_addresses(address)
 
 
 def _spec(test: str, host: str) -> dict[str, Any]:

@@ -98,7 +98,7 @@ async def test_an_interrupted_round_leaves_nothing() -> None:
         few = ["--seed", "1", "--nodes", "3", "--clients", "2"]
         argv = [sys.executable, "-m", "tests.chaos", *few]
         running = await process.start(argv, env=module_environment())
-        await running.printed(b" faults\n")
+        await running.wait_for_output(b" faults\n")
         assert _left_of(running.pid) != []
         running.send(signal.SIGINT)
         finished = await running.wait()

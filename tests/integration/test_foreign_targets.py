@@ -225,8 +225,8 @@ async def test_names_are_looked_up_before_the_run(world: World, tool: str) -> No
     test = registry.tests()[known.tests[0]]
     part = _part(test.name, "198.51.100.7", dest="localhost", ip_version=4)
     with pytest.raises(HostError, match="localhost leads to a loopback address"):
-        await a.node.foreign_targets.checked(test, known, part, (), 5)
-    checked = await b.node.foreign_targets.checked(test, known, part, (), 5)
+        await a.node.foreign_targets.checked_part(test, known, part, (), 5)
+    checked = await b.node.foreign_targets.checked_part(test, known, part, (), 5)
     argv = " ".join(known.command(checked).argv)
     assert "127.0.0.1" in argv
     assert "localhost" not in argv
@@ -237,7 +237,7 @@ async def test_curl_connects_to_the_checked_address(world: World) -> None:
     b = await world.site("b", listen="192.0.2.2:8642", targets="127.0.0.1 ::1")
     test, tool = registry.tests()["http"], registry.tools()["curl"]
     part = _part("http", "198.51.100.7", url="http://localhost/", redirects=0, ip_version=4)
-    argv = tool.command(await b.node.foreign_targets.checked(test, tool, part, (), 5)).argv
+    argv = tool.command(await b.node.foreign_targets.checked_part(test, tool, part, (), 5)).argv
     assert argv[argv.index("--connect-to") + 1] == "localhost::127.0.0.1:"
 
 
@@ -246,7 +246,7 @@ async def test_a_participant_is_checked_as_well(world: World) -> None:
     a = await world.site("a", listen="192.0.2.1:8642")
     test, tool = registry.tests()["latency"], registry.tools()["stamp"]
     with pytest.raises(HostError, match=r"127\.9\.9\.9 is a loopback address"):
-        await a.node.foreign_targets.checked(
+        await a.node.foreign_targets.checked_part(
             test, tool, _part("latency", "127.9.9.9", dest="b"), (), 5
         )
 
@@ -258,11 +258,11 @@ async def test_a_tool_that_checks_itself_keeps_names(world: World) -> None:
     test, tool = registry.tests()["http"], registry.tools()["fetch"]
     named = _part("http", "198.51.100.7", url="http://localhost/")
     written = _part("http", "198.51.100.7", url="http://127.0.0.1/")
-    checked = await targets.checked(test, tool, named, (), 5)
+    checked = await targets.checked_part(test, tool, named, (), 5)
     assert dict(checked.addresses) == {"localhost": "localhost"}
     assert checked.rules is not None
     with pytest.raises(HostError, match=r"127\.0\.0\.1 is a loopback address"):
-        await targets.checked(test, tool, written, (), 5)
+        await targets.checked_part(test, tool, written, (), 5)
 
 
 async def test_a_tool_that_would_follow_unchecked_is_not_started(world: World) -> None:
@@ -271,7 +271,7 @@ async def test_a_tool_that_would_follow_unchecked_is_not_started(world: World) -
     test, tool = registry.tests()["http"], registry.tools()["curl"]
     part = _part("http", "198.51.100.7", url="http://198.51.100.8/")
     with pytest.raises(HostError, match="set redirects to 0"):
-        await a.node.foreign_targets.checked(test, tool, part, (), 5)
+        await a.node.foreign_targets.checked_part(test, tool, part, (), 5)
 
 
 @pytest.fixture(name="resolver")
@@ -312,7 +312,7 @@ async def test_a_name_is_measured_at_its_first_address_if_all_are_allowed(
 
     async def checked(dest: str) -> PartContext:
         part = _part("rtt", "198.51.100.7", dest=dest, ip_version=4)
-        return await a.node.foreign_targets.checked(test, tool, part, (), 5)
+        return await a.node.foreign_targets.checked_part(test, tool, part, (), 5)
 
     assert dict((await checked("far.example")).addresses) == {"far.example": "198.51.100.8"}
     with pytest.raises(HostError, match=r"inside\.example leads to a loopback address, which"):
@@ -328,7 +328,7 @@ async def test_look_ups_that_do_not_end_are_bounded(world: World, resolver: Reso
     part = _part("rtt", "198.51.100.7", dest="far.example", ip_version=4)
 
     async def checked() -> PartContext:
-        return await targets.checked(test, registry.tools()["ping"], part, (), 0.01)
+        return await targets.checked_part(test, registry.tools()["ping"], part, (), 0.01)
 
     with pytest.raises(HostError, match=r"no address was found for far\.example in 0\.0 s"):
         await checked()
@@ -341,7 +341,7 @@ async def test_look_ups_that_do_not_end_are_bounded(world: World, resolver: Reso
     async with asyncio.timeout(PATIENCE_S):
         while targets._look_ups:
             await world.clock.sleep(0)
-    assert dict((await targets.checked(test, registry.tools()["ping"], part, (), 5)).addresses)
+    assert dict((await targets.checked_part(test, registry.tools()["ping"], part, (), 5)).addresses)
 
 
 async def test_no_body_is_kept() -> None:

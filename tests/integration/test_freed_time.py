@@ -249,7 +249,7 @@ async def test_only_participants_wake_a_task(world: World) -> None:
     a, b, c = await world.three()
     await book_everywhere(introduction([b]), b, [b], [HOUR])
     task, _ = await _waiting(a, b)
-    await a.node.freed_time.freed(c.identity, FreedTime(tasks=(task.task, uuid4())))
+    await a.node.freed_time.plan_waiting_slots(c.identity, FreedTime(tasks=(task.task, uuid4())))
     assert (await a.rows("SELECT plan_at FROM planning"))[0][0] == START + 5 * times.MINUTE
-    await a.node.freed_time.freed(b.identity, FreedTime(tasks=(uuid4(), task.task)))
+    await a.node.freed_time.plan_waiting_slots(b.identity, FreedTime(tasks=(uuid4(), task.task)))
     assert (await a.rows("SELECT plan_at FROM planning"))[0][0] == START

@@ -192,7 +192,7 @@ async def test_a_held_tool_ends_with_its_node() -> None:
     """A tool does not stay stopped for ever when the node is killed; nothing of it stays."""
     node = await process.start([sys.executable, "-c", NODE], cwd=Path.cwd())
     try:
-        await node.printed(b"\n")
+        await node.wait_for_output(b"\n")
         assert node._stdout is not None
         pids = descendants(node.pid) | {int(node._stdout.kept)}
         assert len(pids) == 4  # the runner, the releaser, the keeper, and the tool

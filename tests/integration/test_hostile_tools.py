@@ -311,7 +311,7 @@ async def test_a_fork_bomb_is_limited_and_ended(runner: ToolRunner) -> None:
 async def test_a_tool_does_not_outlive_its_run(runner: ToolRunner) -> None:
     """A tool that ignores the signal that ends its run is killed."""
     running = await start(runner, {"stay": True})
-    await running.printed(b"}")
+    await running.wait_for_output(b"}")
     await running.end(0.1)
     assert (await running.wait()).exit_code == -signal.SIGKILL
 
@@ -319,7 +319,7 @@ async def test_a_tool_does_not_outlive_its_run(runner: ToolRunner) -> None:
 async def test_a_tool_ends_with_its_keeper(runner: ToolRunner) -> None:
     """If what watches a tool is killed, the tool ends, its run says so, and the next one starts."""
     running = await start(runner, {"stay": True})
-    await running.printed(b"}")
+    await running.wait_for_output(b"}")
     keeper = int(Path(f"/proc/{running.pid}/stat").read_text().rpartition(")")[2].split()[1])
     os.kill(keeper, signal.SIGKILL)
     with pytest.raises(HostError, match="what ran this tool was killed"):
@@ -331,7 +331,7 @@ async def test_a_tool_ends_with_its_keeper(runner: ToolRunner) -> None:
 async def test_tools_outlive_the_program_that_starts_them(runner: ToolRunner) -> None:
     """If the runner is killed, its tools go on, and the next tool starts by another one."""
     running = await start(runner, {"stay": True})
-    await running.printed(b"}")
+    await running.wait_for_output(b"}")
     assert runner._server is not None
     os.kill(runner._server.pid, signal.SIGKILL)
     await runner._server.wait()
@@ -345,7 +345,7 @@ async def test_tools_end_with_their_node(target: Target) -> None:
     asked = json.dumps({"token": TOKEN, "stay": True, "daemon": True})
     script = NODE.format(argv=[PYTHON, "-I", "-S", "-c", HOSTILE, asked])
     node = await process.start([sys.executable, "-c", script], cwd=Path.cwd())
-    await node.printed(b"\n")
+    await node.wait_for_output(b"\n")
     [pid] = map(int, bytes(node._stdout.kept).split())  # type: ignore[union-attr]
     node.send(signal.SIGKILL)
     await node.wait()

@@ -152,7 +152,7 @@ async def program(*options: str, directory: str | None = None) -> RunningProcess
 async def test_a_signal_ends_the_program_cleanly(number: signal.Signals) -> None:
     """TERM and HUP end a lab with exit code 0 and leave nothing, not even a namespace."""
     lab = await program("--namespaces")
-    await lab.printed(b"}]\n")
+    await lab.wait_for_output(b"}]\n")
     below = descendants(lab.pid)
     lab.send(number)
     finished = await lab.wait()
@@ -166,7 +166,7 @@ async def test_a_signal_ends_the_program_cleanly(number: signal.Signals) -> None
 async def test_a_signal_during_the_start_ends_it_cleanly(far: bytes) -> None:
     """INT at any point of the start removes what was started."""
     lab = await program("--namespaces")
-    await lab.printed(far)
+    await lab.wait_for_output(far)
     lab.send(signal.SIGINT)
     lab.send(signal.SIGINT)
     finished = await lab.wait()
@@ -184,7 +184,7 @@ def apart() -> Iterator[str]:
 async def test_nothing_runs_on_when_the_program_is_killed(apart: str) -> None:
     """Killing a lab with SIGKILL ends its nodes and shuts down its database."""
     lab = await program(directory=apart)  # killed, it cannot remove its files
-    await lab.printed(b"}]\n")
+    await lab.wait_for_output(b"}]\n")
     below = descendants(lab.pid)
     assert len(below) >= 3
     lab.send(signal.SIGKILL)

@@ -172,7 +172,7 @@ def _let_time_pass(stage: Stage, world: World, monkeypatch: pytest.MonkeyPatch) 
             assert stage.running, "the clock may be set meanwhile"
             if not stage.until_end:
                 return await wait(event, seconds)
-            await stage.running[-1].printed(b"here\n")
+            await stage.running[-1].wait_for_output(b"here\n")
         if not event.is_set:
             stage.clock.advance(round(seconds * times.SECOND))
             await stage.clock.sleep(0)
@@ -456,7 +456,7 @@ async def test_what_is_cancelled_meanwhile_is_ended_and_not_read(
     launcher, run = due.site.node.launcher, str(due.run)
 
     async def cancel() -> None:
-        await stage.running[0].printed(b"here\n")
+        await stage.running[0].wait_for_output(b"here\n")
         end = RunEnd(run=due.run, state="cancelled", reason="a took it back")
         await due.site.node.termination.apply_run_end(world.sites[0].identity, end)
         launcher.on_notice(Notice("run", run, (str((await due.row())["task_id"]), "cancelled")))
@@ -672,7 +672,7 @@ async def test_targets_are_looked_up_until_a_second_after_the_start(
         raise HostError("it is a loopback address")
 
     monkeypatch.setattr(due.site.node.agreement, "agreed", agreed)
-    monkeypatch.setattr(due.site.node.foreign_targets, "checked", checked)
+    monkeypatch.setattr(due.site.node.foreign_targets, "checked_part", checked)
     world.clock.move_to(now)
     await due.look()
     assert waited == patience

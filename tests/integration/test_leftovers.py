@@ -36,7 +36,7 @@ OWNER = (
 async def test_what_a_gone_service_left_is_ended() -> None:
     """The death signal ends the program but not its child, which is found by its mark."""
     owner = await process.start([sys.executable, "-c", OWNER], cwd=Path.cwd())
-    await owner.printed(b"\n")
+    await owner.wait_for_output(b"\n")
     owner.send(signal.SIGKILL)
     leader, child = map(int, (await owner.wait()).stdout.split())
     await gone(leader)

@@ -262,7 +262,7 @@ async def test_the_server_does_not_outlive_a_killed_owner(
     """SIGKILL of the owner shuts the server down cleanly, and the next owner can start it."""
     argv = [sys.executable, "-c", OWNER, str(place / "pg"), str(host.directory), str(host.major)]
     owner = await process.start(argv, cwd=Path.cwd())
-    await owner.printed(b"up")
+    await owner.wait_for_output(b"up")
     owner.send(signal.SIGKILL)
     await owner.wait()
     one = await PrivateCluster.create(place / "pg", host)

@@ -238,7 +238,7 @@ async def test_late_output_of_a_grandchild_is_collected(start: Start) -> None:
 async def test_a_line_can_be_waited_for(start: Start) -> None:
     """A server's ready line is seen while the server runs."""
     running = await start("sh", "-c", "echo starting; echo ready; exec sleep 60")
-    await running.printed(b"ready\n")
+    await running.wait_for_output(b"ready\n")
     assert not running.ended
 
 
@@ -246,7 +246,7 @@ async def test_a_line_that_never_comes_is_an_error(start: Start) -> None:
     """The error of a program that ends before it is ready contains its last output."""
     running = await start("sh", "-c", "echo 'no port' >&2; exit 4")
     with pytest.raises(HostError, match=r"exit code 4 before it was ready: no port"):
-        await running.printed(b"ready")
+        await running.wait_for_output(b"ready")
 
 
 async def test_term_is_enough_for_the_polite(start: Start) -> None:
@@ -259,7 +259,7 @@ async def test_term_is_enough_for_the_polite(start: Start) -> None:
 async def test_kill_comes_after_the_grace(start: Start) -> None:
     """A program that ignores TERM is killed, and its output is kept."""
     running = await start(sys.executable, "-c", f"{STUBBORN}; time.sleep(60)")
-    await running.printed(b"up")
+    await running.wait_for_output(b"up")
     await running.end(0.1)
     assert await running.wait() == FinishedProcess(-signal.SIGKILL, b"up\n", b"")
 
@@ -275,7 +275,7 @@ async def test_a_hidden_stubborn_child_is_gone_too(start: Start) -> None:
         "time.sleep(60)\n"
     )
     running = await start(sys.executable, "-c", script)
-    await running.printed(b"\n")
+    await running.wait_for_output(b"\n")
     await running.end(5)
     hidden = int((await running.wait()).stdout)
     assert not alive(hidden)
@@ -301,7 +301,7 @@ async def test_giving_up_a_wait_does_not_end_the_program(start: Start) -> None:
 async def test_a_cancelled_end_kills_at_once(start: Start) -> None:
     """A cancelled end kills the program at once."""
     running = await start(sys.executable, "-c", f"{STUBBORN}; time.sleep(60)")
-    await running.printed(b"up")
+    await running.wait_for_output(b"up")
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(running.end(60), 0.01)
     assert (await running.wait()).exit_code == -signal.SIGKILL
@@ -334,7 +334,7 @@ OWNER = (
 async def test_the_program_dies_with_its_owner(start: Start, user: str) -> None:
     """SIGKILL of the owner kills the program, even one of another account."""
     owner = await start(sys.executable, "-c", OWNER, user, cwd=Path.cwd())
-    await owner.printed(b"\n")
+    await owner.wait_for_output(b"\n")
     owner.send(signal.SIGKILL)
     pid = int((await owner.wait()).stdout)
     await gone(pid)

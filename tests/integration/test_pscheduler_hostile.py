@@ -24,7 +24,7 @@ from node.pscheduler.listener import listening
 from node.pscheduler.refusals import Refusal
 from node.pscheduler.tests.language import Language
 from node.pscheduler.tests.registry import LANGUAGES
-from node.trust.tls import unchecked
+from node.trust.tls import unchecked_options
 from tests.conftest import NewDatabase
 from tests.support.clocks import ManualClock
 from tests.support.served_nodes import Served, free_port, served
@@ -303,7 +303,7 @@ class Target:
 @pytest_asyncio.fixture
 async def target(node: Served) -> AsyncIterator[Target]:
     """The façade with a posted task, one that is led from outside, and a run."""
-    connector = aiohttp.TCPConnector(ssl=unchecked()["ssl"])
+    connector = aiohttp.TCPConnector(ssl=unchecked_options()["ssl"])
     async with aiohttp.ClientSession(connector=connector) as session:
         target = Target(f"https://{node.settings.pscheduler_listen}", session, {})
         document = json.dumps(TASK).encode()

@@ -146,7 +146,7 @@ async def test_a_new_node_is_added_by_identity_or_by_its_key(
         if tls and expected is None:
             continue
         async with served(name, await new_database(), SystemClock(), folder, tls=tls) as new:
-            stranger = NodeKey.generate().printed
+            stranger = NodeKey.generate().public_text
             with pytest.raises((PeerUnreachable, Conflict), match="the key"):
                 await new.registration.add(NodeAddition(url=a.card.url, identity=stranger))
             known = await new.registration.add(NodeAddition(url=a.card.url, identity=expected))

@@ -43,7 +43,7 @@ async def test_a_revocation_travels_and_ends_the_node(three: Three) -> None:
     """A node that revokes its key is removed by those it tells, and by those whom they tell."""
     a, b, c = three
     await _cut(a, "c")
-    report = await a.revocations.revoke_own(RevocationRequest(key=a.key.printed))
+    report = await a.revocations.revoke_own(RevocationRequest(key=a.key.public_text))
     assert report.ended == "node"
     assert report.told == ("b",)
     assert [each.name for each in report.untold] == ["c"]
@@ -112,7 +112,7 @@ async def test_a_replaced_key_ends_alone(three: Three) -> None:
     a, b, c = three
     old = a.key
     await a.successions.rekey()
-    report = await a.revocations.revoke_own(RevocationRequest(key=old.printed))
+    report = await a.revocations.revoke_own(RevocationRequest(key=old.public_text))
     assert report.ended == "key"
     assert set(report.told) == {"b", "c"}
     await _ask(a, b)
@@ -128,13 +128,13 @@ async def test_who_was_away_follows_the_key_that_has_revoked(three: Three) -> No
     old = a.key
     await _cut(a, "c")
     await a.successions.rekey()
-    await a.revocations.revoke_own(RevocationRequest(key=old.printed))
-    assert c.directory.lineage(a.core.identity).keys == (old.printed,)  # type: ignore[union-attr]
+    await a.revocations.revoke_own(RevocationRequest(key=old.public_text))
+    assert c.directory.lineage(a.core.identity).keys == (old.public_text,)  # type: ignore[union-attr]
     assert (await b.revocations.tell())["c"] is None
     known = c.directory.lineage(a.core.identity)
     assert known is not None
     assert known.key == a.core.signer.lineage.key  # type: ignore[union-attr]
-    assert c.directory.is_revoked(old.printed)
+    assert c.directory.is_revoked(old.public_text)
     await _ask(c, a)
 
 
@@ -143,10 +143,10 @@ async def test_a_removed_node_is_asked_by_its_latest_key(three: Three) -> None:
     a, b, _ = three
     old = a.key
     await a.successions.rekey()
-    await a.revocations.revoke_own(RevocationRequest(key=old.printed))
+    await a.revocations.revoke_own(RevocationRequest(key=old.public_text))
     assert b.successions.keys(a.core.identity) == (a.core.signer.lineage.key,)  # type: ignore[union-attr]
     await b.node_removal.remove("a")
-    assert b.successions.keys(old.printed) == (old.printed,)
+    assert b.successions.keys(old.public_text) == (old.public_text,)
 
 
 async def test_a_thief_who_was_shut_out_ends_nothing(three: Three) -> None:
@@ -154,8 +154,8 @@ async def test_a_thief_who_was_shut_out_ends_nothing(three: Three) -> None:
     a, b, _ = three
     old = a.key
     await a.successions.rekey()
-    await a.revocations.revoke_own(RevocationRequest(key=old.printed))
-    stolen = sign_revocation(Signer(old, a.clock.now), old.printed)
+    await a.revocations.revoke_own(RevocationRequest(key=old.public_text))
+    stolen = sign_revocation(Signer(old, a.clock.now), old.public_text)
     assert (await b.revocations.revoke(stolen)).ended == "nothing"
     assert b.directory.knows(a.core.identity)
 
@@ -175,13 +175,13 @@ async def test_the_table_is_not_filled_by_others(three: Three) -> None:
     """A revocation of an unknown key is kept if the owner gives it, not if a node tells it."""
     a, b, _ = three
     stranger = NodeKey.generate()
-    text = sign_revocation(Signer(stranger, a.clock.now), stranger.printed)
+    text = sign_revocation(Signer(stranger, a.clock.now), stranger.public_text)
     known = a.directory.by_identity(b.core.identity)
     await a.peers.client_of(known.identity, known.name, known.url).revoke([text])
     await b.directory.refresh()
-    assert not b.directory.is_revoked(stranger.printed)
+    assert not b.directory.is_revoked(stranger.public_text)
     await b.revocations.revoke(text)
-    assert b.directory.is_revoked(stranger.printed)
+    assert b.directory.is_revoked(stranger.public_text)
 
 
 async def test_a_key_of_another_is_not_revoked(three: Three) -> None:

@@ -219,7 +219,7 @@ async def test_secrets_that_stood_in_clear_are_sealed_at_the_start(users: Users)
         ("SELECT spec FROM run WHERE id = $1", run),
     ):
         [[spec]] = await a.rows(query, UUID(one))
-        opened = await a.node.drafter.secrets.opened(http, spec, OWN)
+        opened = await a.node.drafter.secrets.opened_spec(http, spec, OWN)
         assert opened["headers"] == {"Authorization": HUSH}
     async with a.node.database.connection() as connection:
         [kept] = await archives.find_all(connection, None)
@@ -241,10 +241,10 @@ async def test_a_lost_key_is_the_reason_where_it_is_needed(users: Users) -> None
     http, secrets = a.node.capabilities.tests["http"], a.node.drafter.secrets
     spec = {"url": "https://api.example/", "headers": {"X": {"secret": "door"}}}
     with pytest.raises(HostError, match=f"the secret door cannot be read: {lost}"):
-        await secrets.opened(http, spec, OWN)
+        await secrets.opened_spec(http, spec, OWN)
     [[stored]] = await a.rows("SELECT spec FROM task")
     with pytest.raises(HostError, match=f"a secret of the task cannot be read: {lost}"):
-        await secrets.opened(http, stored, OWN)
+        await secrets.opened_spec(http, stored, OWN)
     _, problem = await a.ask("POST", "/v1/archives/own/test")
     assert problem["type"] == "/problems/archiver-failed", problem
     assert f"a secret of the http archive cannot be read: {lost}" in problem["detail"]
@@ -253,4 +253,4 @@ async def test_a_lost_key_is_the_reason_where_it_is_needed(users: Users) -> None
     assert (await a.ask("GET", "/v1/archives/own"))[0] == 200
     again = {"name": "door", "value": HUSH, "replace": True}
     assert (await a.ask("POST", "/v1/secrets", again))[0] == 201
-    assert (await secrets.opened(http, spec, OWN))["headers"] == {"X": HUSH}
+    assert (await secrets.opened_spec(http, spec, OWN))["headers"] == {"X": HUSH}

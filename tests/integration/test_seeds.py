@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from lead.simulation.scenario import named
+from lead.simulation.scenario import named_scenario
 from lead.simulation.world import simulate
 from tests.soak.seeds import BRIEF, HARD
 from tests.soak.variants import VARIANTS, Variant
@@ -67,7 +67,7 @@ def test_no_seed_breaks_a_promise_of_a_pool() -> None:
 @pytest.mark.nightly
 def test_a_broken_program_is_found(variant: Variant) -> None:
     """A few dozen seeds find it, and the violation says what is broken."""
-    brief = named(BRIEF)
+    brief = named_scenario(BRIEF)
     faults = brief.faults.model_copy(update=variant.faults or {})
     violations: list[str] = []
     with variant.patched():

@@ -55,7 +55,7 @@ async def test_workers_end_with_their_owner(
     owner = await process.start(
         [sys.executable, "-c", PLAYING, str(tiny)], env={"PYTHONPATH": str(ROOT)}, cwd=ROOT
     )
-    await owner.printed(b"playing")
+    await owner.wait_for_output(b"playing")
     workers = descendants(owner.pid)
     assert len(workers) == 2
     ends = asyncio.create_task(proctable.wait_for_exits(list(workers)))

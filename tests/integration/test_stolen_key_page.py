@@ -99,7 +99,7 @@ async def test_only_the_key_was_copied(hosts: Hosts, tmp_path: Path) -> None:
     rekeyed = await hosts.type_for_answer(a, REKEY)
     assert rekeyed["told"] == ["b", "c"]
     keys = await hosts.type_for_answer(a, SHOW)
-    assert keys == [stolen.printed, rekeyed["key"]]
+    assert keys == [stolen.public_text, rekeyed["key"]]
     words = {"ed25519:OLD": keys[0]}
     assert (await hosts.type_for_answer(a, REVOKE_OLD, **words))["ended"] == "key"
     await _asks(a, b)

@@ -277,7 +277,7 @@ async def _checked(host: Site, dest: str) -> str | None:
         addresses={dest: dest},
     )
     try:
-        await host.node.foreign_targets.checked(test, tool, context, (), 5.0)
+        await host.node.foreign_targets.checked_part(test, tool, context, (), 5.0)
     except HostError as error:
         return error.detail
     return None

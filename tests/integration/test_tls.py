@@ -23,8 +23,8 @@ from node.operation.readiness import readiness_of
 from node.runtime.clock import SystemClock
 from node.trust.certificates import LIFE, SERVER_NAME, OwnCertificate, TlsKey, pem_for_nodes
 from node.trust.keys import NodeKey
-from node.trust.tls import pinned, unchecked
-from node.trust.tls import served as served_certificate
+from node.trust.tls import pinned_options, unchecked_options
+from node.trust.tls import read_certificate as served_certificate
 from tests.conftest import NewDatabase
 from tests.support.loopback import serving
 from tests.support.patience import PATIENCE_S
@@ -154,7 +154,7 @@ async def test_one_port_for_both(a: Served) -> None:
     """This host is served over TLS and over plain HTTP, at the same port."""
     async with aiohttp.ClientSession() as session:
         for url in (f"http://127.0.0.1:{_port(a)}", _url(a)):
-            async with session.get(f"{url}/healthz", **pinned(a.card.identity)) as answer:
+            async with session.get(f"{url}/healthz", **pinned_options(a.card.identity)) as answer:
                 assert answer.status == 200
         with pytest.raises(aiohttp.ClientConnectorCertificateError):
             await session.get(f"{_url(a)}/healthz")
@@ -197,7 +197,7 @@ async def test_other_hosts_are_refused_plain_http(
                 assert (answer.status, answer.content_type) == (403, "application/problem+json")
                 assert "use https" in document["detail"]
                 assert "revoke" not in document["detail"]
-        async with session.get(f"{_url(a)}/healthz", **pinned(a.card.identity)) as answer:
+        async with session.get(f"{_url(a)}/healthz", **pinned_options(a.card.identity)) as answer:
             assert answer.status == 200
         token = {"Authorization": "Bearer x"}
         async with session.get(f"{plain}/v1/tasks", headers=token) as answer:
@@ -234,7 +234,7 @@ async def test_silent_connections(a: Served, monkeypatch: pytest.MonkeyPatch) ->
     async with (
         asyncio.timeout(PATIENCE_S),
         aiohttp.ClientSession() as session,
-        session.get(f"{_url(a)}/healthz", **pinned(a.card.identity)) as answer,
+        session.get(f"{_url(a)}/healthz", **pinned_options(a.card.identity)) as answer,
     ):
         assert answer.status == 200
     assert all([await _closed(reader) for reader, _ in silent])
@@ -257,7 +257,7 @@ async def test_handshakes_count_as_connections(new_database: NewDatabase, tmp_pa
         silent = await _open_silent(node, 10)
         async with (
             aiohttp.ClientSession() as session,
-            session.get(f"{_url(node)}/healthz", **unchecked()) as answer,
+            session.get(f"{_url(node)}/healthz", **unchecked_options()) as answer,
         ):
             assert answer.status == 200
         assert await _closed(silent[0][0])
@@ -273,7 +273,7 @@ def _write(own: OwnCertificate, certificate: Path, key: Path) -> None:
 
 async def _shown(node: Served) -> x509.Certificate:
     """Return the certificate that people are shown."""
-    context = unchecked()["ssl"]
+    context = unchecked_options()["ssl"]
     _, writer = await asyncio.open_connection("127.0.0.1", _port(node), ssl=context)
     shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
     writer.close()
@@ -301,7 +301,7 @@ async def test_a_certificate_from_outside_is_renewed(
     async with (
         served("a", await new_database(), CLOCK, folder, tls=True, **files) as node,
         aiohttp.ClientSession() as session,
-        session.get(f"{_url(node)}/v1/events", **pinned(node.card.identity)) as stream,
+        session.get(f"{_url(node)}/v1/events", **pinned_options(node.card.identity)) as stream,
     ):
         assert await _shown(node) == first.certificate
         certificate.write_text("no certificate")
@@ -325,7 +325,9 @@ async def test_a_certificate_from_outside_is_renewed(
         (warning,) = (await readiness_of(node)).warnings
         assert "expires at" in warning
         assert not stream.content.at_eof()
-        async with session.get(f"{_url(node)}/healthz", **pinned(node.card.identity)) as answer:
+        async with session.get(
+            f"{_url(node)}/healthz", **pinned_options(node.card.identity)
+        ) as answer:
             assert answer.status == 200  # nodes do not notice
 
 

@@ -41,7 +41,7 @@ async def emulated(names: str, settings: WanSettings) -> AsyncIterator[list[Name
         argv = [sys.executable, "-m", "node.lab.wan", *words]
         emulator = await process.start(argv, cwd=Path.cwd())
         try:
-            await emulator.printed(wan.READY)
+            await emulator.wait_for_output(wan.READY)
             yield sites
         finally:
             await emulator.end(5)
@@ -183,7 +183,7 @@ async def test_what_a_killed_owner_left_is_removed_by_the_next() -> None:
         "Namespaces(['a', 'b']).create(); print('made', flush=True); os.kill(os.getpid(), 9)"
     )
     owner = await process.start([sys.executable, "-c", script], cwd=Path.cwd())
-    await owner.printed(b"made")
+    await owner.wait_for_output(b"made")
     await owner.wait()
     listed = await process.finish(["ip", "netns", "list"], timeout_s=9)
     assert f"parley-{owner.pid}-" in listed.stdout.decode()

@@ -136,7 +136,7 @@ class _Launcher(Launcher):
 
     def __init__(self, *args: Any, node: str, history: History, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._targets.checked = _unchecked  # type: ignore[assignment, method-assign] # no look-ups
+        self._targets.checked_part = _unchecked  # type: ignore[assignment, method-assign] # no look-ups
         self._observer = _Unobserved()  # type: ignore[assignment] # all that is asked of one
         self._host, self._history = node, history
 
@@ -207,7 +207,7 @@ class TwoProcessHost(Host):
         self.crash()
         self.store.restore()
         self.forgot(since=self._dumped_at)
-        self.database = self.database.restored(self.clock.now())
+        self.database = self.database.restored_database(self.clock.now())
         self.boot()
 
 

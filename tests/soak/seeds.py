@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from lead.simulation.scenario import named
+from lead.simulation.scenario import named_scenario
 from lead.simulation.server import server
 from lead.simulation.world import simulate
 
@@ -38,7 +38,7 @@ class Outcome:
 def play(scenario: str, seed: int) -> Outcome:
     """Simulate one world."""
     try:
-        report = simulate(named(scenario).model_copy(update={"seed": seed}))
+        report = simulate(named_scenario(scenario).model_copy(update={"seed": seed}))
     except Exception as error:  # noqa: BLE001 - whatever it is, it is the seed's outcome
         none = {"promised": 0, "delivered": 0, "messages": 0, "faults": 0}
         return Outcome(seed, (f"the simulation ended: {error!r}",), none)

@@ -163,7 +163,7 @@ class Driver:
             run = self._run(ask, starts)
             self.runs.append(run)
             episode.record_placement(ask, run)
-        assert not episode.unanswered
+        assert not episode.unanswered_runs
         return episode.outcome()
 
     def _free(self, ask: Ask) -> dict[str, list[Span]]:

@@ -170,10 +170,10 @@ class Wire:
         answer, sender = self._receiver.node.confirmer.answer, self._sender.identity
         return await self._call("confirm", lambda: answer(sender, request))
 
-    async def freed(self, message: FreedTime) -> None:
+    async def report_freed_time(self, message: FreedTime) -> None:
         """Call as over HTTP."""
         interest, sender = self._receiver.node.freed_time, self._sender.identity
-        await self._call("freed", lambda: interest.freed(sender, message))
+        await self._call("freed", lambda: interest.plan_waiting_slots(sender, message))
 
     async def send_part(self, part: PartMessage) -> None:
         """Call as over HTTP."""

@@ -14,7 +14,7 @@ from node.model.audit import (
     AuditOutcome,
     is_recorded,
     outcome_of,
-    written,
+    storable_text,
 )
 from node.model.permissions import PERMISSIONS, Access
 from node.model.principals import STRANGER, Principal, PrincipalKind, Role
@@ -77,10 +77,10 @@ def test_the_outcome_follows_from_the_answer(
 
 def test_what_a_caller_wrote_can_be_stored() -> None:
     """Long texts are cut, and neither a NUL nor a broken character is left."""
-    assert written(None) is None
-    assert written("a\x00b") == "a\ufffdb"
-    assert written("\udcff") == "?"
-    assert len(written("x" * 1000) or "") == TEXT_MAX
+    assert storable_text(None) is None
+    assert storable_text("a\x00b") == "a\ufffdb"
+    assert storable_text("\udcff") == "?"
+    assert len(storable_text("x" * 1000) or "") == TEXT_MAX
 
 
 def test_a_flood_of_strangers_gets_few_rows() -> None:

@@ -69,7 +69,7 @@ class Bench:
 
     def kept(self, asked: list[Span]) -> dict[object, list[Span]]:
         """Return by kind what the calendar has within these spans."""
-        return _by_kind(self.calendar.occupied(asked), asked)
+        return _by_kind(self.calendar.occupied_spans(asked), asked)
 
 
 def _by_kind(occupied: list[OccupiedSpan], asked: list[Span]) -> dict[object, list[Span]]:
@@ -91,7 +91,7 @@ def act(bench: Bench, acts: Sequence[Act]) -> None:
 
 def read(bench: Bench, asked: list[Span], meanwhile: Sequence[Act] = ()) -> None:
     """Ask; the database answers with its current state, and ``then`` happens before the answer."""
-    missing = bench.calendar.missing(asked, NOW)
+    missing = bench.calendar.missing_spans(asked, NOW)
     found = bench.stored(missing)
     act(bench, meanwhile)
     bench.calendar.read(missing, found, NOW)
@@ -100,7 +100,7 @@ def read(bench: Bench, asked: list[Span], meanwhile: Sequence[Act] = ()) -> None
 
 def missing(calendar: Calendar, asked: list[Span], now: int) -> list[Span]:
     """Return what would have to be read."""
-    found = calendar.missing(asked, now)
+    found = calendar.missing_spans(asked, now)
     calendar.caught_up()
     return found
 
@@ -186,7 +186,7 @@ def test_everything_can_be_forgotten() -> None:
         (lambda: None, NOW + CACHE_LIFETIME),
         (lambda: None, NOW - 1),
     ):
-        calendar.read(calendar.missing(whole, NOW), [], NOW)
+        calendar.read(calendar.missing_spans(whole, NOW), [], NOW)
         calendar.caught_up()
         assert missing(calendar, whole, NOW + CACHE_LIFETIME - 1) == []
         forget()
@@ -196,16 +196,16 @@ def test_everything_can_be_forgotten() -> None:
 def test_many_runs_of_one_time_are_kept_once() -> None:
     """Bookings of the same time do not accumulate."""
     calendar = Calendar()
-    calendar.read(calendar.missing([(NOW, NOW + CACHE_CHUNK)], NOW), [], NOW)
+    calendar.read(calendar.missing_spans([(NOW, NOW + CACHE_CHUNK)], NOW), [], NOW)
     for _ in range(1000):
         calendar.take(SchedulingClass.NORMAL, 0, OWN, [(NOW, NOW + 1), (NOW + 2, NOW + 3)])
-    [occupied] = calendar.occupied([(NOW, NOW + 1)])
+    [occupied] = calendar.occupied_spans([(NOW, NOW + 1)])
     assert len(occupied.spans) < 8
 
 
 def test_an_empty_span_touches_nothing() -> None:
     """A window that ends before it starts needs no read."""
-    assert Calendar().missing([(NOW + 5, NOW), (NOW, NOW)], NOW) == []
+    assert Calendar().missing_spans([(NOW + 5, NOW), (NOW, NOW)], NOW) == []
 
 
 def test_what_is_given_back_lingers_nowhere() -> None:
@@ -217,4 +217,4 @@ def test_what_is_given_back_lingers_nowhere() -> None:
     kind = SchedulingClass.EXCLUSIVE, 0
     calendar.read(asked, [OccupiedSpan(*kind, fixed=False, spans=[first, second])], NOW)
     calendar.give_back(second)
-    assert [each.spans for each in calendar.occupied(asked)] == [[first]]
+    assert [each.spans for each in calendar.occupied_spans(asked)] == [[first]]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from node.execution.catalog import Capabilities
-from node.model.contexts import Context, offered, parse
+from node.model.contexts import Context, offered_contexts, parse
 from node.model.wire.tasks import TaskDocument
 from node.plugins.binding import binding_arguments, source_arguments, version_of
 from node.plugins.contracts import PartContext, Party, Requirement
@@ -79,7 +79,7 @@ def test_the_owner_names_them() -> None:
 def test_cards_offer_them_with_their_addresses() -> None:
     """Contexts are attributes of the card, so that pools can match them."""
     card = {"tool:ping": True, "context:namespace:wa": "192.0.2.1", "country": "DE"}
-    assert offered(card) == {"namespace:wa": "192.0.2.1"}
+    assert offered_contexts(card) == {"namespace:wa": "192.0.2.1"}
 
 
 def test_a_pool_has_no_contexts() -> None:

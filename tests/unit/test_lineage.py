@@ -42,7 +42,7 @@ def test_a_lineage_is_read_as_it_was_written() -> None:
     """A lineage leads from the identity to the last key, and every key is named in turn."""
     lineage = read_lineage(str(THIRD.lineage))
     assert lineage == THIRD.lineage
-    assert lineage.keys == (FIRST.printed, SECOND.printed, THIRD.printed)
+    assert lineage.keys == (FIRST.public_text, SECOND.public_text, THIRD.public_text)
     assert THIRD.identity == lineage.identity == FIRST.identity
 
 
@@ -62,7 +62,7 @@ def test_both_keys_have_to_sign() -> None:
     thief, victim = NodeKey.generate(), NodeKey.generate()
     genuine = str(thief.succeeded_by(NodeKey.generate(), NOW).lineage)
     stolen = genuine.split(".")
-    stolen[1] = victim.printed.removeprefix("ed25519:")
+    stolen[1] = victim.public_text.removeprefix("ed25519:")
     with pytest.raises(InvalidLineageError):
         read_lineage(".".join(stolen))
 
@@ -70,11 +70,11 @@ def test_both_keys_have_to_sign() -> None:
 def test_a_replaced_key_counts_for_a_day() -> None:
     """A replaced key counts for the overlap after it was replaced, and the last one always."""
     lineage = THIRD.lineage
-    assert lineage.counts(FIRST.printed, NOW + OVERLAP - 1)
-    assert not lineage.counts(FIRST.printed, NOW + OVERLAP)
-    assert lineage.counts(SECOND.printed, NOW + OVERLAP)
-    assert lineage.counts(THIRD.printed, NOW + 1000 * OVERLAP)
-    assert not lineage.counts(NodeKey.generate().printed, NOW)
+    assert lineage.counts(FIRST.public_text, NOW + OVERLAP - 1)
+    assert not lineage.counts(FIRST.public_text, NOW + OVERLAP)
+    assert lineage.counts(SECOND.public_text, NOW + OVERLAP)
+    assert lineage.counts(THIRD.public_text, NOW + 1000 * OVERLAP)
+    assert not lineage.counts(NodeKey.generate().public_text, NOW)
 
 
 def test_only_a_longer_chain_continues() -> None:
@@ -90,14 +90,14 @@ def test_a_statement_tells_whose_it_is_after_a_succession() -> None:
     statement = read_statement(
         sign_statement(THIRD, StatementKind.PART, {"a": 1}), StatementKind.PART
     )
-    assert (statement.identity, statement.key) == (FIRST.identity, THIRD.printed)
+    assert (statement.identity, statement.key) == (FIRST.identity, THIRD.public_text)
 
 
 def test_a_statement_needs_its_own_lineage() -> None:
     """A statement with the lineage of another key is refused."""
     stranger = NodeKey.generate()
     text = sign_statement(THIRD, StatementKind.PART, {"a": 1})
-    header = {"alg": "Ed25519", "kid": stranger.printed, "lineage": str(THIRD.lineage)}
+    header = {"alg": "Ed25519", "kid": stranger.public_text, "lineage": str(THIRD.lineage)}
     header["typ"] = StatementKind.PART.value
     encoded = json.dumps(header, separators=(",", ":"), sort_keys=True).encode()
     signed = f"{base64.urlsafe_b64encode(encoded).decode().rstrip('=')}.{text.split('.')[1]}"
@@ -136,10 +136,10 @@ def test_an_answer_is_the_nodes_after_a_succession() -> None:
 def test_a_key_file_keeps_the_lineage(tmp_path: Path) -> None:
     """A replaced key is found again in its file, by other processes, too."""
     file, beside = KeyFile(tmp_path / "node.pem"), KeyFile(tmp_path / "node.pem")
-    first = beside.current.printed
+    first = beside.current.public_text
     replaced = file.replace(NOW)
     assert beside.current.lineage == replaced.lineage
-    assert beside.current.identity == first != beside.current.printed
+    assert beside.current.identity == first != beside.current.public_text
     assert NodeKey.load_or_create(tmp_path / "node.pem").lineage == replaced.lineage
 
 

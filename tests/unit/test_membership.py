@@ -101,7 +101,7 @@ def test_verdicts_are_reused_while_nothing_changes() -> None:
     able, _ = before.judgement_of(asking())
     silent = hosts({"in": "europe"})
     silent[0].unreachable_since = START
-    after = before.refreshed(pools(**{"in": "europe"}), silent)
+    after = before.refreshed_membership(pools(**{"in": "europe"}), silent)
     assert after.judgement_of(asking())[0] is able
     assert len(judge.asked) == 1
     assert after.seat_loss_reason(asking(), silent[0].identity, START + 2 * HOUR) is not None
@@ -120,7 +120,7 @@ def test_a_change_is_judged_anew(match: dict[str, Any], facts: Attributes) -> No
     """Another attribute or another pool is judged anew, and 1 differs from true."""
     before = of(Judge(), hosts({"in": "europe", "fast": True}))
     assert before.judgement_of(asking(fast=True))[0] == ("n1",)
-    after = before.refreshed(pools(**match), hosts(facts))
+    after = before.refreshed_membership(pools(**match), hosts(facts))
     assert after.judgement_of(asking(fast=True))[0] == ()
     assert before.judgement_of(asking(fast=True))[0] == ("n1",), "who asked before is told the same"
 

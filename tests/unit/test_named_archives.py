@@ -8,8 +8,8 @@ import pytest
 
 from node.model.errors import NotAllowed
 from node.model.named_archives import (
+    comparable_word,
     fault_of_word,
-    normalised,
     require_archives,
     require_own_voice,
     visible_error,
@@ -75,7 +75,7 @@ def _choice(spec: dict[str, Any]) -> ArchiveChoice:
 def test_a_client_names_what_the_owner_has_named(word: str, spec: dict[str, Any]) -> None:
     """A client of the façade names the archives of the owner's words, and no user with a token."""
     assert fault_of_word(word) is None
-    named = {normalised(word)}
+    named = {comparable_word(word)}
     require_archives(CLIENT, [_choice(spec)], named)
     for principal, words in ((CLIENT, set[str]()), (GUEST, named)):
         with pytest.raises(NotAllowed):
@@ -87,7 +87,7 @@ def test_a_client_names_what_the_owner_has_named(word: str, spec: dict[str, Any]
 def test_a_word_means_one_archive(word: str, spec: dict[str, Any]) -> None:
     """An archive beside the one that a word names is refused, and the client is told by what."""
     with pytest.raises(NotAllowed, match="PARLEY_PSCHEDULER_ARCHIVES"):
-        require_archives(CLIENT, [_choice(spec)], {normalised(word)})
+        require_archives(CLIENT, [_choice(spec)], {comparable_word(word)})
 
 
 def test_what_is_dropped_needs_no_word() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from node.model.contexts import offered
+from node.model.contexts import offered_contexts
 from node.model.naming import NodeIndex, find_clash
 
 
@@ -74,15 +74,20 @@ def test_names_come_first() -> None:
     assert index.find("192.0.2.1") is OWN
     assert index.find("a.example:8643") is c
     assert index.find("192.0.2.2") is None
-    assert index.sharing("192.0.2.2") == [B, c]
-    assert index.sharing("a.EXAMPLE") == [OWN, c]
-    assert index.sharing("192.0.2.1") == index.sharing("b") == index.sharing("nobody") == []
+    assert index.nodes_sharing("192.0.2.2") == [B, c]
+    assert index.nodes_sharing("a.EXAMPLE") == [OWN, c]
+    assert (
+        index.nodes_sharing("192.0.2.1")
+        == index.nodes_sharing("b")
+        == index.nodes_sharing("nobody")
+        == []
+    )
     assert index.find("") is None
 
 
 def test_an_address_that_is_none_is_no_context() -> None:
     """A text that a card calls an address, and that is none, never becomes an option."""
     attributes = {"context:interface:x": "-oX", "context:interface:y": 7, "site": "x"}
-    assert offered(attributes | {"context:interface:z": "z.example"}) == {
+    assert offered_contexts(attributes | {"context:interface:z": "z.example"}) == {
         "interface:z": "z.example"
     }

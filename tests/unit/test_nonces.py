@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from node.model.spans import Span
 from node.model.times import SECOND
-from node.trust.nonces import NonceMemory, merged
+from node.trust.nonces import NonceMemory, merged_spans
 
 patient = settings(deadline=None)
 
@@ -70,7 +70,7 @@ def test_who_was_ahead_together_is_believed_again() -> None:
 def test_merged_spans_cover_all_and_are_few(pairs: list[tuple[int, int]], spans_max: int) -> None:
     """No time of a span is lost, spans do not touch, and those nearest to each other are one."""
     spans: list[Span] = [(first, first + length) for first, length in pairs]
-    few = merged(spans, spans_max)
+    few = merged_spans(spans, spans_max)
     assert len(few) <= spans_max
     assert all(any(a <= first and last <= b for a, b in few) for first, last in spans)
     assert all(earlier[1] < later[0] for earlier, later in pairwise(few))

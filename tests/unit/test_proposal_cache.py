@@ -128,7 +128,7 @@ def test_a_cached_answer_equals_the_nodes_answer(
         result = known.answer("n1", request)
         if result is not None:
             assert both(result, request) == both(whole, request)
-        known.record("n1", request, told(known.widened(request), bookings, reserved))
+        known.record("n1", request, told(known.widened_question(request), bookings, reserved))
         again = known.answer("n1", request)
         assert again is not None
         assert both(again, request) == both(whole, request)
@@ -161,7 +161,7 @@ def test_a_question_covers_all_time_of_interest() -> None:
     cases = [case_of("a", "ops", ["n1"], hours=3), case_of("b", "bulk", ["n1"])]
     known = ProposalCache({}, cases, (START, START + times.DAY))
     first, second = (_request(UUID(int=number), START + number * times.HOUR) for number in (1, 2))
-    put = known.widened(first)
+    put = known.widened_question(first)
     whole = START, START + 2 * times.HOUR + 20 * times.MINUTE
     assert put.windows == (whole, *first.windows)
     busy = Booking(

@@ -41,7 +41,7 @@ def test_what_is_touched_is_what_overlaps(
         UUID(int=task): [w for w in windows if any(f[0] < w[1] and w[0] < f[1] for f in freed)]
         for task, windows in last.items()
     }
-    result = {r.question.task: list(r.question.windows) for r in kept.touched(freed)}
+    result = {r.question.task: list(r.question.windows) for r in kept.touched_questions(freed)}
     assert result == {task: windows for task, windows in expected.items() if windows}
 
 
@@ -58,12 +58,12 @@ def test_the_number_of_windows_is_bounded(asked: list[tuple[int, list[Span]]], m
             order[task] = len(windows)
         while sum(order.values()) > most:
             order.pop(next(iter(order)))
-    touched = kept.touched([(-1, 1000)])
+    touched = kept.touched_questions([(-1, 1000)])
     assert [r.question.task.int for r in touched] == list(order)
     assert len(kept) == sum(len(r.question.windows) for r in touched) <= most
     for task in order:
         kept.forget("lead", UUID(int=task))
-    assert kept.touched([(-1, 1000)]) == []
+    assert kept.touched_questions([(-1, 1000)]) == []
 
 
 def test_another_lead_cannot_overwrite_a_question() -> None:
@@ -71,4 +71,4 @@ def test_another_lead_cannot_overwrite_a_question() -> None:
     kept = RefusalMemory()
     kept.remember("lead", question(1, [(0, 9)]), [(0, 9)])
     kept.remember("stranger", question(1, [(0, 9)]), [])
-    assert [refused.lead for refused in kept.touched([(5, 6)])] == ["lead"]
+    assert [refused.lead for refused in kept.touched_questions([(5, 6)])] == ["lead"]

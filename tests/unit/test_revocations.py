@@ -25,7 +25,7 @@ THIEF = FIRST.succeeded_by(NodeKey.generate(), NOW)
 
 
 def _revoked(by: NodeKey, key: NodeKey = FIRST) -> str:
-    return sign_revocation(Signer(by, lambda: NOW), key.printed)
+    return sign_revocation(Signer(by, lambda: NOW), key.public_text)
 
 
 def _ruling(by: NodeKey, known: NodeKey, later: int = 0, key: NodeKey = FIRST) -> Ruling:
@@ -70,15 +70,15 @@ def test_nobody_else_revokes_a_key(by: NodeKey) -> None:
 
 def test_a_statement_of_another_kind_is_no_revocation() -> None:
     """A statement that was signed for something else revokes nothing."""
-    text = Signer(FIRST, lambda: NOW).statement(StatementKind.PART, {"key": FIRST.printed})
+    text = Signer(FIRST, lambda: NOW).statement(StatementKind.PART, {"key": FIRST.public_text})
     with pytest.raises(InvalidStatementError):
         read_revocation(text)
 
 
 def test_what_a_revoked_key_forbids() -> None:
     """A revoked key forbids what ends with it, and if it ended its node what follows it, too."""
-    alone, with_node = (RevokedKey(FIRST.printed, ends_node=it) for it in (False, True))
-    assert alone.forbids(Lineage(FIRST.printed))
+    alone, with_node = (RevokedKey(FIRST.public_text, ends_node=it) for it in (False, True))
+    assert alone.forbids(Lineage(FIRST.public_text))
     assert not alone.forbids(SECOND.lineage)
     assert with_node.forbids(SECOND.lineage)
     assert not with_node.forbids(NodeKey.generate().lineage)

@@ -59,9 +59,9 @@ def test_seats_go_to_nodes_with_time_within_the_spread(
 def test_a_node_that_was_just_renamed_is_not_crowded() -> None:
     """A node whose new name the episode does not know yet shares no attribute with others."""
     spread = SpreadLimit({"site": 1}, {"a": {"site": 1}, "b": {"site": 1}})
-    assert spread.crowded("b", ["a"]) == "site"
-    assert spread.crowded("west", ["a", "b"]) is None
-    assert spread.crowded("b", ["west"]) is None
+    assert spread.crowded_attribute("b", ["a"]) == "site"
+    assert spread.crowded_attribute("west", ["a", "b"]) is None
+    assert spread.crowded_attribute("b", ["west"]) is None
 
 
 def _keeps(nodes: object, sites: dict[str, dict[str, int]], alike: int) -> bool:

@@ -14,9 +14,9 @@ from node.model.secrets import (
     as_introduced,
     each_text,
     names_in,
-    redacted,
-    resealed,
-    restored,
+    redacted_spec,
+    resealed_spec,
+    restored_spec,
     without_sealed,
 )
 from node.model.wire.secrets import SecretTerms
@@ -31,9 +31,9 @@ SEALED = KEY.seal("hush", "spec")
 def test_what_is_secret_is_not_shown() -> None:
     """Secret texts and the values of secret maps are replaced; null stays null."""
     spec = {"url": "http://x", "secret": "hush", "headers": {"Authorization": "hush"}}
-    shown = redacted(HttpArchiverSpec, spec)
+    shown = redacted_spec(HttpArchiverSpec, spec)
     assert shown == {"url": "http://x", "secret": REDACTED, "headers": {"Authorization": REDACTED}}
-    assert redacted(HttpArchiverSpec, {"secret": None}) == {"secret": None}
+    assert redacted_spec(HttpArchiverSpec, {"secret": None}) == {"secret": None}
 
 
 @given(
@@ -43,15 +43,15 @@ def test_what_is_secret_is_not_shown() -> None:
 def test_what_was_shown_can_be_sent_back(secret: str | None, headers: dict[str, str]) -> None:
     """An edit that sends redacted values back changes no secret."""
     spec = {"url": "http://x", "secret": secret, "headers": headers}
-    shown = redacted(HttpArchiverSpec, spec)
-    assert restored(HttpArchiverSpec, shown, spec) == spec
+    shown = redacted_spec(HttpArchiverSpec, spec)
+    assert restored_spec(HttpArchiverSpec, shown, spec) == spec
 
 
 def test_a_new_secret_takes_the_place_of_the_old_one() -> None:
     """A new secret replaces the old one; a redacted value without a stored one becomes null."""
     old = {"secret": "old", "headers": {"a": "1"}}
     new = {"secret": "new", "headers": {"a": REDACTED, "b": "2", "c": REDACTED}}
-    assert restored(HttpArchiverSpec, new, old) == {
+    assert restored_spec(HttpArchiverSpec, new, old) == {
         "secret": "new",
         "headers": {"a": "1", "b": "2", "c": None},
     }
@@ -96,7 +96,7 @@ def test_a_participant_knows_only_what_its_lead_told_it() -> None:
     spec = {
         "headers": {"A": {"sealed": SEALED, "here": "parley1:forged"}, "B": {"sealed": "parley1:x"}}
     }
-    stored = resealed(spec, {SEALED: "hush"}, lambda text: f"parley1:own-{text}")
+    stored = resealed_spec(spec, {SEALED: "hush"}, lambda text: f"parley1:own-{text}")
     assert stored["headers"] == {
         "A": {"sealed": SEALED, "here": "parley1:own-hush"},
         "B": {"sealed": "parley1:x"},
@@ -112,7 +112,7 @@ def test_participants_agree_on_a_run_with_a_secret() -> None:
 
     def digest(own: str, sealed: str = SEALED) -> str:
         told_spec = {"url": "https://h/", "headers": {"A": {"sealed": sealed}}}
-        stored = resealed(told_spec, {SEALED: "hush"}, lambda text: f"parley1:{own}-{text}")
+        stored = resealed_spec(told_spec, {SEALED: "hush"}, lambda text: f"parley1:{own}-{text}")
         return measured_fingerprint("http", stored)
 
     assert digest("b") == digest("c") == measured_fingerprint("http", spec)

@@ -214,7 +214,7 @@ class FeasibilityJudge:
         nodes = self._board.view.nodes
         excluded = blockers(candidate.scheduling_class)
         usage: dict[str, PeakUse] = {}
-        for run in self._board.overlapping(span):
+        for run in self._board.overlapping_runs(span):
             if run.scheduling_class in excluded:
                 continue
             for resource, amount in run.needs.items():

@@ -46,7 +46,7 @@ class Slots:
         if len(self._board.slots) >= self._depth and not due:
             return None
         slots = self._board.slots
-        slot = reservations.find_slot(blocked, self._board.view, self._board.booked, slots)
+        slot = reservations.find_slot(blocked, self._board.view, self._board.booked_spans, slots)
         if slot is not None:
             slots.append(slot)
         return slot

@@ -207,7 +207,7 @@ def forecast_in_turns(
     # A seat that was always busy is worth the integral of 2**(-t/h) over the past: h/ln 2.
     work_done = {name: seats * half_life / math.log(2) for name, seats in recent.items()}
     nodes = [node.name for node in board.usable_nodes(board.view.pool.nodes)]
-    busy: Timetable = board.booked[SchedulingClass.EXCLUSIVE]
+    busy: Timetable = board.booked_spans[SchedulingClass.EXCLUSIVE]
     if busy_besides:
         busy = {
             name: normalise([*busy.get(name, ()), *busy_besides.get(name, ())]) for name in nodes
@@ -455,7 +455,7 @@ class Filler:
     def _free_times(self) -> dict[str, int | None]:
         """Return how long each node stays free (µs) of runs, reservations, and slots."""
         view = self._board.view
-        busy_spans = self._board.booked[SchedulingClass.EXCLUSIVE]
+        busy_spans = self._board.booked_spans[SchedulingClass.EXCLUSIVE]
         busy = {
             node.name: list(busy_spans.get(node.name, ()))
             for node in self._board.usable_nodes(view.pool.nodes)

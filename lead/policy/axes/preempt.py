@@ -174,7 +174,7 @@ def _runs_in_the_way(board: Board, candidate: Candidate, nodes: Iterable[str]) -
     window = candidate.next_run_at, max(candidate.start_by + candidate.duration, end)
     return [
         run
-        for run in board.overlapping(window)
+        for run in board.overlapping_runs(window)
         if run.scheduling_class in conflicting
         and not run.running
         and not wanted_nodes.isdisjoint(run.nodes)

@@ -101,7 +101,7 @@ class LastAvailable:
         def ranking(candidate: Candidate, nodes: Sequence[NodeView]) -> Sequence[NodeView]:
             by_name = {node.name: node for node in nodes}
             reserved = [*board.view.reservations, *board.slots]
-            busy = timetable_for(candidate, board.booked, reserved)
+            busy = timetable_for(candidate, board.booked_spans, reserved)
             free = free_times(
                 {name: busy[name] for name in by_name}, max(board.view.now, candidate.next_run_at)
             )

@@ -113,7 +113,7 @@ class Divided:
         if self._board.view.campaigns[candidate.campaign].level >= URGENT:
             return None
         hour = self._board.hour_of(candidate)
-        by_campaign = self._board.allocated.get(hour, {})
+        by_campaign = self._board.allocations.get(hour, {})
         if by_campaign.get(candidate.campaign, 0) < self._board.reserved_for(candidate, hour):
             return None
         if turn is not AllocationRound.FIRST:
@@ -137,7 +137,7 @@ class Divided:
         """Return the refusal for a full hour; the text stays the same until more is taken."""
         known = self._full_refusals.get(hour)
         if known is None or known[0] != taken:
-            by_campaign = self._board.allocated.get(hour, {})
+            by_campaign = self._board.allocations.get(hour, {})
             # Do not list campaigns with a negligible part as holders of an hour.
             names = [name for name in by_campaign if _in_seats(by_campaign[name]) != "0"]
             holders = sorted(names, key=lambda name: (-by_campaign[name], name))
@@ -460,8 +460,8 @@ def _demand(stakes: Iterable[CampaignStake]) -> int:
 
 def _active_stakes(board: Board) -> list[CampaignStake]:
     """Return the stakes of campaigns that hold or want anything in any hour."""
-    names = {name for amounts in board.allocated.values() for name in amounts}
-    names.update(name for amounts in board.waiting.values() for name in amounts)
+    names = {name for amounts in board.allocations.values() for name in amounts}
+    names.update(name for amounts in board.waiting_demand.values() for name in amounts)
     return [
         CampaignStake(name, it.weight, it.level, created_at=it.created_at)
         for name, it in board.view.campaigns.items()
@@ -487,7 +487,7 @@ def _stakes_of_all(board: Board) -> list[CampaignStake]:
 
 
 def _free_seats(board: Board, hour: int) -> FreeSeats:
-    return FreeSeats(max(0, board.capacity(hour) - sum(board.allocated.get(hour, {}).values())))
+    return FreeSeats(max(0, board.capacity(hour) - sum(board.allocations.get(hour, {}).values())))
 
 
 def _usage(

@@ -153,7 +153,7 @@ class _Bookings:
         )
         for run in view.runs:
             if run.end > view.now:
-                self._add(self._counted(run))
+                self._add(self._counted_run(run))
 
     def full_times(self, candidate: Candidate, turn: AllocationRound) -> Sequence[FullTime]:
         """Return when another run of the candidate would exceed a limit at some instant."""
@@ -193,7 +193,7 @@ class _Bookings:
         """Count a posted run, on each of its nodes if these have runs of their own."""
         self._full.clear()
         self._over.clear()
-        counted = self._counted(run)
+        counted = self._counted_run(run)
         self._add(replace(counted, runs=counted.nodes) if candidate.apart else counted)
 
     def _add(self, run: CountedRun) -> None:
@@ -213,7 +213,7 @@ class _Bookings:
                 )
                 yield holder, [*self._runs.get(holder.name, ()), *waiting]
 
-    def _counted(self, run: PostedRun) -> CountedRun:
+    def _counted_run(self, run: PostedRun) -> CountedRun:
         nodes = len(run.nodes)
         needs = {name: self._amount(name, run.needs, run.nodes) for name in run.needs}
         seats = self._seats(run.scheduling_class, nodes)
@@ -289,7 +289,7 @@ class _PoolCapacity:
         """
         excluded = blockers(candidate.scheduling_class)
         used = PeakUse(span)
-        for run in self._board.overlapping(span):
+        for run in self._board.overlapping_runs(span):
             if run.scheduling_class not in excluded:
                 for resource in run.needs:
                     used.add(resource, (run.start, run.end), self._amount_used(run, resource))

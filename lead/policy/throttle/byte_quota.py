@@ -109,7 +109,7 @@ class MovedBytes:
             elif since is not None:
                 full.append(FullHours(since - self.quota.period + BUCKET, hour, peak))
                 since, peak = None, 0
-        return _joined(full)
+        return _joined_hours(full)
 
     def current_and_peak(self, now: int) -> tuple[int, int]:
         """Return the bytes of the period that ends with this hour, and the most of later ones."""
@@ -134,7 +134,7 @@ class MovedBytes:
             yield hour, used
 
 
-def _joined(spans: Iterable[FullHours]) -> list[FullHours]:
+def _joined_hours(spans: Iterable[FullHours]) -> list[FullHours]:
     """Join what overlaps or touches, so that the end of each is when there is room."""
     joined: list[FullHours] = []
     for each in spans:

@@ -49,7 +49,7 @@ def _legend() -> str:
 def panel(trial: FleetTrial) -> tuple[float, str]:
     """Return the height and the content of a trial's panel."""
     parts = [label(_NAME, 18, trial.name, "ink heading")]
-    lines = _wrapped(trial.promise)
+    lines = _wrapped_lines(trial.promise)
     parts += [label(_NAME, 36 + 16 * number, text) for number, text in enumerate(lines)]
     y = _HEADING + 16.0 * (len(lines) - 1)
     for policy, of_set in groupby(trial.checks, key=lambda check: check.policy):
@@ -86,7 +86,7 @@ def _bar(check: FleetCheck, y: float, scale: Scale) -> str:
     return "".join(parts)
 
 
-def _wrapped(text: str) -> Sequence[str]:
+def _wrapped_lines(text: str) -> Sequence[str]:
     lines = [""]
     for word in text.split():
         if len(lines[-1]) + len(word) > _LINE:

@@ -104,5 +104,5 @@ def play(scenario: FleetScenario, progress: Progress) -> FleetReport:
         nodes=scenario.nodes,
         sets=scenario.sets,
         trials=results,
-        violations=tuple(sentence for trial in results for sentence in trial.broken),
+        violations=tuple(sentence for trial in results for sentence in trial.broken_checks),
     )

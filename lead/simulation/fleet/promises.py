@@ -80,7 +80,9 @@ def _levels(campaigns: Iterable[CampaignView]) -> dict[int, list[CampaignView]]:
     return by_level
 
 
-def _aggregated(campaigns: Sequence[CampaignView], demand: Mapping[str, int], amount: int) -> Seats:
+def _aggregated_seats(
+    campaigns: Sequence[CampaignView], demand: Mapping[str, int], amount: int
+) -> Seats:
     """Divide among the levels by their numbers, and inside a level by weight."""
     levels = _levels(campaigns)
     wanted = {str(level): sum(demand[it.name] for it in some) for level, some in levels.items()}
@@ -122,7 +124,7 @@ BY_WEIGHT: Final = _by(lambda it: it.weight)
 SHARES: Final[Mapping[str, Sharing]] = {
     "campaign-default": BY_WEIGHT,
     "gridserver-usage": BY_WEIGHT,
-    "gridserver-usage-aggregated": _aggregated,
+    "gridserver-usage-aggregated": _aggregated_seats,
     "gridserver-serial-usage": _serial,
     "gridserver-time": _first_come,
     "gridserver-urgent": BY_WEIGHT,

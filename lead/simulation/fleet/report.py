@@ -46,7 +46,7 @@ class FleetTrial(Document):
     checks: tuple[FleetCheck, ...]
 
     @property
-    def broken(self) -> tuple[str, ...]:
+    def broken_checks(self) -> tuple[str, ...]:
         """Describe the checks that fail, each in one sentence."""
         return tuple(check.sentence for check in self.checks if not check.holds)
 

@@ -47,12 +47,12 @@ class KnownTime(ProposalCache):
         return Proposal.model_construct(
             now=0,
             horizon=times.LATEST,
-            free=_offered(self._free[name], request),
-            free_displacing=_offered(self._displacing[name], request),
+            free=_offered_spans(self._free[name], request),
+            free_displacing=_offered_spans(self._displacing[name], request),
         )
 
 
-def _offered(free: Sequence[Span], request: ProposalRequest) -> tuple[Span, ...]:
+def _offered_spans(free: Sequence[Span], request: ProposalRequest) -> tuple[Span, ...]:
     return tuple(
         span
         for start, end in request.windows

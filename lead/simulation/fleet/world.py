@@ -155,7 +155,7 @@ class Fleet:
         while self.now < START + until:
             self._arrive()
             self._forget()
-            self._hold(watch)
+            self._run_episodes(watch)
             self.now += self._step
             yield self.now - START
 
@@ -197,7 +197,7 @@ class Fleet:
                 self._tries.pop(name, None)
                 self.missed.append(candidate)
 
-    def _hold(self, watch: Watcher) -> None:
+    def _run_episodes(self, watch: Watcher) -> None:
         """Run episodes until every waiting run has been considered."""
         for _ in range(_EPISODES_MAX):
             candidates = [

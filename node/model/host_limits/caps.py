@@ -18,7 +18,7 @@ from typing import NamedTuple
 from node.model import times
 from node.model.classes import SchedulingClass
 from node.model.host_limits.quotas import PeriodQuota
-from node.model.targets import Network, literal, reached
+from node.model.targets import Network, literal, reached_addresses
 
 MEGABIT = 1_000_000
 
@@ -78,7 +78,7 @@ class Cap:
 
         There are none if the cap does not apply.
         """
-        outer, *inner = reached(address)
+        outer, *inner = reached_addresses(address)
         counted = []
         for each in inner or [outer]:
             if self.networks is not None and not any(each in it for it in self.networks):

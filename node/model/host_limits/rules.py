@@ -38,7 +38,7 @@ from node.model.reasons import (
     test_tells_of_host,
     unknown_bytes_of_run,
 )
-from node.model.targets import PRIVATE, IpAddress, Network, is_private, literal, reached
+from node.model.targets import PRIVATE, IpAddress, Network, is_private, literal, reached_addresses
 from node.model.times import format_duration
 from node.model.wire.tasks import PRIORITY_MAX
 
@@ -96,7 +96,7 @@ class TargetSet:
     private: bool = False
 
     @property
-    def excepted(self) -> tuple[Network, ...]:
+    def excepted_networks(self) -> tuple[Network, ...]:
         """Return the networks that it names, and with ``private`` every private one."""
         return (*self.networks, *(PRIVATE if self.private else ()))
 
@@ -105,7 +105,7 @@ class TargetSet:
         address = literal(host.partition("%")[0])
         if address is None:
             return self.public
-        outer, *inner = reached(address)
+        outer, *inner = reached_addresses(address)
         return all(map(self._has, inner or [outer]))
 
     def _has(self, address: IpAddress) -> bool:
@@ -179,7 +179,7 @@ class Who:
         if user.token in self.tokens or user.campaign in self.campaigns:
             return True
         address = None if user.address is None else literal(user.address.partition("%")[0])
-        inside = () if address is None else reached(address)
+        inside = () if address is None else reached_addresses(address)
         return any(each in network for each in inside for network in self.networks)
 
     @property

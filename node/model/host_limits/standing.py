@@ -29,7 +29,7 @@ class LimitStanding:
         return self.user is not None and (self.rule is not None or self.refusal is not None)
 
     @classmethod
-    def stored(
+    def from_columns(
         cls,
         rule: str | None,
         refusal: str | None,

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, StringConstraints
 
 from node.model import times
 from node.model.classes import SchedulingClass
-from node.model.reservations import joined, split_task
+from node.model.reservations import split_task, written_task
 from node.model.wire.fields import Document, Duration, Instant, Moment, Name, Patch, instant_of
 from node.model.wire.tasks import PRIORITY_MAX
 
@@ -80,7 +80,7 @@ def _check_task_name(value: str) -> str:
     except ValueError:
         msg = f"{value} is not the id of a task; write ID, or ID@NODE with the node that leads it"
         raise ValueError(msg) from None
-    return joined(task, lead)
+    return written_task(task, lead)
 
 
 Named = Annotated[

@@ -243,7 +243,7 @@ class TaskDocument(Document):
         return self.participants if isinstance(self.participants, SeatRequest) else None
 
     @property
-    def named(self) -> tuple[str, ...]:
+    def named_participants(self) -> tuple[str, ...]:
         """The participants that are named outside the spec."""
         return () if isinstance(self.participants, SeatRequest) else self.participants
 

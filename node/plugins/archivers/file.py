@@ -26,7 +26,7 @@ from node.plugins.contracts import (
     DeliveryOutcome,
 )
 from node.plugins.fields import between, duration_field, whole_field
-from node.plugins.transport.batches import ACCEPTED, OwnArchiver, again, refused
+from node.plugins.transport.batches import ACCEPTED, OwnArchiver, again, refused_outcome
 from node.runtime.threads import aside
 
 _MODE = 0o640
@@ -71,7 +71,7 @@ class FileDestination:
     async def deliver(self, batch: Sequence[DeliveryItem]) -> list[DeliveryOutcome]:
         """Append the batch, in another thread, because a disk may be slow."""
         if (reason := _refusal(self._spec, self._host)) is not None:
-            return [refused(reason)] * len(batch)
+            return [refused_outcome(reason)] * len(batch)
         lines = b"".join(item.body + b"\n" for item in batch)
         try:
             await aside(partial(self._append, lines, self._host.now()), f"append to {self._path}")
@@ -113,10 +113,10 @@ class FileDestination:
             return
         self._path.rename(self._path.with_name(f"{self._path.name}.{_time_stamp(now)}"))
         if self._spec.keep:
-            for path in self._rotated()[: -self._spec.keep]:
+            for path in self._rotated_files()[: -self._spec.keep]:
                 path.unlink(missing_ok=True)
 
-    def _rotated(self) -> list[Path]:
+    def _rotated_files(self) -> list[Path]:
         """Return the rotated files, oldest first."""
         prefix = f"{self._path.name}."
         return sorted(

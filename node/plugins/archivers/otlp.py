@@ -16,7 +16,7 @@ from node.model.wire.fields import Document
 from node.plugins.contracts import ArchivingHost, DeliveryItem, DeliveryOutcome, DeliveryStatus
 from node.plugins.fields import SECRET, ArchiverTimeout
 from node.plugins.transport import otlp
-from node.plugins.transport.batches import in_order, refused, timeout_field
+from node.plugins.transport.batches import in_order, refused_outcome, timeout_field
 from node.plugins.transport.exporting import ExportDestination, Exporter, Figures
 from node.plugins.transport.posting import DOCUMENT_REJECTED_STATUSES, Headers, Poster, Url
 
@@ -65,7 +65,7 @@ class OtlpDestination(ExportDestination):
             outcome.status is DeliveryStatus.ACCEPTED
             and (rejected := _rejection_reason(answer.body)) is not None
         ):
-            return refused(rejected), True
+            return refused_outcome(rejected), True
         return outcome, answer.status in DOCUMENT_REJECTED_STATUSES
 
 

@@ -27,7 +27,7 @@ from node.plugins.transport.batches import (
     OwnArchiver,
     again,
     deliver_by_bisection,
-    refused,
+    refused_outcome,
     timeout_field,
 )
 from node.store.results import Address, ResultRow, ResultTable, Tls
@@ -120,7 +120,7 @@ class PostgresqlDestination:
     async def _insert(self, rows: Sequence[ResultRow]) -> tuple[DeliveryOutcome, bool]:
         if (fault := await self._table.insert(rows)) is None:
             return ACCEPTED, False
-        return refused(fault), True
+        return refused_outcome(fault), True
 
     async def test(self) -> str:
         """Connect, and check that the table exists and accepts rows.

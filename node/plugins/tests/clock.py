@@ -29,7 +29,7 @@ from node.plugins.fields import (
 from node.plugins.figures import metric
 from node.plugins.oneway import LENGTH_BASE, HostClock, contradicting_counts, explain_no_packets
 from node.plugins.outline import PairTest, check_two
-from node.plugins.participation import joined, part_of
+from node.plugins.participation import joined_reasons, part_of
 
 
 class ClockSpec(Document):
@@ -128,7 +128,7 @@ class ClockTest(PairTest):
         """Merge source's offset and both clocks; if no packet came back, the run failed."""
         source, source_reason = part_of(parts, 0, ComparingPart)
         dest, dest_reason = part_of(parts, 1, ReflectingPart)
-        reason = joined(source_reason, dest_reason, _shortfall(source, dest))
+        reason = joined_reasons(source_reason, dest_reason, _shortfall(source, dest))
         result = _result(source, dest) if source else None
         return Merged(result.model_dump(mode="json") if result else None, reason)
 

@@ -13,7 +13,7 @@ from node.model.wire.fields import Document, Duration, Host
 from node.plugins.contracts import Merged, Metric, Part, Result
 from node.plugins.fields import CountField, NonNegative, between, duration_field
 from node.plugins.outline import OwnTest
-from node.plugins.participation import joined, part_of, revalidated
+from node.plugins.participation import joined_reasons, part_of, revalidated
 
 
 class IdleSpec(Document):
@@ -91,7 +91,7 @@ class IdleTest(OwnTest):
         """Merge the parts; all participants must have idled."""
         count = len(self.participants(spec))
         reasons = [part_of(parts, index, IdlePart)[1] for index in range(count)]
-        reason = joined(*reasons)
+        reason = joined_reasons(*reasons)
         result = IdleResult(
             participants=reasons.count(None), duration_ms=spec.duration / MILLISECOND
         )

@@ -18,7 +18,7 @@ from node.plugins.contracts import Merged, Metric, Part, Result
 from node.plugins.fields import NonNegative, Port, VersionOfDest, between, duration_field
 from node.plugins.figures import delay_text, metric
 from node.plugins.outline import PairTest, check_two
-from node.plugins.participation import joined, part_of
+from node.plugins.participation import joined_reasons, part_of
 
 TEXT_MAX = 8_192
 _RECEIVED_MAX = 65_536
@@ -108,7 +108,7 @@ class SimplestreamTest(PairTest):
         sender, sender_reason = part_of(parts, 0, SendingPart)
         receiver, receiver_reason = part_of(parts, 1, ReceivingPart)
         if sender is None or receiver is None:
-            return Merged(None, joined(sender_reason, receiver_reason))
+            return Merged(None, joined_reasons(sender_reason, receiver_reason))
         result = SimplestreamResult(
             sent=sender.sent,
             received=receiver.received,
@@ -117,7 +117,7 @@ class SimplestreamTest(PairTest):
         )
         whole = sender.sent == receiver.received
         changed = None if whole else "the text that arrived is not the one that was sent"
-        reason = joined(sender_reason, receiver_reason, changed)
+        reason = joined_reasons(sender_reason, receiver_reason, changed)
         return Merged(result.model_dump(mode="json"), reason)
 
     def summary(self, result: Result) -> str:

@@ -37,7 +37,7 @@ from node.plugins.figures import (
     traffic,
 )
 from node.plugins.outline import PairTest, check_two
-from node.plugins.participation import joined, part_of
+from node.plugins.participation import joined_reasons, part_of
 from node.plugins.plausibility import RATE_MAX_BPS, Notes, Sieve
 
 UDP_RATE_BPS = 1_000_000
@@ -323,7 +323,7 @@ class ThroughputTest(PairTest):
         client = client and plausible(spec, client)
         server = server and plausible(spec, server)
         result, lack = _result(spec, client, server) if client else (None, None)
-        reason = joined(client_reason, server_reason, lack)
+        reason = joined_reasons(client_reason, server_reason, lack)
         return Merged(result.model_dump(mode="json") if result else None, reason)
 
     def summary(self, result: Result) -> str:

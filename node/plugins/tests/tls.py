@@ -25,7 +25,7 @@ from node.plugins.fields import (
 )
 from node.plugins.figures import delay_text, metric
 from node.plugins.outline import TargetTest
-from node.plugins.participation import joined
+from node.plugins.participation import joined_reasons
 
 _HANDSHAKE_BYTES = 8_000
 Protocol = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9./-]{0,31}$")]
@@ -143,7 +143,7 @@ class TlsTest(TargetTest):
             reason = f"the certificate is not trusted: {result.distrust}"
             if own is not None and result.days_left is not None and result.days_left < 0:
                 reason += f" (it expired {own.not_after})"
-            return joined(reason, result.failure)
+            return joined_reasons(reason, result.failure)
         if result.failure is not None or result.phases_ms.handshake is None:
             return result.failure or "there was no handshake"
         if not spec.days_min:

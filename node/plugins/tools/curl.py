@@ -157,14 +157,14 @@ def _place_options(spec: HttpSpec, address: str) -> list[str]:
     (RFC 6761).
     """
     # Without ports, so that it applies to every port that a redirect on that host uses.
-    here = ["--connect-to", f"{_bracketed(spec.host)}::{_bracketed(address)}:"]
+    here = ["--connect-to", f"{_bracketed_address(spec.host)}::{_bracketed_address(address)}:"]
     if spec.redirects_followed:
         followed = ["--location", "--max-redirs", str(spec.redirects_followed)]
         return [*followed, *here, "--connect-to", f"::{_NOWHERE}:"]
     return here if address != spec.host else []
 
 
-def _bracketed(host: str) -> str:
+def _bracketed_address(host: str) -> str:
     try:
         return f"[{host}]" if ipaddress.ip_address(host).version == 6 else host  # noqa: PLR2004
     except ValueError:

@@ -20,7 +20,7 @@ from node.plugins.binding import EITHER, source_arguments
 from node.plugins.contracts import Command, Output, PartContext, Requirement, Result
 from node.plugins.hops import address_in
 from node.plugins.outline import ClientTool
-from node.plugins.ownprograms import MICROSECOND_NS, measured, own_program
+from node.plugins.ownprograms import MICROSECOND_NS, measured_output, own_program
 from node.plugins.tests.mtu import (
     MTU_LEAST_BYTES,
     MTU_MOST_BYTES,
@@ -83,7 +83,7 @@ class PingDfTool(ClientTool):
 
         :raises ToolOutputError: the program says that it could not measure, or the output is wrong.
         """
-        document = measured(output, "ping-df", _Output)
+        document = measured_output(output, "ping-df", _Output)
         vanished = document.vanished
         if document.mtu > _largest_size(part.spec) or (
             vanished is not None and vanished <= document.mtu

@@ -11,7 +11,7 @@ from node.plugins.binding import EITHER
 from node.plugins.contracts import Command, Output, PartContext, Result
 from node.plugins.fields import CountField
 from node.plugins.outline import OwnTool
-from node.plugins.ownprograms import MICROSECOND_NS, measured, own_program, result_of
+from node.plugins.ownprograms import MICROSECOND_NS, measured_output, own_program, result_of
 from node.plugins.tests.simplestream import (
     ReceivingPart,
     SendingPart,
@@ -76,8 +76,8 @@ class SimplestreamerTool(OwnTool):
         :raises ToolOutputError: nobody connected, or the program says what else went wrong.
         """
         if part.participant == _SENDER:
-            return result_of(SendingPart, measured(output, "simplestreamer", _SenderOutput))
-        return result_of(ReceivingPart, measured(output, "simplestreamer", _ReceiverOutput))
+            return result_of(SendingPart, measured_output(output, "simplestreamer", _SenderOutput))
+        return result_of(ReceivingPart, measured_output(output, "simplestreamer", _ReceiverOutput))
 
 
 TOOL = SimplestreamerTool()

@@ -21,7 +21,7 @@ from node.plugins.fields import CountField
 from node.plugins.figures import milliseconds
 from node.plugins.oneway import LENGTH_BASE, SourcePart, delays_and_jitter, histograms
 from node.plugins.outline import OwnTool
-from node.plugins.ownprograms import MICROSECOND_NS, ClockOutput, measured, own_program
+from node.plugins.ownprograms import MICROSECOND_NS, ClockOutput, measured_output, own_program
 from node.plugins.sendrecords import ReflectorCounts
 from node.plugins.tests.clock import ClockSpec, ComparingPart, ReflectingPart
 from node.plugins.tests.latency import LatencySpec
@@ -76,11 +76,11 @@ class StampTool(OwnTool):
         :raises ToolOutputError: the program says that it could not measure, or the output is wrong.
         """
         if part.participant == _SOURCE:
-            sender = measured(output, "STAMP sender", _SenderOutput, "STAMP")
+            sender = measured_output(output, "STAMP sender", _SenderOutput, "STAMP")
             if isinstance(part.spec, ClockSpec):
                 return _comparing_part(part.spec, sender).model_dump(mode="json")
             return _source_part(part.spec, sender).model_dump(mode="json")
-        reflector = measured(output, "STAMP reflector", ReflectorCounts, "STAMP")
+        reflector = measured_output(output, "STAMP reflector", ReflectorCounts, "STAMP")
         counts = reflector.checked_part(part.spec.count)
         if isinstance(part.spec, ClockSpec):
             return {name: counts[name] for name in ReflectingPart.model_fields}

@@ -30,7 +30,7 @@ def again(reason: str | None) -> DeliveryOutcome:
     return DeliveryOutcome(DeliveryStatus.AGAIN, reason)
 
 
-def refused(reason: str) -> DeliveryOutcome:
+def refused_outcome(reason: str) -> DeliveryOutcome:
     """Return the outcome of a document that never will be taken."""
     return DeliveryOutcome(DeliveryStatus.REFUSED, reason)
 
@@ -147,7 +147,7 @@ async def deliver_possible(
     reasons = [objection(each) for each in batch]
     possible = [each for each, reason in zip(batch, reasons, strict=True) if reason is None]
     outcomes = iter(await send(possible) if possible else ())
-    return [next(outcomes) if reason is None else refused(reason) for reason in reasons]
+    return [next(outcomes) if reason is None else refused_outcome(reason) for reason in reasons]
 
 
 async def deliver_by_bisection(

@@ -25,7 +25,7 @@ from node.model.errors import ArchiverFailed
 from node.model.useragent import AGENT
 from node.model.wire.fields import Url as Url  # noqa: PLC0414 - the field of specs
 from node.plugins.contracts import DeliveryOutcome, DeliveryStatus
-from node.plugins.transport.batches import ACCEPTED, again, refused
+from node.plugins.transport.batches import ACCEPTED, again, refused_outcome
 from node.plugins.transport.senders import error_summary
 
 DOCUMENT_REJECTED_STATUSES = frozenset({400, 413, 422})
@@ -204,7 +204,7 @@ def _outcome(answer: aiohttp.ClientResponse, text: str, now: int) -> DeliveryOut
         return DeliveryOutcome(
             DeliveryStatus.AGAIN, words, retry_after(answer.headers.get("Retry-After"), now)
         )
-    return refused(words)
+    return refused_outcome(words)
 
 
 def retry_after(text: str | None, now: int) -> int:

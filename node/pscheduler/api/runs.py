@@ -31,7 +31,7 @@ def _wait_s(call: Call, default: float) -> float:
     return min(call.query.seconds("wait", default), WAIT_MAX_S)
 
 
-async def listed(call: Call) -> web.StreamResponse:
+async def list_runs(call: Call) -> web.StreamResponse:
     """GET: the URLs of a task's runs, by time."""
     task = await find_task(call)
     start, now = call.query.instant("start"), call.facade.node.clock.now()
@@ -152,7 +152,7 @@ async def create(call: Call) -> web.StreamResponse:
 
 
 ROUTES = (
-    Route("GET", "/tasks/{task}/runs", listed, Need.READ),
+    Route("GET", "/tasks/{task}/runs", list_runs, Need.READ),
     Route("POST", "/tasks/{task}/runs", create, Need.WRITE),
     Route("GET", "/tasks/{task}/runs/{run}", show, Need.READ),
     Route("GET", "/tasks/{task}/runs/{run}/result", result, Need.READ),

@@ -129,7 +129,7 @@ async def mtu_safe(call: Call) -> web.StreamResponse:
     if dest is None or not is_host(dest):
         raise invalid("Argument 'dest' must be the name or address of a host.")
     try:
-        address = await call.facade.node.foreign_targets.probed_for_user(dest, _LOOK_UP_S)
+        address = await call.facade.node.foreign_targets.probed_address(dest, _LOOK_UP_S)
     except HostError as error:
         raise Refusal(403, f"{error.detail}.") from error
     async with _SEARCHES:

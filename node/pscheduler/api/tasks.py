@@ -100,11 +100,11 @@ async def create(call: Call) -> web.StreamResponse:
     return call.json(href)
 
 
-async def listed(call: Call) -> web.StreamResponse:
+async def list_tasks(call: Call) -> web.StreamResponse:
     """GET: the tasks that were posted here, oldest first."""
     wanted = call.query.json("json") if call.query.has("json") else {}
     shown = Shown(call.query.flag("expanded"), call.query.flag("detail"))
-    body = await call.facade.teller.listed(wanted, call.base, shown, call.requester)
+    body = await call.facade.teller.task_list(wanted, call.base, shown, call.requester)
     return web.Response(body=body, content_type="application/json")
 
 
@@ -139,7 +139,7 @@ async def words(call: Call) -> web.StreamResponse:
 
 
 ROUTES = (
-    Route("GET", "/tasks", listed, Need.READ),
+    Route("GET", "/tasks", list_tasks, Need.READ),
     Route("POST", "/tasks", create, Need.WRITE),
     Route("GET", "/tasks/{task}", show, Need.READ),
     Route("DELETE", "/tasks/{task}", end, Need.WRITE),

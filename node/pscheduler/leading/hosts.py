@@ -39,7 +39,7 @@ class PschedulerNodes:
             host_of=self._host_of,
             lose=self._lose,
             receive=self._receive,
-            decided=self._decided,
+            decided=self._decision,
             commit=self._commit,
         )
         self.bookings = ForeignBookings(node.core, services)
@@ -54,7 +54,7 @@ class PschedulerNodes:
     async def describe(self, url: str) -> ForeignDescription:
         """Return the name of a host, and the level of its API."""
         described = await self._hosts.client_at(url).describe()
-        name = named(described.name) or named(host_of(url) or "") or "pscheduler"
+        name = node_name(described.name) or node_name(host_of(url) or "") or "pscheduler"
         return ForeignDescription(name, {"pscheduler_api": described.level})
 
     async def look(self, known: KnownNode) -> None:
@@ -84,7 +84,7 @@ class PschedulerNodes:
     async def _receive(self, identity: str, part: PartMessage) -> None:
         await self._node.collector.receive(identity, part)
 
-    async def _decided(self, exchange: UUID) -> CommitRequest | str | None:
+    async def _decision(self, exchange: UUID) -> CommitRequest | str | None:
         try:
             answered = await self._node.time_line.decision(exchange)
         except NotFound:
@@ -96,7 +96,7 @@ class PschedulerNodes:
         await self.peer(known).commit(exchange, commit)
 
 
-def named(word: str) -> str | None:
+def node_name(word: str) -> str | None:
     """Return a host's own name as a node's name here; None if nothing of it can be one."""
     name = _NOT_IN_NAMES.sub("-", word.lower()).strip(".-")[:63].strip(".-")
     return name if _NAME.fullmatch(name) else None

@@ -425,12 +425,12 @@ class PschedulerParticipant:
                 revisions[digest.task] = there.revision
             if digest.fingerprint is None:
                 continue
-            booked = await self._booked(digest.task, request.now, request.until)
+            booked = await self._runs_of_both(digest.task, request.now, request.until)
             if fingerprint(booked) != digest.fingerprint:
                 tasks[digest.task] = booked
         return Differences(tasks=tasks, ended=ended, revisions=revisions)
 
-    async def _booked(self, task: UUID, since: int, until: int) -> dict[UUID, int]:
+    async def _runs_of_both(self, task: UUID, since: int, until: int) -> dict[UUID, int]:
         """Return the runs of a task that both sides have, with our starts, in a span of starts."""
         async with self._database.connection() as connection:
             rows = await store.bookings_of_task(connection, self._sealing, self.identity, task)
@@ -483,7 +483,7 @@ class PschedulerParticipant:
         nothing = task_comparison(0, 0, [])
         return NodeComparison(led_here=nothing, led_there=nothing)
 
-    async def freed(self, message: FreedTime) -> None:
+    async def report_freed_time(self, message: FreedTime) -> None:
         """Tell it nothing: it does not listen."""
 
     async def impact(self, request: ImpactRequest) -> Impact:  # noqa: ARG002 - port

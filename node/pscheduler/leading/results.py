@@ -129,12 +129,12 @@ def _record_values(kind: str, told: Any) -> list[str]:
         case "SOA":
             return [" ".join(str(each[name]) for name in SOA) for each in records]
         case "TXT":
-            return [_unquoted(each) for each in records]
+            return [_unquoted_text(each) for each in records]
         case _:
             return records
 
 
-def _unquoted(text: object) -> str:
+def _unquoted_text(text: object) -> str:
     """Return the text of a TXT, which is one or more strings in quotes."""
     if not isinstance(text, str):
         raise TypeError("a record of type TXT is no text")

@@ -14,7 +14,7 @@ from node.pscheduler.tests import members as types
 from node.pscheduler.tests.contract import Document, Outcome
 from node.pscheduler.tests.language import Language, Rows, without_none
 from node.pscheduler.tests.members import Member
-from node.pscheduler.tests.options import integer, listed, on, text
+from node.pscheduler.tests.options import integer, list_option, on, text
 
 _TIMEOUT = "PT5S"
 _SLACK = 2 * SECOND
@@ -47,7 +47,7 @@ class HttpLanguage(Language):
     description = "Measure how long a web server takes to answer"
     options = (
         text("--url", "URL to fetch"),
-        listed("--header", "Header to send, as 'Name: value'; may be repeated", "headers"),
+        list_option("--header", "Header to send, as 'Name: value'; may be repeated", "headers"),
         text("--parse", "Text to look for in the answer"),
         text("--host", "Host that fetches"),
         text("--host-node", "Node on that host, if it has another name"),

@@ -21,7 +21,7 @@ from node.pscheduler.tests.language import (
     with_consecutive_runs,
 )
 from node.pscheduler.tests.members import Member
-from node.pscheduler.tests.options import listed, text
+from node.pscheduler.tests.options import list_option, text
 
 _TEARDOWN = SECOND
 _MISSPELT = "host_node"
@@ -89,7 +89,7 @@ class IdleLanguage(ClassedIdlingLanguage):
 
     name = "idle"
     description = "Do nothing for a while"
-    options = (_DURATION, listed("-H --host", "A host; may be repeated", "host"), *_COMMENTS)
+    options = (_DURATION, list_option("-H --host", "A host; may be repeated", "host"), *_COMMENTS)
     members = {
         "duration": Member(types.duration, required=True, ours="duration", default="PT1S"),
         "host": Member(hosts_or_list, since=lambda value: 2 if isinstance(value, list) else 1),

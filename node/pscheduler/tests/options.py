@@ -75,7 +75,7 @@ def off(words: str, help_: str, member: str) -> Option:
     return _option(words, Kind.OFF, help_, member)
 
 
-def listed(words: str, help_: str, member: str) -> Option:
+def list_option(words: str, help_: str, member: str) -> Option:
     """Return an option that may be repeated; its member is the list of its texts."""
     return _option(words, Kind.LIST, help_, member)
 

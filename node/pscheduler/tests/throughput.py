@@ -207,7 +207,7 @@ class ThroughputLanguage(Language):
 
         Without that, as of other tools or if it was cut, there is one stream: all of them together.
         """
-        shown = _printed(spec, outcome) or summed_streams(_result_as_part(result))
+        shown = _printed_figures(spec, outcome) or summed_streams(_result_as_part(result))
         if "window-size" in spec:
             shown["requested-tcp-window-size"] = types.si_value(spec["window-size"])
         return {"diags": diagnostics(outcome), **shown}
@@ -248,7 +248,7 @@ def _omitted_duration(spec: Document) -> str:
     return times.format_duration(getattr(model, "omitted", 0))
 
 
-def _printed(spec: Document, outcome: Outcome) -> Document | None:
+def _printed_figures(spec: Document, outcome: Outcome) -> Document | None:
     """Return the figures that iperf3 printed; None without its whole output.
 
     The sender's intervals tell more, and the client also knows what the receiver has got.
@@ -270,15 +270,17 @@ def _printed(spec: Document, outcome: Outcome) -> Document | None:
 
 def _with_received(sent: Document, received: Document) -> Document:
     """Return a sender's totals with the rates that the receiver has seen."""
-    total = _add(sent["summary"], received["summary"])
+    total = _sum_of_both(sent["summary"], received["summary"])
     streams = sent["streams"]
     if len(streams) == len(received["streams"]):
         # Both ends list the streams in the order in which they were opened.
-        streams = [_add(*each) for each in zip(sent["streams"], received["streams"], strict=True)]
+        streams = [
+            _sum_of_both(*each) for each in zip(sent["streams"], received["streams"], strict=True)
+        ]
     return {"streams": streams, "summary": total}
 
 
-def _add(sent: Document, received: Document) -> Document:
+def _sum_of_both(sent: Document, received: Document) -> Document:
     rate = received.get(_RECEIVED, received.get("throughput-bits"))
     return sent if rate is None else {**sent, _RECEIVED: rate}
 

@@ -135,7 +135,9 @@ class BundleExporter:
             intervals=tuple(_interval(piece) for piece in stored.intervals),
             outcome=self._outcome(row),
             missing=tuple(
-                missing(row["state"], locked.participants, stored.parts, len(stored.decisions))
+                gaps_of_bundle(
+                    row["state"], locked.participants, stored.parts, len(stored.decisions)
+                )
             ),
             signature="",
         )
@@ -193,7 +195,7 @@ def plugin_version(test: str) -> str:
     return f"parley-scheduler {program_version()}"
 
 
-def missing(
+def gaps_of_bundle(
     state: str, participants: Sequence[Participant], parts: Sequence[KeptPart], decisions: int
 ) -> list[str]:
     """Return what a bundle lacks, and why: sentences."""

@@ -158,7 +158,7 @@ def _check_whole(bundle: Bundle, keys: ConfirmedKeys, found: Verification) -> No
             f"bundle: it is signed with {statement.identity}, not with the key of {made['name']}"
         )
         return
-    if changed := statement.changed(members):
+    if changed := statement.changed_names(members):
         found.changed += [f"bundle: {name} is not what {made['name']} signed" for name in changed]
         return
     _record_signature(found, keys, "bundle", made["name"], statement, made["at"])

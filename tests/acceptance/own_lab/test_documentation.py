@@ -70,7 +70,7 @@ async def documented_lab() -> AsyncIterator[DocumentedLab]:
         argv = [sys.executable, "-m", "node.cli.main", *lab_words(), "--json"]
         lab = await process.start(argv, env={**os.environ, "PYTHONPATH": str(REPOSITORY)})
         async with asyncio.timeout(PATIENCE_S):
-            await lab.printed(b"}]}\n")
+            await lab.wait_for_output(b"}]}\n")
         assert lab._stdout is not None
         first = json.loads(bytes(lab._stdout.kept))["nodes"][0]
         yield DocumentedLab(first["url"], first["token"], first["dsn"])
@@ -86,7 +86,7 @@ async def commands(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Pa
     argv = [sys.executable, str(SERVER), "serve", str(path)]
     server = await process.start(argv, env={**os.environ, "PYTHONPATH": str(REPOSITORY)})
     async with asyncio.timeout(PATIENCE_S):
-        await server.printed(b"ready\n")
+        await server.wait_for_output(b"ready\n")
     yield path
     server.send(signal.SIGTERM)
     await asyncio.wait_for(server.wait(), PATIENCE_S)

@@ -51,7 +51,7 @@ async def test_lab_up() -> None:
     """``lab up`` prints one line of JSON, its nodes measure, and its end leaves nothing behind."""
     lab = await parley("lab", "up", "--nodes", "3", "--json")
     async with asyncio.timeout(PATIENCE_S):
-        await lab.printed(b"}]}\n")
+        await lab.wait_for_output(b"}]}\n")
     below = descendants(lab.pid)
     assert lab._stdout is not None
     (line,) = bytes(lab._stdout.kept).decode().splitlines()

@@ -15,7 +15,7 @@ from node.lab.nodes import NodePlan, node_command
 from node.lab.supervisor import Lab
 from node.lab.wan import WanSettings
 from node.trust.keys import NodeKey
-from node.trust.tls import unchecked
+from node.trust.tls import unchecked_options
 from tests.acceptance.commands import parley
 from tests.acceptance.outsider import Json, Outsider, booked
 from tests.integration.host_leftovers import nothing_left
@@ -37,7 +37,7 @@ def _command(plan: NodePlan) -> list[str]:
 
 @asynccontextmanager
 async def _outsiders(lab: Lab) -> AsyncIterator[list[Outsider]]:
-    connector = aiohttp.TCPConnector(ssl=unchecked()["ssl"])
+    connector = aiohttp.TCPConnector(ssl=unchecked_options()["ssl"])
     waits = aiohttp.ClientTimeout(total=PATIENCE_S)
     async with aiohttp.ClientSession(connector=connector, timeout=waits) as session:
         yield [Outsider(**asdict(node), session=session) for node in lab.nodes]

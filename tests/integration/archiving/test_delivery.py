@@ -361,7 +361,7 @@ async def test_a_task_has_archives_of_its_own(a: Office, taker: Receiver) -> Non
     part = await a.add_task(parent=a.task)
     other = await a.add_task()
     choice = ArchiveChoice(archiver="http", spec={"url": taker.url})
-    edited = await a.archives.edited(a.task, [choice])
+    edited = await a.archives.effect_of_edit(a.task, [choice])
     assert edited is not None
     async with a.database.transaction() as connection:
         await a.archives.keep_of_task(connection, a.task, edited.choices)

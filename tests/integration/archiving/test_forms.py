@@ -17,7 +17,7 @@ from node.runtime.clock import SystemClock
 from node.runtime.settings import Settings
 from node.store.database import PostgresDatabase, Record
 from node.trust.certificates import OwnCertificate
-from node.trust.tls import served
+from node.trust.tls import read_certificate
 from tests.support.archiving import Office, Receiver, office, receiver
 from tests.support.clocks import ManualClock
 
@@ -57,7 +57,7 @@ async def test_a_certificate_is_trusted_only_if_that_is_asked_for(
     """A server with a certificate of its own gets results only where ``verify`` is false."""
     pem = tmp_path / "server.pem"
     pem.write_bytes(OwnCertificate.make(None, ["127.0.0.1"], SystemClock().now()).pem)
-    async with receiver(served(pem).context) as taker:
+    async with receiver(read_certificate(pem).context) as taker:
         await a.archive("strict", "http", {"url": taker.url})
         await a.archive("lenient", "http", {"url": taker.url, "verify": False, "format": "single"})
         await a.ended()

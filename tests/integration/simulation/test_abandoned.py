@@ -8,7 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from lead.simulation.server import abandoned, remove
+from lead.simulation.server import abandoned_servers, remove
 from node.execution import proctable
 from node.postgres.binaries import ServerBinaries, locate
 
@@ -31,10 +31,10 @@ def test_a_killed_simulation_leaves_nothing() -> None:
         path = Path(owner.stdout.readline())
         [directory] = Path(tempfile.gettempdir()).glob(f"parley-simulation-{owner.pid}-*")
         assert path.is_relative_to(directory)
-        assert directory not in abandoned()
+        assert directory not in abandoned_servers()
         servers = proctable.working_in(directory / "data")
         owner.kill()
-    assert directory in abandoned()
+    assert directory in abandoned_servers()
     asyncio.run(remove([directory], binaries))
     assert not directory.exists()
     assert servers
@@ -56,7 +56,7 @@ def test_what_others_have_put_there_stays(tmp_path: Path) -> None:
     link.symlink_to(tmp_path)
     nameless = Path(tempfile.mkdtemp(prefix="parley-simulation-of-somebody-"))
     try:
-        assert not {link, nameless} & set(abandoned())
+        assert not {link, nameless} & set(abandoned_servers())
     finally:
         link.unlink()
         nameless.rmdir()

@@ -38,7 +38,7 @@ from lead.simulation.fleet.pull_order import PullCounter
 from lead.simulation.fleet.report import FleetCheck
 from lead.simulation.fleet.trials import tolerance
 from lead.simulation.fleet.world import FleetBooking, HeldEpisode
-from lead.simulation.scenario import FLEET, checked, read
+from lead.simulation.scenario import FLEET, read, validated
 from lead.simulation.server import NodeStore, lent
 from node.model import times
 from node.model.errors import InvalidDocument
@@ -63,7 +63,7 @@ THREE_CAMPAIGNS = [
 
 def fleet(**changes: Any) -> FleetScenario:
     """Return a smaller variant of the built-in fleet."""
-    return checked(FleetScenario, {**read(FLEET), "runs": 1000, **changes})
+    return validated(FleetScenario, {**read(FLEET), "runs": 1000, **changes})
 
 
 def tried(trial: str, name: str, **changes: Any) -> dict[str, FleetCheck]:

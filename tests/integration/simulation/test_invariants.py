@@ -8,7 +8,7 @@ import pytest
 
 from lead.simulation import invariants
 from lead.simulation.invariants import NAMES
-from lead.simulation.scenario import Scenario, named
+from lead.simulation.scenario import Scenario, named_scenario
 from lead.simulation.world import simulate
 from node.model import times
 
@@ -67,13 +67,13 @@ HELD = "UPDATE exchange SET state = 'held' WHERE id = (SELECT id FROM exchange L
 
 def _pools() -> Scenario:
     """Return the scenario of pools without faults, for half an hour."""
-    return Scenario.model_validate(named("pools").model_dump(by_alias=True) | QUIET)
+    return Scenario.model_validate(named_scenario("pools").model_dump(by_alias=True) | QUIET)
 
 
 def _small() -> Scenario:
     """Return the small scenario without faults, for a quarter of an hour."""
     changes = QUIET | {"days": 0.012}
-    return Scenario.model_validate(named("small").model_dump(by_alias=True) | changes)
+    return Scenario.model_validate(named_scenario("small").model_dump(by_alias=True) | changes)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lead.simulation.scenario import PromiseExpectation, Scenario, checked, named
+from lead.simulation.scenario import PromiseExpectation, Scenario, named_scenario, validated
 from lead.simulation.shares import promised_and_delivered, shares_of_leads
 from lead.simulation.world import simulate
 from node.model import times
@@ -17,8 +17,8 @@ _LEADS = {"one": "n7", "two": "n8"}
 
 def scenario(**changes: Any) -> Scenario:
     """Return the built-in scenario of shares with changes."""
-    document = named("shares").model_dump(by_alias=True, mode="json")
-    return checked(Scenario, document | changes)
+    document = named_scenario("shares").model_dump(by_alias=True, mode="json")
+    return validated(Scenario, document | changes)
 
 
 def test_shares_within_two_percent_hold() -> None:
@@ -28,7 +28,7 @@ def test_shares_within_two_percent_hold() -> None:
         scenario(), {name: part * 24 * times.MINUTE for name, part in got.items()}
     )
     assert trial is not None
-    assert trial.broken == ()
+    assert trial.broken_checks == ()
     assert [(check.who, check.promised, check.found) for check in trial.checks] == [
         ("atlas", 10, 9.9),
         ("belle", 20, 20.3),
@@ -44,7 +44,7 @@ def test_a_share_that_is_too_small_is_reported() -> None:
         scenario(), {name: part * 24 * times.MINUTE for name, part in got.items()}
     )
     assert trial is not None
-    assert [sentence.split(":")[0] for sentence in trial.broken] == [
+    assert [sentence.split(":")[0] for sentence in trial.broken_checks] == [
         "shares, campaign-default, atlas",
         "shares, campaign-default, dune",
     ]
@@ -140,7 +140,7 @@ def test_leads_have_the_shares_that_owners_give_them() -> None:
     """Three leads that want more than there is have their shares of four nodes within hours."""
     # A run is 5 % of the share of n3 in these hours, hence the tolerance of two runs; the scenario
     # looks at four days of twenty nodes.
-    whole = named("leads")
+    whole = named_scenario("leads")
     few = whole.model_copy(
         update={
             "days": 0.2,
@@ -158,16 +158,16 @@ def test_leads_have_the_shares_that_owners_give_them() -> None:
 
 def test_shares_of_leads_are_compared_with_what_they_had() -> None:
     """A lead with too little is reported, and a scenario without shares of leads is refused."""
-    trial = shares_of_leads(named("leads"), {"n1": 300, "n2": 200, "n3": 90})
+    trial = shares_of_leads(named_scenario("leads"), {"n1": 300, "n2": 200, "n3": 90})
     assert trial is not None
-    assert [sentence.split(":")[0] for sentence in trial.broken] == ["shares, leads, n3"]
+    assert [sentence.split(":")[0] for sentence in trial.broken_checks] == ["shares, leads, n3"]
     with pytest.raises(InvalidDocument):
         scenario(shares={})
 
 
 def test_worlds_without_promises_have_none() -> None:
     """A scenario without an expectation of shares gets no check."""
-    assert promised_and_delivered(named("small"), {}) is None
+    assert promised_and_delivered(named_scenario("small"), {}) is None
 
 
 @pytest.mark.parametrize(

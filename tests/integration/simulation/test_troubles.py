@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lead.simulation.scenario import Scenario, named
+from lead.simulation.scenario import Scenario, named_scenario
 from lead.simulation.world import simulate
 from node.model import times
 from tests.soak.seeds import BRIEF, HARD
@@ -15,7 +15,7 @@ from tests.soak.seeds import BRIEF, HARD
 
 def troubled(faults: dict[str, float], name: str = BRIEF) -> Scenario:
     """Return a world, whose nodes look into their tables every ten seconds."""
-    document: dict[str, Any] = named(name).model_dump(by_alias=True)
+    document: dict[str, Any] = named_scenario(name).model_dump(by_alias=True)
     nodes = document["nodes"] | {"poll": "PT10S"}
     return Scenario.model_validate(
         document | {"nodes": nodes, "faults": document["faults"] | faults}
@@ -64,7 +64,7 @@ def test_processes_of_one_node_share_its_work(tmp_path: Path) -> None:
         '[[tasks]]\nbetween = "mesh"\nlength = "PT10S"\nevery = "PT5M"\nslip = "PT2M"\n'
         '[nodes]\ncount = 2\nhorizon = "PT30M"\n'
     )
-    alone = named(str(world))
+    alone = named_scenario(str(world))
     nodes = alone.nodes.model_copy(update={"leads": 3, "apis": 2})
     together = alone.model_copy(update={"nodes": nodes})
     one, other = simulate(alone), simulate(together)

@@ -17,7 +17,7 @@ from uuid import UUID
 import aiohttp
 
 from node.model import times
-from node.trust.tls import unchecked
+from node.trust.tls import unchecked_options
 
 AGENT = {"User-Agent": "python-urllib3/2.3.0"}
 
@@ -42,7 +42,7 @@ class Agent:
         self, method: str, path: str, body: Any = None, **query: object
     ) -> tuple[int, str]:
         parameters = {name.replace("_", "-"): json.dumps(value) for name, value in query.items()}
-        connector = aiohttp.TCPConnector(ssl=unchecked()["ssl"], force_close=True)
+        connector = aiohttp.TCPConnector(ssl=unchecked_options()["ssl"], force_close=True)
         url = path if path.startswith("https:") else f"https://{self.host}/pscheduler{path}"
         headers = AGENT if body is None else {**AGENT, "Content-Type": "application/json"}
         async with (

@@ -16,7 +16,7 @@ import aiohttp
 
 from node.model import times
 from node.runtime.clock import SystemClock
-from node.trust.tls import unchecked
+from node.trust.tls import unchecked_options
 
 AGENT = {"User-Agent": "PycURL/7.45.2 libcurl/7.88.1 OpenSSL/3.0.15", "Accept": "*/*"}
 RUNS = "pending on-deck running cleanup finished overdue missed failed preempted nonstart"
@@ -73,7 +73,7 @@ class CommandLine:
             data = json.dumps(body).encode()
         began = self.clock.monotonic()
         connector = aiohttp.TCPConnector(
-            ssl=unchecked()["ssl"],
+            ssl=unchecked_options()["ssl"],
             force_close=True,
             local_addr=None if self.address is None else (self.address, 0),
         )

@@ -70,15 +70,15 @@ def _session(name: str, identity: str) -> Session:
 def test_only_one_is_at_a_mesh(tmp_path: Path) -> None:
     """A second follower of a mesh is refused with the number of the process; of another, not."""
     one, other = FollowStore(tmp_path), FollowStore(tmp_path)
-    with one.locked("lab"):
+    with one.lock_of_mesh("lab"):
         with (
             pytest.raises(Conflict, match=r"process \d+ is at work on mesh lab"),
-            other.locked("lab"),
+            other.lock_of_mesh("lab"),
         ):
             pytest.fail("two are at it")
-        with other.locked("other"):
+        with other.lock_of_mesh("other"):
             pass
-    with other.locked("lab"):
+    with other.lock_of_mesh("lab"):
         pass
 
 

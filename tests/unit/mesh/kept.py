@@ -78,7 +78,7 @@ def kept(document: Mapping[str, Any], created_at: int = NOW, **changes: Any) -> 
     task = TaskDocument.model_validate(document, context=FROM_OUTSIDE)
     test = tests()[task.test.type]
     spec = test.spec_model.model_validate(task.test.spec, context=FROM_OUTSIDE)
-    spec = test.with_participants(spec, task.named)
+    spec = test.with_participants(spec, task.named_participants)
     schedule = task.schedule.at(created_at, task.after)
     tool = next(tool for tool in tools().values() if test.name in tool.tests)
     fields: dict[str, Any] = {

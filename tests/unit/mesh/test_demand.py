@@ -13,7 +13,7 @@ from node.mesh.demand import (
     interval_of,
     loads,
     meeting_starts,
-    overbooked,
+    overbooking_findings,
     round_up_interval,
     short_slips,
 )
@@ -52,7 +52,9 @@ def test_a_share_is_the_sum_of_its_runs(
         assert load.exclusive == pytest.approx(wanted[SchedulingClass.EXCLUSIVE])
         assert load.normal == pytest.approx(wanted[SchedulingClass.NORMAL] / lanes)
         assert load.others == (0.25 if node == "a" else None)
-        assert load.booked == pytest.approx((load.others or 0) + sum(load.by_measure.values()))
+        assert load.booked_share == pytest.approx(
+            (load.others or 0) + sum(load.by_measure.values())
+        )
 
 
 def test_an_overbooked_node() -> None:
@@ -63,7 +65,7 @@ def test_an_overbooked_node() -> None:
         "b": Load(1.3, 0.1, by_measure={0: 1.2, 1: 0.2}),
         "c": Load(1.2, others=0.1, by_measure={0: 1.2}),
     }
-    [finding] = overbooked(node_loads, intervals, ["fill", "delay"])
+    [finding] = overbooking_findings(node_loads, intervals, ["fill", "delay"])
     assert finding.pointer == "/measure/0/schedule"
     assert finding.detail == (
         "b is 140% booked: 120% by measure 1 (fill), 20% by measure 2 (delay); so is 1 other "
@@ -71,7 +73,7 @@ def test_an_overbooked_node() -> None:
     )
     assert finding.remedy == "an interval of PT20M would fit, or fewer pairs"
     full = {"a": Load(0.2, others=0.95, by_measure={0: 0.2})}
-    assert "others have booked" in overbooked(full, intervals, ["fill"])[0].remedy
+    assert "others have booked" in overbooking_findings(full, intervals, ["fill"])[0].remedy
 
 
 @given(own=st.floats(0.5, 50), rest=st.floats(0, 0.85))
@@ -79,7 +81,7 @@ def test_the_interval_that_is_recommended_fits(own: float, rest: float) -> None:
     """A node is not overbooked at the recommended interval."""
     interval = 10 * times.MINUTE
     load = Load(own + rest, by_measure={0: own, 1: min(rest, own / 2)})
-    for finding in overbooked({"a": load}, {0: interval, 1: interval}, ["x", "y"]):
+    for finding in overbooking_findings({"a": load}, {0: interval, 1: interval}, ["x", "y"]):
         written = finding.remedy.removeprefix("an interval of ").split()[0]
         longer = times.parse_duration(written)
         assert own * interval / longer + rest <= 1

@@ -47,7 +47,7 @@ def _apply(document: MeshDocument, existing: list[MeshTask]) -> tuple[Comparison
     present = dict(compared.present)
     for creation in sorted(compared.create, key=lambda it: terms[it.pair.measure].depth):
         of, (_, source, dest) = terms[creation.pair.measure], creation.pair
-        followed = present.get(of.followed(source, dest) or "")
+        followed = present.get(of.followed_key(source, dest) or "")
         made = kept(of.document(creation.key, source, dest, followed), NOW + len(tasks))
         present[creation.key] = made.id
         tasks.append(made)

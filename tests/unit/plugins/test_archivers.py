@@ -170,7 +170,7 @@ async def test_an_archive_without_its_client_is_refused(monkeypatch: pytest.Monk
     archives = Archives(unused, ManualClock(), host, unused, unused, unused)
     choice = ArchiveChoice(archiver="rabbitmq", spec={"host": "b.example"})
     with pytest.raises(InvalidDocument) as refused:
-        await archives.checked(choice, "/archives/0")
+        await archives.checked_choice(choice, "/archives/0")
     [fault] = refused.value.faults
     assert fault.pointer == "/archives/0/archiver"
     assert "parley-scheduler[rabbitmq]" in fault.detail

@@ -124,7 +124,7 @@ def test_a_host_has_both_programs(there: set[str], lacks: str | None) -> None:
     """A host needs both programs, because it may be either end."""
     capabilities = Capabilities(lambda name: f"/absent/{name}" if name in there else None)
     assert capabilities.missing_program(TOOL) == lacks
-    assert (TOOL.name in capabilities.offered("latency")) is (lacks is None)
+    assert (TOOL.name in capabilities.offered_tools("latency")) is (lacks is None)
 
 
 def test_both_ways() -> None:

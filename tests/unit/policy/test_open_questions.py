@@ -23,7 +23,7 @@ def test_several_may_be_open_if_none_depends_on_them() -> None:
     first = moving.next_ask()
     assert first is not None
     assert moving.next_ask() is None
-    assert len(moving.unanswered) == 1
+    assert len(moving.unanswered_runs) == 1
     moving.record_refusal(first)
     second = moving.next_ask()
     assert second is not None

@@ -11,7 +11,7 @@ from lead.policy.campaign_grouping import CampaignGrouping
 from lead.policy.feasible.deferral import DeferralRule
 from lead.policy.placement_requests import AllocationRound, Ask
 from lead.policy.sets import DEFAULT, SETS
-from lead.policy.settings import RULES, configured
+from lead.policy.settings import RULES, configured_set
 from lead.policy.verdict import Axis, RefusalRule
 from lead.policy.view import ReservationView
 from lead.simulation.fleet.seats import starts_by_node
@@ -41,13 +41,13 @@ def test_every_set_exists() -> None:
 @pytest.mark.parametrize("name", SETS)
 def test_every_rule_of_a_set_can_be_written(name: str) -> None:
     """Naming no parameter on every axis leaves a set as it is."""
-    assert configured(name) == SETS[name]
-    assert configured(name, {axis: {} for axis in RULES}) == SETS[name]
+    assert configured_set(name) == SETS[name]
+    assert configured_set(name, {axis: {} for axis in RULES}) == SETS[name]
 
 
 def test_overrides_change_what_they_name() -> None:
     """Parameters change the set's own rule, another rule replaces it, and the rest stays."""
-    policy = configured(
+    policy = configured_set(
         "campaign-default",
         {
             "order": {"rule": "weighted", "weights": {"size": {"nodes": 2}}},
@@ -112,7 +112,7 @@ def test_a_wrong_field_is_named_with_its_remedy(
 ) -> None:
     """Each wrong field has a pointer and a helpful sentence."""
     with pytest.raises(InvalidDocument) as refused:
-        configured("campaign-default", overrides)
+        configured_set("campaign-default", overrides)
     [fault] = refused.value.faults
     assert fault.pointer == pointer
     assert remedy in fault.detail
@@ -121,7 +121,7 @@ def test_a_wrong_field_is_named_with_its_remedy(
 def test_an_unknown_set_suggests_similar_names() -> None:
     """A mistyped set is refused with similar names."""
     with pytest.raises(InvalidDocument) as refused:
-        configured("maui-fairshares")
+        configured_set("maui-fairshares")
     assert "maui-fairshare" in refused.value.faults[0].detail
 
 

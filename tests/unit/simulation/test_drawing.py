@@ -9,7 +9,7 @@ import pytest
 
 from lead.simulation.drawing import WIDTH, draw_report
 from lead.simulation.report import Report
-from lead.simulation.scenario import parsed
+from lead.simulation.scenario import parsed_scenario
 from lead.simulation.world import simulate
 
 _SVG = "{http://www.w3.org/2000/svg}"
@@ -36,7 +36,7 @@ every = "PT5M"
 @cache
 def report_of_world(world: str = WORLD) -> Report:
     """Return the report of a small world that has too little time for all runs."""
-    return simulate(parsed(world, ".toml"))
+    return simulate(parsed_scenario(world, ".toml"))
 
 
 def panel(report: Report, heading: str) -> ET.Element:

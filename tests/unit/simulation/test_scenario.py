@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from lead.simulation.faults import draw_faults
-from lead.simulation.scenario import Scenario, built_in, named, parsed
+from lead.simulation.scenario import Scenario, built_in, named_scenario, parsed_scenario
 from lead.simulation.world import task_arrivals
 from node.model.errors import InvalidDocument, MalformedRequest, NotFound
 from node.model.times import DAY, HOUR
@@ -29,9 +29,9 @@ def test_a_file_may_be_toml_or_json(tmp_path: Path) -> None:
     toml, text = tmp_path / "a.toml", tmp_path / "a.json"
     toml.write_text('days = 2\n[nodes]\ncount = 3\nhorizon = "PT6H"\n')
     text.write_text(json.dumps({"days": 2, "nodes": {"count": 3, "horizon": "PT6H"}}))
-    assert named(str(toml)) == named(str(text))
-    assert named(str(toml)).nodes.horizon == 6 * HOUR
-    assert named(str(toml)).duration == 2 * DAY
+    assert named_scenario(str(toml)) == named_scenario(str(text))
+    assert named_scenario(str(toml)).nodes.horizon == 6 * HOUR
+    assert named_scenario(str(toml)).duration == 2 * DAY
 
 
 def test_the_error_for_an_unknown_name_lists_the_known_ones() -> None:
@@ -39,19 +39,19 @@ def test_the_error_for_an_unknown_name_lists_the_known_ones() -> None:
     with pytest.raises(
         NotFound, match="contention, faults, leads, mesh, pools, shares, small, fleet, or a"
     ):
-        named("mehs")
+        named_scenario("mehs")
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     """The error for a missing file names it and the reason."""
     with pytest.raises(NotFound, match="cannot be read: No such file"):
-        named(str(tmp_path / "none.toml"))
+        named_scenario(str(tmp_path / "none.toml"))
 
 
 def test_a_broken_file_says_where() -> None:
     """The error for an invalid file contains the parser's message."""
     with pytest.raises(MalformedRequest, match="not TOML: Invalid value"):
-        parsed("days = ", ".toml")
+        parsed_scenario("days = ", ".toml")
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_a_broken_file_says_where() -> None:
 def test_a_wrong_field_is_named(text: str, pointer: str) -> None:
     """A validation error points to the field."""
     with pytest.raises(InvalidDocument) as caught:
-        parsed(text, ".toml")
+        parsed_scenario(text, ".toml")
     assert caught.value.faults[0].pointer == pointer
 
 
@@ -93,8 +93,8 @@ def test_groups_without_names_are_distinct() -> None:
 
 def test_a_seed_draws_the_same_world() -> None:
     """Task creations and faults depend on the seed alone."""
-    faults = named("faults")
-    again = named("faults")
+    faults = named_scenario("faults")
+    again = named_scenario("faults")
     other = faults.model_copy(update={"seed": 2})
     assert task_arrivals(faults) == task_arrivals(again) != task_arrivals(other)
     assert (

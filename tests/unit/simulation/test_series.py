@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lead.simulation.history import EndedRun, History
-from lead.simulation.series import by_node, over_time, pairs, step_for, waiting
+from lead.simulation.series import by_node, over_time, pairs, step_for, waiting_times
 from node.model.classes import SchedulingClass
 from node.model.ids import TaskId, run_id
 from node.model.times import DAY, HOUR, MINUTE, SECOND
@@ -86,7 +86,7 @@ def test_time_is_occupied_in_every_period_it_touches() -> None:
 @given(st.lists(st.integers(0, 5000), min_size=1, max_size=300))
 def test_waiting_times_are_all_counted(waits: list[int]) -> None:
     """Each run is in one bar, and the quantiles match the waits."""
-    waits_summary = waiting(Counter(waits))
+    waits_summary = waiting_times(Counter(waits))
     assert waits_summary is not None
     assert sum(waits_summary.runs) == len(waits)
     assert len(waits_summary.runs) <= 40
@@ -101,7 +101,7 @@ def test_nobody_waited_where_nothing_was_delivered() -> None:
     """There are no waiting times when no run was delivered."""
     history = History(DAY, HOUR)
     record_end(history, 1, DAY, "failed")
-    assert waiting(history.waits) is None
+    assert waiting_times(history.waits) is None
 
 
 def test_a_slot_waits_once() -> None:

@@ -78,7 +78,7 @@ class IrttStream:
 
     def _measure(self, number: int, due_ns: int) -> dict[str, Any]:
         """Return the record of an interval whose first packet is due at ``due_ns`` (monotonic)."""
-        stamp_endpoint.sleep_until(due_ns - self._opening())
+        stamp_endpoint.sleep_until(due_ns - self._opening_time())
         clock = stamp_endpoint.KernelClock()
         document, missed, complaint = irttprogram.IrttDocument((), 0), 0, ""
         while missed < self._size:
@@ -97,7 +97,7 @@ class IrttStream:
                     complaint = complaint or f"irtt ended after {sent} packets"
                 break
             time.sleep(_PAUSE_S)
-            late_ns = time.monotonic_ns() + self._opening() - due_ns
+            late_ns = time.monotonic_ns() + self._opening_time() - due_ns
             missed = max(0, -(-late_ns // self._interval_ns))
         counted = document.trips[: max(0, self._size - missed)]
         seen = irttprogram.observe_trips(counted, self._timeout_ns)
@@ -116,7 +116,7 @@ class IrttStream:
             "clock": clock.state(),
         }
 
-    def _opening(self) -> int:
+    def _opening_time(self) -> int:
         """Return how long before its first packet to start a client: the fastest recent start."""
         return min(self._openings, default=_START_NS)
 
