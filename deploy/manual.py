@@ -14,7 +14,7 @@ import click
 from click_man.core import generate_man_page
 
 from node.cli.main import parley
-from node.execution.catalog import program_version
+from node.runtime.version import program_version
 
 
 def write_pages(directory: Path) -> int:

@@ -16,7 +16,7 @@ sys.path.insert(0, str(DOCS.parent))
 
 from docs.generator.pages import write_pages  # noqa: E402 - the path comes first
 from docs.generator.repository import resolve_links  # noqa: E402
-from node.execution.catalog import program_version  # noqa: E402
+from node.runtime.version import program_version  # noqa: E402
 
 project = "Parley"
 copyright = "the authors of Parley, Apache-2.0"  # noqa: A001 - Sphinx's name for it

@@ -36,7 +36,7 @@ from node.client.mailboxes import Mailboxes
 from node.client.peers import Peer, Peers, via_own_node
 from node.core import Core
 from node.execution.agreement import ParticipantAgreement
-from node.execution.catalog import Capabilities, agent_of
+from node.execution.catalog import Capabilities
 from node.execution.contexts import Contexts
 from node.execution.launcher import Launcher
 from node.execution.parts import PartCollector
@@ -116,6 +116,7 @@ from node.runtime.housekeeping import (
 )
 from node.runtime.opt_outs import OptOuts
 from node.runtime.settings import Settings
+from node.runtime.version import agent_of
 from node.sharing.campaigns import Campaigns
 from node.sharing.deliveries import Deliveries
 from node.sharing.pools import JudgePolicy, Pools

@@ -10,7 +10,7 @@ from docs.generator.markdown import code, page, plain, table
 from node.api.app import ROUTES
 from node.api.openapi import openapi_document
 from node.api.problem_types import PROBLEM_TYPES, ProblemType
-from node.execution.catalog import program_version
+from node.runtime.version import program_version
 
 _METHODS = ("get", "post", "put", "patch", "delete")
 

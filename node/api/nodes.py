@@ -10,7 +10,6 @@ from pydantic import BaseModel
 
 from node.api import requests, responses
 from node.api.routing import ANSWER_NONCE, NODE, TEXT, THING, Query, Route
-from node.execution.catalog import program_version
 from node.model import predicates
 from node.model.errors import NotAllowed, NotFound, NotReady
 from node.model.nodekinds import NodeKind
@@ -29,6 +28,7 @@ from node.model.wire.problems import unknown_to
 from node.operation.readiness import missing_lead
 from node.operation.status import clock_of
 from node.plugins.contracts import StreamingTest, Test
+from node.runtime.version import program_version
 from node.service import NodeService
 from node.store import outbox
 from node.store.nodes import KnownNode

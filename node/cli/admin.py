@@ -112,11 +112,11 @@ async def backup(
     What was written is read again and compared before the file gets its name. The key is what
     other nodes know this one by: keep the file like a password, or leave the key out.
     """  # noqa: D301 - click's mark for lines to keep
-    from node.execution.catalog import program_version
     from node.model.times import format_instant
     from node.postgres import backups
     from node.postgres.access import present_database
     from node.runtime.clock import SystemClock
+    from node.runtime.version import program_version
 
     if keep is not None and directory is None:
         raise click.UsageError("--keep needs --to")

@@ -152,10 +152,11 @@ def _verify(
 
 def _replay_outcome(text: bytes) -> tuple[dict[str, Any], int]:
     """Return the record that ``run replay`` prints, and its exit code (0 to 3)."""
-    from node.execution.catalog import Capabilities, program_version
+    from node.execution.catalog import Capabilities
     from node.results.bundles.making import plugin_version
     from node.results.bundles.replay import differences_of
     from node.results.bundles.verification import MERGED, ConfirmedKeys, check_bundle, parse_bundle
+    from node.runtime.version import program_version
 
     bundle = parse_bundle(text)
     made, test = bundle["made"], bundle["run"]["test"]

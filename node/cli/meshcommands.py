@@ -12,7 +12,7 @@ import click
 
 from node.cli.failures import print_error_lines
 from node.cli.listing import collect_all
-from node.cli.meshapply import LIST, MeshWorker, task_poster, unfinished_lines
+from node.cli.many_requests import LIST, MeshWorker, task_poster, unfinished_lines
 from node.cli.meshes import MESH
 from node.cli.meshfile import CONCURRENCY, MeshAnalysis, analyse_mesh, forecast_mesh
 from node.cli.meshplan import (

@@ -22,12 +22,12 @@ from yarl import URL
 
 from node.cli.failures import unreadable_message
 from node.client.causes import cause_of
-from node.execution.catalog import program_version
 from node.execution.ways_out import JudgingResolver, rules_of_this_host
 from node.model.errors import FieldFault, InvalidDocument, PeerUnreachable
 from node.model.targets import literal
 from node.model.useragent import CONTACT, user_agent
 from node.model.ways_out import Asker, Role, url_refusal
+from node.runtime.version import program_version
 
 SIZE_MAX = 16_000_000
 REDIRECTS_MAX = 5

@@ -40,7 +40,6 @@ from node.api.openapi import openapi_document
 from node.cli import logs
 from node.cli.options import options
 from node.cli.service_account import give_up_root
-from node.execution.catalog import agent_of, program_version
 from node.execution.descriptors import allow_many
 from node.model import times
 from node.model.errors import HostError, ParleyError
@@ -53,6 +52,7 @@ from node.runtime.clock import Clock, SystemClock
 from node.runtime.housekeeping import Housekeeper, process_jobs
 from node.runtime.resolver import ResolvingLoop
 from node.runtime.settings import Settings, unknown_settings
+from node.runtime.version import agent_of, program_version
 from node.service import NodeService, assemble, require_key_of_service
 from node.store import readiness
 from node.store.mark import HostMarks

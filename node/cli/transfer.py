@@ -20,7 +20,7 @@ import click
 from node.cli.bulk import TaskChoice, choice_of, chosen_tasks, listed_tasks
 from node.cli.draining import DRAIN_NAME
 from node.cli.listing import collect_all
-from node.cli.meshapply import LIST, MeshWorker, task_poster, unfinished_lines
+from node.cli.many_requests import LIST, MeshWorker, task_poster, unfinished_lines
 from node.cli.options import options
 from node.cli.output import Column, Record, RecordLayout
 from node.cli.session import Session, asks_node

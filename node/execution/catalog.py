@@ -5,8 +5,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from pydantic import ValidationError
@@ -25,7 +23,6 @@ from node.model.reasons import (
 )
 from node.model.similar import suggestion
 from node.model.task_terms import TaskTerms
-from node.model.useragent import user_agent
 from node.model.wire.fields import FROM_OUTSIDE
 from node.model.wire.validation import faults_of
 from node.plugins import registry
@@ -39,16 +36,6 @@ from node.plugins.contracts import (
     unchecked,
 )
 from node.plugins.figures import usable_metrics
-from node.runtime.settings import Settings
-
-
-@cache
-def program_version() -> str:
-    """The installed version of Parley, for cards, descriptions, and our own measuring programs."""
-    try:
-        return version("parley-scheduler")
-    except PackageNotFoundError:
-        return "0"
 
 
 def unfit_tool(tool: Tool, spec: Any) -> Reason | None:
@@ -61,11 +48,6 @@ def unchecked_tool(tool: Tool, spec: Any) -> Reason | None:
     """Return why a tool does not measure ``spec`` for another node's task; None if it does."""
     why = unchecked(tool, spec)
     return None if why is None else tool_reaches_unchecked(why)
-
-
-def agent_of(settings: Settings) -> str:
-    """Return the name by which a node calls itself to servers of HTTP, with its contact."""
-    return user_agent(program_version(), settings.shown_contact)
 
 
 class Capabilities:

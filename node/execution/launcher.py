@@ -21,7 +21,7 @@ import structlog
 from node.core import Core
 from node.execution import leftovers, process
 from node.execution.agreement import AGREEMENT_TIME, Agreement, ParticipantAgreement
-from node.execution.catalog import Capabilities, agent_of
+from node.execution.catalog import Capabilities
 from node.execution.forwarder import IntervalForwarder
 from node.execution.observer import PartObservation, PartObserver
 from node.execution.output_text import output_text, storable_text
@@ -72,6 +72,7 @@ from node.plugins.contracts import (
 from node.plugins.reading import BYTES_MAX
 from node.runtime import tracing
 from node.runtime.clock import LatchedEvent
+from node.runtime.version import agent_of
 from node.store import notices, runs
 from node.store.database import Notice
 from node.store.runs import DueRun, KeptPart

@@ -8,10 +8,10 @@ import shutil
 from pathlib import Path
 
 from node.execution import process
-from node.execution.catalog import program_version
 from node.execution.process import Confinement, Confining, Needs
 from node.model.errors import HostError
 from node.plugins.contracts import Requirement, Tool
+from node.runtime.version import program_version
 
 _ANSWER_S = 5.0
 _LENGTH_MAX = 64

@@ -13,7 +13,6 @@ from uuid import UUID
 import orjson
 
 from node.core import Core
-from node.execution.catalog import agent_of
 from node.model import times
 from node.model.errors import Conflict, HostError, NotFound, WebhookFailed
 from node.model.headline import headline
@@ -36,6 +35,7 @@ from node.model.wire.webhooks import (
 )
 from node.plugins.contracts import DeliveryStatus
 from node.plugins.transport.posting import Poster
+from node.runtime.version import agent_of
 from node.store import meshes, outbox, tasks, webhooks
 from node.store.database import Connection
 from node.store.outbox import Message, MessageKind

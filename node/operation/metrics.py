@@ -14,7 +14,6 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
-from node.execution.catalog import program_version
 from node.model import times
 from node.model.errors import DatabaseUnavailable
 from node.model.host_limits.quotas import Quantity
@@ -22,6 +21,7 @@ from node.model.leads import LeadState
 from node.model.readiness import LEAD_SILENT, Readiness
 from node.operation.readiness import damage, free_bytes, leads_of, readiness_of, refused_write
 from node.runtime.clock import synchronisation
+from node.runtime.version import program_version
 from node.service import NodeService
 from node.sharing.deliveries import DeliveryFigures
 from node.store import archives, host_limits, outbox, pools, readiness, runs

@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TypeVar
 
-from node.execution.catalog import program_version
 from node.model import times
 from node.model.attention import Condition, attention
 from node.model.errors import DatabaseUnavailable
@@ -30,6 +29,7 @@ from node.model.wire.status import (
 from node.operation.readiness import leads_of, readiness_by, refused_write
 from node.runtime.clock import synchronisation
 from node.runtime.threads import aside
+from node.runtime.version import program_version
 from node.service import NodeService
 from node.store import archives, outbox, readiness, schema
 from node.store.nodes import KnownNode

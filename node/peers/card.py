@@ -11,12 +11,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from node.core import Core
-from node.execution.catalog import Capabilities, program_version
+from node.execution.catalog import Capabilities
 from node.model.contexts import ATTRIBUTE
 from node.model.errors import FieldFault, InvalidDocument
 from node.model.features import ATTRIBUTE as FEATURE
 from node.model.features import Feature
 from node.model.wire.nodes import ATTRIBUTES_MAX, DERIVED, NodeCard
+from node.runtime.version import program_version
 from node.store import nodes, notices
 from node.store.database import Connection
 

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from node.execution.catalog import program_version
 from node.pscheduler import answers, documents, posted
 from node.pscheduler.documents import ToldRun
 from node.pscheduler.routing import ROOT
 from node.pscheduler.telling import Teller, ToldTask, told_interval, told_run
 from node.pscheduler.tests.contract import Document
 from node.results.delivery import NoDocument
+from node.runtime.version import program_version
 from node.service import NodeService
 from node.store import runs
 from node.store.database import Record

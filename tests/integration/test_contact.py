@@ -10,9 +10,9 @@ from aiohttp import web
 
 from node.access.oidc import IssuerKeys
 from node.cli.published import Documents
-from node.execution.catalog import program_version
 from node.plugins.archivers.http import ARCHIVER, HttpArchiverSpec
 from node.plugins.contracts import DeliveryItem, DeliveryStatus
+from node.runtime.version import program_version
 from tests.conftest import NewDatabase
 from tests.support.clocks import START, ManualClock
 from tests.support.loopback import serving

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from node.execution.catalog import program_version
 from node.operation.status import clock_of
 from node.pscheduler import times
 from node.pscheduler.facade import API_LEVEL
 from node.pscheduler.routing import Call, Route
+from node.runtime.version import program_version
 
 
 async def alive(call: Call) -> web.StreamResponse:

@@ -23,7 +23,7 @@ from uuid import UUID
 import orjson
 
 from node.core import Core
-from node.execution.catalog import Capabilities, program_version
+from node.execution.catalog import Capabilities
 from node.model.errors import Conflict, HostError, NotFound, TooLarge
 from node.model.runstate import OVER, RunState
 from node.model.secrets import without_sealed
@@ -45,6 +45,7 @@ from node.model.wire.runs import Decision, MetricView
 from node.model.wire.tasks import Participant
 from node.plugins import registry
 from node.results.bundles.verification import MERGED
+from node.runtime.version import program_version
 from node.store import intervals, runs
 from node.store.database import Connection, Record
 from node.store.runs import KeptPart, LockedRun

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from node.cli.listing import collect_all
-from node.cli.meshapply import MeshWorker
+from node.cli.many_requests import MeshWorker
 from node.cli.progress import Progress
 from node.client.responses import Page
 from node.model import times
