@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeVar
 from uuid import UUID
 
 from lead.exchange.collection import (
@@ -43,6 +42,8 @@ from node.model.host_limits.standing import LimitStanding
 from node.model.ids import TaskId, exchange_id, run_id
 from node.model.outcomes import PlanningOutcome
 from node.model.reason import Reason
+from node.model.reservations import ReservationSpan
+from node.model.spans import Span
 from node.model.wire.participants import (
     CommitRequest,
     HoldAnswer,
@@ -55,7 +56,8 @@ from node.runtime.clock import Clock
 from node.store import reservations
 from node.store.database import Database
 
-T = TypeVar("T")
+_Asked = tuple[Claim, Sequence[Slot]]
+"""A task, and the slots about which something is asked for it."""
 
 
 @dataclass(frozen=True)
@@ -154,9 +156,13 @@ class Negotiator:
         self._displacement = displacement
         self._plans = PlanMaker(clock, terms.clock_limit)
         self._openings: Batcher[ExchangeOpening, bool] = Batcher(self._open_all)
+        # Tasks that are planned together ask with one connection: if each took its own, they would
+        # come to their participants one by one, and no longer in one message.
         self._user_rooms: Batcher[tuple[LimitStanding, int], UserRoom] = Batcher(
             self._read_user_rooms
         )
+        self._reserved_times: Batcher[_Asked, ReservedTime] = Batcher(self._read_reserved)
+        self._campaign_rooms: Batcher[_Asked, CampaignRoom | None] = Batcher(self._read_rooms)
 
     @property
     def hold_life(self) -> int:
@@ -244,11 +250,7 @@ class Negotiator:
         return await self._user_rooms.ask((claimed.limit, claimed.terms.duration))
 
     async def _read_user_rooms(self, asked: Sequence[tuple[LimitStanding, int]]) -> list[UserRoom]:
-        """Return what is left to users for runs of these durations (µs).
-
-        Tasks that are planned together ask with one connection: if each took its own, they would
-        come to their participants one by one, and no longer in one message.
-        """
+        """Return what is left to users for runs of these durations (µs)."""
         now, users = self._clock.now(), self._limits.users
         async with self._database.connection() as connection:
             return [
@@ -258,23 +260,32 @@ class Negotiator:
 
     async def _reserved(self, claimed: Claim, slots: Sequence[Slot]) -> ReservedTime | None:
         """Return the time of its pool that is reserved for others, if the task has seats of one."""
-        if claimed.pool is None:
-            return None
-        since, until = min(slot.start for slot in slots), max(slot.end for slot in slots)
+        return None if claimed.pool is None else await self._reserved_times.ask((claimed, slots))
+
+    async def _read_reserved(self, asked: Sequence[_Asked]) -> list[ReservedTime]:
+        """Return the time that pools have reserved for others than these tasks, in their slots."""
+        pools = sorted({claimed.pool for claimed, _ in asked if claimed.pool is not None})
+        reaches = [_reach(slots) for _, slots in asked]
+        since, until = min(start for start, _ in reaches), max(end for _, end in reaches)
         async with self._database.connection() as connection:
-            reserved = await reservations.pool_spans_between(
-                connection, [claimed.pool], since, until
-            )
-        whose = applicant(claimed.terms, claimed.parent or claimed.task)
-        return reserved_for_others(claimed.pool, reserved[claimed.pool], whose)
+            reserved = await reservations.pool_spans_between(connection, pools, since, until)
+        return [
+            _reserved_in(reach, claimed, reserved[claimed.pool or ""])
+            for (claimed, _), reach in zip(asked, reaches, strict=True)
+        ]
 
     async def _room(self, claimed: Claim, slots: Sequence[Slot]) -> CampaignRoom | None:
         """Return what the limits of its campaign leave the task, if they bind."""
-        if not claimed.limited:
-            return None
-        until, now = max(slot.end for slot in slots), self._clock.now()
+        return await self._campaign_rooms.ask((claimed, slots)) if claimed.limited else None
+
+    async def _read_rooms(self, asked: Sequence[_Asked]) -> list[CampaignRoom | None]:
+        """Return what the limits of campaigns leave each of these tasks in its slots."""
+        now, campaigns = self._clock.now(), self._limits.campaigns
         async with self._database.connection() as connection:
-            return await self._limits.campaigns.room(connection, claimed.terms, until, now)
+            return [
+                await campaigns.room(connection, claimed.terms, _reach(slots)[1], now)
+                for claimed, slots in asked
+            ]
 
     async def _hold(
         self, claimed: Claim, participants: Sequence[ParticipantClient], exchange: Exchange
@@ -378,6 +389,16 @@ def _agree(
             if isinstance(answered, HoldAnswer)
         }
         exchange.commit = CommitRequest(runs=agreed.held, data=data)
+
+
+def _reach(slots: Sequence[Slot]) -> Span:
+    return min(slot.start for slot in slots), max(slot.end for slot in slots)
+
+
+def _reserved_in(reach: Span, claimed: Claim, reserved: Sequence[ReservationSpan]) -> ReservedTime:
+    within = [it for it in reserved if it.starts_at < reach[1] and reach[0] < it.ends_at]
+    whose = applicant(claimed.terms, claimed.parent or claimed.task)
+    return reserved_for_others(claimed.pool or "", within, whose)
 
 
 def _run_request(claimed: Claim, choice: ChosenStart) -> RunRequest:
