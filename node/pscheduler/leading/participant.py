@@ -65,7 +65,7 @@ from node.pscheduler.leading.bookings import (
     ForeignBookings,
     whole_second,
 )
-from node.pscheduler.leading.delegation import DELEGATED, data_of, document_of
+from node.pscheduler.leading.delegation import DELEGATED, data_of, document_of, is_delegated
 from node.pscheduler.leading.membership import Memberships
 from node.pscheduler.leading.translation import data_of_all
 from node.pscheduler.refusals import Refusal as TextRefusal
@@ -142,19 +142,21 @@ class PschedulerParticipant:
     async def propose(self, request: ProposalRequest) -> Proposal:
         """Ask when it has time, once for each stretch of windows.
 
-        Its answers are hints: only the booking shows. A host that does not know the task offers
-        everything, and refuses the hold, so that the task is introduced to it again.
+        Its answers are hints: only the booking shows. A host that does not know the task offers all
+        in which it could book, and refuses the hold, so that the task is introduced to it again.
         """
         now = await self._now()
         horizon = await self._host.horizon()
         there = await self._memberships.find(request.task)
-        everything = Proposal(now=now, horizon=now + horizon, free=request.windows)
-        if there is None or there.duration is None:
-            return everything
-        if there.participant == DELEGATED:
+        soonest = now + _BOOKED_BEFORE
+        free = _spans_from(soonest, request.windows)
+        everything = Proposal(now=now, horizon=now + horizon, free=free)
+        if _leads_itself(there, request):
             # It says whether it has time once a run is posted, and its scheduler has looked.
             free = _spans_from(now + _POSTED_BEFORE, request.windows)
             return everything.model_copy(update={"free": free, "reason": _TOO_SOON})
+        if there is None or there.duration is None:
+            return everything
         try:
             free = await self._free_ranges(there, request, None)
             displacing = None
@@ -163,7 +165,6 @@ class PschedulerParticipant:
         except NotFound:
             await self._memberships.lose(there)
             return everything
-        soonest = now + _BOOKED_BEFORE
         update = {
             "free": _spans_from(soonest, free),
             "free_displacing": None if displacing is None else _spans_from(soonest, displacing),
@@ -521,6 +522,13 @@ class PschedulerParticipant:
     def _raise_unsupported(self, what: str) -> NoReturn:
         msg = f"{self.name} cannot {what}: it runs pScheduler"
         raise PeerFailed(msg)
+
+
+def _leads_itself(there: Membership | None, request: ProposalRequest) -> bool:
+    """Return whether a host leads the runs of a task itself, or would if it was introduced."""
+    if there is not None and there.duration is not None:
+        return there.participant == DELEGATED
+    return request.introduction is not None and is_delegated(request.introduction)
 
 
 def _spans_from(soonest: int, spans: Sequence[Span]) -> tuple[Span, ...]:
