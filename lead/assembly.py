@@ -212,6 +212,7 @@ def task_preview(
         limits_of(node.settings),
         node.settings.clock_limit,
         PreviewDependencies(
+            name=node.settings.name,
             draft=draft,
             impact_source_of=impact_source_of,
             agreed=node.admission.agree_on_tool,
@@ -219,9 +220,10 @@ def task_preview(
             room_of=partial(_room_of, node.database, limits),
             suspended_in=partial(_suspended_in, node.database),
             expected_bytes=limits.expected_bytes,
-            displaceable=partial(_displaceable, node.database, campaign_displacement_of(node)),
+            displaceable=partial(_displaceable, node, campaign_displacement_of(node)),
             ends_of=partial(_ends_of, node.database),
             limits_of_user=node.limits.standing,
+            bind_user=node.time_line.limits.bind,
             left_to_user=partial(_left_to_user, node),
             no_room=partial(_no_room, node),
         ),
@@ -247,12 +249,11 @@ async def _suspended_in(database: Database, terms: TaskTerms) -> str | None:
 
 
 async def _displaceable(
-    database: Database, displacement: CampaignDisplacement, terms: TaskTerms, slots: Sequence[Slot]
+    node: NodeService, displacement: CampaignDisplacement, terms: TaskTerms, slots: Sequence[Slot]
 ) -> DisplacementTerms | PolicyRefusal | None:
-    """Return what the task may displace once it has waited for as long as the urgent must."""
-    async with database.connection() as connection:
-        waited = displacement.urgency.delay
-        return await displacement.for_slots(connection, terms, slots, waited)
+    """Return what the task may displace, and for an urgent one from when on: once it has waited."""
+    async with node.database.connection() as connection:
+        return await displacement.once_waited(connection, terms, slots, node.clock.now())
 
 
 async def _left_to_user(
@@ -265,10 +266,14 @@ async def _left_to_user(
 
 
 async def _no_room(
-    node: NodeService, task: StoredTask, standing: LimitStanding, left_out: UUID | None
+    node: NodeService,
+    task: StoredTask,
+    standing: LimitStanding,
+    left_out: UUID | None,
+    beside: int,
 ) -> Reason | None:
     async with node.database.connection() as connection:
-        return await node.limits.task_count_refusal(connection, task, standing, left_out)
+        return await node.limits.task_count_refusal(connection, task, standing, left_out, beside)
 
 
 async def _ends_of(database: Database, task: UUID) -> list[int]:

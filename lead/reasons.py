@@ -155,6 +155,9 @@ def quotas_not_told(names: Sequence[str]) -> str:
     return f"{' and '.join(names)} {whose} quotas"
 
 
+gives_way_later = ReasonKind[[int]](
+    "gives-way-later", "what gives way to it does so from {at:instant} on, once it has waited"
+)
 displaced_not_told = ReasonKind[[Sequence[str]]](
     "displaced-not-told", "{names:and} cannot say what would give way"
 )

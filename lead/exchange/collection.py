@@ -66,8 +66,17 @@ class PlanningCase:
 
     def displacing(self, terms: DisplacementTerms) -> PlanningCase:
         """Return the case that asks for what these terms let it displace."""
-        update = {"priority": terms.priority, "yielding": terms.yielding}
-        return replace(self, request=self.request.model_copy(update=update))
+        slots = [_after(terms.earliest, slot, self.wanted.duration) for slot in self.wanted.slots]
+        update = {
+            "priority": terms.priority,
+            "yielding": terms.yielding,
+            "windows": tuple((slot.start, slot.end) for slot in slots),
+        }
+        return replace(
+            self,
+            request=self.request.model_copy(update=update),
+            wanted=replace(self.wanted, slots=slots),
+        )
 
 
 class PlanMaker:
@@ -109,6 +118,7 @@ class PlanMaker:
             return plan
         displacing = case.displacing(terms)
         other = await self._choose(displacing, await self.collect(displacing), tentative)
+        other = other.without_early(terms, plan)
         return other if len(other.choices) > len(plan.choices) else plan
 
     async def _choose(
@@ -129,6 +139,12 @@ class PlanMaker:
         if collected.closed:
             return OwnClosures(collected.user)
         return OwnClosures(collected.user, await case.reserved(), await case.room())
+
+
+def _after(earliest: int, slot: Slot, duration: int) -> Slot:
+    """Return the part of a slot from an instant on; all of it if it leaves a run no time."""
+    later = replace(slot, start=max(slot.start, earliest))
+    return later if later.latest_start(duration) >= later.start else slot
 
 
 async def ask(

@@ -10,7 +10,7 @@ from uuid import UUID
 from lead.exchange.campaign_limits import CampaignLimits
 from node.model.host_limits.closed import LimitedTime
 from node.model.host_limits.standing import LimitStanding
-from node.model.wire.participants import HostQuota, RunRequest
+from node.model.wire.participants import RunRequest, ToldLimit
 from node.store.database import Connection
 
 
@@ -23,8 +23,8 @@ class UserBounds(Protocol):
 
     async def left_to_user(
         self, connection: Connection, standing: LimitStanding, duration: int, now: int
-    ) -> tuple[Sequence[LimitedTime], tuple[HostQuota, ...]]:
-        """Return the time that is closed to runs of a user's task, and for which quotas they count.
+    ) -> tuple[Sequence[LimitedTime], tuple[ToldLimit, ...]]:
+        """Return the time that is closed to runs of a user's task, and for which limits they count.
 
         ``duration`` is that of each run (µs).
         """

@@ -1,19 +1,18 @@
 """The time that the limits of campaigns leave for the runs of one task. Pure.
 
-Limits bind every task, whoever chose its nodes. To the choice of a time they are one more
-participant, which is busy while the campaign, or one above it, has all that it may have at once.
-So the choice, the reasons, and the trace need nothing special for limits.
+Limits bind every task, whoever chose its nodes. Time is closed while the campaign, or one above it,
+has all that it may have at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from uuid import UUID
 
 from lead.planning.agenda import Slot
-from lead.planning.placement import ChosenStart, Offer
+from lead.planning.closures import ClosedSpan, OwnOffer, offer_outside
+from lead.planning.placement import ChosenStart
 from lead.policy.limit_counting import (
     DELIVERED,
     DELIVERED_PERCENT,
@@ -34,10 +33,8 @@ from lead.policy.verdict import PolicyRefusal
 from lead.policy.view import CampaignView, Charge
 from node.model import times
 from node.model.reason import Reason
-from node.model.reasons import no_time_free
-from node.model.spans import at_least, normalise, subtract
 from node.model.task_terms import TaskTerms
-from node.model.wire.participants import LimitReached, Proposal
+from node.model.wire.participants import LimitReached
 
 _DELIVERED = (DELIVERED_PERCENT, DELIVERED)
 
@@ -86,37 +83,23 @@ class CampaignRoom:
                 beyond[choice.slot.nominal] = why.at(self.name)
         return admitted, beyond
 
-    def offer(self, slots: Sequence[Slot], duration: int, now: int) -> tuple[Offer, Proposal]:
-        """Return the time left in these slots, and the limits reached in slots without any."""
-        full = normalise([(each.start, each.end) for each in self.full])
-        by_slot = [at_least(subtract([(slot.start, slot.end)], full), duration) for slot in slots]
-        free = list(chain.from_iterable(by_slot))
-        proposal = Proposal(
-            now=now,
-            horizon=max(slot.end for slot in slots),
-            free=tuple(free),
-            obstacles=tuple(
-                self._reached(index, slots[index])
-                for index, ranges in enumerate(by_slot)
-                if not ranges
-            ),
-            reason=None if free else no_time_free(duration),
+    def offer(self, slots: Sequence[Slot], duration: int, now: int) -> OwnOffer:
+        """Return the time in these slots in which no limit is reached."""
+        return offer_outside(
+            self.name, list(map(self._closed_span, self.full)), slots, duration, now
         )
-        return Offer(self.name, free, free), proposal
 
-    def _reached(self, window: int, slot: Slot) -> LimitReached:
-        """Return the limit that is reached for longest in a slot."""
-        longest = max(
-            self.full,
-            key=lambda each: min(each.end, slot.end) - max(each.start, slot.start),
-        )
-        return LimitReached(
-            window=window,
-            campaign=self.campaign,
-            sentence=longest.refusal(slot.start, slot.end).reason,
-            starts_at=max(longest.start, slot.start),
-            ends_at=min(longest.end, slot.end),
-        )
+    def _closed_span(self, full: FullTime) -> ClosedSpan:
+        def reached(window: int, slot: Slot) -> LimitReached:
+            return LimitReached(
+                window=window,
+                campaign=self.campaign,
+                sentence=full.refusal(slot.start, slot.end).reason,
+                starts_at=max(full.start, slot.start),
+                ends_at=min(full.end, slot.end),
+            )
+
+        return ClosedSpan(full.start, full.end, reached)
 
 
 class RunAdmission:

@@ -1,8 +1,6 @@
 """The plan of one task: the starts, chosen within what was collected and is closed here. Pure.
 
 Planning books a plan, and a preview shows it: both find the same starts and tell the same reasons.
-To the choice, what this host itself closes to a task is one participant more: the limits of its
-user, the reserved time of its pool, and the limits of its campaign.
 """
 
 from __future__ import annotations
@@ -14,6 +12,7 @@ from functools import partial
 
 from lead.planning.agenda import Slot
 from lead.planning.campaign_room import CampaignRoom
+from lead.planning.closures import OwnOffer
 from lead.planning.displacement import DisplacementTerms
 from lead.planning.host_quotas import QuotaCount
 from lead.planning.placement import ChosenStart, Offer, choose
@@ -25,9 +24,6 @@ from node.model.classes import SchedulingClass
 from node.model.outcomes import PlanningOutcome
 from node.model.reason import Reason
 from node.model.wire.participants import Proposal
-
-OwnOffer = tuple[Offer, Proposal]
-"""An offer of this host itself: the time that it leaves to a task, as a participant tells it."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +115,23 @@ class Plan:
     beyond: int | None = None
     limited: bool = False
 
+    def without_early(self, displacing: DisplacementTerms, before: Plan) -> Plan:
+        """Return the plan with what these terms displace, from their earliest start on.
+
+        Earlier runs that would displace others stay without a time, as in the plan ``before``.
+        """
+        early = {
+            each.slot.nominal
+            for each in self.choices
+            if each.displacing and each.starts_at < displacing.earliest
+        }
+        return replace(
+            self,
+            displacing=displacing,
+            choices=[each for each in self.choices if each.slot.nominal not in early],
+            reasons={**self.reasons, **{at: before.reasons[at] for at in early}},
+        )
+
     @property
     def failure(self) -> ParticipantFailure | None:
         """Return why nothing could be asked of the first participant that failed."""
@@ -141,12 +154,14 @@ def plan_of(
     own = list(closures.offers(slots, duration, now))
     offers = [*collected.offers, *(offer for offer, _ in own)]
     proposals = {**collected.proposals, **{offer.name: proposal for offer, proposal in own}}
-    deciding = offers
     if tentative is not None and not collected.closed:
-        deciding = [tentative.left(offer, wanted.scheduling_class) for offer in offers]
+        runs = wanted.scheduling_class, duration
+        left = [tentative.beside(it, proposals[it.name], slots, runs) for it in offers]
+        offers = [offer for offer, _ in left]
+        proposals = {offer.name: proposal for offer, proposal in left}
     quotas = QuotaCount.of(proposals, None if tentative is None else tentative.quotas)
-    choices = choose(slots, deciding, duration, wanted.rng, wanted.found, quotas)
-    reasons = unplaced_reasons(slots, choices, duration, deciding, proposals, quotas)
+    choices = choose(slots, offers, duration, wanted.rng, wanted.found, quotas)
+    reasons = unplaced_reasons(slots, choices, duration, offers, proposals, quotas)
     if closures.room is not None:
         choices, beyond = closures.room.first(choices)
         reasons |= beyond
@@ -157,7 +172,7 @@ def plan_of(
         proposals,
         choices=choices,
         reasons=reasons,
-        retry_times=proposed_retry_times(slots, reasons, proposals),
+        retry_times=proposed_retry_times(slots, reasons, proposals, quotas),
         limited=closures.room is not None and closures.room.binds,
     )
 

@@ -34,11 +34,12 @@ BUDGET = RefusalRule(
 class DisplacementTerms:
     """The priority of a request for time, and the runs of lower priority that may give way.
 
-    None for ``yielding`` is any run.
+    None for ``yielding`` is any run. Nothing is asked in this way for starts before ``earliest``.
     """
 
     priority: int
     yielding: tuple[UUID, ...] | None = None
+    earliest: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,22 +88,22 @@ def fresh_agenda(
     duration: int,
     limits: Limits,
     now: int,
-    ends: Sequence[int] = (),
+    known: Sequence[int] = (),
 ) -> Agenda:
     """Return the first agenda of a task with this schedule, created at ``created_at``.
 
-    ``ends`` are the booked ends of the runs that it follows, if it follows another task.
+    ``known`` are the booked ends of the runs that it follows, if it follows another task, and else
+    instants (sorted) that a search found possible as starts.
     """
     recurrence = recurrence_of(schedule, created_at)
     if recurrence.follows:
-        slots = [(end, 1) for end in ends]
+        slots = [(end, 1) for end in known]
         return agenda(recurrence, duration, PlanningProgress(now, None, slots, None), limits, now)
     first = first_slot(recurrence, now)
     if first is None:
         return NOTHING_DUE
-    return agenda(
-        recurrence, duration, PlanningProgress(first, None, (), schedule.max_runs), limits, now
-    )
+    progress = PlanningProgress(first, None, (), schedule.max_runs, found=known)
+    return agenda(recurrence, duration, progress, limits, now)
 
 
 def displaced_runs(name: str, choices: Sequence[ChosenStart], impact: Impact) -> list[Displaced]:

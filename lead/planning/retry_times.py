@@ -5,17 +5,22 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from lead.planning.agenda import Slot
+from lead.planning.host_quotas import QuotaCount
 from node.model.errors import ParleyError, TooManyRequests
 from node.model.times import SECOND
 from node.model.wire.participants import AboveShare, HoldAnswer, Proposal, RunRequest
 
 
 def proposed_retry_times(
-    slots: Sequence[Slot], unplaced: Collection[int], proposals: Mapping[str, Proposal]
+    slots: Sequence[Slot],
+    unplaced: Collection[int],
+    proposals: Mapping[str, Proposal],
+    quotas: QuotaCount | None = None,
 ) -> dict[int, int]:
     """Return when to ask again for these unplaced slots, by nominal start.
 
-    The latest instant that a participant named counts, since a run needs all of them.
+    The latest instant that a participant named counts, since a run needs all of them. ``quotas``
+    have counted the runs that were chosen.
     """
     later: dict[int, int] = {}
     for proposal in proposals.values():
@@ -24,6 +29,10 @@ def proposed_retry_times(
                 nominal = slots[obstacle.window].nominal
                 if nominal in unplaced:
                     later[nominal] = max(later.get(nominal, 0), obstacle.later)
+    if quotas is not None and quotas.counts_shares:
+        for slot in slots:
+            if slot.nominal in unplaced and (at := quotas.later(slot)) is not None:
+                later[slot.nominal] = max(later.get(slot.nominal, 0), at)
     return later
 
 

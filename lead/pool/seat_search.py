@@ -313,7 +313,7 @@ class SeatSearch:
         """Take the time of runs with these starts on each of these nodes, unless it is dropped."""
         self._tentative.give(names, slots.kind, starts, slots.case.pool_task.terms.duration)
         told = {name: slots.proposals[name] for name in names if name in slots.proposals}
-        self._tentative.count(told, starts)
+        self._tentative.count(told, starts, slots.case.pool_task.terms.duration)
 
     def _nodes_left_out_by_spread(self, slots: SeatSlots, taken: Sequence[str]) -> dict[str, str]:
         """Return the nodes that have time but are left out by the spread, with the attribute."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from uuid import UUID
 
 from lead.model import Key, OpenTerm, PoolTask
 from lead.planning import forecast
@@ -76,11 +75,10 @@ class SeatPreviewDependencies:
 
 @dataclass(frozen=True)
 class SeatGroup:
-    """The nodes of one ordinary task by seat, its preview, and the runs it may displace."""
+    """The nodes of one ordinary task by seat, and its preview."""
 
     seats: Mapping[int, str]
     considered: ConsideredTask
-    yielding: Sequence[UUID] | None
 
 
 @dataclass(frozen=True)
@@ -99,6 +97,8 @@ class PoolTaskPreview:
     """The latest starts that its runs would miss as things are, in order."""
     begins: int
     """The instant at which nodes are chosen for the first term, if that is not now."""
+    refused: tuple[Outcome, Reason] | None = None
+    """The reason why its user may not have it; nothing was asked then."""
 
 
 class PoolTaskPreviewer:
@@ -150,6 +150,8 @@ class PoolTaskPreviewer:
         self, document: TaskDocument, request: SeatRequest, user: User | None
     ) -> PoolTaskPreview:
         task, slot = await self._dependencies.draft_pool_task(document, request)
+        if (refused := await self._task_previewer.refusal_of_user(task, user)) is not None:
+            return PoolTaskPreview(task, (), (), {}, (), slot, refused)
         async with self._database.connection() as connection:
             listed = {pool.name: pool for pool in await pools.find_all(connection)}
         membership = Membership(
@@ -225,8 +227,9 @@ class PoolTaskPreviewer:
             names = [participant.name for participant in task.terms.participants]
             kind, duration = task.terms.scheduling_class, task.terms.duration
             starts = [choice.starts_at for choice in placed.choices]
-            tentative.give(names, kind, starts, duration)
-            tentative.count(group.considered.plan.proposals, starts)
+            of = task.terms.test, task.terms.priority
+            tentative.give(names, kind, starts, duration, of)
+            tentative.count(group.considered.plan.proposals, starts, duration)
             tentative.keep()
             groups.append(group)
         return groups
@@ -239,10 +242,15 @@ class PoolTaskPreviewer:
         user: User | None,
     ) -> SeatGroup:
         beside = ConcurrentPlanning(
-            tentative, yielding=part.yielding, closed=result.case.closed, user=user
+            tentative,
+            yielding=part.yielding,
+            closed=result.case.closed,
+            user=user,
+            pool_task=result.case.pool_task.id,
+            found=part.starts,
         )
         considered = await self._task_previewer.consider(part.task, beside)
-        return SeatGroup({n: result.taken[n] for n in part.seats}, considered, part.yielding)
+        return SeatGroup({n: result.taken[n] for n in part.seats}, considered)
 
 
 def _drafted_pool_task(task: StoredTask, request: SeatRequest, slot: int, now: int) -> PoolTask:
@@ -309,6 +317,8 @@ _NONE = (
 
 
 def _outcome(preview: PoolTaskPreview, asked: int, placed: int) -> Outcome:
+    if preview.refused is not None:
+        return preview.refused[0]
     if not preview.terms:
         return Outcome.LATER
     failures = [group.considered.placed.failure for group in preview.groups]
@@ -325,6 +335,8 @@ def _outcome(preview: PoolTaskPreview, asked: int, placed: int) -> Outcome:
 
 
 def _summary(preview: PoolTaskPreview, asked: int, starts: Sequence[PlannedStart]) -> Reason:
+    if preview.refused is not None:
+        return preview.refused[1]
     if not preview.terms:
         return chosen_later(preview.begins)
     (_, first), *later = preview.terms
@@ -363,7 +375,7 @@ def _displaced(preview: PoolTaskPreview, name: str, impact: Impact) -> list[Disp
     """Return the runs that would be displaced on a node; if runs are named, only those."""
     together = [group.considered for group in preview.groups]
     found = forecast.displaced_runs(name, chosen_on_node(name, together), impact)
-    named = [group.yielding for group in preview.groups]
+    named = [each.plan.displacing.yielding for each in together if each.plan.choices]
     may = {run for runs in named for run in runs or ()}
     return [lost for lost in found if None in named or lost.run in may]
 

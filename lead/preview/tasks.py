@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 from uuid import UUID
 
@@ -31,15 +31,17 @@ from lead.planning.choosing import Collected, WantedRuns
 from lead.planning.displacement import DisplacementTerms
 from lead.planning.forecast import NOTHING_DUE, ForecastPlacement, fresh_agenda
 from lead.planning.host_quotas import QuotaCount, participants_without_quotas
-from lead.planning.limited_time import NAME, UserRoom
+from lead.planning.limited_time import UserRoom
 from lead.planning.placement import ChosenStart, Offer, choose
 from lead.planning.reserved import ReservedTime
 from lead.planning.tentative_bookings import TentativeBookings
 from lead.planning.unplaced import unplaced_reasons
 from lead.policy.verdict import PolicyRefusal
+from lead.preview.task_counts import TaskCounts
 from lead.reasons import (
     campaign_suspended,
     displaced_not_told,
+    gives_way_later,
     no_agreement_now,
     no_tool_for_all,
     over_by_now,
@@ -60,6 +62,7 @@ from node.model.host_limits.standing import LimitStanding
 from node.model.reason import Reason, several
 from node.model.reasons import told
 from node.model.task_terms import TaskTerms
+from node.model.wire.host_limits import TaskRoom
 from node.model.wire.impacts import Impact, ImpactRequest
 from node.model.wire.participants import Introduction, ProposalRequest
 from node.model.wire.plans import (
@@ -98,18 +101,21 @@ PlannedRuns = Sequence[_PlannedRuns]
 class PreviewDependencies:
     """The functions of the node that previews use: checking, reaching others, choosing a tool.
 
-    ``agreed(task)`` returns a task with the tool of its participants, or raises why it is refused.
+    ``name`` is that of the node. ``agreed(task)`` returns a task with the tool of its participants,
+    or raises why it is refused.
     ``room_of(terms, until, now, imagined)`` returns the room that the limits of its campaign leave
     a task up to an instant, None without limits. ``suspended_in(terms)`` returns the campaign that
     is suspended, its own or one above it, None if none is. ``expected_bytes(terms)`` returns what
     each run moves on each participant, None if unknown. ``displaceable(terms, slots)`` returns what
     else its campaign lets it displace for these slots once it has waited long enough, why nothing,
     or None. ``ends_of(task)`` returns where the booked runs of a task end. ``limits_of_user(task)``
-    returns how a task stands with the limits of its user, and ``left_to_user(standing, duration,
-    left_out)`` the room that they leave to its runs. ``no_room(task, standing, left_out)`` returns
-    why its user may have no further task, None if they may.
+    returns how a task stands with the limits of its user, ``bind_user(standing)`` whether they
+    bound its runs, and ``left_to_user(standing, duration, left_out)`` the room that they leave to
+    these. ``no_room(task, standing, left_out, beside)`` returns why its user may have no further
+    task beside so many new ones, None if they may.
     """
 
+    name: str
     draft: Callable[[TaskDocument], StoredTask]
     impact_source_of: Callable[[str], ImpactSource]
     agreed: Callable[[StoredTask], StoredTask]
@@ -122,8 +128,9 @@ class PreviewDependencies:
     ]
     ends_of: Callable[[UUID], Awaitable[Sequence[int]]]
     limits_of_user: Callable[[StoredTask], LimitStanding]
+    bind_user: Callable[[LimitStanding], bool]
     left_to_user: Callable[[LimitStanding, int, UUID | None], Awaitable[UserRoom]]
-    no_room: Callable[[StoredTask, LimitStanding, UUID | None], Awaitable[Reason | None]]
+    no_room: Callable[[StoredTask, LimitStanding, UUID | None, int], Awaitable[Reason | None]]
 
 
 @dataclass(frozen=True)
@@ -131,7 +138,8 @@ class ConsideredTask:
     """A task with the answers of its participants, and the plan of its runs.
 
     ``agenda`` has its slots. ``collected`` is what participants said, until the plan is made.
-    ``refused`` is set if nothing was asked: the outcome, and why.
+    ``refused`` is set if nothing was asked: the outcome, and why. ``rooms`` is what bounds the
+    number of tasks at its participants, by name, unless these refuse it.
     """
 
     task: StoredTask
@@ -140,6 +148,7 @@ class ConsideredTask:
     collected: Collected = field(default_factory=Collected)
     plan: choosing.Plan = field(default_factory=choosing.Plan)
     refused: tuple[Outcome, Reason] | None = None
+    rooms: Mapping[str, Sequence[TaskRoom]] | None = None
 
     @cached_property
     def placed(self) -> ForecastPlacement:
@@ -176,14 +185,17 @@ class ConcurrentPlanning:
 
     ``tentative`` is the time that those take that are planned before, if any, and ``before`` are
     their runs. ``yielding`` are the runs that this task may displace; None is any run of lower
-    priority. ``closed`` is the reserved time of its pool. ``user`` is who would create them.
-    ``left_out`` is the task that this one would replace.
+    priority. For a task of seats, ``closed`` is the reserved time of its pool, ``pool_task`` whose
+    seats they are, and ``found`` are the starts that were found for its runs. ``user`` is who would
+    create them. ``left_out`` is the task that this one would replace.
     """
 
     tentative: TentativeBookings | None = None
     before: PlannedRuns = ()
     yielding: Sequence[UUID] | None = None
     closed: ReservedTime | None = None
+    pool_task: UUID | None = None
+    found: Sequence[int] = ()
     user: User | None = None
     left_out: UUID | None = None
 
@@ -246,16 +258,20 @@ class TaskPreviewer:
             return_exceptions=True,
         )
         failed = {index: it for index, it in enumerate(answers) if isinstance(it, BaseException)}
+        counts = TaskCounts()
         considered = {
-            index: it for index, it in enumerate(answers) if not isinstance(it, BaseException)
+            index: await self._counted(it, counts, besides[index])
+            for index, it in enumerate(answers)
+            if not isinstance(it, BaseException)
         }
         for index in sorted(considered, key=lambda index: considered[index].first_slot):
             each = considered[index] = await self._place(considered[index], besides[index])
             starts = [choice.starts_at for choice in each.placed.choices]
             terms = each.task.terms
             names = [participant.name for participant in terms.participants]
-            tentative.give(names, terms.scheduling_class, starts, terms.duration)
-            tentative.count(each.plan.proposals, starts)
+            of = terms.test, terms.priority
+            tentative.give(names, terms.scheduling_class, starts, terms.duration, of)
+            tentative.count(each.plan.proposals, starts, terms.duration)
             tentative.keep()
             before.append((terms, starts))
         plans = await asyncio.gather(*(told(index, it) for index, it in considered.items()))
@@ -280,62 +296,90 @@ class TaskPreviewer:
         self, drafted: StoredTask, beside: ConcurrentPlanning
     ) -> ConsideredTask:
         """Ask the participants of a drafted task; no starts are chosen yet."""
-        if beside.user is not None:
-            user = beside.user
-            drafted = replace(
-                drafted,
-                limit_user=user.token,
-                limit_address=user.address,
-                limit_bound=user.bound,
-            )
-        if (refusal := await self._refusal_of_user(drafted, beside)) is not None:
-            failure = (Outcome.REFUSED, refusal)
+        drafted = _asked_by(beside.user, drafted)
+        standing = self._dependencies.limits_of_user(drafted)
+        if (failure := self._refusal(standing)) is not None:
             return ConsideredTask(drafted, self._limits, refused=failure)
-        task = await self._ask_all(drafted, beside.left_out)
+        task, rooms = await self._ask_all(drafted, beside.left_out)
         try:
             task = self._dependencies.agreed(task)
         except (RefusedByParticipant, ToolUnavailable) as error:
             return ConsideredTask(task, self._limits, refused=(Outcome.REFUSED, error.reason))
-        for participant in task.terms.participants:
-            if participant.accepted is None:
-                failure = (Outcome.UNREACHABLE, told(str(participant.reason)))
-                return ConsideredTask(task, self._limits, refused=failure)
+        # The tasks of seats count for that of their pool task.
+        if beside.pool_task is None:
+            failure = await self._no_room(task, standing, beside.left_out)
+        if (failure := failure or _unanswered(task)) is not None:
+            return ConsideredTask(task, self._limits, refused=failure, rooms=rooms)
         if (campaign := await self._dependencies.suspended_in(task.terms)) is not None:
             failure = (Outcome.NO_TIME, campaign_suspended(campaign))
-            return ConsideredTask(task, self._limits, refused=failure)
-        return await self._with_offers(task, beside)
+            return ConsideredTask(task, self._limits, refused=failure, rooms=rooms)
+        return replace(await self._with_offers(task, beside), rooms=rooms)
 
-    async def _refusal_of_user(
-        self, drafted: StoredTask, beside: ConcurrentPlanning
-    ) -> Reason | None:
-        """Return why the limits of this host refuse the task to its user, None if they do not."""
-        standing = self._dependencies.limits_of_user(drafted)
-        if standing.refusal is not None:
-            return told(standing.refusal).at(NAME)
+    async def refusal_of_user(
+        self, drafted: StoredTask, user: User | None
+    ) -> tuple[Outcome, Reason] | None:
+        """Return why the limits of this host refuse a task that names no nodes to its user."""
+        task = _asked_by(user, drafted)
+        standing = self._dependencies.limits_of_user(task)
+        return self._refusal(standing) or await self._no_room(task, standing, None)
+
+    def _refusal(self, standing: LimitStanding) -> tuple[Outcome, Reason] | None:
+        if standing.refusal is None:
+            return None
+        return Outcome.REFUSED, told(standing.refusal).at(self._dependencies.name)
+
+    async def _no_room(
+        self, task: StoredTask, standing: LimitStanding, left_out: UUID | None, beside: int = 0
+    ) -> tuple[Outcome, Reason] | None:
+        """Return that its user may have no further task ``beside`` so many new ones, or None."""
         if not standing.binds_user:
             return None
-        return await self._dependencies.no_room(drafted, standing, beside.left_out)
+        why = await self._dependencies.no_room(task, standing, left_out, beside)
+        return None if why is None else (Outcome.REFUSED, why)
 
-    async def _ask_all(self, task: StoredTask, left_out: UUID | None) -> StoredTask:
+    async def _counted(
+        self, found: ConsideredTask, counts: TaskCounts, beside: ConcurrentPlanning
+    ) -> ConsideredTask:
+        """Count a task of a list; return it as it is with the tasks before it."""
+        if found.rooms is None:
+            return found  # it is refused whatever came before
+        standing = self._dependencies.limits_of_user(found.task)
+        task = counts.introduced(found.task, found.rooms)
+        failure = await self._no_room(task, standing, beside.left_out, counts.of_user(standing))
+        if failure is None:
+            counts.count_for_user(standing)
+            failure = _unanswered(task)
+        return found if failure is None else replace(found, task=task, refused=failure)
+
+    async def _ask_all(
+        self, task: StoredTask, left_out: UUID | None
+    ) -> tuple[StoredTask, dict[str, tuple[TaskRoom, ...]]]:
+        """Ask all participants; return the task with their answers, and what bounds tasks there."""
         places = range(len(task.terms.participants))
         answers = await asyncio.gather(*(self._ask(task, place, left_out) for place in places))
-        return replace(task, terms=replace(task.terms, participants=tuple(answers)))
+        listed = tuple(participant for participant, _ in answers)
+        rooms = {participant.name: rooms for participant, rooms in answers}
+        return replace(task, terms=replace(task.terms, participants=listed)), rooms
 
-    async def _ask(self, task: StoredTask, place: int, left_out: UUID | None) -> Listed:
+    async def _ask(
+        self, task: StoredTask, place: int, left_out: UUID | None
+    ) -> tuple[Listed, tuple[TaskRoom, ...]]:
         """Ask one participant whether it accepts the task, as an edit of the one left out, if any.
 
         The edit of a task that it has needs no room for one more.
         """
         participant = task.terms.participants[place]
         source = self._dependencies.impact_source_of(participant.node)
-        introduction = task.introduction(place)
+        introduction = task.introduction(place).model_copy(update={"rooms": True})
         if left_out is not None:
             introduction = introduction.model_copy(update={"task": left_out})
         try:
             answer = await source.consider(introduction)
         except ParleyError as error:
-            return participant.model_copy(update={"reason": reason_at(participant.name, error)})
-        return participant.model_copy(update=answer.model_dump(exclude={"limit"}))
+            why = reason_at(participant.name, error)
+            return participant.model_copy(update={"reason": why}), ()
+        update = answer.model_dump(exclude={"limit", "rooms"})
+        return participant.model_copy(update=update), answer.rooms or ()
 
     async def _with_offers(self, task: StoredTask, beside: ConcurrentPlanning) -> ConsideredTask:
         """Request time as real planning does.
@@ -366,9 +410,9 @@ class TaskPreviewer:
         """Return the task with what is offered within this horizon."""
         schedule, created_at = task.terms.schedule, task.terms.created_at
         after = schedule.after
-        ends = () if after is None else await self._dependencies.ends_of(after.task)
+        known = beside.found if after is None else await self._dependencies.ends_of(after.task)
         now, duration = self._clock.now(), task.terms.duration
-        agenda = fresh_agenda(schedule, created_at, duration, limits, now, ends)
+        agenda = fresh_agenda(schedule, created_at, duration, limits, now, known)
         if not agenda.slots:
             return ConsideredTask(task, limits, agenda)
         case = self._case(task, agenda.slots, duration, beside)
@@ -385,7 +429,7 @@ class TaskPreviewer:
         standing, now = dependencies.limits_of_user(task), self._clock.now()
 
         async def user_room() -> UserRoom | None:
-            if not standing.binds_user:
+            if not dependencies.bind_user(standing):
                 return None
             return await dependencies.left_to_user(standing, duration, beside.left_out)
 
@@ -396,13 +440,6 @@ class TaskPreviewer:
 
         async def reserved() -> ReservedTime | None:
             return beside.closed
-
-        async def displaceable(
-            without: Sequence[Slot],
-        ) -> DisplacementTerms | PolicyRefusal | None:
-            if beside.closed is not None:
-                return None
-            return await dependencies.displaceable(terms, without)
 
         return PlanningCase(
             [
@@ -419,6 +456,7 @@ class TaskPreviewer:
                 windows=tuple((slot.start, slot.end) for slot in slots),
                 test=terms.test,
                 campaign=terms.campaign,
+                pool_task=beside.pool_task,
                 leaving_out=beside.left_out,
                 quotas=True,
                 preview=True,
@@ -428,11 +466,12 @@ class TaskPreviewer:
                 duration,
                 terms.scheduling_class,
                 slip_random_generator(task.id, FIRST_EPOCH, terms.schedule),
+                beside.found,
             ),
             user_room=user_room,
             reserved=reserved,
             room=room,
-            displaceable=displaceable,
+            displaceable=partial(dependencies.displaceable, terms),
         )
 
     async def impacts(
@@ -558,7 +597,7 @@ class TaskPreviewer:
         asked = task
         if task.terms.tools:
             anyhow = replace(task, terms=replace(task.terms, tools=()))
-            asked = await self._ask_all(anyhow, left_out)
+            asked, _ = await self._ask_all(anyhow, left_out)
         if not all(p.accepted for p in asked.terms.participants):
             return []
         first, *others = (p.tools for p in asked.terms.participants)
@@ -597,6 +636,21 @@ class TaskPreviewer:
             displacing=sum(choice.displacing for choice in choices),
             document=made,
         )
+
+
+def _asked_by(user: User | None, task: StoredTask) -> StoredTask:
+    """Return a drafted task as one that this user asks for."""
+    if user is None:
+        return task
+    return replace(task, limit_user=user.token, limit_address=user.address, limit_bound=user.bound)
+
+
+def _unanswered(task: StoredTask) -> tuple[Outcome, Reason] | None:
+    """Return the first participant that neither accepts nor refuses a task, and why, or None."""
+    for each in task.terms.participants:
+        if each.accepted is None:
+            return Outcome.UNREACHABLE, told(str(each.reason))
+    return None
 
 
 def _introduction_to(node: str, together: Sequence[ConsideredTask]) -> Introduction:
@@ -679,6 +733,8 @@ def _summary(considered: ConsideredTask, impacts: Mapping[str, Impact]) -> Reaso
     if not considered.placed.choices:
         return summary
     untold = []
+    if at := considered.plan.displacing.earliest:
+        untold.append(gives_way_later(at))
     if names := participants_without_quotas(considered.plan.proposals, participants):
         untold.append(quotas_not_told(names))
     if names := [name for name in participants if name not in impacts]:

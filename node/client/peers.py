@@ -563,6 +563,8 @@ class Peer:
     async def consider(self, introduction: Introduction) -> IntroductionAnswer:
         """Ask whether it would accept a task."""
         introduction = self._peers.with_secrets(self, introduction)
+        if not self._tells_quotas:
+            introduction = introduction.model_copy(update={"rooms": None})
         return await self._ask(IntroductionAnswer, "POST", "considerations", introduction)
 
     async def limits(self) -> GrantedLimits:

@@ -75,7 +75,7 @@ from node.model.lead_shares import LeadShares
 from node.model.outside_leads import outside_address
 from node.model.ranks import PEER
 from node.model.reason import Reason
-from node.model.reasons import cap_of_tasks_reached, cap_reached, limit_of_tasks_reached
+from node.model.reasons import cap_reached, limit_of_tasks_reached
 from node.model.spans import Span
 from node.model.targets import Network
 from node.model.task_terms import TaskTerms, terms_of
@@ -85,6 +85,7 @@ from node.model.wire.host_limits import (
     GrantedRule,
     QuotaLeft,
     ShownLimits,
+    TaskRoom,
 )
 from node.model.wire.participants import Introduction
 from node.peers.directory import Directory
@@ -292,16 +293,18 @@ class LimitKeeper:
         task: StoredTask,
         standing: LimitStanding,
         instead_of: UUID | None = None,
+        beside: int = 0,
     ) -> Reason | None:
         """Return why the user of a task may have no further open task under its rule, or None.
 
-        With ``instead_of``, the task is an edit of that one, which does not count beside it.
+        With ``instead_of``, the task is an edit of that one, which does not count beside it. So
+        many others as ``beside`` count as created.
         """
         rule, user = self._task_count_rule(task, standing), task.limit_user
         if rule is None or rule.tasks_max is None or user is None:
             return None
         but = task.id if instead_of is None else instead_of
-        count = await tasks.count_open_for(connection, user, rule.name, but)
+        count = await tasks.count_open_for(connection, user, rule.name, but) + beside
         if count < rule.tasks_max:
             return None
         why = limit_of_tasks_reached(rule.name, user, count, rule.tasks_max)
@@ -389,28 +392,30 @@ class LimitKeeper:
         groups = self.limits.groups_of(self._asker(identity))
         return [cap for cap in self.limits.caps if not cap.who or not groups.isdisjoint(cap.who)]
 
-    async def require_room_of_caps(
+    async def rooms_of_caps(
         self,
         connection: Connection,
-        accounts: Sequence[CapAccount],
+        accounts: Iterable[CapAccount],
         counted: dict[CapAccount, int],
-    ) -> None:
-        """Count a new open task for caps of groups; other new tasks of theirs wait meanwhile.
+    ) -> list[TaskRoom]:
+        """Return the bounds that caps of groups set to open tasks.
 
-        ``counted`` has what this transaction has counted so far.
-
-        :raises LimitUsedUp: these nodes have as many open tasks here as a cap allows.
+        ``counted`` has what this transaction has counted so far; what it lacks is counted.
         """
-        bounded = [(it, most) for it in accounts if (most := self._tasks_max(it)) is not None]
-        for account, most in bounded:
+        rooms: list[TaskRoom] = []
+        for account in accounts:
+            most = self._tasks_max(account)
+            if most is None:
+                continue
             if account not in counted:
                 counted[account] = await tasks.count_open_capped(connection, account)
-            if counted[account] >= most:
-                together = account.network == ALL
-                why = cap_of_tasks_reached(account.name, counted[account], most, together=together)
-                raise LimitUsedUp(why, TASKS_RETRY_S, most)
-        for account, _ in bounded:
-            counted[account] += 1
+            holder = "" if account.network == ALL else account.network
+            rooms.append(
+                TaskRoom(
+                    kind="cap", name=account.name, holder=holder, used=counted[account], most=most
+                )
+            )
+        return rooms
 
     async def lock_caps(self, connection: Connection, accounts: Iterable[CapAccount]) -> None:
         """Lock the number of open tasks of these accounts until the transaction ends."""

@@ -22,7 +22,7 @@ from node.model.lead_shares import (
 )
 from node.model.seat_weights import SEAT
 from node.model.spans import Span
-from node.model.wire.participants import ProposalRequest, RunRequest
+from node.model.wire.participants import HostShare, ProposalRequest, RunRequest
 from node.store import shares
 from node.store.bookings import Wanted
 from node.store.database import Connection, Notice
@@ -95,21 +95,31 @@ class ShareEnforcer:
 
     async def time_kept_from(
         self, connection: Connection, requests: Sequence[tuple[str, ProposalRequest]], now: int
-    ) -> list[list[KeptTime]]:
-        """Return for each lead's request the time that is kept for other leads."""
+    ) -> list[tuple[list[KeptTime], HostShare | None]]:
+        """Return for each lead's request the time that is kept for other leads, and its share.
+
+        The share is None where none restricts it, or it did not ask.
+        """
         if self._is_unrestricted() or not (given := await self._read_shares(connection)):
-            return [[] for _ in requests]
+            return [([], None) for _ in requests]
         judge, _ = await self._judge_and_use(connection, given, now)
         return [
-            judge.kept(
-                lead,
-                self._seat_time(request.scheduling_class, request.duration),
-                *_hour_range(request.windows, now, now + self._horizon),
-            )
+            self._kept_from(judge, given, lead, request, now)
             if self._takes_seats(request.scheduling_class)
-            else []
+            else ([], None)
             for lead, request in requests
         ]
+
+    def _kept_from(
+        self, judge: ShareJudge, given: LeadShares, lead: str, request: ProposalRequest, now: int
+    ) -> tuple[list[KeptTime], HostShare | None]:
+        amount = self._seat_time(request.scheduling_class, request.duration)
+        first, end = _hour_range(request.windows, now, now + self._horizon)
+        share = None
+        if request.quotas:
+            account = given.account(lead)
+            share = HostShare.of(account, amount, judge.accounts(lead, first, end))
+        return judge.kept(lead, amount, first, end), share
 
     async def admit(
         self, connection: Connection, wanted: Wanted, now: int

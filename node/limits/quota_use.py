@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 from uuid import UUID
 
 from node.core import Core
@@ -35,6 +36,7 @@ from node.model.host_limits.quotas import (
     UseCount,
     UseKey,
     full_spans,
+    load_steps,
     loaded_spans,
     use_key,
 )
@@ -50,7 +52,15 @@ from node.model.reasons import (
     told,
 )
 from node.model.spans import Span
-from node.model.wire.participants import QUOTAS_MAX, HostQuota, ProposalRequest, RunRequest
+from node.model.wire.participants import (
+    PERIODS_MAX,
+    QUOTAS_MAX,
+    HostLoad,
+    HostQuota,
+    ProposalRequest,
+    RunRequest,
+    ToldLimit,
+)
 from node.store import host_limits, tasks
 from node.store.bookings import Wanted
 from node.store.database import Connection
@@ -64,15 +74,15 @@ _LOOK_AHEAD = 8 * times.DAY
 class LimitedRequest:
     """A lead's request with the priority and the rank as which it counts here.
 
-    ``closed`` is the time that limits close to it. ``quotas`` are those for which its runs count,
-    None if the lead did not ask for them.
+    ``closed`` is the time that limits close to it. ``quotas`` are the limits for which its runs
+    count, None if the lead did not ask for them.
     """
 
     lead: str
     request: ProposalRequest
     closed: Sequence[LimitedTime] = ()
     rank: int = OWN
-    quotas: tuple[HostQuota, ...] | None = None
+    quotas: tuple[ToldLimit, ...] | None = None
 
     @property
     def binds(self) -> bool:
@@ -204,16 +214,17 @@ class LimitEnforcer:
             if request.leaving_out is not None:
                 left_out = await self._find_left_out(connection, lead, request.leaving_out, now)
                 left_uses = uses if left_out is None else left_out.uses(uses)
+            bounds_of_task = await self._bounds(
+                connection, bound, request.duration, left_uses, reach, left_out
+            )
             closed = (
-                await self._closed_time(
-                    connection, bound, request.duration, left_uses, reach, left_out
-                )
+                _closed_time(bound, bounds_of_task, reach)
                 if standing.refusal is None
                 else [LimitedTime(*reach, standing.rule, told(standing.refusal))]
             )
             if counted != request.priority:
                 request = request.model_copy(update={"priority": counted})  # noqa: PLW2901
-            rank, quotas = self.rank(lead, standing), _requested_quotas(bound, request, left_uses)
+            rank, quotas = self.rank(lead, standing), _told_limits(bounds_of_task, request)
             limited.append(LimitedRequest(lead, request, closed, rank, quotas))
             if not request.preview:
                 reached += [each for each in closed if _touches(each, request.windows)]
@@ -270,8 +281,8 @@ class LimitEnforcer:
         duration: int,
         now: int,
         left_out: UUID | None = None,
-    ) -> tuple[list[LimitedTime], tuple[HostQuota, ...]]:
-        """Return the time that is closed to runs of a user's task, and for which quotas they count.
+    ) -> tuple[list[LimitedTime], tuple[HostQuota | HostLoad, ...]]:
+        """Return the time that is closed to runs of a user's task, and for which limits they count.
 
         ``duration`` is that of each run (µs). The runs of the task ``left_out`` do not count.
         """
@@ -284,8 +295,8 @@ class LimitEnforcer:
         if left_out is not None:
             gone = await self._find_left_out(connection, self._identity, left_out, now)
             uses = uses if gone is None else gone.uses(uses)
-        closed = await self._closed_time(connection, bound, duration, uses, reach, gone)
-        return closed, tuple(_quota_uses(bound, duration, uses, reach))
+        bounds = await self._bounds(connection, bound, duration, uses, reach, gone)
+        return _closed_time(bound, bounds, reach), tuple(bounds)
 
     async def refusals_of_user_runs(
         self,
@@ -350,7 +361,7 @@ class LimitEnforcer:
             if (refusal := booking.refusal(limited, run)) is not None
         }
 
-    async def _closed_time(
+    async def _bounds(
         self,
         connection: Connection,
         limited: _Limited,
@@ -358,35 +369,25 @@ class LimitEnforcer:
         uses: _Uses,
         reach: Span,
         left_out: _LeftOut | None,
-    ) -> list[LimitedTime]:
-        closed = list(_used_up_periods(limited, duration, uses))
-        if limited.rates:
-            asked = [(it.name, it.network) for it in limited.rates]
+    ) -> list[HostQuota | HostLoad]:
+        """Return the quotas and loads of runs of this duration (µs), with their use in a reach."""
+        rule, rates = limited.rule, limited.rates
+        bounds: list[HostQuota | HostLoad] = list(_quota_uses(limited, duration, uses))
+        if rates:
+            asked = [(it.name, it.network) for it in rates]
             loads = await host_limits.rates(connection, asked, *reach)
-            for it in limited.rates:
+            for it in rates:
                 load = loads[it.name, it.network]
                 load = load if left_out is None else left_out.loads(it, load)
-                closed += _spans_over_rate(it, self._bps(it.name), load)
-        if limited.rule is not None:
-            closed += _spans_outside_times(limited.rule, reach)
-            closed += await self._full_spans(
-                connection, limited.rule, limited.holder, reach, left_out
-            )
-        return closed
-
-    async def _full_spans(
-        self,
-        connection: Connection,
-        rule: Rule,
-        holder: str,
-        reach: Span,
-        left_out: _LeftOut | None,
-    ) -> list[LimitedTime]:
-        if rule.at_once_max is None:
-            return []
-        spans = await host_limits.concurrent_spans(connection, rule.name, holder, *reach)
-        spans = spans if left_out is None else left_out.spans(rule.name, spans)
-        return [_all_runs_taken(rule, span) for span in full_spans(spans, rule.at_once_max)]
+                if (bps := self._bps(it.name)) is not None:
+                    bounds.append(_host_load(it.name, it.network, "bps", (bps, it.rate), load))
+        if rule is not None and rule.at_once_max is not None:
+            holder = limited.holder
+            spans = await host_limits.concurrent_spans(connection, rule.name, holder, *reach)
+            spans = spans if left_out is None else left_out.spans(rule.name, spans)
+            most = rule.at_once_max, 1
+            bounds.append(_host_load(rule.name, holder, "runs", most, [(*it, 1) for it in spans]))
+        return bounds
 
     async def admit(
         self, connection: Connection, wanted: Wanted
@@ -511,32 +512,71 @@ def _unlimited_request(lead: str, request: ProposalRequest) -> LimitedRequest:
     return LimitedRequest(lead, request, quotas=() if request.quotas else None)
 
 
-def _requested_quotas(
-    bound: _Limited, request: ProposalRequest, uses: _Uses
-) -> tuple[HostQuota, ...] | None:
-    """Return the quotas of the task for a lead that asked for them.
+def _closed_time(
+    limited: _Limited, bounds: Iterable[HostQuota | HostLoad], reach: Span
+) -> list[LimitedTime]:
+    """Return the time that is closed to one more run."""
+    closed = [each for bound in bounds for each in bound.closed()]
+    if limited.rule is not None:
+        closed += _spans_outside_times(limited.rule, reach)
+    return closed
 
-    None if it did not ask, or if there are more than ``QUOTAS_MAX``.
+
+def _told_limits(
+    bounds: Iterable[HostQuota | HostLoad], request: ProposalRequest
+) -> tuple[HostQuota | HostLoad, ...] | None:
+    """Return the limits of a task for a lead that asked for them, with their use in its windows.
+
+    Runs of one task never overlap, so loads are only for previews, of several tasks together. None
+    if it did not ask, or if there is more to tell than a message may have.
     """
     if not request.quotas:
         return None
     reach = min(start for start, _ in request.windows), max(end for _, end in request.windows)
-    quotas = tuple(_quota_uses(bound, request.duration, uses, reach))
-    return quotas if len(quotas) <= QUOTAS_MAX else None
+    told = tuple(
+        _within(each, reach) for each in bounds if request.preview or not isinstance(each, HostLoad)
+    )
+    if len(told) > QUOTAS_MAX or any(len(each.used) > PERIODS_MAX for each in told):
+        return None
+    return told
 
 
-def _quota_uses(bound: _Limited, duration: int, uses: _Uses, reach: Span) -> Iterator[HostQuota]:
-    """Yield the quotas for which runs of this duration (µs) count, with their use in a reach."""
+def _within(bound: HostQuota | HostLoad, reach: Span) -> HostQuota | HostLoad:
+    """Return a limit with what is used of it in this time only."""
+    if isinstance(bound, HostLoad):
+        loads = tuple(it for it in bound.used if _overlap(it[:2], reach))
+        return bound.model_copy(update={"used": loads})
+    used = tuple(it for it in bound.used if _overlap((it[0], it[0] + bound.period), reach))
+    return bound.model_copy(update={"used": used})
+
+
+def _quota_uses(bound: _Limited, duration: int, uses: _Uses) -> Iterator[HostQuota]:
+    """Yield the quotas for which runs of this duration (µs) count, with their use."""
     amounts = bound.amounts(duration)
     for account in bound.accounts:
         for quota in account.quotas:
             of_quota = (account.name, account.holder, quota.quantity, quota.period)
-            used = (
-                (begins_at, amount)
-                for begins_at, amount in uses.get(of_quota, ())
-                if amount and _overlap((begins_at, begins_at + quota.period), reach)
-            )
+            used = ((begin, amount) for begin, amount in uses.get(of_quota, ()) if amount)
             yield HostQuota.of(account, quota, amounts, tuple(sorted(used)))
+
+
+def _host_load(
+    name: str,
+    holder: str,
+    load: Literal["runs", "bps"],
+    most: tuple[int, int],
+    loads: Iterable[tuple[int, int, int]],
+) -> HostLoad:
+    """Return a limit of loads; ``most`` is what there may be, and what each run takes of it."""
+    # What is used is not of another program: as a document that is told it would be checked again.
+    return HostLoad.model_construct(
+        name=name,
+        holder=holder,
+        load=load,
+        most=most[0],
+        amount=most[1],
+        used=tuple(load_steps(loads)),
+    )
 
 
 def _bounds_beyond(bound: _Limited, known: LimitStanding) -> _Limited:
@@ -582,17 +622,6 @@ def _spans_outside_times(rule: Rule, reach: Span) -> Iterator[LimitedTime]:
         if span[0] >= until:
             return
         yield LimitedTime(*span, rule.name, closed_by_limit(rule.name, span[1]))
-
-
-def _used_up_periods(limited: _Limited, duration: int, uses: _Uses) -> Iterator[LimitedTime]:
-    """Yield the periods in which one more run of this duration (µs) would exceed a quota."""
-    amounts = limited.amounts(duration)
-    for account in limited.accounts:
-        for quota in account.quotas:
-            of_quota = (account.name, account.holder, quota.quantity, quota.period)
-            for begins_at, used in uses.get(of_quota, ()):
-                if quota.exceeded(used, amounts.of(quota.quantity)):
-                    yield _exceeded_period(account, quota, used, begins_at)
 
 
 def _exceeded_period(account: Account, quota: PeriodQuota, used: int, begin: int) -> LimitedTime:

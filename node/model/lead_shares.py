@@ -101,6 +101,10 @@ class LeadUse:
         known = self._recent[account]
         self._recent[account] = {each: known[each] for each in known if each <= hour}
 
+    def by_hour(self, account: str) -> Mapping[int, float]:
+        """Return the seat-time of an account by the hours in which runs begin."""
+        return self._hours.get(account, {})
+
     def between(self, account: str, first: int, end: int) -> float:
         """Return the seat-time of the runs that begin in the hours ``[first, end)``."""
         hours = self._hours.get(account)
@@ -143,6 +147,16 @@ class KeptTime:
 
 
 @dataclass(frozen=True)
+class AccountUse:
+    """An account and its share, its seat-time (µs) by hour, and when it asked for which hours."""
+
+    account: str
+    share: int
+    used: Mapping[int, float]
+    claims: Mapping[int, int]
+
+
+@dataclass(frozen=True)
 class PeriodShare:
     """A lead's share of a period, and what it has booked of it (µs of seat-time)."""
 
@@ -166,9 +180,12 @@ class ShareJudge:
         self._claimed: defaultdict[str, defaultdict[int, int]] = defaultdict(
             lambda: defaultdict(int)
         )
+        self._asked: defaultdict[str, dict[int, int]] = defaultdict(dict)
         for lead, hours in claims.items():
             of_account = self._claimed[shares.account(lead)]
+            asked = self._asked[shares.account(lead)]
             for hour, asked_at in hours.items():
+                asked[hour] = max(asked.get(hour, 0), asked_at)
                 for claimed in range(hour, hour + _CLAIMED_HOURS):
                     of_account[claimed] = max(of_account[claimed], asked_at)
 
@@ -183,6 +200,16 @@ class ShareJudge:
         if starts_at < self._now + RELEASE:
             return None
         return self._judge_hour(self._shares.account(lead), amount, starts_at // times.HOUR)
+
+    def accounts(self, lead: str, first: int, end: int) -> list[AccountUse]:
+        """Return the accounts on which it depends what is kept from a lead in ``[first, end)``."""
+        wanting = {each for hour in range(first, end) for each in self._claimants(hour)}
+        return [
+            AccountUse(
+                each, self._shares.of(each), self._use.by_hour(each), self._asked.get(each, {})
+            )
+            for each in sorted({self._shares.account(lead), *wanting})
+        ]
 
     def period_shares(self, account: str, amount: float, hour: int) -> dict[str, PeriodShare]:
         """Return the shares of an account and of those that claim time in an hour.

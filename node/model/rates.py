@@ -35,6 +35,13 @@ class RateLimit:
         while len(self._due) > CALLERS_MAX * 3 // 4:
             del self._due[next(iter(self._due))]
 
+    def used(self, caller: str, now: int) -> tuple[int, int, int]:
+        """Return how much a caller has used, how much it may have, and what each event takes (µs).
+
+        An event is in order if no more is used before it than there may be.
+        """
+        return max(0, self._due.get(caller, now) - now), self._slack, self._interval
+
     def left(self, caller: str, now: int) -> int:
         """Return how many events the caller may have at once now."""
         used = max(0, self._due.get(caller, now) - now)

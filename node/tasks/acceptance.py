@@ -16,7 +16,7 @@ locks are then taken in the order of the leads' keys, so that two transactions c
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -51,18 +51,16 @@ from node.model.reasons import (
     booked_runs_have_no_room,
     class_differs_here,
     introduced_too_fast,
-    limit_of_lead_reached,
     no_such_participant,
     no_tool_for_test,
     outsider_measures_strangers,
     participants_not_of_spec,
     task_of_another_lead,
     task_over_here,
-    too_many_tasks_of_lead,
 )
 from node.model.task_terms import terms_of
 from node.model.taskstate import OPEN, TaskState
-from node.model.wire.host_limits import TaskLimit
+from node.model.wire.host_limits import TaskLimit, TaskRoom
 from node.model.wire.participants import FreedRuns, Introduction, IntroductionAnswer
 from node.plugins.contracts import Test
 from node.runtime.batching import Batcher
@@ -340,27 +338,24 @@ class Acceptance:
         :raises LimitUsedUp: it has as many tasks here as its rule allows.
         :raises TooManyRequests: it has as many tasks here as it may, or adds them too fast.
         """
-        await self._check_room(connection, room, judged)
-        if (hurried := self._rate_refusal(room.lead)) is not None:
-            raise hurried
-        if judged is not None:
-            await self._limits.require_room_of_caps(connection, judged.caps, room.capped)
+        _require_room(await self._find_rooms(connection, room, judged))
+        self._new_tasks.wait(room.lead, self._clock.monotonic())
         room.open += 1
-        if judged is not None and judged.rule is not None and judged.rule.name in room.under:
-            room.under[judged.rule.name] += 1
+        for counted, key in _counts(room, judged):
+            if key in counted:
+                counted[key] += 1
 
-    async def _check_room(
+    async def _find_rooms(
         self, connection: Connection, room: _Room, judged: Judgement | None
-    ) -> None:
-        """Check that this host, and the rule of a task, have room for one more of another node.
-
-        :raises LimitUsedUp: it has as many tasks here as its rule allows.
-        :raises TooManyRequests: it has as many tasks here as it may.
-        """
-        if room.open >= self._tasks_max:
-            why = too_many_tasks_of_lead(room.open, self._tasks_max)
-            raise TooManyRequests(why, TASKS_RETRY_S)
-        await self._check_room_under(connection, room, judged)
+    ) -> list[TaskRoom]:
+        """Return what bounds the tasks of another node, in the order in which it refuses one."""
+        used, most, step = self._new_tasks.used(room.lead, self._clock.monotonic())
+        rooms = [TaskRoom(kind="lead", used=room.open, most=self._tasks_max)]
+        rooms += await self._rooms_under(connection, room, judged)
+        rooms.append(TaskRoom(kind="rate", used=used, most=most, step=step))
+        if judged is not None:
+            rooms += await self._limits.rooms_of_caps(connection, judged.caps, room.capped)
+        return rooms
 
     def _rate_refusal(self, lead: str) -> TooManyRequests | None:
         """Count a new or changed task of another node; return the error if they come too fast."""
@@ -393,9 +388,9 @@ class Acceptance:
         stood = (await self._limits.standings(connection, [known.id])).get(known.id)
         counted = set() if stood is None else {it[:2] for it in stood.caps}
         new = [it for it in judged.caps if it[:2] not in counted]
-        await self._limits.require_room_of_caps(connection, new, {})
+        _require_room(await self._limits.rooms_of_caps(connection, new, {}))
         if stood is None or stood.rule != rule.name:
-            await self._check_room_under(connection, _Room(known.lead, 0), judged)
+            _require_room(await self._rooms_under(connection, _Room(known.lead, 0), judged))
         if self._limits.counts_named_targets and _redirects(introduction, known):
             keeping = (introduction.spec, introduction.tool) != (terms.spec, terms.tool)
             if await host_limits.has_booked_runs(connection, known.id, own_spec=not keeping):
@@ -405,19 +400,16 @@ class Acceptance:
             raise LimitUsedUp(booked_runs_have_no_room(refusal.why), TASKS_RETRY_S)
 
     @staticmethod
-    async def _check_room_under(
+    async def _rooms_under(
         connection: Connection, room: _Room, judged: Judgement | None
-    ) -> None:
+    ) -> list[TaskRoom]:
         rule = judged.rule if judged else None
         if rule is None or rule.tasks_max is None:
-            return
+            return []
         if rule.name not in room.under:
-            counted = await tasks.count_open_of(connection, room.lead, rule.name)
-            room.under[rule.name] = counted
-        count = room.under[rule.name]
-        if count >= rule.tasks_max:
-            why = limit_of_lead_reached(rule.name, count, rule.tasks_max)
-            raise LimitUsedUp(why, TASKS_RETRY_S, rule.tasks_max)
+            room.under[rule.name] = await tasks.count_open_of(connection, room.lead, rule.name)
+        used = room.under[rule.name]
+        return [TaskRoom(kind="rule", name=rule.name, used=used, most=rule.tasks_max)]
 
     async def _free_runs(
         self, connection: Connection, known: StoredTask, freeing: FreedRuns, now: int
@@ -440,23 +432,22 @@ class Acceptance:
             known = await tasks.fetch(connection, introduction.task)
         assessment = await self._assessment(lead, introduction)
         reason = assessment.reason
+        rooms: list[TaskRoom] = []
         if reason is None and lead != self._identity:
             misplaced = await self._address_mismatch(lead, introduction)
             reason = _address_refusal(introduction, known, misplaced)
             if reason is None and known is None:
-                await self._check_room_unlocked(lead, assessment.judged)
-        return assessment.answer(reason or _update_refusal(lead, known))
+                rooms = await self._find_rooms_unlocked(lead, assessment.judged)
+                _require_room(rooms)
+        answer = assessment.answer(reason or _update_refusal(lead, known))
+        told = tuple(rooms) if introduction.rooms else None
+        return answer.model_copy(update={"rooms": told})
 
-    async def _check_room_unlocked(self, lead: str, judged: Judgement | None) -> None:
-        """Check that there is room for one more task of another node; nothing is locked.
-
-        :raises TooManyRequests: it has as many tasks here as it may.
-        """
+    async def _find_rooms_unlocked(self, lead: str, judged: Judgement | None) -> list[TaskRoom]:
+        """Return what bounds the tasks of another node; nothing is locked."""
         async with self._database.connection() as connection:
             room = _Room(lead, await tasks.count_open_of(connection, lead, None))
-            await self._check_room(connection, room, judged)
-            if judged is not None:
-                await self._limits.require_room_of_caps(connection, judged.caps, room.capped)
+            return await self._find_rooms(connection, room, judged)
 
     def _with_sealed_secrets(self, lead: str, introduction: Introduction) -> Introduction:
         if lead == self._identity:
@@ -573,6 +564,31 @@ class Acceptance:
             return addressed_to_another()
         context = _context(introduction)
         return None if context is None else self._context_refusal(context)
+
+
+def _require_room(rooms: Iterable[TaskRoom]) -> None:
+    """Check that all of these have room for one more task.
+
+    :raises LimitUsedUp: a rule or a cap has none.
+    :raises TooManyRequests: its lead has as many tasks here as it may, or adds them too fast.
+    """
+    full = next((each for each in rooms if each.lacks()), None)
+    if full is None:
+        return
+    if full.kind in {"rule", "cap"}:
+        raise LimitUsedUp(full.why_full(), TASKS_RETRY_S, full.most)
+    raise TooManyRequests(full.why_full(), full.retry_s or TASKS_RETRY_S)
+
+
+def _counts(
+    room: _Room, judged: Judgement | None
+) -> Iterator[tuple[dict[Any, int], str | CapAccount]]:
+    """Yield the counts that a new task raises, each with its key."""
+    if judged is None:
+        return
+    if judged.rule is not None:
+        yield room.under, judged.rule.name
+    yield from ((room.capped, account) for account in judged.caps)
 
 
 async def _store_along(connection: Connection, several: Sequence[_Introduced]) -> None:

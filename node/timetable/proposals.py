@@ -38,11 +38,13 @@ from node.model.timeline import (
     trim_window,
 )
 from node.model.wire.participants import (
+    QUOTAS_MAX,
     RANGES_MAX,
     AboveShare,
     Closure,
     HoldAnswer,
     HostLimit,
+    HostShare,
     Obstacle,
     Proposal,
     ProposalRequest,
@@ -121,6 +123,7 @@ class Proposals:
             kept = await self._shares.time_kept_from(connection, requests, now)
             limited = await self._limits.limited_requests(connection, requests, now)
             questions = self._timeline_questions(limited, reserved, kept, now)
+            limited = [_with_share(it, share) for it, (_, share) in zip(limited, kept, strict=True)]
             free, runs = await self._free_and_blocking(connection, questions, now)
             if any(each.without for each in free):
                 # The cache may be older than a release: compare with the database before refusing.
@@ -176,12 +179,12 @@ class Proposals:
         self,
         requests: Sequence[LimitedRequest],
         reserved: Sequence[ReservationSpan],
-        kept: Sequence[Sequence[KeptTime]],
+        kept: Sequence[tuple[Sequence[KeptTime], HostShare | None]],
         now: int,
     ) -> list[TimelineQuestion]:
         return [
             self._timeline_question(limited, reserved, [*kept_time, *limited.closed], now)
-            for limited, kept_time in zip(requests, kept, strict=True)
+            for limited, (kept_time, _) in zip(requests, kept, strict=True)
         ]
 
     def _timeline_question(
@@ -294,6 +297,13 @@ def _blockable_windows(questions: Iterable[TimelineQuestion]) -> Iterable[Span]:
         for window in question.windows
         if (cut := trim_window(question, window))[0] < cut[1]
     )
+
+
+def _with_share(limited: LimitedRequest, share: HostShare | None) -> LimitedRequest:
+    """Return a request that tells the share of its lead, too, if it tells anything."""
+    if share is None or limited.quotas is None or len(limited.quotas) == QUOTAS_MAX:
+        return limited
+    return replace(limited, quotas=(*limited.quotas, share))
 
 
 def _full_windows(question: TimelineQuestion, free: FreeRanges) -> list[Span]:

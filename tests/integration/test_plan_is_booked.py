@@ -19,6 +19,7 @@ from lead.assembly import lead_of
 from lead.service import Lead
 from node.model import times
 from node.model.principals import Role
+from node.model.rates import RateLimit
 from node.model.wire.tasks import TaskDocument
 from node.store import nodes
 from tests.conftest import NewDatabase
@@ -101,19 +102,47 @@ class Trio:
             return dict(plan)
         assert status == 201, task
         await self.work()
-        runs = await self.runs(str(task["id"]))
+        await self.require_booked(plan, task["id"])
+        return dict(plan)
+
+    async def compare_together(
+        self, documents: list[dict[str, Any]], asker: Asker | None = None
+    ) -> list[str]:
+        """Plan tasks as a list and post them as one; return the outcomes of the plans.
+
+        Each is what was booked, or refused.
+        """
+        asker = asker or self.a
+        asked = [{**document, "runs": 512} for document in documents]
+        status, plans = await asker.ask("POST", "/v1/plans", asked)
+        assert status == 200, plans
+        status, created = await asker.ask("POST", "/v1/tasks", documents)
+        assert status == 200, created
+        await self.settle()
+        outcomes = []
+        for planned, creation in zip(plans["items"], created["items"], strict=True):
+            plan = planned["plan"]
+            outcomes.append(plan["outcome"])
+            if plan["outcome"] == "refused":
+                assert creation["problem"]["detail"] == plan["sentence"]
+            else:
+                await self.require_booked(plan, creation["task"])
+        return outcomes
+
+    async def require_booked(self, plan: dict[str, Any], task: str) -> None:
+        """Check that the runs of a task, and what gave way to them, are those of its plan."""
+        runs = await self.runs(task)
         if plan["outcome"] == "unreachable":
             assert {each[1:] for each in runs} == {(None, plan["sentence"])}
-            return dict(plan)
+            return
         assert runs == told(plan)
-        [[tool]] = await self.a.rows("SELECT tool FROM task WHERE id = $1", UUID(task["id"]))
+        [[tool]] = await self.a.rows("SELECT tool FROM task WHERE id = $1", UUID(task))
         assert tool == plan["tool"]
-        assert await self.displaced(task["id"]) == sorted(
+        assert await self.displaced(task) == sorted(
             (it["name"], times.parse_instant(it["starts_at"]), times.parse_instant(it["by"]))
             for it in plan["displaced"]
         )
         assert plan["displaced_count"] == len(plan["displaced"])
-        return dict(plan)
 
     async def displaced(self, task: str) -> list[tuple[str, int, int]]:
         """Return node, start, and start of the run in its place, of what gave way to a task."""
@@ -350,6 +379,114 @@ async def test_tasks_of_users_are_booked_as_planned(trio: Trio, most: str) -> No
     assert len(outcomes) > 1
 
 
+def in_turn(*groups: str, kind: str = "normal") -> list[dict[str, Any]]:
+    """Return a task for each of these groups of nodes, whose runs begin a minute later each."""
+    often: dict[str, Any] = {"repeat": "PT20M", "slip": "PT2M", "max_runs": 3}
+    return [
+        idle(*names, duration="PT4M", kind=kind, **at(HOUR + number * times.MINUTE, **often))
+        for number, names in enumerate(groups)
+    ]
+
+
+COURSE = """
+version = 1
+
+[who.students]
+tokens = ["alice"]
+
+[[rule]]
+name = "course"
+who = ["students"]
+"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        RULE + "most.tasks = 2",
+        RULE + 'most = { runs_at_once = 2, runs = "5/PT1H" }',
+        pytest.param(RULE + "most.runs_at_once = 1", marks=pytest.mark.nightly),
+        pytest.param(
+            RULE + '[[cap]]\nname = "together"\nwho = ["all"]\ntasks = 2\nruns = "5/PT1H"\n',
+            marks=pytest.mark.nightly,
+        ),
+    ],
+)
+async def test_tasks_of_a_list_are_booked_as_planned(trio: Trio, text: str) -> None:
+    """The tasks of a list leave each other less of the limits of another host."""
+    await limit(trio.b, text)
+    outcomes = await trio.compare_together(in_turn("ab", "bc", "ab", "ac", "ab", "bc"))
+    assert len(set(outcomes)) > 1
+
+
+async def test_tasks_of_a_users_list_are_booked_as_planned(trio: Trio) -> None:
+    """The tasks of a list leave each other less of what their user may have."""
+    most = 'most = { tasks = 3, runs_at_once = 1, runs = "4/PT1H" }'
+    await limit(trio.a.node, COURSE + most)
+    await give_token(trio.a.node, "hers", "alice", Role.OPERATE)
+    async with user(trio.a, "hers") as alice:
+        outcomes = await trio.compare_together(in_turn(*["ab"] * 4), alice)
+    assert outcomes[-1] == "refused"
+
+
+async def test_the_rates_of_a_list_add_up(trio: Trio) -> None:
+    """Tasks of a list get no more of a target together than its cap allows at one time."""
+    cap = '[[cap]]\nname = "targets"\nprefix = { v4 = 24, v6 = 48 }\nbps = 1000\nruns = "8/PT1H"'
+    await limit(trio.b, f"{RULE}{cap}\n")
+    slow = {"source": "b", "count": 5, "interval": "PT1S"}
+    documents = [
+        {
+            "test": {"type": "rtt", "spec": {**slow, "dest": f"198.51.100.{number}"}},
+            "schedule": at(HOUR + number * times.SECOND, repeat="PT10M", max_runs=5, slip="PT1M"),
+        }
+        for number in range(1, 5)
+    ]
+    assert len(set(await trio.compare_together(documents))) > 1
+
+
+async def test_new_tasks_that_come_too_fast_are_planned_so(trio: Trio) -> None:
+    """A plan counts the tasks that a host takes of its lead in a second, in a list and alone."""
+    trio.b.acceptance._new_tasks = RateLimit(times.SECOND, 3)
+    outcomes = await trio.compare_together(in_turn(*["ab"] * 5))
+    assert outcomes == ["found"] * 3 + ["unreachable"] * 2
+    assert (await trio.compare(in_turn("bc")[0]))["outcome"] == "unreachable"
+
+
+@pytest.mark.parametrize("kind", ["exclusive", pytest.param("normal", marks=pytest.mark.nightly)])
+async def test_a_plan_keeps_to_the_share_of_its_lead(trio: Trio, kind: str) -> None:
+    """A lead with a third of the time that another one wants plans its part, and books it."""
+    await share(trio.b, {"a": 1, "c": 2})
+    wanted = idle("b", "c", duration="PT10M", **at(HOUR, repeat="PT20M", max_runs=40))
+    await trio.c.admission.create(TaskDocument.model_validate(wanted), None)
+    await plan_once(lead_of(trio.c, owner="worker", rng=random.Random(3)))
+    reasons = []
+    for number in range(2):
+        schedule = at(HOUR + number * times.MINUTE, repeat="PT7M", max_runs=60, slip="PT6M")
+        plan = await trio.compare(idle("a", "b", duration="PT4M", kind=kind, **schedule))
+        reasons += [each["reason"] for each in plan["unplaced"]]
+    assert any("above its share of 33.3 %" in each for each in reasons)
+
+
+async def test_an_urgent_task_displaces_once_it_has_waited(trio: Trio) -> None:
+    """A plan says from when on others give way, and promises no start before."""
+    outage = {"name": "outage", "level": "urgent"}
+    status, _ = await trio.a.ask("POST", "/v1/campaigns", outage)
+    assert status == 201
+    soon = trio.clock.now() + 5 * times.SECOND
+    for start in (soon, HOUR):
+        await trio.posted({**idle("a", duration="PT30M", **at(start)), "priority": 5})
+    too_soon = {**idle("a", "b", **at(soon + times.SECOND)), "campaign": "outage"}
+    assert (await trio.planned(too_soon))["outcome"] == "no-time"
+    task = {**idle("a", "b", **at(HOUR)), "campaign": "outage"}
+    plan = await trio.planned(task)
+    assert "once it has waited" in plan["sentence"]
+    posted = await trio.posted(task)
+    assert [each[1] for each in await trio.runs(posted)] == [None]
+    trio.clock.advance(10 * times.SECOND + 500 * times.MILLISECOND)
+    await trio.settle()
+    await trio.require_booked(plan, posted)
+
+
 async def test_an_alternative_is_booked_as_it_says(trio: Trio) -> None:
     """The document of an alternative finds time for as many runs as the plan tells of it."""
     await trio.posted(idle("b", duration="PT50M", **at(HOUR)))
@@ -419,7 +556,8 @@ async def test_a_quota_is_counted_once_over_all_pairs_of_a_mesh(
     await trio.settle()
     rows = await trio.a.rows(
         "SELECT reference->>'key', count(*) FILTER (WHERE run.state = 'booked'), count(*), "
-        "min(starts_at) FILTER (WHERE run.state = 'booked') "
+        "min(starts_at) FILTER (WHERE run.state = 'booked'), "
+        "(array_agg(run.reason ORDER BY slot) FILTER (WHERE run.state = 'waiting'))[1] "
         "FROM task INNER JOIN run ON run.task_id = task.id GROUP BY 1"
     )
     booked = {key: counted for key, *counted in rows}
@@ -428,6 +566,7 @@ async def test_a_quota_is_counted_once_over_all_pairs_of_a_mesh(
             it["placed"],
             it["asked"],
             None if it["starts_at"] is None else times.parse_instant(it["starts_at"]),
+            it["reason"],
         ]
         for it in plan["plans"]
     }
@@ -435,4 +574,4 @@ async def test_a_quota_is_counted_once_over_all_pairs_of_a_mesh(
     for it in plan["plans"]:
         quota = it["placed"] < it["asked"]
         assert quota is ("b" in it["key"].split("/")[1:])
-        assert not quota or it["reason"].startswith("b: limit 'few': ")
+        assert not quota or "limit 'few': " in it["reason"]

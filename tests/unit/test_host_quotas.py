@@ -11,11 +11,14 @@ from hypothesis import strategies as st
 from lead.planning.agenda import Slot
 from lead.planning.host_quotas import QuotaCount
 from lead.planning.placement import Offer, choose
+from lead.planning.tentative_bookings import TentativeBookings
 from lead.planning.unplaced import unplaced_reasons
 from node.model import times
+from node.model.classes import SchedulingClass
 from node.model.host_limits.quotas import Account, PeriodQuota, Quantity, RunAmounts, UseCount
-from node.model.reasons import limit_used_up
-from node.model.wire.participants import HostQuota, Proposal
+from node.model.lead_shares import LeadShares, LeadUse, ShareJudge
+from node.model.reasons import busy, limit_used_up
+from node.model.wire.participants import HostLoad, HostQuota, HostShare, Proposal, ToldLimit
 
 HOUR = times.HOUR
 DAY = 500_000 * HOUR
@@ -40,7 +43,7 @@ def slots(starts: list[int], slip: int) -> list[Slot]:
     return [Slot(at, 1, at, at + slip + DURATION) for at in starts]
 
 
-def proposal(asked: list[Slot], *quotas: HostQuota) -> Proposal:
+def proposal(asked: list[Slot], *quotas: ToldLimit) -> Proposal:
     """Return a proposal that offers all windows."""
     free = tuple((slot.start, slot.end) for slot in asked)
     return Proposal(now=0, horizon=times.LATEST - 1, free=free, quotas=quotas)
@@ -92,3 +95,61 @@ def test_nothing_is_counted_where_no_quota_is_told() -> None:
     asked = slots([DAY], 0)
     assert QuotaCount.of({"b": proposal(asked)}) is None
     assert QuotaCount.of({"b": proposal(asked).model_copy(update={"quotas": None})}) is None
+
+
+SHARES = LeadShares({"b": 3, "c": 1}, others=1)
+USE = st.dictionaries(
+    st.tuples(st.sampled_from("abc"), st.integers(-30, 6)), st.integers(0, 3600), max_size=12
+)
+
+
+@given(
+    starts=st.lists(st.integers(0, 300), min_size=1, max_size=30, unique=True),
+    used=USE,
+    wanted=st.dictionaries(st.sampled_from("bc"), st.integers(0, 6), min_size=1),
+)
+def test_what_is_chosen_is_within_the_share_of_the_lead(
+    starts: list[int], used: dict[tuple[str, int], int], wanted: dict[str, int]
+) -> None:
+    """By what a host tells of its shares, a lead chooses the runs that it then admits."""
+    asked = slots([DAY + 20 * times.MINUTE + at * times.MINUTE for at in sorted(starts)], 0)
+    first, lasts = DAY // HOUR, 8 * times.MINUTE
+    use = LeadUse(
+        SHARES, ((lead, first + at, amount * times.SECOND) for (lead, at), amount in used.items())
+    )
+    claims = {lead: {first + hour: DAY} for lead, hour in wanted.items()}
+    judge = ShareJudge(SHARES, use, claims, DAY)
+    share = HostShare.of("others", lasts, judge.accounts("a", first, first + 6))
+    assert share is not None
+    answered = proposal(asked, share).model_copy(update={"now": DAY})
+    count = QuotaCount.of({"h": answered})
+    offers = [Offer("h", answered.free, answered.free)]
+    chosen = {each.starts_at for each in choose(asked, offers, DURATION, None, (), count)}
+    reasons = unplaced_reasons(asked, [], DURATION, offers, {"h": answered}, count)
+    for slot in asked:
+        kept = judge.admits("a", lasts, slot.start)
+        assert (kept is None) is (slot.start in chosen)
+        if kept is None:
+            use.add("a", slot.start // HOUR, lasts)
+        else:
+            assert reasons[slot.nominal].code == "lead-above-share"
+
+
+def test_what_is_given_to_a_task_is_told_to_the_next_as_if_it_was_booked() -> None:
+    """Time, quotas, and loads that another task takes are in the way, each with its reason."""
+    tentative, normal = TentativeBookings((), 0), SchedulingClass.NORMAL
+    asked = slots([DAY, DAY + HOUR, DAY + 2 * HOUR], 0)
+    load = HostLoad(name="one", holder="a", load="runs", most=1, amount=1)
+    answered = proposal(asked, load, told(1))
+    offer = Offer("b", answered.free, answered.free)
+    tentative.count({"b": proposal(asked, load)}, [DAY + 30], DURATION)
+    tentative.count({"b": proposal(asked, told(1))}, [DAY + HOUR + 100], DURATION)
+    tentative.give(["b"], SchedulingClass.EXCLUSIVE, [DAY + 2 * HOUR], DURATION, ("idle", 3))
+    tentative.keep()
+    left, beside = tentative.beside(offer, answered, asked, (normal, DURATION))
+    assert left.free == [(DAY, DAY + 30)]
+    sentences = [each.why() for each in beside.obstacles]
+    assert sentences[0].startswith("limit 'one': 1 of 1 runs at once, free again from ")
+    assert sentences[1].startswith("limit 'few': 1 run of 1 run per hour used, free again from ")
+    end = DAY + 2 * HOUR + DURATION
+    assert sentences[2] == busy(SchedulingClass.EXCLUSIVE, DAY + 2 * HOUR, end, "idle", 3)

@@ -139,16 +139,21 @@ def full_spans(spans: Iterable[Span], most: int) -> list[Span]:
     return loaded_spans(((start, end, 1) for start, end in spans), most)
 
 
-def loaded_spans(loads: Iterable[tuple[int, int, int]], least: int) -> list[Span]:
-    """Return where the sum of these loads, each with its span, is at least this, in order."""
+def _sums(loads: Iterable[tuple[int, int, int]]) -> tuple[list[int], list[int]]:
+    """Return the instants at which the sum of loads may change, and the sum from each on."""
     changes: dict[int, int] = {}
     for start, end, load in loads:
         changes[start] = changes.get(start, 0) + load
         changes[end] = changes.get(end, 0) - load
     instants = sorted(changes)
-    counts = accumulate(changes[instant] for instant in instants)
+    return instants, list(accumulate(changes[instant] for instant in instants))
+
+
+def loaded_spans(loads: Iterable[tuple[int, int, int]], least: int) -> list[Span]:
+    """Return where the sum of these loads, each with its span, is at least this, in order."""
+    instants, sums = _sums(loads)
     full: list[Span] = []
-    for start, end, count in zip(instants, instants[1:], counts, strict=False):
+    for start, end, count in zip(instants, instants[1:], sums, strict=False):
         if count < least:
             continue
         if full and full[-1][1] == start:
@@ -156,6 +161,13 @@ def loaded_spans(loads: Iterable[tuple[int, int, int]], least: int) -> list[Span
         else:
             full.append((start, end))
     return full
+
+
+def load_steps(loads: Iterable[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+    """Return the sums of these loads, each with its span, from when to when; without zeros."""
+    instants, sums = _sums(loads)
+    steps = zip(instants, instants[1:], sums, strict=False)
+    return [(start, end, load) for start, end, load in steps if load]
 
 
 def parse_quota(quantity: Quantity, text: str) -> PeriodQuota:

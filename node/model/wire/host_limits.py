@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
+from node.model import times
+from node.model.reason import Reason
+from node.model.reasons import (
+    cap_of_tasks_reached,
+    introduced_too_fast,
+    limit_of_lead_reached,
+    too_many_tasks_of_lead,
+)
 from node.model.wire.fields import Document, Instant
 from node.model.wire.tasks import TaskDocument
 
@@ -24,6 +32,46 @@ class TaskLimit(Document):
     allowed: Annotated[str, Field(max_length=1000)] | None = Field(
         None, description="What the rule allows there."
     )
+
+
+class TaskRoom(Document):
+    """A bound on the tasks of other nodes, and how much of it there is already.
+
+    It is open tasks: of the lead, under a rule, or under a cap; or the rate of new ones, in
+    microseconds of which each new task takes ``step``.
+    """
+
+    kind: Literal["lead", "rule", "rate", "cap"]
+    name: Annotated[str, Field(max_length=100)] = Field("", description="The rule or the cap.")
+    holder: Annotated[str, Field(max_length=200)] = Field(
+        "", description="For whom a cap counts, if not for all nodes together."
+    )
+    used: Annotated[int, Field(ge=0, strict=True)]
+    most: Annotated[int, Field(ge=0, strict=True)]
+    step: Annotated[int, Field(ge=1, strict=True)] = 1
+
+    def lacks(self, further: int = 0) -> int:
+        """Return how much is missing for one task beside ``further`` ones; 0 if there is room."""
+        free = self.most - self.used - further * self.step
+        return max(0, -free if self.kind == "rate" else 1 - free)
+
+    @property
+    def retry_s(self) -> int | None:
+        """Return when to ask again (s) if there is no room; None if it depends on others."""
+        return -(-self.lacks() // times.SECOND) if self.kind == "rate" else None
+
+    def why_full(self, further: int = 0) -> Reason:
+        """Return why there is no room for a task beside ``further`` ones."""
+        count = self.used + further
+        match self.kind:
+            case "lead":
+                return too_many_tasks_of_lead(count, self.most)
+            case "rule":
+                return limit_of_lead_reached(self.name, count, self.most)
+            case "rate":
+                return introduced_too_fast(-(-self.lacks(further) // times.SECOND))
+            case "cap":
+                return cap_of_tasks_reached(self.name, count, self.most, together=not self.holder)
 
 
 class QuotaLeft(Document):

@@ -7,16 +7,25 @@ list only the first is told (``fail_fast``): pydantic keeps a kilobyte for each.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Generic, Self, TypeVar
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 from uuid import UUID
 
 from pydantic import Field, model_validator
 
 from node.model import times
 from node.model.classes import SchedulingClass
+from node.model.host_limits.caps import rate_text
 from node.model.host_limits.closed import LimitedTime
-from node.model.host_limits.quotas import Account, PeriodQuota, Quantity, RunAmounts
-from node.model.lead_shares import KeptTime
+from node.model.host_limits.quotas import (
+    Account,
+    PeriodQuota,
+    Quantity,
+    RunAmounts,
+    loaded_spans,
+)
+from node.model.lead_shares import OTHERS, AccountUse, KeptTime, LeadShares, LeadUse
 from node.model.reason import Reason
 from node.model.reasons import (
     busy,
@@ -24,12 +33,14 @@ from node.model.reasons import (
     host_limit,
     just_taken,
     lead_above_share,
+    limit_of_rate_used,
+    limit_of_runs_at_once_reached,
     reserved,
 )
 from node.model.reservations import ReservationSpan
 from node.model.wire.circumstances import Circumstances
 from node.model.wire.fields import Document, Host
-from node.model.wire.host_limits import TaskLimit
+from node.model.wire.host_limits import TaskLimit, TaskRoom
 from node.model.wire.problems import Problem
 from node.model.wire.seats import PARTICIPANTS_MAX
 from node.model.wire.tasks import PRIORITY_MAX, Participant, Schedule
@@ -83,7 +94,13 @@ QUOTAS_MAX = 256
 """Maximum number of quotas in a proposal; a node with more for one task tells none."""
 
 PERIODS_MAX = 10_000
-"""Maximum number of periods of one quota in a proposal."""
+"""Maximum number of periods of one quota, or of one limit of loads, in a proposal."""
+
+ACCOUNTS_MAX = 32
+"""Maximum number of accounts of shares in a proposal; a node tells none if more want time."""
+
+ACCOUNT_HOURS_MAX = 1000
+"""Maximum number of hours of which a proposal tells what an account of shares had or wants."""
 
 INTERVALS_PER_MESSAGE_MAX = 64
 """Maximum number of intervals in one message."""
@@ -143,6 +160,12 @@ class Introduction(Document):
     pool_task: UUID | None = Field(None, description="The pool task that it has seats of, if any.")
     paused_at: Micros | None = Field(None, description="When it was paused, if it is paused.")
     freeing: FreedRuns | None = None
+    rooms: bool | None = Field(
+        None,
+        exclude_if=lambda value: value is None,
+        description="Whether to tell what bounds the number of tasks; only in previews, and to "
+        "nodes that have the feature of quotas.",
+    )
     secrets: Annotated[dict[str, str], Field(max_length=100)] | None = Field(
         None,
         exclude_if=lambda value: value is None,
@@ -162,6 +185,11 @@ class IntroductionAnswer(Document):
     )
     limit: TaskLimit | None = Field(
         None, description="What the limits of this host do not allow, if that is the reason."
+    )
+    rooms: Annotated[tuple[TaskRoom, ...], Field(max_length=QUOTAS_MAX)] | None = Field(
+        None,
+        exclude_if=lambda value: value is None,
+        description="What bounds the number of tasks; only if the lead asks for it in a preview.",
     )
 
 
@@ -377,6 +405,98 @@ class HostQuota(Document):
         """Return the quota without its use."""
         return PeriodQuota(self.quantity, self.most, self.period)
 
+    def closed(self, taken: Mapping[int, int] | None = None) -> Iterator[LimitedTime]:
+        """Yield the periods without room for a run; ``taken`` is used of them (by begin), too."""
+        used, quota = Counter(dict(self.used)), self.quota
+        used.update(taken or {})
+        for begin, amount in sorted(used.items()):
+            if quota.exceeded(amount, self.amount):
+                why = quota.used_up(self.name, amount, begin)
+                yield LimitedTime(begin, begin + self.period, self.name, why, reached=True)
+
+
+class HostLoad(Document):
+    """A limit of what runs take of the host at one time: their number, or their rates added up."""
+
+    name: Word = Field(description="The rule or the cap that has the limit.")
+    holder: Annotated[str, Field(max_length=200)] = Field(
+        description="For whom it counts: the lead, or the network of a target."
+    )
+    load: Literal["runs", "bps"]
+    most: Amount = Field(description="How much there may be: runs, or bits per second.")
+    amount: Amount = Field(description="How much of it each run of the task takes.")
+    used: Annotated[tuple[tuple[Micros, Micros, Amount], ...], Field(max_length=PERIODS_MAX)] = (
+        Field((), description="How much there is already, from when to when.")
+    )
+
+    def closed(self, taken: Mapping[Span, int] | None = None) -> Iterator[LimitedTime]:
+        """Yield the time without room for a run; ``taken`` is used (by span), too."""
+        loads = [*self.used, *((*span, amount) for span, amount in (taken or {}).items())]
+        for start, end in loaded_spans(loads, self.most - self.amount + 1):
+            yield LimitedTime(start, end, self.name, self._why(end), reached=True)
+
+    def _why(self, end: int) -> Reason:
+        if self.load == "runs":
+            return limit_of_runs_at_once_reached(self.name, self.most, end)
+        return limit_of_rate_used(self.name, rate_text(self.most), end)
+
+
+Hour = Annotated[int, Field(ge=0, lt=times.LATEST // times.HOUR, strict=True)]
+SeatTime = Annotated[float, Field(ge=0, lt=times.LATEST, allow_inf_nan=False)]
+
+
+class ShareAccount(Document):
+    """An account of shares: what a lead, or all without a share of their own, had and wants.
+
+    Hours are numbered from the epoch, and an amount is seat-time in microseconds.
+    """
+
+    name: Word = Field(description="A number, or `others`; no lead learns who the others are.")
+    share: Annotated[int, Field(ge=0, strict=True)]
+    wants: Annotated[tuple[tuple[Hour, Micros], ...], Field(max_length=ACCOUNT_HOURS_MAX)] = Field(
+        (), description="For which hours it asked, and when."
+    )
+    used: Annotated[tuple[tuple[Hour, SeatTime], ...], Field(max_length=ACCOUNT_HOURS_MAX)] = Field(
+        (), description="What its runs take that begin in these hours."
+    )
+
+
+class HostShare(Document):
+    """The share of the lead that asks, beside those of the others that want the same time."""
+
+    account: Word = Field(description="The account of the lead.")
+    amount: SeatTime = Field(description="How much each run of the task takes.")
+    accounts: Annotated[tuple[ShareAccount, ...], Field(max_length=ACCOUNTS_MAX)]
+
+    @classmethod
+    def of(cls, own: str, amount: float, accounts: Sequence[AccountUse]) -> Self | None:
+        """Return the share of the account ``own``; None if there is too much to tell."""
+        names = {each.account: str(number) for number, each in enumerate(accounts)}
+        names = {account: account if account == OTHERS else n for account, n in names.items()}
+        hours = [len(each) for it in accounts for each in (it.used, it.claims)]
+        if len(accounts) > ACCOUNTS_MAX or max(hours) > ACCOUNT_HOURS_MAX:
+            return None
+        told = (
+            ShareAccount(
+                name=names[it.account],
+                share=it.share,
+                wants=tuple(sorted(it.claims.items())),
+                used=tuple(sorted(it.used.items())),
+            )
+            for it in accounts
+        )
+        return cls(account=names[own], amount=amount, accounts=tuple(told))
+
+    def use(self) -> tuple[LeadShares, LeadUse, dict[str, dict[int, int]]]:
+        """Return the shares, what accounts have had, and when they asked for which hours."""
+        by_lead = {it.name: it.share for it in self.accounts}
+        shares = LeadShares(by_lead, by_lead.pop(OTHERS, 0))
+        used = ((it.name, hour, amount) for it in self.accounts for hour, amount in it.used)
+        return shares, LeadUse(shares, used), {it.name: dict(it.wants) for it in self.accounts}
+
+
+ToldLimit = HostQuota | HostLoad | HostShare
+
 
 class LimitReached(Document):
     """A limit of the task's campaign, or of one above it, that is reached in a window.
@@ -395,6 +515,8 @@ class LimitReached(Document):
         return campaign_limit(self.sentence, self.campaign)
 
 
+AnyObstacle = Obstacle | Closure | AboveShare | HostLimit | LimitReached
+
 Ranges = Annotated[tuple[Span, ...], Field(max_length=RANGES_MAX + BATCH_MAX)]
 
 
@@ -409,20 +531,18 @@ class Proposal(Document):
     horizon: Micros = Field(description="No run may end later than this.")
     free: Ranges
     free_displacing: Ranges | None = None
-    obstacles: Annotated[
-        tuple[Obstacle | Closure | AboveShare | HostLimit | LimitReached, ...],
-        Field(max_length=BATCH_MAX),
-    ] = ()
+    obstacles: Annotated[tuple[AnyObstacle, ...], Field(max_length=BATCH_MAX)] = ()
     reason: Sentence | None = Field(None, description="Why nothing is offered, if so.")
     particular: bool = Field(
         default=False,
         description="Whether reservations for particular tasks exist, or limits bind this one; "
         "other tasks may get another answer.",
     )
-    quotas: Annotated[tuple[HostQuota, ...], Field(max_length=QUOTAS_MAX)] | None = Field(
+    quotas: Annotated[tuple[ToldLimit, ...], Field(max_length=QUOTAS_MAX)] | None = Field(
         None,
         exclude_if=_is_absent,
-        description="The quotas for which the runs count; null if the node does not tell them.",
+        description="The quotas and shares for which the runs count, and in a preview the limits "
+        "of what there may be at one time; null if the node does not tell them.",
     )
 
 
