@@ -15,14 +15,17 @@ import dns.rrset
 import pytest
 import pytest_asyncio
 
+from lead.assembly import task_preview
 from node.model import times
 from node.model.errors import NotFound, RefusedByParticipant
 from node.model.wire.nodes import NodeAddition
+from node.model.wire.plans import PlanRequest
 from node.model.wire.tasks import TaskDocument, TaskPatch
 from node.pscheduler.leading.hosts import PschedulerNodes
 from node.trust.sealing import MEMBERSHIP
 from tests.integration.plugins.targets import answering
 from tests.support.clocks import START
+from tests.support.previews import WorldImpactSource
 from tests.support.pscheduler.participant import Fault, StandIn, free_ports
 from tests.support.worlds import ON_ONE_LOOP, Site, World
 
@@ -138,6 +141,40 @@ async def test_a_run_is_booked_on_all_and_its_parts_are_fetched(mixed: Mixed) ->
     assert (part["name"], part["result"]) == ("ps.example", {"slept_ms": 10_000})
     await mixed.a.node.unsealed.seal()
     assert await mixed.a.rows("SELECT key FROM pscheduler_membership") == [kept]
+
+
+async def test_a_plan_is_what_is_booked_with_the_host(mixed: Mixed) -> None:
+    """Runs with a host of pScheduler are booked as planned: at whole seconds, and not too soon."""
+    world = mixed.world
+    sources = {it.identity: WorldImpactSource(world, mixed.a, it) for it in world.sites}
+    lead = mixed.a.node
+    previewer = task_preview(
+        lead,
+        lambda identity: sources.get(identity) or lead.participant(identity),
+        lambda document: lead.drafter.draft(document).task,
+    )
+    for start in (HOUR + times.SECOND // 2, world.clock.now() + times.SECOND):
+        schedule = {
+            "start": times.format_instant(start),
+            "slip": "PT40S",
+            "repeat": "PT1H",
+            "max_runs": 60,
+        }
+        document: dict[str, Any] = {
+            "test": {"type": "idle", "spec": {"duration": "PT10S"}},
+            "participants": ["a", "b", "ps.example"],
+            "schedule": schedule,
+        }
+        plan = await previewer.plan(PlanRequest.model_validate({**document, "runs": 512}))
+        task, _ = await lead.admission.create(TaskDocument.model_validate(document), None)
+        while await mixed.a.rows("SELECT 1 FROM planning WHERE plan_at <= $1", lead.clock.now()):
+            await mixed.plan()
+        booked = await mixed.a.rows(
+            "SELECT starts_at FROM run_known WHERE task_id = $1 AND state = 'scheduled' ORDER BY 1",
+            task,
+        )
+        assert [row[0] for row in booked] == [each.starts_at for each in plan.starts]
+        assert plan.placed == plan.asked > 20
 
 
 async def test_what_the_host_does_not_take_is_taken_back_everywhere(mixed: Mixed) -> None:
