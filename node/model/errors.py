@@ -300,7 +300,7 @@ class NoTime(RequestError):
     code = "no-time"
     title = "No time was found"
     status = 409
-    exit_code = 3
+    exit_code = 4
 
     def __init__(self, message: str, offers: Sequence[Any] = ()) -> None:
         """``offers`` are other task documents that find time, as in a plan."""

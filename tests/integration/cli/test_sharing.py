@@ -188,7 +188,7 @@ async def test_a_task_is_created_only_if_it_finds_time(ask: Command) -> None:
     await ask("reservation", "add", "SC26", "--kind", "demo", "--start", start, "--for", "1h")
     task = ("task", "create", "idle", "--spec-json", '{"duration": "PT1M", "class": "exclusive"}')
     refused = await ask(*task, "--start", start, "--no-wait", "--if-time")
-    assert refused.code == 3
+    assert refused.code == 4
     assert "reserved for demo 'SC26'" in refused.err
     assert "what would find time: 1." in " ".join(refused.err.split())
     assert json.loads((await ask("task", "list")).out) == []
