@@ -1,36 +1,41 @@
 -- due --
 -- Pool tasks with empty seats that are due for a search, with their requests: per pool first the urgent ones, then those
--- with something to begin in the nearest hours, then those that have waited longest.
+-- with something to begin in the nearest hours, then those that have waited longest. Each is looked up by its key (LIMIT 1):
+-- a plan from when there were few of them would read all for each one.
 WITH waiting AS (
     SELECT pool_task, min(starts_at) AS starts_at, min(try_at) AS try_at FROM term WHERE try_at <= $1 GROUP BY pool_task
 ),
 
 placed AS (
     SELECT
-        waiting.pool_task, waiting.try_at,
+        asking.*, waiting.try_at,
         row_number() OVER (
-            PARTITION BY pool_task.pool_id
+            PARTITION BY asking.pool
             ORDER BY
-                coalesce(campaign.level = 10 AND waiting.starts_at < $3, false) DESC,
-                floor(extract(EPOCH FROM waiting.starts_at) / 3600), waiting.try_at, task.created_at, task.id
+                coalesce(asking.level = 10 AND waiting.starts_at < $3, false) DESC,
+                floor(extract(EPOCH FROM waiting.starts_at) / 3600), waiting.try_at, asking.created_at, asking.id
         ) AS place
     FROM waiting
-    INNER JOIN pool_task ON waiting.pool_task = pool_task.task_id
-    INNER JOIN task ON waiting.pool_task = task.id
-    LEFT JOIN campaign ON task.campaign = campaign.name
-    WHERE task.state = 'active'
+    CROSS JOIN LATERAL (
+        SELECT
+            task.id, task.test, task.spec, task.tools, task.scheduling_class::text, task.duration, task.priority,
+            task.schedule, coalesce(task.campaign, 'default') AS campaign, task.reference, task.created_at, task.revision,
+            pool.name AS pool, pool_task.request, pool_task.next_slot, pool_task.due_at, pool_task.rounds_left, campaign.level
+        FROM pool_task
+        INNER JOIN task ON pool_task.task_id = task.id
+        INNER JOIN pool ON pool_task.pool_id = pool.id
+        LEFT JOIN campaign ON task.campaign = campaign.name
+        WHERE pool_task.task_id = waiting.pool_task AND task.state = 'active'
+        LIMIT 1
+    ) AS asking
 )
 
 SELECT
-    task.id, task.test, task.spec, task.tools, task.scheduling_class::text, task.duration, task.priority, task.schedule,
-    coalesce(task.campaign, 'default') AS campaign, task.reference, task.created_at, task.revision, pool.name AS pool,
-    pool_task.request, pool_task.next_slot, pool_task.due_at, pool_task.rounds_left
+    id, test, spec, tools, scheduling_class, duration, priority, schedule, campaign, reference, created_at, revision, pool,
+    request, next_slot, due_at, rounds_left
 FROM placed
-INNER JOIN pool_task ON placed.pool_task = pool_task.task_id
-INNER JOIN task ON placed.pool_task = task.id
-INNER JOIN pool ON pool_task.pool_id = pool.id
-WHERE placed.place <= $2
-ORDER BY placed.try_at, task.created_at, task.id;
+WHERE place <= $2
+ORDER BY try_at, created_at, id;
 
 -- blocked --
 -- Pool tasks of a pool with terms that found no time before and are not due again yet.
