@@ -165,6 +165,7 @@ class SimulationServer:
             link.run_task(set_up())
             self.tables = [row["name"] for row in link.run(link.connection.fetch(SQL["tables"]))]
             link.run(link.connection.execute(_sql("vacuum", tables=", ".join(self.tables))))
+            link.run(link.connection.execute(SQL["forget_sizes"]))
 
     @contextlib.contextmanager
     def _link(self, database: str) -> Iterator[Link]:
@@ -273,6 +274,7 @@ class NodeStore:
         watcher.run(execute("".join(_sql("delete", table=name) for name in names)))
         watcher.run(watcher.connection.fetch(SQL["first_numbers"]))
         watcher.run(execute(_sql("vacuum", tables=", ".join(names))))
+        watcher.run(execute(SQL["forget_sizes"]))
         watcher.run(execute("; ".join(_FIRST_ROWS.findall(schema.schema_text()))))
         watcher.run(execute(SQL["guarded"]))
 
