@@ -72,4 +72,5 @@ def test_thresholds_of_a_wrong_form_are_left_out() -> None:
     """Anybody may post a task with any reference; what is no threshold judges nothing."""
     written = {"loss": {"fair": 0.1, "bad": 0.2}, "rtt": {"fair": "x"}, "jitter": 3}
     assert list(thresholds_of({"thresholds": written})) == ["loss"]
-    assert thresholds_of({"thresholds": [1]}) == thresholds_of(None) == {}
+    for reference in ({"thresholds": [1]}, None, "thresholds", ["thresholds"], 1):
+        assert thresholds_of(reference) == {}

@@ -46,12 +46,12 @@ class Threshold(Document):
         return self
 
 
-def thresholds_of(reference: Mapping[str, Any] | None) -> dict[str, Threshold]:
+def thresholds_of(reference: Any) -> dict[str, Threshold]:
     """Return the thresholds in the reference of a task, by the name of the figure.
 
     Those of a wrong form are left out: anybody may post a task with any reference.
     """
-    written = (reference or {}).get("thresholds")
+    written = reference.get("thresholds") if isinstance(reference, Mapping) else None
     found = {}
     for name, each in written.items() if isinstance(written, Mapping) else ():
         with contextlib.suppress(ValidationError):
