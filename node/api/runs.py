@@ -38,17 +38,16 @@ from node.model.nodekinds import NodeKind
 from node.model.outcome import Judgement
 from node.model.outside_leads import is_told_as_outside
 from node.model.principals import Principal
-from node.model.reasons import judged_by_lead
 from node.model.reservations import ReservationSpan
 from node.model.runstate import OVER, RunState
 from node.model.verdict import Level
 from node.model.wire.archives import Archiving
 from node.model.wire.bundles import RunBundle
+from node.model.wire.outcomes import JudgedOutcome
 from node.model.wire.reservations import Purpose, ReservedSpan
 from node.model.wire.runs import (
     Decision,
     Explanation,
-    JudgedOutcome,
     MetricView,
     PartView,
     Run,
@@ -106,14 +105,13 @@ def outcome_of(row: Record) -> JudgedOutcome | None:
     """Return the outcome of a row of ``run_known``; None of a run that is not over."""
     if row["judgement"] is None:
         return None
-    judgement = Judgement(row["judgement"])
-    if judgement is Judgement.GOOD:
-        return JudgedOutcome(judgement=judgement, code=None, reason=None)
-    if judgement is Judgement.UNKNOWN:
-        why = judged_by_lead(row["lead"] or "")
-        return JudgedOutcome(judgement=judgement, code=why.code, reason=why)
-    code = row["judgement_code"] or row["state"]
-    return JudgedOutcome(judgement=judgement, code=code, reason=row["judgement_reason"])
+    return JudgedOutcome.told(
+        row["judgement"],
+        row["judgement_code"] or row["state"],
+        row["judgement_reason"],
+        ended_at=row["ends_at"],
+        lead=row["lead"] or "",
+    )
 
 
 def _headline(row: Record) -> str:

@@ -39,13 +39,16 @@ from node.model.errors import FieldFault, InvalidDocument, NotAllowed, NotFound,
 from node.model.headline import headline
 from node.model.host_limits.rules import User
 from node.model.named_archives import require_archives
+from node.model.outcome import Judgement
 from node.model.outside_leads import is_told_as_outside, lead_in_words
 from node.model.permissions import require_own
 from node.model.principals import Principal
+from node.model.reasons import no_run_over
 from node.model.secrets import without_sealed
 from node.model.task_terms import TaskTerms, take_terms
 from node.model.taskstate import TaskState
 from node.model.wire.campaigns import DEFAULT
+from node.model.wire.outcomes import JudgedOutcome
 from node.model.wire.plans import Outcome, PlanRequest
 from node.model.wire.problems import problem_of
 from node.model.wire.runs import Explanation, Run
@@ -96,11 +99,24 @@ def task_of(row: Record) -> Task:
         plan_at=values["plan_at"],
         runs=values["runs"],
         latest=None if values["latest"] is None else LatestRun.model_validate(values["latest"]),
+        outcome=_outcome_of(row),
         pool=pool,
         seats=None if values["seats"] is None else _seat_count(values["seats"]),
         parent=values["parent"],
         requester=values["requester"],
     )
+
+
+def _outcome_of(row: Record) -> JudgedOutcome:
+    """Return the outcome of a task's newest slot; a refused task has none, and says why."""
+    if row["outcome"] is not None:
+        lead = row["lead_name"] or lead_in_words(row["lead"])
+        return JudgedOutcome.told(**row["outcome"], lead=lead)
+    if row["state"] in {TaskState.REFUSED, TaskState.UNPLACED}:
+        judgement = Judgement.NOT_PLANNED
+        return JudgedOutcome(judgement=judgement, code=row["state"], reason=row["reason"])
+    why = no_run_over()
+    return JudgedOutcome(judgement=Judgement.UNKNOWN, code=why.code, reason=why)
 
 
 def headline_of(row: Record) -> str:

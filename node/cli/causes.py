@@ -1,4 +1,4 @@
-"""``parley run causes``: the runs without a result, grouped by why they have none."""
+"""``parley run causes``: the runs that went wrong, grouped by why."""
 
 from __future__ import annotations
 
@@ -20,9 +20,11 @@ from node.model.moments import Moment
 if TYPE_CHECKING:
     from node.client.answers import Members, Page
 
-LOST = ("failed", "missed", "unplaced")
-"""The states of runs that did not give a result and will not."""
-FIELDS = "id,headline,test,state,reason,starts_at,slots"
+OVER = ("finished", "failed", "missed", "unplaced")
+"""The states of runs that nobody took back, and that no other attempt followed."""
+WRONG = ("failed", "missed", "not-planned", "no-answer", "bad")
+"""The judgements of runs that gave no result, or one that is no good."""
+FIELDS = "id,headline,test,state,outcome,reason,starts_at,slots"
 """The fields of runs that are needed to group them."""
 READ_MAX = 5_000
 """Maximum number of runs that are read."""
@@ -46,22 +48,23 @@ def plain_cause(reason: str) -> str:
 
 
 def runs_by_cause(runs: Iterable[Record]) -> list[dict[str, Any]]:
-    """Return runs grouped by state and cause, most frequent first; a gap counts once per slot."""
+    """Return runs by judgement and cause, most frequent first; a gap counts once per slot."""
     groups: dict[tuple[str, str], list[Record]] = {}
     for run in runs:
-        cause = plain_cause(run["reason"] or "no reason is known")
-        groups.setdefault((run["state"], cause), []).append(run)
-    causes = [_cause_record(state, cause, members) for (state, cause), members in groups.items()]
+        outcome = run["outcome"]
+        cause = plain_cause(outcome["reason"] or "no reason is known")
+        groups.setdefault((outcome["judgement"], cause), []).append(run)
+    causes = [_cause_record(word, cause, members) for (word, cause), members in groups.items()]
     return sorted(causes, key=lambda each: (-each["count"], each["latest_at"]))
 
 
-def _cause_record(state: str, cause: str, runs: Sequence[Record]) -> dict[str, Any]:
+def _cause_record(judgement: str, cause: str, runs: Sequence[Record]) -> dict[str, Any]:
     latest = max(runs, key=_start)
     return {
         "count": sum(run["slots"] for run in runs),
-        "state": state,
+        "outcome": judgement,
         "cause": cause,
-        "example": latest["reason"],
+        "example": latest["outcome"]["reason"],
         "headlines": list(dict.fromkeys(run["headline"] for run in runs)),
         "first_at": min(runs, key=_start)["starts_at"],
         "latest_at": latest["starts_at"],
@@ -85,14 +88,14 @@ def _headlines_text(cause: Record) -> str:
 
 
 CAUSE = RecordLayout(
-    "count,state,cause,example,headlines,first_at,latest_at,run",
+    "count,outcome,cause,example,headlines,first_at,latest_at,run",
     Column("runs", lambda cause: str(cause["count"]), whole=True),
-    Column("state", lambda cause: cause["state"], whole=True),
+    Column("outcome", lambda cause: cause["outcome"], whole=True),
     Column("why", _reason_text),
     Column("what", _headlines_text),
     Column("latest", lambda cause: local_time_text(cause["latest_at"]), whole=True),
     Column("run", lambda cause: short(cause["run"]), whole=True),
-    empty="No run of that time lacks a result. Look further back: parley run causes --from -7d",
+    empty="No run of that time went wrong. Look further back: parley run causes --from -7d",
     key="run",
 )
 
@@ -100,7 +103,7 @@ CAUSE = RecordLayout(
 def cause_lines(causes: Sequence[Record], indent: str) -> list[str]:
     """Return a line for each cause, of runs that need no name."""
     return [
-        f"{indent}{each['count']} {each['state']}: {readable_text(_reason_text(each))} "
+        f"{indent}{each['count']} {each['outcome']}: {readable_text(_reason_text(each))} "
         f"(latest {local_time_text(each['latest_at'])}, run {short(each['run'])})"
         for each in causes
     ]
@@ -133,7 +136,9 @@ async def causes(
     ends: Moment | None,
     **filters: Any,
 ) -> None:
-    """Group the runs that failed, were missed or found no time by why, the most frequent first.
+    """Group the runs that went wrong by why, the most frequent first.
+
+    These failed, were missed, found no time, had no answer, or are bad by their thresholds.
 
     \b
       parley run causes
@@ -146,7 +151,8 @@ async def causes(
     query = {
         **filters,
         "task": await find_task_id(session.reader, written) if written else None,
-        "state": ",".join(LOST),
+        "state": ",".join(OVER),
+        "outcome": ",".join(WRONG),
         "from": api_instant(starts, now),
         "to": api_instant(ends or Moment(), now),
         "fields": FIELDS,

@@ -9,9 +9,10 @@ from typing import Any
 
 import click
 
-from node.cli.causes import FIELDS, LOST, READ_MAX, cause_lines, read_runs, runs_by_cause
+from node.cli.causes import FIELDS, OVER, READ_MAX, WRONG, cause_lines, read_runs, runs_by_cause
 from node.cli.listing import expected_members
 from node.cli.options import options
+from node.cli.outcomes import mark_of, outcome_text
 from node.cli.output import (
     Column,
     OutputWriter,
@@ -29,8 +30,7 @@ from node.model import times
 from node.model.moments import Moment
 from node.model.verdict import Level
 
-_FIELDS = f"{FIELDS},summary,verdict,metrics,total_loss"
-_STATES = ("finished", *LOST)
+_FIELDS = f"{FIELDS},summary,verdict,metrics"
 _DAY_AGO = Moment(offset=-times.DAY)
 
 
@@ -43,7 +43,8 @@ def _cause_text(pair: Record) -> str:
 
 
 PAIR = RecordLayout(
-    "headline,due,finished,latest_at,summary,verdicts,figures,causes",
+    "headline,due,finished,latest_at,summary,verdicts,figures,causes,outcome.judgement",
+    Column("outcome", outcome_text, whole=True, optional=True),
     Column("what", lambda pair: pair["headline"]),
     Column("with a result", _delivered_text, whole=True),
     Column("latest", lambda pair: local_time_text(pair["latest_at"]), whole=True),
@@ -94,7 +95,7 @@ async def pair(
     span = {
         "from": times.format_instant(first),
         "to": times.format_instant(last),
-        "state": ",".join(_STATES),
+        "state": ",".join(OVER),
         "test": test,
         "fields": _FIELDS,
     }
@@ -141,7 +142,8 @@ def pair_measurements(runs: Iterable[Record]) -> list[dict[str, Any]]:
 
 
 def _measurement_record(headline: str, runs: Sequence[Record]) -> dict[str, Any]:
-    finished = [run for run in runs if run["state"] not in LOST]
+    finished = [run for run in runs if run["state"] == "finished"]
+    newest = max(runs, key=lambda run: times.parse_instant(run["starts_at"]))
     finished.sort(key=lambda run: times.parse_instant(run["starts_at"]))
     latest = finished[-1] if finished else None
     return {
@@ -149,13 +151,14 @@ def _measurement_record(headline: str, runs: Sequence[Record]) -> dict[str, Any]
         "test": runs[0]["test"],
         "due": sum(run["slots"] for run in runs),
         "finished": len(finished),
-        "total_loss": sum(run["total_loss"] for run in finished),
+        "outcome": newest["outcome"],
+        "outcomes": dict(Counter(run["outcome"]["judgement"] for run in runs)),
         "verdicts": dict(Counter(run["verdict"] for run in finished if run["verdict"])),
         "run": latest and latest["id"],
         "latest_at": latest and latest["starts_at"],
         "summary": latest and latest["summary"],
         "figures": list(_figures(finished)),
-        "causes": runs_by_cause(run for run in runs if run["state"] in LOST),
+        "causes": runs_by_cause(run for run in runs if run["outcome"]["judgement"] in WRONG),
     }
 
 
@@ -181,9 +184,8 @@ def pair_view(pair: Record) -> str:
     """Describe one measurement of a pair for a person."""
     verdicts = pair["verdicts"].items()
     doubts = [f", {count} {level}" for level, count in verdicts if level != Level.CLEAN]
-    lost = f", {pair['total_loss']} with total loss" if pair["total_loss"] else ""
-    head = f"{printable_text(pair['headline'])}: {_delivered_text(pair)} with a result"
-    lines = [head + "".join(doubts) + lost]
+    head = f"{mark_of(pair)} {printable_text(pair['headline'])}: {_delivered_text(pair)}"
+    lines = [f"{head} with a result{''.join(doubts)}"]
     if pair["run"]:
         latest = readable_text(pair["summary"] or "its lead has the result")
         lines.append(

@@ -14,6 +14,7 @@ from node.cli.session import ReadingSession, reads_node
 from node.cli.times import duration_in_words, local_time_text
 from node.model import times
 from node.model.leads import LeadState
+from node.model.outcome import Judgement
 
 NEEDS_ATTENTION = 1
 _FULL = 0.1
@@ -75,8 +76,18 @@ def _rows(status: Record) -> Iterator[tuple[str, str]]:
     yield from zip_longest(("leads",), _lead_lines(status["leads"]), fillvalue="")
     yield "planning", _planning_text(status["planning"])
     yield "runs", _runs_text(status["runs"], now)
+    yield "outcomes", _outcomes_text(status["outcomes"])
     yield "nodes", _peers_text(status)
     yield "backlog", _backlog_text(status["backlog"])
+
+
+def _outcomes_text(outcomes: Record | None) -> str:
+    """Return the number of tasks by the judgement of their newest runs."""
+    if outcomes is None:
+        return _UNREAD
+    counts = outcomes["judgements"]
+    told = [f"{counts[word]} {word}" for word in Judgement if word in counts]
+    return ", ".join(told) or "no run of an active task is over"
 
 
 def _clock_text(clock: Record) -> str:

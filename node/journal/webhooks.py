@@ -13,6 +13,7 @@ from uuid import UUID
 import orjson
 
 from node.core import Core
+from node.journal.troubles import read_troubles
 from node.model import times
 from node.model.errors import Conflict, HostError, NotFound, WebhookFailed
 from node.model.headline import headline
@@ -147,10 +148,32 @@ class Webhooks:
         if WebhookEvent.NODE_AWAY in terms.events:
             holding |= await _nodes_away(connection)
         if WebhookEvent.TASK_FAILING in terms.events:
-            holding |= await _failing_tasks(connection, terms.failures)
+            holding |= await self._failing_tasks(connection, terms.failures, now)
         if WebhookEvent.MESH_BELOW in terms.events:
             holding |= await _meshes_below_target(connection, terms, now)
         return holding
+
+    async def _failing_tasks(self, connection: Connection, failures: int, now: int) -> Found:
+        """Return the tasks that fail; those with a common cause as one condition, by its name."""
+        failing = dict(await webhooks.failing_tasks(connection, failures))
+        found: Found = {}
+        if len(failing) > 1:
+            troubles = await read_troubles(connection, self._core.settings.name, now)
+            for cause, of_cause in troubles.explained:
+                explained = failing.keys() & of_cause
+                if explained:
+                    subject = " ".join([cause.kind, *cause.names])
+                    found[Condition(WebhookEvent.TASK_FAILING, subject)] = cause.sentence
+                for task in explained:
+                    del failing[task]
+        lines = await _headlines(connection, list(failing))
+        times_ = "run" if failures == 1 else f"{failures} runs"
+        for task, reason in failing.items():
+            found[Condition(WebhookEvent.TASK_FAILING, str(task))] = (
+                f"{lines.get(task, task)}: the last {times_} had no result or no answer: "
+                f"{reason or 'no reason is known'}"
+            )
+        return found
 
     # Delivery
 
@@ -221,7 +244,9 @@ def _sentence_when_over(condition: Condition) -> str:
         case WebhookEvent.NODE_AWAY:
             return f"{condition.subject} answers again"
         case WebhookEvent.TASK_FAILING:
-            return f"task {condition.subject} fails no more, or has ended"
+            is_task = len(condition.subject.split()) == 1
+            what = f"task {condition.subject}" if is_task else f"what {condition.subject} explains"
+            return f"{what} fails no more, or has ended"
         case WebhookEvent.MESH_BELOW:
             return f"mesh {condition.subject} delivers enough again, or has nothing due"
 
@@ -231,17 +256,6 @@ async def _nodes_away(connection: Connection) -> Found:
         Condition(WebhookEvent.NODE_AWAY, each.name): f"{each.name} does not answer since "
         f"{times.to_the_second(each.since)}: {each.error or 'no reason is known'}"
         for each in await webhooks.nodes_away(connection)
-    }
-
-
-async def _failing_tasks(connection: Connection, failures: int) -> Found:
-    failing = await webhooks.failing_tasks(connection, failures)
-    lines = await _headlines(connection, [task for task, _ in failing])
-    times_ = "run" if failures == 1 else f"{failures} runs"
-    return {
-        Condition(WebhookEvent.TASK_FAILING, str(task)): f"{lines.get(task, task)}: the last "
-        f"{times_} had no result: {reason or 'no reason is known'}"
-        for task, reason in failing
     }
 
 

@@ -9,6 +9,7 @@ from node.model import times
 from node.model.leads import LeadState
 from node.model.readiness import Readiness
 from node.model.wire.nodes import ClockState
+from node.model.wire.outcomes import OutcomesStatus
 from node.model.wire.problems import unknown_to
 from node.model.wire.status import (
     Attention,
@@ -19,7 +20,10 @@ from node.model.wire.status import (
 )
 
 SEE_LEAD = "journalctl -u parley-lead -n 50"
+SEE_CAUSES = "parley run causes --from -1h"
 SEE_NODE = "journalctl -u parley-node -n 50"
+
+_HOST_KINDS = frozenset({"host", "from-host", "to-host", "tool-at-host"})
 
 OLD_ID = 1_500_000_000
 """Postgres vacuums at 0.2 billion, hurries at 1.6, and takes no change any more before 2.15."""
@@ -43,6 +47,7 @@ class Condition:
     lease: int
     error_limit: int
     unread: Mapping[str, str] = field(default_factory=dict)
+    outcomes: OutcomesStatus | None = None
 
 
 def attention(condition: Condition) -> list[Attention]:
@@ -53,6 +58,7 @@ def attention(condition: Condition) -> list[Attention]:
         *_database_attention(condition.database),
         *_lead_attention(condition.leads, condition.lease, condition.readiness.leads),
         *_clock_attention(condition.clock, condition.error_limit),
+        *_outcome_attention(condition.outcomes),
         *(_peer_attention(peer) for peer in condition.peers_away),
         *_backlog_attention(condition.backlog),
         *(
@@ -141,6 +147,24 @@ def _clock_attention(clock: ClockState, limit: int) -> Iterator[Attention]:
             what=f"the clock of this host may be wrong by {clock.error_bound_ms:g} ms",
             command="chronyc tracking || timedatectl timesync-status",
         )
+
+
+def _outcome_attention(outcomes: OutcomesStatus | None) -> Iterator[Attention]:
+    """Yield what fails: each common cause once, and the rest together."""
+    if outcomes is None:
+        return
+    for cause in outcomes.causes:
+        host = cause.names[-1] if cause.kind in _HOST_KINDS else None
+        yield Attention(
+            subject="outcomes",
+            what=cause.sentence,
+            command=SEE_CAUSES if host is None else f"parley doctor {host}",
+        )
+    if outcomes.apart:
+        first, more = outcomes.apart[0], outcomes.apart_count - 1
+        told = f"{first.headline}: {first.outcome.judgement}: {first.outcome.reason}"
+        others = f", and {_count_of_tasks(more)} more with nothing in common" if more else ""
+        yield Attention(subject="outcomes", what=told + others, command=SEE_CAUSES)
 
 
 def _peer_attention(peer: PeerAway) -> Attention:

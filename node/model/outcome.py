@@ -21,13 +21,18 @@ Who judges what:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
 from node.model.reason import Reason
-from node.model.reasons import all_lost, beyond_threshold
+from node.model.reasons import (
+    all_lost,
+    all_lost_backward,
+    all_lost_forward,
+    beyond_threshold,
+)
 
 LOSS = "loss"
 """The name of the figure of lost packets, a fraction; in one direction each, if it has labels."""
@@ -108,9 +113,9 @@ def judge(figures: Iterable[Figure], thresholds: Mapping[str, Bounds]) -> Judged
     <Judgement.GOOD: 'good'>
     """
     shown = list(figures)
-    lost = [" ".join(each.labels.values()) for each in shown if _is_total_loss(each)]
-    if lost:
-        return Judged(Judgement.NO_ANSWER, all_lost([words for words in lost if words]))
+    losses = [each for each in shown if each.name == LOSS]
+    if lost := [each for each in losses if each.value >= 1]:
+        return Judged(Judgement.NO_ANSWER, _loss_reason(losses, lost))
     return max(
         (_judged_figure(each, thresholds) for each in shown),
         key=lambda judged: _WORSE.index(judged.judgement),
@@ -126,8 +131,11 @@ def full_name(figure: Figure) -> str:
     return ".".join((figure.name, *figure.labels.values()))
 
 
-def _is_total_loss(figure: Figure) -> bool:
-    return figure.name == LOSS and figure.value >= 1
+def _loss_reason(losses: Sequence[Figure], lost: Sequence[Figure]) -> Reason:
+    """Return that all packets were lost, in one direction only if the other one is known."""
+    one_way = len(lost) == 1 and len(losses) > 1
+    kinds = {"forward": all_lost_forward, "backward": all_lost_backward}
+    return kinds.get(lost[0].labels.get("direction", "") if one_way else "", all_lost)()
 
 
 def _judged_figure(figure: Figure, thresholds: Mapping[str, Bounds]) -> Judged:

@@ -727,14 +727,34 @@ run_unconfirmed_since_backup = ReasonKind[[Sequence[Reason]]](
 # -- why what was measured is not good, or is not known --------------------------------------------
 
 
-@reason
-def all_lost(directions: Sequence[str]) -> str:
-    return " ".join(["all packets were lost", " and ".join(directions)]).rstrip()
+all_lost = ReasonKind[[]]("all-lost", "all packets were lost")
+all_lost_forward = ReasonKind[[]](
+    "all-lost-forward", "all packets were lost from the source to the dest; others came back"
+)
+all_lost_backward = ReasonKind[[]](
+    "all-lost-backward", "all packets were lost from the dest to the source; others arrived there"
+)
 
 
 @reason
 def beyond_threshold(figure: str, value: float, bound: float, worse: str, judgement: str) -> str:
     return f"{figure} is {value:.6g}; {bound:g} or {worse} is {judgement}"
+
+
+@reason
+def common_cause(
+    suspect: str,
+    failing: int,
+    crossing: int,
+    since: int | None,
+    known: Sequence[str],
+    alternatives: Sequence[str],
+) -> str:
+    begun = "" if since is None else f" since {to_the_second(since)}"
+    told = f"{suspect}: {failing} of {crossing} tasks{begun}, {'; '.join(known)}"
+    if not alternatives:
+        return told
+    return f"{told}. It may as well be {' or '.join(alternatives)}: nothing tells them apart"
 
 
 judged_by_lead = ReasonKind[[str]]("judged-by-lead", "its lead, {lead}, has the result")

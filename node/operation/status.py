@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TypeVar
 
+from node.journal.troubles import read_troubles
 from node.model import times
 from node.model.attention import Condition, attention
 from node.model.errors import DatabaseUnavailable
@@ -68,6 +69,10 @@ async def status_of(node: NodeService) -> NodeStatus:
         "planning", _query_on_connection(node, readiness.planning_state, now, slots_before)
     )
     measured = await reading.part("runs", _query_on_connection(node, readiness.running_state, now))
+    troubles = await reading.part(
+        "outcomes", _query_on_connection(node, read_troubles, node.card.name, now)
+    )
+    outcomes = None if troubles is None else troubles.status
     found = await reading.part("leads", lambda: leads_of(node))
     backlog = await reading.part("backlog", lambda: _backlog_status(node))
     await reading.part("nodes", node.directory.refresh)
@@ -85,6 +90,7 @@ async def status_of(node: NodeService) -> NodeStatus:
         settings.lease,
         settings.clock_limit,
         reading.unread,
+        outcomes,
     )
     return NodeStatus(
         name=node.card.name,
@@ -97,6 +103,7 @@ async def status_of(node: NodeService) -> NodeStatus:
         leads=None if found is None else tuple(leads),
         planning=None if planned is None else _planning_status(planned, facts),
         runs=None if measured is None else RunsStatus(**measured._asdict()),
+        outcomes=outcomes,
         peers=len(others),
         peers_away=away,
         backlog=backlog,
@@ -110,7 +117,7 @@ async def status_of(node: NodeService) -> NodeStatus:
 
 
 def _query_on_connection(
-    node: NodeService, query: Callable[..., Awaitable[T]], *args: int
+    node: NodeService, query: Callable[..., Awaitable[T]], *args: object
 ) -> Callable[[], Awaitable[T]]:
     """Return a function that opens a connection and asks the query on it."""
 

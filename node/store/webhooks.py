@@ -105,4 +105,4 @@ nodes_away: Query[[], list[AbsentNode]] = _SQL.rows("nodes_away", AbsentNode)
 """The other nodes that do not answer, by name."""
 
 failing_tasks: Query[[int], list[tuple[UUID, str | None]]] = _SQL.rows("failing_tasks", as_tuple)
-"""The tasks whose last runs, that many, all failed, with the reason of the last one."""
+"""The tasks whose last runs, that many, all had no result or no answer, with the last reason."""

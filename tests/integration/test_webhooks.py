@@ -164,8 +164,58 @@ async def test_a_task_is_told_after_as_many_failures_as_were_named(
         sentences = [each["sentence"] for each in receiver.got]
         assert [state for _, state, _ in receiver.told()] == expected, (number, sentences)
         if expected == ["begun"]:
-            line = "rtt  a → 192.0.2.7: the last 2 runs had no result: ping: no route"
+            line = "rtt  a → 192.0.2.7: the last 2 runs had no result or no answer: ping: no route"
             assert sentences == [line]
+
+
+_PAIR = """
+    WITH made AS (
+        INSERT INTO task (
+            id, lead, test, spec, tool, scheduling_class, duration, participants, participant,
+            schedule, created_at
+        )
+        SELECT
+            gen_random_uuid(), node.identity, 'rtt', jsonb_build_object('dest', $2::text), 'ping',
+            'background-multi', interval '1 s',
+            jsonb_build_array(jsonb_build_object(
+                'node', $1::text, 'name', $1::text, 'url', NULL, 'address', $1::text
+            )), NULL, '{"repeat": "PT1M"}', $4
+        FROM node WHERE node.is_self
+        RETURNING id
+    )
+    INSERT INTO run (
+        id, task_id, slot, attempt, scheduling_class, priority, starts_at, ends_at, lane, state,
+        result, judgement, judgement_code, judgement_reason, finished_at, created_at, changed_at
+    )
+    SELECT
+        gen_random_uuid(), made.id, $4, 1, 'background-multi', 0, $4,
+        $4::timestamptz + interval '1 s', int8range(NULL, NULL), 'finished', '{}', $3,
+        CASE WHEN $3 <> 'good' THEN 'all-lost' END,
+        CASE WHEN $3 <> 'good' THEN 'all packets were lost' END, $4, $4, $4
+    FROM made
+"""
+
+
+async def test_what_tasks_have_in_common_is_told_once(
+    a: Asker, receiver: Receiver, clock: ManualClock
+) -> None:
+    """Runs without an answer are no success, and a host that explains them is one message."""
+    await add(a, receiver, events=["task-failing"], failures=1)
+    for source, dest in (("x", "d"), ("y", "d"), ("d", "x"), ("x", "y"), ("y", "x")):
+        judgement = "no-answer" if "d" in {source, dest} else "good"
+        await a.rows(_PAIR, source, dest, judgement, clock.now())
+    await tell(a)
+    [message] = receiver.got
+    assert message["subject"] == "host d"
+    assert message["sentence"].startswith(
+        "d: 3 of 3 tasks since 2026-12-01T00:00:00Z, its measurement address answers nobody"
+    )
+    outcomes = (await a.ask("GET", "/v1/status"))[1]["outcomes"]
+    assert outcomes["judgements"] == {"good": 2, "no-answer": 3}
+    assert [each["sentence"] for each in outcomes["causes"]] == [message["sentence"]]
+    assert outcomes["apart"] == []
+    clock.advance(3 * times.MINUTE)
+    assert (await a.ask("GET", "/v1/status"))[1]["outcomes"]["judgements"] == {"stale": 5}
 
 
 async def test_a_mesh_is_told_when_it_delivers_too_little(

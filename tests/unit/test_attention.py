@@ -218,5 +218,5 @@ def test_the_screen_says_what_cannot_be_read() -> None:
     status = STATUS.model_copy(update={**unread, "database": database})
     lines = status_view(status.model_dump(mode="json")).splitlines()
     shown = {line.split()[0] for line in lines if "cannot be read" in line}
-    assert shown == {"database", "schema", "leads", "planning", "runs", "backlog"}
+    assert shown == {"database", "schema", "leads", "planning", "runs", "outcomes", "backlog"}
     assert any(line.startswith("disk ") and "GB" in line for line in lines)

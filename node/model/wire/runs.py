@@ -9,11 +9,11 @@ from uuid import UUID
 from pydantic import ConfigDict, Field
 
 from node.model.classes import SchedulingClass
-from node.model.outcome import Judgement
 from node.model.verdict import Level
 from node.model.wire.archives import Archiving
 from node.model.wire.circumstances import Circumstances
 from node.model.wire.fields import HEADLINE, Document, Instant
+from node.model.wire.outcomes import JudgedOutcome
 from node.model.wire.reservations import ReservedSpan
 
 
@@ -46,22 +46,6 @@ class MetricView(Document):
     value: float
     unit: str = Field(description="ms, bit/s, 1 (a fraction or plain number), or what is counted.")
     labels: dict[str, str] = Field(description="Labels that distinguish figures of one name.")
-
-
-class JudgedOutcome(Document):
-    """The judgement of a run, or of the newest run of a task or pair that is over.
-
-    How far a figure can be trusted is another question, which the verdict answers.
-    """
-
-    judgement: Judgement = Field(
-        description="good, fair and bad compare figures with the thresholds of the task when the "
-        "run ended; no-answer: nothing arrived, in one direction at least; failed: no result; "
-        "missed: not begun; not-planned: no time was found, or it was lost or taken back; stale: "
-        "older than twice the interval; unknown: nothing is over, or only its lead knows."
-    )
-    code: str | None = Field(description="The code of the reason; null if it is good.")
-    reason: str | None = Field(description="Why, in a sentence; null if it is good.")
 
 
 class Run(Document):

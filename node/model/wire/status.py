@@ -9,6 +9,7 @@ from pydantic import Field
 from node.model.leads import LeadState
 from node.model.wire.fields import Document, Duration, Instant
 from node.model.wire.nodes import ClockState, Identity, NodeName
+from node.model.wire.outcomes import OutcomesStatus
 
 
 class Attention(Document):
@@ -127,6 +128,9 @@ class NodeStatus(Document):
     leads: tuple[LeadStatus, ...] | None = Field(description=_UNREAD)
     planning: PlanningStatus | None = Field(description=_UNREAD)
     runs: RunsStatus | None = Field(description=_UNREAD)
+    outcomes: OutcomesStatus | None = Field(
+        None, description="The newest outcomes of the tasks led here; null if they cannot be read."
+    )
     peers: int = Field(description="Known nodes besides this one.")
     peers_away: tuple[PeerAway, ...]
     backlog: BacklogStatus | None = Field(description=_UNREAD)

@@ -36,6 +36,7 @@ from node.model.wire.fields import (
     Patch,
     instant_of,
 )
+from node.model.wire.outcomes import JudgedOutcome
 from node.model.wire.seats import PARTICIPANTS_MAX, SeatCount, SeatRequest
 
 PRIORITY_MAX = 2**31 - 1
@@ -363,6 +364,9 @@ class Task(Document):
     latest: LatestRun | None = Field(
         None,
         description="Its latest run with a result; null if none of its last 50 runs has one.",
+    )
+    outcome: JudgedOutcome | None = Field(
+        None, description="That of its newest slot that is over; stale if that is old."
     )
     pool: SeatRequest | None = Field(
         None, description="The request to a pool; null if its participants are named."

@@ -266,6 +266,50 @@ RETURN coalesce(
 COMMENT ON FUNCTION task_interval(uuid, text, timestamptz) IS
 'The interval of a task: that of its schedule, or else the longest one between its last slots. Null of a task with one slot.';
 
+CREATE FUNCTION newest_outcome(task uuid, repeat text, instant timestamptz)
+RETURNS TABLE (run_id uuid, slot timestamptz, ended_at timestamptz, judgement text, code text, reason text)
+LANGUAGE sql STABLE AS $$
+    SELECT
+        newest.id, newest.slot, newest.ends_at,
+        judgement_at(newest.judgement, newest.ends_at, task_interval(task, repeat, instant), instant),
+        coalesce(newest.judgement_code, newest.state), newest.reason
+    FROM (
+        (
+            SELECT
+                run.id, run.slot, run.ends_at, run.state::text AS state, run.judgement_code,
+                judgement_of(run.state::text, run.judgement, run.result IS NOT NULL) AS judgement,
+                coalesce(run.judgement_reason, run.reason) AS reason
+            FROM run
+            WHERE
+                run.task_id = task AND run.slot <= instant AND NOT run.freed
+                AND run.state NOT IN ('waiting', 'booked', 'set-aside', 'running', 'merging')
+                AND NOT (
+                    run.state = 'displaced'
+                    AND EXISTS (
+                        SELECT FROM run AS later
+                        WHERE later.task_id = task AND later.slot = run.slot AND later.attempt > run.attempt
+                    )
+                )
+            ORDER BY run.slot DESC, (run.state = 'finished') DESC, run.attempt DESC
+            LIMIT 1
+        )
+        UNION ALL
+        (
+            SELECT
+                gap.id, gap.last_slot, gap.last_slot, 'unplaced', NULL, judgement_of('unplaced', NULL, false), gap.reason
+            FROM gap
+            WHERE gap.task_id = task AND gap.last_slot <= instant
+            ORDER BY gap.first_slot DESC
+            LIMIT 1
+        )
+    ) AS newest
+    ORDER BY newest.slot DESC
+    LIMIT 1
+$$;
+COMMENT ON FUNCTION newest_outcome(uuid, text, timestamptz) IS
+'What is to be thought of a task at an instant: the judgement of the newest slot that is over, stale if it is old. Slots that were
+taken back because the task was edited or paused do not count. No row if none is over.';
+
 DROP VIEW run_now, run_upcoming, run_missed, run_history, interval_history, run_known, run_gap;
 CREATE VIEW run_known AS
 SELECT

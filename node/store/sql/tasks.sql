@@ -199,7 +199,13 @@ SELECT
                 SELECT 'unplaced', gap.slots FROM gap WHERE gap.task_id = ANY(part.ids)
             ) AS known GROUP BY known.state
         ) AS counted
-    ), '{}') AS runs
+    ), '{}') AS runs,
+    (SELECT
+        jsonb_build_object(
+            'judgement', newest.judgement, 'code', newest.code, 'reason', newest.reason,
+            'ended_at', (extract(EPOCH FROM newest.ended_at) * 1000000)::bigint
+        )
+        FROM newest_outcome(task.id, task.schedule ->> 'repeat', $1) AS newest) AS outcome
 FROM task
 LEFT JOIN node ON task.lead = node.identity
 LEFT JOIN pool_task ON task.id = pool_task.task_id

@@ -48,16 +48,19 @@ UPDATE webhook SET delivered_at = coalesce($2, delivered_at), last_error = $3 WH
 SELECT name, unreachable_since, last_error FROM node WHERE unreachable_since IS NOT NULL AND NOT is_self ORDER BY name;
 
 -- failing_tasks --
--- Tasks led here whose last runs, so many of them, all had no result.
+-- Tasks led here whose last runs, so many of them, all failed, were missed, or found that nothing arrives.
 SELECT task.id, latest.reason
 FROM task
 INNER JOIN node ON task.lead = node.identity AND node.is_self
 CROSS JOIN LATERAL (
     SELECT
-        count(*) FILTER (WHERE last.state <> 'finished') AS failed,
+        count(*) FILTER (WHERE last.judgement IN ('failed', 'missed', 'no-answer')) AS failed,
         (array_agg(last.reason ORDER BY last.starts_at DESC))[1] AS reason
     FROM (
-        SELECT run.state, run.reason, run.starts_at FROM run
+        SELECT
+            judgement_of(run.state::text, run.judgement, run.result IS NOT NULL) AS judgement,
+            coalesce(run.judgement_reason, run.reason) AS reason, run.starts_at
+        FROM run
         WHERE run.task_id = task.id AND run.state IN ('finished', 'failed', 'missed')
         ORDER BY run.starts_at DESC
         LIMIT $1

@@ -181,8 +181,25 @@ async def _list_tasks(request: web.Request) -> web.Response:
     return _listed([task | omitted for task in request.app[STAND_IN].tasks], request)
 
 
+JUDGEMENTS = {
+    "finished": "good",
+    "failed": "failed",
+    "missed": "missed",
+    "cancelled": "not-planned",
+    "displaced": "not-planned",
+    "unplaced": "not-planned",
+}
+
+
+def _judged(run: Document) -> Document:
+    """Return a run with the outcome that a node tells of its state, unless it has one."""
+    judgement = JUDGEMENTS.get(run["state"])
+    outcome = {"judgement": judgement, "code": run["state"], "reason": run["reason"]}
+    return {"outcome": outcome if judgement else None, **run}
+
+
 async def _list_runs(request: web.Request) -> web.Response:
-    return _listed(request.app[STAND_IN].runs, request)
+    return _listed([_judged(run) for run in request.app[STAND_IN].runs], request)
 
 
 async def _task(request: web.Request) -> web.Response:
@@ -198,7 +215,7 @@ async def _run(request: web.Request) -> web.Response:
     elif "wait" in request.query and story is not None:
         node.waited.set()
         await asyncio.Event().wait()
-    return web.json_response({"parts": [], **run})
+    return web.json_response({"parts": [], **_judged(run)})
 
 
 async def _create(request: web.Request) -> web.Response:

@@ -278,7 +278,8 @@ def explained(outcome: str, placed: int) -> dict[str, Any]:
 
 async def test_total_loss_is_a_failure(parley: Any, planned: Any) -> None:
     """A shortcut whose packets were all lost exits with 1, and says so with its mark."""
-    planned.stories[RUN][-1].update(total_loss=True, summary="no answer, loss 100 %")
+    lost = {"judgement": "no-answer", "code": "all-lost", "reason": "all packets were lost"}
+    planned.stories[RUN][-1].update(outcome=lost, summary="no answer, loss 100 %")
     ended = await parley("rtt", "b", "-o", "table", "-q")
     assert ended.code == 1
     assert ended.out.startswith("✗ rtt  a → b: no answer, loss 100 %\n")

@@ -45,7 +45,7 @@ async def test_a_table_has_the_reason_in_the_list(parley: Any, runs: list[dict[s
     """The list shows the reason of a run that did not take place."""
     ended = await parley("run", "list", "-o", "table")
     lines = ended.out.splitlines()
-    assert lines[0].split()[:3] == ["run", "state", "what"]
+    assert lines[0].split()[:4] == ["run", "state", "outcome", "what"]
     assert lines[1].split()[:2] == [ONE[:8], "finished"]
     assert lines[1].endswith("20.41 ms, loss 0 %")
     assert lines[2].endswith(runs[1]["reason"])
@@ -388,8 +388,10 @@ async def test_a_list_of_tasks_says_why_runs_wait(parley: Any, node: Any) -> Non
 async def test_total_loss_is_marked(parley: Any, node: Any) -> None:
     """A run that lost all packets is marked as failed, though it is finished and has a result."""
     node.add_task(TASK)
-    node.add_run(ONE, TASK, total_loss=True, summary="no answer, loss 100 %")
-    assert "✗ no answer, loss 100 %" in (await parley("run", "list", "-o", "table")).out
+    lost = {"judgement": "no-answer", "code": "all-lost", "reason": "all packets were lost"}
+    node.add_run(ONE, TASK, outcome=lost, summary="no answer, loss 100 %")
+    assert "✗ no-answer" in (await parley("run", "list", "-o", "table")).out
     shown = (await parley("run", "show", ONE, "-o", "table")).out.splitlines()
     assert shown[0] == "✗ rtt  a → b: no answer, loss 100 %"
-    assert [line.split()[0] for line in shown[1:5]] == ["state", "started", "planned", "tool"]
+    words = ["state", "outcome", "started", "planned", "tool"]
+    assert [line.split()[0] for line in shown[1:6]] == words

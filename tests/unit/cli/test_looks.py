@@ -29,7 +29,6 @@ def run(number: int, **changes: Any) -> dict[str, Any]:
         "slots": 1,
         "summary": f"{number} ms, loss 0 %",
         "verdict": "clean",
-        "total_loss": False,
         "metrics": [
             {"name": "rtt_median_ms", "unit": "ms", "value": float(number), "labels": {}},
             {"name": "loss", "unit": "1", "value": 0.01, "labels": {"direction": "forward"}},
@@ -41,7 +40,10 @@ def run(number: int, **changes: Any) -> dict[str, Any]:
 def lost(number: int, **changes: Any) -> dict[str, Any]:
     """Return a run without a result."""
     missing: dict[str, Any] = {"summary": None, "verdict": None, "metrics": []}
-    return run(number, state="failed", **missing, **changes)
+    failed = run(number, state="failed", **missing, **changes)
+    return failed | {
+        "outcome": {"judgement": "failed", "code": "failed", "reason": failed["reason"]}
+    }
 
 
 def test_causes_have_no_particulars() -> None:
@@ -73,7 +75,8 @@ def test_causes_have_no_particulars() -> None:
 
 def test_a_pair_has_each_direction_with_its_figures() -> None:
     """Runs of one headline are summed up: due, delivered, doubtful, figures and causes."""
-    back = {"headline": "rtt  d → a", "verdict": "suspicious", "total_loss": True}
+    nothing = {"judgement": "no-answer", "code": "all-lost", "reason": "all packets were lost"}
+    back = {"headline": "rtt  d → a", "verdict": "suspicious", "outcome": nothing}
     there, here = pair_measurements(
         [run(3), run(1), run(2), lost(4, reason="no time", slots=2), run(9, **back)]
     )
@@ -87,15 +90,14 @@ def test_a_pair_has_each_direction_with_its_figures() -> None:
         "greatest": 3.0,
     }
     lines = pair_view(there).splitlines()
-    assert lines[0] == "rtt  a → d: 3 of 5 with a result"
+    assert lines[0] == "✗ rtt  a → d: 3 of 5 with a result"
     assert lines[2].split() == ["latest", "median", "least", "greatest"]
     assert " ".join(lines[3].split()) == "rtt median 3 ms 2 ms 1 ms 3 ms"
     assert " ".join(lines[4].split()) == "loss forward 1 % 1 % 1 % 1 %"
     assert lines[5].startswith("  2 failed: no time (latest ")
-    assert pair_view(here).startswith(
-        "rtt  d → a: 1 of 1 with a result, 1 suspicious, 1 with total loss\n"
-    )
-    assert PAIR.columns[1].text(here) == "1 of 1"
+    assert pair_view(here).startswith("✗ rtt  d → a: 1 of 1 with a result, 1 suspicious\n")
+    assert "  1 no-answer: all packets were lost (latest " in pair_view(here)
+    assert PAIR.columns[2].text(here) == "1 of 1"
 
 
 def test_pieces_have_the_share_of_each_class() -> None:

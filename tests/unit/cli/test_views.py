@@ -221,5 +221,5 @@ def test_a_verdict_is_not_why_a_run_failed(
 ) -> None:
     """In lists a verdict stands before a result, and after a reason."""
     outcome = next(column for column in RUN.columns if column.heading == "result or reason")
-    run = {"summary": summary, "reason": reason, "verdict": "contaminated", "total_loss": False}
+    run = {"summary": summary, "reason": reason, "verdict": "contaminated"}
     assert outcome.cell(run) == cell
