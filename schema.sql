@@ -2363,14 +2363,19 @@ SELECT
     served.slot,
     slot_outcome(served.state::text) AS outcome,
     served.state::text AS state,
-    served.reason,
-    plain_cause(served.reason) AS cause
+    coalesce(served.judgement_reason, served.reason) AS reason,
+    CASE
+        WHEN served.state <> 'finished' THEN plain_cause(served.reason)
+        WHEN served.judgement IN ('bad', 'no-answer') THEN served.judgement
+    END AS cause
 FROM mesh_task
 CROSS JOIN LATERAL (
     SELECT DISTINCT ON (run.slot)
         run.slot,
         run.state,
-        run.reason
+        run.reason,
+        run.judgement,
+        run.judgement_reason
     FROM run
     WHERE
         run.task_id = mesh_task.task_id
@@ -2387,7 +2392,8 @@ CROSS JOIN LATERAL (
 ) AS served;
 COMMENT ON VIEW mesh_delivery IS
 'The outcome of each slot of a mesh''s tasks (at the lead): delivered, missing with its state, reason and cause (the reason
-without times, lengths and ids, for counting), or open. Slots that were taken back before their time, because the task was
+without times, lengths and ids, for counting), or open. The cause of a delivered slot is its judgement if it is bad or no-answer,
+otherwise null. Slots that were taken back before their time, because the task was
 edited, paused or cancelled, are not included, nor those in gaps (see mesh_gap).';
 
 CREATE VIEW mesh_gap AS
@@ -2431,7 +2437,7 @@ ALTER TABLE mesh_day ALTER COLUMN sums SET STORAGE PLAIN; -- read in place
 COMMENT ON TABLE mesh_day IS
 'The view mesh_delivery summed up, without open slots: for each task of a mesh, day in UTC, state and cause. The hours in
 mesh_recount have changed since.';
-COMMENT ON COLUMN mesh_day.cause IS 'The cause as in mesh_delivery; null of delivered slots.';
+COMMENT ON COLUMN mesh_day.cause IS 'The cause as in mesh_delivery; of delivered slots bad, no-answer, or null.';
 COMMENT ON COLUMN mesh_day.sums IS 'The number of slots before the end of each hour of the day: a running sum, so that two of them tell any span.';
 COMMENT ON COLUMN mesh_day.last_slot IS 'No slot that is counted here is later.';
 CREATE INDEX mesh_day_mesh ON mesh_day (mesh, day);
@@ -2670,7 +2676,7 @@ CREATE FUNCTION mesh_slots(
     UNION ALL
     -- … with their slots instead, …
     SELECT
-        looked_at.task_id, slot.key, slot.state, CASE WHEN slot.outcome = 'missing' THEN slot.cause END, 1, slot.slot
+        looked_at.task_id, slot.key, slot.state, slot.cause, 1, slot.slot
     FROM looked_at
     CROSS JOIN LATERAL (
         SELECT mesh_delivery.*

@@ -22,6 +22,7 @@ from node.api.routing import (
 )
 from node.model import times
 from node.model.errors import FieldFault, InvalidDocument, NotFound
+from node.model.outcome import Judgement
 from node.model.secrets import without_sealed
 from node.model.taskstate import OPEN, TaskState
 from node.model.wire.meshes import (
@@ -35,12 +36,13 @@ from node.model.wire.meshes import (
     MeshTask,
     thresholds_of,
 )
+from node.model.wire.outcomes import JudgedOutcome
 from node.model.wire.runs import MetricView
 from node.model.wire.tasks import Schedule
 from node.service import NodeService
 from node.store import meshes
 from node.store.database import Connection
-from node.store.meshes import LatestResult, MeshKey, MeshTaskCounts, SlotOutcome
+from node.store.meshes import LatestResult, MeshKey, MeshTaskCounts, NewestOutcome, SlotOutcome
 
 
 async def list_(request: web.Request) -> web.StreamResponse:
@@ -118,8 +120,10 @@ def _span(request: web.Request, node: NodeService) -> tuple[int, int]:
 def _delivery(outcomes: Iterable[SlotOutcome]) -> Delivery:
     slots = dict.fromkeys(("delivered", "missing", "open"), 0)
     causes: list[Cause] = []
+    bad = 0
     for each in outcomes:
         slots[each.outcome] += each.slots
+        bad += each.slots if each.outcome == "delivered" and each.cause is not None else 0
         if each.outcome == "missing" and len(causes) < CAUSES_MAX:
             cause = Cause(
                 state=each.state or "",
@@ -131,6 +135,7 @@ def _delivery(outcomes: Iterable[SlotOutcome]) -> Delivery:
     return Delivery(
         due=slots["delivered"] + slots["missing"],
         delivered=slots["delivered"],
+        bad=bad,
         open=slots["open"],
         causes=tuple(causes),
     )
@@ -153,11 +158,16 @@ async def pairs(request: web.Request) -> web.StreamResponse:
         keys = await meshes.keys(connection, name, after, size, only)
         outcomes: dict[str, list[SlotOutcome]] = {}
         latest: dict[str, LatestResult] = {}
+        newest: dict[str, NewestOutcome] = {}
         if keys:
             ends, named = (keys[0].key, keys[-1].key), [each.key for each in keys]
             outcomes = await meshes.outcomes_by_key(connection, name, *span, *ends, only)
             latest = await meshes.latest_results(connection, name, named, span[1], only)
-    every = [_pair(node, each, outcomes.get(each.key, ()), latest.get(each.key)) for each in keys]
+            newest = await meshes.newest_outcomes(connection, name, named, span[1], only)
+    every = [
+        _pair(node, each, outcomes.get(each.key, ()), latest.get(each.key), newest.get(each.key))
+        for each in keys
+    ]
     shown = [pair for pair in every if pair.state in OPEN or pair.due or pair.open]
     return responses.list_response(shown, keys[-1].key if len(keys) == size else None)
 
@@ -174,19 +184,40 @@ async def _worst_pairs(
     tasks_of_keys = await meshes.newest_tasks(connection, name, keys, only)
     newest = {each.key: each for each in tasks_of_keys}
     latest = await meshes.latest_results(connection, name, keys, span[1], only)
+    judged = await meshes.newest_outcomes(connection, name, keys, span[1], only)
     shown = []
     for key in keys:
         outcomes = await meshes.outcomes_by_key(connection, name, *span, key, key, only)
         if key in newest:
-            shown.append(_pair(node, newest[key], outcomes.get(key, ()), latest.get(key)))
+            slots = outcomes.get(key, ())
+            shown.append(_pair(node, newest[key], slots, latest.get(key), judged.get(key)))
     return shown
 
 
 def _pair(
-    node: NodeService, key: MeshKey, outcomes: Iterable[SlotOutcome], latest: LatestResult | None
+    node: NodeService,
+    key: MeshKey,
+    outcomes: Iterable[SlotOutcome],
+    latest: LatestResult | None,
+    newest: NewestOutcome | None,
 ) -> MeshPair:
     told = {**vars(key), "thresholds": thresholds_of({"thresholds": key.thresholds})}
-    return MeshPair(**told, **dict(_delivery(outcomes)), latest=_result(node, latest))
+    del told["reason"]
+    return MeshPair(
+        **told,
+        **dict(_delivery(outcomes)),
+        outcome=_outcome_of(node, key, newest),
+        latest=_result(node, latest),
+    )
+
+
+def _outcome_of(node: NodeService, key: MeshKey, newest: NewestOutcome | None) -> JudgedOutcome:
+    if key.state == TaskState.REFUSED:
+        judgement = Judgement.NOT_PLANNED
+        return JudgedOutcome(judgement=judgement, code=key.state, reason=key.reason)
+    if newest is None:
+        return JudgedOutcome.unknown()
+    return JudgedOutcome.told(**vars(newest), lead=node.card.name)
 
 
 def _result(node: NodeService, latest: LatestResult | None) -> MeshResult | None:
@@ -198,6 +229,7 @@ def _result(node: NodeService, latest: LatestResult | None) -> MeshResult | None
         ends_at=latest.ends_at,
         summary=latest.summary,
         verdict=latest.verdict,
+        stale=latest.is_stale,
         metrics=tuple(MetricView(**vars(metric)) for metric in metrics),
     )
 

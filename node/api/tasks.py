@@ -43,7 +43,6 @@ from node.model.outcome import Judgement
 from node.model.outside_leads import is_told_as_outside, lead_in_words
 from node.model.permissions import require_own
 from node.model.principals import Principal
-from node.model.reasons import no_run_over
 from node.model.secrets import without_sealed
 from node.model.task_terms import TaskTerms, take_terms
 from node.model.taskstate import TaskState
@@ -115,8 +114,7 @@ def _outcome_of(row: Record) -> JudgedOutcome:
     if row["state"] in {TaskState.REFUSED, TaskState.UNPLACED}:
         judgement = Judgement.NOT_PLANNED
         return JudgedOutcome(judgement=judgement, code=row["state"], reason=row["reason"])
-    why = no_run_over()
-    return JudgedOutcome(judgement=Judgement.UNKNOWN, code=why.code, reason=why)
+    return JudgedOutcome.unknown()
 
 
 def headline_of(row: Record) -> str:

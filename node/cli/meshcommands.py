@@ -24,6 +24,7 @@ from node.cli.meshplan import (
     record_of,
 )
 from node.cli.options import options
+from node.cli.outcomes import judgement_of, outcome_text
 from node.cli.output import (
     Column,
     Record,
@@ -43,6 +44,7 @@ from node.model.errors import (
     InvalidDocument,
     NotFound,
 )
+from node.model.outcome import TROUBLE, Judgement
 from node.model.taskstate import OPEN
 
 if TYPE_CHECKING:
@@ -76,13 +78,15 @@ def _missing_reason(pair: Record) -> str:
 
 
 PAIR = RecordLayout(
-    "key,test,source,dest,state,due,delivered,open,causes",
+    "key,test,source,dest,state,due,delivered,open,causes,bad,outcome.judgement",
     Column("measure", lambda pair: pair["key"].split("/")[0], whole=True),
     Column("source", lambda pair: pair["source"], whole=True),
     Column("dest", lambda pair: pair["dest"], whole=True),
     Column("state", lambda pair: pair["state"], whole=True),
+    Column("outcome", outcome_text, whole=True, optional=True),
     Column("due", lambda pair: str(pair["due"]), whole=True),
     Column("delivered", share, whole=True),
+    Column("bad", lambda pair: str(pair["bad"] or ""), whole=True, optional=True),
     Column("most frequent cause of missing runs", _missing_reason),
     empty="Nothing was due.",
 )
@@ -93,7 +97,7 @@ def status_view(mesh: Record) -> str:
     delivery = mesh["delivery"]
     tasks = ", ".join(f"{count} {state}" for state, count in mesh["tasks"].items())
     delivered = (
-        f"{share(delivery)} of {delivery['due']} due delivered"
+        f"{share(delivery)} of {delivery['due']} due delivered{_bad_text(delivery)}"
         if delivery["due"]
         else "nothing was due"
     )
@@ -109,6 +113,10 @@ def status_view(mesh: Record) -> str:
     else:
         sections += _matrices(mesh["pairs"])
     return "\n\n".join("\n".join(lines) for lines in sections if lines)
+
+
+def _bad_text(delivery: Record) -> str:
+    return f", {delivery['bad']} of them bad or without an answer" if delivery["bad"] else ""
 
 
 def not_applied_view(mesh: Record) -> str:
@@ -141,14 +149,20 @@ def _causes(delivery: Record) -> list[str]:
 
 
 def _worst_pair_lines(pairs: list[dict[str, Any]]) -> list[str]:
-    bad = [pair for pair in pairs if pair["delivered"] < pair["due"]]
+    bad = [pair for pair in pairs if _good(pair) < pair["due"] or judgement_of(pair) in TROUBLE]
     if not bad:
         return []
-    bad.sort(key=lambda pair: (pair["delivered"] / pair["due"], pair["key"]))
-    rows = [[column.text(pair) for column in PAIR.columns] for pair in bad[:_LISTED]]
-    headings = [column.heading for column in PAIR.columns]
+    bad.sort(key=lambda pair: (_good(pair) / max(1, pair["due"]), pair["key"]))
+    columns = [each for each in PAIR.columns if not each.optional or any(map(each.text, bad))]
+    rows = [[column.text(pair) for column in columns] for pair in bad[:_LISTED]]
+    headings = [column.heading for column in columns]
     lines = [headings, *rows]
     return titled_lines("Worst pairs", lines, count=len(bad) + 1, rest="-o csv lists all pairs")
+
+
+def _good(pair: Record) -> int:
+    """Return how many of its due slots have a result that is not bad."""
+    return int(pair["delivered"] - pair["bad"])
 
 
 def _matrices(pairs: list[dict[str, Any]]) -> list[list[str]]:
@@ -168,15 +182,18 @@ def _matrix(label: str, cells: dict[tuple[str, str], Record]) -> list[str]:
         size = f"{len(sources)} by {len(dests)}"
         return [f"{label}: {size} pairs are too many for a matrix; -o csv lists them"]
     rows = [[source, *(_cell(cells.get((source, dest))) for dest in dests)] for source in sources]
-    return titled_lines(f"{label}: delivered in %, from row to column", [["", *dests], *rows])
+    title = f"{label}: delivered in %, from row to column (now ✗ wrong, ~ fair, ? stale)"
+    return titled_lines(title, [["", *dests], *rows])
 
 
 def _cell(pair: Record | None) -> str:
     if pair is None:
         return ""
+    marks = dict.fromkeys(TROUBLE, "✗") | {Judgement.FAIR: "~", Judgement.STALE: "?"}
+    mark = marks.get(judgement_of(pair) or Judgement.UNKNOWN, "")
     if not pair["due"]:
-        return "-".rjust(_CELL)
-    return f"{int(100 * pair['delivered'] / pair['due'])}".rjust(_CELL)
+        return f"-{mark}".rjust(_CELL)
+    return f"{int(100 * pair['delivered'] / pair['due'])}{mark}".rjust(_CELL)
 
 
 _EDITS_AT_ONCE = 2

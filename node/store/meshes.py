@@ -42,6 +42,8 @@ class MeshKey:
     state: str
     thresholds: Any = None
     """Thresholds of its reference, unchecked: anybody may post a task with any reference."""
+    reason: str | None = None
+    """Why that task is refused, or ended."""
 
 
 @dataclass(frozen=True)
@@ -54,11 +56,23 @@ class LatestResult:
     summary: str | None
     verdict: str | None
     result: dict[str, Any]
+    is_stale: bool
+    """True if it is older than twice the interval of its task."""
+
+
+@dataclass(frozen=True)
+class NewestOutcome:
+    """What is to be thought of a key: the judgement of its newest slot."""
+
+    judgement: str
+    code: str
+    reason: str | None
+    ended_at: int
 
 
 @dataclass(frozen=True)
 class SlotOutcome:
-    """The number of slots with one outcome; only missing slots have a cause."""
+    """The number of slots with one outcome; missing slots have a cause, delivered ones if bad."""
 
     outcome: str
     state: str | None
@@ -110,6 +124,15 @@ latest_results: Query[[str, Sequence[str], int, str | None], dict[str, LatestRes
 """The latest result of these keys of a mesh before an instant, if any, by key.
 
 Takes ``mesh``, ``keys``, ``before``, ``requester``.
+"""
+
+
+newest_outcomes: Query[[str, Sequence[str], int, str | None], dict[str, NewestOutcome]] = (
+    _SQL.rows_by_key("newest_outcomes_of_keys", NewestOutcome)
+)
+"""The newest outcome of these keys of a mesh at an instant, if any slot is over, by key.
+
+Takes ``mesh``, ``keys``, ``at``, ``requester``.
 """
 
 

@@ -74,7 +74,7 @@ _DIRECTLY = """
 SELECT
     key, outcome,
     CASE WHEN outcome = 'missing' THEN state END,
-    CASE WHEN outcome = 'missing' THEN cause END,
+    CASE WHEN outcome <> 'open' THEN cause END,
     sum(slots)::bigint
 FROM (
     SELECT key, outcome, state, cause, 1 AS slots

@@ -387,3 +387,36 @@ async def test_what_cannot_be_answered(a: Asker, path: str, status: int) -> None
     """Invalid requests are refused with a problem document."""
     answer_status, problem = await a.ask("GET", path)
     assert (answer_status, problem["status"]) == (status, status)
+
+
+async def test_what_is_delivered_may_be_bad(a: Asker, clock: ManualClock) -> None:
+    """A run to which nothing came back is delivered and bad, one by one and summed up."""
+    task = await _task(a, "x/a/b")
+    for hour, judgement in ((1, "good"), (2, "no-answer"), (3, "bad"), (4, "no-answer")):
+        await _run(a, task, hour, "finished", reason=judgement)
+    await a.rows(
+        "UPDATE run SET judgement = reason, judgement_code = 'all-lost', result = '{}', "
+        "judgement_reason = 'all packets were lost', reason = NULL RETURNING id"
+    )
+    clock.move_to(START + 5 * times.HOUR)
+    for _ in range(2):
+        [pair] = await _every(a, "/v1/meshes/lab/pairs", 10)
+        assert (pair["due"], pair["delivered"], pair["bad"]) == (4, 4, 3)
+        assert pair["outcome"] == {
+            "judgement": "no-answer",
+            "code": "all-lost",
+            "reason": "all packets were lost",
+        }
+        assert not pair["latest"]["stale"]
+        [worst] = (await a.ask("GET", "/v1/meshes/lab/pairs?order=worst"))[1]["items"]
+        assert worst["bad"] == 3
+        await meshes.sum_up_all(a.node.database)
+    clock.move_to(START + 7 * times.HOUR)
+    [pair] = await _every(a, "/v1/meshes/lab/pairs", 10)
+    assert (pair["outcome"]["judgement"], pair["outcome"]["code"]) == ("stale", "too-old")
+    assert pair["latest"]["stale"]
+    shown = (await a.ask("GET", f"/v1/tasks/{task}"))[1]
+    assert shown["outcome"]["judgement"] == "stale"
+    await a.rows("UPDATE task SET state = 'refused', reason = 'b says no' RETURNING id")
+    [pair] = await _every(a, "/v1/meshes/lab/pairs", 10)
+    assert (pair["outcome"]["judgement"], pair["outcome"]["reason"]) == ("not-planned", "b says no")

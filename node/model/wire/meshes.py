@@ -12,6 +12,7 @@ from pydantic import Field, FiniteFloat, StringConstraints, ValidationError, mod
 
 from node.model.classes import SchedulingClass
 from node.model.wire.fields import Document, Duration, Instant
+from node.model.wire.outcomes import JudgedOutcome
 from node.model.wire.runs import MetricView
 from node.model.wire.tasks import Dependency, ScheduleTimes
 
@@ -76,6 +77,11 @@ class Delivery(Document):
         "because the task was edited, paused, or cancelled, do not count."
     )
     delivered: int = Field(description="Those among them with a result.")
+    bad: int = Field(
+        0,
+        description="Those delivered whose result is bad: beyond the second threshold, or nothing "
+        "arrived. They were measured as planned; it is the path that failed.",
+    )
     open: int = Field(description="Slots of the period whose run is pending or in progress.")
     causes: tuple[Cause, ...] = Field(
         description="Why results are missing, the most frequent cause first."
@@ -108,6 +114,9 @@ class MeshResult(Document):
     summary: str | None
     verdict: str | None = Field(description="Whether anything on the hosts has changed the result.")
     metrics: tuple[MetricView, ...] = Field(description="Its figures, the most important first.")
+    stale: bool = Field(
+        default=False, description="Whether it is older than twice the interval of the task."
+    )
 
 
 class MeshPair(Delivery):
@@ -118,6 +127,11 @@ class MeshPair(Delivery):
     source: str
     dest: str
     state: str = Field(description="The state of the newest task with this key.")
+    outcome: JudgedOutcome | None = Field(
+        None,
+        description="That of its newest slot that is over, stale if that is old; not-planned, with "
+        "the reason, if its task is refused.",
+    )
     thresholds: dict[str, Threshold] = Field(
         default_factory=dict, description="Those of the mesh file, by the name of the figure."
     )

@@ -8,7 +8,7 @@ from uuid import UUID
 from pydantic import Field
 
 from node.model.outcome import Judgement
-from node.model.reasons import judged_by_lead, too_old
+from node.model.reasons import judged_by_lead, no_run_over, too_old
 from node.model.wire.fields import HEADLINE, Document, Instant
 
 PAIRS_MAX = 20
@@ -43,6 +43,12 @@ class JudgedOutcome(Document):
             because = judged_by_lead(lead) if unknown else too_old(ended_at)
             why = (because.code, because)
         return cls(judgement=Judgement(judgement), code=why[0], reason=why[1])
+
+    @classmethod
+    def unknown(cls) -> Self:
+        """Return the outcome of what has no run yet that is over."""
+        why = no_run_over()
+        return cls(judgement=Judgement.UNKNOWN, code=why.code, reason=why)
 
 
 class FailingTask(Document):

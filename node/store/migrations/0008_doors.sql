@@ -185,7 +185,7 @@ CREATE OR REPLACE FUNCTION mesh_slots(
     UNION ALL
     -- … with their slots instead, …
     SELECT
-        looked_at.task_id, slot.key, slot.state, CASE WHEN slot.outcome = 'missing' THEN slot.cause END, 1, slot.slot
+        looked_at.task_id, slot.key, slot.state, slot.cause, 1, slot.slot
     FROM looked_at
     CROSS JOIN LATERAL (
         SELECT mesh_delivery.*
@@ -457,6 +457,52 @@ INNER JOIN run_known ON run_interval.run_id = run_known.run_id
 WHERE run_interval.merged_at IS NOT NULL;
 COMMENT ON VIEW interval_history IS
 'The intervals of long runs, while they last and afterwards; gaps have a reason and no result.';
+
+CREATE OR REPLACE VIEW mesh_delivery AS
+SELECT
+    mesh_task.mesh,
+    mesh_task.key,
+    mesh_task.source,
+    mesh_task.dest,
+    mesh_task.test,
+    mesh_task.requester,
+    mesh_task.task_id,
+    served.slot,
+    slot_outcome(served.state::text) AS outcome,
+    served.state::text AS state,
+    coalesce(served.judgement_reason, served.reason) AS reason,
+    CASE
+        WHEN served.state <> 'finished' THEN plain_cause(served.reason)
+        WHEN served.judgement IN ('bad', 'no-answer') THEN served.judgement
+    END AS cause
+FROM mesh_task
+CROSS JOIN LATERAL (
+    SELECT DISTINCT ON (run.slot)
+        run.slot,
+        run.state,
+        run.reason,
+        run.judgement,
+        run.judgement_reason
+    FROM run
+    WHERE
+        run.task_id = mesh_task.task_id
+        AND NOT (run.freed AND run.changed_at <= run.slot)
+        AND NOT (
+            (run.freed OR run.state = 'displaced') -- no others are in gaps, and few runs need be looked up
+            AND EXISTS (
+                SELECT FROM gap
+                WHERE gap.task_id = run.task_id AND gap.first_slot <= run.slot AND gap.last_slot >= run.slot
+            )
+        )
+        AND (mesh_task.ended_at IS NULL OR mesh_task.state = 'finished' OR run.slot < mesh_task.ended_at)
+    ORDER BY run.slot, (run.state = 'finished') DESC, run.attempt DESC
+) AS served;
+COMMENT ON VIEW mesh_delivery IS
+'The outcome of each slot of a mesh''s tasks (at the lead): delivered, missing with its state, reason and cause (the reason
+without times, lengths and ids, for counting), or open. The cause of a delivered slot is its judgement if it is bad or no-answer,
+otherwise null. Slots that were taken back before their time, because the task was
+edited, paused or cancelled, are not included, nor those in gaps (see mesh_gap).';
+COMMENT ON COLUMN mesh_day.cause IS 'The cause as in mesh_delivery; of delivered slots bad, no-answer, or null.';
 
 DO $$
 BEGIN

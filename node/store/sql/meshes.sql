@@ -56,7 +56,8 @@ LIMIT $5;
 -- mesh_keys --
 -- The keys of a mesh in their order, each with its newest task.
 SELECT DISTINCT ON (mesh_task.key)
-    mesh_task.key, mesh_task.source, mesh_task.dest, mesh_task.test, mesh_task.state, task.reference -> 'thresholds' AS thresholds
+    mesh_task.key, mesh_task.source, mesh_task.dest, mesh_task.test, mesh_task.state, task.reference -> 'thresholds' AS thresholds,
+    task.reason
 FROM mesh_task
 INNER JOIN task ON mesh_task.task_id = task.id
 WHERE
@@ -153,18 +154,20 @@ LEFT JOIN LATERAL (
 ORDER BY counted.slots DESC, counted.outcome, counted.state, counted.cause;
 
 -- worst_keys --
--- The keys with the smallest share of delivered slots, but for those without missing ones, and whether there are more.
+-- The keys with the smallest share of delivered slots that are not bad, but for those without others.
 SELECT key
 FROM mesh_slots($1, $2, $3, NULL, NULL, $5)
 WHERE slot_outcome(state) <> 'open'
 GROUP BY key
-HAVING sum(slots) FILTER (WHERE state <> 'finished') > 0
-ORDER BY coalesce(sum(slots) FILTER (WHERE state = 'finished'), 0)::double precision / sum(slots), key COLLATE "C"
+HAVING sum(slots) FILTER (WHERE state <> 'finished' OR cause IS NOT NULL) > 0
+ORDER BY
+    coalesce(sum(slots) FILTER (WHERE state = 'finished' AND cause IS NULL), 0)::double precision / sum(slots), key COLLATE "C"
 LIMIT $4;
 
 -- newest_of_keys --
 SELECT DISTINCT ON (mesh_task.key)
-    mesh_task.key, mesh_task.source, mesh_task.dest, mesh_task.test, mesh_task.state, task.reference -> 'thresholds' AS thresholds
+    mesh_task.key, mesh_task.source, mesh_task.dest, mesh_task.test, mesh_task.state, task.reference -> 'thresholds' AS thresholds,
+    task.reason
 FROM mesh_task
 INNER JOIN task ON mesh_task.task_id = task.id
 WHERE mesh_task.mesh = $1 AND mesh_task.key = ANY($2::text []) AND ($3::text IS NULL OR mesh_task.requester = $3)
@@ -174,11 +177,13 @@ ORDER BY mesh_task.key, mesh_task.created_at DESC, mesh_task.task_id DESC;
 -- The latest result of each key before an instant, among the last runs of each of its tasks: a task that has failed for weeks
 -- is not read back to its beginning.
 SELECT DISTINCT ON (wanted.key)
-    wanted.key, own.test, latest.id, latest.ends_at, latest.summary, latest.verdict, latest.result
+    wanted.key, own.test, latest.id, latest.ends_at, latest.summary, latest.verdict, latest.result,
+    judgement_at('good', latest.ends_at, task_interval(own.task_id, own.repeat, $3), $3) = 'stale' AS is_stale
 FROM unnest($2::text []) AS wanted (key)
 CROSS JOIN LATERAL (
-    SELECT mesh_task.task_id, mesh_task.test
+    SELECT mesh_task.task_id, mesh_task.test, task.schedule ->> 'repeat' AS repeat
     FROM mesh_task
+    INNER JOIN task ON mesh_task.task_id = task.id
     WHERE mesh_task.mesh = $1 AND mesh_task.key = wanted.key AND ($4::text IS NULL OR mesh_task.requester = $4)
     OFFSET 0
 ) AS own
@@ -196,6 +201,15 @@ CROSS JOIN LATERAL (
     LIMIT 1
 ) AS latest
 ORDER BY wanted.key, latest.ends_at DESC;
+
+-- newest_outcomes_of_keys --
+-- What is to be thought of these keys at an instant: the judgement of the newest slot of any of their tasks.
+SELECT DISTINCT ON (mesh_task.key) mesh_task.key, newest.judgement, newest.code, newest.reason, newest.ended_at
+FROM mesh_task
+INNER JOIN task ON mesh_task.task_id = task.id
+CROSS JOIN LATERAL newest_outcome(task.id, task.schedule ->> 'repeat', $3) AS newest
+WHERE mesh_task.mesh = $1 AND mesh_task.key = ANY($2::text []) AND ($4::text IS NULL OR mesh_task.requester = $4)
+ORDER BY mesh_task.key, newest.slot DESC;
 
 -- sum_up_hours --
 -- Sums up the hours of tasks whose slots have changed, and returns how many changes that were. One process at a time does
@@ -239,7 +253,7 @@ counted AS (
         )
     UNION ALL
     SELECT
-        hours.task_id, hours.day, slot.state::run_state, CASE WHEN slot.outcome = 'missing' THEN slot.cause END,
+        hours.task_id, hours.day, slot.state::run_state, slot.cause,
         (extract(EPOCH FROM hours.hour - hours.day) / 3600)::integer, count(*), max(slot.slot)
     FROM hours
     CROSS JOIN LATERAL (

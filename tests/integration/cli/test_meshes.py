@@ -226,6 +226,8 @@ def _pair(source: str, dest: str, delivered: int) -> dict[str, Any]:
         "state": "active",
         "due": 10,
         "delivered": delivered,
+        "bad": 0,
+        "outcome": {"judgement": "good", "code": None, "reason": None},
         "open": 1,
         "causes": [] if delivered == 10 else [cause],
     }
@@ -246,6 +248,7 @@ async def test_the_status_of_a_mesh(parley: Any, meshed: Any, file: Path) -> Non
             "delivery": {
                 "due": 60,
                 "delivered": 48,
+                "bad": 0,
                 "open": 6,
                 "causes": [{"state": "unplaced", "cause": "b: busy", "example": "x", "count": 12}],
             },
@@ -259,7 +262,8 @@ async def test_the_status_of_a_mesh(parley: Any, meshed: Any, file: Path) -> Non
     [query] = [query for _, path, query in meshed.asked if path.startswith("/v1/meshes/lab?")]
     assert query["from"].endswith(":00:00Z")  # whole hours are summed up
     assert "fill     a       c     active  10   40 %       6 unplaced: b: busy" in ended.out
-    matrix = ended.out.split("fill: delivered in %, from row to column\n")[1]
+    matrix = ended.out.split("fill: delivered in %, from row to column (now ✗ wrong")[1]
+    matrix = matrix.partition("\n")[2]
     assert [line.split() for line in matrix.splitlines()] == [
         ["a", "b", "c"],
         ["a", "100", "40"],
