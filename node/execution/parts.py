@@ -37,7 +37,7 @@ from node.execution.part_signing import PartSigner
 from node.model import late_runs, times
 from node.model.errors import Conflict, FieldFault, InvalidDocument, NotAllowed
 from node.model.intervals import Interval
-from node.model.outcome import judge
+from node.model.outcome import Judgement, judge
 from node.model.reasons import no_part_in_time, part_refused
 from node.model.runstate import OVER, RunState
 from node.model.samples import samples_of
@@ -311,14 +311,19 @@ class PartCollector:
             if outcome.state is RunState.FAILED:
                 await try_again(connection, run, _part_reasons(run, parts), now)
             await dependencies.create_followers(connection, [run.id], now)
-        self._keep_latest(run, outcome, figures, now)
+        self._keep_latest(run, outcome, judgement, figures, now)
         about = {"task": str(run.task), "test": run.test, "state": str(outcome.state)}
         fault = None if outcome.state is RunState.FINISHED else outcome.reason
         tracing.keep_run(run.id, run.starts_at, fault, about)
         await self._notify(connection, run, outcome.state)
 
     def _keep_latest(
-        self, run: LockedRun, outcome: RunConclusion, figures: Sequence[Metric], now: int
+        self,
+        run: LockedRun,
+        outcome: RunConclusion,
+        judgement: Judgement | None,
+        figures: Sequence[Metric],
+        now: int,
     ) -> None:
         document = {
             "task": str(run.task),
@@ -327,6 +332,7 @@ class PartCollector:
             "test": {"type": run.test, "spec": without_sealed(run.spec)},
             "participants": PARTICIPANTS.dump_python(run.participants, mode="json"),
             "succeeded": outcome.state is RunState.FINISHED,
+            "outcome": {"judgement": judgement},
             "metrics": [vars(figure) for figure in figures],
         }
         self.latest.keep(run.task, now, samples_of(document))

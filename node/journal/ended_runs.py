@@ -13,6 +13,7 @@ import structlog
 from node.core import Core
 from node.model.errors import DatabaseUnavailable
 from node.model.headline import headline
+from node.model.outcome import Judgement
 from node.model.runstate import OVER, RunState
 from node.runtime import tracing
 from node.runtime.clock import LatchedEvent
@@ -81,6 +82,7 @@ class EndedRunRecorder:
             task=str(ended.task),
             run=str(ended.id),
             **({"reason": ended.reason} if ended.reason else {}),
+            judgement=ended.judgement,
             **({"verdict": ended.verdict} if ended.verdict not in {None, "clean"} else {}),
         )
         self._core.instruments.count_ended_run(
@@ -93,6 +95,8 @@ class EndedRunRecorder:
 
     def _cause_label(self, ended: EndedRun) -> str:
         """Return the label of the cause; reasons may have words of others, so it is bounded."""
+        if ended.judgement in {Judgement.BAD, Judgement.NO_ANSWER}:
+            return ended.judgement
         if ended.cause is None or ended.state == RunState.FINISHED:
             return ""
         cause = ended.cause[:_CAUSE_LENGTH_MAX]

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from node.model import secrets, times
 from node.model.clocks import combined_bound_ms
+from node.model.outcome import Judgement
 from node.model.wire.circumstances import ClockCondition
 
 SCHEMA = "parley-result"
@@ -75,7 +76,7 @@ def document_of(
 
     ``row`` has the columns of the query ``documents``; ``parts`` are the participants' parts. The
     document of an interval (``row["interval"]`` is its number) has the same fields: the interval's
-    own times, state, result, and metrics, but no verdict, which only the whole run has.
+    own times, state, result, and metrics, but no verdict and no outcome, which only the run has.
     """
     part_by_place = {part["participant"]: part for part in parts}
     circumstances = [part["circumstances"] for part in parts if part["circumstances"] is not None]
@@ -112,9 +113,22 @@ def document_of(
         "summary": row["summary"],
         "result": row["result"],
         "metrics": list(metrics),
+        "outcome": _outcome(row),
         "verdict": row["verdict"],
         "verdict_reasons": row["verdict_reasons"],
         "clock_error_ms": _clock_error_ms(circumstances, len(row["participants"])),
+    }
+
+
+def _outcome(row: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the judgement of a run with its reason, as the API has it; None for an interval."""
+    if row["judgement"] is None:
+        return None
+    good = row["judgement"] == Judgement.GOOD
+    return {
+        "judgement": row["judgement"],
+        "code": None if good else row["judgement_code"] or row["state"],
+        "reason": None if good else row["judgement_reason"],
     }
 
 

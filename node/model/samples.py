@@ -3,7 +3,10 @@
 A series is identified by its name, ``parley_result_<metric>``, and by labels: ``test``, ``task``,
 ``source`` and ``dest`` (from whom to whom is measured), ``participants`` (names, with commas),
 ``target`` (the spec's ``dest``, if it has one), ``mesh`` and ``campaign`` where there are any, and
-the metric's own. Each outcome also has ``parley_result_succeeded``, 1 or 0.
+the metric's own. Each outcome also has ``parley_result_succeeded``, 1, or 0 if there is no result
+or nothing arrived, and ``parley_result_judgement``, the place of its judgement among those of
+:class:`~node.model.outcome.Judgement`: 0 good, 1 fair, 2 bad, 3 no-answer, 4 failed, 5 missed, 6
+not-planned.
 
 Names and values are in the base units of Prometheus (https://prometheus.io/docs/practices/naming/):
 ``rtt_median_ms`` becomes ``rtt_median_seconds``. Rates stay in bits per second (``_bps``), as
@@ -19,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from node.model.headline import direction
-from node.model.outcome import LOSS
+from node.model.outcome import LOSS, Judgement
 
 _FOREIGN = re.compile(r"[^a-zA-Z0-9_]")
 _VALUE_MAX = 200
@@ -48,15 +51,25 @@ def samples_of(document: object) -> list[Sample]:
     if not isinstance(document, Mapping) or not isinstance(document.get("succeeded"), bool):
         return []
     common = _common_labels(document)
-    samples = [
-        Sample("parley_result_succeeded", _sorted_labels(common), float(document["succeeded"]), "1")
-    ]
+    judgement = _judgement(document)
+    labels = _sorted_labels(common)
+    succeeded = document["succeeded"] and judgement is not Judgement.NO_ANSWER
+    samples = [Sample("parley_result_succeeded", labels, float(succeeded), "1")]
+    if judgement is not None:
+        place = float(list(Judgement).index(judgement))
+        samples.append(Sample("parley_result_judgement", labels, place, "1"))
     metrics = document.get("metrics")
     for metric in metrics if isinstance(metrics, list) else ():
         sample = _sample(metric, common)
         if sample is not None:
             samples.append(sample)
     return _first_of_each(samples)
+
+
+def _judgement(document: Mapping[str, Any]) -> Judgement | None:
+    outcome = document.get("outcome")
+    word = outcome.get("judgement") if isinstance(outcome, Mapping) else None
+    return Judgement(word) if isinstance(word, str) and word in set(Judgement) else None
 
 
 def _common_labels(document: Mapping[str, Any]) -> dict[str, str]:

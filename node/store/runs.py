@@ -160,6 +160,7 @@ class EndedRun:
     reason: str | None
     cause: str | None
     verdict: str | None
+    judgement: str
 
 
 @dataclass(frozen=True)

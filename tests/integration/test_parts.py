@@ -68,6 +68,7 @@ async def test_the_last_part_merges_whatever_the_order(
     figures = {one.name: one.value for _, one in latest[0]}
     assert figures == {
         "parley_result_succeeded": 1,
+        "parley_result_judgement": 0,
         "parley_result_idle_seconds": DURATION / times.SECOND,
     }
     assert latest[1:] == [[], []]
@@ -110,7 +111,10 @@ async def test_a_failed_part_fails_the_run_with_its_reason(world: World) -> None
     assert [await site.state(run) for site in sites] == ["failed", "failed", "finished"]
     assert "b: sleep: killed by a signal" in (await a.reason(run) or "")
     latest = a.node.collector.latest.samples(HOUR)
-    assert {one.name: one.value for _, one in latest} == {"parley_result_succeeded": 0}
+    assert {one.name: one.value for _, one in latest} == {
+        "parley_result_succeeded": 0,
+        "parley_result_judgement": 4,
+    }
 
 
 @pytest.mark.parametrize(

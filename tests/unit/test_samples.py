@@ -116,3 +116,12 @@ def test_of_two_values_at_one_instant_the_later_counts() -> None:
     )
     assert list(loss.items()) == [(1000, 0.1), (2000, 0.2)]
     assert all(("x", "y") in series for series in made)
+
+
+def test_nothing_that_arrived_is_no_success() -> None:
+    """A run to which nothing came back has a result, and its samples tell no success."""
+    document = {**DOCUMENT, "outcome": {"judgement": "no-answer"}, "metrics": []}
+    found = {each.name: each.value for each in samples_of(document)}
+    assert found == {"parley_result_succeeded": 0.0, "parley_result_judgement": 3.0}
+    strange = {**DOCUMENT, "outcome": {"judgement": []}, "metrics": []}
+    assert [each.name for each in samples_of(strange)] == ["parley_result_succeeded"]

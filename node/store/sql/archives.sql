@@ -130,6 +130,11 @@ SELECT
     CASE WHEN archiving.interval_number IS NULL THEN run.result ELSE run_interval.result END AS result,
     CASE WHEN archiving.interval_number IS NULL THEN run.verdict END AS verdict,
     CASE WHEN archiving.interval_number IS NULL THEN run.verdict_reasons ELSE '{}' END AS verdict_reasons,
+    CASE
+        WHEN archiving.interval_number IS NULL
+            THEN judgement_of(archiving.outcome::text, run.judgement, run.result IS NOT NULL)
+    END AS judgement,
+    run.judgement_code, coalesce(run.judgement_reason, run.reason) AS judgement_reason,
     task.parent, task.test, coalesce(run.spec, task.spec) AS spec, coalesce(run.tool, task.tool) AS tool,
     task.participants, coalesce(task.campaign, 'default') AS campaign, task.reference, node.name AS lead
 FROM archiving

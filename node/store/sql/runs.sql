@@ -30,7 +30,8 @@ WHERE
 -- ended --
 SELECT
     run.id, run.task_id AS task, task.lead, run.state::text, task.test, coalesce(run.spec, task.spec) AS spec, task.participants,
-    task.campaign, run.reason, plain_cause(run.reason) AS cause, run.verdict
+    task.campaign, run.reason, plain_cause(run.reason) AS cause, run.verdict,
+    judgement_of(run.state::text, run.judgement, run.result IS NOT NULL) AS judgement
 FROM run
 INNER JOIN task ON run.task_id = task.id
 WHERE run.id = ANY($1::uuid []) AND run.state = ANY($2::run_state []);
