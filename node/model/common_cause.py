@@ -56,7 +56,7 @@ class SuspectKind(IntEnum):
 
 
 class Suspect(NamedTuple):
-    """What may be broken, with the names of its host, networks, tool, test, or lead."""
+    """Something that may be broken, with the names of its host, networks, tool, test, or lead."""
 
     kind: SuspectKind
     names: tuple[str, ...]
@@ -64,7 +64,7 @@ class Suspect(NamedTuple):
 
 @dataclass(frozen=True)
 class PairOutcome:
-    """How the newest run of a pair went, or one direction of it.
+    """The outcome of the newest run of a pair, or of one direction of it.
 
     ``ways`` are the directed ways that it measured, each from a host to a host.
     """

@@ -43,7 +43,7 @@ class MeshKey:
     thresholds: Any = None
     """Thresholds of its reference, unchecked: anybody may post a task with any reference."""
     reason: str | None = None
-    """Why that task is refused, or ended."""
+    """The reason why that task is refused, or ended."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class LatestResult:
 
 @dataclass(frozen=True)
 class NewestOutcome:
-    """What is to be thought of a key: the judgement of its newest slot."""
+    """The judgement of the newest slot of a key."""
 
     judgement: str
     code: str

@@ -1,4 +1,4 @@
-"""What is common to what fails: single faults are named, and healthy hosts never blamed."""
+"""Common causes of failures: single faults are named, and healthy hosts never blamed."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _single_fault(kind: str, rng: random.Random) -> tuple[Fault, Suspect]:
 
 @pytest.mark.parametrize("kind", ["host", "way out", "way in", "link", "tool", "lead"])
 def test_a_single_fault_is_named(kind: str) -> None:
-    """Of 100 meshes of 20 hosts with one fault, it is the first cause, and the only one, in 95."""
+    """A fault in a mesh of 20 hosts is the only cause that is found, in 95 of 100 meshes."""
     right = 0
     for seed in range(SEEDS):
         rng = random.Random(f"{kind} {seed}")
@@ -90,7 +90,7 @@ def test_a_single_fault_is_named(kind: str) -> None:
 
 
 def test_of_two_unrelated_faults_no_healthy_host_is_blamed() -> None:
-    """Whatever two faults there are, each host that is named is one of theirs."""
+    """Each host that is named is one of the two faults, whatever they are."""
     hosts = {SuspectKind.HOST, SuspectKind.FROM_HOST, SuspectKind.TO_HOST}
     kinds = ["host", "way out", "way in", "link", "tool", "lead"]
     for seed in range(SEEDS):
@@ -134,7 +134,7 @@ def test_hosts_that_reach_only_each_other_are_a_split() -> None:
 
 
 def test_if_nothing_works_nothing_is_told_apart() -> None:
-    """Where all pairs fail, tool, test, lead, and the rest cannot be told apart."""
+    """Tool, test, lead, and the rest cannot be told apart if all pairs fail."""
     [cause] = _rtt(*(f"{a}{b}" for a, b in permutations("abcd", 2))).causes
     assert [each.kind for each in cause.suspects] == [
         SuspectKind.TOOL,

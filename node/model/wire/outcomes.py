@@ -62,7 +62,7 @@ class FailingTask(Document):
 
 
 class CommonCauseView(Document):
-    """What explains the outcomes of several tasks."""
+    """A cause that explains the outcomes of several tasks."""
 
     kind: str = Field(
         description="host, from-host, to-host, tool-at-host, network-edge, network, one-way, "
