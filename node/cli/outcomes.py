@@ -29,9 +29,13 @@ def mark_of(record: Mapping[str, Any]) -> str:
 
 
 def outcome_text(record: Mapping[str, Any]) -> str:
-    """Return the judgement for a column of a table; empty if it is good, or nothing is over."""
+    """Return the judgement for a column of a table; empty if it is good, or nothing is known."""
     judgement = judgement_of(record)
-    return "" if judgement in {None, Judgement.GOOD} else f"{mark_of(record)} {judgement}"
+    return (
+        ""
+        if judgement in {None, Judgement.GOOD, Judgement.UNKNOWN}
+        else f"{mark_of(record)} {judgement}"
+    )
 
 
 def exit_code(record: Mapping[str, Any]) -> int:

@@ -36,6 +36,7 @@ from node.cli.listing import (
     print_record,
 )
 from node.cli.options import options, require_change
+from node.cli.outcomes import outcome_text
 from node.cli.output import (
     Column,
     Record,
@@ -129,9 +130,10 @@ _REFERENCE_SHOWN = 40
 
 TASK = RecordLayout(
     "id,headline,state,test.type,tool,schedule.repeat,schedule.cron,priority,campaign,lead,"
-    "next_run_at,created_at,reason,revision,paused_at,requester",
+    "next_run_at,created_at,reason,revision,paused_at,requester,outcome.judgement",
     Column("task", lambda task: short(task["id"]), whole=True),
     Column("state", lambda task: task["state"], whole=True),
+    Column("outcome", outcome_text, whole=True, optional=True),
     Column("what", lambda task: task["headline"]),
     Column("when", schedule_text),
     Column("reference", _reference_text, optional=True),
