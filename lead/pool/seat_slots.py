@@ -166,14 +166,22 @@ class SeatSlots:
             intersect(normalise(offer.free_displacing), allowed),
         )
 
-    def count_beyond(self, horizon: int) -> int:
-        """Return how many slots lie beyond a node's horizon, of which its offer says nothing."""
-        duration = self.case.pool_task.terms.duration
-        return sum(slot.start + duration > horizon for slot in self.slots)
+    def count_beyond(self, name: str, horizon: int) -> int:
+        """Return in how many slots a node may have time beyond its horizon.
+
+        Its offer says nothing of them, but for what is in their way before the horizon.
+        """
+        duration, told = self.case.pool_task.terms.duration, self.proposals.get(name)
+        busy_until = {} if told is None else {it.window: it.ends_at for it in told.obstacles}
+        return sum(
+            slot.start + duration > horizon
+            and busy_until.get(index, 0) <= slot.latest_start(duration)
+            for index, slot in enumerate(self.slots)
+        )
 
     def reaches_beyond(self, names: Sequence[str]) -> bool:
         """Return whether slots lie beyond the horizon of one of these nodes."""
-        return any(self.count_beyond(self.proposals[name].horizon) for name in names)
+        return any(self.count_beyond(name, self.proposals[name].horizon) for name in names)
 
     def choices(
         self, offers: Sequence[Offer], rng: random.Random | None = None
@@ -252,7 +260,7 @@ class SeatSlots:
         return too_much_to_displace(len(displaced), most, before)
 
     def count_placeable(self, name: str, offers: Sequence[Offer], horizon: int) -> int:
-        """Return for how many slots a node has time; those beyond its horizon count as free."""
+        """Return for how many slots a node has time; what is beyond its horizon counts as free."""
         if self.slip_on([name, *self.fixed]) < 0:
             return 0
-        return min(len(self.slots), len(self.choices(offers)) + self.count_beyond(horizon))
+        return min(len(self.slots), len(self.choices(offers)) + self.count_beyond(name, horizon))
