@@ -2336,6 +2336,22 @@ WHERE length(task.reference ->> 'mesh') <= 63 AND length(task.reference ->> 'key
 COMMENT ON VIEW mesh_task IS
 'The tasks of meshes (at the lead), by the name of the mesh and the key in it: label/source/dest.';
 
+CREATE TABLE mesh_refusal (
+    mesh text NOT NULL,
+    key text NOT NULL,
+    source text NOT NULL,
+    dest text NOT NULL,
+    test text NOT NULL,
+    reason text NOT NULL,
+    requester text,
+    told_at timestamptz NOT NULL,
+    PRIMARY KEY (mesh, key),
+    CHECK (length(mesh) <= 63 AND length(key) <= 400 AND octet_length(reason) <= 4000)
+);
+COMMENT ON TABLE mesh_refusal IS
+'(At the lead) pairs of meshes for which no task was created when one was posted last, each with the reason.';
+CREATE INDEX mesh_refusal_told ON mesh_refusal (told_at);
+
 CREATE FUNCTION plain_cause(reason text) RETURNS text LANGUAGE sql IMMUTABLE
 RETURN regexp_replace(
     reason,

@@ -158,7 +158,7 @@ DELETE FROM limit_quota; DELETE FROM limit_use; DELETE FROM limit_return; DELETE
 DELETE FROM limit_reached; DELETE FROM archive; DELETE FROM destination; DELETE FROM webhook;
 DELETE FROM mesh_recount; DELETE FROM outbox; DELETE FROM lead_process; DELETE FROM secret;
 DELETE FROM pscheduler_booking; DELETE FROM pscheduler_membership;
-DELETE FROM lead_absence; DELETE FROM revocation; {CLEAR_CAMPAIGNS}
+DELETE FROM lead_absence; DELETE FROM revocation; DELETE FROM mesh_refusal; {CLEAR_CAMPAIGNS}
 SELECT purge_audit('infinity', 1000000);
 UPDATE generation SET successor = NULL, copy_of = NULL, host = NULL, sealed_by = NULL;
 UPDATE schema_version SET version = {schema_version()}, digest = '{digest_of_schema()}';

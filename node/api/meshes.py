@@ -44,6 +44,9 @@ from node.store import meshes
 from node.store.database import Connection
 from node.store.meshes import LatestResult, MeshKey, MeshTaskCounts, NewestOutcome, SlotOutcome
 
+_SHOWN = OPEN | {TaskState.REFUSED}
+"""States of pairs that are shown though nothing of them was due."""
+
 
 async def list_(request: web.Request) -> web.StreamResponse:
     """GET: a page of meshes, by name; with ``removed``, also those with only cancelled tasks."""
@@ -155,7 +158,7 @@ async def pairs(request: web.Request) -> web.StreamResponse:
             return responses.list_response(
                 await _worst_pairs(node, connection, name, span, size, only), None
             )
-        keys = await meshes.keys(connection, name, after, size, only)
+        keys = await _page_of_keys(connection, name, after, size, only)
         outcomes: dict[str, list[SlotOutcome]] = {}
         latest: dict[str, LatestResult] = {}
         newest: dict[str, NewestOutcome] = {}
@@ -168,8 +171,19 @@ async def pairs(request: web.Request) -> web.StreamResponse:
         _pair(node, each, outcomes.get(each.key, ()), latest.get(each.key), newest.get(each.key))
         for each in keys
     ]
-    shown = [pair for pair in every if pair.state in OPEN or pair.due or pair.open]
+    shown = [pair for pair in every if pair.state in _SHOWN or pair.due or pair.open]
     return responses.list_response(shown, keys[-1].key if len(keys) == size else None)
+
+
+async def _page_of_keys(
+    connection: Connection, name: str, after: str | None, size: int, only: str | None
+) -> list[MeshKey]:
+    """Return a page of the keys of a mesh, those included for which no task was created."""
+    keys = await meshes.keys(connection, name, after, size, only)
+    last = keys[-1].key if len(keys) == size else None
+    refused = await meshes.refused_keys(connection, name, after, last, only, size)
+    newest = {each.key: each for each in (*keys, *refused)}
+    return sorted(newest.values(), key=lambda each: each.key)[:size]
 
 
 async def _worst_pairs(

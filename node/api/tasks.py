@@ -49,7 +49,7 @@ from node.model.taskstate import TaskState
 from node.model.wire.campaigns import DEFAULT
 from node.model.wire.outcomes import JudgedOutcome
 from node.model.wire.plans import Outcome, PlanRequest
-from node.model.wire.problems import problem_of
+from node.model.wire.problems import Problem, problem_of
 from node.model.wire.runs import Explanation, Run
 from node.model.wire.seats import NOT_SEARCHED, Seat, SeatCount, SeatRequest, SeatState
 from node.model.wire.task_lists import KEY_MAX, TASKS_MAX, ListedTask, TaskCreation
@@ -63,14 +63,20 @@ from node.model.wire.tasks import (
 from node.plugins import choice
 from node.plugins.choice import ToolOffer
 from node.service import NodeService
+from node.store import meshes, seats, tasks
 from node.store import runs as runs_store
-from node.store import seats, tasks
 from node.store.database import Record
+from node.store.meshes import RefusedPair
 from node.tasks.explanation import explain_missing_slot, explain_task, stands_for
 
 STATES = frozenset(TaskState)
 SORTS = frozenset({"created", "next", "name", "mesh", "state"})
 _SOON = 5_000_000
+_FAULTS = 500
+_NAME_MAX = 1000
+_MESH_MAX = 63
+_MESH_KEY_MAX = 400
+_REASON_MAX = 1000
 _REASONS = 3
 _WITHOUT_TIME = {Outcome.NO_TIME, Outcome.UNREACHABLE, Outcome.CLOCK}
 
@@ -230,12 +236,34 @@ async def _create_several(request: web.Request) -> web.StreamResponse:
             *(_create_listed(request, item) for item in items), return_exceptions=True
         )
     creations = []
-    for outcome in outcomes:
+    refused = []
+    for item, outcome in zip(items, outcomes, strict=True):
         if isinstance(outcome, BaseException):
-            creations.append(TaskCreation(problem=problem_of(responses.error_of(outcome))))
+            problem = problem_of(responses.error_of(outcome))
+            creations.append(TaskCreation(problem=problem))
+            refused.append(_refused_pair(item, problem))
         else:
             creations.append(TaskCreation(task=outcome))
+    if pairs := [pair for pair in refused if pair is not None]:
+        async with node.database.transaction() as connection:
+            requester = user_of(request, None).token
+            await meshes.keep_refusals(connection, pairs, requester, node.clock.now())
     return responses.list_response(creations)
+
+
+def _refused_pair(item: Any, problem: Problem) -> RefusedPair | None:
+    """Return the pair of a mesh that an item was for; None if none was, or the node is at fault."""
+    reference = item.get("reference") if isinstance(item, dict) else None
+    test = item.get("test") if isinstance(item, dict) else None
+    if not isinstance(reference, dict) or not isinstance(test, dict) or problem.status >= _FAULTS:
+        return None
+    names = ("mesh", "key", "source", "dest")
+    told = [reference.get(name) for name in names] + [test.get("type")]
+    texts = [each for each in told if isinstance(each, str) and len(each) <= _NAME_MAX]
+    if len(texts) < len(told) or len(texts[0]) > _MESH_MAX or len(texts[1]) > _MESH_KEY_MAX:
+        return None
+    mesh, key, source, dest, kind = texts
+    return RefusedPair(mesh, key, source, dest, kind, problem.detail[:_REASON_MAX])
 
 
 async def _create_listed(request: web.Request, item: Any) -> UUID:

@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from node.store.database import Connection, Database
-from node.store.statements import Query, Statements
+from node.store.statements import Purge, Query, Statements
 
 _SQL = Statements("node.store", "meshes")
 
@@ -43,7 +43,19 @@ class MeshKey:
     thresholds: Any = None
     """Thresholds of its reference, unchecked: anybody may post a task with any reference."""
     reason: str | None = None
-    """The reason why that task is refused, or ended."""
+    """The reason why its newest task was refused or has ended, or why there is none."""
+
+
+@dataclass(frozen=True)
+class RefusedPair:
+    """A pair of a mesh for which a task was posted and not created, and why."""
+
+    mesh: str
+    key: str
+    source: str
+    dest: str
+    test: str
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -105,6 +117,27 @@ async def tasks(
 
 keys: Query[[str, str | None, int, str | None], list[MeshKey]] = _SQL.rows("mesh_keys", MeshKey)
 """A page of the keys of a mesh. Takes ``mesh``, ``after``, ``limit``, ``requester``."""
+
+refused_keys: Query[[str, str | None, str | None, str | None, int], list[MeshKey]] = _SQL.rows(
+    "refused_pairs", MeshKey
+)
+"""Pairs of a mesh for which no task was created when one was posted last.
+
+Takes ``mesh``, the keys ``after`` and ``until`` which to look, ``requester``, ``limit``.
+"""
+
+
+async def keep_refusals(
+    connection: Connection, refused: Sequence[RefusedPair], requester: str | None, now: int
+) -> None:
+    """Keep why these pairs have no task."""
+    last = {(each.mesh, each.key): each for each in refused}.values()
+    columns = zip(*(vars(each).values() for each in last), strict=True)
+    await connection.execute(_SQL["keep_refusals"], *map(list, columns), requester, now)
+
+
+purge_refusals: Purge = _SQL.value("purge_refusals")
+"""Delete refusals of pairs that were told before; return how many."""
 
 worst_keys: Query[[str, int, int, int, str | None], list[str]] = _SQL.column("worst_keys")
 """The keys with the smallest share of delivered slots in a span ``[since, until)``.

@@ -200,3 +200,32 @@ async def test_users_change_their_own_tasks_only(two: Two) -> None:
     assert (status, answer["items"][0]["state"]) == (200, None)
     assert answer["items"][0]["problem"]["type"].endswith("/not-allowed")
     assert await two.a.rows("SELECT FROM task WHERE state = 'active'")
+
+
+async def test_a_pair_without_a_task_is_in_its_mesh_with_the_reason(
+    two: Two, clock: ManualClock
+) -> None:
+    """A refused pair is one of its mesh until a task of it is created."""
+    ends = {"mesh": "wan", "source": "a", "dest": "b"}
+    created = _task("a", "b", reference={**ends, "key": "idle/a/b"})
+    refused = _task("a", "b", reference={**ends, "key": "idle/a/c"}, campaign="unknown")
+    answers = await two.post([created, refused])
+    assert answers[1]["problem"]["status"] < 500
+    pages: list[Any] = []
+    for size, expected in ((500, [["idle/a/b", "idle/a/c"]]), (1, [["idle/a/b"], ["idle/a/c"]])):
+        pages, cursor = [], ""
+        while cursor is not None:
+            path = f"/v1/meshes/wan/pairs?limit={size}" + (f"&cursor={cursor}" if cursor else "")
+            _, answer = await two.a.ask("GET", path)
+            pages += [answer["items"]] if answer["items"] else []
+            cursor = answer["next"]
+        assert [[pair["key"] for pair in page] for page in pages] == expected
+    [pair] = pages[1]
+    assert (pair["state"], pair["outcome"]["reason"]) == (
+        "refused",
+        answers[1]["problem"]["detail"],
+    )
+    clock.advance(1)
+    await two.post([{**refused, "campaign": None}])
+    _, answer = await two.a.ask("GET", "/v1/meshes/wan/pairs")
+    assert [pair["state"] for pair in answer["items"]] == ["active", "active"]

@@ -126,11 +126,13 @@ class MeshPair(Delivery):
     test: str
     source: str
     dest: str
-    state: str = Field(description="The state of the newest task with this key.")
+    state: str = Field(
+        description="The state of the newest task with this key; refused also if none was created."
+    )
     outcome: JudgedOutcome | None = Field(
         None,
         description="That of its newest slot that is over, stale if that is old; not-planned, with "
-        "the reason, if its task is refused.",
+        "the reason, if its task is refused, or none was created.",
     )
     thresholds: dict[str, Threshold] = Field(
         default_factory=dict, description="Those of the mesh file, by the name of the figure."

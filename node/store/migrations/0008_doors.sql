@@ -504,6 +504,22 @@ otherwise null. Slots that were taken back before their time, because the task w
 edited, paused or cancelled, are not included, nor those in gaps (see mesh_gap).';
 COMMENT ON COLUMN mesh_day.cause IS 'The cause as in mesh_delivery; of delivered slots bad, no-answer, or null.';
 
+CREATE TABLE mesh_refusal (
+    mesh text NOT NULL,
+    key text NOT NULL,
+    source text NOT NULL,
+    dest text NOT NULL,
+    test text NOT NULL,
+    reason text NOT NULL,
+    requester text,
+    told_at timestamptz NOT NULL,
+    PRIMARY KEY (mesh, key),
+    CHECK (length(mesh) <= 63 AND length(key) <= 400 AND octet_length(reason) <= 4000)
+);
+COMMENT ON TABLE mesh_refusal IS
+'(At the lead) pairs of meshes for which no task was created when one was posted last, each with the reason.';
+CREATE INDEX mesh_refusal_told ON mesh_refusal (told_at);
+
 DO $$
 BEGIN
     IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'parley_reader') THEN

@@ -66,6 +66,46 @@ WHERE
 ORDER BY mesh_task.key, mesh_task.created_at DESC, mesh_task.task_id DESC
 LIMIT $3;
 
+-- refused_pairs --
+-- The pairs whose keys lie behind one and not behind another (null: no bound) that were refused after their newest task.
+SELECT mesh_refusal.key, mesh_refusal.source, mesh_refusal.dest, mesh_refusal.test, 'refused' AS state, NULL::jsonb AS thresholds,
+    mesh_refusal.reason
+FROM mesh_refusal
+WHERE
+    mesh_refusal.mesh = $1 AND mesh_refusal.key > coalesce($2::text, '') AND ($3::text IS NULL OR mesh_refusal.key <= $3)
+    AND ($4::text IS NULL OR mesh_refusal.requester = $4)
+    AND NOT EXISTS (
+        SELECT FROM mesh_task
+        WHERE
+            mesh_task.mesh = mesh_refusal.mesh AND mesh_task.key = mesh_refusal.key
+            AND mesh_task.created_at > mesh_refusal.told_at
+    )
+ORDER BY mesh_refusal.key
+LIMIT $5;
+
+-- keep_refusals --
+INSERT INTO mesh_refusal (mesh, key, source, dest, test, reason, requester, told_at)
+SELECT given.mesh, given.key, given.source, given.dest, given.test, given.reason, $7, $8
+FROM unnest($1::text [], $2::text [], $3::text [], $4::text [], $5::text [], $6::text [])
+    AS given (mesh, key, source, dest, test, reason)
+ORDER BY given.mesh, given.key
+ON CONFLICT (mesh, key) DO UPDATE SET
+    source = excluded.source,
+    dest = excluded.dest,
+    test = excluded.test,
+    reason = excluded.reason,
+    requester = excluded.requester,
+    told_at = excluded.told_at;
+
+-- purge_refusals --
+WITH gone AS (
+    DELETE FROM mesh_refusal
+    WHERE (mesh, key) IN (SELECT mesh, key FROM mesh_refusal WHERE told_at < $1 ORDER BY told_at LIMIT $2)
+    RETURNING key
+)
+
+SELECT count(*) FROM gone;
+
 -- mesh_outcomes --
 -- How often each outcome occurred, over the whole mesh. Of gaps, only the slots in the span count.
 SELECT

@@ -415,12 +415,15 @@ async def test_texts_have_contrast(browser: str, ordinary: StandIn) -> None:
 
 
 async def test_the_overview_fits_a_screen(browser: str, ordinary: StandIn) -> None:
-    """The lists of the overview have as many rows as a screen has room for."""
+    """With two warnings the overview fits 1440 by 900, and its lists fill what is left."""
+    full = Attention(subject="disk", what="the disk of /var/lib/parley is full", command="df -h")
+    ordinary.attention = (full,)  # a refused task is the other one
     async with opened(browser, ordinary) as page:
         await page.resize(1440, 900)
         await page.evaluate("location.reload()")
         await page.until(f"{DRAWN} && {LIVE} && document.querySelector('#next table')")
-        await page.until("document.documentElement.scrollHeight <= 1000")
+        await page.until("document.querySelectorAll('#health li').length === 2")
+        await page.until("document.documentElement.scrollHeight <= 900")
         rows = await page.evaluate("document.querySelectorAll('#last tbody tr').length")
         assert rows >= 3
 
